@@ -1,0 +1,178 @@
+//! What a monitor is told to do: intervals, bounds of the regions, and how it samples.
+
+use std::time::Duration;
+
+use crate::range::PAGE_SIZE;
+
+/// The attributes of a monitor. Every way to make or change one ends in [`Attrs::checked`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attrs {
+    /// Time between clearing and reading the accessed bits of a window.
+    pub sample: Duration,
+    /// Time from one snapshot to the next.
+    pub aggr: Duration,
+    /// Time between two readings of the mappings.
+    pub update: Duration,
+    /// Regions there are at least, as long as the memory suffices.
+    pub min_regions: u32,
+    /// Regions, and so looks in one sampling interval, there are at most.
+    pub max_regions: u32,
+    /// Regions are cut at multiples of this many bytes (a power of two, at least a page).
+    pub min_region_size: u64,
+    /// Bytes looked at in a region each sampling interval (a power of two, a page to 2 MiB).
+    pub window: u64,
+    /// Parts that a region is split into each aggregation interval, 2 to 16.
+    pub split_parts: u32,
+}
+
+/// What is wrong with attributes, and how to mend it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AttrsError {
+    /// regions
+    #[error(
+        "{min} regions at least and {max} at most: the first must be 3 or more and not above the second (try 100..1000)"
+    )]
+    Regions {
+        /// asked minimum
+        min: u32,
+        /// asked maximum
+        max: u32,
+    },
+    /// more regions than can be looked at in an interval
+    #[error(
+        "at most {max} regions is above the limit of {limit}: every region costs a look each sampling interval"
+    )]
+    TooManyRegions {
+        /// asked maximum
+        max: u32,
+        /// what is possible
+        limit: u32,
+    },
+    /// intervals
+    #[error(
+        "a sampling interval of {sample:?} is not shorter than the aggregation interval of {aggr:?}: make it at most half of that (try 20ms and 400ms)"
+    )]
+    SampleAboveAggr {
+        /// asked sampling interval
+        sample: Duration,
+        /// asked aggregation interval
+        aggr: Duration,
+    },
+    /// a zero interval, or one that makes no sense
+    #[error("the {name} interval of {value:?} is outside {low:?}..{high:?}")]
+    Interval {
+        /// which
+        name: &'static str,
+        /// asked value
+        value: Duration,
+        /// shortest
+        low: Duration,
+        /// longest
+        high: Duration,
+    },
+    /// sizes
+    #[error("{name} of {value} bytes: it must be a power of two from {low} to {high}")]
+    Size {
+        /// which
+        name: &'static str,
+        /// asked value
+        value: u64,
+        /// smallest
+        low: u64,
+        /// biggest
+        high: u64,
+    },
+    /// parts of a split
+    #[error("a region cannot be split into {0} parts: choose 2 to 16")]
+    Parts(u32),
+}
+
+/// More regions than this are refused: a limit on everything that comes from outside.
+const MAX_REGIONS: u32 = 100_000;
+const SHORTEST: Duration = Duration::from_micros(100);
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+impl Default for Attrs {
+    /// 20 ms, 400 ms and 1 s; 100 to 1000 regions cut at 64 KiB; windows of 64 KiB; two parts a
+    /// split. `docs/monitor.md` says why.
+    fn default() -> Self {
+        Attrs {
+            sample: Duration::from_millis(20),
+            aggr: Duration::from_millis(400),
+            update: Duration::from_secs(1),
+            min_regions: 100,
+            max_regions: 1000,
+            min_region_size: 16 * PAGE_SIZE,
+            window: 16 * PAGE_SIZE,
+            split_parts: 2,
+        }
+    }
+}
+
+impl Attrs {
+    /// The same attributes if they make sense.
+    ///
+    /// # Errors
+    /// Says which one does not, and what would.
+    pub fn checked(self) -> Result<Self, AttrsError> {
+        for (name, value) in
+            [("sampling", self.sample), ("aggregation", self.aggr), ("update", self.update)]
+        {
+            if value < SHORTEST || value > LONGEST {
+                return Err(AttrsError::Interval { name, value, low: SHORTEST, high: LONGEST });
+            }
+        }
+        if self.sample * 2 > self.aggr {
+            return Err(AttrsError::SampleAboveAggr { sample: self.sample, aggr: self.aggr });
+        }
+        let (min, max) = (self.min_regions, self.max_regions);
+        if min < 3 || min > max {
+            return Err(AttrsError::Regions { min, max });
+        }
+        if max > MAX_REGIONS {
+            return Err(AttrsError::TooManyRegions { max, limit: MAX_REGIONS });
+        }
+        for (name, value, high) in [
+            ("a minimum region size", self.min_region_size, 1 << 30),
+            ("a window", self.window, 2 << 20),
+        ] {
+            if !value.is_power_of_two() || value < PAGE_SIZE || value > high {
+                return Err(AttrsError::Size { name, value, low: PAGE_SIZE, high });
+            }
+        }
+        if !(2..=16).contains(&self.split_parts) {
+            return Err(AttrsError::Parts(self.split_parts));
+        }
+        Ok(self)
+    }
+
+    /// Sampling intervals in an aggregation interval: the kernel's maximum of `nr_accesses`.
+    #[must_use]
+    pub fn samples(&self) -> u32 {
+        let n = self.aggr.as_nanos() / self.sample.as_nanos().max(1);
+        u32::try_from(n).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The kernel's `nr_accesses` (0 to [`Attrs::samples`]) for a share of 10,000.
+    ///
+    /// As `damon_accesses_bp_to_nr_accesses`: at 20 samples, 2500 of 10,000 is 5.
+    #[must_use]
+    pub fn nr_accesses(&self, accesses_bp: u32) -> u32 {
+        let nr = u64::from(accesses_bp) * u64::from(self.samples()) / 10_000;
+        u32::try_from(nr).unwrap_or(u32::MAX)
+    }
+
+    /// The share of 10,000 for the kernel's `nr_accesses`; see [`Attrs::nr_accesses`].
+    #[must_use]
+    pub fn accesses_bp(&self, nr_accesses: u32) -> u32 {
+        let bp = u64::from(nr_accesses) * 10_000 / u64::from(self.samples());
+        u32::try_from(bp).unwrap_or(u32::MAX)
+    }
+
+    /// An age in aggregation intervals of `self`, in those of `new`.
+    #[must_use]
+    pub fn convert_age(&self, age: u32, new: &Attrs) -> u32 {
+        let ns = u128::from(age) * self.aggr.as_nanos();
+        u32::try_from(ns / new.aggr.as_nanos().max(1)).unwrap_or(u32::MAX)
+    }
+}

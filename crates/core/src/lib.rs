@@ -1,0 +1,24 @@
+//! Regions, monitor and snapshots: the policy of isotherm, without I/O, clocks or threads.
+//!
+//! An *operations set* brings [`Space`] (what is mapped), [`Look`] (which pages were accessed) and
+//! [`Act`] (what can be done to them). A [`Monitor`] over one is a [`Source`] of [`Snapshot`]s: one
+//! for each aggregation interval, immutable, the only thing that recorders, reports and schemes see.
+
+mod attrs;
+mod estimator;
+mod heat;
+mod ops;
+mod range;
+mod snapshot;
+mod time;
+
+pub use attrs::{Attrs, AttrsError};
+pub use estimator::{Rate, rate};
+pub use heat::{Heat, HeatBytes, Thresholds};
+pub use ops::{
+    Act, Action, Applied, Ask, Budget, Cost, EndReason, Liveness, Look, Mapping, MappingKind,
+    OpsError, Pages, Seen, Source, Space, Step, Support, TargetId, Unknown,
+};
+pub use range::{AddrRange, PAGE_SIZE};
+pub use snapshot::{RegionView, Snapshot, TargetView};
+pub use time::Nanos;

@@ -1,0 +1,290 @@
+//! The seams: what an operations set brings, and what a source of snapshots delivers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::range::AddrRange;
+use crate::snapshot::Snapshot;
+use crate::time::Nanos;
+
+/// Names one target within an operations set; never used again for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TargetId(pub u32);
+
+/// What a mapping is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MappingKind {
+    /// private memory of the process without a file
+    Anonymous,
+    /// the `brk` area
+    Heap,
+    /// a thread's stack
+    Stack,
+    /// a file, or shared memory
+    File,
+    /// what the kernel or a driver put there
+    Special,
+}
+
+/// A range of addresses that the target may access.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// where
+    pub range: AddrRange,
+    /// what it is made of
+    pub kind: MappingKind,
+    /// as in `/proc/PID/maps`: a path, `[heap]`, `[stack]`; empty for anonymous memory
+    pub name: Arc<str>,
+    /// why its accesses cannot be seen, if that holds for all of it
+    pub unknown: Option<Unknown>,
+}
+
+/// Why accesses to a page cannot be seen. Such memory is neither hot nor cold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Unknown {
+    /// mapped more than once: clearing is skipped in silence by the kernel
+    Shared,
+    /// locked by `mlock`
+    Mlocked,
+    /// explicit huge pages
+    Hugetlb,
+    /// the process holds a KVM VM: the guest's accesses set other bits
+    Kvm,
+    /// a device may access it (VFIO, RDMA, fixed `io_uring` buffers)
+    Dma,
+    /// memory of the kernel or of a driver
+    Special,
+    /// a part of a large folio that is not mapped whole: clearing would split it
+    Partial,
+    /// no look succeeded in the interval
+    Unseen,
+}
+
+impl Unknown {
+    /// All reasons, in the order of their index.
+    pub const ALL: [Unknown; 8] = [
+        Unknown::Shared,
+        Unknown::Mlocked,
+        Unknown::Hugetlb,
+        Unknown::Kvm,
+        Unknown::Dma,
+        Unknown::Special,
+        Unknown::Partial,
+        Unknown::Unseen,
+    ];
+
+    /// Position in [`Unknown::ALL`].
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The word used in outputs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["shared", "mlocked", "hugetlb", "kvm", "dma", "special", "partial", "unseen"][self.index()]
+    }
+}
+
+/// A count for each reason of [`Unknown::ALL`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pages<T>(pub [T; 8]);
+
+impl<T: Copy + Into<u64>> Pages<T> {
+    /// Over all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|&n| n.into()).sum()
+    }
+}
+
+/// A question: which pages of this range were accessed?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ask {
+    /// whose
+    pub target: TargetId,
+    /// Page-aligned, within one mapped area, at most 2 MiB, and not across a 2 MiB boundary.
+    pub range: AddrRange,
+    /// Clear the accessed bits that are found set, so that a later look tells what was accessed
+    /// since.
+    pub clear: bool,
+}
+
+/// The answer to an [`Ask`]. Pages are base pages; a huge page counts as the base pages of it that
+/// lie in the range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Seen {
+    /// Pages in the range. Zero means that the look was dropped and says nothing.
+    pub pages: u32,
+    /// Pages that are resident and whose accesses can be seen.
+    pub present: u32,
+    /// Pages of `present` whose accessed bit was set.
+    pub young: u32,
+    /// Resident pages whose accesses cannot be seen, by reason.
+    pub unknown: Pages<u32>,
+    /// When the bits were read.
+    pub read_at: Nanos,
+    /// When clearing ended; equals `read_at` if nothing was asked to be cleared.
+    pub cleared_at: Nanos,
+}
+
+/// What looking cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// CPU time of the monitor.
+    pub cpu: Duration,
+    /// Windows looked at.
+    pub looks: u64,
+    /// Page-table entries read.
+    pub pages: u64,
+    /// Ranges cleared that held a set bit: each is a TLB shootdown on every CPU that runs the
+    /// target.
+    pub clears: u64,
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, o: Cost) {
+        self.cpu += o.cpu;
+        self.looks += o.looks;
+        self.pages += o.pages;
+        self.clears += o.clears;
+    }
+}
+
+/// Whether a target is still what it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Liveness {
+    /// the same address space as before
+    Alive,
+    /// it has a new address space (`exec`): what was known of the old one is void
+    Replaced,
+    /// it ended
+    Gone,
+}
+
+/// Why an operations set could not do its work at all.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpsError {
+    /// the target was never attached, or has been let go
+    #[error("target {0:?} is not known here: attach it first")]
+    NoTarget(TargetId),
+    /// the machine refused; the text says what failed, why, and what to do
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What is mapped.
+pub trait Space {
+    /// Replaces `out` by the mappings of `target` that it may access: sorted, disjoint,
+    /// page-aligned. A target that is gone leaves `out` empty.
+    ///
+    /// # Errors
+    /// If the target is unknown or its mappings cannot be read.
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError>;
+
+    /// CPU time that the target has used since it began, if that can be told.
+    fn ran(&mut self, target: TargetId) -> Option<Duration>;
+}
+
+/// Which pages were accessed.
+pub trait Look {
+    /// Appends one [`Seen`] for each ask, in their order. A window that cannot be answered for is
+    /// a dropped one ([`Seen::default`]), not an error.
+    ///
+    /// # Errors
+    /// If looking at all has become impossible.
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError>;
+}
+
+/// What can be done to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// move to swap
+    PageOut,
+    /// deactivate: the first to go under pressure
+    Cold,
+    /// read ahead
+    WillNeed,
+    /// only count
+    Stat,
+}
+
+/// Whether an operations set can do an [`Action`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Support {
+    /// yes
+    Yes,
+    /// no, and why
+    No(String),
+}
+
+/// What an application of an [`Action`] may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// bytes at most
+    pub bytes: u64,
+    /// time at most
+    pub time: Duration,
+}
+
+/// What an [`Action`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// bytes it was tried on
+    pub tried: u64,
+    /// bytes it was done to
+    pub applied: u64,
+    /// how long that took
+    pub took: Duration,
+}
+
+/// What can be done.
+pub trait Act {
+    /// Whether `action` is possible here.
+    fn supports(&self, action: Action) -> Support;
+
+    /// Does `action` to `range`, within `budget`.
+    ///
+    /// # Errors
+    /// If the action is not supported or the target is unknown.
+    fn apply(
+        &mut self,
+        action: Action,
+        target: TargetId,
+        range: AddrRange,
+        budget: Budget,
+    ) -> Result<Applied, OpsError>;
+}
+
+/// Why a source has nothing more to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndReason {
+    /// every target ended
+    TargetsGone,
+    /// it was asked to stop
+    Stopped,
+    /// the record played has no more snapshots
+    Played,
+}
+
+/// What a [`Source`] says when it is asked.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// nothing to do before then
+    Wait(Nanos),
+    /// an aggregation interval has ended
+    Snapshot(Arc<Snapshot>),
+    /// no more will come
+    End(EndReason),
+}
+
+/// Delivers snapshots. The caller owns the clock: it calls again when the time asked for has come.
+pub trait Source {
+    /// Does what is due at `now`.
+    ///
+    /// # Errors
+    /// Those of the operations set below.
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError>;
+}

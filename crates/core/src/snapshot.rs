@@ -1,0 +1,131 @@
+//! What one aggregation interval has shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::attrs::Attrs;
+use crate::estimator::Rate;
+use crate::heat::{Heat, HeatBytes, Thresholds};
+use crate::ops::{Cost, Mapping, Pages, TargetId, Unknown};
+use crate::range::AddrRange;
+use crate::time::Nanos;
+
+/// The state of all targets over one aggregation interval. Never changes once made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// counts from 0, without gaps, within one source
+    pub seq: u64,
+    /// begin of the interval
+    pub start: Nanos,
+    /// end of the interval
+    pub end: Nanos,
+    /// as in force during the interval
+    pub attrs: Attrs,
+    /// what looking cost during the interval
+    pub cost: Cost,
+    /// in ascending order of their id
+    pub targets: Vec<TargetView>,
+}
+
+/// One target in a [`Snapshot`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetView {
+    /// which
+    pub id: TargetId,
+    /// CPU time that it used during the interval, if that can be told. A target that did not run
+    /// looks cold.
+    pub ran: Option<Duration>,
+    /// what it may access, as last read; the same `Arc` as long as nothing has changed
+    pub mappings: Arc<Vec<Mapping>>,
+    /// mapped bytes that no region covers, because there are more areas than regions allowed
+    pub left_out: u64,
+    /// sorted, disjoint
+    pub regions: Vec<RegionView>,
+}
+
+/// One region in a [`Snapshot`]. Shares are of 10,000 (basis points) of the region's pages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RegionView {
+    /// where
+    pub range: AddrRange,
+    /// share of looked-at pages found accessed within a sampling interval, absent ones included:
+    /// the kernel's `nr_accesses` over its maximum
+    pub accesses_bp: u32,
+    /// how long it has kept its heat
+    pub age: Duration,
+    /// first-touch rate of its resident pages whose accesses can be seen
+    pub rate: Rate,
+    /// share of its pages that are resident
+    pub resident_bp: u32,
+    /// share of its pages that are resident and unknown, by reason
+    pub unknown_bp: Pages<u32>,
+}
+
+impl RegionView {
+    /// Hot, warm or cold, for the part of the region that is not unknown.
+    #[must_use]
+    pub fn heat(&self, t: &Thresholds) -> Heat {
+        if f64::from(self.rate.hz) >= t.hot_hz {
+            Heat::Hot
+        } else if self.accesses_bp == 0 && self.age >= t.cold_age {
+            Heat::Cold
+        } else {
+            Heat::Warm
+        }
+    }
+
+    /// Resident bytes whose accesses cannot be seen, for one reason.
+    #[must_use]
+    pub fn unknown_bytes(&self, why: Unknown) -> u64 {
+        share(self.range.len(), self.unknown_bp.0[why.index()])
+    }
+
+    /// Its bytes, sorted by what is known of them. They add up to its length.
+    #[must_use]
+    pub fn bytes(&self, t: &Thresholds) -> HeatBytes {
+        let len = self.range.len();
+        let resident = share(len, self.resident_bp.min(10_000));
+        let unknown =
+            Unknown::ALL.iter().map(|&w| self.unknown_bytes(w)).sum::<u64>().min(resident);
+        let mut b = HeatBytes { unknown, absent: len - resident, ..HeatBytes::default() };
+        *match self.heat(t) {
+            Heat::Hot => &mut b.hot,
+            Heat::Warm => &mut b.warm,
+            Heat::Cold => &mut b.cold,
+        } = resident - unknown;
+        b
+    }
+}
+
+/// `bp` of 10,000 of `bytes`, without overflow: 2^64 x 10^4 needs 78 bits.
+fn share(bytes: u64, bp: u32) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(bp) / 10_000).unwrap_or(u64::MAX)
+}
+
+impl TargetView {
+    /// Bytes that the target may access.
+    #[must_use]
+    pub fn mapped(&self) -> u64 {
+        self.mappings.iter().map(|m| m.range.len()).sum()
+    }
+
+    /// Bytes of all its regions, sorted by what is known of them.
+    #[must_use]
+    pub fn bytes(&self, t: &Thresholds) -> HeatBytes {
+        self.regions.iter().map(|r| r.bytes(t)).sum()
+    }
+}
+
+impl Snapshot {
+    /// Regions over all targets.
+    #[must_use]
+    pub fn nr_regions(&self) -> usize {
+        self.targets.iter().map(|t| t.regions.len()).sum()
+    }
+
+    /// Bytes of all targets, sorted by what is known of them.
+    #[must_use]
+    pub fn bytes(&self, t: &Thresholds) -> HeatBytes {
+        self.targets.iter().map(|v| v.bytes(t)).sum()
+    }
+}
