@@ -7,18 +7,30 @@
 mod attrs;
 mod estimator;
 mod heat;
+mod monitor;
 mod ops;
 mod range;
+mod region;
 mod snapshot;
 mod time;
 
 pub use attrs::{Attrs, AttrsError};
 pub use estimator::{Rate, rate};
 pub use heat::{Heat, HeatBytes, Thresholds};
+pub use monitor::{Monitor, Observer, Target};
 pub use ops::{
     Act, Action, Applied, Ask, Budget, Cost, EndReason, Liveness, Look, Mapping, MappingKind,
     OpsError, Pages, Seen, Source, Space, Step, Support, TargetId, Unknown,
 };
 pub use range::{AddrRange, PAGE_SIZE};
+pub use region::{Region, Tally};
 pub use snapshot::{RegionView, Snapshot, TargetView};
 pub use time::Nanos;
+
+/// The rules of merging, splitting and fitting regions, for those who build a monitor of their own.
+pub mod rules {
+    pub use crate::region::{
+        SplitPlan, age_regions, apply_min_nr_regions, evenly_split, merge_regions, merge_two,
+        moving_sum, set_regions, size_limit, split_regions,
+    };
+}

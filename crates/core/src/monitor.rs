@@ -1,0 +1,528 @@
+//! The monitor: regions over an operations set, one snapshot each aggregation interval.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::attrs::{Attrs, AttrsError};
+use crate::estimator::{Rate, rate};
+use crate::ops::{
+    Ask, Cost, EndReason, Liveness, Look, Mapping, OpsError, Pages, Seen, Source, Space, Step,
+    TargetId, Unknown,
+};
+use crate::range::AddrRange;
+use crate::region::{
+    Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split, merge_regions,
+    random_window, set_regions, size_limit, split_regions, to_bp, unknown_bp,
+};
+use crate::snapshot::{RegionView, Snapshot, TargetView};
+use crate::time::Nanos;
+
+/// Is told what a monitor does, in the monitor's own thread: the seeds' callbacks.
+pub trait Observer {
+    /// A sampling interval has ended; `targets` hold what is known so far.
+    fn after_sampling(&mut self, now: Nanos, targets: &[Target]) {
+        let _ = (now, targets);
+    }
+    /// An aggregation interval has ended.
+    fn after_aggregation(&mut self, snapshot: &Arc<Snapshot>) {
+        let _ = snapshot;
+    }
+    /// Nothing more will come.
+    fn before_end(&mut self, why: EndReason) {
+        let _ = why;
+    }
+}
+
+/// A target under a monitor.
+#[derive(Debug)]
+pub struct Target {
+    id: TargetId,
+    regions: Vec<Region>,
+    mappings: Arc<Vec<Mapping>>,
+    left_out: u64,
+    ran: Option<Duration>,
+}
+
+impl Target {
+    /// Which one.
+    #[must_use]
+    pub fn id(&self) -> TargetId {
+        self.id
+    }
+
+    /// Its regions: sorted, disjoint, covering what is mapped.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+}
+
+/// Watches targets by looking at random windows of adaptive regions.
+///
+/// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, whatever the
+/// size of the targets: one reads the windows cleared an interval ago, one clears the next ones.
+/// Deterministic for a seed and the answers of the operations set. Who wants several monitors makes
+/// several.
+pub struct Monitor<O> {
+    ops: O,
+    attrs: Attrs,
+    targets: Vec<Target>,
+    observers: Vec<Box<dyn Observer>>,
+    rng: Xoshiro256PlusPlus,
+    clock: Clock,
+    seq: u64,
+    cost: Cost,
+    last_count: usize,
+    turn: usize,
+    ended: Option<EndReason>,
+    asks: Vec<Ask>,
+    seen: Vec<Seen>,
+}
+
+/// When what is due.
+#[derive(Debug, Default)]
+struct Clock {
+    started: bool,
+    interval_start: Nanos,
+    next_sample: Nanos,
+    next_update: Nanos,
+    samples_passed: u32,
+}
+
+impl<O: Space + Look> Monitor<O> {
+    /// A monitor of `targets`, which `ops` must know. Nothing is looked at before the first
+    /// [`Source::step`].
+    ///
+    /// # Errors
+    /// If `attrs` make no sense.
+    pub fn new(ops: O, attrs: Attrs, targets: &[TargetId], seed: u64) -> Result<Self, AttrsError> {
+        let mut monitor = Monitor {
+            ops,
+            attrs: attrs.checked()?,
+            targets: Vec::new(),
+            observers: Vec::new(),
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            clock: Clock::default(),
+            seq: 0,
+            cost: Cost::default(),
+            last_count: 0,
+            turn: 0,
+            ended: None,
+            asks: Vec::new(),
+            seen: Vec::new(),
+        };
+        monitor.set_targets(targets);
+        Ok(monitor)
+    }
+
+    /// Adds one who is told what happens.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
+    }
+
+    /// The operations set below.
+    pub fn ops(&mut self) -> &mut O {
+        &mut self.ops
+    }
+
+    /// The attributes in force.
+    #[must_use]
+    pub fn attrs(&self) -> Attrs {
+        self.attrs
+    }
+
+    /// The targets that have not ended.
+    #[must_use]
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// Changes attributes while running. Rates are kept, ages converted; the interval under way
+    /// begins anew.
+    ///
+    /// # Errors
+    /// If `attrs` make no sense; the old ones stay in force.
+    pub fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
+        let new = attrs.checked()?;
+        for r in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
+            r.age = self.attrs.convert_age(r.age, &new);
+            r.accesses_bp = r.last_accesses_bp;
+            r.restart();
+            r.window = None;
+        }
+        self.attrs = new;
+        self.clock.samples_passed = 0;
+        self.fit();
+        if self.clock.started {
+            self.clock.interval_start = self.clock.next_sample;
+            self.clock.next_update = self.clock.next_sample;
+        }
+        Ok(())
+    }
+
+    /// Changes the targets while running: what is known of those that stay is kept.
+    pub fn set_targets(&mut self, ids: &[TargetId]) {
+        self.targets.retain(|t| ids.contains(&t.id));
+        for &id in ids {
+            if !self.targets.iter().any(|t| t.id == id) {
+                self.targets.push(Target {
+                    id,
+                    regions: Vec::new(),
+                    mappings: Arc::default(),
+                    left_out: 0,
+                    ran: None,
+                });
+            }
+        }
+        self.targets.sort_by_key(|t| t.id);
+        self.clock.next_update = self.clock.next_sample;
+    }
+
+    /// Ends the monitor: the observers are told, and the next step answers [`Step::End`].
+    pub fn stop(&mut self) {
+        self.end(EndReason::Stopped);
+    }
+
+    fn end(&mut self, why: EndReason) {
+        if self.ended.is_none() {
+            self.ended = Some(why);
+            self.observers.iter_mut().for_each(|o| o.before_end(why));
+        }
+    }
+
+    fn start(&mut self, now: Nanos) -> Result<(), OpsError> {
+        self.clock.started = true;
+        self.clock.interval_start = now;
+        self.update(now)?;
+        self.prepare()?;
+        self.clock.next_sample = now + self.attrs.sample;
+        Ok(())
+    }
+
+    /// Reads the windows cleared an interval ago.
+    fn check(&mut self) -> Result<(), OpsError> {
+        self.asks.clear();
+        for t in &self.targets {
+            let windows = t.regions.iter().filter_map(|r| r.window);
+            self.asks.extend(windows.map(|w| Ask { target: t.id, range: w.range, clear: false }));
+        }
+        self.look()?;
+        self.cost.looks += self.asks.len() as u64;
+        let mut answers = self.seen.iter();
+        let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
+        for (region, window) in regions.filter_map(|r| r.window.take().map(|w| (r, w))) {
+            if let Some(seen) = answers.next() {
+                region.tally.add(seen, window.cleared_at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses a window in each region and clears it.
+    fn prepare(&mut self) -> Result<(), OpsError> {
+        self.asks.clear();
+        for t in &self.targets {
+            for r in &t.regions {
+                let range = random_window(r.range, self.attrs.window, &mut self.rng);
+                self.asks.push(Ask { target: t.id, range, clear: true });
+            }
+        }
+        self.look()?;
+        let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
+        for (region, (ask, seen)) in regions.zip(self.asks.iter().zip(&self.seen)) {
+            let answered = seen.pages > 0;
+            let cleared_at = seen.cleared_at;
+            region.window = answered.then_some(Window { range: ask.range, cleared_at });
+        }
+        Ok(())
+    }
+
+    /// Has `asks` answered into `seen`.
+    fn look(&mut self) -> Result<(), OpsError> {
+        self.seen.clear();
+        if !self.asks.is_empty() {
+            let cost = self.ops.look(&self.asks, &mut self.seen)?;
+            self.cost += Cost { looks: 0, ..cost };
+        }
+        Ok(())
+    }
+
+    /// Ends an aggregation interval: rates, ages, merging, the snapshot, splitting.
+    fn aggregate(&mut self, now: Nanos) -> Arc<Snapshot> {
+        self.all_regions_mut().for_each(Region::conclude);
+        let highest = self.all_regions_mut().map(|r| r.accesses_bp).max().unwrap_or(0);
+        let threshold = (highest / 10).max(self.noise_floor());
+        self.targets.iter_mut().for_each(|t| age_regions(&mut t.regions, threshold));
+        self.merge(threshold);
+        let snapshot = Arc::new(self.snapshot(now));
+        self.all_regions_mut().for_each(Region::restart);
+        self.split();
+        self.clock.interval_start = now;
+        self.clock.samples_passed = 0;
+        self.seq += 1;
+        self.cost = Cost::default();
+        snapshot
+    }
+
+    fn all_regions_mut(&mut self) -> impl Iterator<Item = &mut Region> {
+        self.targets.iter_mut().flat_map(|t| &mut t.regions)
+    }
+
+    /// Half a sampling interval's worth: regions nearer than that are told apart by chance alone.
+    /// The kernel has the same floor by counting whole intervals. E.g. 250 of 10,000 at 20 samples.
+    fn noise_floor(&self) -> u32 {
+        5_000 / self.attrs.samples()
+    }
+
+    fn count(&self) -> usize {
+        self.targets.iter().map(|t| t.regions.len()).sum()
+    }
+
+    fn total(&self) -> u64 {
+        self.targets.iter().flat_map(|t| &t.regions).map(|r| r.range.len()).sum()
+    }
+
+    /// The size above which regions are cut, so that there are [`Attrs::min_regions`]; doubled
+    /// until the cuts cannot make more than [`Attrs::max_regions`], since every area needs one.
+    fn region_limit(&self) -> u64 {
+        let unit = self.attrs.min_region_size;
+        let mut limit = size_limit(self.total(), self.attrs.min_regions, unit);
+        let areas: Vec<u64> = self
+            .targets
+            .iter()
+            .flat_map(|t| areas(t.regions.iter().map(|r| r.range)))
+            .map(|a| a.len())
+            .collect();
+        let cuts = |limit| areas.iter().map(|a| a.div_ceil(limit)).sum::<u64>();
+        while cuts(limit) > u64::from(self.attrs.max_regions) && limit < u64::MAX / 2 {
+            limit *= 2;
+        }
+        limit
+    }
+
+    fn merge(&mut self, threshold: u32) {
+        let limit = self.region_limit();
+        let unit = self.attrs.min_region_size;
+        let max = self.attrs.max_regions as usize;
+        let mut threshold = threshold;
+        loop {
+            self.targets.iter_mut().for_each(|t| merge_regions(&mut t.regions, threshold, limit));
+            if self.count() <= max || threshold >= 10_000 {
+                break;
+            }
+            threshold = threshold.saturating_mul(2).max(1);
+        }
+        self.targets.iter_mut().for_each(|t| apply_min_nr_regions(&mut t.regions, limit, unit));
+        self.fit();
+    }
+
+    /// Keeps the bound: merges whatever touches, in ever bigger regions, until there are at most
+    /// [`Attrs::max_regions`]; what still is too much are areas, and the smallest are left out.
+    fn fit(&mut self) {
+        let max = self.attrs.max_regions as usize;
+        let total = self.total();
+        let mut limit = self.region_limit();
+        while self.count() > max && limit / 2 < total {
+            limit = limit.saturating_mul(2);
+            self.targets.iter_mut().for_each(|t| merge_regions(&mut t.regions, u32::MAX, limit));
+        }
+        if self.count() > max {
+            self.leave_out_smallest(self.count() - max);
+        }
+    }
+
+    fn leave_out_smallest(&mut self, excess: usize) {
+        let mut sizes: Vec<u64> = self.all_regions_mut().map(|r| r.range.len()).collect();
+        sizes.sort_unstable();
+        let Some(&bound) = excess.checked_sub(1).and_then(|i| sizes.get(i)) else { return };
+        let below = sizes.iter().filter(|&&s| s < bound).count();
+        let mut equal = excess - below;
+        for t in &mut self.targets {
+            let mut left_out = 0;
+            t.regions.retain(|r| {
+                let len = r.range.len();
+                let drop = len < bound || (len == bound && equal > 0);
+                if drop {
+                    equal -= usize::from(len == bound);
+                    left_out += len;
+                }
+                !drop
+            });
+            t.left_out += left_out;
+        }
+    }
+
+    fn split(&mut self) {
+        let max = self.attrs.max_regions as usize;
+        let count = self.count();
+        let plan = SplitPlan::new(count, self.last_count, max, self.attrs.split_parts, self.turn);
+        self.last_count = count;
+        self.turn = self.turn.wrapping_add(1);
+        let mut first = 0;
+        for t in &mut self.targets {
+            let n = t.regions.len();
+            let unit = self.attrs.min_region_size;
+            split_regions(&mut t.regions, plan, first, unit, &mut self.rng);
+            first += n;
+        }
+    }
+
+    /// Reads the mappings anew and fits the regions to them.
+    fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
+        self.clock.next_update = now + self.attrs.update;
+        let mut ended = Vec::new();
+        for t in &mut self.targets {
+            let mut mappings = Vec::with_capacity(t.mappings.len());
+            match self.ops.mappings(t.id, &mut mappings)? {
+                Liveness::Gone => ended.push(t.id),
+                Liveness::Replaced => t.regions.clear(),
+                Liveness::Alive => {}
+            }
+            if t.ran.is_none() {
+                t.ran = self.ops.ran(t.id);
+            }
+            if *t.mappings != mappings {
+                t.mappings = Arc::new(mappings);
+            }
+        }
+        self.targets.retain(|t| !ended.contains(&t.id));
+        self.cover();
+        if self.targets.is_empty() {
+            self.end(EndReason::TargetsGone);
+        }
+        Ok(())
+    }
+
+    /// Makes the regions cover what is mapped.
+    fn cover(&mut self) {
+        let before = self.count();
+        for t in &mut self.targets {
+            let areas = areas(t.mappings.iter().map(|m| m.range));
+            t.regions = set_regions(&t.regions, &areas);
+            t.left_out = 0;
+        }
+        let limit = self.region_limit();
+        let unit = self.attrs.min_region_size;
+        for t in &mut self.targets {
+            t.regions = std::mem::take(&mut t.regions)
+                .into_iter()
+                .flat_map(|r| {
+                    let parts = r.range.len().div_ceil(limit);
+                    evenly_split(r.range, parts, unit).into_iter().map(move |range| {
+                        if range == r.range { r.clone() } else { r.resized(range) }
+                    })
+                })
+                .collect();
+        }
+        self.fit();
+        if before == 0 {
+            self.last_count = self.count();
+        }
+    }
+
+    fn snapshot(&mut self, now: Nanos) -> Snapshot {
+        let aggr = self.attrs.aggr;
+        let mut targets = Vec::with_capacity(self.targets.len());
+        for t in &mut self.targets {
+            let ran_now = self.ops.ran(t.id);
+            let ran = ran_now.zip(t.ran).map(|(now, before)| now.saturating_sub(before));
+            t.ran = ran_now.or(t.ran);
+            targets.push(TargetView {
+                id: t.id,
+                ran,
+                mappings: Arc::clone(&t.mappings),
+                left_out: t.left_out,
+                regions: t.regions.iter().map(|r| view(r, aggr)).collect(),
+            });
+        }
+        Snapshot {
+            seq: self.seq,
+            start: self.clock.interval_start,
+            end: now,
+            attrs: self.attrs,
+            cost: self.cost,
+            targets,
+        }
+    }
+}
+
+impl<O: Space + Look> Source for Monitor<O> {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        if let Some(why) = self.ended {
+            return Ok(Step::End(why));
+        }
+        if !self.clock.started {
+            self.start(now)?;
+            return Ok(self.ended.map_or(Step::Wait(self.clock.next_sample), Step::End));
+        }
+        if now < self.clock.next_sample {
+            return Ok(Step::Wait(self.clock.next_sample));
+        }
+        self.check()?;
+        self.clock.samples_passed += 1;
+        for o in &mut self.observers {
+            o.after_sampling(now, &self.targets);
+        }
+        let due = self.clock.samples_passed >= self.attrs.samples();
+        let snapshot = due.then(|| self.aggregate(now));
+        if let Some(s) = &snapshot {
+            self.observers.iter_mut().for_each(|o| o.after_aggregation(s));
+        }
+        if now >= self.clock.next_update {
+            self.update(now)?;
+        }
+        if self.ended.is_none() {
+            self.prepare()?;
+        }
+        // A late step does not make up for lost samples: it shifts the following ones.
+        let next = self.clock.next_sample + self.attrs.sample;
+        self.clock.next_sample = if next > now { next } else { now + self.attrs.sample };
+        Ok(match (snapshot, self.ended) {
+            (Some(s), _) => Step::Snapshot(s),
+            (None, Some(why)) => Step::End(why),
+            (None, None) => Step::Wait(self.clock.next_sample),
+        })
+    }
+}
+
+/// Sorted, disjoint ranges with touching ones joined: a region may cross from one mapping into the
+/// next, never a gap.
+fn areas(ranges: impl Iterator<Item = AddrRange>) -> Vec<AddrRange> {
+    let mut out: Vec<AddrRange> = Vec::new();
+    for r in ranges {
+        match out.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => out.push(r),
+        }
+    }
+    out
+}
+
+fn view(r: &Region, aggr: Duration) -> RegionView {
+    let s = &r.shares;
+    if s.looks == 0 {
+        let mut unseen = Pages::default();
+        unseen.0[Unknown::Unseen.index()] = 10_000;
+        return RegionView {
+            range: r.range,
+            accesses_bp: 0,
+            age: Duration::ZERO,
+            rate: Rate { hz: 0.0, low: 0.0, high: f32::INFINITY },
+            resident_bp: 10_000,
+            unknown_bp: unseen,
+        };
+    }
+    let unknown: f64 = s.unknown.iter().sum();
+    let pages = |share: f64| (share * s.pages as f64).round() as u64;
+    RegionView {
+        range: r.range,
+        accesses_bp: r.accesses_bp.min(10_000),
+        age: aggr.saturating_mul(r.age),
+        rate: rate(pages(s.young), pages(s.visible), u64::from(s.looks), s.exposure),
+        resident_bp: to_bp(s.visible + unknown),
+        unknown_bp: unknown_bp(s),
+    }
+}

@@ -1,0 +1,420 @@
+//! Regions of adjacent pages taken to be equally hot, and the rules that keep them so.
+//!
+//! The rules and constants are those of the kernel's `mm/damon/core.c`, named as there; the kernel's
+//! own test vectors are the tests below. They work on plain numbers: `accesses_bp` is the kernel's
+//! `nr_accesses` on a scale that does not depend on the intervals (10,000 of 10,000 is its maximum).
+
+use std::time::Duration;
+
+use rand_core::Rng;
+
+use crate::ops::{Pages, Seen};
+use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
+use crate::time::Nanos;
+
+/// A window whose accessed bits have been cleared, to be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub range: AddrRange,
+    pub cleared_at: Nanos,
+}
+
+/// What the looks of one aggregation interval have counted in a region.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Tally {
+    /// looks that were answered
+    pub looks: u32,
+    /// pages looked at
+    pub pages: u64,
+    /// resident ones whose accesses can be seen
+    pub present: u64,
+    /// accessed ones
+    pub young: u64,
+    /// resident ones whose accesses cannot be seen
+    pub unknown: [u64; 8],
+    /// time from clear to read, summed over looks
+    pub exposure: Duration,
+}
+
+impl Tally {
+    /// Adds one look; a dropped one ([`Seen::pages`] zero) changes nothing.
+    pub fn add(&mut self, seen: &Seen, cleared_at: Nanos) {
+        if seen.pages == 0 {
+            return;
+        }
+        self.looks += 1;
+        self.pages += u64::from(seen.pages);
+        self.present += u64::from(seen.present);
+        self.young += u64::from(seen.young);
+        for (sum, n) in self.unknown.iter_mut().zip(seen.unknown.0) {
+            *sum += u64::from(n);
+        }
+        self.exposure += seen.read_at.since(cleared_at);
+    }
+
+    /// Accessed pages of those whose accesses can be seen or that are absent, of 10,000.
+    ///
+    /// Absent pages count as not accessed, as in the kernel, so that borders between resident and
+    /// absent memory are found; unknown ones do not count at all.
+    #[must_use]
+    pub fn accesses_bp(&self) -> u32 {
+        let pages = self.pages.saturating_sub(self.unknown.iter().sum());
+        bp(self.young, pages)
+    }
+
+    fn shares(&self) -> Shares {
+        let of_all = |n: u64| if self.pages == 0 { 0.0 } else { n as f64 / self.pages as f64 };
+        Shares {
+            looks: self.looks,
+            pages: self.pages,
+            visible: of_all(self.present),
+            young: of_all(self.young),
+            unknown: self.unknown.map(of_all),
+            exposure: self.exposure.checked_div(self.looks).unwrap_or_default(),
+        }
+    }
+}
+
+/// A [`Tally`] as shares of all pages, so that regions of different size can be averaged.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Shares {
+    pub looks: u32,
+    pub pages: u64,
+    pub visible: f64,
+    pub young: f64,
+    pub unknown: [f64; 8],
+    pub exposure: Duration,
+}
+
+impl Shares {
+    fn mean(a: &Shares, weight_a: u64, b: &Shares, weight_b: u64) -> Shares {
+        // A region that was not looked at has nothing to say about its neighbour.
+        match (a.looks, b.looks) {
+            (_, 0) => return *a,
+            (0, _) => return *b,
+            _ => {}
+        }
+        let wa = weight_a as f64 / (weight_a + weight_b).max(1) as f64;
+        let mix = |x: f64, y: f64| x * wa + y * (1.0 - wa);
+        let mut unknown = a.unknown;
+        unknown.iter_mut().zip(b.unknown).for_each(|(x, y)| *x = mix(*x, y));
+        Shares {
+            looks: a.looks + b.looks,
+            pages: a.pages + b.pages,
+            visible: mix(a.visible, b.visible),
+            young: mix(a.young, b.young),
+            unknown,
+            exposure: a.exposure.mul_f64(wa) + b.exposure.mul_f64(1.0 - wa),
+        }
+    }
+}
+
+/// Adjacent pages taken to be equally hot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Region {
+    /// where
+    pub range: AddrRange,
+    /// share of pages found accessed in a sampling interval, of 10,000, over the last complete
+    /// aggregation interval
+    pub accesses_bp: u32,
+    /// the same for the interval before
+    pub last_accesses_bp: u32,
+    /// aggregation intervals for which it has kept its heat
+    pub age: u32,
+    /// counts of the interval under way
+    pub tally: Tally,
+    pub(crate) shares: Shares,
+    pub(crate) window: Option<Window>,
+}
+
+impl Region {
+    /// A region of which nothing is known yet.
+    #[must_use]
+    pub fn new(range: AddrRange) -> Self {
+        Region {
+            range,
+            accesses_bp: 0,
+            last_accesses_bp: 0,
+            age: 0,
+            tally: Tally::default(),
+            shares: Shares::default(),
+            window: None,
+        }
+    }
+
+    /// The same knowledge about another range: a part of this one.
+    #[must_use]
+    pub fn resized(&self, range: AddrRange) -> Self {
+        Region { range, window: None, ..self.clone() }
+    }
+
+    /// Accesses over the last full interval's length, ending now: see [`moving_sum`].
+    #[must_use]
+    pub fn moving_accesses_bp(&self, left_bp: u32) -> u32 {
+        let passed = u64::from(self.tally.accesses_bp()) * u64::from(10_000 - left_bp.min(10_000));
+        moving_sum(
+            u32::try_from(passed / 10_000).unwrap_or(u32::MAX),
+            self.last_accesses_bp,
+            left_bp,
+        )
+    }
+
+    /// Ends the interval under way: what was counted becomes `accesses_bp`.
+    pub(crate) fn conclude(&mut self) {
+        self.accesses_bp = self.tally.accesses_bp();
+        self.shares = self.tally.shares();
+    }
+
+    /// Begins the next interval.
+    pub(crate) fn restart(&mut self) {
+        self.last_accesses_bp = self.accesses_bp;
+        self.tally = Tally::default();
+    }
+
+    fn split_at(&self, addr: u64) -> (Region, Region) {
+        (
+            self.resized(AddrRange::new(self.range.start, addr)),
+            self.resized(AddrRange::new(addr, self.range.end)),
+        )
+    }
+}
+
+/// `part` of `whole` in basis points, 0 of 0 being 0.
+fn bp(part: u64, whole: u64) -> u32 {
+    u32::try_from(u128::from(part) * 10_000 / u128::from(whole.max(1))).unwrap_or(u32::MAX)
+}
+
+/// Accesses of the interval under way, completed by the last one's for the part still to come.
+///
+/// `left_bp` is that part, of 10,000. E.g. 3 so far, 10 in the last one, 70 % left: 3 + 7 = 10.
+/// As `damon_mvsum` of Linux 7.3.
+#[must_use]
+pub fn moving_sum(current: u32, last: u32, left_bp: u32) -> u32 {
+    let rest = u64::from(last) * u64::from(left_bp) / 10_000;
+    current.saturating_add(u32::try_from(rest).unwrap_or(u32::MAX))
+}
+
+/// Counts up the age of regions that kept their heat and restarts the others' (a difference above
+/// `threshold`, or from or to not accessed at all).
+pub fn age_regions(regions: &mut [Region], threshold: u32) {
+    for r in regions {
+        let changed = r.accesses_bp.abs_diff(r.last_accesses_bp) > threshold
+            || (r.accesses_bp == 0) != (r.last_accesses_bp == 0);
+        r.age = if changed { 0 } else { r.age.saturating_add(1) };
+    }
+}
+
+/// Makes `left` cover `right` too, which must follow it at once. Figures become the means of both,
+/// weighted by size, rounded down as in the kernel.
+pub fn merge_two(left: &mut Region, right: &Region) {
+    let (l, r) = (left.range.len(), right.range.len());
+    let mean = |x: u32, y: u32| {
+        let sum = u128::from(x) * u128::from(l) + u128::from(y) * u128::from(r);
+        u32::try_from(sum / u128::from((l + r).max(1))).unwrap_or(u32::MAX)
+    };
+    left.accesses_bp = mean(left.accesses_bp, right.accesses_bp);
+    left.last_accesses_bp = mean(left.last_accesses_bp, right.last_accesses_bp);
+    left.age = mean(left.age, right.age);
+    left.shares = Shares::mean(&left.shares, l, &right.shares, r);
+    left.range.end = right.range.end;
+    left.window = None;
+}
+
+/// Merges neighbours that touch, differ by at most `threshold`, and together have at most `limit`
+/// bytes.
+pub fn merge_regions(regions: &mut Vec<Region>, threshold: u32, limit: u64) {
+    // `dedup_by` hands over the later element first and drops it on `true`.
+    regions.dedup_by(|right, left| {
+        let fits = left.range.end == right.range.start
+            && left.accesses_bp.abs_diff(right.accesses_bp) <= threshold
+            && left.range.len() + right.range.len() <= limit;
+        if fits {
+            merge_two(left, right);
+        }
+        fits
+    });
+}
+
+/// Bytes a region may have so that `total` bytes make at least `min_regions`, aligned up to `unit`.
+#[must_use]
+pub fn size_limit(total: u64, min_regions: u32, unit: u64) -> u64 {
+    align_up((total / u64::from(min_regions.max(1))).max(unit), unit)
+}
+
+/// Cuts regions above `limit` bytes at the last multiple of `unit` within `limit` of their start.
+pub fn apply_min_nr_regions(regions: &mut Vec<Region>, limit: u64, unit: u64) {
+    if limit == 0 || regions.iter().all(|r| r.range.len() <= limit) {
+        return;
+    }
+    *regions = regions
+        .drain(..)
+        .flat_map(|mut r| {
+            let mut parts = Vec::new();
+            while r.range.len() > limit {
+                let far = r.range.start + limit;
+                let cut = align_down(far, unit);
+                let (left, right) = r.split_at(if cut > r.range.start { cut } else { far });
+                parts.push(left);
+                r = right;
+            }
+            parts.push(r);
+            parts
+        })
+        .collect();
+}
+
+/// `range` in `parts` pieces of equal size, cut at multiples of `unit`, the last one taking the
+/// rest. One piece if they would be empty.
+#[must_use]
+pub fn evenly_split(range: AddrRange, parts: u64, unit: u64) -> Vec<AddrRange> {
+    let piece = align_down(range.len() / parts.max(1), unit);
+    if piece == 0 || parts <= 1 {
+        return vec![range];
+    }
+    let cut = |i| match i {
+        0 => range.start,
+        i if i == parts => range.end,
+        i => align_down(range.start + i * piece, unit),
+    };
+    (0..parts).map(|i| AddrRange::new(cut(i), cut(i + 1))).filter(|r| !r.is_empty()).collect()
+}
+
+/// The regions that cover exactly `areas` (sorted, disjoint): what was known is kept where it still
+/// holds, what is new starts from nothing.
+#[must_use]
+pub fn set_regions(old: &[Region], areas: &[AddrRange]) -> Vec<Region> {
+    let mut out = Vec::with_capacity(old.len() + areas.len());
+    let mut rest = old;
+    for area in areas {
+        let mut at = area.start;
+        let skip = rest.iter().take_while(|r| r.range.end <= area.start).count();
+        rest = &rest[skip..];
+        for (r, kept) in rest.iter().map_while(|r| Some((r, r.range.intersect(area)?))) {
+            if at < kept.start {
+                out.push(Region::new(AddrRange::new(at, kept.start)));
+            }
+            out.push(if kept == r.range { r.clone() } else { r.resized(kept) });
+            at = kept.end;
+        }
+        if at < area.end {
+            out.push(Region::new(AddrRange::new(at, area.end)));
+        }
+    }
+    out
+}
+
+/// How to split so that there are never too many regions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SplitPlan {
+    /// not at all
+    None,
+    /// every one, into this many parts
+    All(u32),
+    /// every n-th one, from this offset on, into two
+    EveryNth {
+        /// n
+        nth: usize,
+        /// index of the first
+        offset: usize,
+    },
+}
+
+impl SplitPlan {
+    /// The plan for `count` regions of at most `max`, when there were `last_count` before the split
+    /// an interval ago. `parts` are wanted, one more if splitting has found nothing new since.
+    ///
+    /// Above half of `max` every (max/(max-count))-th is split, from a rotating offset, as in Linux
+    /// 7.3; before it, nothing was split then, and borders froze.
+    #[must_use]
+    pub fn new(count: usize, last_count: usize, max: usize, parts: u32, turn: usize) -> Self {
+        if count == 0 || count >= max {
+            return SplitPlan::None;
+        }
+        let room = max / count;
+        let wanted = parts as usize + usize::from(count == last_count);
+        match wanted.min(room) {
+            0 | 1 => {
+                let nth = (max / (max - count)).max(1);
+                SplitPlan::EveryNth { nth, offset: turn % nth }
+            }
+            parts => SplitPlan::All(u32::try_from(parts).unwrap_or(2)),
+        }
+    }
+
+    fn parts_of(self, index: usize) -> u32 {
+        match self {
+            SplitPlan::None => 1,
+            SplitPlan::All(parts) => parts,
+            SplitPlan::EveryNth { nth, offset } => 1 + u32::from(index % nth == offset),
+        }
+    }
+}
+
+/// Splits regions at random places, multiples of `unit`; the parts inherit what was known.
+///
+/// `first` is the position of `regions` within all that the plan was made for.
+pub fn split_regions(
+    regions: &mut Vec<Region>,
+    plan: SplitPlan,
+    first: usize,
+    unit: u64,
+    rng: &mut impl Rng,
+) {
+    if plan == SplitPlan::None {
+        return;
+    }
+    let mut out = Vec::with_capacity(regions.len() * 2);
+    for (i, r) in regions.drain(..).enumerate() {
+        split_one(r, plan.parts_of(first + i), unit, rng, &mut out);
+    }
+    *regions = out;
+}
+
+/// Each cut lies at one to nine tenths of what remains on the left, as in the kernel.
+fn split_one(r: Region, parts: u32, unit: u64, rng: &mut impl Rng, out: &mut Vec<Region>) {
+    let mut left = r;
+    let mut cut_off = Vec::new();
+    for _ in 1..parts {
+        let AddrRange { start, .. } = left.range;
+        let size = left.range.len();
+        if size <= 2 * unit {
+            break;
+        }
+        let tenths = 1 + below(rng, 9);
+        let cut =
+            align_down(start.saturating_add(size / 10 * tenths + size % 10 * tenths / 10), unit);
+        if cut <= start || cut >= left.range.end {
+            continue;
+        }
+        let (l, right) = left.split_at(cut);
+        cut_off.push(right);
+        left = l;
+    }
+    out.push(left);
+    out.extend(cut_off.into_iter().rev());
+}
+
+/// A random number below `n`, by multiplication (Lemire): for small `n` the bias is below 2^-50.
+pub(crate) fn below(rng: &mut impl Rng, n: u64) -> u64 {
+    u64::try_from((u128::from(rng.next_u64()) * u128::from(n)) >> 64).unwrap_or(0)
+}
+
+/// The window to look at in `range`: that of `size` bytes, aligned, around a random page of it.
+pub(crate) fn random_window(range: AddrRange, size: u64, rng: &mut impl Rng) -> AddrRange {
+    let page = range.start + below(rng, (range.len() / PAGE_SIZE).max(1)) * PAGE_SIZE;
+    let start = align_down(page, size);
+    AddrRange::new(start.max(range.start), start.saturating_add(size).min(range.end))
+}
+
+/// Pages of each reason as shares of 10,000.
+pub(crate) fn unknown_bp(shares: &Shares) -> Pages<u32> {
+    Pages(shares.unknown.map(to_bp))
+}
+
+pub(crate) fn to_bp(share: f64) -> u32 {
+    (share.clamp(0.0, 1.0) * 10_000.0).round() as u32
+}
+
+#[cfg(test)]
+#[path = "region_tests.rs"]
+mod tests;
