@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Reads page-table entries of another process, raw, window by window, and what the kernel knows of
+ * the folios behind them. Decides nothing: the entries are decoded in user space (x86.rs).
+ *
+ * Every load may meet a table that has just been freed. Loads through bpf_rdonly_cast() cannot
+ * fault; a table outside System RAM is not followed; and the entry that led to a page table is read
+ * again after it, so that user space can drop a window whose table was changed meanwhile.
+ */
+typedef unsigned char __u8;
+typedef unsigned short __u16, __be16;
+typedef int __s32;
+typedef unsigned int __u32, __be32, __wsum;
+typedef long long __s64;
+typedef unsigned long long __u64;
+#define NULL ((void *)0)
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define MAX_WINDOWS 512
+#define MAX_ENTRIES 8192
+#define MAX_RAM 16
+#define MAX_VMAS 64
+
+#define PRESENT 1ull
+#define HUGE 0x80ull
+#define TABLE 0x000ffffffffff000ull /* physical address in an entry that leads to a table */
+
+enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE };
+enum level { NONE, PTE, PMD, PUD, BAD, CHANGED };
+
+/* Only the members used, found by name on the running kernel. */
+struct mm_struct {
+	void *pgd;
+} __attribute__((preserve_access_index));
+struct vm_struct {
+	void **pages;
+} __attribute__((preserve_access_index));
+struct pid {
+	unsigned int level;
+} __attribute__((preserve_access_index));
+struct task_struct {
+	struct mm_struct *mm;
+	__u64 start_boottime;
+	struct pid *thread_pid;
+	void *stack;
+	struct vm_struct *stack_vm_area;
+} __attribute__((preserve_access_index));
+struct vm_area_struct {
+	unsigned long vm_flags;
+} __attribute__((preserve_access_index));
+struct timespec64 {
+	long tv_sec;
+} __attribute__((preserve_access_index));
+struct page {
+	unsigned long flags;
+	unsigned long compound_head;
+} __attribute__((preserve_access_index));
+struct folio {
+	unsigned long _flags_1; /* the low byte is the order, since 6.6 */
+} __attribute__((preserve_access_index));
+enum pageflags { PG_head = 6 };
+
+extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
+extern struct task_struct *bpf_task_from_vpid(__s32 pid) __ksym __weak;
+extern void bpf_task_release(struct task_struct *p) __ksym;
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
+extern void bpf_rcu_read_lock(void) __ksym;
+extern void bpf_rcu_read_unlock(void) __ksym;
+
+struct window {
+	__u64 addr;
+	__u32 pages; /* at most 512, within one 2 MiB */
+	__u32 first; /* where its entries go */
+};
+
+struct ram {
+	__u64 start, end; /* physical addresses, half open */
+};
+
+/* What to do; constant during a run. */
+struct order {
+	__s32 pid; /* in the caller's pid namespace */
+	__u32 windows;
+	__u32 five_levels;
+	__u32 want_folios;
+	__u32 nr_vmas;
+	__u32 unused;
+	__u64 direct_map; /* address of physical address 0 */
+	__u64 vmemmap;    /* address of the struct page of page frame 0, 0: unknown */
+	__u64 address;    /* for peek() */
+};
+
+/* Who was read; compared by user space from run to run. */
+struct identity {
+	__u64 start_boottime;
+	__u64 mm;
+	__u64 pgd;
+};
+
+/* What lets user space find the direct map and the struct pages; see find_anchors(). */
+struct anchors {
+	__u64 pgd;
+	__u64 stack;          /* of the caller, in kernel addresses */
+	__u64 stack_pages[2]; /* addresses of the struct page of its first two pages */
+	__u64 page_size;      /* of struct page */
+};
+
+struct window windows[MAX_WINDOWS];
+__u32 levels[MAX_WINDOWS];
+__u64 entries[MAX_ENTRIES];
+/* For entries that are present and young: order of the folio in bits 16..23, 1 in bit 24 if that
+ * is known, and in bits 0..15 the page's index in the folio. */
+__u32 folios[MAX_ENTRIES];
+struct ram ram[MAX_RAM];
+__u64 vma_addrs[MAX_VMAS];
+__u64 vma_flags[MAX_VMAS];
+struct identity identity;
+struct anchors anchors;
+__u64 peeked;
+
+struct walk {
+	__u64 pgd, direct_map, vmemmap;
+	__u32 five_levels, want_folios;
+};
+
+static __always_inline __u64 load(__u64 addr)
+{
+	struct timespec64 *word = bpf_rdonly_cast((void *)addr,
+						  bpf_core_type_id_kernel(struct timespec64));
+	return word->tv_sec;
+}
+
+/* The address of the table that `entry` leads to; 0 if that lies outside System RAM. Without a
+ * branch, so that the verifier has one path to follow. */
+static __always_inline __u64 table_of(struct walk *w, __u64 entry)
+{
+	__u64 table = entry & TABLE, in_ram = 0;
+
+	for (int i = 0; i < MAX_RAM; i++)
+		in_ram |= table - ram[i].start < ram[i].end - ram[i].start;
+	return in_ram ? w->direct_map + table : 0;
+}
+
+/* The entry for `addr` in the table that `entry` leads to; none if there is no such table. */
+static __always_inline __u64 below(struct walk *w, __u64 entry, __u64 addr, int shift)
+{
+	__u64 table = table_of(w, entry);
+
+	return table ? load(table + ((addr >> shift) & 511) * 8) : 0;
+}
+
+/* The lowest entry above the page table: a PMD, or a huge PUD. */
+static __always_inline int walk_to_pmd(struct walk *w, __u64 addr, __u64 *out)
+{
+	__u64 entry = load(w->pgd + ((addr >> (w->five_levels ? 48 : 39)) & 511) * 8);
+
+	*out = 0;
+	if (!(entry & PRESENT))
+		return NONE;
+	if (w->five_levels) {
+		entry = below(w, entry, addr, 39);
+		if (!(entry & PRESENT))
+			return NONE;
+	}
+	entry = below(w, entry, addr, 30);
+	if (!(entry & PRESENT))
+		return NONE;
+	if (entry & HUGE) {
+		*out = entry;
+		return PUD;
+	}
+	entry = below(w, entry, addr, 21);
+	*out = entry;
+	if (entry & HUGE)
+		return PMD; /* present, or PROT_NONE: user space tells */
+	return entry & PRESENT && table_of(w, entry) ? PTE : NONE;
+}
+
+static __always_inline __u32 folio_of(struct walk *w, __u64 entry)
+{
+	const __u64 size = bpf_core_type_size(struct page);
+	__u64 page = w->vmemmap + ((entry & TABLE) >> 12) * size;
+	__u64 link = load(page + bpf_core_field_offset(struct page, compound_head));
+	__u64 head = link & 1 ? link - 1 : page;
+	__u64 order;
+
+	if (!(load(head) >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
+		return 1u << 24;
+	order = load(head + bpf_core_field_offset(struct folio, _flags_1));
+	return 1u << 24 | (order & 0xff) << 16 | (((page - head) / size) & 0xffff);
+}
+
+/* An index that the verifier can see is in bounds; `size` is a power of two. */
+static __always_inline __u64 within(__u64 index, __u64 size)
+{
+	barrier_var(index);
+	return index & (size - 1);
+}
+
+static long read_window(__u32 index, struct walk *w)
+{
+	__u64 pmd, again, entry, i = within(index, MAX_WINDOWS);
+	__u64 addr = windows[i].addr;
+	__u32 first = windows[i].first, pages = windows[i].pages, level;
+
+	level = walk_to_pmd(w, addr, &pmd);
+	if (level == PTE) {
+		__u64 table = table_of(w, pmd) + ((addr >> 12) & 511) * 8;
+
+		for (int k = 0; k < 512; k++) {
+			__u64 at = within(first + k, MAX_ENTRIES);
+
+			if (k >= pages)
+				break;
+			entry = load(table + k * 8);
+			entries[at] = entry;
+			folios[at] = 0;
+			if (w->want_folios && (entry & 0x21) == 0x21)
+				folios[at] = folio_of(w, entry);
+		}
+		/* A table that was freed meanwhile held plausible garbage. Accessed and dirty may
+		 * change in an entry that still leads to the same table. */
+		if (walk_to_pmd(w, addr, &again) != PTE || (again & TABLE) != (pmd & TABLE))
+			level = CHANGED;
+	} else {
+		entries[within(first, MAX_ENTRIES)] = pmd;
+	}
+	levels[i] = level;
+	return 0;
+}
+
+static __always_inline struct task_struct *find_task(__s32 pid, int *why)
+{
+	struct task_struct *task = NULL;
+
+	*why = NO_TASK;
+	if (bpf_ksym_exists(bpf_task_from_vpid)) {
+		task = bpf_task_from_vpid(pid);
+	} else if (bpf_ksym_exists(bpf_task_from_pid)) {
+		struct task_struct *self = (void *)bpf_get_current_task();
+
+		/* It counts in the initial namespace: in a container it would find a stranger. */
+		if (BPF_CORE_READ(self, thread_pid, level) != 0)
+			*why = NO_NAMESPACE;
+		else
+			task = bpf_task_from_pid(pid);
+	}
+	return task;
+}
+
+static __always_inline int identify(struct task_struct *task)
+{
+	identity.start_boottime = BPF_CORE_READ(task, start_boottime);
+	identity.mm = (__u64)BPF_CORE_READ(task, mm);
+	identity.pgd = identity.mm ? (__u64)BPF_CORE_READ(task, mm, pgd) : 0;
+	return identity.mm ? OK : NO_MM;
+}
+
+SEC("syscall") int read_windows(struct order *o)
+{
+	struct walk w = {
+		.direct_map = o->direct_map, .vmemmap = o->vmemmap,
+		.five_levels = o->five_levels, .want_folios = o->want_folios && o->vmemmap,
+	};
+	int why, status;
+	struct task_struct *task = find_task(o->pid, &why);
+
+	if (!task)
+		return why;
+	status = identify(task);
+	bpf_task_release(task);
+	if (status != OK)
+		return status;
+	w.pgd = identity.pgd;
+	bpf_rcu_read_lock();
+	bpf_loop(o->windows, read_window, &w, 0);
+	bpf_rcu_read_unlock();
+	return OK;
+}
+
+static long keep_flags(struct task_struct *task, struct vm_area_struct *vma, __u64 *flags)
+{
+	*flags = BPF_CORE_READ(vma, vm_flags) | 1ull << 63;
+	return 0;
+}
+
+struct vma_walk {
+	struct task_struct *task;
+};
+
+static long read_flags(__u32 index, struct vma_walk *w)
+{
+	__u64 flags = 0, i = within(index, MAX_VMAS);
+
+	bpf_find_vma(w->task, vma_addrs[i], keep_flags, &flags, 0);
+	vma_flags[i] = flags;
+	return 0;
+}
+
+/* vm_flags of the areas that hold vma_addrs; bit 63 tells that there was an answer. */
+SEC("syscall") int read_vma_flags(struct order *o)
+{
+	struct vma_walk w = {};
+	int why, status;
+
+	w.task = find_task(o->pid, &why);
+	if (!w.task)
+		return why;
+	status = identify(w.task);
+	if (status == OK)
+		bpf_loop(o->nr_vmas, read_flags, &w, 0);
+	bpf_task_release(w.task);
+	return status;
+}
+
+/* The direct map is searched below the caller's pgd. The struct pages follow from the caller's
+ * kernel stack, whose struct pages the kernel keeps a list of, and whose frames are in the kernel's
+ * half of the caller's own page tables. */
+SEC("syscall") int find_anchors(struct order *o)
+{
+	struct task_struct *self = (void *)bpf_get_current_task();
+	void **pages = BPF_CORE_READ(self, stack_vm_area, pages);
+
+	anchors.pgd = (__u64)BPF_CORE_READ(self, mm, pgd);
+	anchors.stack = (__u64)BPF_CORE_READ(self, stack);
+	anchors.page_size = bpf_core_type_size(struct page);
+	anchors.stack_pages[0] = anchors.stack_pages[1] = 0;
+	if (pages)
+		bpf_probe_read_kernel(anchors.stack_pages, sizeof(anchors.stack_pages), pages);
+	return OK;
+}
+
+/* The word at a kernel address. */
+SEC("syscall") int peek(struct order *o)
+{
+	__u64 word = 0;
+
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)o->address);
+	peeked = word;
+	return OK;
+}

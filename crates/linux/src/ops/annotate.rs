@@ -1,0 +1,118 @@
+//! Which mappings cannot be seen, and why.
+
+use isotherm_core::{AddrRange, Mapping, MappingKind, Unknown};
+
+use crate::proc::Holdings;
+
+/// `vm_flags` of the kernel, the same on x86-64 since 4.x.
+const VM_PFNMAP: u64 = 0x400;
+const VM_LOCKED: u64 = 0x2000;
+const VM_IO: u64 = 0x4000;
+const VM_HUGETLB: u64 = 0x40_0000;
+const VM_MIXEDMAP: u64 = 0x1000_0000;
+
+/// Why an area with these `vm_flags` cannot be seen.
+pub fn by_flags(flags: u64) -> Option<Unknown> {
+    [
+        (VM_HUGETLB, Unknown::Hugetlb),
+        (VM_LOCKED, Unknown::Mlocked),
+        (VM_PFNMAP | VM_IO | VM_MIXEDMAP, Unknown::Special),
+    ]
+    .into_iter()
+    .find_map(|(mask, why)| (flags & mask != 0).then_some(why))
+}
+
+/// Marks each mapping with the reason that holds for it, if any; where only a part is hidden, it is
+/// cut out as a mapping of its own.
+pub fn annotate(
+    mappings: Vec<Mapping>,
+    flags: &[Option<u64>],
+    before: &[Mapping],
+    holdings: &Holdings,
+) -> Vec<Mapping> {
+    let flags = flags.iter().copied().chain(std::iter::repeat(None));
+    let marked = mappings.into_iter().zip(flags).map(|(mut m, flags)| {
+        m.unknown = match (m.kind, flags) {
+            (MappingKind::Special, _) => Some(Unknown::Special),
+            _ if holdings.everything.is_some() => holdings.everything,
+            (_, Some(flags)) => by_flags(flags),
+            // Not told this time, since the process was busy mapping: as it was.
+            (_, None) => before.iter().find(|b| b.range == m.range).and_then(|b| b.unknown),
+        };
+        m
+    });
+    marked.flat_map(|m| cut_out(m, &holdings.ranges)).collect()
+}
+
+fn cut_out(mapping: Mapping, hidden: &[AddrRange]) -> Vec<Mapping> {
+    let mut out = Vec::new();
+    let part = |start, end, unknown| Mapping {
+        range: AddrRange::new(start, end),
+        unknown,
+        ..mapping.clone()
+    };
+    let mut at = mapping.range.start;
+    for h in hidden.iter().filter_map(|h| h.intersect(&mapping.range)) {
+        let h = AddrRange::new(h.start.max(at), h.end);
+        if at < h.start {
+            out.push(part(at, h.start, mapping.unknown));
+        }
+        if !h.is_empty() {
+            out.push(part(h.start, h.end, mapping.unknown.or(Some(Unknown::Dma))));
+        }
+        at = at.max(h.end);
+    }
+    if at < mapping.range.end {
+        out.push(part(at, mapping.range.end, mapping.unknown));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, end: u64, kind: MappingKind) -> Mapping {
+        Mapping { range: AddrRange::new(start, end), kind, name: "".into(), unknown: None }
+    }
+
+    fn reasons(mappings: &[Mapping]) -> Vec<(u64, Option<Unknown>)> {
+        mappings.iter().map(|m| (m.range.start, m.unknown)).collect()
+    }
+
+    #[test]
+    fn flags() {
+        assert_eq!(by_flags(0x8_0000_0073), None);
+        assert_eq!(by_flags(0x2073), Some(Unknown::Mlocked));
+        assert_eq!(by_flags(0x40_0073), Some(Unknown::Hugetlb));
+        assert_eq!(by_flags(0x4400), Some(Unknown::Special));
+    }
+
+    #[test]
+    fn what_was_not_told_stays_as_it_was() {
+        use MappingKind::{Anonymous, Special};
+        let maps = vec![mapping(0, 10, Anonymous), mapping(10, 20, Anonymous), mapping(30, 40, Special)];
+        let before = [Mapping { unknown: Some(Unknown::Mlocked), ..mapping(0, 10, Anonymous) }];
+        let out = annotate(maps, &[None, None, Some(0)], &before, &Holdings::default());
+        let want = [(0, Some(Unknown::Mlocked)), (10, None), (30, Some(Unknown::Special))];
+        assert_eq!(reasons(&out), want);
+    }
+
+    #[test]
+    fn a_virtual_machine_hides_everything() {
+        let holdings = Holdings { everything: Some(Unknown::Kvm), ranges: Vec::new() };
+        let maps = vec![mapping(0, 10, MappingKind::Anonymous), mapping(20, 30, MappingKind::File)];
+        let out = annotate(maps, &[Some(0), Some(0)], &[], &holdings);
+        assert!(out.iter().all(|m| m.unknown == Some(Unknown::Kvm)));
+    }
+
+    #[test]
+    fn fixed_buffers_are_cut_out() {
+        let ranges = vec![AddrRange::new(2, 4), AddrRange::new(3, 5), AddrRange::new(9, 12)];
+        let holdings = Holdings { everything: None, ranges };
+        let out = annotate(vec![mapping(0, 10, MappingKind::Heap)], &[Some(0)], &[], &holdings);
+        let dma = Some(Unknown::Dma);
+        assert_eq!(reasons(&out), [(0, None), (2, dma), (4, dma), (5, None), (9, dma)]);
+        assert_eq!(out.last().map(|m| m.range.end), Some(10));
+    }
+}

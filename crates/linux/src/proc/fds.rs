@@ -1,0 +1,115 @@
+//! `/proc/PID/fd`: descriptors by which others than the CPU's own page tables reach the memory.
+
+use std::path::Path;
+
+use isotherm_core::{AddrRange, Unknown};
+
+use super::{pid_file, read_limited};
+
+/// What a process holds that hides accesses to its memory.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Holdings {
+    /// a virtual machine, or a device that reaches all of the process's memory
+    pub everything: Option<Unknown>,
+    /// buffers that `io_uring` has fixed
+    pub ranges: Vec<AddrRange>,
+}
+
+/// Most descriptors looked at.
+const MAX_FDS: usize = 65_536;
+
+/// Looks at the descriptors of `pid`; what cannot be read hides nothing.
+#[must_use]
+pub fn holdings(root: &Path, pid: i32) -> Holdings {
+    let mut found = Holdings::default();
+    let fds = std::fs::read_dir(pid_file(root, pid, "fd")).into_iter().flatten().flatten();
+    for fd in fds.take(MAX_FDS) {
+        let Ok(link) = std::fs::read_link(fd.path()) else { continue };
+        let link = link.to_string_lossy();
+        if let Some(why) = hides(&link) {
+            found.everything = Some(why);
+        } else if link.starts_with("anon_inode:[io_uring]") {
+            let info = pid_file(root, pid, "fdinfo").join(fd.file_name());
+            found.ranges.extend(fixed_buffers(&read_limited(&info, 4 << 20).unwrap_or_default()));
+        }
+    }
+    found.ranges.sort_unstable();
+    found
+}
+
+/// A KVM VM, VFIO (by group, container, device or iommufd), or RDMA verbs.
+fn hides(link: &str) -> Option<Unknown> {
+    if link.starts_with("anon_inode:kvm-v") {
+        return Some(Unknown::Kvm);
+    }
+    let devices = ["/dev/vfio/", "anon_inode:[vfio-device]", "/dev/iommu", "/dev/infiniband/uverbs"];
+    devices.iter().any(|d| link.starts_with(d)).then_some(Unknown::Dma)
+}
+
+/// `UserBufs:\t2` is followed by a line for each: `    0: 0x7f0000000000/65536`. Widened to pages.
+fn fixed_buffers(text: &str) -> Vec<AddrRange> {
+    let lines = text.lines().skip_while(|l| !l.starts_with("UserBufs:")).skip(1);
+    lines
+        .map_while(|l| {
+            let (address, len) = l.split_once(": 0x")?.1.split_once('/')?;
+            let start = u64::from_str_radix(address, 16).ok()?;
+            let end = start.checked_add(len.trim().parse().ok()?)?.checked_next_multiple_of(4096)?;
+            Some(AddrRange::new(start / 4096 * 4096, end))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn tree(links: &[(&str, &str)], fdinfo: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["fd", "fdinfo"] {
+            std::fs::create_dir_all(pid_file(root.path(), 7, dir)).unwrap();
+        }
+        for (fd, to) in links {
+            symlink(to, pid_file(root.path(), 7, "fd").join(fd)).unwrap();
+        }
+        for (fd, text) in fdinfo {
+            std::fs::write(pid_file(root.path(), 7, "fdinfo").join(fd), text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn an_ordinary_process_hides_nothing() {
+        let root = tree(&[("0", "/dev/null"), ("1", "pipe:[12]"), ("2", "/dev/kvm")], &[]);
+        assert_eq!(holdings(root.path(), 7), Holdings::default());
+    }
+
+    #[test]
+    fn kvm_vfio_rdma() {
+        for (link, why) in [
+            ("anon_inode:kvm-vm", Unknown::Kvm),
+            ("anon_inode:kvm-vcpu:0", Unknown::Kvm),
+            ("/dev/vfio/12", Unknown::Dma),
+            ("anon_inode:[vfio-device]", Unknown::Dma),
+            ("/dev/infiniband/uverbs0", Unknown::Dma),
+        ] {
+            let root = tree(&[("0", "/dev/null"), ("5", link)], &[]);
+            assert_eq!(holdings(root.path(), 7).everything, Some(why), "{link}");
+        }
+    }
+
+    #[test]
+    fn fixed_buffers_of_io_uring() {
+        let info = "pos:\t0\nSqMask:\t0x7\nUserFiles:\t0\nUserBufs:\t2\n    0: 0x7f0000000100/4096\n    \
+                    1: 0x7f0000100000/65536\nPollList:\n";
+        let root = tree(&[("9", "anon_inode:[io_uring]")], &[("9", info)]);
+        let found = holdings(root.path(), 7);
+        assert_eq!(found.everything, None);
+        let want = [
+            AddrRange::new(0x7f00_0000_0000, 0x7f00_0000_2000),
+            AddrRange::new(0x7f00_0010_0000, 0x7f00_0011_0000),
+        ];
+        assert_eq!(found.ranges, want);
+    }
+}

@@ -1,0 +1,150 @@
+//! `/proc/PID/maps`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use isotherm_core::{AddrRange, Mapping, MappingKind};
+
+use super::{ProcError, pid_file, read_limited};
+
+/// The kernel allows 65,530 areas by default; lines are below 4,200 bytes.
+const LIMIT: u64 = 256 << 20;
+
+/// The mappings of `pid` that it may access: areas without any permission (guards, reservations)
+/// and the kernel's own pages are left out.
+///
+/// # Errors
+/// If the file cannot be read or understood.
+pub fn mappings(root: &Path, pid: i32) -> Result<Vec<Mapping>, ProcError> {
+    let path = pid_file(root, pid, "maps");
+    let text = read_limited(&path, LIMIT)?;
+    parse_maps(&text).map_err(|line| ProcError::parse(&path, &line))
+}
+
+/// Parses the text of `/proc/PID/maps`.
+///
+/// # Errors
+/// The first line that is not understood.
+pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, String> {
+    let mut names = Names::default();
+    let mut out = Vec::new();
+    for line in text.lines() {
+        let area = parse_line(line).ok_or_else(|| line.to_owned())?;
+        let accessible = area.permissions.starts_with(|c| c != '-')
+            || area.permissions.get(1..3).is_some_and(|wx| wx != "--");
+        // Addresses of the upper half are the kernel's ([vsyscall]).
+        if accessible && area.range.end <= 1 << 56 && !area.range.is_empty() {
+            out.push(Mapping {
+                range: area.range,
+                kind: kind(&area),
+                name: names.shared(area.name),
+                unknown: None,
+            });
+        }
+    }
+    Ok(out)
+}
+
+struct Area<'a> {
+    range: AddrRange,
+    permissions: &'a str,
+    inode: &'a str,
+    name: &'a str,
+}
+
+/// `start-end perms offset dev inode   name`, the name up to the end of the line, blanks included.
+fn parse_line(line: &str) -> Option<Area<'_>> {
+    let (addresses, rest) = line.split_once(' ')?;
+    let (start, end) = addresses.split_once('-')?;
+    let hex = |s| u64::from_str_radix(s, 16).ok();
+    let (start, end) = (hex(start)?, hex(end)?);
+    let (permissions, rest) = rest.split_once(' ')?;
+    let (_offset, rest) = rest.split_once(' ')?;
+    let (_device, rest) = rest.split_once(' ')?;
+    let (inode, name) = rest.split_once(' ').unwrap_or((rest, ""));
+    let aligned = start % 4096 == 0 && end % 4096 == 0 && start <= end;
+    aligned.then_some(Area {
+        range: AddrRange::new(start, end),
+        permissions,
+        inode,
+        name: name.trim_start(),
+    })
+}
+
+fn kind(area: &Area<'_>) -> MappingKind {
+    match area.name {
+        "[heap]" => MappingKind::Heap,
+        name if name.starts_with("[stack") => MappingKind::Stack,
+        // [anon:...] is what prctl(PR_SET_VMA_ANON_NAME) gave it.
+        name if name.starts_with("[anon") => MappingKind::Anonymous,
+        name if name.starts_with('[') => MappingKind::Special,
+        "" if area.inode == "0" => MappingKind::Anonymous,
+        _ => MappingKind::File,
+    }
+}
+
+/// Gives equal names one allocation: a process has thousands of areas and dozens of names.
+#[derive(Default)]
+struct Names(std::collections::HashMap<String, Arc<str>>);
+
+impl Names {
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = name.into();
+        self.0.insert(name.to_owned(), Arc::clone(&new));
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+55d8a0000000-55d8a0021000 r--p 00000000 fe:00 1234                       /usr/bin/a b (deleted)
+55d8a1000000-55d8a1021000 rw-p 00000000 00:00 0                          [heap]
+7f0000000000-7f0000021000 rw-p 00000000 00:00 0 
+7f0000021000-7f0004000000 ---p 00000000 00:00 0 
+7f1000000000-7f1000001000 rw-s 00000000 00:01 77                         /dev/zero (deleted)
+7f2000000000-7f2000001000 --xp 00000000 00:00 0                          [anon: cache]
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+7ffd00100000-7ffd00104000 r--p 00000000 00:00 0                          [vvar]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+";
+
+    #[test]
+    fn areas_kinds_and_names() {
+        let maps = parse_maps(TEXT).unwrap();
+        let short: Vec<_> = maps.iter().map(|m| (m.kind, &*m.name)).collect();
+        use MappingKind::{Anonymous, File, Heap, Special, Stack};
+        assert_eq!(
+            short,
+            [
+                (File, "/usr/bin/a b (deleted)"),
+                (Heap, "[heap]"),
+                (Anonymous, ""),
+                (File, "/dev/zero (deleted)"),
+                (Anonymous, "[anon: cache]"),
+                (Stack, "[stack]"),
+                (Special, "[vvar]"),
+            ]
+        );
+        assert_eq!(maps[1].range, AddrRange::new(0x55d8_a100_0000, 0x55d8_a102_1000));
+    }
+
+    #[test]
+    fn nonsense_is_said() {
+        for bad in ["x", "1000-2000", "1000-zz r--p 0 0 0 ", "1001-2000 r--p 0 00:00 0 "] {
+            assert_eq!(parse_maps(bad), Err(bad.to_owned()));
+        }
+    }
+
+    #[test]
+    fn our_own() {
+        let maps = mappings("/".as_ref(), crate::walker::own_pid()).unwrap();
+        assert!(maps.iter().any(|m| m.kind == MappingKind::Stack));
+        assert!(maps.is_sorted_by(|a, b| a.range.end <= b.range.start));
+    }
+}

@@ -1,0 +1,73 @@
+//! Readers of `/proc` and `/sys`, one kernel interface a file. Each takes the root of the file
+//! system, so that tests can bring a tree of their own.
+
+mod children;
+mod fds;
+mod maps;
+mod pagemap;
+mod ram;
+mod stat;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use children::children;
+pub use fds::{Holdings, holdings};
+pub use maps::{mappings, parse_maps};
+pub use pagemap::{Pagemap, PagemapEntry};
+pub use ram::{Ram, system_ram};
+pub use stat::{Stat, command, stat};
+
+/// A kernel interface could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcError {
+    /// by the system
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// which file
+        path: PathBuf,
+        /// why
+        source: io::Error,
+    },
+    /// by us
+    #[error("{path} holds what isotherm does not understand: {what}")]
+    Parse {
+        /// which file
+        path: PathBuf,
+        /// the text in question
+        what: String,
+    },
+}
+
+impl ProcError {
+    fn read(path: &Path, source: io::Error) -> Self {
+        ProcError::Read { path: path.to_owned(), source }
+    }
+
+    fn parse(path: &Path, what: &str) -> Self {
+        let what = what.chars().take(120).collect();
+        ProcError::Parse { path: path.to_owned(), what }
+    }
+
+    /// Whether the process is gone, rather than something being wrong.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        let ProcError::Read { source, .. } = self else { return false };
+        source.kind() == io::ErrorKind::NotFound
+            || source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+    }
+}
+
+fn pid_file(root: &Path, pid: i32, name: &str) -> PathBuf {
+    root.join("proc").join(pid.to_string()).join(name)
+}
+
+/// A whole file of at most `limit` bytes, as text; what is not UTF-8 is replaced.
+fn read_limited(path: &Path, limit: u64) -> Result<String, ProcError> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|f| f.take(limit).read_to_end(&mut bytes))
+        .map_err(|e| ProcError::read(path, e))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,55 @@
+//! `/proc/PID/pagemap`: what may be known of a page without being root.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+
+use super::{ProcError, pid_file};
+
+/// One page's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PagemapEntry(pub u64);
+
+impl PagemapEntry {
+    /// Resident (bit 63).
+    #[must_use]
+    pub fn is_present(self) -> bool {
+        self.0 >> 63 & 1 == 1
+    }
+
+    /// Mapped by this one entry alone (bit 56).
+    #[must_use]
+    pub fn is_exclusive(self) -> bool {
+        self.0 >> 56 & 1 == 1
+    }
+}
+
+/// The open file of one address space: after an `exec` it stays with the old one.
+#[derive(Debug)]
+pub struct Pagemap {
+    file: File,
+    buffer: Vec<u8>,
+}
+
+impl Pagemap {
+    /// Opens that of `pid`.
+    ///
+    /// # Errors
+    /// If there is no such process, or it is another user's and `CAP_SYS_PTRACE` is missing.
+    pub fn open(root: &Path, pid: i32) -> Result<Self, ProcError> {
+        let path = pid_file(root, pid, "pagemap");
+        let file = File::open(&path).map_err(|e| ProcError::read(&path, e))?;
+        Ok(Pagemap { file, buffer: Vec::new() })
+    }
+
+    /// The words of the pages of `range`, fewer if the address space has gone.
+    pub fn read(&mut self, range: AddrRange) -> impl Iterator<Item = PagemapEntry> + '_ {
+        let len = usize::try_from(range.len() / PAGE_SIZE * 8).unwrap_or(0);
+        self.buffer.resize(len, 0);
+        let got = self.file.read_at(&mut self.buffer, range.start / PAGE_SIZE * 8).unwrap_or(0);
+        let (words, _) = self.buffer.get(..got).unwrap_or_default().as_chunks();
+        words.iter().map(|&w| PagemapEntry(u64::from_ne_bytes(w)))
+    }
+}

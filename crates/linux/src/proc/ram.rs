@@ -1,0 +1,94 @@
+//! Which physical addresses are System RAM.
+
+use std::path::Path;
+
+use super::{ProcError, read_limited};
+
+const LIMIT: u64 = 16 << 20;
+
+/// A half-open range of physical addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ram {
+    /// first byte
+    pub start: u64,
+    /// first byte behind
+    pub end: u64,
+}
+
+/// System RAM: from `/proc/iomem`, or, where that shows zeros for want of `CAP_SYS_ADMIN`, from
+/// `/sys/firmware/memmap`.
+///
+/// # Errors
+/// If neither tells.
+pub fn system_ram(root: &Path) -> Result<Vec<Ram>, ProcError> {
+    let path = root.join("proc/iomem");
+    let ram = parse_iomem(&read_limited(&path, LIMIT)?);
+    if !ram.is_empty() {
+        return Ok(ram);
+    }
+    let firmware = from_firmware(&root.join("sys/firmware/memmap"));
+    if firmware.is_empty() {
+        return Err(ProcError::parse(
+            &path,
+            "it shows no System RAM (it takes CAP_SYS_ADMIN to see it), and \
+             /sys/firmware/memmap does not tell either: run as root",
+        ));
+    }
+    Ok(firmware)
+}
+
+fn parse_iomem(text: &str) -> Vec<Ram> {
+    text.lines().filter_map(|line| line.strip_suffix(" : System RAM")).filter_map(range).collect()
+}
+
+/// `start-end`, both inclusive, hexadecimal. What is shown without the privilege (0-0) is nothing.
+fn range(text: &str) -> Option<Ram> {
+    let (start, last) = text.trim().split_once('-')?;
+    let hex = |s: &str| u64::from_str_radix(s.trim_start_matches("0x"), 16).ok();
+    let (start, last) = (hex(start)?, hex(last)?);
+    (last > start).then_some(Ram { start, end: last + 1 })
+}
+
+fn from_firmware(dir: &Path) -> Vec<Ram> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter_map(|e| {
+            let field = |name| read_limited(&e.path().join(name), 64).ok();
+            if field("type")?.trim() != "System RAM" {
+                return None;
+            }
+            range(&format!("{}-{}", field("start")?.trim(), field("end")?.trim()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iomem() {
+        let text = "00000000-00000fff : Reserved\n00001000-0009fbff : System RAM\n  \
+                    000f0000-000fffff : System ROM\n100000000-61fffffff : System RAM\n";
+        let want = [
+            Ram { start: 0x1000, end: 0x9fc00 },
+            Ram { start: 0x1_0000_0000, end: 0x6_2000_0000 },
+        ];
+        assert_eq!(parse_iomem(text), want);
+        assert_eq!(parse_iomem("00000000-00000000 : System RAM\n"), []);
+    }
+
+    #[test]
+    fn firmware_when_iomem_hides() {
+        let root = tempfile::tempdir().unwrap();
+        let entry = root.path().join("sys/firmware/memmap/0");
+        std::fs::create_dir_all(&entry).unwrap();
+        std::fs::create_dir_all(root.path().join("proc")).unwrap();
+        std::fs::write(root.path().join("proc/iomem"), "00000000-00000000 : System RAM\n").unwrap();
+        assert!(system_ram(root.path()).unwrap_err().to_string().contains("run as root"));
+        for (name, text) in [("type", "System RAM\n"), ("start", "0x1000\n"), ("end", "0x2fff\n")] {
+            std::fs::write(entry.join(name), text).unwrap();
+        }
+        assert_eq!(system_ram(root.path()).unwrap(), [Ram { start: 0x1000, end: 0x3000 }]);
+    }
+}

@@ -1,0 +1,62 @@
+//! `/proc/PID/stat` and `/proc/PID/cmdline`.
+
+use std::path::Path;
+
+use super::{ProcError, pid_file, read_limited};
+
+/// What isotherm wants of `/proc/PID/stat`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// the name of the program, at most 15 bytes
+    pub comm: String,
+    /// of the parent
+    pub ppid: i32,
+    /// a thread of the kernel, without memory of its own
+    pub kernel_thread: bool,
+}
+
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Reads `/proc/PID/stat`.
+///
+/// # Errors
+/// If there is no such process.
+pub fn stat(root: &Path, pid: i32) -> Result<Stat, ProcError> {
+    let path = pid_file(root, pid, "stat");
+    let text = read_limited(&path, 4096)?;
+    parse(&text).ok_or_else(|| ProcError::parse(&path, &text))
+}
+
+/// The name may hold blanks and parentheses: it ends at the last one that closes.
+fn parse(text: &str) -> Option<Stat> {
+    let (before, after) = text.rsplit_once(')')?;
+    let comm = before.split_once('(')?.1.to_owned();
+    let fields: Vec<&str> = after.split_whitespace().collect();
+    let flags: u64 = fields.get(6)?.parse().ok()?;
+    let ppid = fields.get(1)?.parse().ok()?;
+    Some(Stat { comm, ppid, kernel_thread: flags & PF_KTHREAD != 0 })
+}
+
+/// The command line, blank-separated; the program's name where there is none.
+///
+/// # Errors
+/// If there is no such process.
+pub fn command(root: &Path, pid: i32) -> Result<String, ProcError> {
+    let text = read_limited(&pid_file(root, pid, "cmdline"), 4096)?;
+    let words: Vec<&str> = text.split('\0').map(str::trim).filter(|w| !w.is_empty()).collect();
+    if words.is_empty() { Ok(stat(root, pid)?.comm) } else { Ok(words.join(" ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_everything() {
+        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 99 1000 10";
+        let want = Stat { comm: "a (b) c".into(), ppid: 7, kernel_thread: false };
+        assert_eq!(parse(line), Some(want));
+        assert!(parse("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0").unwrap().kernel_thread);
+        assert_eq!(parse("42 (cut"), None);
+    }
+}

@@ -1,0 +1,152 @@
+//! The walker proves itself on pages of our own, whose state we know: reading page tables by BPF is
+//! no stable interface.
+
+use std::io;
+
+use isotherm_core::AddrRange;
+use rustix::mm::Advice;
+
+use crate::sys::OwnPages;
+use crate::walker::{WalkError, Walker, own_pid};
+use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
+
+/// What the walker saw differs from what is true.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{page} should be seen as {expected}, but was seen as {seen}")]
+pub struct ProofError {
+    page: &'static str,
+    expected: String,
+    seen: String,
+}
+
+/// One page as seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct View {
+    level: Level,
+    resident: bool,
+    young: bool,
+    frame: u64,
+    folio: Option<Folio>,
+}
+
+/// Others clear accessed bits now and then, so that a young page of ours may look old: a second and
+/// a third try are allowed.
+const TRIES: u32 = 3;
+
+/// Tries every state that can be had here; returns the frames of the zero pages.
+pub(crate) fn prove(walker: &mut Walker) -> Result<Vec<u64>, WalkError> {
+    let mut result = try_all(walker);
+    for _ in 1..TRIES {
+        if matches!(result, Err(WalkError::Proof(_))) {
+            result = try_all(walker);
+        }
+    }
+    result
+}
+
+fn try_all(walker: &mut Walker) -> Result<Vec<u64>, WalkError> {
+    let mut zero_frames = vec![small_pages(walker)?];
+    zero_frames.extend(huge_pages(walker)?);
+    Ok(zero_frames)
+}
+
+/// Pages 0..6: never touched, young, made old, PROT_NONE, only read (twice).
+fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
+    let mut own = OwnPages::map(6)?;
+    (1..=3).for_each(|page| own.write(page, page));
+    let before = first(walker, own.range(3, 1))?;
+    own.protect_none(3, 1)?;
+    let zeros = own.read(4) + own.read(5);
+    own.advise(2..3, Advice::LinuxCold)?;
+    let seen = look(walker, own.range(0, 6))?;
+    let [absent, young, old, none, zero, zero2] = seen[..] else {
+        return Err(mismatch("a window of six pages", "six pages", &seen).into());
+    };
+    let young_page = View { level: Level::Pte, resident: true, young: true, ..young };
+    expect("a page never touched", View { resident: false, young: false, ..absent }, absent)?;
+    expect("a page just written", View { folio: order0(), ..young_page }, young)?;
+    expect("a page written, then cleared", View { young: false, frame: old.frame, ..young_page }.with(None), old)?;
+    expect("a PROT_NONE page", View { young: none.young, ..before }.with(none.folio), none)?;
+    let frames = [young.frame, old.frame, none.frame];
+    if frames.contains(&0) || young.frame == old.frame || old.frame == none.frame {
+        return Err(mismatch("three pages", "three frames", &frames).into());
+    }
+    expect("an untouched page just read", View { frame: zero2.frame, ..zero }, zero)?;
+    if zeros != 0 || !zero.resident {
+        return Err(mismatch("an untouched page just read", "the zero page", &zero).into());
+    }
+    Ok(zero.frame)
+}
+
+/// A huge page, young and old and never split by that; then mapped by single entries. Where huge
+/// pages are not to be had, there is nothing to prove, and nothing to split.
+fn huge_pages(walker: &mut Walker) -> Result<Option<u64>, WalkError> {
+    let pages = HUGE_SIZE / isotherm_core::PAGE_SIZE;
+    let mut own = OwnPages::map_aligned(2 * HUGE_SIZE, HUGE_SIZE)?;
+    if own.advise(0..2 * pages, Advice::LinuxHugepage).is_err() {
+        return Ok(None);
+    }
+    let read = own.read(pages);
+    own.write(0, 1 + read);
+    let young = first(walker, own.range(0, 16))?;
+    if young.level != Level::Pmd {
+        return Ok(None);
+    }
+    let want = View { resident: true, young: true, frame: young.frame, ..young };
+    expect("a huge page just written", want, young)?;
+    own.advise(0..pages, Advice::LinuxCold)?;
+    let old = first(walker, own.range(0, 16))?;
+    expect("a huge page written, then cleared", View { young: false, ..want }, old)?;
+    own.write(0, 2);
+    let zero = first(walker, own.range(pages, 16))?;
+    own.protect_read(16, 16)?;
+    let index = 5;
+    let _ = own.read(index);
+    let mapped = first(walker, own.range(index, 1))?;
+    let order = pages.ilog2();
+    let folio = Some(Folio { order, index: u32::try_from(index).unwrap_or(0) });
+    let frame = young.frame + index;
+    let want = View { level: Level::Pte, resident: true, young: true, frame, folio };
+    expect("a page of a huge page mapped by single entries", want, mapped)?;
+    Ok((zero.level == Level::Pmd && zero.resident).then_some(zero.frame))
+}
+
+impl View {
+    fn with(self, folio: Option<Folio>) -> View {
+        View { folio, ..self }
+    }
+}
+
+fn order0() -> Option<Folio> {
+    Some(Folio { order: 0, index: 0 })
+}
+
+fn look(walker: &mut Walker, range: AddrRange) -> Result<Vec<View>, WalkError> {
+    let pages = usize::try_from(range.len() / isotherm_core::PAGE_SIZE).unwrap_or(0);
+    let batch = walker.read(own_pid(), std::iter::once(range), true)?;
+    let Some(answer) = batch.answers().next() else { return Ok(Vec::new()) };
+    let view = |i| {
+        let entry: Entry = answer.entry(i);
+        View {
+            level: answer.level,
+            resident: entry.is_resident(),
+            young: entry.is_young(),
+            frame: entry.frame(),
+            folio: answer.folio(i),
+        }
+    };
+    Ok((0..pages).map(view).collect())
+}
+
+fn first(walker: &mut Walker, range: AddrRange) -> Result<View, WalkError> {
+    let no_answer = || WalkError::OwnPages(io::Error::other("no answer for a window"));
+    look(walker, range)?.first().copied().ok_or_else(no_answer)
+}
+
+fn expect(page: &'static str, expected: View, seen: View) -> Result<(), ProofError> {
+    if expected == seen { Ok(()) } else { Err(mismatch(page, &format!("{expected:?}"), &seen)) }
+}
+
+fn mismatch(page: &'static str, expected: &str, seen: &impl std::fmt::Debug) -> ProofError {
+    ProofError { page, expected: expected.to_owned(), seen: format!("{seen:?}") }
+}

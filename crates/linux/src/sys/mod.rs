@@ -1,0 +1,9 @@
+//! System calls: one file a call, the only unsafe code beside the BPF loader.
+
+mod clock;
+mod own_pages;
+mod process_madvise;
+
+pub use clock::{monotonic, own_cpu, process_cpu, thread_cpu};
+pub use own_pages::OwnPages;
+pub use process_madvise::{Advice, process_madvise};

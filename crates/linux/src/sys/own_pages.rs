@@ -1,0 +1,122 @@
+//! Pages of our own, to try things on.
+
+use std::io;
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
+
+/// Anonymous private memory of this process, unmapped when dropped.
+pub struct OwnPages {
+    base: *mut libc::c_void,
+    len: usize,
+    /// where the usable part begins, for alignment
+    start: u64,
+}
+
+impl OwnPages {
+    /// `pages` pages that have never been touched; no huge pages.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn map(pages: u64) -> io::Result<Self> {
+        let own = Self::map_aligned(pages * PAGE_SIZE, PAGE_SIZE)?;
+        own.advise(0..pages, mm::Advice::LinuxNoHugepage)?;
+        Ok(own)
+    }
+
+    /// `len` bytes at a multiple of `align`.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn map_aligned(len: u64, align: u64) -> io::Result<Self> {
+        let total = usize::try_from(len + align - PAGE_SIZE).map_err(io::Error::other)?;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where the kernel likes; it replaces nothing.
+        let base = unsafe {
+            mm::mmap_anonymous(std::ptr::null_mut(), total, prot, MapFlags::PRIVATE)?
+        };
+        let start = (base as u64).next_multiple_of(align);
+        Ok(OwnPages { base, len: total, start })
+    }
+
+    /// The addresses of pages `first..first + pages`.
+    #[must_use]
+    pub fn range(&self, first: u64, pages: u64) -> AddrRange {
+        let start = self.start + first * PAGE_SIZE;
+        AddrRange::new(start, start + pages * PAGE_SIZE)
+    }
+
+    fn word(&self, page: u64) -> *mut u64 {
+        assert!(self.range(page, 1).end <= self.base as u64 + self.len as u64);
+        self.range(page, 1).start as usize as *mut u64
+    }
+
+    /// Writes the first word of a page.
+    pub fn write(&mut self, page: u64, word: u64) {
+        // SAFETY: `word` checks that the address lies in our mapping, which is writable until
+        // `protect_none` is called, after which nobody writes (it consumes nothing, but callers
+        // are in this crate); volatile, since the touch itself is what matters.
+        unsafe { self.word(page).write_volatile(word) }
+    }
+
+    /// Reads the first word of a page.
+    #[must_use]
+    pub fn read(&self, page: u64) -> u64 {
+        // SAFETY: as in `write`.
+        unsafe { self.word(page).read_volatile() }
+    }
+
+    /// Gives advice on some pages.
+    ///
+    /// # Errors
+    /// Those of `madvise`.
+    pub fn advise(&self, pages: std::ops::Range<u64>, advice: mm::Advice) -> io::Result<()> {
+        let range = self.range(pages.start, pages.end - pages.start);
+        let len = usize::try_from(range.len()).map_err(io::Error::other)?;
+        // SAFETY: the range is ours, and no advice used here (COLD, HUGEPAGE, NOHUGEPAGE,
+        // DONTNEED) makes it inaccessible.
+        unsafe { mm::madvise(range.start as usize as *mut libc::c_void, len, advice) }.map_err(Into::into)
+    }
+
+    /// Takes all permissions from some pages, for good.
+    ///
+    /// # Errors
+    /// Those of `mprotect`.
+    pub fn protect_none(&self, first: u64, pages: u64) -> io::Result<()> {
+        self.protect(first, pages, MprotectFlags::empty())
+    }
+
+    /// Makes some pages read-only.
+    ///
+    /// # Errors
+    /// Those of `mprotect`.
+    pub fn protect_read(&self, first: u64, pages: u64) -> io::Result<()> {
+        self.protect(first, pages, MprotectFlags::READ)
+    }
+
+    fn protect(&self, first: u64, pages: u64, flags: MprotectFlags) -> io::Result<()> {
+        let range = self.range(first, pages);
+        let len = usize::try_from(range.len()).map_err(io::Error::other)?;
+        // SAFETY: the range is ours; nothing of Rust's lives in it.
+        unsafe { mm::mprotect(range.start as usize as *mut libc::c_void, len, flags) }.map_err(Into::into)
+    }
+
+    /// Locks some pages in memory.
+    ///
+    /// # Errors
+    /// Those of `mlock`: often a limit.
+    pub fn lock(&self, first: u64, pages: u64) -> io::Result<()> {
+        let range = self.range(first, pages);
+        let len = usize::try_from(range.len()).map_err(io::Error::other)?;
+        // SAFETY: the range is ours; locking changes no content.
+        unsafe { mm::mlock(range.start as usize as *mut libc::c_void, len) }.map_err(Into::into)
+    }
+}
+
+impl Drop for OwnPages {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping made in `map_aligned`; no reference into it can be left,
+        // since none was ever handed out.
+        let _ = unsafe { mm::munmap(self.base, self.len) };
+    }
+}
