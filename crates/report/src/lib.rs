@@ -1,1 +1,56 @@
-//! TODO
+//! Figures from snapshots, and their renderers.
+//!
+//! Every report is made in two steps: snapshots are pushed one by one into a builder that gives
+//! plain figures ([`Summary`], [`Heatmap`]), and the figures are rendered as text, PNG or JSON.
+//! Nothing here reads a live machine, a file or a terminal.
+//!
+//! ```
+//! use isotherm_report::{Extent, Grid, Options, Shape, Style, Summarizer};
+//! # use isotherm_core::{AddrRange, Attrs, Cost, Nanos, Pages, Rate, RegionView, Snapshot};
+//! # use isotherm_core::{TargetId, TargetView};
+//! # let region = RegionView {
+//! #     range: AddrRange::new(0x10_0000, 0x30_0000), accesses_bp: 2000, age: Default::default(),
+//! #     rate: Rate { hz: 40.0, low: 30.0, high: 50.0 }, resident_bp: 10_000,
+//! #     unknown_bp: Pages::default(),
+//! # };
+//! # let target = TargetView {
+//! #     id: TargetId(0), ran: None, mappings: Default::default(), left_out: 0,
+//! #     regions: vec![region],
+//! # };
+//! # let record = [Snapshot {
+//! #     seq: 0, start: Nanos(0), end: Nanos(400_000_000), attrs: Attrs::default(),
+//! #     cost: Cost::default(), targets: vec![target],
+//! # }];
+//! let mut summarizer = Summarizer::new(Options::default());
+//! let mut extent = Extent::new(Options::default());
+//! for snapshot in &record {
+//!     summarizer.push(snapshot);
+//!     extent.push(snapshot);
+//! }
+//! let summary = summarizer.finish()?;
+//! assert_eq!(summary.mean.hot_bytes, 2 << 20);
+//! println!("{}", isotherm_report::summary_text(&summary, 10));
+//!
+//! // A heat map takes a second pass: only now it is known what there is to draw.
+//! let mut grid = Grid::new(extent, &Shape::terminal(80, 24))?;
+//! record.iter().for_each(|snapshot| grid.push(snapshot));
+//! println!("{}", isotherm_report::terminal(&grid.finish(), Style::TrueColor));
+//! # Ok::<(), isotherm_report::FilterError>(())
+//! ```
+
+mod filter;
+mod heatmap;
+mod names;
+mod pieces;
+mod render;
+mod summary;
+mod units;
+
+#[cfg(test)]
+#[path = "../tests/scene/mod.rs"]
+mod scene;
+
+pub use filter::{Filter, FilterError, Options};
+pub use heatmap::{Cell, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
+pub use render::{RenderError, Style, json, png, summary_text, terminal};
+pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};

@@ -1,0 +1,178 @@
+//! Which part of a record is looked at, and what to say if there is nothing in it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Nanos, Snapshot, TargetId, Thresholds};
+
+use crate::units;
+
+/// What every report is told.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Options {
+    /// heading, e.g. `redis-server, 60 s, 20 ms/400 ms`
+    pub title: String,
+    /// what to look at
+    pub filter: Filter,
+    /// where hot ends and cold begins
+    pub thresholds: Thresholds,
+    /// what to call targets, e.g. `redis-server (pid 1234)`; `target 0` if it is not in here
+    pub labels: BTreeMap<TargetId, String>,
+}
+
+impl Options {
+    pub(crate) fn label(&self, id: TargetId) -> String {
+        self.labels.get(&id).cloned().unwrap_or_else(|| format!("target {}", id.0))
+    }
+}
+
+/// A part of a record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Filter {
+    /// since the first snapshot began; all of it if not given
+    pub time: Option<Range<Duration>>,
+    /// regions are clipped to it; all of them if not given
+    pub addr: Option<AddrRange>,
+}
+
+impl Filter {
+    pub(crate) fn clip(&self) -> AddrRange {
+        self.addr.unwrap_or(AddrRange::new(0, u64::MAX))
+    }
+}
+
+/// Why there is nothing to report.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// nothing was recorded
+    #[error("the record holds no snapshot: record for longer than one aggregation interval")]
+    Empty,
+    /// nothing in the time asked for
+    #[error(
+        "no snapshot from {} to {}: the record spans 0 s to {}, choose a time range within it",
+        units::time(.asked.start), units::time(.asked.end), units::time(*.span)
+    )]
+    Time {
+        /// asked for
+        asked: Range<Duration>,
+        /// length of the record
+        span: Duration,
+    },
+    /// nothing at the addresses asked for
+    #[error("no monitored memory at {asked:?}: the record has {}, choose addresses within it", spans(.record))]
+    Addr {
+        /// asked for
+        asked: AddrRange,
+        /// lowest and highest address of the record
+        record: Option<AddrRange>,
+    },
+}
+
+fn spans(record: &Option<AddrRange>) -> String {
+    record.map_or("no regions at all".to_owned(), |r| format!("regions within {r:?}"))
+}
+
+/// Sees every snapshot of a record and tells which part of it is wanted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gate {
+    filter: Filter,
+    begin: Option<Nanos>,
+    span: Duration,
+    regions: Option<AddrRange>,
+    /// wanted and found
+    pub time: Option<Range<Duration>>,
+}
+
+impl Gate {
+    pub(crate) fn new(filter: Filter) -> Self {
+        Gate { filter, ..Gate::default() }
+    }
+
+    /// The part of the snapshot's interval that is wanted, as time since the record's begin.
+    pub(crate) fn admit(&mut self, s: &Snapshot) -> Option<Range<Duration>> {
+        let begin = *self.begin.get_or_insert(s.start);
+        let (start, end) = (s.start.since(begin), s.end.since(begin));
+        self.span = self.span.max(end);
+        let all = Duration::ZERO..Duration::MAX;
+        let wanted = self.filter.time.as_ref().unwrap_or(&all);
+        let part = start.max(wanted.start)..end.min(wanted.end);
+        if part.is_empty() {
+            return None;
+        }
+        self.note(s);
+        let time = self.time.get_or_insert(part.clone());
+        *time = time.start.min(part.start)..time.end.max(part.end);
+        Some(part)
+    }
+
+    fn note(&mut self, s: &Snapshot) {
+        for t in &s.targets {
+            if let (Some(first), Some(last)) = (t.regions.first(), t.regions.last()) {
+                let r = self.regions.get_or_insert(first.range);
+                *r = AddrRange::new(r.start.min(first.range.start), r.end.max(last.range.end));
+            }
+        }
+    }
+
+    /// Time that was wanted and found.
+    pub(crate) fn found(&self) -> Result<Range<Duration>, FilterError> {
+        match (&self.time, &self.filter.time, self.begin) {
+            (Some(time), ..) => Ok(time.clone()),
+            (None, Some(asked), Some(_)) if !self.span.is_zero() => {
+                Err(FilterError::Time { asked: asked.clone(), span: self.span })
+            }
+            _ => Err(FilterError::Empty),
+        }
+    }
+
+    /// What to say if no region was found.
+    pub(crate) fn no_memory(&self) -> FilterError {
+        FilterError::Addr { asked: self.filter.clip(), record: self.regions }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene;
+
+    fn gate(time: Option<Range<u64>>) -> Gate {
+        let time = time.map(|t| Duration::from_secs(t.start)..Duration::from_secs(t.end));
+        let mut gate = Gate::new(Filter { time, addr: None });
+        for s in 0..60 {
+            gate.admit(&scene::snapshot(s, 1.0, vec![]));
+        }
+        gate
+    }
+
+    #[test]
+    fn time_is_counted_from_the_first_snapshot_and_cut_at_the_borders() {
+        let mut gate = Gate::new(Filter {
+            time: Some(Duration::from_millis(1500)..Duration::from_secs(3)),
+            addr: None,
+        });
+        let parts: Vec<_> = (7..12).map(|s| gate.admit(&scene::snapshot(s, 1.0, vec![]))).collect();
+        let ms = Duration::from_millis;
+        assert_eq!(parts, [None, Some(ms(1500)..ms(2000)), Some(ms(2000)..ms(3000)), None, None]);
+        assert_eq!(gate.found(), Ok(ms(1500)..ms(3000)));
+    }
+
+    #[test]
+    fn an_empty_record_and_an_empty_range_are_told_apart() {
+        assert_eq!(Gate::new(Filter::default()).found(), Err(FilterError::Empty));
+        let error = gate(Some(70..80)).found().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no snapshot from 70 s to 80 s: the record spans 0 s to 60 s, choose a time range within it"
+        );
+    }
+
+    #[test]
+    fn a_range_that_runs_over_the_end_is_cut() {
+        assert_eq!(
+            gate(Some(50..90)).found(),
+            Ok(Duration::from_secs(50)..Duration::from_secs(60))
+        );
+    }
+}

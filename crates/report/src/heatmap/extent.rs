@@ -1,0 +1,173 @@
+//! First pass: which time and which areas there are.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::{AddrRange, Heat, RegionView, Snapshot, TargetId, Thresholds};
+
+use crate::filter::{FilterError, Gate, Options};
+use crate::names::{NO_MAPPING, Names};
+use crate::pieces::each_piece;
+
+/// Spans kept for a target, and targets: limits, because records come from outside.
+const MAX_SPANS: usize = 1024;
+const MAX_TARGETS: usize = 256;
+
+/// Learns what a heat map has to show.
+#[derive(Debug)]
+pub struct Extent {
+    pub(super) options: Options,
+    pub(super) gate: Gate,
+    pub(super) names: Names,
+    pub(super) targets: BTreeMap<TargetId, Spans>,
+    pub(super) seconds: f64,
+}
+
+impl Extent {
+    /// Has seen nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Extent {
+            gate: Gate::new(options.filter.clone()),
+            options,
+            names: Names::new(),
+            targets: BTreeMap::new(),
+            seconds: 0.0,
+        }
+    }
+
+    /// Takes note of a snapshot, if it lies in the time wanted.
+    pub fn push(&mut self, s: &Snapshot) {
+        let Some(part) = self.gate.admit(s) else { return };
+        let seconds = (part.end - part.start).as_secs_f64();
+        self.seconds += seconds;
+        for view in &s.targets {
+            if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&view.id) {
+                continue;
+            }
+            let ids = self.names.of(view);
+            let spans = self.targets.entry(view.id).or_default();
+            each_piece(view, self.options.filter.clip(), |piece, mapping| {
+                let (resident, hot) = weights(piece, &self.options.thresholds);
+                if resident > 0.0 {
+                    let name = mapping.and_then(|i| ids.get(i)).unwrap_or(&NO_MAPPING);
+                    let span = spans.at(piece.range);
+                    span.hot += hot * seconds;
+                    *span.names.entry(*name).or_default() += resident * seconds;
+                }
+            });
+        }
+    }
+
+    pub(super) fn no_memory(&self) -> FilterError {
+        self.gate.no_memory()
+    }
+}
+
+/// Resident and hot bytes, inexact: this runs for every region of a record.
+fn weights(r: &RegionView, t: &Thresholds) -> (f64, f64) {
+    let bytes = |bp: f64| r.range.len() as f64 * bp / 1e4;
+    let resident = f64::from(r.resident_bp.min(10_000));
+    let seen = (resident - r.unknown_bp.total() as f64).max(0.0);
+    (bytes(resident), if r.heat(t) == Heat::Hot { bytes(seen) } else { 0.0 })
+}
+
+/// Addresses that were resident at some time, in ascending order, none touching the next.
+#[derive(Debug, Default)]
+pub(super) struct Spans(pub Vec<Span>);
+
+/// What a span of addresses held, in bytes times seconds.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Span {
+    pub range: AddrRange,
+    pub hot: f64,
+    /// resident, by name
+    pub names: BTreeMap<usize, f64>,
+}
+
+impl Span {
+    pub(super) fn resident(&self) -> f64 {
+        self.names.values().sum()
+    }
+
+    pub(super) fn absorb(&mut self, o: Span) {
+        self.range =
+            AddrRange::new(self.range.start.min(o.range.start), self.range.end.max(o.range.end));
+        self.hot += o.hot;
+        for (name, resident) in o.names {
+            *self.names.entry(name).or_default() += resident;
+        }
+    }
+}
+
+impl Spans {
+    /// The span that holds `range`; what it touches becomes one.
+    fn at(&mut self, range: AddrRange) -> &mut Span {
+        if self.0.len() >= MAX_SPANS {
+            self.close_gaps();
+        }
+        let from = self.0.partition_point(|s| s.range.end < range.start);
+        let to = self.0.partition_point(|s| s.range.start <= range.end).max(from);
+        let mut merged = Span { range, ..Span::default() };
+        if to - from == 1 {
+            self.0[from].absorb(merged);
+        } else {
+            self.0.drain(from..to).for_each(|s| merged.absorb(s));
+            self.0.insert(from, merged);
+        }
+        &mut self.0[from]
+    }
+
+    /// Joins across the smaller half of all gaps.
+    fn close_gaps(&mut self) {
+        let gap = |a: &Span, b: &Span| b.range.start.saturating_sub(a.range.end);
+        let mut gaps: Vec<u64> = self.0.windows(2).map(|w| gap(&w[0], &w[1])).collect();
+        let middle = gaps.len() / 2;
+        let limit = *gaps.select_nth_unstable(middle).1;
+        self.0 = join(std::mem::take(&mut self.0), |a, b| gap(a, b) <= limit);
+    }
+}
+
+/// Joins each span to the one before it if `near` says so.
+pub(super) fn join(spans: Vec<Span>, near: impl Fn(&Span, &Span) -> bool) -> Vec<Span> {
+    let mut out: Vec<Span> = Vec::new();
+    for span in spans {
+        match out.last_mut() {
+            Some(last) if near(last, &span) => last.absorb(span),
+            _ => out.push(span),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn spans_that_touch_become_one() {
+        let mut spans = Spans::default();
+        for (start, end) in [(0x5000, 0x6000), (0x1000, 0x2000), (0x3000, 0x4000), (0x2000, 0x3000)]
+        {
+            spans.at(AddrRange::new(start, end)).hot += 1.0;
+        }
+        let all: Vec<_> = spans.0.iter().map(|s| (s.range.start, s.range.end, s.hot)).collect();
+        assert_eq!(all, [(0x1000, 0x4000, 3.0), (0x5000, 0x6000, 1.0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn spans_are_sorted_apart_and_few(ranges in prop::collection::vec((0u64..1 << 30, 1u64..1 << 16), 1..3000)) {
+            let mut spans = Spans::default();
+            for &(start, len) in &ranges {
+                spans.at(AddrRange::new(start, start + len)).hot += 1.0;
+            }
+            prop_assert!(spans.0.len() <= MAX_SPANS);
+            prop_assert!(spans.0.windows(2).all(|w| w[0].range.end < w[1].range.start));
+            prop_assert_eq!(spans.0.iter().map(|s| s.hot).sum::<f64>(), ranges.len() as f64);
+            for &(start, len) in &ranges {
+                prop_assert!(spans.0.iter().any(|s| s.range.start <= start && start + len <= s.range.end));
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Second pass: filling the cells.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, RegionView, Snapshot, TargetView};
+
+use super::extent::Extent;
+use super::layout::{Area, choose, heights};
+use super::{Cell, Cells, Heatmap, Omitted, Panel, Shape};
+use crate::filter::{FilterError, Gate, Options};
+
+/// A region with a smaller part resident is drawn as not there.
+const RESIDENT_BP: u32 = 2500;
+/// Rates above mean no more to the eye, and sums stay finite.
+const MAX_HZ: f32 = 1e6;
+
+/// Takes the snapshots a second time and makes a [`Heatmap`] of them.
+#[derive(Debug)]
+pub struct Grid {
+    options: Options,
+    gate: Gate,
+    time: Range<Duration>,
+    columns: usize,
+    drawings: Vec<Drawing>,
+    omitted: Omitted,
+}
+
+/// A panel on the way.
+#[derive(Debug)]
+struct Drawing {
+    area: Area,
+    rows: usize,
+    /// column by column
+    sums: Vec<Sum>,
+    /// of the snapshot at hand
+    now: Vec<State>,
+}
+
+/// What a snapshot says of a cell. The greatest of all regions in the cell is drawn: heat wins.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+enum State {
+    Unmapped,
+    Absent,
+    Untouched,
+    Unknown,
+    Touched(f32),
+}
+
+/// Seconds in each state, and touches (rate times seconds).
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    absent: f32,
+    unknown: f32,
+    seen: f32,
+    touches: f32,
+}
+
+impl Grid {
+    /// An empty grid over what the first pass has found.
+    ///
+    /// # Errors
+    /// If that was nothing.
+    pub fn new(extent: Extent, shape: &Shape) -> Result<Self, FilterError> {
+        let time = extent.gate.found()?;
+        let (areas, omitted) = choose(&extent, shape.max_panels.max(1));
+        if areas.is_empty() {
+            return Err(extent.no_memory());
+        }
+        let columns = shape.columns.max(1);
+        let sizes: Vec<u64> = areas.iter().map(|a| a.range.len()).collect();
+        let drawings = areas
+            .into_iter()
+            .zip(heights(&sizes, shape))
+            .map(|(area, rows)| Drawing {
+                area,
+                rows,
+                sums: vec![Sum::default(); rows * columns],
+                now: vec![State::Unmapped; rows],
+            })
+            .collect();
+        let gate = Gate::new(extent.options.filter.clone());
+        Ok(Grid { options: extent.options, gate, time, columns, drawings, omitted })
+    }
+
+    /// Draws a snapshot. It must be one that the first pass has seen.
+    pub fn push(&mut self, s: &Snapshot) {
+        let Some(part) = self.gate.admit(s) else { return };
+        let shares = column_shares(&part, &self.time, self.columns);
+        for view in &s.targets {
+            for d in self.drawings.iter_mut().filter(|d| d.area.target == view.id) {
+                d.look(view, self.options.filter.clip());
+                d.add(&shares);
+            }
+        }
+    }
+
+    /// The figures.
+    #[must_use]
+    pub fn finish(self) -> Heatmap {
+        let panel = |d: Drawing| Panel {
+            target: d.area.target.0,
+            label: self.options.label(d.area.target),
+            name: d.area.name,
+            range: d.area.range,
+            resident_bytes: d.area.resident as u64,
+            cells: Cells::new(d.rows, d.sums.iter().map(Sum::cell).collect()),
+        };
+        Heatmap {
+            schema_version: 1,
+            from_ms: self.time.start.as_secs_f64() * 1e3,
+            to_ms: self.time.end.as_secs_f64() * 1e3,
+            hot_hz: self.options.thresholds.hot_hz,
+            panels: self.drawings.into_iter().map(panel).collect(),
+            omitted: self.omitted,
+            title: self.options.title,
+        }
+    }
+}
+
+impl Drawing {
+    /// Replaces `now` by what a snapshot says.
+    fn look(&mut self, view: &TargetView, clip: AddrRange) {
+        self.now.fill(State::Unmapped);
+        let first = view.regions.partition_point(|r| r.range.end <= self.area.range.start);
+        for region in &view.regions[first..] {
+            if region.range.start >= self.area.range.end {
+                break;
+            }
+            let Some(range) = region.range.intersect(&clip) else { continue };
+            let state = state(region);
+            for cell in &mut self.now[rows(&range, &self.area.range, self.rows)] {
+                if state > *cell {
+                    *cell = state;
+                }
+            }
+        }
+    }
+
+    /// Adds `now` to columns, each by the seconds that the snapshot has in it.
+    fn add(&mut self, shares: &[(usize, f32)]) {
+        for &(column, seconds) in shares {
+            let sums = &mut self.sums[column * self.rows..(column + 1) * self.rows];
+            for (sum, state) in sums.iter_mut().zip(&self.now) {
+                sum.add(*state, seconds);
+            }
+        }
+    }
+}
+
+/// What a region is drawn as.
+fn state(r: &RegionView) -> State {
+    let unknown = r.unknown_bp.total();
+    if r.resident_bp < RESIDENT_BP {
+        State::Absent
+    } else if unknown * 2 >= u64::from(r.resident_bp) {
+        State::Unknown
+    } else if r.rate.hz > 0.0 {
+        State::Touched(r.rate.hz.min(MAX_HZ))
+    } else {
+        State::Untouched
+    }
+}
+
+/// The rows of an area that a region is drawn in: those whose middle it covers, so that regions side
+/// by side stay so and none grows; at least one, so that none vanishes.
+fn rows(region: &AddrRange, area: &AddrRange, rows: usize) -> Range<usize> {
+    let Some(inside) = region.intersect(area) else { return 0..0 };
+    let row = |addr: u64| (addr - area.start) as f64 / area.len() as f64 * rows as f64;
+    let (start, end) = (row(inside.start), row(inside.end));
+    let (from, to) = (start.round() as usize, end.round() as usize);
+    if from < to {
+        return from..to.min(rows);
+    }
+    let middle = ((start + end) / 2.0) as usize;
+    middle.min(rows - 1)..middle.min(rows - 1) + 1
+}
+
+/// The columns of `time` that `part` lies in, and its seconds in each.
+fn column_shares(
+    part: &Range<Duration>,
+    time: &Range<Duration>,
+    columns: usize,
+) -> Vec<(usize, f32)> {
+    let width = (time.end.saturating_sub(time.start)).as_secs_f64() / columns as f64;
+    let seconds = |d: Duration| d.saturating_sub(time.start).as_secs_f64();
+    let (start, end) = (seconds(part.start), seconds(part.end.min(time.end)));
+    let (first, last) = ((start / width) as usize, (end / width).ceil() as usize);
+    (first..last.min(columns))
+        .map(|c| (c, end.min((c + 1) as f64 * width) - start.max(c as f64 * width)))
+        .filter(|&(_, seconds)| seconds > 0.0)
+        .map(|(c, seconds)| (c, seconds as f32))
+        .collect()
+}
+
+impl Sum {
+    fn add(&mut self, state: State, seconds: f32) {
+        match state {
+            State::Unmapped => {}
+            State::Absent => self.absent += seconds,
+            State::Unknown => self.unknown += seconds,
+            State::Untouched => self.seen += seconds,
+            State::Touched(hz) => {
+                self.seen += seconds;
+                self.touches += hz * seconds;
+            }
+        }
+    }
+
+    /// What lasted longest.
+    fn cell(&self) -> Cell {
+        if self.seen > 0.0 && self.seen >= self.absent.max(self.unknown) {
+            Cell::Rate(self.touches / self.seen)
+        } else if self.unknown > 0.0 && self.unknown >= self.absent {
+            Cell::Unknown
+        } else if self.absent > 0.0 {
+            Cell::Absent
+        } else {
+            Cell::Unmapped
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "grid_tests.rs"]
+mod tests;

@@ -1,0 +1,129 @@
+//! What mappings are called, as small numbers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use isotherm_core::{Mapping, MappingKind, TargetId, TargetView};
+
+/// Names told apart; any more share one. A limit, because records come from outside.
+const MAX_NAMES: usize = 10_000;
+/// Targets whose mappings are kept between snapshots.
+const MAX_CACHED: usize = 256;
+
+/// Index of [`Names::get`] for memory that lies in no mapping.
+pub(crate) const NO_MAPPING: usize = 0;
+const BEYOND: usize = 1;
+
+/// Mappings and the indices of their names.
+type Named = (Arc<Vec<Mapping>>, Arc<[usize]>);
+
+/// Gives every name an index.
+#[derive(Debug)]
+pub(crate) struct Names {
+    names: Vec<Arc<str>>,
+    index: HashMap<Arc<str>, usize>,
+    last: BTreeMap<TargetId, Named>,
+}
+
+impl Names {
+    pub(crate) fn new() -> Self {
+        let names = vec!["(no mapping known)".into(), "(more names)".into()];
+        Names { names, index: HashMap::new(), last: BTreeMap::new() }
+    }
+
+    /// The name of an index.
+    pub(crate) fn get(&self, index: usize) -> &str {
+        self.names.get(index).map_or("", |n| n)
+    }
+
+    /// The index of the name of each mapping of a target. They rarely change from one snapshot to
+    /// the next.
+    pub(crate) fn of(&mut self, view: &TargetView) -> Arc<[usize]> {
+        if let Some((mappings, ids)) = self.last.get(&view.id)
+            && (Arc::ptr_eq(mappings, &view.mappings) || *mappings == view.mappings)
+        {
+            return ids.clone();
+        }
+        let ids: Arc<[usize]> = view.mappings.iter().map(|m| self.index(m)).collect();
+        if self.last.len() >= MAX_CACHED {
+            self.last.clear();
+        }
+        self.last.insert(view.id, (view.mappings.clone(), ids.clone()));
+        ids
+    }
+
+    fn index(&mut self, m: &Mapping) -> usize {
+        let name = name(m);
+        if let Some(&index) = self.index.get(&name) {
+            return index;
+        }
+        if self.names.len() >= MAX_NAMES {
+            return BEYOND;
+        }
+        self.names.push(name.clone());
+        self.index.insert(name, self.names.len() - 1);
+        self.names.len() - 1
+    }
+}
+
+/// The name of a mapping, also of one that has none.
+fn name(m: &Mapping) -> Arc<str> {
+    match (&*m.name, m.kind) {
+        ("", MappingKind::Anonymous) => "anonymous".into(),
+        ("", MappingKind::Heap) => "[heap]".into(),
+        ("", MappingKind::Stack) => "[stack]".into(),
+        ("", MappingKind::File) => "(unnamed file)".into(),
+        ("", MappingKind::Special) => "(special)".into(),
+        _ => m.name.clone(),
+    }
+}
+
+/// The last part of a path: `libc.so.6`.
+pub(crate) fn short(name: &str) -> &str {
+    match name.strip_prefix('/').and_then(|n| n.rsplit('/').next()) {
+        Some(last) if !last.is_empty() => last,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene;
+
+    #[test]
+    fn paths_are_shortened_and_brackets_are_not() {
+        for (name, text) in [
+            ("/usr/lib/libc.so.6", "libc.so.6"),
+            ("/dev/zero (deleted)", "zero (deleted)"),
+            ("[heap]", "[heap]"),
+            ("anon_inode:[io_uring]", "anon_inode:[io_uring]"),
+            ("/", "/"),
+        ] {
+            assert_eq!(short(name), text);
+        }
+    }
+
+    #[test]
+    fn equal_names_share_an_index_over_targets() {
+        let mut names = Names::new();
+        let maps = |first: &str| {
+            vec![scene::mapping(0x1000, 0x2000, first), scene::mapping(0x3000, 0x4000, "[heap]")]
+        };
+        let a = names.of(&scene::target(0, maps("/lib/a.so"), vec![]));
+        let b = names.of(&scene::target(1, maps(""), vec![]));
+        assert_eq!(a[1], b[1]);
+        assert_eq!((names.get(a[0]), names.get(b[0])), ("/lib/a.so", "anonymous"));
+    }
+
+    #[test]
+    fn names_beyond_the_limit_share_one() {
+        let mut names = Names::new();
+        let maps = (0..MAX_NAMES as u64 + 5)
+            .map(|i| scene::mapping(i << 12, (i + 1) << 12, &format!("/f{i}")))
+            .collect();
+        let ids = names.of(&scene::target(0, maps, vec![]));
+        assert_eq!(names.get(ids[0]), "/f0");
+        assert_eq!(names.get(*ids.last().unwrap()), "(more names)");
+    }
+}

@@ -1,0 +1,101 @@
+//! Where ticks go and what they say.
+
+use isotherm_core::PAGE_SIZE;
+
+use crate::units;
+
+/// A place on an axis, 0 to 1, and its label.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Tick {
+    pub at: f64,
+    pub label: String,
+}
+
+/// Steps that people count in, in seconds.
+const STEPS: [f64; 18] = [
+    1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
+    10_800.0, 21_600.0, 43_200.0, 86_400.0,
+];
+
+/// At most about `max` ticks from `from` to `to` seconds, and the unit of their labels.
+pub(super) fn time_ticks(from: f64, to: f64, max: usize) -> (Vec<Tick>, &'static str) {
+    let span = (to - from).max(1e-6);
+    let step = time_step(span / max.max(1) as f64);
+    let (unit, name) = match step {
+        s if s < 1.0 && span < 2.0 => (1e-3, "ms"),
+        s if s < 60.0 => (1.0, "s"),
+        s if s < 3600.0 => (60.0, "min"),
+        _ => (3600.0, "h"),
+    };
+    // Counted, not summed up: no tick is lost to rounding.
+    let (first, last) = ((from / step - 1e-6).ceil() as u64, (to / step + 1e-6).floor() as u64);
+    let tick = |i: u64| {
+        let value = i as f64 * step;
+        let label = format!("{}", (value / unit * 1e3).round() / 1e3);
+        Tick { at: ((value - from) / span).clamp(0.0, 1.0), label }
+    };
+    ((first..=last).map(tick).collect(), name)
+}
+
+/// The smallest step that people count in and that is not below `least` seconds.
+fn time_step(least: f64) -> f64 {
+    if least <= 1.0 {
+        let decade = 10f64.powf(least.log10().floor());
+        let nice = [1.0, 2.0, 5.0].map(|n| n * decade);
+        return nice.into_iter().find(|s| *s >= least * 0.999_999).unwrap_or(10.0 * decade);
+    }
+    let days = || (least / 86_400.0).ceil() * 86_400.0;
+    STEPS.into_iter().find(|s| *s >= least).unwrap_or_else(days)
+}
+
+/// At most `max` + 1 ticks at powers of two over `len` bytes, as offsets; no more than 11, so that
+/// three decimals make a label exact.
+pub(super) fn size_ticks(len: u64, max: usize) -> Vec<Tick> {
+    let least = (len / max.clamp(1, 10) as u64).clamp(PAGE_SIZE, 1 << 62);
+    let step = least.next_power_of_two();
+    let tick = |i: u64| Tick {
+        at: (i * step) as f64 / len.max(1) as f64,
+        label: if i == 0 { "+0".to_owned() } else { format!("+{}", units::exact_bytes(i * step)) },
+    };
+    (0..=len / step).map(tick).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn labels(from: f64, to: f64) -> String {
+        let (ticks, unit) = time_ticks(from, to, 8);
+        let labels: Vec<_> = ticks.into_iter().map(|t| t.label).collect();
+        format!("{} {unit}", labels.join(" "))
+    }
+
+    #[test]
+    fn time_ticks_are_round_in_a_unit_that_fits() {
+        assert_eq!(labels(0.0, 60.0), "0 10 20 30 40 50 60 s");
+        assert_eq!(labels(0.0, 0.8), "0 100 200 300 400 500 600 700 800 ms");
+        assert_eq!(labels(0.0, 3.2), "0 0.5 1 1.5 2 2.5 3 s");
+        assert_eq!(labels(12.3, 19.0), "13 14 15 16 17 18 19 s");
+        assert_eq!(labels(0.0, 3000.0), "0 10 20 30 40 50 min");
+        assert_eq!(labels(0.0, 86_400.0), "0 3 6 9 12 15 18 21 24 h");
+    }
+
+    #[test]
+    fn size_ticks_are_powers_of_two() {
+        let labels: Vec<_> = size_ticks(300 << 20, 4).into_iter().map(|t| t.label).collect();
+        assert_eq!(labels, ["+0", "+128 MiB", "+256 MiB"]);
+        assert_eq!(size_ticks(1200 << 20, 10)[9].label, "+1.125 GiB");
+    }
+
+    proptest! {
+        #[test]
+        fn ticks_ascend_within_the_axis(from in 0.0f64..1e6, span in 1e-3f64..1e7, len in 1u64..1 << 62, max in 1usize..20) {
+            for ticks in [time_ticks(from, from + span, max).0, size_ticks(len, max)] {
+                prop_assert!(ticks.len() <= max + 2, "{} of {}", ticks.len(), max);
+                prop_assert!(ticks.iter().all(|t| (0.0..=1.0).contains(&t.at)));
+                prop_assert!(ticks.windows(2).all(|w| w[0].at < w[1].at && w[0].label != w[1].label));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Text as coverage of pixels, by the font Inter (see `fonts/`).
+
+use ab_glyph::{Font, FontRef, Glyph, InvalidFont, PxScale, ScaleFont, point};
+
+/// The weight of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Weight {
+    Regular,
+    SemiBold,
+}
+
+/// Both weights.
+#[derive(Debug)]
+pub(super) struct Fonts {
+    regular: FontRef<'static>,
+    semi_bold: FontRef<'static>,
+}
+
+impl Fonts {
+    pub(super) fn new() -> Result<Self, InvalidFont> {
+        Ok(Fonts {
+            regular: FontRef::try_from_slice(include_bytes!(
+                "../../fonts/Inter-Regular-subset.ttf"
+            ))?,
+            semi_bold: FontRef::try_from_slice(include_bytes!(
+                "../../fonts/Inter-SemiBold-subset.ttf"
+            ))?,
+        })
+    }
+
+    fn font(&self, weight: Weight) -> &FontRef<'static> {
+        match weight {
+            Weight::Regular => &self.regular,
+            Weight::SemiBold => &self.semi_bold,
+        }
+    }
+
+    /// Pixels across. `size` is that of the em, in pixels.
+    pub(super) fn width(&self, text: &str, size: f32, weight: Weight) -> f32 {
+        self.lay_out(text, size, weight).1
+    }
+
+    /// As much of `text` as fits into `width` pixels; what is cut is marked by dots.
+    pub(super) fn fit(&self, text: &str, size: f32, weight: Weight, width: f32) -> String {
+        if self.width(text, size, weight) <= width {
+            return text.to_owned();
+        }
+        let mut kept = text.to_owned();
+        while kept.pop().is_some() && self.width(&kept, size, weight) > width - size {}
+        kept.trim_end().to_owned() + "..."
+    }
+
+    /// Calls `each` with pixels relative to the begin of the baseline, and how much of them is
+    /// covered.
+    pub(super) fn draw(
+        &self,
+        text: &str,
+        size: f32,
+        weight: Weight,
+        mut each: impl FnMut(i64, i64, f32),
+    ) {
+        for glyph in self.lay_out(text, size, weight).0 {
+            let Some(outline) = self.font(weight).outline_glyph(glyph) else { continue };
+            let origin = outline.px_bounds().min;
+            outline.draw(|x, y, cover| {
+                each(origin.x as i64 + i64::from(x), origin.y as i64 + i64::from(y), cover);
+            });
+        }
+    }
+
+    fn lay_out(&self, text: &str, size: f32, weight: Weight) -> (Vec<Glyph>, f32) {
+        let font = self.font(weight);
+        let em = font.units_per_em().unwrap_or(1000.0);
+        let scale = PxScale::from(size * font.height_unscaled() / em);
+        let scaled = font.as_scaled(scale);
+        let mut x = 0.0;
+        let mut glyphs = Vec::new();
+        for c in text.chars() {
+            // What the font does not have, e.g. in the name of a file.
+            let has = font.glyph_id(c).0 != 0;
+            let id = font.glyph_id(if has { c } else { '?' });
+            glyphs.push(id.with_scale_and_position(scale, point(x, 0.0)));
+            x += scaled.h_advance(id);
+        }
+        (glyphs, x)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_as_wide_as_it_says() {
+        let fonts = Fonts::new().unwrap();
+        for weight in [Weight::Regular, Weight::SemiBold] {
+            let width = fonts.width("[heap] 300 MiB", 13.0, weight);
+            let (mut left, mut right, mut top, mut bottom) = (999, -999, 999, -999);
+            fonts.draw("[heap] 300 MiB", 13.0, weight, |x, y, cover| {
+                if cover > 0.5 {
+                    (left, right) = (left.min(x), right.max(x));
+                    (top, bottom) = (top.min(y), bottom.max(y));
+                }
+            });
+            assert!((0..4).contains(&left) && (width as i64 - right).abs() < 3, "{left}..{right}");
+            assert!((-13..=-9).contains(&top) && (0..5).contains(&bottom), "{top}..{bottom}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_to_fit() {
+        let fonts = Fonts::new().unwrap();
+        let cut = fonts.fit("a name that goes on and on", 13.0, Weight::Regular, 80.0);
+        assert!(cut.ends_with("...") && cut.starts_with("a name"), "{cut}");
+        assert!(fonts.width(&cut, 13.0, Weight::Regular) <= 82.0);
+        assert_eq!(fonts.fit("short", 13.0, Weight::Regular, 80.0), "short");
+    }
+
+    #[test]
+    fn every_character_that_is_written_is_in_the_font() {
+        let fonts = Fonts::new().unwrap();
+        for c in (' '..='~').chain("·×–↑".chars()) {
+            assert_ne!(fonts.regular.glyph_id(c).0, 0, "{c}");
+            assert_ne!(fonts.semi_bold.glyph_id(c).0, 0, "{c}");
+        }
+    }
+}

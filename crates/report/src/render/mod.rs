@@ -1,0 +1,39 @@
+//! Figures as text, pictures and JSON.
+
+mod axis;
+mod canvas;
+mod color;
+mod font;
+mod png;
+mod terminal;
+mod text;
+
+pub use png::png;
+pub use terminal::{Style, terminal};
+pub use text::summary_text;
+
+/// Why figures could not be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// the font that is built in
+    #[error(
+        "the built-in font cannot be read ({0}): this is a defect of isotherm, please report it"
+    )]
+    Font(#[from] ab_glyph::InvalidFont),
+    /// the picture
+    #[error("the picture cannot be encoded ({0}): try a smaller one")]
+    Png(#[from] ::png::EncodingError),
+    /// numbers as JSON
+    #[error(
+        "the figures cannot be written as JSON ({0}): this is a defect of isotherm, please report it"
+    )]
+    Json(#[from] serde_json::Error),
+}
+
+/// Figures as JSON in one line.
+///
+/// # Errors
+/// None that is known: the figures have only keys that are text.
+pub fn json(figures: &impl serde::Serialize) -> Result<String, RenderError> {
+    Ok(serde_json::to_string(figures)?)
+}

@@ -1,0 +1,228 @@
+//! A heat map as text: half-blocks in colour, or plain characters.
+
+use std::fmt::Write;
+
+use super::axis::{Tick, size_ticks, time_ticks};
+use super::color::{self, Palette, Rgb};
+use super::png::omitted;
+use crate::heatmap::{Cell, Heatmap, Panel};
+use crate::units;
+
+/// What a terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// colours of 24 bits
+    TrueColor,
+    /// the 256 colours
+    Ansi256,
+    /// plain ASCII, for files and terminals without colour
+    Plain,
+}
+
+/// Characters to the left of the cells.
+const LEFT: usize = 11;
+/// From not touched to 1000 Hz and more, half a decade each.
+const RAMP: [char; 9] = ['.', ':', '-', '=', '+', '*', '#', '%', '@'];
+const UNKNOWN: Rgb = [0x87, 0x90, 0x9d];
+const BLACK: Rgb = [0, 0, 0];
+
+/// The heat map in lines that fit the [`Shape`] that its cells were made for.
+///
+/// [`Shape`]: crate::Shape
+#[must_use]
+pub fn terminal(map: &Heatmap, style: Style) -> String {
+    let columns = map.panels.first().map_or(0, |p| p.cells.columns());
+    let several = map.panels.windows(2).any(|w| w[0].target != w[1].target);
+    let mut out = cut(&map.title, LEFT + columns) + "\n";
+    let mut painter = Painter { style, palette: Palette::new(), now: (None, None) };
+    for panel in &map.panels {
+        out += &cut(&title(panel, several), LEFT + columns);
+        out.push('\n');
+        painter.panel(&mut out, panel);
+    }
+    time_axis(&mut out, map, columns, style);
+    painter.legend(&mut out, map);
+    out
+}
+
+fn title(panel: &Panel, several: bool) -> String {
+    let label = if several { format!("{}: ", panel.label) } else { String::new() };
+    let (size, resident) = (panel.range.len(), panel.resident_bytes);
+    format!(
+        "{label}{} {}, {} resident on average, from {:#x}",
+        panel.name,
+        units::short_bytes(size),
+        units::short_bytes(resident),
+        panel.range.start
+    )
+}
+
+fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
+}
+
+fn time_axis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
+    let (ticks, unit) = time_ticks(map.from_ms / 1e3, map.to_ms / 1e3, columns / 9);
+    let (line, mark) = if style == Style::Plain { ('-', '+') } else { ('─', '┴') };
+    let mut axis = vec![line; columns];
+    let mut labels = vec![' '; columns + LEFT];
+    for (i, Tick { at, label }) in ticks.iter().enumerate() {
+        let x = ((at * columns as f64) as usize).min(columns.saturating_sub(1));
+        axis[x] = mark;
+        let label = if i == 0 { format!("{label} {unit}") } else { label.clone() };
+        // The last label ends with the line.
+        let start = (x + LEFT).min(labels.len().saturating_sub(label.len()));
+        labels.splice(start..start + label.len(), label.chars());
+    }
+    let axis: String = axis.into_iter().collect();
+    let labels: String = labels.into_iter().collect();
+    let _ = writeln!(out, "{:LEFT$}{axis}\n{}", "", labels.trim_end());
+}
+
+/// Writes cells and remembers the colours that are set.
+struct Painter {
+    style: Style,
+    palette: Palette,
+    now: (Option<Rgb>, Option<Rgb>),
+}
+
+impl Painter {
+    fn panel(&mut self, out: &mut String, panel: &Panel) {
+        let lines = panel.cells.rows().div_ceil(2);
+        let labels = labels(panel, lines);
+        for line in (0..lines).rev() {
+            let _ = write!(out, "{:>1$} ", labels[line], LEFT - 1);
+            for column in 0..panel.cells.columns() {
+                let cell = |row| panel.cells.get(column, row);
+                self.pair(out, cell(2 * line + 1), cell(2 * line));
+            }
+            self.color(out, None, None);
+            out.push('\n');
+        }
+    }
+
+    /// One character for two cells.
+    fn pair(&mut self, out: &mut String, upper: Cell, lower: Cell) {
+        if self.style == Style::Plain {
+            return out.push(plain(upper).max(plain(lower)).1);
+        }
+        if (upper, lower) == (Cell::Unknown, Cell::Unknown) {
+            return self.put(out, Some(BLACK), Some(UNKNOWN), '/');
+        }
+        match (self.shade(upper), self.shade(lower)) {
+            (None, None) if [upper, lower].contains(&Cell::Absent) => {
+                self.put(out, Some(UNKNOWN), None, '·')
+            }
+            (None, None) => self.put(out, None, None, ' '),
+            (None, lower) => self.put(out, lower, None, '▄'),
+            (upper, lower) => self.put(out, upper, lower, '▀'),
+        }
+    }
+
+    fn put(&mut self, out: &mut String, front: Option<Rgb>, back: Option<Rgb>, c: char) {
+        self.color(out, front, back);
+        out.push(c);
+    }
+
+    /// What is not resident has the terminal's own background.
+    fn shade(&self, cell: Cell) -> Option<Rgb> {
+        match cell {
+            Cell::Unmapped | Cell::Absent => None,
+            Cell::Unknown => Some(UNKNOWN),
+            Cell::Rate(hz) => Some(self.palette.of_rate(hz)),
+        }
+    }
+
+    fn color(&mut self, out: &mut String, front: Option<Rgb>, back: Option<Rgb>) {
+        if self.style == Style::Plain || self.now == (front, back) {
+            return;
+        }
+        self.now = (front, back);
+        out.push_str("\x1b[0m");
+        for (kind, color) in [(38, front), (48, back)] {
+            let _ = match (color, self.style) {
+                (None, _) => Ok(()),
+                (Some(c), Style::Ansi256) => write!(out, "\x1b[{kind};5;{}m", ansi256(c)),
+                (Some([r, g, b]), _) => write!(out, "\x1b[{kind};2;{r};{g};{b}m"),
+            };
+        }
+    }
+
+    fn legend(&mut self, out: &mut String, map: &Heatmap) {
+        if self.style == Style::Plain {
+            let ramp: String = RAMP[1..].iter().collect();
+            let _ = writeln!(
+                out,
+                "{:LEFT$}. not touched   {ramp} 0.1 to 1000 Hz, hot: {} ({})\n{:LEFT$}? unknown   blank: not resident",
+                "",
+                RAMP[step(map.hot_hz as f32)],
+                units::hz(map.hot_hz),
+                "",
+            );
+        } else {
+            self.bar(out, map.hot_hz);
+        }
+        let rest = omitted(map);
+        if !rest.is_empty() {
+            let _ = writeln!(out, "{:LEFT$}{rest}", "");
+        }
+    }
+
+    fn bar(&mut self, out: &mut String, hot_hz: f64) {
+        let _ = write!(out, "{:LEFT$}", "");
+        self.put(out, Some(color::untouched()), None, '█');
+        self.color(out, None, None);
+        out.push_str(" not touched   0.1 ");
+        for i in 0..24 {
+            self.put(out, Some(color::at(f64::from(i) / 23.0)), None, '█');
+        }
+        self.color(out, None, None);
+        let _ = write!(out, " 1000 Hz, hot: ");
+        self.put(out, Some(color::of_rate(hot_hz)), None, '█');
+        self.color(out, None, None);
+        let _ = write!(out, " {}\n{:LEFT$}", units::hz(hot_hz), "");
+        self.put(out, Some(BLACK), Some(UNKNOWN), '/');
+        self.color(out, None, None);
+        out.push_str(" unknown   · not resident\n");
+    }
+}
+
+/// A cell's character, and its rank beside another one.
+fn plain(cell: Cell) -> (usize, char) {
+    match cell {
+        Cell::Unmapped | Cell::Absent => (0, ' '),
+        Cell::Unknown => (2, '?'),
+        Cell::Rate(hz) if hz > 0.0 => (3 + step(hz), RAMP[step(hz)]),
+        Cell::Rate(_) => (1, RAMP[0]),
+    }
+}
+
+/// The index in [`RAMP`] of a rate that is not zero.
+fn step(hz: f32) -> usize {
+    let steps = RAMP.len() - 1;
+    1 + ((color::position(f64::from(hz)) * steps as f64) as usize).min(steps - 1)
+}
+
+/// The label of each line, the lowest first: an offset that begins in it.
+fn labels(panel: &Panel, lines: usize) -> Vec<String> {
+    let mut labels = vec![String::new(); lines];
+    for tick in size_ticks(panel.range.len(), lines / 3) {
+        if let Some(label) = labels.get_mut((tick.at * lines as f64) as usize) {
+            *label = tick.label;
+        }
+    }
+    labels
+}
+
+/// The nearest of the 6 x 6 x 6 colours.
+fn ansi256([r, g, b]: Rgb) -> usize {
+    const LEVELS: [i32; 6] = [0, 95, 135, 175, 215, 255];
+    let nearest = |v: u8| {
+        (0..6).min_by_key(|&i: &usize| (LEVELS[i] - i32::from(v)).abs()).unwrap_or_default()
+    };
+    16 + 36 * nearest(r) + 6 * nearest(g) + nearest(b)
+}
+
+#[cfg(test)]
+#[path = "terminal_tests.rs"]
+mod tests;

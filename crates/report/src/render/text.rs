@@ -1,0 +1,158 @@
+//! A summary as text.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::names::short;
+use crate::summary::{Bytes, MappingRow, Summary, TargetRow};
+use crate::units::{self, bytes, percent};
+
+/// Characters of a name.
+const NAME: usize = 24;
+/// Characters of a size.
+const SIZE: usize = 11;
+
+/// The summary for people, with at most `top` names of mappings.
+#[must_use]
+pub fn summary_text(s: &Summary, top: usize) -> String {
+    let mut out = head(s);
+    out += &heat(s);
+    out += &working_set(s);
+    if s.targets.len() > 1 {
+        out += &table("by target", s.targets.iter().map(|t| (t.label.clone(), &t.bytes)));
+    }
+    out += &mappings(&s.mappings, top);
+    out += &monitor(s);
+    out += &definitions(s);
+    out
+}
+
+fn span(ms: f64) -> String {
+    units::time(Duration::from_secs_f64(ms.max(0.0) / 1e3))
+}
+
+fn head(s: &Summary) -> String {
+    let title = if s.title.is_empty() { String::new() } else { format!("{}\n", s.title) };
+    format!(
+        "{title}{} to {} of the record, {} snapshot{} of {}, sampled every {}\n\n",
+        span(s.from_ms),
+        span(s.to_ms),
+        units::count(s.snapshots),
+        if s.snapshots == 1 { "" } else { "s" },
+        span(s.aggr_ms),
+        span(s.sample_ms)
+    )
+}
+
+fn heat(s: &Summary) -> String {
+    let mut out = format!("{:<NAME$}{:>SIZE$}{:>10}{:>SIZE$}\n", "", "mean", "share", "last");
+    let whole = s.mean.resident_bytes as f64;
+    let mut row = |name: &str, mean: u64, last: u64| {
+        let share = format!("{:.1} %", percent(mean as f64, whole));
+        let (mean, last) = (bytes(mean), bytes(last));
+        let _ = writeln!(out, "{name:<NAME$}{mean:>SIZE$}{share:>10}{last:>SIZE$}");
+    };
+    row("hot", s.mean.hot_bytes, s.last.hot_bytes);
+    row("warm", s.mean.warm_bytes, s.last.warm_bytes);
+    row("cold", s.mean.cold_bytes, s.last.cold_bytes);
+    row("unknown", s.mean.unknown_bytes, s.last.unknown_bytes);
+    for (why, &mean) in &s.mean.unknown_bytes_by_reason {
+        let last = s.last.unknown_bytes_by_reason.get(why).copied().unwrap_or(0);
+        row(&format!("  {why}"), mean, last);
+    }
+    row("resident", s.mean.resident_bytes, s.last.resident_bytes);
+    for (name, mean, last) in [
+        ("not resident", s.mean.absent_bytes, s.last.absent_bytes),
+        ("not monitored", s.mean.left_out_bytes, s.last.left_out_bytes),
+    ] {
+        if mean > 0 || last > 0 {
+            let _ = writeln!(
+                out,
+                "{name:<NAME$}{:>SIZE$}{:>10}{:>SIZE$}",
+                bytes(mean),
+                "",
+                bytes(last)
+            );
+        }
+    }
+    out
+}
+
+fn working_set(s: &Summary) -> String {
+    let w = &s.working_set;
+    format!(
+        "\nworking set (hot + warm): p50 {}, p95 {}, max {}\n",
+        bytes(w.p50_bytes),
+        bytes(w.p95_bytes),
+        bytes(w.max_bytes)
+    )
+}
+
+fn mappings(rows: &[MappingRow], top: usize) -> String {
+    let (shown, rest) = rows.split_at(top.min(rows.len()));
+    let mut all: Vec<(String, Bytes)> =
+        shown.iter().map(|r| (short(&r.name).to_owned(), r.bytes.clone())).collect();
+    if !rest.is_empty() {
+        let mut sum = Bytes::default();
+        rest.iter().for_each(|r| sum.add(&r.bytes));
+        all.push((format!("{} more", rest.len()), sum));
+    }
+    table("by mapping, mean", all.iter().map(|(name, bytes)| (name.clone(), bytes)))
+}
+
+fn table<'a>(title: &str, rows: impl Iterator<Item = (String, &'a Bytes)>) -> String {
+    let heads = ["hot", "warm", "cold", "unknown", "resident"].map(|h| format!("{h:>SIZE$}"));
+    let mut out = format!("\n{title:<NAME$}{}\n", heads.concat());
+    for (name, b) in rows {
+        let sizes = [b.hot_bytes, b.warm_bytes, b.cold_bytes, b.unknown_bytes, b.resident_bytes]
+            .map(|n| format!("{:>SIZE$}", bytes(n)));
+        let _ = writeln!(out, "{:<NAME$}{}", cut(&name), sizes.concat());
+    }
+    out
+}
+
+/// A name in its column; of a long one the begin and the end.
+fn cut(name: &str) -> String {
+    const KEPT: usize = NAME - 1;
+    let n = name.chars().count();
+    if n <= KEPT {
+        return name.to_owned();
+    }
+    let begin: String = name.chars().take(KEPT - 10).collect();
+    let end: String = name.chars().skip(n - 8).collect();
+    format!("{begin}..{end}")
+}
+
+fn monitor(s: &Summary) -> String {
+    let m = &s.monitor;
+    let ran = |t: &TargetRow| t.cpu_percent.is_some();
+    let target = match s.target_cpu_percent {
+        Some(p) if s.targets.iter().all(ran) => format!("ran {p:.1} % of one CPU"),
+        Some(p) => format!("ran {p:.1} % of one CPU, without those that cannot be told"),
+        None => "whether it ran cannot be told: what did not run looks cold".to_owned(),
+    };
+    format!(
+        "\ntarget    {target}\nmonitor   {:.2} % of one CPU, {} looks/s, {} clears/s\n          \
+         (a clear is a TLB shootdown on each CPU that runs the target)\nregions   {:.0} on average, {} at most, {} allowed\n",
+        m.cpu_percent,
+        units::count(m.looks_per_s.round() as u64),
+        units::count(m.clears_per_s.round() as u64),
+        m.regions_mean,
+        units::count(m.regions_max as u64),
+        units::count(u64::from(m.regions_bound)),
+    )
+}
+
+fn definitions(s: &Summary) -> String {
+    format!(
+        "\nhot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n\
+         unknown: resident, but its accesses cannot be seen\n\
+         p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n",
+        units::hz(s.hot_hz),
+        span(s.cold_ms)
+    )
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -1,0 +1,79 @@
+use super::*;
+use crate::filter::Options;
+use crate::scene::{absent, mapping, region, snapshot, target, unknown};
+use crate::summary::Summarizer;
+use isotherm_core::Unknown;
+
+const MIB: u64 = 1 << 20;
+
+fn summary() -> Summary {
+    let maps = vec![
+        mapping(0, 8 * MIB, "[heap]"),
+        mapping(8 * MIB, 9 * MIB, "/usr/lib/x86_64-linux-gnu/a-library-with-a-long-name.so.6"),
+        mapping(9 * MIB, 10 * MIB, ""),
+        mapping(10 * MIB, 11 * MIB, "/usr/lib/b.so"),
+    ];
+    let regions = vec![
+        region(0, 2 * MIB, 50.0),
+        region(2 * MIB, 5 * MIB, 0.0),
+        unknown(5 * MIB, 6 * MIB, Unknown::Shared),
+        absent(6 * MIB, 8 * MIB),
+        region(8 * MIB, 11 * MIB, 1.0),
+    ];
+    let title = "redis-server (pid 1234)".to_owned();
+    let mut s = Summarizer::new(Options { title, ..Options::default() });
+    s.push(&snapshot(0, 0.4, vec![target(0, maps, regions)]));
+    s.finish().unwrap()
+}
+
+#[test]
+fn the_summary_is_read_at_a_glance() {
+    let expected = "\
+redis-server (pid 1234)
+0 s to 400 ms of the record, 1 snapshot of 400 ms, sampled every 20 ms
+
+                               mean     share       last
+hot                         2.0 MiB    22.2 %    2.0 MiB
+warm                        3.0 MiB    33.3 %    3.0 MiB
+cold                        3.0 MiB    33.3 %    3.0 MiB
+unknown                     1.0 MiB    11.1 %    1.0 MiB
+  shared                    1.0 MiB    11.1 %    1.0 MiB
+resident                    9.0 MiB   100.0 %    9.0 MiB
+not resident                2.0 MiB              2.0 MiB
+
+working set (hot + warm): p50 5.0 MiB, p95 5.0 MiB, max 5.0 MiB
+
+by mapping, mean                hot       warm       cold    unknown   resident
+[heap]                      2.0 MiB        0 B    3.0 MiB    1.0 MiB    6.0 MiB
+a-library-wit..ame.so.6         0 B    1.0 MiB        0 B        0 B    1.0 MiB
+2 more                          0 B    2.0 MiB        0 B        0 B    2.0 MiB
+
+target    ran 50.0 % of one CPU
+monitor   1.00 % of one CPU, 125 looks/s, 50 clears/s
+          (a clear is a TLB shootdown on each CPU that runs the target)
+regions   5 on average, 5 at most, 1,000 allowed
+
+hot: touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the rest
+unknown: resident, but its accesses cannot be seen
+p95: not exceeded for 95 % of the time; mean: over time; share: of resident
+";
+    let text = summary_text(&summary(), 2);
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn lines_fit_80_columns() {
+    assert!(summary_text(&summary(), 10).lines().all(|l| l.chars().count() <= 80));
+}
+
+#[test]
+fn targets_get_a_table_if_there_are_several() {
+    let mut s = summary();
+    assert!(!summary_text(&s, 2).contains("by target"));
+    s.targets.push(s.targets[0].clone());
+    s.targets[1].label = "worker".into();
+    s.targets[1].cpu_percent = None;
+    let text = summary_text(&s, 2);
+    assert!(text.contains("\nworker                      2.0 MiB"), "{text}");
+    assert!(text.contains("without those that cannot be told"));
+}

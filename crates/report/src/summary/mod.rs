@@ -1,0 +1,186 @@
+//! What a person wants first: hot, warm, cold, unknown; the working set; where the heat is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+mod figures;
+mod tally;
+
+use isotherm_core::{Attrs, Snapshot, TargetId, TargetView, Unknown};
+
+use crate::filter::{FilterError, Gate, Options};
+use crate::names::{NO_MAPPING, Names};
+use crate::pieces::each_piece;
+use crate::units::percent;
+use tally::{CostTally, Tally, working_set};
+
+pub use figures::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow, WorkingSet};
+
+/// Targets that get a row; the totals have all. A limit, because records come from outside.
+const MAX_TARGETS: usize = 1000;
+
+/// Makes a [`Summary`] of the snapshots pushed, which must be in the order of their time. Keeps 16
+/// bytes for each of them, so that percentiles are exact.
+#[derive(Debug)]
+pub struct Summarizer {
+    options: Options,
+    gate: Gate,
+    names: Names,
+    seconds: f64,
+    total: Tally,
+    last: Tally,
+    by_name: Vec<Tally>,
+    by_target: BTreeMap<TargetId, TargetTally>,
+    working_sets: Vec<(u64, f64)>,
+    cost: CostTally,
+    attrs: Attrs,
+}
+
+#[derive(Debug, Default)]
+struct TargetTally {
+    tally: Tally,
+    ran: Option<f64>,
+}
+
+impl Summarizer {
+    /// Has seen nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Summarizer {
+            gate: Gate::new(options.filter.clone()),
+            options,
+            names: Names::new(),
+            seconds: 0.0,
+            total: Tally::default(),
+            last: Tally::default(),
+            by_name: Vec::new(),
+            by_target: BTreeMap::new(),
+            working_sets: Vec::new(),
+            cost: CostTally::default(),
+            attrs: Attrs::default(),
+        }
+    }
+
+    /// Counts a snapshot, if it lies in the time wanted.
+    pub fn push(&mut self, s: &Snapshot) {
+        let Some(part) = self.gate.admit(s) else { return };
+        let seconds = (part.end - part.start).as_secs_f64();
+        let share = seconds / s.end.since(s.start).as_secs_f64();
+        let mut now = Tally::default();
+        for view in &s.targets {
+            now.add(&self.target(view, seconds, share), 1.0);
+        }
+        self.working_sets.push((now.working_set(), seconds));
+        self.total.add(&now, seconds);
+        self.last = now;
+        self.seconds += seconds;
+        self.cost.add(&s.cost, s.nr_regions(), seconds, share);
+        self.attrs = s.attrs;
+    }
+
+    fn target(&mut self, view: &TargetView, seconds: f64, share: f64) -> Tally {
+        let now = self.mappings(view, seconds);
+        if self.by_target.len() < MAX_TARGETS || self.by_target.contains_key(&view.id) {
+            let of = self.by_target.entry(view.id).or_default();
+            of.tally.add(&now, seconds);
+            if let Some(ran) = view.ran {
+                *of.ran.get_or_insert(0.0) += ran.as_secs_f64() * share;
+            }
+        }
+        now
+    }
+
+    fn mappings(&mut self, view: &TargetView, seconds: f64) -> Tally {
+        let clip = self.options.filter.clip();
+        let ids = self.names.of(view);
+        let mut now = Tally::default();
+        for (m, &id) in view.mappings.iter().zip(ids.iter()) {
+            let len = m.range.intersect(&clip).unwrap_or_default().len() as f64;
+            now.mapped += len;
+            tally(&mut self.by_name, id).mapped += len * seconds;
+        }
+        each_piece(view, clip, |piece, mapping| {
+            let mut part = Tally::of(&piece.bytes(&self.options.thresholds));
+            for (sum, why) in part.by_reason.iter_mut().zip(Unknown::ALL) {
+                *sum = piece.unknown_bytes(why) as f64;
+            }
+            if mapping.is_none() {
+                part.mapped = piece.range.len() as f64;
+            }
+            let id = mapping.and_then(|i| ids.get(i)).unwrap_or(&NO_MAPPING);
+            tally(&mut self.by_name, *id).add(&part, seconds);
+            now.add(&part, 1.0);
+        });
+        now
+    }
+
+    /// The figures.
+    ///
+    /// # Errors
+    /// If there is nothing in the time or at the addresses wanted.
+    pub fn finish(self) -> Result<Summary, FilterError> {
+        let time = self.gate.found()?;
+        if self.total.mapped <= 0.0 {
+            return Err(self.gate.no_memory());
+        }
+        let targets = self.targets();
+        let ran: Vec<f64> = targets.iter().filter_map(|t| t.cpu_percent).collect();
+        Ok(Summary {
+            schema_version: 1,
+            title: self.options.title.clone(),
+            from_ms: ms(time.start),
+            to_ms: ms(time.end),
+            snapshots: self.working_sets.len() as u64,
+            sample_ms: ms(self.attrs.sample),
+            aggr_ms: ms(self.attrs.aggr),
+            hot_hz: self.options.thresholds.hot_hz,
+            cold_ms: ms(self.options.thresholds.cold_age),
+            mean: self.total.mean(self.seconds),
+            last: self.last.mean(1.0),
+            mappings: self.rows(),
+            targets,
+            monitor: self.cost.figures(self.seconds, self.attrs.max_regions),
+            target_cpu_percent: (!ran.is_empty()).then(|| ran.iter().sum()),
+            working_set: working_set(self.working_sets),
+        })
+    }
+
+    fn targets(&self) -> Vec<TargetRow> {
+        let row = |(&id, of): (&TargetId, &TargetTally)| TargetRow {
+            target: id.0,
+            label: self.options.label(id),
+            cpu_percent: of.ran.map(|ran| percent(ran, self.seconds)),
+            bytes: of.tally.mean(self.seconds),
+        };
+        self.by_target.iter().map(row).collect()
+    }
+
+    fn rows(&self) -> Vec<MappingRow> {
+        let row = |(i, t): (usize, &Tally)| MappingRow {
+            name: self.names.get(i).to_owned(),
+            bytes: t.mean(self.seconds),
+        };
+        let mut rows: Vec<_> = self.by_name.iter().enumerate().map(row).collect();
+        rows.retain(|r| r.bytes.mapped_bytes > 0);
+        rows.sort_by_key(|r| {
+            let b = &r.bytes;
+            std::cmp::Reverse((b.hot_bytes, b.warm_bytes, b.resident_bytes, b.mapped_bytes))
+        });
+        rows
+    }
+}
+
+/// The tally of a name, made if there is none.
+fn tally(all: &mut Vec<Tally>, id: usize) -> &mut Tally {
+    if all.len() <= id {
+        all.resize(id + 1, Tally::default());
+    }
+    &mut all[id]
+}
+
+fn ms(d: Duration) -> f64 {
+    d.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests;
