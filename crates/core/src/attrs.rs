@@ -23,6 +23,8 @@ pub struct Attrs {
     pub window: u64,
     /// Parts that a region is split into each aggregation interval, 2 to 16.
     pub split_parts: u32,
+    /// One part more when the last split has changed nothing, as the kernel does.
+    pub extra_split: bool,
 }
 
 /// What is wrong with attributes, and how to mend it.
@@ -105,6 +107,7 @@ impl Default for Attrs {
             min_region_size: 16 * PAGE_SIZE,
             window: 16 * PAGE_SIZE,
             split_parts: 2,
+            extra_split: false,
         }
     }
 }
@@ -153,6 +156,12 @@ impl Attrs {
         u32::try_from(n).unwrap_or(u32::MAX).max(1)
     }
 
+    /// Time that the samples of an aggregation interval take: [`Attrs::aggr`], cut to whole ones.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.sample.saturating_mul(self.samples())
+    }
+
     /// The kernel's `nr_accesses` (0 to [`Attrs::samples`]) for a share of 10,000.
     ///
     /// As `damon_accesses_bp_to_nr_accesses`: at 20 samples, 2500 of 10,000 is 5.
@@ -172,7 +181,7 @@ impl Attrs {
     /// An age in aggregation intervals of `self`, in those of `new`.
     #[must_use]
     pub fn convert_age(&self, age: u32, new: &Attrs) -> u32 {
-        let ns = u128::from(age) * self.aggr.as_nanos();
-        u32::try_from(ns / new.aggr.as_nanos().max(1)).unwrap_or(u32::MAX)
+        let ns = u128::from(age) * self.interval().as_nanos();
+        u32::try_from(ns / new.interval().as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 }

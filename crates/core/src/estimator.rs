@@ -17,9 +17,10 @@ pub struct Rate {
 ///
 /// A page touched at rate l within time s is found accessed with p = 1 - exp(-l s), so that
 /// l = -ln(1 - p) / s; the interval is Wilson's for p. Pages of one window are not independent, so
-/// the interval counts `looks` (windows), not pages. All pages accessed bounds the rate only from
-/// below: the estimate is then that of half a page missed, and the interval is open to that side
-/// (its upper end is infinite). E.g. 160 of 320 pages in 20 ms: p = .5, 34.7 Hz.
+/// the interval counts `looks` (windows), not pages, as long as there are fewer of them. All pages
+/// accessed bounds the rate only from below: the estimate is then that of half a page missed, and
+/// the interval is open to that side (its upper end is infinite). E.g. 160 of 320 pages in 20 ms:
+/// p = .5, 34.7 Hz.
 #[must_use]
 pub fn rate(young: u64, present: u64, looks: u64, exposure: Duration) -> Rate {
     let seconds = exposure.as_secs_f64();
@@ -29,10 +30,10 @@ pub fn rate(young: u64, present: u64, looks: u64, exposure: Duration) -> Rate {
     let n = present as f64;
     let p = young.min(present) as f64 / n;
     let hz = |p: f64| (-(-p).ln_1p() / seconds) as f32;
-    let (low, high) = wilson(p, looks as f64);
+    let (low, high) = wilson(p, looks.min(present) as f64);
     Rate {
         hz: hz(p.min(1.0 - 0.5 / n)),
-        low: hz(low),
+        low: hz(low.min(p)),
         high: if young >= present { f32::INFINITY } else { hz(high) },
     }
 }
@@ -67,10 +68,25 @@ mod tests {
         assert!(r.high > 5.0 && r.high < 15.0, "{r:?}");
     }
 
+    /// For some counts, Wilson's bound is not zero for rounding.
+    #[test]
+    fn nothing_young_is_zero_for_any_number_of_looks() {
+        for looks in 1..1000 {
+            assert_eq!(rate(0, looks * 16, looks, MS20).low, 0.0, "{looks}");
+        }
+    }
+
     #[test]
     fn everything_young_is_only_bounded_from_below() {
         let r = rate(320, 320, 20, MS20);
         assert!(r.hz > 300.0 && r.low > 80.0 && r.high.is_infinite(), "{r:?}");
+    }
+
+    /// Four resident pages in a hundred windows are four trials, not a hundred.
+    #[test]
+    fn few_pages_give_no_bound_above_the_estimate() {
+        let r = rate(4, 4, 100, MS20);
+        assert!(r.low <= r.hz && r.low < 50.0, "{r:?}");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::ops::{
 };
 use crate::range::AddrRange;
 use crate::region::{
-    Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split, merge_regions,
-    random_window, set_regions, size_limit, split_regions, to_bp, unknown_bp,
+    ANY_DIFFERENCE, Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split,
+    merge_regions, random_window, set_regions, size_limit, split_regions, to_bp, unknown_bp,
 };
 use crate::snapshot::{RegionView, Snapshot, TargetView};
 use crate::time::Nanos;
@@ -141,7 +141,7 @@ impl<O: Space + Look> Monitor<O> {
     }
 
     /// Changes attributes while running. Rates are kept, ages converted; the interval under way
-    /// begins anew.
+    /// begins anew with the next step.
     ///
     /// # Errors
     /// If `attrs` make no sense; the old ones stay in force.
@@ -149,17 +149,12 @@ impl<O: Space + Look> Monitor<O> {
         let new = attrs.checked()?;
         for r in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
             r.age = self.attrs.convert_age(r.age, &new);
-            r.accesses_bp = r.last_accesses_bp;
-            r.restart();
-            r.window = None;
+            r.begin_anew();
         }
+        self.targets.iter_mut().for_each(|t| t.ran = None);
         self.attrs = new;
-        self.clock.samples_passed = 0;
-        self.fit();
-        if self.clock.started {
-            self.clock.interval_start = self.clock.next_sample;
-            self.clock.next_update = self.clock.next_sample;
-        }
+        self.clock = Clock::default();
+        self.fit(0);
         Ok(())
     }
 
@@ -306,28 +301,27 @@ impl<O: Space + Look> Monitor<O> {
     fn merge(&mut self, threshold: u32) {
         let limit = self.region_limit();
         let unit = self.attrs.min_region_size;
-        let max = self.attrs.max_regions as usize;
-        let mut threshold = threshold;
-        loop {
-            self.targets.iter_mut().for_each(|t| merge_regions(&mut t.regions, threshold, limit));
-            if self.count() <= max || threshold >= 10_000 {
-                break;
-            }
-            threshold = threshold.saturating_mul(2).max(1);
+        for t in &mut self.targets {
+            merge_regions(&mut t.regions, threshold, limit);
+            apply_min_nr_regions(&mut t.regions, limit, unit);
         }
-        self.targets.iter_mut().for_each(|t| apply_min_nr_regions(&mut t.regions, limit, unit));
-        self.fit();
+        self.fit(threshold);
     }
 
-    /// Keeps the bound: merges whatever touches, in ever bigger regions, until there are at most
-    /// [`Attrs::max_regions`]; what still is too much are areas, and the smallest are left out.
-    fn fit(&mut self) {
+    /// Keeps the bound of [`Attrs::max_regions`], giving up as little as it can: first what
+    /// `threshold` does not tell apart (at zero, the parts of the last split), then ever bigger
+    /// differences, then sizes. What still is too much are areas, and the smallest are left out.
+    fn fit(&mut self, threshold: u32) {
         let max = self.attrs.max_regions as usize;
         let total = self.total();
-        let mut limit = self.region_limit();
+        let (mut threshold, mut limit) = (threshold, self.region_limit());
         while self.count() > max && limit / 2 < total {
-            limit = limit.saturating_mul(2);
-            self.targets.iter_mut().for_each(|t| merge_regions(&mut t.regions, u32::MAX, limit));
+            self.targets.iter_mut().for_each(|t| merge_regions(&mut t.regions, threshold, limit));
+            if threshold < ANY_DIFFERENCE {
+                threshold = (threshold * 2).clamp(self.noise_floor(), ANY_DIFFERENCE);
+            } else {
+                limit = limit.saturating_mul(2);
+            }
         }
         if self.count() > max {
             self.leave_out_smallest(self.count() - max);
@@ -358,7 +352,8 @@ impl<O: Space + Look> Monitor<O> {
     fn split(&mut self) {
         let max = self.attrs.max_regions as usize;
         let count = self.count();
-        let plan = SplitPlan::new(count, self.last_count, max, self.attrs.split_parts, self.turn);
+        let before = if self.attrs.extra_split { self.last_count } else { 0 };
+        let plan = SplitPlan::new(count, before, max, self.attrs.split_parts, self.turn);
         self.last_count = count;
         self.turn = self.turn.wrapping_add(1);
         let mut first = 0;
@@ -417,14 +412,14 @@ impl<O: Space + Look> Monitor<O> {
                 })
                 .collect();
         }
-        self.fit();
+        self.fit(0);
         if before == 0 {
             self.last_count = self.count();
         }
     }
 
     fn snapshot(&mut self, now: Nanos) -> Snapshot {
-        let aggr = self.attrs.aggr;
+        let interval = self.attrs.interval();
         let mut targets = Vec::with_capacity(self.targets.len());
         for t in &mut self.targets {
             let ran_now = self.ops.ran(t.id);
@@ -435,7 +430,7 @@ impl<O: Space + Look> Monitor<O> {
                 ran,
                 mappings: Arc::clone(&t.mappings),
                 left_out: t.left_out,
-                regions: t.regions.iter().map(|r| view(r, aggr)).collect(),
+                regions: t.regions.iter().map(|r| view(r, interval)).collect(),
             });
         }
         Snapshot {
@@ -501,7 +496,7 @@ fn areas(ranges: impl Iterator<Item = AddrRange>) -> Vec<AddrRange> {
     out
 }
 
-fn view(r: &Region, aggr: Duration) -> RegionView {
+fn view(r: &Region, interval: Duration) -> RegionView {
     let s = &r.shares;
     if s.looks == 0 {
         let mut unseen = Pages::default();
@@ -520,7 +515,7 @@ fn view(r: &Region, aggr: Duration) -> RegionView {
     RegionView {
         range: r.range,
         accesses_bp: r.accesses_bp.min(10_000),
-        age: aggr.saturating_mul(r.age),
+        age: interval.saturating_mul(r.age),
         rate: rate(pages(s.young), pages(s.visible), u64::from(s.looks), s.exposure),
         resident_bp: to_bp(s.visible + unknown),
         unknown_bp: unknown_bp(s),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use crate::ops::{Pages, Seen};
+use crate::ops::{Pages, Seen, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
 use crate::time::Nanos;
 
@@ -88,24 +88,32 @@ pub(crate) struct Shares {
 
 impl Shares {
     fn mean(a: &Shares, weight_a: u64, b: &Shares, weight_b: u64) -> Shares {
-        // A region that was not looked at has nothing to say about its neighbour.
-        match (a.looks, b.looks) {
-            (_, 0) => return *a,
-            (0, _) => return *b,
-            _ => {}
-        }
+        let (a, b) = (a.or_unseen(), b.or_unseen());
         let wa = weight_a as f64 / (weight_a + weight_b).max(1) as f64;
         let mix = |x: f64, y: f64| x * wa + y * (1.0 - wa);
+        let exposure = match (a.looks, b.looks) {
+            (_, 0) => a.exposure,
+            (0, _) => b.exposure,
+            _ => a.exposure.mul_f64(wa) + b.exposure.mul_f64(1.0 - wa),
+        };
         let mut unknown = a.unknown;
         unknown.iter_mut().zip(b.unknown).for_each(|(x, y)| *x = mix(*x, y));
         Shares {
-            looks: a.looks + b.looks,
+            looks: a.looks.saturating_add(b.looks),
             pages: a.pages + b.pages,
             visible: mix(a.visible, b.visible),
             young: mix(a.young, b.young),
             unknown,
-            exposure: a.exposure.mul_f64(wa) + b.exposure.mul_f64(1.0 - wa),
+            exposure,
         }
+    }
+
+    /// What was not looked at is unseen, all of it.
+    fn or_unseen(mut self) -> Shares {
+        if self.looks == 0 {
+            self.unknown[Unknown::Unseen.index()] = 1.0;
+        }
+        self
     }
 }
 
@@ -159,16 +167,33 @@ impl Region {
         )
     }
 
-    /// Ends the interval under way: what was counted becomes `accesses_bp`.
+    /// Ends the interval under way: what was counted becomes `accesses_bp`. If nothing was seen,
+    /// nothing is known anew, and it stays.
     pub(crate) fn conclude(&mut self) {
-        self.accesses_bp = self.tally.accesses_bp();
         self.shares = self.tally.shares();
+        if self.is_seen() {
+            self.accesses_bp = self.tally.accesses_bp();
+        }
     }
 
-    /// Begins the next interval.
+    /// Whether a look found anything but memory whose accesses cannot be seen.
+    fn is_seen(&self) -> bool {
+        self.shares.looks > 0 && self.shares.unknown.iter().sum::<f64>() < 1.0 - 1e-9
+    }
+
+    /// Begins the next interval. Heat that was not seen was not kept.
     pub(crate) fn restart(&mut self) {
+        if !self.is_seen() {
+            self.age = 0;
+        }
         self.last_accesses_bp = self.accesses_bp;
         self.tally = Tally::default();
+    }
+
+    /// Forgets the interval under way, not what was known before it.
+    pub(crate) fn begin_anew(&mut self) {
+        self.tally = Tally::default();
+        self.window = None;
     }
 
     fn split_at(&self, addr: u64) -> (Region, Region) {
@@ -205,7 +230,8 @@ pub fn age_regions(regions: &mut [Region], threshold: u32) {
 }
 
 /// Makes `left` cover `right` too, which must follow it at once. Figures become the means of both,
-/// weighted by size, rounded down as in the kernel.
+/// weighted by size, rounded down as in the kernel. Within an interval, the looks at the bigger one
+/// speak for both.
 pub fn merge_two(left: &mut Region, right: &Region) {
     let (l, r) = (left.range.len(), right.range.len());
     let mean = |x: u32, y: u32| {
@@ -216,18 +242,25 @@ pub fn merge_two(left: &mut Region, right: &Region) {
     left.last_accesses_bp = mean(left.last_accesses_bp, right.last_accesses_bp);
     left.age = mean(left.age, right.age);
     left.shares = Shares::mean(&left.shares, l, &right.shares, r);
+    if r > l {
+        left.tally = right.tally;
+    }
     left.range.end = right.range.end;
     left.window = None;
 }
 
+/// The threshold that tells nothing apart.
+pub(crate) const ANY_DIFFERENCE: u32 = 10_000;
+
 /// Merges neighbours that touch, differ by at most `threshold`, and together have at most `limit`
-/// bytes.
+/// bytes. What cannot be seen keeps apart from what can, as long as differences count at all.
 pub fn merge_regions(regions: &mut Vec<Region>, threshold: u32, limit: u64) {
     // `dedup_by` hands over the later element first and drops it on `true`.
     regions.dedup_by(|right, left| {
         let fits = left.range.end == right.range.start
             && left.accesses_bp.abs_diff(right.accesses_bp) <= threshold
-            && left.range.len() + right.range.len() <= limit;
+            && left.range.len() + right.range.len() <= limit
+            && (left.is_seen() == right.is_seen() || threshold >= ANY_DIFFERENCE);
         if fits {
             merge_two(left, right);
         }

@@ -22,6 +22,47 @@ fn merge_two_weighs_by_size() {
     assert_eq!((left.range, left.accesses_bp, left.age), (AddrRange::new(0, 300), 16, 17));
 }
 
+/// A region of `pages` pages after one look at a page of it, which was accessed or not.
+fn looked_at(start: u64, pages: u64, young: u32) -> Region {
+    let mut r = region(start, start + pages * PAGE_SIZE, 0, 0);
+    r.tally.add(&Seen { pages: 1, present: 1, young, ..Seen::default() }, Nanos(0));
+    r
+}
+
+#[test]
+fn within_an_interval_the_bigger_region_speaks() {
+    let (small, big) = (looked_at(0, 1, 1), looked_at(PAGE_SIZE, 99, 0));
+    let mut merged = small.clone();
+    merge_two(&mut merged, &big);
+    assert_eq!(merged.tally.accesses_bp(), 0);
+    let mut merged = looked_at(0, 99, 0);
+    merge_two(&mut merged, &looked_at(99 * PAGE_SIZE, 1, 1));
+    assert_eq!(merged.tally.accesses_bp(), 0);
+}
+
+#[test]
+fn what_was_not_looked_at_is_merged_as_unseen() {
+    let unseen = region(3 * PAGE_SIZE, 4 * PAGE_SIZE, 0, 9);
+    let mut seen = looked_at(0, 3, 1);
+    seen.conclude();
+    let mut regions = vec![seen, unseen];
+    merge_regions(&mut regions, ANY_DIFFERENCE - 1, u64::MAX);
+    assert_eq!(regions.len(), 2);
+    merge_regions(&mut regions, ANY_DIFFERENCE, u64::MAX);
+    let shares = &regions[0].shares;
+    assert_eq!((regions.len(), shares.visible, shares.young), (1, 0.75, 0.75));
+    assert_eq!(shares.unknown[Unknown::Unseen.index()], 0.25);
+}
+
+#[test]
+fn what_was_not_seen_has_not_kept_its_heat() {
+    let mut r = region(0, PAGE_SIZE, 700, 5);
+    r.conclude();
+    assert_eq!(r.accesses_bp, 700, "what was known stays");
+    r.restart();
+    assert_eq!((r.age, r.last_accesses_bp), (0, 700));
+}
+
 #[test]
 fn merge_regions_of() {
     let starts = [0, 100, 114, 122, 130, 156, 170, 184, 230];

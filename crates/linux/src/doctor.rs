@@ -1,7 +1,237 @@
-//! What works on this machine.
+//! What works on this machine: found by trying, never from the kernel's configuration.
 
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+use serde::Serialize;
+
+use crate::proc::{Pagemap, stat};
+use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
+use crate::walker::{Walker, own_pid};
+use crate::x86::Level;
+
+/// How a thing stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// works
+    Works,
+    /// works in part, or is worth knowing
+    Limited,
+    /// does not, so that nothing can be recorded
+    Fails,
+}
+
+impl State {
+    /// For a column of seven characters.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Works => "ok",
+            State::Limited => "note",
+            State::Fails => "FAILS",
+        }
+    }
+}
+
+/// One thing tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// what was tried
+    pub what: &'static str,
+    /// how it went
+    pub state: State,
+    /// in words, with the reason if it does not work
+    pub detail: String,
+    /// what to do about it
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    fn new(what: &'static str, state: State, detail: impl Into<String>) -> Self {
+        Finding { what, state, detail: detail.into(), advice: None }
+    }
+
+    fn advise(self, advice: impl Into<String>) -> Self {
+        Finding { advice: Some(advice.into()), ..self }
+    }
+}
+
+/// Tries everything; `root` is `/`, or a tree for tests.
+#[must_use]
+pub fn examine(root: &Path) -> Vec<Finding> {
+    let mut findings = vec![capabilities()];
+    match Walker::load() {
+        Ok(mut walker) => {
+            findings.push(Finding::new(
+                "reading page tables by BPF",
+                State::Works,
+                "the program loads and has proven itself on pages of our own",
+            ));
+            findings.push(clearing(&mut walker));
+            findings.push(huge_pages(&mut walker));
+        }
+        Err(e) => {
+            let failed = Finding::new("reading page tables by BPF", State::Fails, e.to_string());
+            findings.push(failed.advise(bpf_help()));
+        }
+    }
+    findings.push(shared_pages(root));
+    findings.push(other_users(root));
+    findings.extend(others_who_clear(root));
+    findings
+}
+
+/// What may help where the BPF program does not load, as far as it can be told.
 pub(crate) fn bpf_help() -> String {
-    "It takes root, or CAP_BPF and CAP_PERFMON, Linux 6.10 or later, and /sys/kernel/btf/vmlinux; \
-     `isotherm doctor` says which of these is missing"
+    let missing = missing_capabilities();
+    if !missing.is_empty() {
+        return format!(
+            "This process lacks {}: run as root, or give the program its capabilities \
+             (setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace,cap_dac_read_search+ep)",
+            missing.join(", ")
+        );
+    }
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return "There is no /sys/kernel/btf/vmlinux: it takes a kernel built with \
+                CONFIG_DEBUG_INFO_BTF, as those of the big distributions are"
+            .into();
+    }
+    "It takes Linux 6.10 or later that is not locked down (`cat /sys/kernel/security/lockdown`)"
         .into()
+}
+
+fn capabilities() -> Finding {
+    let missing = missing_capabilities();
+    if missing.is_empty() {
+        return Finding::new("capabilities", State::Works, "this process has those it takes");
+    }
+    Finding::new("capabilities", State::Limited, format!("missing: {}", missing.join(", ")))
+        .advise("run as root, or see docs/permissions.md for the least that is needed")
+}
+
+/// Clears a young page of our own, and looks whether it became old and can become young again.
+fn clearing(walker: &mut Walker) -> Finding {
+    let what = "clearing accessed bits by process_madvise";
+    match try_clearing(walker) {
+        Ok(true) => Finding::new(what, State::Works, "a young page of our own became old"),
+        Ok(false) => Finding::new(what, State::Fails, "a page of our own stays young")
+            .advise("this kernel cannot be used; please report it with `uname -a`"),
+        Err(e) => Finding::new(what, State::Fails, e.to_string())
+            .advise("it takes Linux 5.10 and CAP_SYS_NICE: run as root"),
+    }
+}
+
+fn try_clearing(walker: &mut Walker) -> std::io::Result<bool> {
+    let mut own = OwnPages::map(1)?;
+    own.write(0, 1);
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
+    process_madvise(pidfd.as_fd(), &[own.range(0, 1)], Advice::Cold)?;
+    let before = is_young(walker, &own);
+    own.write(0, 2);
+    Ok(before == Some(false) && is_young(walker, &own) == Some(true))
+}
+
+fn is_young(walker: &mut Walker, own: &OwnPages) -> Option<bool> {
+    let batch = walker.read(own_pid(), std::iter::once(own.range(0, 1)), false).ok()?;
+    batch.answers().next().map(|a| a.entry(0).is_young())
+}
+
+fn huge_pages(walker: &mut Walker) -> Finding {
+    let what = "huge pages";
+    let try_one = || {
+        let size = crate::x86::HUGE_SIZE;
+        let mut own = OwnPages::map_aligned(size, size).ok()?;
+        own.advise(0..512, rustix::mm::Advice::LinuxHugepage).ok()?;
+        own.write(0, 1);
+        let batch = walker.read(own_pid(), std::iter::once(own.range(0, 1)), false).ok()?;
+        batch.answers().next().map(|a| a.level == Level::Pmd)
+    };
+    let detail = if { try_one }() == Some(true) {
+        "one bit for 2 MiB: rates of memory in huge pages are known for 2 MiB at a time"
+    } else {
+        "none to be had here now: nothing to heed"
+    };
+    Finding::new(what, State::Works, detail)
+}
+
+fn shared_pages(root: &Path) -> Finding {
+    let what = "telling pages that are mapped more than once";
+    let exclusive = || -> Result<bool, String> {
+        let mut own = OwnPages::map(1).map_err(|e| e.to_string())?;
+        own.write(0, 1);
+        let mut pagemap = Pagemap::open(root, own_pid()).map_err(|e| e.to_string())?;
+        let entry = pagemap.read(own.range(0, 1)).next();
+        Ok(entry.is_some_and(|e| e.is_present() && e.is_exclusive()))
+    };
+    match exclusive() {
+        Ok(true) => Finding::new(what, State::Works, "pagemap tells"),
+        Ok(false) => Finding::new(what, State::Fails, "pagemap calls a page of our own shared"),
+        Err(e) => Finding::new(what, State::Fails, e).advise("mount /proc"),
+    }
+}
+
+/// Tries the first process that belongs to somebody else.
+fn other_users(root: &Path) -> Finding {
+    use std::os::unix::fs::MetadataExt;
+    let what = "processes of other users";
+    let me = rustix::process::geteuid().as_raw();
+    let pids =
+        std::fs::read_dir(root.join("proc")).into_iter().flatten().flatten().filter_map(|e| {
+            let pid: i32 = e.file_name().to_str()?.parse().ok()?;
+            let stat = stat(root, pid).ok()?;
+            (e.metadata().ok()?.uid() != me && !stat.kernel_thread).then_some(pid)
+        });
+    match pids.into_iter().next() {
+        None => Finding::new(what, State::Works, "there are none to try"),
+        Some(pid) => match Pagemap::open(root, pid) {
+            Ok(_) => Finding::new(what, State::Works, format!("process {pid} can be opened")),
+            Err(e) => Finding::new(what, State::Limited, e.to_string())
+                .advise("it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; your own processes work"),
+        },
+    }
+}
+
+/// Others who clear accessed bits: then what looks old need not be idle.
+fn others_who_clear(root: &Path) -> Vec<Finding> {
+    let what = "others who clear accessed bits";
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    let mut found = Vec::new();
+    let kdamonds = root.join("sys/kernel/mm/damon/admin/kdamonds");
+    let running = std::fs::read_dir(kdamonds).into_iter().flatten().flatten().filter(|k| {
+        std::fs::read_to_string(k.path().join("state")).is_ok_and(|s| s.trim() == "on")
+    });
+    let running = running.count();
+    if running > 0 {
+        found.push(format!("{running} kdamond(s) of the kernel's DAMON"));
+    }
+    for module in ["damon_stat", "damon_reclaim", "damon_lru_sort"] {
+        if read(&format!("sys/module/{module}/parameters/enabled")).trim() == "Y" {
+            found.push(format!("the kernel's {}", module.to_uppercase()));
+        }
+    }
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let text =
+        format!("{}: isotherm leaves them alone, and may see a little less", found.join(", "));
+    vec![Finding::new(what, State::Limited, text)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_running_kdamond_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("sys/kernel/mm/damon/admin/kdamonds/0");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("state"), "off\n").unwrap();
+        assert_eq!(others_who_clear(root.path()), []);
+        std::fs::write(dir.join("state"), "on\n").unwrap();
+        let found = others_who_clear(root.path());
+        assert!(found[0].detail.starts_with("1 kdamond(s)"), "{found:?}");
+    }
 }

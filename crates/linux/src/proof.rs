@@ -65,7 +65,11 @@ fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
     let young_page = View { level: Level::Pte, resident: true, young: true, ..young };
     expect("a page never touched", View { resident: false, young: false, ..absent }, absent)?;
     expect("a page just written", View { folio: order0(), ..young_page }, young)?;
-    expect("a page written, then cleared", View { young: false, frame: old.frame, ..young_page }.with(None), old)?;
+    expect(
+        "a page written, then cleared",
+        View { young: false, frame: old.frame, ..young_page }.with(order0()),
+        old,
+    )?;
     expect("a PROT_NONE page", View { young: none.young, ..before }.with(none.folio), none)?;
     let frames = [young.frame, old.frame, none.frame];
     if frames.contains(&0) || young.frame == old.frame || old.frame == none.frame {

@@ -36,7 +36,9 @@ pub enum WalkError {
     #[error("the BPF program does not run: {0}")]
     Run(String),
     /// calibration
-    #[error("cannot find {what} in kernel memory ({detail}): this kernel lays its memory out in a way isotherm does not know; reading page tables by BPF is not possible here")]
+    #[error(
+        "cannot find {what} in kernel memory ({detail}): this kernel lays its memory out in a way isotherm does not know; reading page tables by BPF is not possible here"
+    )]
     Bearings {
         /// what is missing
         what: &'static str,
@@ -44,10 +46,14 @@ pub enum WalkError {
         detail: String,
     },
     /// proof
-    #[error("reading page tables by BPF does not give the truth on this kernel, so it is not used: {0}")]
+    #[error(
+        "reading page tables by BPF does not give the truth on this kernel, so it is not used: {0}"
+    )]
     Proof(#[from] proof::ProofError),
     /// which memory is System RAM
-    #[error("cannot tell which physical addresses are System RAM, so no page table is followed: {0}")]
+    #[error(
+        "cannot tell which physical addresses are System RAM, so no page table is followed: {0}"
+    )]
     Ram(#[from] ProcError),
     /// the target has no such task
     #[error("no process {0} in this pid namespace")]
@@ -56,7 +62,9 @@ pub enum WalkError {
     #[error("process {0} has no memory of its own: it is a kernel thread, or it has just ended")]
     NoMemory(i32),
     /// old kernels in containers
-    #[error("this kernel (before 6.14) finds processes by BPF in the initial pid namespace only, and this is another one: run isotherm outside of the container")]
+    #[error(
+        "this kernel (before 6.14) finds processes by BPF in the initial pid namespace only, and this is another one: run isotherm outside of the container"
+    )]
     Namespace,
     /// system calls on own pages
     #[error("own test pages: {0}")]
@@ -340,7 +348,12 @@ impl Walker {
         let windows = [0, 4096].map(|o| AddrRange::new(a.stack + o, a.stack + o + 4096));
         let frames: Vec<u64> = {
             let batch = self.read(own_pid(), windows.into_iter(), false)?;
-            batch.answers().map(|w| w.entry(0)).filter(|e| e.is_resident()).map(|e| e.frame()).collect()
+            batch
+                .answers()
+                .map(|w| w.entry(0))
+                .filter(|e| e.is_resident())
+                .map(|e| e.frame())
+                .collect()
         };
         let bases: Vec<u64> = frames
             .iter()

@@ -1,1 +1,58 @@
-//! TODO
+//! The record file: what a [`Source`](isotherm_core::Source) has shown, kept.
+//!
+//! A record is four tables (snapshots, mappings, targets, the end) written in turn as they grow.
+//! Each table is an Arrow IPC stream whose messages lie in frames of their own, so that damage to
+//! one frame costs no other. The schema message of the snapshots carries the recording's [`Facts`].
+//! `docs/abi/testing/record.md` is the specification.
+//!
+//! ```
+//! use isotherm_core::{Attrs, Nanos};
+//! use isotherm_record::{Event, Facts, Limits, Reader, Why, Writer};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let path = dir.path().join("demo.isotherm");
+//! let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+//! let writer = Writer::create(&path, &facts, Limits::default())?;
+//! // writer.snapshot(&snapshot)? for each one that the source delivers
+//! writer.finish(Why::Stopped, "")?;
+//!
+//! for event in Reader::open(&path)? {
+//!     if let Event::Facts(f) = event? {
+//!         assert_eq!(f, facts);
+//!     }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod bad;
+mod check;
+mod columns;
+mod event;
+mod export;
+mod facts;
+mod files;
+mod frame;
+mod limits;
+mod lists;
+mod mappings;
+mod message;
+mod outcome;
+mod reader;
+mod rows;
+mod scalars;
+mod sets;
+mod state;
+mod tables;
+mod writer;
+
+#[cfg(test)]
+mod documented;
+
+pub use event::{Event, Lost, ReadError};
+pub use export::{ExportError, Exported, export_arrow};
+pub use facts::{End, Facts, TargetFact, Why};
+pub use files::{Files, Sink};
+pub use limits::{Limits, LimitsError};
+pub use outcome::{Progress, Summary, WriteError};
+pub use reader::Reader;
+pub use writer::Writer;

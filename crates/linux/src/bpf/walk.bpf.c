@@ -25,6 +25,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define MAX_VMAS 64
 
 #define PRESENT 1ull
+#define ACCESSED 0x20ull
 #define HUGE 0x80ull
 #define TABLE 0x000ffffffffff000ull /* physical address in an entry that leads to a table */
 
@@ -111,8 +112,8 @@ struct anchors {
 struct window windows[MAX_WINDOWS];
 __u32 levels[MAX_WINDOWS];
 __u64 entries[MAX_ENTRIES];
-/* For entries that are present and young: order of the folio in bits 16..23, 1 in bit 24 if that
- * is known, and in bits 0..15 the page's index in the folio. */
+/* For the entries that are present, in windows where one is young: order of the folio in bits
+ * 16..23, 1 in bit 24 if that is known, and in bits 0..15 the page's index in the folio. */
 __u32 folios[MAX_ENTRIES];
 struct ram ram[MAX_RAM];
 __u64 vma_addrs[MAX_VMAS];
@@ -124,6 +125,7 @@ __u64 peeked;
 struct walk {
 	__u64 pgd, direct_map, vmemmap;
 	__u32 five_levels, want_folios;
+	__u32 first; /* entry of the window under way */
 };
 
 static __always_inline __u64 load(__u64 addr)
@@ -200,6 +202,15 @@ static __always_inline __u64 within(__u64 index, __u64 size)
 	return index & (size - 1);
 }
 
+static long read_folio(__u32 page, struct walk *w)
+{
+	__u64 at = within(w->first + page, MAX_ENTRIES);
+
+	if (entries[at] & PRESENT)
+		folios[at] = folio_of(w, entries[at]);
+	return 0;
+}
+
 static long read_window(__u32 index, struct walk *w)
 {
 	__u64 pmd, again, entry, i = within(index, MAX_WINDOWS);
@@ -210,6 +221,8 @@ static long read_window(__u32 index, struct walk *w)
 	if (level == PTE) {
 		__u64 table = table_of(w, pmd) + ((addr >> 12) & 511) * 8;
 
+		__u64 any = 0;
+
 		for (int k = 0; k < 512; k++) {
 			__u64 at = within(first + k, MAX_ENTRIES);
 
@@ -218,9 +231,12 @@ static long read_window(__u32 index, struct walk *w)
 			entry = load(table + k * 8);
 			entries[at] = entry;
 			folios[at] = 0;
-			if (w->want_folios && (entry & 0x21) == 0x21)
-				folios[at] = folio_of(w, entry);
+			any |= entry;
 		}
+		/* Only a window with a young page has anything to clear. */
+		w->first = first;
+		if (w->want_folios && any & ACCESSED)
+			bpf_loop(pages, read_folio, w, 0);
 		/* A table that was freed meanwhile held plausible garbage. Accessed and dirty may
 		 * change in an entry that still leads to the same table. */
 		if (walk_to_pmd(w, addr, &again) != PTE || (again & TABLE) != (pmd & TABLE))

@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn what_was_not_told_stays_as_it_was() {
         use MappingKind::{Anonymous, Special};
-        let maps = vec![mapping(0, 10, Anonymous), mapping(10, 20, Anonymous), mapping(30, 40, Special)];
+        let maps =
+            vec![mapping(0, 10, Anonymous), mapping(10, 20, Anonymous), mapping(30, 40, Special)];
         let before = [Mapping { unknown: Some(Unknown::Mlocked), ..mapping(0, 10, Anonymous) }];
         let out = annotate(maps, &[None, None, Some(0)], &before, &Holdings::default());
         let want = [(0, Some(Unknown::Mlocked)), (10, None), (30, Some(Unknown::Special))];

@@ -49,7 +49,14 @@ impl PageMask {
 
     /// The pages in, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..MAX_PAGES).filter(|&i| self.contains(i))
+        self.0.iter().enumerate().flat_map(|(i, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+                rest &= rest - 1;
+                Some(i * 64 + bit)
+            })
+        })
     }
 }
 

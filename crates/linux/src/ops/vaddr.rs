@@ -1,6 +1,6 @@
 //! Virtual memory of processes: page tables read by BPF, accessed bits cleared by `MADV_COLD`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::annotate::annotate;
 use super::mask::PageMask;
-use super::shape::{Plan, is_whole, plan};
+use super::shape::{Pages, Plan, is_whole, plan};
 use crate::proc::{self, Holdings, Pagemap, ProcError};
 use crate::sys::{Advice, monotonic, process_cpu, process_madvise, thread_cpu};
 use crate::walker::{Answer, Identity, WalkError, Walker, fitting};
@@ -34,7 +34,9 @@ pub enum AttachError {
     #[error("process {0} ({1}) is a thread of the kernel: it has no memory of its own")]
     KernelThread(i32, String),
     /// permissions
-    #[error("process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE for processes of other users, or root")]
+    #[error(
+        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE for processes of other users, or root"
+    )]
     Refused {
         /// which
         pid: i32,
@@ -42,7 +44,9 @@ pub enum AttachError {
         source: io::Error,
     },
     /// clearing
-    #[error("accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users), and Linux 5.10 or later")]
+    #[error(
+        "accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users), and Linux 5.10 or later"
+    )]
     NoClearing {
         /// which
         pid: i32,
@@ -60,6 +64,9 @@ pub enum AttachError {
 /// Descriptors are looked through every so many readings of the mappings: a server may hold
 /// hundreds of thousands.
 const HOLDINGS_EVERY: u32 = 10;
+/// Of the windows in areas where no page is known to be mapped more than once, and in which no page
+/// is young, one in so many is asked for such pages: asking costs more than reading.
+const SHARED_EVERY: u32 = 8;
 /// Ranges cleared between two time stamps: at 10 us each, a stamp is wrong by 0.6 ms at most.
 const CLEARED_AT_ONCE: usize = 64;
 
@@ -80,8 +87,13 @@ struct Process {
     mappings: Vec<Mapping>,
     holdings: Holdings,
     updates: u32,
-    /// What was hidden in the windows cleared last, to be hidden when they are read.
-    cleared: HashMap<AddrRange, Hidden>,
+    /// What was hidden in the windows cleared last, in the order of their addresses, to be hidden
+    /// when they are read.
+    cleared: Vec<(AddrRange, Hidden)>,
+    /// Mappings (by their start) in which pages mapped more than once have been seen since the
+    /// last update.
+    sharing: HashSet<u64>,
+    asked: u32,
 }
 
 /// Pages of a window whose accesses cannot be seen.
@@ -152,10 +164,18 @@ impl Vaddr {
             mappings: Vec::new(),
             holdings: Holdings::default(),
             updates: 0,
-            cleared: HashMap::new(),
+            cleared: Vec::new(),
+            sharing: HashSet::new(),
+            asked: 0,
         };
         self.processes.insert(id, process);
         Ok(id)
+    }
+
+    /// Whether a target runs still.
+    #[must_use]
+    pub fn is_alive(&self, target: TargetId) -> bool {
+        self.processes.get(&target).is_some_and(|p| !has_ended(&p.pidfd))
     }
 
     /// Lets go of a target.
@@ -180,13 +200,15 @@ impl Vaddr {
             windows.iter().for_each(|w| cost.pages += w.range.len() / PAGE_SIZE);
             check_folios(walker, process, &mut windows)?;
             cost.clears += clear(process, &mut windows)?;
-            process.cleared.extend(
-                now.iter().zip(&windows).filter(|(a, _)| a.clear).map(|(a, w)| (a.range, w.hidden)),
-            );
+            let cleared = now.iter().zip(&windows).filter(|(a, _)| a.clear);
+            process.cleared.extend(cleared.map(|(a, w)| (a.range, w.hidden)));
             // What could not be read at all is dropped.
             out.extend(windows.iter().map(Window::seen));
             out.extend(std::iter::repeat_n(Seen::default(), now.len() - windows.len()));
             rest = later;
+        }
+        if !process.cleared.is_sorted_by_key(|(range, _)| range.start) {
+            process.cleared.sort_by_key(|(range, _)| range.start);
         }
         Ok(cost)
     }
@@ -207,11 +229,7 @@ impl Look for Vaddr {
 }
 
 impl Space for Vaddr {
-    fn mappings(
-        &mut self,
-        target: TargetId,
-        out: &mut Vec<Mapping>,
-    ) -> Result<Liveness, OpsError> {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
         out.clear();
         let Vaddr { walker, processes, root, .. } = self;
         let process = processes.get_mut(&target).ok_or(OpsError::NoTarget(target))?;
@@ -257,6 +275,7 @@ impl Process {
         let starts: Vec<u64> = mappings.iter().map(|m| m.range.start).collect();
         let flags = walker.vma_flags(self.pid, &starts)?;
         self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
+        self.sharing.clear();
         Ok(match (has_ended(&self.pidfd), replaced) {
             (true, _) => Liveness::Gone,
             (_, true) => Liveness::Replaced,
@@ -264,17 +283,34 @@ impl Process {
         })
     }
 
-    fn mapping_at(&self, addr: u64) -> Option<(AddrRange, Option<Unknown>)> {
+    fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);
-        self.mappings.get(i).filter(|m| m.range.contains(addr)).map(|m| (m.range, m.unknown))
+        self.mappings.get(i).filter(|m| m.range.contains(addr))
     }
 
-    /// Which pages are mapped more than once.
-    fn shared(&mut self, range: AddrRange) -> PageMask {
+    /// What was hidden in `range` when it was cleared.
+    fn hidden_when_cleared(&self, range: AddrRange) -> Option<Hidden> {
+        let i = self.cleared.binary_search_by_key(&range.start, |(r, _)| r.start).ok()?;
+        self.cleared.get(i).filter(|(r, _)| *r == range).map(|(_, hidden)| *hidden)
+    }
+
+    /// Which pages of `range`, in the area that begins at `area`, are mapped more than once.
+    fn shared(&mut self, range: AddrRange, area: u64) -> PageMask {
         let mut mask = PageMask::default();
         let entries = self.pagemap.read(range).enumerate();
-        entries.filter(|(_, e)| e.is_present() && !e.is_exclusive()).for_each(|(i, _)| mask.insert(i));
+        let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
+        shared.for_each(|(i, _)| mask.insert(i));
+        if !mask.is_empty() {
+            self.sharing.insert(area);
+        }
         mask
+    }
+
+    /// Whether it is worth asking which pages of a window are mapped more than once: always where
+    /// one is young (it may be young for ever) and where such pages were seen; else now and then.
+    fn asks_for_shared(&mut self, area: u64, any_young: bool) -> bool {
+        self.asked = self.asked.wrapping_add(1);
+        any_young || self.sharing.contains(&area) || self.asked.is_multiple_of(SHARED_EVERY)
     }
 }
 
@@ -455,33 +491,38 @@ impl Window {
             e.is_resident() && !zero_frames.contains(&e.frame())
         });
         let young = PageMask::of(pages, |i| resident.contains(i) && answer.entry(i).is_young());
-        let mapping = process.mapping_at(range.start);
-        let visible = mapping.is_some_and(|(_, unknown)| unknown.is_none());
-        let known = process.cleared.get(&range).copied().filter(|_| !ask.clear);
-        let mut hidden = match known {
-            Some(hidden) => hidden,
-            None if visible && !resident.is_empty() => {
-                Hidden { shared: process.shared(range), ..Hidden::default() }
-            }
-            None => Hidden::default(),
-        };
-        let mut clear = Plan::default();
-        if let Some((area, None)) = mapping.filter(|_| ask.clear) {
-            let young = young.without(&hidden.shared);
-            clear = plan(range, area, level, &young, |i| answer.folio(i));
-            hidden.partial = clear.partial;
-        }
-        Window {
+        let mapping = process.mapping_at(range.start).map(|m| (m.range, m.unknown));
+        let mut window = Window {
             range,
             level,
             resident,
             young,
-            hidden,
+            hidden: Hidden::default(),
             mapping,
             read_at,
             cleared_at: read_at,
-            clear,
+            clear: Plan::default(),
             failed: false,
+        };
+        if let Some((area, None)) = mapping.filter(|_| !resident.is_empty()) {
+            window.hide(ask, area, process);
+            if ask.clear {
+                let young = young.without(&window.hidden.shared);
+                let pages = Pages { window: range, area, level, mapped: &resident, young: &young };
+                window.clear = plan(&pages, |i| answer.folio(i));
+                window.hidden.partial = window.clear.partial;
+            }
+        }
+        window
+    }
+
+    /// Finds out which pages cannot be seen.
+    fn hide(&mut self, ask: &Ask, area: AddrRange, process: &mut Process) {
+        let known = if ask.clear { None } else { process.hidden_when_cleared(self.range) };
+        if let Some(hidden) = known {
+            self.hidden = hidden;
+        } else if process.asks_for_shared(area.start, !self.young.is_empty()) {
+            self.hidden.shared = process.shared(self.range, area.start);
         }
     }
 
@@ -499,7 +540,8 @@ impl Window {
             return Seen::default();
         }
         let pages = u32::try_from(self.range.len() / PAGE_SIZE).unwrap_or(u32::MAX);
-        let times = Seen { pages, read_at: self.read_at, cleared_at: self.cleared_at, ..Seen::default() };
+        let times =
+            Seen { pages, read_at: self.read_at, cleared_at: self.cleared_at, ..Seen::default() };
         let mut seen = times;
         if let Some(why) = unknown {
             seen.unknown.0[why.index()] = self.resident.count();

@@ -9,5 +9,7 @@ use super::{pid_file, read_limited};
 pub fn children(root: &Path, pid: i32) -> Vec<i32> {
     let tasks = std::fs::read_dir(pid_file(root, pid, "task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|t| read_limited(&t.path().join("children"), 1 << 20).ok());
-    lists.flat_map(|l| l.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<_>>()).collect()
+    lists
+        .flat_map(|l| l.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }

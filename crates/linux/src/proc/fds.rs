@@ -42,7 +42,8 @@ fn hides(link: &str) -> Option<Unknown> {
     if link.starts_with("anon_inode:kvm-v") {
         return Some(Unknown::Kvm);
     }
-    let devices = ["/dev/vfio/", "anon_inode:[vfio-device]", "/dev/iommu", "/dev/infiniband/uverbs"];
+    let devices =
+        ["/dev/vfio/", "anon_inode:[vfio-device]", "/dev/iommu", "/dev/infiniband/uverbs"];
     devices.iter().any(|d| link.starts_with(d)).then_some(Unknown::Dma)
 }
 
@@ -53,7 +54,8 @@ fn fixed_buffers(text: &str) -> Vec<AddrRange> {
         .map_while(|l| {
             let (address, len) = l.split_once(": 0x")?.1.split_once('/')?;
             let start = u64::from_str_radix(address, 16).ok()?;
-            let end = start.checked_add(len.trim().parse().ok()?)?.checked_next_multiple_of(4096)?;
+            let end =
+                start.checked_add(len.trim().parse().ok()?)?.checked_next_multiple_of(4096)?;
             Some(AddrRange::new(start / 4096 * 4096, end))
         })
         .collect()

@@ -70,10 +70,8 @@ mod tests {
     fn iomem() {
         let text = "00000000-00000fff : Reserved\n00001000-0009fbff : System RAM\n  \
                     000f0000-000fffff : System ROM\n100000000-61fffffff : System RAM\n";
-        let want = [
-            Ram { start: 0x1000, end: 0x9fc00 },
-            Ram { start: 0x1_0000_0000, end: 0x6_2000_0000 },
-        ];
+        let want =
+            [Ram { start: 0x1000, end: 0x9fc00 }, Ram { start: 0x1_0000_0000, end: 0x6_2000_0000 }];
         assert_eq!(parse_iomem(text), want);
         assert_eq!(parse_iomem("00000000-00000000 : System RAM\n"), []);
     }

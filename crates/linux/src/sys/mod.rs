@@ -2,8 +2,10 @@
 
 mod clock;
 mod own_pages;
+mod privileges;
 mod process_madvise;
 
 pub use clock::{monotonic, own_cpu, process_cpu, thread_cpu};
 pub use own_pages::OwnPages;
+pub use privileges::{drop_privileges, missing as missing_capabilities};
 pub use process_madvise::{Advice, process_madvise};

@@ -32,9 +32,8 @@ impl OwnPages {
         let total = usize::try_from(len + align - PAGE_SIZE).map_err(io::Error::other)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping where the kernel likes; it replaces nothing.
-        let base = unsafe {
-            mm::mmap_anonymous(std::ptr::null_mut(), total, prot, MapFlags::PRIVATE)?
-        };
+        let base =
+            unsafe { mm::mmap_anonymous(std::ptr::null_mut(), total, prot, MapFlags::PRIVATE)? };
         let start = (base as u64).next_multiple_of(align);
         Ok(OwnPages { base, len: total, start })
     }
@@ -75,7 +74,8 @@ impl OwnPages {
         let len = usize::try_from(range.len()).map_err(io::Error::other)?;
         // SAFETY: the range is ours, and no advice used here (COLD, HUGEPAGE, NOHUGEPAGE,
         // DONTNEED) makes it inaccessible.
-        unsafe { mm::madvise(range.start as usize as *mut libc::c_void, len, advice) }.map_err(Into::into)
+        unsafe { mm::madvise(range.start as usize as *mut libc::c_void, len, advice) }
+            .map_err(Into::into)
     }
 
     /// Takes all permissions from some pages, for good.
@@ -98,7 +98,8 @@ impl OwnPages {
         let range = self.range(first, pages);
         let len = usize::try_from(range.len()).map_err(io::Error::other)?;
         // SAFETY: the range is ours; nothing of Rust's lives in it.
-        unsafe { mm::mprotect(range.start as usize as *mut libc::c_void, len, flags) }.map_err(Into::into)
+        unsafe { mm::mprotect(range.start as usize as *mut libc::c_void, len, flags) }
+            .map_err(Into::into)
     }
 
     /// Locks some pages in memory.

@@ -1,0 +1,238 @@
+//! What may be typed.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use isotherm_core::{AddrRange, Attrs, AttrsError, Thresholds};
+use isotherm_record::{Limits, LimitsError};
+
+use crate::units;
+
+/// Options that make no sense: exit status 2.
+#[derive(Debug)]
+pub struct UsageError(String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+impl UsageError {
+    /// With a text that says what is wrong and what would be right.
+    pub fn new(text: impl Into<String>) -> Self {
+        UsageError(text.into())
+    }
+}
+
+impl From<AttrsError> for UsageError {
+    fn from(e: AttrsError) -> Self {
+        UsageError(e.to_string())
+    }
+}
+
+impl From<LimitsError> for UsageError {
+    fn from(e: LimitsError) -> Self {
+        UsageError(e.to_string())
+    }
+}
+
+/// Where recordings go, and reports look, if nothing else is said.
+pub const DEFAULT_RECORD: &str = "isotherm.rec";
+
+/// Finds the memory of a running program that is hot, and shows it.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub struct Cli {
+    /// what to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Record which memory of a process is accessed how often
+    Record(Record),
+    /// Show what a record holds
+    Report(Report),
+    /// Write a record in another format
+    Export(Export),
+    /// Tell what works on this machine, what does not, and what to do about it
+    Doctor(Doctor),
+}
+
+/// Options of `record`.
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Process to watch; may be given several times
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<i32>,
+    /// Record to write; an earlier record of that name is kept as FILE.old
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
+    pub output: PathBuf,
+    /// Time between clearing and reading accessed bits
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::duration)]
+    pub sample: Duration,
+    /// Time from one snapshot to the next
+    #[arg(long, value_name = "TIME", default_value = "400ms", value_parser = units::duration)]
+    pub aggr: Duration,
+    /// Time between two readings of the mappings
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    pub update: Duration,
+    /// Least and greatest number of regions
+    #[arg(long, value_name = "MIN..MAX", default_value = "100..1000", value_parser = units::regions)]
+    pub regions: (u32, u32),
+    /// Regions are cut at multiples of this size
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::size)]
+    pub min_region: u64,
+    /// Memory looked at in a region each sampling interval
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::size)]
+    pub window: u64,
+    /// Parts that a region is split into each aggregation interval
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub split: u32,
+    /// One part more when splitting has found nothing new, as the kernel does
+    #[arg(long)]
+    pub extra_split: bool,
+    /// End after this time [default: when all targets have ended, or at Ctrl-C]. A started command
+    /// that still runs is then ended too (SIGTERM, after 5 s SIGKILL)
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub duration: Option<Duration>,
+    /// Watch the children of the processes as well; those of a started command always are
+    #[arg(long)]
+    pub children: bool,
+    /// Where the random numbers begin [default: different each time, and in the record]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The record has at most this size, over all its files
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    pub max_size: Option<u64>,
+    /// Keep the newest part of --max-size in N files instead of ending when it is reached
+    #[arg(long, value_name = "N")]
+    pub rotate: Option<u32>,
+    /// Command to start and watch
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+impl Record {
+    /// The attributes of the monitor.
+    pub fn attrs(&self) -> Result<Attrs, UsageError> {
+        let attrs = Attrs {
+            sample: self.sample,
+            aggr: self.aggr,
+            update: self.update,
+            min_regions: self.regions.0,
+            max_regions: self.regions.1,
+            min_region_size: self.min_region,
+            window: self.window,
+            split_parts: self.split,
+            extra_split: self.extra_split,
+        };
+        Ok(attrs.checked()?)
+    }
+
+    /// The limits of the record.
+    pub fn limits(&self) -> Result<Limits, UsageError> {
+        let limits = Limits { max_size: self.max_size, rotate: self.rotate };
+        limits.file_size()?;
+        Ok(limits)
+    }
+}
+
+/// Which part of which record, and what is called hot and cold.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Record to read
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
+    pub input: PathBuf,
+    /// Only this part of the recording, counted from its begin (10s..20s)
+    #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
+    pub time: Option<Range<Duration>>,
+    /// Only these addresses (0x7f0000000000..0x7f0010000000)
+    #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
+    pub addr: Option<AddrRange>,
+    /// Hot: touched this often a second, or more
+    #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
+    pub hot: f64,
+    /// Cold: untouched for this long, or longer
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
+    pub cold: Duration,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Selection {
+    /// The definitions of hot and cold.
+    pub fn thresholds(&self) -> Thresholds {
+        Thresholds { hot_hz: self.hot, cold_age: self.cold }
+    }
+}
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// which one
+    #[command(subcommand)]
+    pub kind: ReportKind,
+}
+
+/// The reports.
+#[derive(Debug, Subcommand)]
+pub enum ReportKind {
+    /// How much is hot, warm and cold, the working set, and where the heat is
+    Summary(Summary),
+    /// Time across, addresses up, colour for heat: a PNG, or in the terminal
+    Heatmap(Heatmap),
+}
+
+/// Options of `report summary`.
+#[derive(Debug, Args)]
+pub struct Summary {
+    /// what to show
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Mappings named at most
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub top: usize,
+}
+
+/// Options of `report heatmap`.
+#[derive(Debug, Args)]
+pub struct Heatmap {
+    /// what to show
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Picture to write; - is standard output: a PNG, unless that is a terminal [default: draw in
+    /// the terminal]
+    #[arg(short, long, value_name = "FILE.png|-")]
+    pub output: Option<PathBuf>,
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// An Arrow IPC stream: a row a snapshot, with list columns
+    #[arg(long, required = true)]
+    pub arrow: bool,
+    /// Record to read
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
+    pub input: PathBuf,
+    /// File to write; - is standard output
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,76 @@
+//! The processes that are watched, and their children.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use isotherm_core::TargetId;
+use isotherm_linux::{AttachError, Vaddr, proc};
+use isotherm_record::TargetFact;
+
+/// Processes by pid; those that ended are forgotten.
+#[derive(Default)]
+pub struct Follower {
+    processes: BTreeMap<i32, Followed>,
+    news: Vec<TargetFact>,
+    count: usize,
+}
+
+struct Followed {
+    target: TargetId,
+    with_children: bool,
+}
+
+impl Follower {
+    /// Takes hold of a process; a pid given twice is one process.
+    pub fn attach(
+        &mut self,
+        ops: &mut Vaddr,
+        pid: i32,
+        with_children: bool,
+    ) -> Result<(), AttachError> {
+        if self.processes.contains_key(&pid) {
+            return Ok(());
+        }
+        let target = ops.attach(pid)?;
+        self.processes.insert(pid, Followed { target, with_children });
+        self.count += 1;
+        let command = proc::command("/".as_ref(), pid).unwrap_or_default();
+        self.news.push(TargetFact { id: target, pid: u32::try_from(pid).ok(), command });
+        Ok(())
+    }
+
+    /// Forgets who has ended, and takes hold of children that have come. One that cannot be
+    /// watched, or has ended already, is passed over.
+    pub fn find_children(&mut self, ops: &mut Vaddr) {
+        self.processes.retain(|_, p| ops.is_alive(p.target));
+        let mut parents: Vec<i32> =
+            self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
+        while let Some(parent) = parents.pop() {
+            for child in proc::children("/".as_ref(), parent) {
+                if !self.processes.contains_key(&child) && self.attach(ops, child, true).is_ok() {
+                    parents.push(child);
+                }
+            }
+        }
+    }
+
+    /// Who has come since the last call.
+    pub fn news(&mut self) -> Vec<TargetFact> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Who is watched now.
+    pub fn targets(&self) -> Vec<TargetId> {
+        self.processes.values().map(|p| p.target).collect()
+    }
+
+    /// Whether anybody is left.
+    pub fn any_alive(&self, ops: &Vaddr) -> bool {
+        self.processes.values().any(|p| ops.is_alive(p.target))
+    }
+
+    /// How many processes have been watched in all.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}

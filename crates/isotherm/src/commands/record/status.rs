@@ -1,0 +1,100 @@
+//! What the recorder says while it records, and at its end.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isotherm_core::{Nanos, Snapshot, Thresholds};
+use isotherm_linux::sys;
+use isotherm_record::{Summary, Why};
+
+use crate::units::bytes;
+
+/// Where standard error is no terminal, a line comes this often.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// The line on standard error.
+pub struct Status {
+    begin: Nanos,
+    cpu_before: Duration,
+    clears: u64,
+    bar: ProgressBar,
+    next_line: Nanos,
+}
+
+impl Status {
+    /// From now on.
+    pub fn new(begin: Nanos, cpu_before: Duration) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let to =
+            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, to);
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
+        }
+        let next_line = if is_terminal { Nanos(u64::MAX) } else { begin };
+        Status { begin, cpu_before, clears: 0, bar, next_line }
+    }
+
+    /// Tells of a snapshot.
+    pub fn show(&mut self, s: &Snapshot) {
+        self.clears += s.cost.clears;
+        let b = s.bytes(&Thresholds::default());
+        let line = format!(
+            "{:.1} s  {} regions  hot {}  warm {}  cold {}  unknown {}  own CPU {:.1} %",
+            s.end.since(self.begin).as_secs_f64(),
+            s.nr_regions(),
+            bytes(b.hot),
+            bytes(b.warm),
+            bytes(b.cold),
+            bytes(b.unknown),
+            self.cpu_percent(),
+        );
+        if s.end >= self.next_line {
+            self.next_line = s.end + LINE_EVERY;
+            eprintln!("{line}");
+        }
+        self.bar.set_message(line);
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn seconds(&self) -> f64 {
+        sys::monotonic().since(self.begin).as_secs_f64()
+    }
+
+    fn cpu_percent(&self) -> f64 {
+        let used = sys::own_cpu().saturating_sub(self.cpu_before);
+        used.as_secs_f64() / self.seconds().max(1e-9) * 100.0
+    }
+
+    /// What was recorded, what it cost, and what to type next.
+    pub fn last_line(&self, why: Why, s: &Summary, processes: usize, path: &Path) -> String {
+        let because = match why {
+            Why::TargetsGone => "all targets have ended",
+            Why::MaxSize => "the record has reached --max-size",
+            _ => "stopped",
+        };
+        let name = path.display();
+        let seconds = self.seconds();
+        let count = |n: u64, one, many| format!("{n} {}", if n == 1 { one } else { many });
+        let next = if s.snapshots == 0 {
+            "it was too short for a snapshot; record for longer than --aggr".to_owned()
+        } else {
+            format!("next: isotherm report heatmap -i {name}")
+        };
+        format!(
+            "recorded {seconds:.1} s ({because}): {} in {}, {} in {name}; own cost {:.1} % of a CPU, \
+             {:.0} TLB shootdowns a second; {next}",
+            count(processes as u64, "process", "processes"),
+            count(s.snapshots, "snapshot", "snapshots"),
+            bytes(s.bytes),
+            self.cpu_percent(),
+            self.clears as f64 / seconds.max(1e-9),
+        )
+    }
+}

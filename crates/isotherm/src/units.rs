@@ -1,0 +1,132 @@
+//! Durations, sizes and ranges as people type them.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use isotherm_core::AddrRange;
+
+/// `20ms`, `1s`, `5min`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string());
+    }
+    let help = "write a number and a unit: us, ms, s, min, h (as in 20ms)";
+    humantime::parse_duration(text).map_err(|e| format!("{e}; {help}"))
+}
+
+/// `64K`, `100M`, `2GiB`: powers of 1024; a bare number is bytes.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_ascii_uppercase();
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("unknown unit {unit}: write K, M, G or T, as in 64M")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size, as 64M is"))?;
+    number.checked_shl(shift).filter(|n| n >> shift == number).ok_or("that is too big".into())
+}
+
+/// Two parts around `..`.
+fn halves(text: &str) -> Result<(&str, &str), String> {
+    text.split_once("..").ok_or_else(|| format!("{text} is no range: write FROM..TO"))
+}
+
+/// `100..1000`.
+pub fn regions(text: &str) -> Result<(u32, u32), String> {
+    let (min, max) = halves(text)?;
+    let number = |s: &str| s.parse().map_err(|_| format!("{s:?} is no number of regions"));
+    Ok((number(min)?, number(max)?))
+}
+
+/// `10s..20s`; either end may be left out.
+pub fn times(text: &str) -> Result<Range<Duration>, String> {
+    let (from, to) = halves(text)?;
+    let from = if from.is_empty() { Duration::ZERO } else { duration(from)? };
+    let to = if to.is_empty() { Duration::MAX } else { duration(to)? };
+    if from >= to {
+        return Err(format!("{text} is empty: its end must lie after its begin"));
+    }
+    Ok(from..to)
+}
+
+/// `0x7f0000000000..0x7f0010000000`; either end may be left out.
+pub fn addresses(text: &str) -> Result<AddrRange, String> {
+    let (from, to) = halves(text)?;
+    let address = |s: &str| {
+        let hex = s.trim_start_matches("0x");
+        u64::from_str_radix(hex, 16).map_err(|_| format!("{s:?} is no hexadecimal address"))
+    };
+    let from = if from.is_empty() { 0 } else { address(from)? };
+    let to = if to.is_empty() { u64::MAX } else { address(to)? };
+    if from >= to {
+        return Err(format!("{text} is empty: its end must lie after its begin"));
+    }
+    Ok(AddrRange::new(from, to))
+}
+
+/// A number above zero, in Hz.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let number: f64 = text.trim_end_matches("Hz").trim().parse().map_err(|_| "no number of Hz")?;
+    if number > 0.0 && number.is_finite() { Ok(number) } else { Err("it must be above 0".into()) }
+}
+
+/// `67108864` as `64 MiB`.
+pub fn bytes(n: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let step = (n.max(1).ilog2() / 10).min(4) as usize;
+    let value = n as f64 / (1u64 << (10 * step)) as f64;
+    let digits = usize::from(step > 0 && value < 99.95);
+    format!("{value:.digits$} {}", units[step])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(duration("20 parsecs").unwrap_err().contains("as in 20ms"));
+        assert!(duration("-1").is_err());
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64K"), Ok(65536));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("17"), Ok(17));
+        for bad in ["", "M", "1X", "99999999999T", "1.5G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ranges() {
+        assert_eq!(regions("100..1000"), Ok((100, 1000)));
+        assert!(regions("100").unwrap_err().contains("FROM..TO"));
+        assert_eq!(times("1s..2s"), Ok(Duration::from_secs(1)..Duration::from_secs(2)));
+        assert_eq!(times("..2"), Ok(Duration::ZERO..Duration::from_secs(2)));
+        assert!(times("2..1").is_err());
+        assert_eq!(addresses("0x1000..2000"), Ok(AddrRange::new(0x1000, 0x2000)));
+        assert!(addresses("zz..").is_err());
+    }
+
+    #[test]
+    fn printed_sizes() {
+        let cases = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1536, "1.5 KiB"),
+            (64 << 20, "64.0 MiB"),
+            (1023 << 20, "1023 MiB"),
+        ];
+        for (n, text) in cases {
+            assert_eq!(bytes(n), text);
+        }
+    }
+}

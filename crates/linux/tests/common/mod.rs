@@ -1,0 +1,221 @@
+//! A process that does as it is told, so that what it does to its memory is known.
+
+#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::undocumented_unsafe_blocks)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use isotherm_core::{AddrRange, Ask, Look, PAGE_SIZE, Seen, TargetId};
+use isotherm_linux::Vaddr;
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
+
+/// Set in the environment of the test binary when it is to be the obedient process.
+const ROLE: &str = "ISOTHERM_TEST_ROLE";
+
+/// Whether this test can run here: it takes root. Where all tests must run, lacking it is a failure.
+pub fn root_or_skip(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} takes root");
+    if !root {
+        eprintln!("skipped {test}: it takes root to read page tables of another process");
+    }
+    root
+}
+
+/// The process, ended when dropped.
+pub struct Obedient {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Obedient {
+    /// Starts this test binary again; its test `obey` must call [`obey`].
+    pub fn start() -> Self {
+        Self::from_command(&mut Command::new(std::env::current_exe().unwrap()))
+    }
+
+    /// Started by another program that runs the rest of its command line.
+    pub fn from_command(command: &mut Command) -> Self {
+        let mut child = command
+            .args(["--exact", "obey", "--nocapture", "--test-threads=1"])
+            .env(ROLE, "obey")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let to = child.stdin.take().unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        let mut obedient = Obedient { child, to, from };
+        obedient.answer();
+        obedient
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Sends a line, and waits for its answer.
+    pub fn tell(&mut self, line: &str) -> u64 {
+        writeln!(self.to, "{line}").unwrap();
+        self.answer()
+    }
+
+    /// Lines of the test harness come between.
+    fn answer(&mut self) -> u64 {
+        loop {
+            let mut line = String::new();
+            assert!(self.from.read_line(&mut line).unwrap() > 0, "the obedient process ended");
+            if let Some((_, value)) = line.trim_end().split_once("ANSWER ") {
+                return value.parse().unwrap();
+            }
+        }
+    }
+
+    /// Maps `pages` pages of a kind: small, huge, locked, hugetlb, shared.
+    pub fn map(&mut self, pages: u64, kind: &str) -> AddrRange {
+        let start = self.tell(&format!("map {pages} {kind}"));
+        assert!(start != 0, "cannot map {kind} memory");
+        AddrRange::new(start, start + pages * PAGE_SIZE)
+    }
+
+    /// Writes to all pages of a range.
+    pub fn touch(&mut self, range: AddrRange) {
+        self.tell(&format!("touch {} {}", range.start, range.len() / PAGE_SIZE));
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// A figure of `/proc/PID/smaps_rollup`, in KiB.
+    pub fn rollup(&self, key: &str) -> u64 {
+        let path = format!("/proc/{}/smaps_rollup", self.pid());
+        let text = std::fs::read_to_string(path).unwrap();
+        let line = text.lines().find(|l| l.starts_with(&format!("{key}:"))).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Obedient {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The other side: to be called by a test named `obey`. Returns at once in an ordinary test run.
+pub fn obey() {
+    if std::env::var(ROLE).as_deref() != Ok("obey") {
+        return;
+    }
+    let mut out = std::io::stdout();
+    let mut answer = |value: u64| {
+        writeln!(out, "ANSWER {value}").unwrap();
+        out.flush().unwrap();
+    };
+    answer(0);
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let number = |i: usize| words[i].parse::<u64>().unwrap();
+        answer(match words[0] {
+            "map" => map(number(1), words[2]),
+            "touch" => each_page(number(1), number(2), |p| unsafe { p.write_volatile(1) }),
+            "read" => each_page(number(1), number(2), |p| unsafe {
+                std::hint::black_box(p.read_volatile());
+            }),
+            "unmap" => unsafe {
+                rustix::mm::munmap(number(1) as *mut _, number(2) as usize * 4096).unwrap();
+                0
+            },
+            "protect-read" => unsafe {
+                let len = number(2) as usize * 4096;
+                rustix::mm::mprotect(number(1) as *mut _, len, MprotectFlags::READ).unwrap();
+                0
+            },
+            "fork" => fork(),
+            "reap" => unsafe {
+                libc::kill(i32::try_from(number(1)).unwrap(), libc::SIGKILL);
+                libc::waitpid(i32::try_from(number(1)).unwrap(), std::ptr::null_mut(), 0);
+                0
+            },
+            "exec" => {
+                use std::os::unix::process::CommandExt;
+                let me = std::env::current_exe().unwrap();
+                let error = Command::new(me)
+                    .args(["--exact", "obey", "--nocapture", "--test-threads=1"])
+                    .exec();
+                panic!("{error}");
+            }
+            other => panic!("unknown word {other}"),
+        });
+    }
+    std::process::exit(0);
+}
+
+fn each_page(start: u64, pages: u64, mut f: impl FnMut(*mut u8)) -> u64 {
+    (0..pages).for_each(|i| f((start + i * PAGE_SIZE) as *mut u8));
+    0
+}
+
+/// Zero if it is not to be had.
+fn map(pages: u64, kind: &str) -> u64 {
+    const HUGE: usize = 2 << 20;
+    let len = pages as usize * 4096;
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = match kind {
+        "hugetlb" => MapFlags::PRIVATE | MapFlags::HUGETLB,
+        "shared" => MapFlags::SHARED,
+        _ => MapFlags::PRIVATE,
+    };
+    let extra = if kind == "huge" { HUGE } else { 0 };
+    let base =
+        unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len + extra, prot, flags) };
+    let Ok(base) = base else { return 0 };
+    let start = if kind == "huge" { (base as usize).next_multiple_of(HUGE) } else { base as usize };
+    let done = unsafe {
+        match kind {
+            "huge" => rustix::mm::madvise(start as *mut _, len, Advice::LinuxHugepage).is_ok(),
+            "locked" => rustix::mm::mlock(start as *mut _, len).is_ok(),
+            "small" => rustix::mm::madvise(start as *mut _, len, Advice::LinuxNoHugepage).is_ok(),
+            _ => true,
+        }
+    };
+    if done { start as u64 } else { 0 }
+}
+
+/// A child that only waits; its pid.
+fn fork() -> u64 {
+    match unsafe { libc::fork() } {
+        0 => loop {
+            // It must not outlive its parent, should the test fail.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            unsafe { libc::pause() };
+        },
+        pid => u64::from(pid.unsigned_abs()),
+    }
+}
+
+/// Looks at `pages` pages from the `first` of `range` on.
+pub fn look(ops: &mut Vaddr, target: TargetId, range: AddrRange, clear: bool) -> Vec<Seen> {
+    let asks: Vec<Ask> = windows(range).map(|range| Ask { target, range, clear }).collect();
+    let mut seen = Vec::new();
+    ops.look(&asks, &mut seen).unwrap();
+    assert_eq!(seen.len(), asks.len());
+    seen
+}
+
+/// The aligned windows of 64 KiB of `range`.
+fn windows(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    const SIZE: u64 = 16 * PAGE_SIZE;
+    (range.start / SIZE..range.end.div_ceil(SIZE))
+        .filter_map(move |i| AddrRange::new(i * SIZE, (i + 1) * SIZE).intersect(&range))
+}
+
+/// Young pages over all windows.
+pub fn young(seen: &[Seen]) -> u32 {
+    seen.iter().map(|s| s.young).sum()
+}

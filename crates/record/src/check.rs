@@ -1,0 +1,45 @@
+//! What holds for every snapshot and every set of mappings in a record. Writer and reader both
+//! check it: the one so that nothing false gets in, the other so that nothing false gets out.
+
+use isotherm_core::{AddrRange, Mapping, RegionView, Snapshot, TargetView};
+
+use crate::bad::{Bad, ensure};
+
+/// A whole, in basis points.
+const WHOLE_BP: u32 = 10_000;
+
+/// Whether `s` may stand in a record.
+pub(crate) fn snapshot(s: &Snapshot) -> Result<(), Bad> {
+    ensure(s.start <= s.end, "a snapshot ends before it starts")?;
+    ensure(
+        s.targets.is_sorted_by(|a, b| a.id < b.id),
+        "the targets of a snapshot are not in ascending order",
+    )?;
+    s.targets.iter().try_for_each(target)
+}
+
+/// Whether `mappings` may stand in a record.
+pub(crate) fn mappings(mappings: &[Mapping]) -> Result<(), Bad> {
+    disjoint(mappings.iter().map(|m| m.range), "mappings overlap or are out of order")
+}
+
+fn target(t: &TargetView) -> Result<(), Bad> {
+    disjoint(t.regions.iter().map(|r| r.range), "regions overlap or are out of order")?;
+    t.regions.iter().try_for_each(region)
+}
+
+fn region(r: &RegionView) -> Result<(), Bad> {
+    let shares = r.unknown_bp.0.iter().chain([&r.accesses_bp, &r.resident_bp]);
+    ensure(shares.into_iter().all(|&bp| bp <= WHOLE_BP), "a share of a region is above one")?;
+    let rates = [r.rate.hz, r.rate.low, r.rate.high];
+    ensure(rates.iter().all(|&hz| hz >= 0.0), "a rate is negative or no number")
+}
+
+fn disjoint(ranges: impl Iterator<Item = AddrRange>, words: &'static str) -> Result<(), Bad> {
+    let mut free = 0;
+    for r in ranges {
+        ensure(free <= r.start && r.start <= r.end, words)?;
+        free = r.end;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! What a reader says: events, or why there are no more.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use isotherm_core::{Mapping, Snapshot, TargetId};
+
+use crate::facts::{End, Facts, TargetFact};
+use crate::frame::VERSION;
+
+/// What a record tells, in its order.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// a recording begins; once for all its files
+    Facts(Facts),
+    /// A target. Told again at the beginning of each file.
+    Target(TargetFact),
+    /// the mappings of a target are new
+    Mappings {
+        /// whose
+        target: TargetId,
+        /// what they are from now on
+        mappings: Arc<Vec<Mapping>>,
+    },
+    /// an aggregation interval, its mappings attached
+    Snapshot(Arc<Snapshot>),
+    /// the record is complete up to here
+    End(End),
+}
+
+/// Why a record cannot be read, or not further.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// it cannot be opened or read
+    #[error("cannot read the record {}: {source}", path.display())]
+    Io {
+        /// which file
+        path: PathBuf,
+        /// what the system said
+        source: io::Error,
+    },
+    /// it is something else
+    #[error(
+        "{} is no isotherm record, for it does not begin like one: give a file that isotherm has recorded",
+        path.display()
+    )]
+    NotARecord {
+        /// which file
+        path: PathBuf,
+    },
+    /// Its end is missing. All that was read before is right.
+    #[error(
+        "the record {} breaks off after byte {at}: its recording was killed, or still goes on; all before is right, and at most the last 5 s are missing",
+        path.display()
+    )]
+    Torn {
+        /// which file
+        path: PathBuf,
+        /// where what is whole ends
+        at: u64,
+    },
+    /// A frame is damaged. All that was read before is right.
+    #[error(
+        "the record {} is damaged in the frame at byte {at}: {why}; skip what is damaged to read what comes after",
+        path.display()
+    )]
+    Damaged {
+        /// which file
+        path: PathBuf,
+        /// where the frame begins
+        at: u64,
+        /// what is wrong with it
+        why: String,
+    },
+    /// a later isotherm wrote it
+    #[error(
+        "the record {} is of version {found}, and this isotherm reads versions up to {VERSION}: use a later isotherm",
+        path.display()
+    )]
+    Version {
+        /// which file
+        path: PathBuf,
+        /// its version
+        found: u16,
+    },
+}
+
+/// What was passed over in a damaged record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lost {
+    /// places that are damaged
+    pub places: u64,
+    /// bytes in the frames there
+    pub bytes: u64,
+    /// snapshots missing between others, by their numbers
+    pub snapshots: u64,
+}

@@ -1,0 +1,114 @@
+//! A record for other tools.
+
+use std::io::Write;
+
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, Schema};
+
+use crate::bad::Bad;
+use crate::columns::Columns;
+use crate::event::{Event, ReadError};
+use crate::facts::Facts;
+use crate::reader::Reader;
+use crate::sets::Sets;
+
+/// Bytes of snapshots in one Arrow record batch, about.
+const BATCH: usize = 1 << 20;
+
+/// What an export has come to.
+#[derive(Debug)]
+pub struct Exported {
+    /// snapshots exported
+    pub snapshots: u64,
+    /// set if the record breaks off: worth a warning
+    pub torn: Option<ReadError>,
+}
+
+/// Why a record cannot be exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// the record cannot be read
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// the stream cannot be written
+    #[error("cannot write the Arrow stream: {0}")]
+    Write(String),
+    /// two recordings in one file
+    #[error("there is more than one recording in this record: export them one by one")]
+    Mixed,
+}
+
+impl From<ArrowError> for ExportError {
+    fn from(e: ArrowError) -> Self {
+        ExportError::Write(e.to_string())
+    }
+}
+
+impl From<Bad> for ExportError {
+    fn from(why: Bad) -> Self {
+        ExportError::Write(why.to_string())
+    }
+}
+
+/// Writes the snapshots of a record as a plain Arrow IPC stream, with the columns that they have in
+/// the record, unpacked. The facts are metadata of its schema.
+///
+/// # Errors
+/// If the record cannot be read, for more than that it breaks off, or `out` cannot be written.
+pub fn export_arrow(reader: Reader, out: impl Write) -> Result<Exported, ExportError> {
+    let mut events = reader.peekable();
+    let facts = events.next_if(|event| matches!(event, Ok(Event::Facts(_))));
+    let mut stream = match facts {
+        Some(Ok(Event::Facts(facts))) => Stream::new(out, Some(&facts))?,
+        _ => Stream::new(out, None)?,
+    };
+    let mut torn = None;
+    for event in events {
+        match event {
+            Ok(Event::Snapshot(s)) => stream.push(&s)?,
+            Ok(Event::Facts(_)) => return Err(ExportError::Mixed),
+            Ok(_) => {}
+            Err(e @ ReadError::Torn { .. }) => torn = Some(e),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(Exported { snapshots: stream.finish()?, torn })
+}
+
+struct Stream<W: Write> {
+    writer: StreamWriter<W>,
+    columns: Columns,
+    sets: Sets,
+    snapshots: u64,
+}
+
+impl<W: Write> Stream<W> {
+    fn new(out: W, facts: Option<&Facts>) -> Result<Self, ExportError> {
+        let mut columns = Columns::default();
+        let fields = columns.take()?.schema().fields().clone();
+        let metadata = facts.map(Facts::metadata).transpose()?.unwrap_or_default();
+        let schema = Schema::new_with_metadata(fields, metadata);
+        let writer = StreamWriter::try_new(out, &schema)?;
+        Ok(Stream { writer, columns, sets: Sets::default(), snapshots: 0 })
+    }
+
+    fn push(&mut self, s: &isotherm_core::Snapshot) -> Result<(), ExportError> {
+        let numbers = self.sets.numbers(s);
+        self.columns.push(s, &numbers)?;
+        self.snapshots += 1;
+        if self.columns.bytes() >= BATCH { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), ExportError> {
+        self.sets.forget_retired();
+        Ok(self.writer.write(&self.columns.take()?)?)
+    }
+
+    fn finish(mut self) -> Result<u64, ExportError> {
+        if !self.columns.is_empty() {
+            self.flush()?;
+        }
+        self.writer.finish()?;
+        Ok(self.snapshots)
+    }
+}

@@ -1,0 +1,183 @@
+//! What a recording says about itself.
+
+use std::collections::HashMap;
+use std::str::FromStr;
+
+use arrow_schema::Metadata;
+use isotherm_core::{Attrs, EndReason, Nanos, TargetId};
+
+use crate::bad::Bad;
+use crate::scalars::{self, ATTRS};
+
+/// The facts of a recording, as known at its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    /// the isotherm that recorded
+    pub isotherm_version: String,
+    /// name of the machine
+    pub host: String,
+    /// its kernel, as `uname -r` says
+    pub kernel: String,
+    /// the command line of the recorder
+    pub command: String,
+    /// when recording started, on the clock of the snapshots
+    pub started: Nanos,
+    /// the same moment on the wall clock, in milliseconds since 1970 (UTC)
+    pub started_unix_ms: u64,
+    /// what the monitor was told at the start; snapshots carry later changes
+    pub attrs: Attrs,
+    /// of the monitor's random numbers
+    pub seed: u64,
+    /// how accesses were looked at
+    pub look: String,
+    /// whatever else should be known
+    pub note: String,
+}
+
+/// Before each key, so that other users of a schema's metadata are left in peace.
+const PREFIX: &str = "isotherm.";
+
+impl Facts {
+    /// Facts of which only these are known; the rest is empty or zero.
+    #[must_use]
+    pub fn new(isotherm_version: &str, attrs: Attrs, started: Nanos) -> Self {
+        Facts {
+            isotherm_version: isotherm_version.to_owned(),
+            host: String::new(),
+            kernel: String::new(),
+            command: String::new(),
+            started,
+            started_unix_ms: 0,
+            attrs,
+            seed: 0,
+            look: String::new(),
+            note: String::new(),
+        }
+    }
+
+    /// Keys and values.
+    pub(crate) fn entries(&self) -> Result<Vec<(String, String)>, Bad> {
+        let words = [
+            ("version", &self.isotherm_version),
+            ("host", &self.host),
+            ("kernel", &self.kernel),
+            ("command", &self.command),
+            ("look", &self.look),
+            ("note", &self.note),
+        ];
+        let words = words.into_iter().map(|(key, value)| (key, value.clone()));
+        let numbers = [
+            ("started_ns", self.started.0),
+            ("started_unix_ms", self.started_unix_ms),
+            ("seed", self.seed),
+        ];
+        let attrs = ATTRS.into_iter().zip(scalars::from_attrs(&self.attrs)?);
+        let numbers = numbers.into_iter().chain(attrs).map(|(key, n)| (key, n.to_string()));
+        Ok(words.chain(numbers).map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect())
+    }
+
+    /// As the metadata of a schema.
+    pub(crate) fn metadata(&self) -> Result<HashMap<String, String>, Bad> {
+        Ok(self.entries()?.into_iter().collect())
+    }
+
+    /// From the metadata of a schema. Keys of a later isotherm are passed over.
+    pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Self, Bad> {
+        let mut attrs = [0; ATTRS.len()];
+        for (value, key) in attrs.iter_mut().zip(ATTRS) {
+            *value = entry(metadata, key)?;
+        }
+        Ok(Facts {
+            isotherm_version: entry(metadata, "version")?,
+            host: entry(metadata, "host")?,
+            kernel: entry(metadata, "kernel")?,
+            command: entry(metadata, "command")?,
+            started: Nanos(entry(metadata, "started_ns")?),
+            started_unix_ms: entry(metadata, "started_unix_ms")?,
+            attrs: scalars::to_attrs(attrs)?,
+            seed: entry(metadata, "seed")?,
+            look: entry(metadata, "look")?,
+            note: entry(metadata, "note")?,
+        })
+    }
+}
+
+fn entry<T: FromStr>(metadata: &Metadata, key: &str) -> Result<T, Bad> {
+    metadata
+        .get(&format!("{PREFIX}{key}"))
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(|| Bad::because(format!("the fact {PREFIX}{key} is missing or no number")))
+}
+
+/// A target of a recording. It may appear while recording goes on, as a child does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetFact {
+    /// as in the snapshots
+    pub id: TargetId,
+    /// the process, if it is one
+    pub pid: Option<u32>,
+    /// what it runs
+    pub command: String,
+}
+
+/// Why a file of a record ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// every target ended
+    TargetsGone,
+    /// the recorder was asked to stop
+    Stopped,
+    /// the record that was played had no more snapshots
+    Played,
+    /// the limit of its size was reached
+    MaxSize,
+    /// it goes on in the next file
+    Rotated,
+    /// recording failed; the end's note says how
+    Failed,
+}
+
+impl Why {
+    const ALL: [Why; 6] =
+        [Why::TargetsGone, Why::Stopped, Why::Played, Why::MaxSize, Why::Rotated, Why::Failed];
+
+    /// The word in the record.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Why::TargetsGone => "targets-gone",
+            Why::Stopped => "stopped",
+            Why::Played => "played",
+            Why::MaxSize => "max-size",
+            Why::Rotated => "rotated",
+            Why::Failed => "failed",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Why::ALL.into_iter().find(|why| why.name() == name)
+    }
+}
+
+impl From<EndReason> for Why {
+    fn from(reason: EndReason) -> Self {
+        match reason {
+            EndReason::TargetsGone => Why::TargetsGone,
+            EndReason::Stopped => Why::Stopped,
+            EndReason::Played => Why::Played,
+        }
+    }
+}
+
+/// The last row of a file that was not cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct End {
+    /// why it ends here
+    pub why: Why,
+    /// more words on that, possibly none
+    pub note: String,
+    /// snapshots written since the recording started
+    pub snapshots: u64,
+    /// files begun since the recording started
+    pub files: u64,
+}

@@ -1,0 +1,268 @@
+//! Frames: what a record file is made of. All numbers are little-endian.
+//!
+//! ```text
+//!  0                  8         10     12        16         20          24            24 + length
+//!  +------------------+---------+------+---------+----------+-----------+------ - - - ------+
+//!  | magic            | version | kind | length  | crc32c   | crc32c    | payload:          |
+//!  | 89 'ISOTHM' 0a   | u16     | u16  | u32     | of the   | of bytes  | one Arrow IPC     |
+//!  |                  |         |      | <= 64Mi | payload  | 0 to 19   | message           |
+//!  +------------------+---------+------+---------+----------+-----------+------ - - - ------+
+//! ```
+//!
+//! The header has a checksum of its own, so that a length is believed only when it is right: a
+//! damaged payload is skipped at once, and after a damaged header the next one is searched for.
+
+use std::io::{self, Read};
+
+use crate::bad::Bad;
+
+/// First bytes of every frame, and so of every record.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
+/// The version written. It says which columns the tables have.
+pub(crate) const VERSION: u16 = 1;
+/// Bytes in a payload at most, packed or unpacked.
+pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
+/// Bytes before the payload.
+const HEADER_LEN: usize = 24;
+
+/// The table that a frame's message belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Snapshots = 1,
+    Mappings = 2,
+    Targets = 3,
+    End = 4,
+}
+
+impl Kind {
+    /// In the order in which a file begins them.
+    pub(crate) const ALL: [Kind; 4] = [Kind::Snapshots, Kind::Mappings, Kind::Targets, Kind::End];
+}
+
+/// A frame that has passed its checksums.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub kind: Kind,
+    /// offset of its first byte
+    pub at: u64,
+    pub payload: Vec<u8>,
+}
+
+/// Why there is no next frame.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FrameError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The input ends within a frame.
+    #[error("the input ends within the frame at byte {at}")]
+    Torn { at: u64 },
+    #[error("no frame begins at byte {at}, where one should")]
+    NoMagic { at: u64 },
+    #[error("{why}")]
+    Damaged { at: u64, why: Bad },
+    #[error("version {0}")]
+    Version(u16),
+}
+
+struct Header {
+    kind: Kind,
+    length: usize,
+    crc: u32,
+}
+
+/// The frame around `payload`.
+pub(crate) fn seal(kind: Kind, payload: &[u8]) -> Result<Vec<u8>, Bad> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    if payload.len() > MAX_PAYLOAD {
+        return Err(Bad::because(format!("{length} bytes are above the limit of {MAX_PAYLOAD}")));
+    }
+    let mut frame = Vec::with_capacity(HEADER_LEN + payload.len());
+    frame.extend_from_slice(&MAGIC);
+    frame.extend_from_slice(&VERSION.to_le_bytes());
+    frame.extend_from_slice(&(kind as u16).to_le_bytes());
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+    frame.extend_from_slice(&crc32c::crc32c(&frame).to_le_bytes());
+    frame.extend_from_slice(payload);
+    Ok(frame)
+}
+
+fn u16_at(bytes: &[u8; HEADER_LEN], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8; HEADER_LEN], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
+    let damaged = |why| Err(FrameError::Damaged { at, why: Bad::new(why) });
+    if bytes[..8] != MAGIC {
+        return Err(FrameError::NoMagic { at });
+    }
+    if crc32c::crc32c(&bytes[..20]) != u32_at(bytes, 20) {
+        return damaged("the checksum of the frame's header is wrong");
+    }
+    if u16_at(bytes, 8) != VERSION {
+        return Err(FrameError::Version(u16_at(bytes, 8)));
+    }
+    let Some(kind) = Kind::ALL.into_iter().find(|&k| k as u16 == u16_at(bytes, 10)) else {
+        return damaged("the frame is of an unknown kind");
+    };
+    let length = u32_at(bytes, 12) as usize;
+    if length > MAX_PAYLOAD {
+        return damaged("the frame is longer than a frame may be");
+    }
+    Ok(Header { kind, length, crc: u32_at(bytes, 16) })
+}
+
+/// Takes frames off an input, none of whose lengths it believes.
+pub(crate) struct Frames<R> {
+    input: R,
+    /// offset of the first byte of `ahead`
+    at: u64,
+    /// bytes read that no frame has claimed, at most a header
+    ahead: Vec<u8>,
+}
+
+impl<R: Read> Frames<R> {
+    pub(crate) fn new(input: R) -> Self {
+        Frames { input, at: 0, ahead: Vec::with_capacity(HEADER_LEN) }
+    }
+
+    /// Bytes taken so far.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The next frame, or none at the end of the input.
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        let at = self.at;
+        self.fill()?;
+        if self.ahead.is_empty() {
+            return Ok(None);
+        }
+        let Some(bytes) = self.header() else {
+            let begins = self.ahead.iter().zip(&MAGIC).all(|(a, b)| a == b);
+            return Err(if begins { FrameError::Torn { at } } else { FrameError::NoMagic { at } });
+        };
+        let header = parse(&bytes, at)?;
+        self.ahead.clear();
+        let payload = self.payload(header.length)?;
+        self.at += (HEADER_LEN + payload.len()) as u64;
+        if payload.len() < header.length {
+            return Err(FrameError::Torn { at });
+        }
+        if crc32c::crc32c(&payload) != header.crc {
+            let why = Bad::new("the checksum of the frame's payload is wrong");
+            return Err(FrameError::Damaged { at, why });
+        }
+        Ok(Some(Frame { kind: header.kind, at, payload }))
+    }
+
+    /// After damage: goes on to where a sound header begins, or to the end of the input.
+    pub(crate) fn skip(&mut self) -> io::Result<()> {
+        loop {
+            self.fill()?;
+            let Some(bytes) = self.header() else {
+                self.at += self.ahead.len() as u64;
+                self.ahead.clear();
+                return Ok(());
+            };
+            if parse(&bytes, self.at).is_ok() {
+                return Ok(());
+            }
+            self.ahead.remove(0);
+            self.at += 1;
+        }
+    }
+
+    fn header(&self) -> Option<[u8; HEADER_LEN]> {
+        self.ahead.as_slice().try_into().ok()
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let missing = (HEADER_LEN - self.ahead.len()) as u64;
+        self.input.by_ref().take(missing).read_to_end(&mut self.ahead)?;
+        Ok(())
+    }
+
+    /// Up to `length` bytes. Grows with what is there, not with what is promised.
+    fn payload(&mut self, length: usize) -> io::Result<Vec<u8>> {
+        let mut payload = Vec::new();
+        self.input.by_ref().take(length as u64).read_to_end(&mut payload)?;
+        Ok(payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two() -> Vec<u8> {
+        [seal(Kind::Targets, b"one").unwrap(), seal(Kind::End, b"two").unwrap()].concat()
+    }
+
+    #[test]
+    fn frames_come_back_in_order() {
+        let bytes = two();
+        let mut frames = Frames::new(bytes.as_slice());
+        let one = Frame { kind: Kind::Targets, at: 0, payload: b"one".to_vec() };
+        assert_eq!(frames.next().unwrap(), Some(one));
+        let two = Frame { kind: Kind::End, at: 27, payload: b"two".to_vec() };
+        assert_eq!(frames.next().unwrap(), Some(two));
+        assert_eq!(frames.next().unwrap(), None);
+        assert_eq!(frames.at(), 54);
+    }
+
+    #[test]
+    fn a_flip_in_the_first_frame_costs_only_that() {
+        for byte in 0..27 {
+            for bit in 0..8 {
+                let mut bytes = two();
+                bytes[byte] ^= 1 << bit;
+                let mut frames = Frames::new(bytes.as_slice());
+                let error = frames.next().unwrap_err();
+                assert!(
+                    matches!(
+                        error,
+                        FrameError::Damaged { at: 0, .. } | FrameError::NoMagic { at: 0 }
+                    ),
+                    "{byte}: {error}"
+                );
+                frames.skip().unwrap();
+                assert_eq!(frames.next().unwrap().unwrap().payload, b"two", "byte {byte}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_is_torn_and_tells_where() {
+        let bytes = two();
+        for end in 28..bytes.len() {
+            let mut frames = Frames::new(&bytes[..end]);
+            assert!(frames.next().unwrap().is_some());
+            assert!(matches!(frames.next(), Err(FrameError::Torn { at: 27 })), "{end}");
+        }
+    }
+
+    /// A length of nearly 4 GiB, with checksums that are right.
+    #[test]
+    fn a_hostile_length_is_refused() {
+        let mut bytes = two();
+        bytes[12..16].copy_from_slice(&0xffff_fff0_u32.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+        let error = Frames::new(bytes.as_slice()).next().unwrap_err();
+        assert!(matches!(error, FrameError::Damaged { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_version_of_the_future_is_told_apart_from_damage() {
+        let mut bytes = two();
+        bytes[8] = 2;
+        let crc = crc32c::crc32c(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&crc.to_le_bytes());
+        assert!(matches!(Frames::new(bytes.as_slice()).next(), Err(FrameError::Version(2))));
+    }
+}

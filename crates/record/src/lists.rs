@@ -1,0 +1,96 @@
+//! List columns: made from values and lengths, and taken apart again.
+
+use std::sync::Arc;
+
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, ListArray, PrimitiveArray, RecordBatch, StringArray,
+    UInt64Array,
+};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{ArrowError, Field, Schema};
+
+use crate::bad::Bad;
+
+/// A column and what it is called.
+pub(crate) type Column = (Field, ArrayRef);
+
+/// Rows of these columns.
+pub(crate) fn batch(columns: Vec<Column>) -> Result<RecordBatch, ArrowError> {
+    let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+}
+
+/// A column with one value a row.
+pub(crate) fn plain(name: &str, nullable: bool, values: ArrayRef) -> Column {
+    (Field::new(name, values.data_type().clone(), nullable), values)
+}
+
+/// Numbers as an array.
+pub(crate) fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
+    Arc::new(UInt64Array::from_iter_values(values))
+}
+
+/// Words as an array.
+pub(crate) fn words<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}
+
+/// Where the lists of these lengths begin and end.
+pub(crate) fn offsets(
+    lengths: impl IntoIterator<Item = usize>,
+) -> Result<OffsetBuffer<i32>, ArrowError> {
+    OffsetBuffer::try_from_lengths(lengths)
+        .map_err(|e| ArrowError::InvalidArgumentError(e.to_string()))
+}
+
+/// A column with one list a row.
+pub(crate) fn list(
+    name: &str,
+    nullable: bool,
+    offsets: &OffsetBuffer<i32>,
+    values: ArrayRef,
+) -> Result<Column, ArrowError> {
+    let item = Arc::new(Field::new("item", values.data_type().clone(), nullable));
+    Ok(plain(name, false, Arc::new(ListArray::try_new(item, offsets.clone(), values, None)?)))
+}
+
+/// The column `name`, which must be of type `T`.
+pub(crate) fn column<T: Array + Clone + 'static>(
+    batch: &RecordBatch,
+    name: &str,
+) -> Result<T, Bad> {
+    batch
+        .column_by_name(name)
+        .and_then(|c| c.as_any().downcast_ref::<T>())
+        .cloned()
+        .ok_or_else(|| Bad::because(format!("the column {name} is missing or of another type")))
+}
+
+/// A list column taken apart, so that its type is looked at once.
+pub(crate) struct Lists<T> {
+    offsets: OffsetBuffer<i32>,
+    pub values: T,
+}
+
+impl<T: Array + Clone + 'static> Lists<T> {
+    pub(crate) fn of(batch: &RecordBatch, name: &str) -> Result<Self, Bad> {
+        let lists: ListArray = column(batch, name)?;
+        let values = lists.values().as_any().downcast_ref::<T>().cloned();
+        let values = values
+            .ok_or_else(|| Bad::because(format!("the lists of {name} are of another type")))?;
+        Ok(Lists { offsets: lists.offsets().clone(), values })
+    }
+
+    /// Where in `values` the list of `row` lies.
+    pub(crate) fn bounds(&self, row: usize) -> Option<std::ops::Range<usize>> {
+        let (from, to) = (self.offsets.get(row)?, self.offsets.get(row + 1)?);
+        Some(usize::try_from(*from).ok()?..usize::try_from(*to).ok()?)
+    }
+}
+
+impl<P: ArrowPrimitiveType> Lists<PrimitiveArray<P>> {
+    /// The list of `row`, nulls as whatever stands there.
+    pub(crate) fn row(&self, row: usize) -> Option<&[P::Native]> {
+        self.values.values().get(self.bounds(row)?)
+    }
+}

@@ -1,0 +1,132 @@
+//! The table of mappings: one row for each set of them.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::ArrowError;
+use isotherm_core::{AddrRange, Mapping, MappingKind, TargetId, Unknown};
+
+use crate::bad::{Bad, ensure};
+use crate::check;
+use crate::lists::{Lists, batch, column, list, numbers, offsets, plain, words};
+
+/// The mappings of one target. Sets are numbered in the order of their first use; a change makes a
+/// new one. That a snapshot names its sets is what keeps it from being shown with others, should
+/// the frame with the right ones be lost.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct MappingSet {
+    pub number: u64,
+    pub target: TargetId,
+    pub mappings: Arc<Vec<Mapping>>,
+}
+
+const KINDS: [(MappingKind, &str); 5] = [
+    (MappingKind::Anonymous, "anonymous"),
+    (MappingKind::Heap, "heap"),
+    (MappingKind::Stack, "stack"),
+    (MappingKind::File, "file"),
+    (MappingKind::Special, "special"),
+];
+
+fn kind_name(kind: MappingKind) -> &'static str {
+    KINDS.iter().find(|(k, _)| *k == kind).map_or("special", |(_, name)| name)
+}
+
+pub(crate) fn from_sets(sets: &[MappingSet]) -> Result<RecordBatch, ArrowError> {
+    let all = || sets.iter().flat_map(|s| s.mappings.iter());
+    let rows = offsets(sets.iter().map(|s| s.mappings.len()))?;
+    let targets = UInt32Array::from_iter_values(sets.iter().map(|s| s.target.0));
+    let unknown = StringArray::from_iter(all().map(|m| m.unknown.map(Unknown::name)));
+    batch(vec![
+        plain("set", false, numbers(sets.iter().map(|s| s.number))),
+        plain("target_id", false, Arc::new(targets)),
+        list("start", false, &rows, numbers(all().map(|m| m.range.start)))?,
+        list("end", false, &rows, numbers(all().map(|m| m.range.end)))?,
+        list("kind", false, &rows, words(all().map(|m| kind_name(m.kind))))?,
+        list("name", false, &rows, words(all().map(|m| &*m.name)))?,
+        list("unknown", true, &rows, Arc::new(unknown))?,
+    ])
+}
+
+pub(crate) fn to_sets(batch: &RecordBatch) -> Result<Vec<MappingSet>, Bad> {
+    let numbers: UInt64Array = column(batch, "set")?;
+    let targets: UInt32Array = column(batch, "target_id")?;
+    let mut columns = Columns::of(batch)?;
+    let row = |(i, (number, target)): (usize, (&u64, &u32))| {
+        let mappings = columns.row(i)?;
+        check::mappings(&mappings)?;
+        let mappings = Arc::new(mappings);
+        Ok(MappingSet { number: *number, target: TargetId(*target), mappings })
+    };
+    numbers.values().iter().zip(targets.values()).enumerate().map(row).collect()
+}
+
+struct Columns {
+    start: Lists<UInt64Array>,
+    end: Lists<UInt64Array>,
+    kind: Lists<StringArray>,
+    name: Lists<StringArray>,
+    unknown: Lists<StringArray>,
+    /// one allocation for each name, as a library has several mappings
+    names: HashSet<Arc<str>>,
+}
+
+impl Columns {
+    fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+        Ok(Columns {
+            start: Lists::of(batch, "start")?,
+            end: Lists::of(batch, "end")?,
+            kind: Lists::of(batch, "kind")?,
+            name: Lists::of(batch, "name")?,
+            unknown: Lists::of(batch, "unknown")?,
+            names: HashSet::new(),
+        })
+    }
+
+    fn row(&mut self, row: usize) -> Result<Vec<Mapping>, Bad> {
+        let places = self.start.bounds(row);
+        let others = [
+            self.end.bounds(row),
+            self.kind.bounds(row),
+            self.name.bounds(row),
+            self.unknown.bounds(row),
+        ];
+        let uneven = "the lists of a set of mappings are not of one length";
+        ensure(others.iter().all(|o| *o == places), uneven)?;
+        let places: Range<usize> = places.ok_or(Bad::new(uneven))?;
+        places.map(|at| self.mapping(at).ok_or(Bad::new("a mapping has an unknown word"))).collect()
+    }
+
+    fn mapping(&mut self, at: usize) -> Option<Mapping> {
+        let (start, end) =
+            (*self.start.values.values().get(at)?, *self.end.values.values().get(at)?);
+        let kind = text(&self.kind.values, at)?;
+        let unknown = match text(&self.unknown.values, at) {
+            Some(name) => Some(Unknown::ALL.into_iter().find(|why| why.name() == name)?),
+            None => None,
+        };
+        Some(Mapping {
+            // not `AddrRange::new`, which would mend a range that is the wrong way round
+            range: AddrRange { start, end },
+            kind: KINDS.iter().find(|(_, name)| *name == kind)?.0,
+            name: shared(&mut self.names, text(&self.name.values, at)?),
+            unknown,
+        })
+    }
+}
+
+/// The string at `at`, unless it is null.
+fn text(strings: &StringArray, at: usize) -> Option<&str> {
+    (at < strings.len() && strings.is_valid(at)).then(|| strings.value(at))
+}
+
+fn shared(names: &mut HashSet<Arc<str>>, name: &str) -> Arc<str> {
+    if let Some(known) = names.get(name) {
+        return known.clone();
+    }
+    let new: Arc<str> = name.into();
+    names.insert(new.clone());
+    new
+}

@@ -1,0 +1,195 @@
+//! Reads a record, file by file and frame by frame.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use crate::bad::Bad;
+use crate::event::{Event, Lost, ReadError};
+use crate::facts::{Facts, Why};
+use crate::files::part;
+use crate::frame::{FrameError, Frames};
+use crate::limits::MOST_FILES;
+use crate::state::State;
+
+/// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless that is damage and
+/// damage is skipped.
+pub struct Reader {
+    frames: Frames<Box<dyn Read + Send>>,
+    path: PathBuf,
+    /// files of the record still to be read
+    later: VecDeque<PathBuf>,
+    state: State,
+    ready: VecDeque<Event>,
+    /// where the last frame begins
+    at: u64,
+    skips: bool,
+    lost: Lost,
+    done: bool,
+}
+
+impl Reader {
+    /// Opens the record at `path`, with the older files of the same recording (FILE.1, FILE.2, ...)
+    /// before it.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, ReadError> {
+        let mut files = older(path);
+        files.reverse();
+        files.push(path.to_owned());
+        let mut later = VecDeque::from(files);
+        let first = later.pop_front().unwrap_or_else(|| path.to_owned());
+        Ok(Reader { later, ..Reader::new(open(&first)?, &first)? })
+    }
+
+    /// Reads a record from `input`, which errors call `name`. Give it a buffer.
+    ///
+    /// # Errors
+    /// Never for what `input` holds.
+    pub fn new(input: impl Read + Send + 'static, name: &Path) -> Result<Self, ReadError> {
+        let io = |e| ReadError::Io { path: name.to_owned(), source: io::Error::other(e) };
+        Ok(Reader {
+            frames: Frames::new(Box::new(input)),
+            path: name.to_owned(),
+            later: VecDeque::new(),
+            state: State::new().map_err(io)?,
+            ready: VecDeque::new(),
+            at: 0,
+            skips: false,
+            lost: Lost::default(),
+            done: false,
+        })
+    }
+
+    /// Passes over what is damaged, and counts it, instead of ending there.
+    #[must_use]
+    pub fn skip_damaged(self) -> Self {
+        Reader { skips: true, ..self }
+    }
+
+    /// What has been passed over so far.
+    #[must_use]
+    pub fn lost(&self) -> Lost {
+        Lost { snapshots: self.state.missing(), ..self.lost }
+    }
+
+    /// Adds to what is ready.
+    fn step(&mut self) -> Result<(), ReadError> {
+        if let Some(snapshot) = self.state.snapshot() {
+            self.ready.push_back(Event::Snapshot(snapshot.map_err(|why| self.damaged(why))?));
+            return Ok(());
+        }
+        self.at = self.frames.at();
+        match self.frames.next() {
+            Ok(Some(frame)) => {
+                let taken = self.state.take(frame, &mut self.ready);
+                taken.map_err(|why| self.damaged(why))
+            }
+            Ok(None) => self.next_file(),
+            Err(e) => Err(self.error(e)),
+        }
+    }
+
+    fn next_file(&mut self) -> Result<(), ReadError> {
+        let path = self.path.clone();
+        if self.at == 0 {
+            return Err(ReadError::NotARecord { path });
+        }
+        if !self.state.ended() && !self.skips {
+            return Err(ReadError::Torn { path, at: self.at });
+        }
+        match self.later.pop_front() {
+            Some(path) => {
+                self.frames = Frames::new(open(&path)?);
+                self.path = path;
+                Ok(())
+            }
+            None if self.state.ended() => {
+                self.done = true;
+                Ok(())
+            }
+            None => Err(ReadError::Torn { path, at: self.at }),
+        }
+    }
+
+    fn error(&self, e: FrameError) -> ReadError {
+        let path = self.path.clone();
+        match e {
+            FrameError::Io(source) => ReadError::Io { path, source },
+            FrameError::Torn { at } => ReadError::Torn { path, at },
+            FrameError::Version(found) => ReadError::Version { path, found },
+            FrameError::NoMagic { at: 0 } if !self.skips => ReadError::NotARecord { path },
+            FrameError::NoMagic { at } | FrameError::Damaged { at, .. } => {
+                ReadError::Damaged { path, at, why: e.to_string() }
+            }
+        }
+    }
+
+    fn damaged(&self, why: Bad) -> ReadError {
+        ReadError::Damaged { path: self.path.clone(), at: self.at, why: why.to_string() }
+    }
+
+    /// Goes on behind what is damaged.
+    fn skip(&mut self) -> Result<(), ReadError> {
+        let path = self.path.clone();
+        self.frames.skip().map_err(|source| ReadError::Io { path, source })?;
+        let bytes = self.frames.at() - self.at;
+        // a second bad row of a frame is no second place
+        self.lost.places += u64::from(bytes > 0);
+        self.lost.bytes += bytes;
+        self.at = self.frames.at();
+        Ok(())
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Event, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.ready.pop_front() {
+                // it goes on in the next file
+                Some(Event::End(end)) if end.why == Why::Rotated && !self.later.is_empty() => {}
+                Some(event) => return Some(Ok(event)),
+                None if self.done => return None,
+                None => {
+                    let stepped = match self.step() {
+                        Err(ReadError::Damaged { .. }) if self.skips => self.skip(),
+                        other => other,
+                    };
+                    if let Err(e) = stepped {
+                        self.done = true;
+                        return Some(Err(e));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Box<dyn Read + Send>, ReadError> {
+    let file =
+        File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
+    Ok(Box::new(BufReader::with_capacity(64 << 10, file)))
+}
+
+/// Older files of the same recording, the newest first. Others may have been left there by an
+/// earlier one.
+fn older(path: &Path) -> Vec<PathBuf> {
+    let Some(facts) = facts_of(path) else {
+        return Vec::new();
+    };
+    let same = |p: &PathBuf| facts_of(p).is_some_and(|f| f == facts);
+    (1..MOST_FILES).map(|age| part(path, age)).take_while(same).collect()
+}
+
+/// The facts that a file begins with, if it does.
+fn facts_of(path: &Path) -> Option<Facts> {
+    let mut reader = Reader::new(open(path).ok()?, path).ok()?;
+    match reader.next() {
+        Some(Ok(Event::Facts(facts))) => Some(facts),
+        _ => None,
+    }
+}

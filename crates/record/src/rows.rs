@@ -1,0 +1,228 @@
+//! Snapshots on their way out of a record, one row at a time, so that a frame is never there twice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_array::{
+    Array, ArrowPrimitiveType, Float32Array, PrimitiveArray, RecordBatch, UInt16Array, UInt32Array,
+    UInt64Array,
+};
+use isotherm_core::{
+    AddrRange, Mapping, Pages, Rate, RegionView, Snapshot, TargetId, TargetView, Unknown,
+};
+
+use crate::bad::{Bad, ensure};
+use crate::check;
+use crate::columns::unknown_name;
+use crate::lists::{Lists, column};
+use crate::scalars::{self, SCALARS};
+
+const SHORT: Bad = Bad::new("the lists of a snapshot are not of one length");
+
+/// Gives the mappings of a set that a target uses, if the record has shown it.
+pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mapping>>>;
+
+/// The rows of a frame of snapshots.
+pub(crate) struct Rows {
+    scalars: Vec<UInt64Array>,
+    targets: Targets,
+    regions: Regions,
+    next: usize,
+    len: usize,
+}
+
+struct Targets {
+    id: Lists<UInt32Array>,
+    ran_ns: Lists<UInt64Array>,
+    left_out: Lists<UInt64Array>,
+    mapping_set: Lists<UInt64Array>,
+    regions: Lists<UInt32Array>,
+}
+
+struct Regions {
+    start: Lists<UInt64Array>,
+    end: Lists<UInt64Array>,
+    accesses_bp: Lists<UInt16Array>,
+    age_ns: Lists<UInt64Array>,
+    rate_hz: Lists<Float32Array>,
+    rate_low_hz: Lists<Float32Array>,
+    rate_high_hz: Lists<Float32Array>,
+    resident_bp: Lists<UInt16Array>,
+    unknown_bp: Vec<Lists<UInt16Array>>,
+}
+
+/// The regions of one row.
+struct Slices<'a> {
+    start: &'a [u64],
+    end: &'a [u64],
+    accesses_bp: &'a [u16],
+    age_ns: &'a [u64],
+    rate_hz: &'a [f32],
+    rate_low_hz: &'a [f32],
+    rate_high_hz: &'a [f32],
+    resident_bp: &'a [u16],
+    unknown_bp: [&'a [u16]; Unknown::ALL.len()],
+}
+
+impl Rows {
+    pub(crate) fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+        Ok(Rows {
+            scalars: SCALARS.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?,
+            targets: Targets::of(batch)?,
+            regions: Regions::of(batch)?,
+            next: 0,
+            len: batch.num_rows(),
+        })
+    }
+
+    /// The next snapshot, checked, and the sets of mappings that it uses.
+    pub(crate) fn next(&mut self, find: FindSet<'_>) -> Option<Result<(Snapshot, Vec<u64>), Bad>> {
+        let row = self.next;
+        self.next += 1;
+        (row < self.len).then(|| self.snapshot(row, find))
+    }
+
+    fn snapshot(&self, row: usize, find: FindSet<'_>) -> Result<(Snapshot, Vec<u64>), Bad> {
+        let mut values = [0; SCALARS.len()];
+        for (value, column) in values.iter_mut().zip(&self.scalars) {
+            *value = *column.values().get(row).ok_or(SHORT)?;
+        }
+        let mut snapshot = scalars::to_snapshot(values)?;
+        let slices = self.regions.row(row)?;
+        let mut free = 0;
+        let sets = self.targets.mapping_set.row(row).ok_or(SHORT)?;
+        for i in 0..sets.len() {
+            let (target, regions) = self.targets.view(row, i, find)?;
+            snapshot.targets.push(TargetView { regions: slices.views(free, regions)?, ..target });
+            free += regions;
+        }
+        let whole = self.targets.all_of(row, sets.len()) && free == slices.start.len();
+        ensure(whole, SHORT_TARGETS)?;
+        check::snapshot(&snapshot)?;
+        Ok((snapshot, sets.to_vec()))
+    }
+}
+
+const SHORT_TARGETS: &str = "the regions of a snapshot do not add up to those of its targets";
+
+impl Targets {
+    fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+        Ok(Targets {
+            id: Lists::of(batch, "target_id")?,
+            ran_ns: Lists::of(batch, "ran_ns")?,
+            left_out: Lists::of(batch, "left_out")?,
+            mapping_set: Lists::of(batch, "mapping_set")?,
+            regions: Lists::of(batch, "regions")?,
+        })
+    }
+
+    /// Whether every list of `row` has `len` targets.
+    fn all_of(&self, row: usize, len: usize) -> bool {
+        let bounds = [
+            self.id.bounds(row),
+            self.ran_ns.bounds(row),
+            self.left_out.bounds(row),
+            self.regions.bounds(row),
+        ];
+        bounds.into_iter().flatten().all(|b| b.len() == len)
+    }
+
+    /// The `i`th target of `row` without its regions, and how many those are.
+    fn view(&self, row: usize, i: usize, find: FindSet<'_>) -> Result<(TargetView, usize), Bad> {
+        let id = TargetId(nth(&self.id, row, i)?);
+        let set = nth(&self.mapping_set, row, i)?;
+        let ran = nth(&self.ran_ns, row, i)?;
+        let place = self.ran_ns.bounds(row).ok_or(SHORT)?.start + i;
+        let mappings = find(set, id).ok_or(Bad::new("the mappings of a snapshot are missing"))?;
+        let target = TargetView {
+            id,
+            ran: self.ran_ns.values.is_valid(place).then(|| Duration::from_nanos(ran)),
+            mappings,
+            left_out: nth(&self.left_out, row, i)?,
+            regions: Vec::new(),
+        };
+        Ok((target, nth(&self.regions, row, i)? as usize))
+    }
+}
+
+impl Regions {
+    fn of(batch: &RecordBatch) -> Result<Self, Bad> {
+        let unknown = Unknown::ALL.iter().map(|&why| Lists::of(batch, &unknown_name(why)));
+        Ok(Regions {
+            start: Lists::of(batch, "start")?,
+            end: Lists::of(batch, "end")?,
+            accesses_bp: Lists::of(batch, "accesses_bp")?,
+            age_ns: Lists::of(batch, "age_ns")?,
+            rate_hz: Lists::of(batch, "rate_hz")?,
+            rate_low_hz: Lists::of(batch, "rate_low_hz")?,
+            rate_high_hz: Lists::of(batch, "rate_high_hz")?,
+            resident_bp: Lists::of(batch, "resident_bp")?,
+            unknown_bp: unknown.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn row(&self, row: usize) -> Result<Slices<'_>, Bad> {
+        let start = self.start.row(row).ok_or(SHORT)?;
+        let mut unknown_bp = [&[] as &[u16]; Unknown::ALL.len()];
+        for (slice, lists) in unknown_bp.iter_mut().zip(&self.unknown_bp) {
+            *slice = as_long(lists, row, start)?;
+        }
+        Ok(Slices {
+            start,
+            end: as_long(&self.end, row, start)?,
+            accesses_bp: as_long(&self.accesses_bp, row, start)?,
+            age_ns: as_long(&self.age_ns, row, start)?,
+            rate_hz: as_long(&self.rate_hz, row, start)?,
+            rate_low_hz: as_long(&self.rate_low_hz, row, start)?,
+            rate_high_hz: as_long(&self.rate_high_hz, row, start)?,
+            resident_bp: as_long(&self.resident_bp, row, start)?,
+            unknown_bp,
+        })
+    }
+}
+
+impl Slices<'_> {
+    /// `len` regions from the `from`th on.
+    fn views(&self, from: usize, len: usize) -> Result<Vec<RegionView>, Bad> {
+        let to = from.checked_add(len).filter(|&to| to <= self.start.len());
+        let to = to.ok_or(Bad::new(SHORT_TARGETS))?;
+        (from..to).map(|i| self.view(i).ok_or(SHORT)).collect()
+    }
+
+    fn view(&self, i: usize) -> Option<RegionView> {
+        let mut unknown_bp = Pages::default();
+        for (bp, column) in unknown_bp.0.iter_mut().zip(&self.unknown_bp) {
+            *bp = (*column.get(i)?).into();
+        }
+        Some(RegionView {
+            // not `AddrRange::new`, which would mend a range that is the wrong way round
+            range: AddrRange { start: *self.start.get(i)?, end: *self.end.get(i)? },
+            accesses_bp: (*self.accesses_bp.get(i)?).into(),
+            age: Duration::from_nanos(*self.age_ns.get(i)?),
+            rate: Rate {
+                hz: *self.rate_hz.get(i)?,
+                low: *self.rate_low_hz.get(i)?,
+                high: *self.rate_high_hz.get(i)?,
+            },
+            resident_bp: (*self.resident_bp.get(i)?).into(),
+            unknown_bp,
+        })
+    }
+}
+
+fn nth<P: ArrowPrimitiveType>(
+    lists: &Lists<PrimitiveArray<P>>,
+    row: usize,
+    i: usize,
+) -> Result<P::Native, Bad> {
+    lists.row(row).and_then(|values| values.get(i)).copied().ok_or(SHORT)
+}
+
+/// The list of `row`, if it is as long as `other`.
+fn as_long<'a, P: ArrowPrimitiveType>(
+    lists: &'a Lists<PrimitiveArray<P>>,
+    row: usize,
+    other: &[u64],
+) -> Result<&'a [P::Native], Bad> {
+    lists.row(row).filter(|values| values.len() == other.len()).ok_or(SHORT)
+}

@@ -1,0 +1,152 @@
+//! What a record has told so far, and what its next frame adds.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Schema};
+use isotherm_core::Snapshot;
+
+use crate::bad::{Bad, ensure};
+use crate::event::Event;
+use crate::facts::Facts;
+use crate::frame::{Frame, Kind};
+use crate::mappings::{MappingSet, to_sets};
+use crate::message::{Message, decode};
+use crate::rows::Rows;
+use crate::tables::{Schemas, to_end, to_targets};
+
+/// Mappings held at most: a limit on what comes from outside, far above what a machine has.
+const MOST_MAPPINGS: usize = 4 << 20;
+
+/// What a record has told so far.
+pub(crate) struct State {
+    schemas: Schemas,
+    facts: Option<Facts>,
+    sets: HashMap<u64, MappingSet>,
+    /// number of the newest set that a snapshot has used
+    newest_set: Option<u64>,
+    last_seq: Option<u64>,
+    missing: u64,
+    rows: Option<Rows>,
+    ended: bool,
+}
+
+impl State {
+    pub(crate) fn new() -> Result<Self, ArrowError> {
+        Ok(State {
+            schemas: Schemas::new()?,
+            facts: None,
+            sets: HashMap::new(),
+            newest_set: None,
+            last_seq: None,
+            missing: 0,
+            rows: None,
+            ended: false,
+        })
+    }
+
+    /// Whether the last thing told was an end.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Snapshots missing between others, by their numbers.
+    pub(crate) fn missing(&self) -> u64 {
+        self.missing
+    }
+
+    /// Takes in a frame. Its snapshots come from [`State::snapshot`], the rest goes to `events`.
+    pub(crate) fn take(&mut self, frame: Frame, events: &mut VecDeque<Event>) -> Result<(), Bad> {
+        let kind = frame.kind;
+        match decode(frame.payload, self.schemas.of(kind))? {
+            Message::Schema(schema) if kind == Kind::Snapshots => self.begin(&schema, events),
+            Message::Schema(_) => Ok(()),
+            Message::Rows(rows) => self.rows(kind, &rows, events),
+        }
+    }
+
+    fn begin(&mut self, schema: &Schema, events: &mut VecDeque<Event>) -> Result<(), Bad> {
+        let facts = Facts::from_metadata(&schema.metadata)?;
+        self.ended = false;
+        if self.facts.as_ref() != Some(&facts) {
+            (self.newest_set, self.last_seq) = (None, None);
+            self.sets.clear();
+            self.facts = Some(facts.clone());
+            events.push_back(Event::Facts(facts));
+        }
+        Ok(())
+    }
+
+    fn rows(
+        &mut self,
+        kind: Kind,
+        rows: &RecordBatch,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Bad> {
+        ensure(!self.ended, "it comes after the end")?;
+        match kind {
+            Kind::Snapshots => self.rows = Some(Rows::of(rows)?),
+            Kind::Mappings => {
+                for set in to_sets(rows)? {
+                    events.extend(self.add(set)?);
+                }
+            }
+            Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
+            Kind::End => {
+                events.push_back(Event::End(to_end(rows)?));
+                self.ended = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Each file of a record tells again what is needed; only what is new is an event.
+    fn add(&mut self, set: MappingSet) -> Result<Option<Event>, Bad> {
+        if let Some(known) = self.sets.get(&set.number) {
+            ensure(*known == set, "it changes a set of mappings that was told before")?;
+            return Ok(None);
+        }
+        let held: usize = self.sets.values().map(|s| s.mappings.len()).sum();
+        ensure(held + set.mappings.len() <= MOST_MAPPINGS, "there are too many mappings")?;
+        let event = Event::Mappings { target: set.target, mappings: set.mappings.clone() };
+        self.sets.insert(set.number, set);
+        Ok(Some(event))
+    }
+
+    /// The next snapshot of the last frame.
+    pub(crate) fn snapshot(&mut self) -> Option<Result<Arc<Snapshot>, Bad>> {
+        let sets = &self.sets;
+        let find = |number: u64, target| {
+            let set = sets.get(&number).filter(|set| set.target == target);
+            set.map(|set| set.mappings.clone())
+        };
+        let row = self.rows.as_mut()?.next(&find);
+        if row.is_none() {
+            self.rows = None;
+        }
+        Some(row?.and_then(|(snapshot, used)| {
+            self.follow(snapshot.seq)?;
+            self.forget_sets(&used);
+            Ok(Arc::new(snapshot))
+        }))
+    }
+
+    fn follow(&mut self, seq: u64) -> Result<(), Bad> {
+        if let Some(last) = self.last_seq {
+            ensure(last < seq, "a snapshot comes after a later one")?;
+            self.missing += seq - last - 1;
+        }
+        self.last_seq = Some(seq);
+        Ok(())
+    }
+
+    /// Forgets the sets of before that this snapshot has no use for; the writer does the same.
+    fn forget_sets(&mut self, used: &[u64]) {
+        self.newest_set = self.newest_set.max(used.iter().copied().max());
+        let newest = self.newest_set;
+        if self.sets.len() > used.len() {
+            self.sets.retain(|number, _| Some(*number) > newest || used.contains(number));
+        }
+    }
+}

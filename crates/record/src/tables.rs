@@ -1,0 +1,89 @@
+//! The small tables, targets and the end, and the columns of all four.
+
+use std::sync::Arc;
+
+use arrow_array::{RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::{ArrowError, SchemaRef};
+use isotherm_core::TargetId;
+
+use crate::bad::Bad;
+use crate::columns::Columns;
+use crate::facts::{End, TargetFact, Why};
+use crate::frame::Kind;
+use crate::lists::{batch, column, numbers, plain, words};
+use crate::mappings::from_sets;
+
+/// The columns of each table.
+pub(crate) struct Schemas {
+    snapshots: SchemaRef,
+    mappings: SchemaRef,
+    targets: SchemaRef,
+    end: SchemaRef,
+}
+
+impl Schemas {
+    pub(crate) fn new() -> Result<Self, ArrowError> {
+        Ok(Schemas {
+            snapshots: Columns::default().take()?.schema(),
+            mappings: from_sets(&[])?.schema(),
+            targets: from_targets(&[])?.schema(),
+            end: from_ends(&[])?.schema(),
+        })
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> &SchemaRef {
+        match kind {
+            Kind::Snapshots => &self.snapshots,
+            Kind::Mappings => &self.mappings,
+            Kind::Targets => &self.targets,
+            Kind::End => &self.end,
+        }
+    }
+}
+
+pub(crate) fn from_targets(targets: &[TargetFact]) -> Result<RecordBatch, ArrowError> {
+    let ids = UInt32Array::from_iter_values(targets.iter().map(|t| t.id.0));
+    let pids = UInt32Array::from_iter(targets.iter().map(|t| t.pid));
+    batch(vec![
+        plain("id", false, Arc::new(ids)),
+        plain("pid", true, Arc::new(pids)),
+        plain("command", false, words(targets.iter().map(|t| &*t.command))),
+    ])
+}
+
+pub(crate) fn to_targets(batch: &RecordBatch) -> Result<Vec<TargetFact>, Bad> {
+    let ids: UInt32Array = column(batch, "id")?;
+    let pids: UInt32Array = column(batch, "pid")?;
+    let commands: StringArray = column(batch, "command")?;
+    let row = |((id, pid), command): ((Option<u32>, _), Option<&str>)| {
+        Some(TargetFact { id: TargetId(id?), pid, command: command?.to_owned() })
+    };
+    let rows: Option<Vec<_>> = ids.iter().zip(&pids).zip(&commands).map(row).collect();
+    rows.ok_or(Bad::new("a target is null"))
+}
+
+pub(crate) fn from_ends(ends: &[End]) -> Result<RecordBatch, ArrowError> {
+    batch(vec![
+        plain("why", false, words(ends.iter().map(|e| e.why.name()))),
+        plain("note", false, words(ends.iter().map(|e| &*e.note))),
+        plain("snapshots", false, numbers(ends.iter().map(|e| e.snapshots))),
+        plain("files", false, numbers(ends.iter().map(|e| e.files))),
+    ])
+}
+
+pub(crate) fn to_end(batch: &RecordBatch) -> Result<End, Bad> {
+    let why: StringArray = column(batch, "why")?;
+    let note: StringArray = column(batch, "note")?;
+    let snapshots: UInt64Array = column(batch, "snapshots")?;
+    let files: UInt64Array = column(batch, "files")?;
+    if batch.num_rows() != 1 {
+        return Err(Bad::new("there is not one row of an end, but none or several"));
+    }
+    let unknown = || Bad::because(format!("it ends for an unknown reason, {:?}", why.value(0)));
+    Ok(End {
+        why: Why::from_name(why.value(0)).ok_or_else(unknown)?,
+        note: note.value(0).to_owned(),
+        snapshots: snapshots.value(0),
+        files: files.value(0),
+    })
+}

@@ -1,0 +1,296 @@
+//! Writes a record.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use arrow_schema::Schema;
+use isotherm_core::{Nanos, Snapshot, TargetView};
+
+use crate::bad::Bad;
+use crate::check;
+use crate::columns::{Columns, bytes_of};
+use crate::facts::{End, Facts, TargetFact, Why};
+use crate::files::{Files, Sink};
+use crate::frame::{self, Kind, MAX_PAYLOAD};
+use crate::limits::Limits;
+use crate::mappings::from_sets;
+use crate::message::Encoder;
+use crate::outcome::{Progress, Summary, WriteError};
+use crate::sets::Sets;
+use crate::tables::{Schemas, from_ends, from_targets};
+
+/// Snapshots are written before what waits is older than this.
+const FLUSH: Duration = Duration::from_secs(5);
+/// Bytes of snapshots that wait at most.
+const BATCH: usize = 1 << 20;
+/// Bytes kept free in each file for its end.
+const END_ROOM: u64 = 2048;
+/// Bytes of the end's note at most, so that the end fits the room kept for it.
+const NOTE: usize = 512;
+
+struct Target {
+    fact: TargetFact,
+    /// told since the last flush: snapshots may not have it yet
+    new: bool,
+}
+
+/// Writes a record. What has been handed over is written at the latest when 5 s of snapshots wait,
+/// so that a kill costs no more than that; [`Writer::finish`] writes the rest and the end.
+pub struct Writer<S = Files> {
+    sink: S,
+    path: PathBuf,
+    file_size: u64,
+    rotates: bool,
+    encoder: Encoder,
+    schemas: Schemas,
+    snapshot_schema: Schema,
+    targets: Vec<Target>,
+    sets: Sets,
+    columns: Columns,
+    /// start of the first snapshot that waits, start and end of the last one
+    waits: Option<(Nanos, Nanos, Nanos)>,
+    last_seq: Option<u64>,
+    file_len: u64,
+    full: bool,
+    summary: Summary,
+}
+
+impl Writer<Files> {
+    /// Begins a record at `path`. An earlier record there is kept as FILE.old.
+    ///
+    /// # Errors
+    /// If something else is there, the limits make no sense, or the file cannot be written.
+    pub fn create(path: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
+        limits.file_size()?;
+        let files = Files::create(path, limits.rotate.unwrap_or(1))?;
+        Writer::to(files, path, facts, limits)
+    }
+}
+
+impl<S: Sink> Writer<S> {
+    /// Begins a record in `sink`, which errors call `name`.
+    ///
+    /// # Errors
+    /// If the limits make no sense, or the sink cannot be written.
+    pub fn to(sink: S, name: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
+        let metadata = facts.metadata().map_err(|why| WriteError::refused("a fact", why))?;
+        let schemas = Schemas::new()?;
+        let fields = schemas.of(Kind::Snapshots).fields().clone();
+        let mut writer = Writer {
+            sink,
+            path: name.to_owned(),
+            file_size: limits.file_size()?,
+            rotates: limits.rotate.is_some(),
+            encoder: Encoder::new()?,
+            schemas,
+            snapshot_schema: Schema::new_with_metadata(fields, metadata),
+            targets: Vec::new(),
+            sets: Sets::default(),
+            columns: Columns::default(),
+            waits: None,
+            last_seq: None,
+            file_len: 0,
+            full: false,
+            summary: Summary::default(),
+        };
+        let beginning = writer.beginning(0)?;
+        writer.begin_file(&beginning)?;
+        Ok(writer)
+    }
+
+    /// Tells of a target. Do so before the first snapshot that has it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn target(&mut self, fact: TargetFact) -> Result<Progress, WriteError> {
+        let message = self.encoder.rows(&from_targets(std::slice::from_ref(&fact))?)?;
+        let progress = self.put(Kind::Targets, &message)?;
+        self.targets.push(Target { fact, new: true });
+        Ok(progress)
+    }
+
+    /// Takes over a snapshot, and writes those that wait if it is time.
+    ///
+    /// # Errors
+    /// If it is not one that a source may deliver, or cannot be written.
+    pub fn snapshot(&mut self, s: &Snapshot) -> Result<Progress, WriteError> {
+        self.check(s).map_err(|why| WriteError::refused("a snapshot", why))?;
+        self.sets.leave(s);
+        let mut numbers = Vec::with_capacity(s.targets.len());
+        for target in &s.targets {
+            match self.set_of(target)? {
+                Some(number) => numbers.push(number),
+                None => return Ok(Progress::Full),
+            }
+        }
+        let pushed = self.columns.push(s, &numbers);
+        pushed.map_err(|why| WriteError::refused("a snapshot", why))?;
+        self.last_seq = Some(s.seq);
+        let first = self.waits.map_or(s.start, |(first, ..)| first);
+        self.waits = Some((first, s.start, s.end));
+        if self.is_due() { self.flush() } else { Ok(Progress::Going) }
+    }
+
+    /// When to call [`Writer::flush`] at the latest, should no snapshot come before.
+    #[must_use]
+    pub fn flush_by(&self) -> Option<Nanos> {
+        self.waits.map(|(first, ..)| first + FLUSH)
+    }
+
+    /// Writes the snapshots that wait.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn flush(&mut self) -> Result<Progress, WriteError> {
+        if self.full || self.columns.is_empty() {
+            return Ok(self.progress());
+        }
+        let snapshots = self.columns.len() as u64;
+        let message = self.encoder.rows(&self.columns.take()?)?;
+        self.waits = None;
+        let progress = self.put(Kind::Snapshots, &message)?;
+        if progress == Progress::Going {
+            self.summary.snapshots += snapshots;
+        }
+        self.sets.forget_retired();
+        self.targets.retain_mut(|t| std::mem::take(&mut t.new) || self.sets.has(t.fact.id));
+        Ok(progress)
+    }
+
+    /// Writes what waits and the end, unless the record is full and has its end already.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn finish(mut self, why: Why, note: &str) -> Result<Summary, WriteError> {
+        if self.flush()? == Progress::Going {
+            self.end(why, note)?;
+        }
+        Ok(self.summary)
+    }
+
+    fn progress(&self) -> Progress {
+        if self.full { Progress::Full } else { Progress::Going }
+    }
+
+    fn check(&self, s: &Snapshot) -> Result<(), Bad> {
+        check::snapshot(s)?;
+        if self.last_seq.is_some_and(|last| s.seq <= last) {
+            return Err(Bad::new("it comes after a later one"));
+        }
+        if bytes_of(s) > MAX_PAYLOAD / 2 {
+            return Err(Bad::new("it has more regions than a frame can hold"));
+        }
+        Ok(())
+    }
+
+    /// The number of the set of mappings that `target` uses, written if it is new; none if there
+    /// was no room.
+    fn set_of(&mut self, target: &TargetView) -> Result<Option<u64>, WriteError> {
+        if let Some(number) = self.sets.number(target) {
+            return Ok(Some(number));
+        }
+        check::mappings(&target.mappings).map_err(|why| WriteError::refused("mappings", why))?;
+        let set = self.sets.new_set(target);
+        let message = self.encoder.rows(&from_sets(std::slice::from_ref(&set))?)?;
+        if self.put(Kind::Mappings, &message)? == Progress::Full {
+            return Ok(None);
+        }
+        let number = set.number;
+        self.sets.add(set);
+        Ok(Some(number))
+    }
+
+    /// Whether waiting for one more snapshot, if it takes as long as the last one, would make what
+    /// waits too old or too much.
+    fn is_due(&self) -> bool {
+        let most = usize::try_from(self.file_size / 2).unwrap_or(BATCH).min(BATCH);
+        let old = self
+            .waits
+            .is_some_and(|(first, start, end)| end.since(first) + end.since(start) > FLUSH);
+        old || self.columns.bytes() >= most
+    }
+
+    /// Writes a frame where there is room for it: in this file, or else in the next one, or else
+    /// the record is full.
+    fn put(&mut self, kind: Kind, message: &[u8]) -> Result<Progress, WriteError> {
+        if self.full {
+            return Ok(Progress::Full);
+        }
+        let frame = seal(kind, message)?;
+        let len = frame.len() as u64;
+        if self.file_len.saturating_add(len + END_ROOM) > self.file_size {
+            if !self.rotates {
+                self.end(Why::MaxSize, "")?;
+                self.full = true;
+                return Ok(Progress::Full);
+            }
+            let beginning = self.beginning(len)?;
+            self.end(Why::Rotated, "")?;
+            self.sink.rotate().map_err(|source| self.io(source))?;
+            self.begin_file(&beginning)?;
+        }
+        self.append(&frame)?;
+        Ok(Progress::Going)
+    }
+
+    /// The frames that every file begins with, so that it can be read alone. They leave room for
+    /// `more` bytes.
+    fn beginning(&mut self, more: u64) -> Result<Vec<Vec<u8>>, WriteError> {
+        let mut messages = Vec::new();
+        for kind in Kind::ALL {
+            let schema = match kind {
+                Kind::Snapshots => &self.snapshot_schema,
+                other => self.schemas.of(other).as_ref(),
+            };
+            messages.push((kind, self.encoder.schema(schema)?));
+        }
+        let targets: Vec<_> = self.targets.iter().map(|t| t.fact.clone()).collect();
+        messages.push((Kind::Targets, self.encoder.rows(&from_targets(&targets)?)?));
+        for set in self.sets.all() {
+            messages.push((Kind::Mappings, self.encoder.rows(&from_sets(&[set])?)?));
+        }
+        let frames: Vec<_> = messages.iter().map(|(k, m)| seal(*k, m)).collect::<Result<_, _>>()?;
+        let needed = frames.iter().map(|f| f.len() as u64).sum::<u64>() + more + END_ROOM;
+        if needed > self.file_size {
+            let (path, allowed) = (self.path.clone(), self.file_size);
+            return Err(WriteError::Small { path, needed, allowed });
+        }
+        Ok(frames)
+    }
+
+    fn begin_file(&mut self, beginning: &[Vec<u8>]) -> Result<(), WriteError> {
+        self.file_len = 0;
+        self.summary.files += 1;
+        beginning.iter().try_for_each(|frame| self.append(frame))
+    }
+
+    fn end(&mut self, why: Why, note: &str) -> Result<(), WriteError> {
+        let note: String = note
+            .chars()
+            .scan(0, |len, c| {
+                *len += c.len_utf8();
+                (*len <= NOTE).then_some(c)
+            })
+            .collect();
+        let end = End { why, note, snapshots: self.summary.snapshots, files: self.summary.files };
+        let message = self.encoder.rows(&from_ends(&[end])?)?;
+        self.append(&seal(Kind::End, &message)?)
+    }
+
+    fn append(&mut self, frame: &[u8]) -> Result<(), WriteError> {
+        self.sink.append(frame).map_err(|source| self.io(source))?;
+        self.file_len += frame.len() as u64;
+        self.summary.bytes += frame.len() as u64;
+        self.summary.frames += 1;
+        Ok(())
+    }
+
+    fn io(&self, source: io::Error) -> WriteError {
+        WriteError::Io { path: self.path.clone(), source }
+    }
+}
+
+fn seal(kind: Kind, message: &[u8]) -> Result<Vec<u8>, WriteError> {
+    frame::seal(kind, message).map_err(|why| WriteError::refused("a frame", why))
+}

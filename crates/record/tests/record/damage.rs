@@ -1,0 +1,210 @@
+use std::path::Path;
+
+use isotherm_core::Snapshot;
+use isotherm_record::{Event, ReadError, Reader};
+use proptest::prelude::*;
+
+use crate::samples::{NAME, few, reader, record, snapshots};
+
+/// The kind of frames with mappings.
+const MAPPINGS: u8 = 2;
+
+/// Offset and length of each frame, found as the specification says.
+fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
+    let mut all = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let length: [u8; 4] = bytes[at + 12..at + 16].try_into().unwrap();
+        let length = 24 + u32::from_le_bytes(length) as usize;
+        all.push((at, length));
+        at += length;
+    }
+    all
+}
+
+/// Makes the checksums of the frame at `at` right.
+fn reseal(bytes: &mut [u8], (at, length): (usize, usize)) {
+    let payload = crc32c::crc32c(&bytes[at + 24..at + length]);
+    bytes[at + 16..at + 20].copy_from_slice(&payload.to_le_bytes());
+    let header = crc32c::crc32c(&bytes[at..at + 20]);
+    bytes[at + 20..at + 24].copy_from_slice(&header.to_le_bytes());
+}
+
+/// What is read before the record ends in one way or the other.
+fn read(bytes: &[u8]) -> (Vec<Snapshot>, Option<ReadError>) {
+    let (good, bad): (Vec<_>, Vec<_>) = reader(bytes).partition(Result::is_ok);
+    assert!(bad.len() <= 1, "an error is the last thing that a reader says");
+    (snapshots(good), bad.into_iter().next().map(|e| e.unwrap_err()))
+}
+
+#[test]
+fn a_record_cut_at_any_byte_gives_all_before_and_a_message() {
+    let all = few(30);
+    let bytes = record(&all);
+    for (begin, length) in frames(&bytes) {
+        let (whole, _) = read(&bytes[..begin]);
+        assert_eq!(whole, all[..whole.len()]);
+        for end in begin..begin + length {
+            let (read, error) = read(&bytes[..end]);
+            assert_eq!(read, whole, "cut at {end}");
+            match error {
+                Some(ReadError::NotARecord { .. }) => assert_eq!(end, 0),
+                Some(ReadError::Torn { at, .. }) => assert_eq!(at, begin as u64, "cut at {end}"),
+                other => panic!("cut at {end}: {other:?}"),
+            }
+        }
+    }
+    let (whole, error) = read(&bytes);
+    assert_eq!(whole, all);
+    assert!(error.is_none());
+}
+
+#[test]
+fn no_flipped_bit_goes_unnoticed() {
+    let all = few(14);
+    let bytes = record(&all);
+    for at in 0..bytes.len() {
+        for flip in [1 << (at % 8), 0xff] {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= flip;
+            let (read, error) = read(&bytes);
+            assert_eq!(read, all[..read.len()], "byte {at}");
+            match error {
+                Some(ReadError::Damaged { .. }) => assert!(at >= 8, "byte {at}"),
+                Some(ReadError::NotARecord { .. }) => assert!(at < 8, "byte {at}"),
+                other => panic!("byte {at}: {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_frame_is_skipped_and_costs_no_other() {
+    let all = few(60);
+    let bytes = record(&all);
+    for (at, length) in frames(&bytes) {
+        for byte in [at, at + 13, at + 30, at + length - 1] {
+            let mut bytes = bytes.clone();
+            bytes[byte] ^= 0x40;
+            let mut reader = reader(&bytes).skip_damaged();
+            let events: Vec<_> = reader.by_ref().collect();
+            assert!(events.iter().filter_map(|e| e.as_ref().err()).all(is_torn), "byte {byte}");
+            let lost = reader.lost();
+            let read = snapshots(events);
+            assert!(read.iter().all(|s| all.contains(s)), "byte {byte}");
+            if bytes[at + 10] != MAPPINGS {
+                assert_eq!((lost.places, lost.bytes), (1, length as u64), "byte {byte}");
+            }
+            let after = read.last().map_or(0, |s| s.seq + 1);
+            assert_eq!(lost.snapshots, after - read.len() as u64 - first(&read));
+        }
+    }
+}
+
+fn first(read: &[Snapshot]) -> u64 {
+    read.first().map_or(0, |s| s.seq)
+}
+
+fn is_torn(e: &ReadError) -> bool {
+    matches!(e, ReadError::Torn { .. })
+}
+
+/// Snapshots whose mappings are lost are lost with them, and not shown with others.
+#[test]
+fn no_snapshot_is_given_mappings_of_before() {
+    let all = few(60);
+    let bytes = record(&all);
+    let mut read = Vec::new();
+    for (at, length) in frames(&bytes).into_iter().filter(|(at, _)| bytes[at + 10] == MAPPINGS) {
+        let mut bytes = bytes.clone();
+        bytes[at + length - 9] ^= 1;
+        let left = snapshots(reader(&bytes).skip_damaged());
+        assert!(left.iter().all(|s| *s == all[s.seq as usize]));
+        read.push(left.len());
+    }
+    // the schema, which only others need; the first set; the second one
+    assert_eq!(read, [60, 30, 30]);
+}
+
+/// With checksums made right, the values themselves must hold up: no panic, and no snapshot that
+/// breaks the rules.
+#[test]
+fn hostile_payloads_give_messages() {
+    let bytes = record(&few(3));
+    for (at, length) in frames(&bytes) {
+        for byte in at + 24..at + length {
+            for value in [1, 0xff] {
+                let mut bytes = bytes.clone();
+                bytes[byte] = value;
+                reseal(&mut bytes, (at, length));
+                for s in snapshots(reader(&bytes).skip_damaged()) {
+                    assert!(s.start <= s.end);
+                    for t in &s.targets {
+                        assert!(t.regions.is_sorted_by(|a, b| a.range.end <= b.range.start));
+                    }
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    /// The same with several bytes at once.
+    #[test]
+    fn very_hostile_payloads_give_messages(
+        frame in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut bytes = record(&few(14));
+        let frames = frames(&bytes);
+        let (at, length) = *frame.get(&frames);
+        for (place, value) in changes {
+            *place.get_mut(&mut bytes[at + 24..at + length]) = value;
+        }
+        reseal(&mut bytes, (at, length));
+        let _ = reader(&bytes).skip_damaged().count();
+    }
+}
+
+/// A payload of nothing but its promise to be long.
+#[test]
+fn a_length_is_not_believed() {
+    let mut bytes = record(&[]);
+    bytes.truncate(24);
+    bytes[12..16].copy_from_slice(&(64u32 << 20).to_le_bytes());
+    reseal_header(&mut bytes);
+    assert!(matches!(read(&bytes).1, Some(ReadError::Torn { at: 0, .. })));
+    bytes[12..16].copy_from_slice(&u32::MAX.to_le_bytes());
+    reseal_header(&mut bytes);
+    let error = read(&bytes).1.unwrap().to_string();
+    assert!(error.contains("longer than a frame may be"), "{error}");
+}
+
+fn reseal_header(bytes: &mut [u8]) {
+    let header = crc32c::crc32c(&bytes[..20]);
+    bytes[20..24].copy_from_slice(&header.to_le_bytes());
+}
+
+#[test]
+fn a_record_of_a_later_isotherm_is_refused_with_advice() {
+    let mut bytes = record(&few(1));
+    bytes[8] = 9;
+    reseal_header(&mut bytes);
+    let error = read(&bytes).1.unwrap();
+    assert!(matches!(error, ReadError::Version { found: 9, .. }));
+    assert!(error.to_string().contains("later isotherm"));
+}
+
+#[test]
+fn reading_fails_as_the_input_does() {
+    struct Broken;
+    impl std::io::Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("the disk is gone"))
+        }
+    }
+    let mut reader = Reader::new(Broken, Path::new(NAME)).unwrap();
+    let first: Option<Result<Event, ReadError>> = reader.next();
+    assert!(first.unwrap().unwrap_err().to_string().contains("the disk is gone"));
+    assert!(reader.next().is_none());
+}

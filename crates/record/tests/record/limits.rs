@@ -1,0 +1,231 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use isotherm_core::Snapshot;
+use isotherm_record::{Event, Facts, Limits, Progress, ReadError, Reader, Why, WriteError, Writer};
+
+use crate::samples::{Shared, even, facts, mapping, reader, snapshots, target};
+
+const SIZE: u64 = 256 << 10;
+
+fn many(n: u64) -> impl Iterator<Item = Snapshot> {
+    let mappings = Arc::new(vec![mapping(0x1000, 0x0100_0000, "[heap]")]);
+    (0..n).map(move |seq| {
+        let mut s = even(seq, 500, &mappings);
+        // of little likeness to each other, so that files fill up
+        for (i, r) in (0u64..).zip(&mut s.targets[0].regions) {
+            let noise = (seq * 1000 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            r.rate.hz = (noise >> 40) as f32;
+        }
+        s
+    })
+}
+
+/// All files in `dir` with their sizes.
+fn files(dir: &Path) -> Vec<(String, u64)> {
+    let file = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.unwrap();
+        (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len())
+    };
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(file).collect();
+    files.sort();
+    files
+}
+
+fn read(path: &Path) -> Vec<Event> {
+    Reader::open(path).unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+fn all_snapshots(path: &Path) -> Vec<Snapshot> {
+    snapshots(read(path).into_iter().map(Ok::<_, ReadError>))
+}
+
+fn end(path: &Path) -> Why {
+    let Some(Event::End(end)) = read(path).pop() else { panic!("no end") };
+    end.why
+}
+
+struct Dir {
+    dir: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn dir() -> Dir {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rec");
+    Dir { dir, path }
+}
+
+fn record(path: &Path, facts: &Facts, limits: Limits, n: u64) -> Progress {
+    let mut writer = Writer::create(path, facts, limits).unwrap();
+    let _ = writer.target(target(1)).unwrap();
+    let mut progress = Progress::Going;
+    for s in many(n) {
+        progress = writer.snapshot(&s).unwrap();
+        let there = files(path.parent().unwrap()).into_iter().map(|(_, size)| size);
+        assert!(there.sum::<u64>() <= limits.max_size.unwrap_or(u64::MAX));
+        if progress == Progress::Full {
+            break;
+        }
+    }
+    writer.finish(Why::Stopped, "").unwrap();
+    progress
+}
+
+#[test]
+fn a_full_record_ends_properly() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: None };
+    assert_eq!(record(&d.path, &facts(), limits, 2000), Progress::Full);
+    assert_eq!(end(&d.path), Why::MaxSize);
+    let read = all_snapshots(&d.path);
+    assert_eq!(read, many(2000).take(read.len()).collect::<Vec<_>>());
+    let (_, size) = files(d.dir.path())[0];
+    assert!(size <= SIZE && size > SIZE / 2, "{size}");
+}
+
+#[test]
+fn a_rotating_record_keeps_the_newest() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    assert_eq!(record(&d.path, &facts(), limits, 2000), Progress::Going);
+    let files = files(d.dir.path());
+    let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["rec", "rec.1", "rec.2"]);
+    assert!(files.iter().all(|(_, size)| *size <= SIZE / 3));
+
+    let read = all_snapshots(&d.path);
+    let skipped = 2000 - read.len();
+    assert!(skipped > 0 && read.len() > 30, "{}", read.len());
+    assert_eq!(read, many(2000).skip(skipped).collect::<Vec<_>>());
+    assert_eq!(end(&d.path), Why::Stopped);
+}
+
+#[test]
+fn each_file_stands_alone() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let _ = record(&d.path, &facts(), limits, 2000);
+    let alone = d.dir.path().join("alone");
+    fs::rename(d.dir.path().join("rec.1"), &alone).unwrap();
+    let events = read(&alone);
+    assert_eq!(events[..2], [Event::Facts(facts()), Event::Target(target(1))]);
+    assert!(events.iter().any(|e| matches!(e, Event::Snapshot(_))));
+    assert_eq!(end(&alone), Why::Rotated);
+}
+
+#[test]
+fn facts_are_told_once_for_all_files() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let _ = record(&d.path, &facts(), limits, 2000);
+    let events = read(&d.path);
+    let count = |of: fn(&Event) -> bool| events.iter().filter(|e| of(e)).count();
+    assert_eq!(count(|e| matches!(e, Event::Facts(_))), 1);
+    assert_eq!(count(|e| matches!(e, Event::Mappings { .. })), 1);
+    assert_eq!(count(|e| matches!(e, Event::End(_))), 1);
+}
+
+#[test]
+fn what_is_no_record_is_left_alone() {
+    let d = dir();
+    fs::write(&d.path, "dear diary").unwrap();
+    let error = Writer::create(&d.path, &facts(), Limits::default()).err().unwrap();
+    assert!(matches!(error, WriteError::Foreign { .. }));
+    assert!(error.to_string().contains("choose another name"));
+    assert_eq!(fs::read(&d.path).unwrap(), b"dear diary");
+}
+
+#[test]
+fn rotation_does_not_run_over_what_is_no_record() {
+    let d = dir();
+    fs::write(d.dir.path().join("rec.2"), "dear diary").unwrap();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    assert!(matches!(
+        Writer::create(&d.path, &facts(), limits).err(),
+        Some(WriteError::Foreign { .. })
+    ));
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(2) };
+    let _ = record(&d.path, &facts(), limits, 500);
+    assert_eq!(fs::read(d.dir.path().join("rec.2")).unwrap(), b"dear diary");
+}
+
+#[test]
+fn an_earlier_record_is_kept_as_old() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let of = |seed| Facts { seed, ..facts() };
+    for seed in 0..3 {
+        let limits = if seed < 2 { limits } else { Limits::default() };
+        let mut writer = Writer::create(&d.path, &of(seed), limits).unwrap();
+        for s in many(1500) {
+            let _ = writer.snapshot(&s).unwrap();
+        }
+        writer.finish(Why::Stopped, "").unwrap();
+    }
+    let names: Vec<_> = files(d.dir.path()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["rec", "rec.old", "rec.old.1", "rec.old.2"]);
+    assert_eq!(read(&d.path)[0], Event::Facts(of(2)));
+    let old = read(&d.dir.path().join("rec.old"));
+    assert_eq!(old[0], Event::Facts(of(1)));
+    assert!(matches!(old.last(), Some(Event::End(_))));
+}
+
+#[test]
+fn an_empty_file_is_written_over() {
+    let d = dir();
+    fs::write(&d.path, "").unwrap();
+    let _ = record(&d.path, &facts(), Limits::default(), 3);
+    assert_eq!(all_snapshots(&d.path).len(), 3);
+}
+
+#[test]
+fn a_missing_directory_is_said_so() {
+    let error = Writer::create(Path::new("/nowhere/rec"), &facts(), Limits::default());
+    let error = error.err().unwrap().to_string();
+    assert!(error.contains("/nowhere/rec") && error.contains("directory"), "{error}");
+}
+
+#[test]
+fn a_file_too_small_for_what_it_begins_with_is_refused() {
+    let facts = Facts { note: "long ".repeat(20_000), ..facts() };
+    let limits = Limits { max_size: Some(64 << 10), rotate: None };
+    let error = Writer::to(Vec::new(), Path::new("rec"), &facts, limits).err().unwrap();
+    assert!(error.to_string().contains("raise --max-size"), "{error}");
+}
+
+/// Children that never live to see a snapshot must not pile up in each new file.
+#[test]
+fn targets_that_are_gone_are_not_told_again() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let mut writer = Writer::create(&d.path, &facts(), limits).unwrap();
+    for (id, s) in (1..).zip(many(1000)) {
+        let _ = writer.target(target(id)).unwrap();
+        let _ = writer.snapshot(&s).unwrap();
+    }
+    writer.finish(Why::Stopped, "").unwrap();
+    let told = read(&d.path).into_iter().filter(|e| matches!(e, Event::Target(_))).count();
+    let kept = all_snapshots(&d.path).len();
+    assert!(told < kept + 100, "{told} targets for {kept} snapshots");
+}
+
+/// However long its note.
+#[test]
+fn an_end_fits_the_room_kept_for_it() {
+    let bytes = Shared::default();
+    let writer = Writer::to(bytes.clone(), Path::new("rec"), &facts(), Limits::default()).unwrap();
+    let before = bytes.0.borrow().len();
+    let mut noise = 1u64;
+    let note: String = std::iter::repeat_with(|| {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        char::from_u32(0x4e00 + (noise >> 52) as u32).unwrap()
+    })
+    .take(5000)
+    .collect();
+    writer.finish(Why::TargetsGone, &note).unwrap();
+    assert!(bytes.0.borrow().len() - before <= 2048);
+    let Some(Ok(Event::End(end))) = reader(&bytes.0.borrow()).last() else { panic!("no end") };
+    assert!(note.starts_with(&end.note) && end.note.len() > 500);
+}

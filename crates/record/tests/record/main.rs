@@ -1,0 +1,10 @@
+//! Records, written and read again: whole, cut, damaged, limited, by others.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod damage;
+mod limits;
+mod pyarrow;
+mod round_trip;
+mod samples;
+mod size;

@@ -1,0 +1,116 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use isotherm_core::{Nanos, Snapshot};
+use isotherm_record::{Event, Facts, Limits, ReadError, Reader, Why, Writer};
+use proptest::prelude::*;
+
+use crate::samples::{
+    NAME, Shared, any_snapshots, even, facts, few, mapping, reader, record, record_with, snapshots,
+    target,
+};
+
+proptest! {
+    #[test]
+    fn what_is_read_is_what_was_written(all in any_snapshots(12)) {
+        let bytes = record(&all);
+        let events: Vec<Event> = reader(&bytes).collect::<Result<_, _>>().unwrap();
+        prop_assert_eq!(&events[0], &Event::Facts(facts()));
+        for id in 0..3u32 {
+            prop_assert_eq!(&events[1 + id as usize], &Event::Target(target(id)));
+        }
+        let Some(Event::End(end)) = events.last() else { panic!("no end") };
+        prop_assert_eq!((end.why, end.snapshots, end.files), (Why::Stopped, all.len() as u64, 1));
+        prop_assert_eq!(snapshots(events.into_iter().map(Ok::<_, ReadError>)), all);
+    }
+}
+
+#[test]
+fn mappings_are_told_when_they_change_and_shared_while_they_do_not() {
+    let events: Vec<Event> = reader(&record(&few(8))).collect::<Result<_, _>>().unwrap();
+    let told = events.iter().filter(|e| matches!(e, Event::Mappings { .. })).count();
+    assert_eq!(told, 2);
+    let of = |e: &Event| match e {
+        Event::Snapshot(s) => Some(s.targets[0].mappings.clone()),
+        _ => None,
+    };
+    let arcs: Vec<_> = events.iter().filter_map(of).collect();
+    assert!(Arc::ptr_eq(&arcs[0], &arcs[3]) && Arc::ptr_eq(&arcs[4], &arcs[7]));
+    assert!(!Arc::ptr_eq(&arcs[3], &arcs[4]));
+}
+
+/// After each snapshot, all but the last 5 s can be read from what is written.
+#[test]
+fn a_kill_costs_no_more_than_5_s() {
+    for interval in [100_000_000, 400_000_000, 1_000_000_000, 3_000_000_000, 7_000_000_000] {
+        let mappings = Arc::new(vec![mapping(0x1000, 0x9000, "[heap]")]);
+        let bytes = Shared::default();
+        let mut writer =
+            Writer::to(bytes.clone(), Path::new(NAME), &facts(), Limits::default()).unwrap();
+        for seq in 0..40 {
+            let times = (Nanos(seq * interval), Nanos((seq + 1) * interval));
+            let s = Snapshot { start: times.0, end: times.1, ..even(seq, 3, &mappings) };
+            let _ = writer.snapshot(&s).unwrap();
+            let there = snapshots(reader(&bytes.0.borrow()));
+            let written = there.last().map_or(Nanos(0), |s| s.end);
+            let next = (seq + 2) * interval;
+            assert!(next - written.0 <= 5_000_000_000.max(interval), "{interval}: {seq}");
+            let by = writer.flush_by().map_or(next, |by| by.0);
+            assert!(by >= next, "no flush is due before the next snapshot");
+        }
+    }
+}
+
+#[test]
+fn snapshots_in_one_frame_save_space_and_frames() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
+    for s in few(100) {
+        let _ = writer.snapshot(&s).unwrap();
+    }
+    let summary = writer.finish(Why::Stopped, "").unwrap();
+    // 4 schemas, the targets, 2 sets of mappings, 12 snapshots a frame, the end
+    assert_eq!(summary.frames, 4 + 1 + 2 + 9 + 1);
+    assert_eq!(summary.bytes, bytes.len() as u64);
+}
+
+#[test]
+fn a_snapshot_that_no_source_may_deliver_is_refused() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
+    let good = few(2);
+    let mut bad = good[1].clone();
+    bad.targets[0].regions.swap(0, 1);
+    assert!(writer.snapshot(&bad).unwrap_err().to_string().contains("out of order"));
+    let mut bad = good[1].clone();
+    bad.targets[0].regions[0].resident_bp = 10_001;
+    assert!(writer.snapshot(&bad).unwrap_err().to_string().contains("share"));
+    let mut bad = good[1].clone();
+    bad.targets[0].regions[0].rate.hz = f32::NAN;
+    assert!(writer.snapshot(&bad).unwrap_err().to_string().contains("rate"));
+    let _ = writer.snapshot(&good[1]).unwrap();
+    assert!(writer.snapshot(&good[0]).unwrap_err().to_string().contains("later"));
+    writer.finish(Why::Stopped, "").unwrap();
+    assert_eq!(snapshots(reader(&bytes)), &good[1..]);
+}
+
+/// `cat a b` is a record of two recordings.
+#[test]
+fn joined_records_are_read_one_after_the_other() {
+    let other = Facts { seed: 8, ..facts() };
+    let both = [record(&few(3)), record_with(&other, &few(2))].concat();
+    let events: Vec<Event> = reader(&both).collect::<Result<_, _>>().unwrap();
+    let told: Vec<_> = events.iter().filter(|e| matches!(e, Event::Facts(_))).collect();
+    assert_eq!(told, [&Event::Facts(facts()), &Event::Facts(other)]);
+    let all = snapshots(events.into_iter().map(Ok::<_, ReadError>));
+    assert_eq!(all, [few(3), few(2)].concat());
+}
+
+#[test]
+fn something_else_is_told_apart() {
+    for bytes in [&b""[..], b"PERFILE2", b"a text that is longer than the header of a frame"] {
+        let mut reader = Reader::new(bytes, Path::new(NAME)).unwrap();
+        assert!(matches!(reader.next(), Some(Err(ReadError::NotARecord { .. }))), "{bytes:?}");
+        assert!(reader.next().is_none());
+    }
+}

@@ -1,0 +1,81 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use isotherm_core::{AddrRange, RegionView, Snapshot, rate};
+
+use crate::samples::{even, mapping, reader, record};
+
+/// Numbers that look random and are the same each time.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % n
+    }
+}
+
+/// A server of 64 GiB as the monitor sees it: 1000 regions, 70 % of them idle, 20 % warm, 10 %
+/// hot; each second one in ten changes its borders and starts a new age.
+fn server(snapshots: u64) -> Vec<Snapshot> {
+    const REGIONS: u64 = 1000;
+    let mut noise = Noise(1);
+    let mappings = Arc::new(vec![mapping(0x7f00_0000_0000, 0x7f10_0000_0000, "")]);
+    let kinds: Vec<u64> = (0..REGIONS).map(|_| noise.below(10)).collect();
+    let mut cuts: Vec<u64> = (0..REGIONS).map(|i| i * 1024 + noise.below(1000)).collect();
+    let mut born: Vec<u64> = vec![0; 1000];
+    let mut all = Vec::new();
+    for seq in 0..snapshots {
+        for i in 0..REGIONS as usize {
+            if noise.below(25) == 0 {
+                cuts[i] = i as u64 * 1024 + noise.below(1000);
+                born[i] = seq;
+            }
+        }
+        let mut s = even(seq, 0, &mappings);
+        s.targets[0].regions = (0..REGIONS as usize)
+            .map(|i| {
+                let young = match kinds[i] {
+                    0..7 => 0,
+                    7..9 => 20 + noise.below(40),
+                    _ => 320 - noise.below(2) * noise.below(10),
+                };
+                let address = |cut: u64| 0x7f00_0000_0000 + cut * 65536;
+                let end = cuts.get(i + 1).copied().unwrap_or(REGIONS * 1024);
+                RegionView {
+                    range: AddrRange::new(address(cuts[i]), address(end)),
+                    accesses_bp: (young * 10_000 / 320) as u32,
+                    age: Duration::from_millis(400 * (seq - born[i])),
+                    rate: rate(young, 320, 20, Duration::from_millis(20)),
+                    resident_bp: if i % 7 == 0 { (i as u32 * 97) % 10_000 } else { 10_000 },
+                    unknown_bp: Default::default(),
+                }
+            })
+            .collect();
+        all.push(s);
+    }
+    all
+}
+
+#[test]
+fn a_region_takes_a_few_bytes() {
+    let all = server(240);
+    let bytes = record(&all).len() as f64 / 240_000.0;
+    println!("{bytes:.2} bytes a region");
+    assert!(bytes < 6.0, "{bytes:.2} bytes a region");
+}
+
+#[test]
+#[ignore = "a measurement: run it in release"]
+fn ten_million_regions() {
+    let some = record(&server(1000));
+    let begin = Instant::now();
+    let mut regions = 0;
+    for _ in 0..10 {
+        regions += crate::samples::snapshots(reader(&some))
+            .iter()
+            .map(Snapshot::nr_regions)
+            .sum::<usize>();
+    }
+    println!("{regions} regions in {:?}, {} bytes a million", begin.elapsed(), some.len());
+}
