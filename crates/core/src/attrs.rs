@@ -23,6 +23,10 @@ pub struct Attrs {
     pub window: u64,
     /// Parts that a region is split into each aggregation interval, 2 to 16.
     pub split_parts: u32,
+    /// Sampling intervals from one clear in a region to the next at least. In between, a window that
+    /// was cleared is read again and again until it is touched. 1 is the kernel's way; each clear
+    /// costs a TLB shootdown.
+    pub clear_every: u32,
     /// One part more when the last split has changed nothing, as the kernel does.
     pub extra_split: bool,
 }
@@ -87,6 +91,16 @@ pub enum AttrsError {
     /// parts of a split
     #[error("a region cannot be split into {0} parts: choose 2 to 16")]
     Parts(u32),
+    /// clears
+    #[error(
+        "a clear every {every} sampling intervals: choose from 1 to {samples}, as many as there are in an aggregation interval"
+    )]
+    ClearEvery {
+        /// asked
+        every: u32,
+        /// most
+        samples: u32,
+    },
 }
 
 /// More regions than this are refused: a limit on everything that comes from outside.
@@ -107,6 +121,7 @@ impl Default for Attrs {
             min_region_size: 16 * PAGE_SIZE,
             window: 16 * PAGE_SIZE,
             split_parts: 2,
+            clear_every: 4,
             extra_split: false,
         }
     }
@@ -145,6 +160,10 @@ impl Attrs {
         }
         if !(2..=16).contains(&self.split_parts) {
             return Err(AttrsError::Parts(self.split_parts));
+        }
+        let (every, samples) = (self.clear_every, self.samples());
+        if !(1..=samples).contains(&every) {
+            return Err(AttrsError::ClearEvery { every, samples });
         }
         Ok(self)
     }

@@ -22,17 +22,16 @@ pub struct Rate {
 /// the interval is open to that side (its upper end is infinite). E.g. 160 of 320 pages in 20 ms:
 /// p = .5, 34.7 Hz.
 #[must_use]
-pub fn rate(young: u64, present: u64, looks: u64, exposure: Duration) -> Rate {
+pub fn rate(young: f64, present: f64, looks: u64, exposure: Duration) -> Rate {
     let seconds = exposure.as_secs_f64();
-    if present == 0 || looks == 0 || seconds <= 0.0 {
+    if present <= 0.0 || looks == 0 || seconds <= 0.0 {
         return Rate { hz: 0.0, low: 0.0, high: f32::INFINITY };
     }
-    let n = present as f64;
-    let p = young.min(present) as f64 / n;
+    let p = (young / present).clamp(0.0, 1.0);
     let hz = |p: f64| (-(-p).ln_1p() / seconds) as f32;
-    let (low, high) = wilson(p, looks.min(present) as f64);
+    let (low, high) = wilson(p, present.min(looks as f64));
     Rate {
-        hz: hz(p.min(1.0 - 0.5 / n)),
+        hz: hz(p.min(1.0 - 0.5 / present.max(1.0))),
         low: hz(low.min(p)),
         high: if young >= present { f32::INFINITY } else { hz(high) },
     }
@@ -56,14 +55,14 @@ mod tests {
 
     #[test]
     fn half_the_pages_in_20_ms_is_35_hz() {
-        let r = rate(160, 320, 20, MS20);
+        let r = rate(160.0, 320.0, 20, MS20);
         assert!((r.hz - 34.66).abs() < 0.01, "{r:?}");
         assert!(r.low < r.hz && r.hz < r.high, "{r:?}");
     }
 
     #[test]
     fn nothing_young_is_zero_with_an_upper_bound() {
-        let r = rate(0, 320, 20, MS20);
+        let r = rate(0.0, 320.0, 20, MS20);
         assert_eq!((r.hz, r.low), (0.0, 0.0));
         assert!(r.high > 5.0 && r.high < 15.0, "{r:?}");
     }
@@ -78,20 +77,20 @@ mod tests {
 
     #[test]
     fn everything_young_is_only_bounded_from_below() {
-        let r = rate(320, 320, 20, MS20);
+        let r = rate(320.0, 320.0, 20, MS20);
         assert!(r.hz > 300.0 && r.low > 80.0 && r.high.is_infinite(), "{r:?}");
     }
 
     /// Four resident pages in a hundred windows are four trials, not a hundred.
     #[test]
     fn few_pages_give_no_bound_above_the_estimate() {
-        let r = rate(4, 4, 100, MS20);
+        let r = rate(4.0, 4.0, 100, MS20);
         assert!(r.low <= r.hz && r.low < 50.0, "{r:?}");
     }
 
     #[test]
     fn no_looks_say_nothing() {
-        let r = rate(0, 0, 0, MS20);
+        let r = rate(0.0, 0.0, 0, MS20);
         assert_eq!(r.low, 0.0);
         assert!(r.high.is_infinite());
     }

@@ -63,7 +63,9 @@ impl Target {
 /// Watches targets by looking at random windows of adaptive regions.
 ///
 /// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, whatever the
-/// size of the targets: one reads the windows cleared an interval ago, one clears the next ones.
+/// size of the targets: one reads the windows that are watched, one clears the next ones. Reading
+/// is cheap and clearing is dear, so a region pays for a clear only every
+/// [`Attrs::clear_every`] intervals.
 /// Deterministic for a seed and the answers of the operations set. Who wants several monitors makes
 /// several.
 pub struct Monitor<O> {
@@ -77,6 +79,8 @@ pub struct Monitor<O> {
     cost: Cost,
     last_count: usize,
     turn: usize,
+    /// sampling intervals since the begin
+    tick: u64,
     ended: Option<EndReason>,
     asks: Vec<Ask>,
     seen: Vec<Seen>,
@@ -110,6 +114,7 @@ impl<O: Space + Look> Monitor<O> {
             cost: Cost::default(),
             last_count: 0,
             turn: 0,
+            tick: 0,
             ended: None,
             asks: Vec::new(),
             seen: Vec::new(),
@@ -197,8 +202,9 @@ impl<O: Space + Look> Monitor<O> {
         Ok(())
     }
 
-    /// Reads the windows cleared an interval ago.
-    fn check(&mut self) -> Result<(), OpsError> {
+    /// Reads the windows that are watched. One that nobody has touched is kept if its clearing was
+    /// paid for, until another may be cleared; with `last`, none is.
+    fn check(&mut self, last: bool) -> Result<(), OpsError> {
         self.asks.clear();
         for t in &self.targets {
             let windows = t.regions.iter().filter_map(|r| r.window);
@@ -206,31 +212,43 @@ impl<O: Space + Look> Monitor<O> {
         }
         self.look()?;
         self.cost.looks += self.asks.len() as u64;
+        let most = if last { 1 } else { self.attrs.clear_every };
         let mut answers = self.seen.iter();
         let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
         for (region, window) in regions.filter_map(|r| r.window.take().map(|w| (r, w))) {
-            if let Some(seen) = answers.next() {
-                region.tally.add(seen, window.cleared_at);
+            let Some(seen) = answers.next() else { break };
+            let reads = window.reads + 1;
+            if seen.pages > 0 && seen.young == 0 && window.paid && reads < most {
+                region.window = Some(Window { reads, ..window });
+            } else {
+                region.tally.add(seen, window.cleared_at, reads);
             }
         }
         Ok(())
     }
 
-    /// Chooses a window in each region and clears it.
+    /// Chooses and clears a window in each region that watches none and may clear one.
     fn prepare(&mut self) -> Result<(), OpsError> {
-        self.asks.clear();
-        for t in &self.targets {
-            for r in &t.regions {
-                let range = random_window(r.range, self.attrs.window, &mut self.rng);
-                self.asks.push(Ask { target: t.id, range, clear: true });
+        let Monitor { targets, asks, attrs, rng, tick, .. } = self;
+        let wants = |r: &Region| r.window.is_none() && r.next_clear <= *tick;
+        asks.clear();
+        for t in targets.iter() {
+            for r in t.regions.iter().filter(|r| wants(r)) {
+                let range = random_window(r.range, attrs.window, rng);
+                asks.push(Ask { target: t.id, range, clear: true });
             }
         }
         self.look()?;
-        let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
-        for (region, (ask, seen)) in regions.zip(self.asks.iter().zip(&self.seen)) {
-            let answered = seen.pages > 0;
-            let cleared_at = seen.cleared_at;
-            region.window = answered.then_some(Window { range: ask.range, cleared_at });
+        let Monitor { targets, asks, seen, attrs, tick, .. } = self;
+        let regions = targets.iter_mut().flat_map(|t| &mut t.regions);
+        let wanting = regions.filter(|r| r.window.is_none() && r.next_clear <= *tick);
+        for (region, (ask, seen)) in wanting.zip(asks.iter().zip(seen.iter())) {
+            let (range, cleared_at, paid) = (ask.range, seen.cleared_at, seen.young > 0);
+            region.window =
+                (seen.pages > 0).then_some(Window { range, cleared_at, paid, reads: 0 });
+            if paid {
+                region.next_clear = *tick + u64::from(attrs.clear_every);
+            }
         }
         Ok(())
     }
@@ -456,12 +474,13 @@ impl<O: Space + Look> Source for Monitor<O> {
         if now < self.clock.next_sample {
             return Ok(Step::Wait(self.clock.next_sample));
         }
-        self.check()?;
+        self.tick += 1;
         self.clock.samples_passed += 1;
+        let due = self.clock.samples_passed >= self.attrs.samples();
+        self.check(due)?;
         for o in &mut self.observers {
             o.after_sampling(now, &self.targets);
         }
-        let due = self.clock.samples_passed >= self.attrs.samples();
         let snapshot = due.then(|| self.aggregate(now));
         if let Some(s) = &snapshot {
             self.observers.iter_mut().for_each(|o| o.after_aggregation(s));
@@ -511,7 +530,7 @@ fn view(r: &Region, interval: Duration) -> RegionView {
         };
     }
     let unknown: f64 = s.unknown.iter().sum();
-    let pages = |share: f64| (share * s.pages as f64).round() as u64;
+    let pages = |share: f64| share * s.pages as f64;
     RegionView {
         range: r.range,
         accesses_bp: r.accesses_bp.min(10_000),

@@ -17,6 +17,10 @@ use crate::time::Nanos;
 pub(crate) struct Window {
     pub range: AddrRange,
     pub cleared_at: Nanos,
+    /// It held accessed pages, so that clearing cost a TLB shootdown.
+    pub paid: bool,
+    /// Sampling intervals since.
+    pub reads: u32,
 }
 
 /// What the looks of one aggregation interval have counted in a region.
@@ -28,28 +32,34 @@ pub struct Tally {
     pub pages: u64,
     /// resident ones whose accesses can be seen
     pub present: u64,
-    /// accessed ones
-    pub young: u64,
+    /// those accessed in a sampling interval
+    pub young: f64,
     /// resident ones whose accesses cannot be seen
     pub unknown: [u64; 8],
-    /// time from clear to read, summed over looks
+    /// time from clear to read for one sampling interval, summed over looks
     pub exposure: Duration,
 }
 
 impl Tally {
-    /// Adds one look; a dropped one ([`Seen::pages`] zero) changes nothing.
-    pub fn add(&mut self, seen: &Seen, cleared_at: Nanos) {
+    /// Adds one look at a window cleared `intervals` sampling intervals ago and found untouched
+    /// until the last of them; a dropped one ([`Seen::pages`] zero) changes nothing.
+    ///
+    /// Each window counts once, however long it was watched: counting the intervals instead would
+    /// favour cold windows, which are watched longer. E.g. 16 pages accessed in the last of 4
+    /// intervals are 4 in each.
+    pub fn add(&mut self, seen: &Seen, cleared_at: Nanos, intervals: u32) {
         if seen.pages == 0 {
             return;
         }
+        let intervals = intervals.max(1);
         self.looks += 1;
         self.pages += u64::from(seen.pages);
         self.present += u64::from(seen.present);
-        self.young += u64::from(seen.young);
+        self.young += f64::from(seen.young) / f64::from(intervals);
         for (sum, n) in self.unknown.iter_mut().zip(seen.unknown.0) {
             *sum += u64::from(n);
         }
-        self.exposure += seen.read_at.since(cleared_at);
+        self.exposure += seen.read_at.since(cleared_at) / intervals;
     }
 
     /// Accessed pages of those whose accesses can be seen or that are absent, of 10,000.
@@ -59,7 +69,9 @@ impl Tally {
     #[must_use]
     pub fn accesses_bp(&self) -> u32 {
         let pages = self.pages.saturating_sub(self.unknown.iter().sum());
-        bp(self.young, pages)
+        // However little was accessed, it is more than nothing.
+        let least = u32::from(self.young > 0.0);
+        to_bp(self.young / pages.max(1) as f64).max(least)
     }
 
     fn shares(&self) -> Shares {
@@ -68,7 +80,7 @@ impl Tally {
             looks: self.looks,
             pages: self.pages,
             visible: of_all(self.present),
-            young: of_all(self.young),
+            young: self.young / self.pages.max(1) as f64,
             unknown: self.unknown.map(of_all),
             exposure: self.exposure.checked_div(self.looks).unwrap_or_default(),
         }
@@ -133,6 +145,8 @@ pub struct Region {
     pub tally: Tally,
     pub(crate) shares: Shares,
     pub(crate) window: Option<Window>,
+    /// sampling interval, counted from the monitor's begin, in which a window may be cleared again
+    pub(crate) next_clear: u64,
 }
 
 impl Region {
@@ -147,6 +161,7 @@ impl Region {
             tally: Tally::default(),
             shares: Shares::default(),
             window: None,
+            next_clear: 0,
         }
     }
 
@@ -202,11 +217,6 @@ impl Region {
             self.resized(AddrRange::new(addr, self.range.end)),
         )
     }
-}
-
-/// `part` of `whole` in basis points, 0 of 0 being 0.
-fn bp(part: u64, whole: u64) -> u32 {
-    u32::try_from(u128::from(part) * 10_000 / u128::from(whole.max(1))).unwrap_or(u32::MAX)
 }
 
 /// Accesses of the interval under way, completed by the last one's for the part still to come.

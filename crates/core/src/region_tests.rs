@@ -25,7 +25,7 @@ fn merge_two_weighs_by_size() {
 /// A region of `pages` pages after one look at a page of it, which was accessed or not.
 fn looked_at(start: u64, pages: u64, young: u32) -> Region {
     let mut r = region(start, start + pages * PAGE_SIZE, 0, 0);
-    r.tally.add(&Seen { pages: 1, present: 1, young, ..Seen::default() }, Nanos(0));
+    r.tally.add(&Seen { pages: 1, present: 1, young, ..Seen::default() }, Nanos(0), 1);
     r
 }
 
@@ -130,7 +130,7 @@ fn moving_accesses_of_a_region() {
     // Half of the interval has passed with every page accessed, none in the interval before.
     let mut r = region(0, 4096, 0, 0);
     let seen = Seen { pages: 1, present: 1, young: 1, ..Seen::default() };
-    r.tally.add(&seen, Nanos(0));
+    r.tally.add(&seen, Nanos(0), 1);
     assert_eq!(r.moving_accesses_bp(5000), 5000);
     r.last_accesses_bp = 2000;
     assert_eq!(r.moving_accesses_bp(5000), 6000);

@@ -1,0 +1,99 @@
+use super::*;
+use isotherm_core::{Observer, Source, Thresholds};
+use std::cell::Cell;
+use std::rc::Rc;
+
+fn faster() -> Attrs {
+    let ms = Duration::from_millis;
+    Attrs { sample: ms(10), aggr: ms(100), ..Attrs::default() }
+}
+
+#[test]
+fn changing_attributes_keeps_ages_and_rates() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let mut monitor = monitor(&ops, &[target]);
+    let before = run_until(&mut monitor, &ops, 8.1).pop().unwrap();
+    monitor.set_attrs(faster()).unwrap();
+    let kept = monitor.targets()[0].regions();
+    let hot = kept.iter().filter(|r| mib(18, 12).contains(r.range.start));
+    hot.for_each(|r| assert!(r.accesses_bp > 8000, "{r:?}"));
+    let after = run_until(&mut monitor, &ops, 8.3).remove(0);
+    // Ten samples from the step after the change on, none before.
+    assert_eq!((after.start, after.end), (seconds(8.1), seconds(8.2)));
+    assert_eq!((after.seq, after.attrs), (before.seq + 1, faster()));
+    assert_eq!(after.targets[0].ran, Some(faster().aggr));
+    let aged = |s: &Snapshot, least: u64| {
+        bytes_where(&s.targets[0], mib(36, 28), |r| r.age >= Duration::from_secs(least)) / MIB
+    };
+    assert!(aged(&before, 7) >= 26, "{} MiB", aged(&before, 7));
+    assert!(aged(&after, 7) >= 26, "{} MiB", aged(&after, 7));
+    let (hz_before, hz_after) = (
+        before.targets[0].bytes(&Thresholds::default()).hot,
+        after.targets[0].bytes(&Thresholds::default()).hot,
+    );
+    assert!(hz_before.abs_diff(hz_after) <= 2 * MIB, "{hz_before} {hz_after}");
+}
+
+#[test]
+fn fewer_regions_are_kept_to_at_once() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let mut monitor = monitor(&ops, &[target]);
+    run_until(&mut monitor, &ops, 4.0);
+    let mapped = covered(monitor.targets()[0].regions());
+    let attrs = Attrs { min_regions: 3, max_regions: 10, ..Attrs::default() };
+    monitor.set_attrs(attrs).unwrap();
+    assert!(monitor.targets()[0].regions().len() <= 10);
+    assert_eq!(covered(monitor.targets()[0].regions()), mapped);
+    let snapshots = run_until(&mut monitor, &ops, 6.0);
+    assert!(snapshots.iter().all(|s| s.nr_regions() <= 10));
+    monitor.set_attrs(Attrs { min_regions: 400, ..Attrs::default() }).unwrap();
+    let snapshots = run_until(&mut monitor, &ops, 8.0);
+    assert!(snapshots.last().unwrap().nr_regions() >= 400);
+}
+
+#[test]
+fn wrong_attributes_are_refused_and_the_old_ones_stay() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let wrong = [
+        Attrs { sample: Duration::ZERO, ..Attrs::default() },
+        Attrs { sample: Duration::from_millis(300), ..Attrs::default() },
+        Attrs { min_regions: 2, ..Attrs::default() },
+        Attrs { min_regions: 2000, ..Attrs::default() },
+        Attrs { max_regions: 1_000_000, ..Attrs::default() },
+        Attrs { min_region_size: 5000, ..Attrs::default() },
+        Attrs { window: 4 << 20, ..Attrs::default() },
+        Attrs { split_parts: 1, ..Attrs::default() },
+    ];
+    let mut monitor = monitor(&ops, &[target]);
+    run_until(&mut monitor, &ops, 2.0);
+    for attrs in wrong {
+        assert!(Monitor::new(ops.clone(), attrs, &[target], 1).is_err(), "{attrs:?}");
+        assert!(monitor.set_attrs(attrs).is_err());
+        assert_eq!(monitor.attrs(), Attrs::default());
+    }
+    // The interval under way was not disturbed either.
+    assert_eq!(run_until(&mut monitor, &ops, 2.4)[0].start, seconds(2.0));
+}
+
+/// Ages are time that has passed, also where the intervals do not divide.
+#[test]
+fn ages_do_not_run_ahead_of_the_clock() {
+    struct Count(Rc<Cell<u32>>);
+    impl Observer for Count {
+        fn after_sampling(&mut self, _: Nanos, _: &[isotherm_core::Target]) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+    let (ops, target) = machine(1, a_quarter_hot);
+    let ms = Duration::from_millis;
+    let attrs = Attrs { sample: ms(30), aggr: ms(100), ..Attrs::default() };
+    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    let samples = Rc::new(Cell::new(0));
+    monitor.observe(Box::new(Count(Rc::clone(&samples))));
+    for s in run_until(&mut monitor, &ops, 6.0) {
+        let oldest = s.targets[0].regions.iter().map(|r| r.age).max().unwrap();
+        assert_eq!(oldest, s.end.since(Nanos(0)), "the cold part has never changed");
+    }
+    assert_eq!(samples.get(), 200);
+    assert!(monitor.step(seconds(6.0)).is_ok());
+}

@@ -1,0 +1,117 @@
+//! The monitor over a simulated machine, whose truth is known.
+
+// What clippy allows in tests, for their helpers too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod accuracy;
+mod attrs;
+mod determinism;
+mod liveness;
+mod mappings;
+mod observers;
+mod properties;
+mod targets;
+mod unknown;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Region, Seen,
+    Snapshot, Space, TargetId, TargetView,
+};
+use isotherm_sim::{Machine, Memory, Ops, Pattern, run};
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 0x7f00_0000_0000;
+
+/// The stretch of `len` MiB, `at` MiB behind the base.
+fn mib(at: u64, len: u64) -> AddrRange {
+    AddrRange::new(BASE + at * MIB, BASE + (at + len) * MIB)
+}
+
+fn poisson(hz: f64) -> Pattern {
+    Pattern::Poisson { hz }
+}
+
+fn seconds(s: f64) -> Nanos {
+    Nanos((s * 1e3).round() as u64 * 1_000_000)
+}
+
+/// A machine with one target, as `lay` makes it.
+fn machine(seed: u64, lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
+    let mut machine = Machine::new(seed);
+    let target = machine.spawn();
+    lay(&mut machine, target);
+    (Ops::new(machine), target)
+}
+
+/// 64 MiB, of which the second quarter is hot.
+fn a_quarter_hot(machine: &mut Machine, target: TargetId) {
+    machine.map(target, mib(0, 64), Memory::anonymous()).unwrap();
+    machine.touch(target, mib(16, 16), poisson(100.0)).unwrap();
+}
+
+fn monitor(ops: &Ops, targets: &[TargetId]) -> Monitor<Ops> {
+    Monitor::new(ops.clone(), Attrs::default(), targets, 1).unwrap()
+}
+
+fn run_until(monitor: &mut Monitor<Ops>, ops: &Ops, s: f64) -> Vec<Arc<Snapshot>> {
+    run(monitor, ops, seconds(s)).unwrap()
+}
+
+/// Sorted, disjoint ranges with touching ones joined.
+fn joined(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRange> {
+    let mut out: Vec<AddrRange> = Vec::new();
+    for r in ranges {
+        match out.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => out.push(r),
+        }
+    }
+    out
+}
+
+fn covered(regions: &[Region]) -> Vec<AddrRange> {
+    joined(regions.iter().map(|r| r.range))
+}
+
+/// Bytes of `range` in regions of `view` for which `holds`.
+fn bytes_where(
+    view: &TargetView,
+    range: AddrRange,
+    holds: impl Fn(&isotherm_core::RegionView) -> bool,
+) -> u64 {
+    let regions = view.regions.iter().filter(|r| holds(r));
+    regions.filter_map(|r| r.range.intersect(&range)).map(|r| r.len()).sum()
+}
+
+/// The range's rate, as the mean of the regions' by bytes.
+fn mean_hz(view: &TargetView, range: AddrRange) -> f64 {
+    let parts = view.regions.iter().filter_map(|r| Some((r, r.range.intersect(&range)?)));
+    let sum: f64 = parts.map(|(r, part)| f64::from(r.rate.hz) * part.len() as f64).sum();
+    sum / range.len() as f64
+}
+
+/// An operations set whose looks pass through `spoil`, which may drop or check them.
+struct Spoiled<F> {
+    ops: Ops,
+    spoil: F,
+}
+
+impl<F> Space for Spoiled<F> {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        self.ops.mappings(target, out)
+    }
+    fn ran(&mut self, target: TargetId) -> Option<Duration> {
+        self.ops.ran(target)
+    }
+}
+
+impl<F: FnMut(&Ask, &mut Seen)> Look for Spoiled<F> {
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
+        let cost = self.ops.look(asks, out)?;
+        asks.iter().zip(out).for_each(|(ask, seen)| (self.spoil)(ask, seen));
+        Ok(cost)
+    }
+}

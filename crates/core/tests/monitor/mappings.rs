@@ -1,0 +1,128 @@
+use super::*;
+
+const KIB64: u64 = 64 << 10;
+
+#[test]
+fn heap_mmap_and_stack_are_covered_and_no_gap_is() {
+    let heap = AddrRange::new(0x55_5555_5000, 0x55_5555_5000 + 24 * MIB);
+    let stack = AddrRange::new(0x7fff_ff00_0000, 0x7fff_ff80_0000);
+    let areas = [heap, mib(0, 64), mib(66, 2), stack];
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, heap, Memory::heap()).unwrap();
+        m.map(t, mib(0, 32), Memory::anonymous()).unwrap();
+        m.map(t, mib(32, 32), Memory::anonymous().on_touch()).unwrap();
+        m.map(t, mib(66, 2), Memory::anonymous()).unwrap();
+        m.map(t, stack, Memory::stack()).unwrap();
+    });
+    let mut monitor = monitor(&ops, &[target]);
+    for s in run_until(&mut monitor, &ops, 4.0) {
+        let view = &s.targets[0];
+        assert_eq!(joined(view.regions.iter().map(|r| r.range)), areas);
+        assert_eq!((view.mappings.len(), view.left_out), (5, 0));
+    }
+}
+
+#[test]
+fn what_is_mapped_later_is_monitored_after_an_update_interval() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let mut monitor = monitor(&ops, &[target]);
+    run_until(&mut monitor, &ops, 3.05);
+    ops.machine().map(target, mib(100, 32), Memory::anonymous()).unwrap();
+    ops.machine().touch(target, mib(100, 32), poisson(100.0)).unwrap();
+    let cover = |m: &Monitor<Ops>| covered(m.targets()[0].regions());
+    run_until(&mut monitor, &ops, 3.9);
+    assert_eq!(cover(&monitor), [mib(0, 64)]);
+    run_until(&mut monitor, &ops, 4.05);
+    assert_eq!(cover(&monitor), [mib(0, 64), mib(100, 32)]);
+    let s = run_until(&mut monitor, &ops, 4.8).pop().unwrap();
+    assert!(mean_hz(&s.targets[0], mib(100, 32)) > 70.0);
+}
+
+#[test]
+fn what_is_unmapped_is_gone_and_the_rest_is_still_known() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let mut monitor = monitor(&ops, &[target]);
+    run_until(&mut monitor, &ops, 5.5);
+    ops.machine().unmap(target, mib(24, 16)).unwrap();
+    run_until(&mut monitor, &ops, 6.0);
+    let s = run_until(&mut monitor, &ops, 7.6).pop().unwrap();
+    assert_eq!(joined(s.targets[0].regions.iter().map(|r| r.range)), [mib(0, 24), mib(40, 24)]);
+    assert_eq!(s.targets[0].mapped(), 48 * MIB);
+    let old = bytes_where(&s.targets[0], mib(40, 24), |r| r.age > Duration::from_secs(6));
+    assert!(old > 20 * MIB, "{} MiB", old / MIB);
+}
+
+#[test]
+fn a_grown_mapping_is_covered_in_both_directions() {
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(10, 4), Memory::anonymous()).unwrap());
+    let mut monitor = monitor(&ops, &[target]);
+    run_until(&mut monitor, &ops, 1.5);
+    ops.machine().grow(target, mib(10, 4).start, mib(6, 12)).unwrap();
+    run_until(&mut monitor, &ops, 2.5);
+    assert_eq!(covered(monitor.targets()[0].regions()), [mib(6, 12)]);
+}
+
+/// Areas of 1 to 50 times 64 KiB, with gaps between them; at most 20 regions.
+#[test]
+fn more_areas_than_regions_leave_out_the_smallest() {
+    let area = |i: u64| AddrRange::new(mib(i * 8, 1).start, mib(i * 8, 1).start + (i + 1) * KIB64);
+    let (ops, target) = machine(1, |m, t| {
+        (0..50).for_each(|i| m.map(t, area(i), Memory::anonymous()).unwrap());
+    });
+    let attrs = Attrs { min_regions: 10, max_regions: 20, ..Attrs::default() };
+    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    for s in run_until(&mut monitor, &ops, 3.0) {
+        let view = &s.targets[0];
+        assert_eq!(
+            view.regions.iter().map(|r| r.range).collect::<Vec<_>>(),
+            (30..50).map(area).collect::<Vec<_>>()
+        );
+        assert_eq!(view.left_out, (1..=30).sum::<u64>() * KIB64);
+    }
+    ops.machine().unmap(target, mib(30 * 8, 1000)).unwrap();
+    run_until(&mut monitor, &ops, 4.1);
+    let s = run_until(&mut monitor, &ops, 4.5).pop().unwrap();
+    assert_eq!(s.targets[0].left_out, (1..=10).sum::<u64>() * KIB64);
+}
+
+/// New mappings at a time when the regions are near their maximum must not blur what is known.
+#[test]
+fn new_mappings_cost_no_borders() {
+    let hot = |i: u64| mib(2 + i * 8, 1);
+    let (ops, target) = machine(2, |m, t| {
+        m.map(t, mib(0, 80), Memory::anonymous()).unwrap();
+        (0..10).for_each(|i| m.touch(t, hot(i), poisson(100.0)).unwrap());
+    });
+    let attrs = Attrs { min_regions: 10, max_regions: 45, ..Attrs::default() };
+    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    let mut found = Vec::new();
+    run_until(&mut monitor, &ops, 8.0);
+    for round in 0..4 {
+        for i in 0..20 {
+            ops.machine().map(target, mib(1000 + i * 2, 1), Memory::anonymous()).unwrap();
+        }
+        for s in run_until(&mut monitor, &ops, 10.0 + f64::from(round) * 4.0) {
+            let hz = (0..10).map(|i| mean_hz(&s.targets[0], hot(i))).sum::<f64>() / 10.0;
+            found.push(hz.round());
+        }
+        ops.machine().unmap(target, mib(1000, 100)).unwrap();
+        run_until(&mut monitor, &ops, 12.0 + f64::from(round) * 4.0);
+    }
+    assert!(found.iter().all(|&hz| hz > 40.0), "{found:?}");
+}
+
+/// Where small areas need most of the regions, the big one has fewer, but still its borders.
+#[test]
+fn many_areas_leave_borders_to_the_big_one() {
+    let (ops, target) = machine(3, |m, t| {
+        a_quarter_hot(m, t);
+        (0..70).for_each(|i| m.map(t, mib(100 + i * 2, 1), Memory::anonymous()).unwrap());
+    });
+    let attrs = Attrs { min_regions: 100, max_regions: 100, ..Attrs::default() };
+    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    let mut found = Vec::new();
+    for s in run_until(&mut monitor, &ops, 9.0).iter().filter(|s| s.start > seconds(5.0)) {
+        found.push(mean_hz(&s.targets[0], mib(16, 16)).round());
+    }
+    assert!(found.iter().all(|&hz| hz > 70.0), "{found:?}");
+}

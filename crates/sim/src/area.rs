@@ -1,0 +1,162 @@
+//! A mapping and its pages.
+
+use std::sync::Arc;
+
+use isotherm_core::{AddrRange, Mapping, MappingKind, Nanos, PAGE_SIZE, Unknown};
+
+use crate::space::outside;
+
+/// Bytes of a huge page.
+pub(crate) const HUGE_SIZE: u64 = 2 << 20;
+
+/// What is mapped.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    /// what it is made of
+    pub kind: MappingKind,
+    /// as in `/proc/PID/maps`
+    pub name: Arc<str>,
+    /// resident from the start, instead of from the first touch of each page
+    pub populated: bool,
+    /// in huge pages wherever an aligned one fits: one accessed bit for 2 MiB
+    pub huge: bool,
+    /// why its accesses cannot be seen, if so
+    pub unknown: Option<Unknown>,
+}
+
+impl Memory {
+    /// Private memory in base pages, resident from the start.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        Memory {
+            kind: MappingKind::Anonymous,
+            name: Arc::from(""),
+            populated: true,
+            huge: false,
+            unknown: None,
+        }
+    }
+
+    /// The `brk` area; each page is resident from its first touch on.
+    #[must_use]
+    pub fn heap() -> Self {
+        let name = Arc::from("[heap]");
+        Memory { kind: MappingKind::Heap, name, populated: false, ..Memory::anonymous() }
+    }
+
+    /// A stack; each page is resident from its first touch on.
+    #[must_use]
+    pub fn stack() -> Self {
+        let name = Arc::from("[stack]");
+        Memory { kind: MappingKind::Stack, name, populated: false, ..Memory::anonymous() }
+    }
+
+    /// The same, each page resident from its first touch on.
+    #[must_use]
+    pub fn on_touch(self) -> Self {
+        Memory { populated: false, ..self }
+    }
+
+    /// The same in huge pages.
+    #[must_use]
+    pub fn huge(self) -> Self {
+        Memory { huge: true, ..self }
+    }
+
+    /// The same, with accesses that cannot be seen.
+    #[must_use]
+    pub fn unknown(self, why: Unknown) -> Self {
+        Memory { unknown: Some(why), ..self }
+    }
+}
+
+/// Zero, or the first moment whose touch counts: sets the accessed bit, brings the page back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Since(u64);
+
+impl Since {
+    /// All touches later than `now`.
+    pub fn after(now: Nanos) -> Self {
+        Since(now.0.saturating_add(1))
+    }
+
+    /// Whether it counts as touched; `touched` says whether it was after a time.
+    pub fn holds(self, touched: impl FnOnce(Nanos) -> bool) -> bool {
+        self.0.checked_sub(1).is_none_or(|after| touched(Nanos(after)))
+    }
+}
+
+/// State of a base page, or, at its first page, of a huge page.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Page {
+    /// the accessed bit is set if it was touched since then
+    pub young: Since,
+    /// it is resident if it was touched since then
+    pub resident: Since,
+}
+
+/// A mapping and its pages.
+#[derive(Debug, Clone)]
+pub(crate) struct Area {
+    pub range: AddrRange,
+    pub memory: Memory,
+    pub mapped_at: Nanos,
+    pages: Vec<Page>,
+}
+
+impl Area {
+    pub fn new(range: AddrRange, memory: Memory, now: Nanos) -> Self {
+        let pages = vec![fresh(&memory, now); index(range.len())];
+        Area { range, memory, mapped_at: now, pages }
+    }
+
+    pub fn mapping(&self) -> Mapping {
+        let Memory { kind, ref name, unknown, .. } = self.memory;
+        Mapping { range: self.range, kind, name: Arc::clone(name), unknown }
+    }
+
+    /// The base page at `addr`, or the huge page around it: what shares one accessed bit.
+    pub fn page_at(&self, addr: u64) -> AddrRange {
+        let around = |size: u64| AddrRange::new(addr - addr % size, addr - addr % size + size);
+        let huge = around(HUGE_SIZE);
+        if self.memory.huge && huge.intersect(&self.range) == Some(huge) {
+            huge
+        } else {
+            around(PAGE_SIZE)
+        }
+    }
+
+    /// The state of the page that begins at `addr`, if that lies inside.
+    pub fn state(&mut self, addr: u64) -> Option<&mut Page> {
+        self.pages.get_mut(index(addr.checked_sub(self.range.start)?))
+    }
+
+    /// The parts outside `hole`.
+    pub fn without(mut self, hole: AddrRange) -> impl Iterator<Item = Area> {
+        let [left, right] = outside(self.range, hole);
+        let right_pages = self.pages.split_off(self.pages.len() - index(right.len()));
+        self.pages.truncate(index(left.len()));
+        let right = Area { range: right, pages: right_pages, memory: self.memory.clone(), ..self };
+        self.range = left;
+        [self, right].into_iter().filter(|a| !a.range.is_empty())
+    }
+
+    /// Covers `range` too, which must hold all of it; what is new begins `now`.
+    pub fn grow(&mut self, range: AddrRange, now: Nanos) {
+        let new = fresh(&self.memory, now);
+        let below = index(self.range.start - range.start);
+        self.pages.splice(0..0, std::iter::repeat_n(new, below));
+        self.pages.resize(index(range.len()), new);
+        self.range = range;
+    }
+}
+
+/// A page as it is when mapped: a populated one is resident, and young until first cleared.
+fn fresh(memory: &Memory, now: Nanos) -> Page {
+    let resident = if memory.populated { Since::default() } else { Since::after(now) };
+    Page { young: Since::default(), resident }
+}
+
+fn index(bytes: u64) -> usize {
+    usize::try_from(bytes / PAGE_SIZE).unwrap_or(usize::MAX)
+}

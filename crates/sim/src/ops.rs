@@ -1,0 +1,115 @@
+//! The machine as an operations set.
+
+use std::cell::{RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use isotherm_core::{
+    Act, Action, AddrRange, Applied, Ask, Budget, Cost, Liveness, Look, Mapping, OpsError,
+    PAGE_SIZE, Seen, Space, Support, TargetId,
+};
+
+use crate::machine::{Machine, SimError};
+
+/// An operations set over a [`Machine`], which its clones share: one for each monitor, and one for
+/// whoever makes things happen on the machine.
+#[derive(Debug, Clone)]
+pub struct Ops {
+    machine: Rc<RefCell<Machine>>,
+    generations: BTreeMap<TargetId, u32>,
+}
+
+impl Ops {
+    /// Takes the machine over.
+    #[must_use]
+    pub fn new(machine: Machine) -> Self {
+        Ops { machine: Rc::new(RefCell::new(machine)), generations: BTreeMap::new() }
+    }
+
+    /// The machine below. Let go of it before a monitor steps.
+    ///
+    /// # Panics
+    /// If it is held already.
+    #[must_use]
+    pub fn machine(&self) -> RefMut<'_, Machine> {
+        self.machine.borrow_mut()
+    }
+
+    fn held(&self) -> Result<RefMut<'_, Machine>, OpsError> {
+        self.machine.try_borrow_mut().map_err(|_| {
+            OpsError::Failed("the machine is held: drop what `Ops::machine` gave first".into())
+        })
+    }
+}
+
+impl From<SimError> for OpsError {
+    fn from(e: SimError) -> Self {
+        match e {
+            SimError::NoTarget(t) => OpsError::NoTarget(t),
+            e => OpsError::Failed(e.to_string()),
+        }
+    }
+}
+
+impl Space for Ops {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        let machine = self.held()?;
+        let space = machine.space(target)?;
+        out.clear();
+        out.extend(space.mappings());
+        let (gone, generation) = (space.is_gone(), space.generation());
+        drop(machine);
+        let before = self.generations.insert(target, generation).unwrap_or(generation);
+        Ok(match (gone, before == generation) {
+            (true, _) => Liveness::Gone,
+            (false, true) => Liveness::Alive,
+            (false, false) => Liveness::Replaced,
+        })
+    }
+
+    fn ran(&mut self, target: TargetId) -> Option<Duration> {
+        let machine = self.held().ok()?;
+        let now = machine.now();
+        machine.space(target).ok().map(|s| s.ran(now))
+    }
+}
+
+impl Look for Ops {
+    /// Costs no CPU time, for there is none.
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
+        let mut machine = self.held()?;
+        let now = machine.now();
+        let mut cost = Cost { looks: asks.len() as u64, ..Cost::default() };
+        for ask in asks {
+            let (seen, cleared) = machine.space_mut(ask.target)?.look(ask.range, ask.clear, now);
+            cost.pages += u64::from(seen.pages);
+            cost.clears += u64::from(cleared);
+            out.push(seen);
+        }
+        Ok(cost)
+    }
+}
+
+impl Act for Ops {
+    fn supports(&self, _: Action) -> Support {
+        Support::Yes
+    }
+
+    /// Takes no time. A page that `range` holds only in part, and unknown memory, are let alone.
+    fn apply(
+        &mut self,
+        action: Action,
+        target: TargetId,
+        range: AddrRange,
+        budget: Budget,
+    ) -> Result<Applied, OpsError> {
+        let mut machine = self.held()?;
+        let now = machine.now();
+        let aligned = range.start.is_multiple_of(PAGE_SIZE) && range.end.is_multiple_of(PAGE_SIZE);
+        if !aligned {
+            return Err(SimError::Unaligned(range).into());
+        }
+        Ok(machine.space_mut(target)?.apply(action, range, budget.bytes, now))
+    }
+}

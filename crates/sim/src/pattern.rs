@@ -1,0 +1,188 @@
+//! How memory is touched.
+//!
+//! A pattern is a pure function: given a page and a time, it says when the page was last touched.
+//! So looking costs the same however much time has passed, whoever looks sees the same, and the
+//! truth needs no log. What is random is drawn from a hash of seed, page and time.
+
+use std::time::Duration;
+
+use isotherm_core::PAGE_SIZE;
+
+use crate::random::{below, mix, poisson_of_one};
+
+/// How the pages of a range are touched, from the moment it is set.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Pattern {
+    /// Each page at random times, independent of all others.
+    Poisson {
+        /// touches of one page a second, in the mean
+        hz: f64,
+    },
+    /// Each page at even times, at a phase of its own.
+    Periodic {
+        /// time between two touches of a page
+        every: Duration,
+    },
+    /// From the first page to the last at even speed, over and over.
+    Sweep {
+        /// time for one round, so between two touches of a page
+        every: Duration,
+    },
+    /// At random times within a window, which jumps to the place behind itself, and from the end
+    /// to the start.
+    Moving {
+        /// bytes of the window
+        window: u64,
+        /// time between two jumps
+        every: Duration,
+        /// touches of one page a second while it is in the window
+        hz: f64,
+    },
+    /// Every n-th page from the first on; the pages between are not touched.
+    Sparse {
+        /// n
+        nth: u64,
+        /// how those are touched
+        of: Box<Pattern>,
+    },
+}
+
+/// What a pattern is laid over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame {
+    pub pages: u64,
+    pub key: u64,
+}
+
+/// Times here are nanoseconds since the pattern was set, and all touches lie behind zero.
+impl Pattern {
+    /// The last touch of the `page`-th page in (`after`, `until`].
+    pub(crate) fn last_touch(&self, page: u64, f: Frame, after: u64, until: u64) -> Option<u64> {
+        let last = match self {
+            Pattern::Poisson { hz } => poisson(mix(f.key, page), *hz, after, until),
+            Pattern::Periodic { every } => {
+                let every = nanos(*every);
+                last_round(every, 1 + below(mix(f.key, page), every), until)
+            }
+            Pattern::Sweep { every } => {
+                let every = nanos(*every);
+                last_round(every, sweep_phase(page, f.pages, every), until)
+            }
+            Pattern::Moving { window, every, hz } => {
+                let turns = Turns::of(page, f.pages, *window, *every);
+                let key = mix(f.key, page);
+                let turns = turns.until(until).take_while(|t| t.1 > after);
+                let mut last = turns.map(|t| poisson(key, *hz, t.0.max(after), t.1.min(until)));
+                last.find_map(|t| t)
+            }
+            Pattern::Sparse { nth, of } => {
+                let (page, f) = sparse(page, f, *nth)?;
+                of.last_touch(page, f, after, until)
+            }
+        };
+        last.filter(|&t| t > after)
+    }
+
+    /// Whether the same is expected of all pages.
+    pub(crate) fn is_even(&self) -> bool {
+        match self {
+            Pattern::Poisson { .. } | Pattern::Periodic { .. } | Pattern::Sweep { .. } => true,
+            Pattern::Moving { .. } => false,
+            Pattern::Sparse { nth, of } => *nth <= 1 && of.is_even(),
+        }
+    }
+
+    /// How many touches of the `page`-th page are expected in (`from`, `to`].
+    pub(crate) fn expected(&self, page: u64, f: Frame, from: u64, to: u64) -> f64 {
+        let span = to.saturating_sub(from) as f64;
+        match self {
+            Pattern::Poisson { hz } => span / 1e9 * hz,
+            Pattern::Periodic { every } | Pattern::Sweep { every } => span / nanos(*every) as f64,
+            Pattern::Moving { window, every, hz } => {
+                let turns = Turns::of(page, f.pages, *window, *every).until(to);
+                let inside = turns.take_while(|t| t.1 > from);
+                let inside: u64 = inside.map(|t| t.1.min(to) - t.0.max(from)).sum();
+                inside as f64 / 1e9 * hz
+            }
+            Pattern::Sparse { nth, of } => {
+                sparse(page, f, *nth).map_or(0.0, |(page, f)| of.expected(page, f, from, to))
+            }
+        }
+    }
+}
+
+/// Whole nanoseconds, at least one.
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX).max(1)
+}
+
+/// The last of the times `phase`, `phase + every`, ... up to `until`.
+fn last_round(every: u64, phase: u64, until: u64) -> Option<u64> {
+    until.checked_sub(phase).map(|d| d - d % every + phase)
+}
+
+/// When in a round of `every` the `page`-th of `pages` comes; never at zero.
+fn sweep_phase(page: u64, pages: u64, every: u64) -> u64 {
+    let phase = (u128::from(page) + 1) * u128::from(every) / u128::from(pages.max(1));
+    u64::try_from(phase).unwrap_or(u64::MAX).max(1)
+}
+
+/// Among the pages that are touched, the place of `page`, and how many there are.
+fn sparse(page: u64, f: Frame, nth: u64) -> Option<(u64, Frame)> {
+    let nth = nth.max(1);
+    page.is_multiple_of(nth).then_some((page / nth, Frame { pages: f.pages.div_ceil(nth), ..f }))
+}
+
+/// The last event in (`after`, `until`] of a Poisson process.
+///
+/// Time is cut into cells of the mean distance. How many events a cell has (Poisson, one expected)
+/// and where they lie in it (uniform) are hashes of its index: together that is a Poisson process,
+/// and on average less than two cells are looked into.
+fn poisson(key: u64, hz: f64, after: u64, until: u64) -> Option<u64> {
+    if hz <= 0.0 || until <= after {
+        return None;
+    }
+    // A float above the biggest integer becomes that one.
+    let cell = ((1e9 / hz) as u64).max(1);
+    let mut i = (until - 1) / cell;
+    loop {
+        let last = events(mix(key, i), i * cell, cell).filter(|&t| t <= until).max();
+        if last.is_some() || i * cell <= after {
+            return last.filter(|&t| t > after);
+        }
+        i -= 1;
+    }
+}
+
+/// The events in (`start`, `start + cell`], in no order.
+fn events(key: u64, start: u64, cell: u64) -> impl Iterator<Item = u64> {
+    let n = poisson_of_one(key);
+    (1..=n).map(move |i| start.saturating_add(1 + below(mix(key, i), cell)))
+}
+
+/// The intervals in which a moving window holds one page.
+struct Turns {
+    slot: u64,
+    slots: u64,
+    every: u64,
+}
+
+impl Turns {
+    fn of(page: u64, pages: u64, window: u64, every: Duration) -> Turns {
+        let window = (window / PAGE_SIZE).max(1);
+        Turns { slot: page / window, slots: pages.div_ceil(window).max(1), every: nanos(every) }
+    }
+
+    /// Those (from, to] that begin before `until`, the latest first.
+    fn until(self, until: u64) -> impl Iterator<Item = (u64, u64)> {
+        let Turns { slot, slots, every } = self;
+        let now = until.saturating_sub(1) / every;
+        let latest = now.checked_sub((now + slots - slot % slots) % slots);
+        let turns = std::iter::successors(latest, move |e| e.checked_sub(slots));
+        turns.map(move |e| (e * every, (e + 1).saturating_mul(every)))
+    }
+}
+
+#[cfg(test)]
+#[path = "pattern_tests.rs"]
+mod tests;

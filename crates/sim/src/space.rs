@@ -1,0 +1,257 @@
+//! An address space: mappings, what touches them, and the look at its accessed bits.
+
+use std::time::Duration;
+
+use isotherm_core::{Action, AddrRange, Applied, Mapping, Nanos, PAGE_SIZE, Seen, Unknown};
+
+use crate::access::Access;
+use crate::area::{Area, Memory, Page, Since};
+use crate::machine::SimError;
+
+/// The address space of one target. Its [`crate::Machine`] changes it.
+#[derive(Debug)]
+pub struct AddressSpace {
+    pub(crate) areas: Vec<Area>,
+    pub(crate) accesses: Vec<Access>,
+    unknown: Vec<(AddrRange, Unknown)>,
+    generation: u32,
+    began: Nanos,
+    ended: Option<Nanos>,
+}
+
+impl AddressSpace {
+    pub(crate) fn new(now: Nanos) -> Self {
+        AddressSpace {
+            areas: Vec::new(),
+            accesses: Vec::new(),
+            unknown: Vec::new(),
+            generation: 0,
+            began: now,
+            ended: None,
+        }
+    }
+
+    /// What is mapped, in ascending order.
+    pub fn mappings(&self) -> impl Iterator<Item = Mapping> + '_ {
+        self.areas.iter().map(Area::mapping)
+    }
+
+    /// How often it was replaced by `exec`.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    /// Time that it has run; it runs all the time.
+    pub(crate) fn ran(&self, now: Nanos) -> Duration {
+        self.ended.unwrap_or(now).since(self.began)
+    }
+
+    pub(crate) fn map(
+        &mut self,
+        range: AddrRange,
+        memory: Memory,
+        now: Nanos,
+    ) -> Result<(), SimError> {
+        self.check_free(range)?;
+        let at = self.areas.partition_point(|a| a.range.start < range.start);
+        self.areas.insert(at, Area::new(range, memory, now));
+        Ok(())
+    }
+
+    fn check_free(&self, range: AddrRange) -> Result<(), SimError> {
+        let taken = self.areas.iter().any(|a| a.range.intersect(&range).is_some());
+        if taken { Err(SimError::Taken(range)) } else { Ok(()) }
+    }
+
+    pub(crate) fn unmap(&mut self, range: AddrRange) {
+        self.areas = self.areas.drain(..).flat_map(|a| a.without(range)).collect();
+        self.accesses = self.accesses.drain(..).flat_map(|a| a.without(range)).collect();
+        self.forget_unknown(range);
+    }
+
+    /// Makes the mapping that holds `addr` cover all of `range`.
+    pub(crate) fn grow(&mut self, addr: u64, range: AddrRange, now: Nanos) -> Result<(), SimError> {
+        let at = self.area_index(addr).ok_or(SimError::Unmapped(range))?;
+        let old = self.areas[at].range;
+        if old.intersect(&range) != Some(old) {
+            return Err(SimError::Shrinks(range));
+        }
+        self.check_free(AddrRange::new(range.start, old.start))?;
+        self.check_free(AddrRange::new(old.end, range.end))?;
+        self.areas[at].grow(range, now);
+        Ok(())
+    }
+
+    pub(crate) fn touch(&mut self, access: Access) -> Result<(), SimError> {
+        let range = access.range;
+        if !self.is_mapped(range) {
+            return Err(SimError::Unmapped(range));
+        }
+        self.accesses.push(access);
+        Ok(())
+    }
+
+    pub(crate) fn rest(&mut self, range: AddrRange, now: Nanos) {
+        let parts = |a: Access| a.without(range).into_iter().chain(a.ended(range, now));
+        self.accesses = self.accesses.drain(..).flat_map(parts).collect();
+    }
+
+    pub(crate) fn set_unknown(&mut self, range: AddrRange, why: Option<Unknown>) {
+        self.forget_unknown(range);
+        self.unknown.extend(why.map(|why| (range, why)));
+    }
+
+    fn forget_unknown(&mut self, hole: AddrRange) {
+        let parts = |(r, why): (AddrRange, Unknown)| {
+            outside(r, hole).into_iter().filter(|r| !r.is_empty()).map(move |r| (r, why))
+        };
+        self.unknown = self.unknown.drain(..).flat_map(parts).collect();
+    }
+
+    pub(crate) fn exec(&mut self) {
+        self.unmap(AddrRange::new(0, u64::MAX));
+        self.generation += 1;
+    }
+
+    pub(crate) fn end(&mut self, now: Nanos) {
+        self.unmap(AddrRange::new(0, u64::MAX));
+        self.ended.get_or_insert(now);
+    }
+
+    fn area_index(&self, addr: u64) -> Option<usize> {
+        let at = self.areas.partition_point(|a| a.range.end <= addr);
+        self.areas.get(at).is_some_and(|a| a.range.contains(addr)).then_some(at)
+    }
+
+    fn is_mapped(&self, range: AddrRange) -> bool {
+        let at = self.areas.partition_point(|a| a.range.end <= range.start);
+        let parts = self.areas[at..].iter().map_while(|a| a.range.intersect(&range));
+        parts.map(|r| r.len()).sum::<u64>() == range.len()
+    }
+
+    /// Visits the pages of what is mapped of `range`.
+    pub(crate) fn visit(
+        &mut self,
+        range: AddrRange,
+        now: Nanos,
+        mut see: impl FnMut(PageView<'_>),
+    ) {
+        let at = self.areas.partition_point(|a| a.range.end <= range.start);
+        for area in &mut self.areas[at..] {
+            let Some(part) = area.range.intersect(&range) else { break };
+            let mut addr = part.start;
+            while addr < part.end {
+                let page = area.page_at(addr);
+                let whole_area = area.memory.unknown;
+                let Some(state) = area.state(page.start) else { break };
+                let touched = |after| self.accesses.iter().any(|a| a.touched(page, after, now));
+                let resident = state.resident.holds(touched);
+                let young = resident && state.young.holds(touched);
+                let unknown = whole_area.or_else(|| unknown_at(&self.unknown, page));
+                let part = AddrRange::new(addr, page.end.min(part.end));
+                see(PageView { page, part, resident, young, unknown, state });
+                addr = page.end;
+            }
+        }
+    }
+
+    /// Answers an ask, and says whether bits were cleared. All of it must be mapped, else the look
+    /// is dropped.
+    pub(crate) fn look(&mut self, range: AddrRange, clear: bool, now: Nanos) -> (Seen, bool) {
+        if !self.is_mapped(range) {
+            return (Seen::default(), false);
+        }
+        let mut seen = Seen { read_at: now, cleared_at: now, ..Seen::default() };
+        let mut cleared = false;
+        self.visit(range, now, |v| {
+            seen.pages += v.base_pages();
+            match (v.resident, v.unknown) {
+                (false, _) => {}
+                (true, Some(why)) => seen.unknown.0[why.index()] += v.base_pages(),
+                (true, None) => {
+                    seen.present += v.base_pages();
+                    seen.young += if v.young { v.base_pages() } else { 0 };
+                    cleared |= clear && v.young;
+                    if clear && v.young {
+                        v.state.young = Since::after(now);
+                    }
+                }
+            }
+        });
+        (seen, cleared)
+    }
+
+    /// Does `action` to the pages that lie in `range` as a whole and are not unknown, up to `bytes`.
+    pub(crate) fn apply(
+        &mut self,
+        action: Action,
+        range: AddrRange,
+        bytes: u64,
+        now: Nanos,
+    ) -> Applied {
+        let mut done = Applied::default();
+        self.visit(range, now, |v| {
+            let len = v.part.len();
+            if v.unknown.is_some() || v.part != v.page || done.tried + len > bytes {
+                return;
+            }
+            done.tried += len;
+            if act(action, v, now) {
+                done.applied += len;
+            }
+        });
+        done
+    }
+}
+
+/// Does `action` to a page, if there is something to do.
+fn act(action: Action, page: PageView<'_>, now: Nanos) -> bool {
+    let PageView { resident, state, .. } = page;
+    match action {
+        Action::PageOut if resident => state.resident = Since::after(now),
+        Action::Cold if resident => state.young = Since::after(now),
+        Action::WillNeed if !resident => {
+            *state = Page { resident: Since::default(), young: Since::after(now) };
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn unknown_at(marks: &[(AddrRange, Unknown)], page: AddrRange) -> Option<Unknown> {
+    marks.iter().find(|(r, _)| r.intersect(&page).is_some()).map(|&(_, why)| why)
+}
+
+/// A base or huge page as it is now.
+pub(crate) struct PageView<'a> {
+    /// all of it
+    pub page: AddrRange,
+    /// the part of it that was asked for
+    pub part: AddrRange,
+    pub resident: bool,
+    /// its accessed bit
+    pub young: bool,
+    pub unknown: Option<Unknown>,
+    pub state: &'a mut Page,
+}
+
+impl PageView<'_> {
+    fn base_pages(&self) -> u32 {
+        u32::try_from(self.part.len() / PAGE_SIZE).unwrap_or(u32::MAX)
+    }
+}
+
+/// What lies of `range` below and above `hole`; either may be empty.
+pub(crate) fn outside(range: AddrRange, hole: AddrRange) -> [AddrRange; 2] {
+    [
+        AddrRange::new(range.start, range.end.min(hole.start)),
+        AddrRange::new(range.start.max(hole.end), range.end),
+    ]
+}

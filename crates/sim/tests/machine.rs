@@ -1,0 +1,290 @@
+//! The simulated machine: bits, pages, mappings, actions and their truth.
+
+// What clippy allows in tests, for their helpers too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use isotherm_core::{
+    Act, Action, AddrRange, Applied, Ask, Budget, Cost, Liveness, Look, Nanos, OpsError, PAGE_SIZE,
+    Seen, Space, TargetId, Unknown,
+};
+use isotherm_sim::{Machine, Memory, Ops, Pattern, SimError};
+
+const MIB: u64 = 1 << 20;
+const ALL: Budget = Budget { bytes: u64::MAX, time: Duration::MAX };
+
+/// `len` pages from the `at`-th of an address space that begins at a multiple of 2 MiB.
+fn pages(at: u64, len: u64) -> AddrRange {
+    let start = (1 << 30) + at * PAGE_SIZE;
+    AddrRange::new(start, start + len * PAGE_SIZE)
+}
+
+fn machine(lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
+    let mut machine = Machine::new(7);
+    let target = machine.spawn();
+    lay(&mut machine, target);
+    (Ops::new(machine), target)
+}
+
+fn anonymous(len: u64) -> (Ops, TargetId) {
+    machine(|m, t| m.map(t, pages(0, len), Memory::anonymous()).unwrap())
+}
+
+fn look(ops: &mut Ops, target: TargetId, range: AddrRange, clear: bool) -> (Seen, Cost) {
+    let mut out = Vec::new();
+    let cost = ops.look(&[Ask { target, range, clear }], &mut out).unwrap();
+    (out[0], cost)
+}
+
+fn young(ops: &mut Ops, target: TargetId, range: AddrRange) -> u32 {
+    look(ops, target, range, false).0.young
+}
+
+fn wait(ops: &Ops, ms: u64) {
+    ops.machine().advance(Duration::from_millis(ms));
+}
+
+fn poisson(hz: f64) -> Pattern {
+    Pattern::Poisson { hz }
+}
+
+#[test]
+fn a_bit_stays_set_until_it_is_cleared_and_is_set_by_a_touch() {
+    let (mut ops, t) = anonymous(16);
+    assert_eq!(young(&mut ops, t, pages(0, 16)), 16, "populated pages are young");
+    let (seen, cost) = look(&mut ops, t, pages(0, 16), true);
+    assert_eq!((seen.young, cost.clears, cost.pages), (16, 1, 16));
+    wait(&ops, 100);
+    let (seen, cost) = look(&mut ops, t, pages(0, 16), true);
+    assert_eq!((seen.young, cost.clears), (0, 0));
+    assert_eq!((seen.read_at, seen.cleared_at), (Nanos(100_000_000), Nanos(100_000_000)));
+    ops.machine().touch(t, pages(4, 4), poisson(1000.0)).unwrap();
+    wait(&ops, 100);
+    assert_eq!(young(&mut ops, t, pages(0, 16)), 4);
+    assert_eq!(young(&mut ops, t, pages(0, 16)), 4, "reading clears nothing");
+    ops.machine().rest(t, pages(4, 2)).unwrap();
+    look(&mut ops, t, pages(0, 16), true);
+    wait(&ops, 100);
+    assert_eq!(young(&mut ops, t, pages(0, 16)), 2);
+}
+
+#[test]
+fn what_a_look_finds_is_the_truth() {
+    let (mut ops, t) = anonymous(512);
+    ops.machine().touch(t, pages(100, 300), poisson(2.0)).unwrap();
+    wait(&ops, 5000);
+    look(&mut ops, t, pages(0, 512), true);
+    let cleared = ops.machine().now();
+    wait(&ops, 300);
+    for page in 0..512 {
+        let bit = young(&mut ops, t, pages(page, 1)) == 1;
+        let machine = ops.machine();
+        let last = machine.truth(t).unwrap().last_touch(pages(page, 1).start, machine.now());
+        assert_eq!(bit, last.is_some_and(|l| l > cleared), "page {page}: {last:?}");
+    }
+}
+
+#[test]
+fn truth_counts_hot_and_cold_bytes() {
+    let (ops, t) = anonymous(1000);
+    ops.machine().touch(t, pages(100, 100), poisson(50.0)).unwrap();
+    ops.machine().touch(t, pages(150, 100), poisson(7.0)).unwrap();
+    let of = Box::new(Pattern::Periodic { every: Duration::from_millis(10) });
+    ops.machine().touch(t, pages(600, 100), Pattern::Sparse { nth: 4, of }).unwrap();
+    wait(&ops, 2000);
+    ops.machine().rest(t, pages(0, 400)).unwrap();
+    wait(&ops, 2000);
+    let machine = ops.machine();
+    let truth = machine.truth(t).unwrap();
+    let all = pages(0, 2000);
+    let hot = |from: u64, to: u64, hz| {
+        truth.hot_bytes(all, Nanos(from * 1_000_000), Nanos(to * 1_000_000), hz) / PAGE_SIZE
+    };
+    assert_eq!((hot(0, 2000, 10.0), hot(0, 2000, 55.0), hot(0, 2000, 5.0)), (125, 75, 175));
+    assert_eq!((hot(2000, 4000, 5.0), hot(1000, 3000, 24.0)), (25, 125));
+    assert_eq!(truth.rate_hz(pages(160, 1).start + 5, Nanos(0), Nanos(1_000_000_000)), 57.0);
+    let cold = |age| truth.cold_bytes(all, machine.now(), Duration::from_millis(age)) / PAGE_SIZE;
+    assert_eq!((cold(1900), cold(4000), cold(4001)), (975, 825, 0));
+}
+
+#[test]
+fn a_huge_page_has_one_bit() {
+    let (mut ops, t) = machine(|m, t| {
+        m.map(t, pages(500, 600), Memory::anonymous().huge()).unwrap();
+        m.touch(t, pages(700, 1), poisson(100.0)).unwrap();
+        m.touch(t, pages(1030, 1), poisson(100.0)).unwrap();
+    });
+    // Of the pages 500 to 1100, one huge page fits: 512 to 1024.
+    for at in [500, 512, 900, 1024] {
+        look(&mut ops, t, pages(at, 12), true);
+    }
+    wait(&ops, 500);
+    assert_eq!(young(&mut ops, t, pages(512, 16)), 16);
+    assert_eq!(young(&mut ops, t, pages(1024, 12)), 1);
+    assert_eq!(young(&mut ops, t, pages(500, 12)), 0);
+    let done = ops.apply(Action::PageOut, t, pages(600, 450), ALL).unwrap();
+    assert_eq!(done.applied, 26 * PAGE_SIZE, "a part of a huge page is let alone");
+}
+
+#[test]
+fn memory_is_absent_before_the_first_touch_and_after_being_paged_out() {
+    let (mut ops, t) = machine(|m, t| {
+        m.map(t, pages(0, 64), Memory::heap()).unwrap();
+        m.touch(t, pages(0, 32), Pattern::Sweep { every: Duration::from_secs(1) }).unwrap();
+    });
+    let present = |ops: &mut Ops| look(ops, t, pages(0, 64), false).0.present;
+    assert_eq!(present(&mut ops), 0);
+    wait(&ops, 500);
+    assert_eq!(present(&mut ops), 16);
+    wait(&ops, 500);
+    assert_eq!(present(&mut ops), 32);
+    let done = ops.apply(Action::PageOut, t, pages(0, 64), ALL).unwrap();
+    assert_eq!(
+        done,
+        Applied { tried: 64 * PAGE_SIZE, applied: 32 * PAGE_SIZE, took: Duration::ZERO }
+    );
+    assert_eq!(present(&mut ops), 0);
+    wait(&ops, 250);
+    assert_eq!(present(&mut ops), 8);
+    let done = ops.apply(Action::WillNeed, t, pages(0, 32), ALL).unwrap();
+    assert_eq!(done.applied, 24 * PAGE_SIZE);
+    let (seen, _) = look(&mut ops, t, pages(0, 32), false);
+    assert_eq!((seen.present, seen.young), (32, 8), "read ahead, not accessed");
+}
+
+#[test]
+fn actions_keep_to_their_budget_and_off_what_is_unknown() {
+    let (mut ops, t) = anonymous(64);
+    ops.machine().set_unknown(t, pages(0, 16), Some(Unknown::Mlocked)).unwrap();
+    let budget = Budget { bytes: 8 * PAGE_SIZE + 5, ..ALL };
+    let done = ops.apply(Action::PageOut, t, pages(0, 64), budget).unwrap();
+    assert_eq!((done.tried, done.applied), (8 * PAGE_SIZE, 8 * PAGE_SIZE));
+    let (seen, _) = look(&mut ops, t, pages(0, 64), false);
+    assert_eq!((seen.present, seen.unknown.0[Unknown::Mlocked.index()]), (40, 16));
+    assert_eq!(ops.apply(Action::Stat, t, pages(0, 64), ALL).unwrap().applied, 0);
+    ops.apply(Action::Cold, t, pages(0, 64), ALL).unwrap();
+    assert_eq!(young(&mut ops, t, pages(0, 64)), 0);
+}
+
+#[test]
+fn unknown_marks_can_be_moved() {
+    let (mut ops, t) = anonymous(32);
+    ops.machine().set_unknown(t, pages(0, 32), Some(Unknown::Shared)).unwrap();
+    ops.machine().set_unknown(t, pages(8, 8), Some(Unknown::Dma)).unwrap();
+    ops.machine().set_unknown(t, pages(28, 4), None).unwrap();
+    let (seen, cost) = look(&mut ops, t, pages(0, 32), true);
+    let by = |why: Unknown| seen.unknown.0[why.index()];
+    assert_eq!((by(Unknown::Shared), by(Unknown::Dma), seen.present), (20, 8, 4));
+    assert_eq!((cost.clears, seen.pages), (1, 32));
+}
+
+#[test]
+fn a_look_beyond_what_is_mapped_is_dropped() {
+    let (mut ops, t) = anonymous(8);
+    assert_eq!(look(&mut ops, t, pages(4, 8), true).0, Seen::default());
+    ops.machine().map(t, pages(8, 8), Memory::stack()).unwrap();
+    assert_eq!(look(&mut ops, t, pages(4, 8), true).0.pages, 8, "across two mappings");
+    ops.machine().unmap(t, pages(6, 1)).unwrap();
+    assert_eq!(look(&mut ops, t, pages(4, 8), true).0, Seen::default());
+    let mapped: Vec<_> = ops.machine().space(t).unwrap().mappings().map(|m| m.range).collect();
+    assert_eq!(mapped, [pages(0, 6), pages(7, 1), pages(8, 8)]);
+}
+
+#[test]
+fn unmapping_forgets_and_growing_keeps() {
+    let (mut ops, t) = anonymous(32);
+    ops.machine().touch(t, pages(0, 32), poisson(1000.0)).unwrap();
+    look(&mut ops, t, pages(0, 32), true);
+    ops.machine().unmap(t, pages(8, 8)).unwrap();
+    ops.machine().map(t, pages(8, 4), Memory::anonymous().on_touch()).unwrap();
+    ops.machine().grow(t, pages(20, 1).start, pages(12, 28)).unwrap();
+    wait(&ops, 100);
+    let young = |ops: &mut Ops, at, len| young(ops, t, pages(at, len));
+    assert_eq!((young(&mut ops, 0, 8), young(&mut ops, 16, 16)), (8, 16));
+    assert_eq!(look(&mut ops, t, pages(8, 4), false).0.present, 0, "nothing touches the new one");
+    look(&mut ops, t, pages(12, 4), true);
+    wait(&ops, 100);
+    assert_eq!((young(&mut ops, 12, 4), young(&mut ops, 32, 8)), (0, 8), "fresh pages are young");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let (ops, t) = anonymous(8);
+    let mut m = ops.machine();
+    let (odd, nobody) = (AddrRange::new(5, 4096), TargetId(9));
+    assert_eq!(m.map(t, pages(4, 8), Memory::heap()), Err(SimError::Taken(pages(4, 8))));
+    assert_eq!(m.map(t, odd, Memory::heap()), Err(SimError::Unaligned(odd)));
+    assert_eq!(m.unmap(t, pages(0, 0)), Err(SimError::Unaligned(pages(0, 0))));
+    assert_eq!(m.touch(t, pages(4, 8), poisson(1.0)), Err(SimError::Unmapped(pages(4, 8))));
+    assert_eq!(m.grow(t, 0, pages(0, 9)), Err(SimError::Unmapped(pages(0, 9))));
+    assert_eq!(m.grow(t, pages(1, 1).start, pages(1, 9)), Err(SimError::Shrinks(pages(1, 9))));
+    assert_eq!(m.exec(nobody), Err(SimError::NoTarget(nobody)));
+    m.end(t).unwrap();
+    assert_eq!(m.exec(t), Err(SimError::Gone(t)));
+}
+
+#[test]
+fn each_handle_hears_of_exec_once_and_of_the_end() {
+    let (mut ops, t) = anonymous(8);
+    let mut other = ops.clone();
+    let mut out = Vec::new();
+    let mut ask = |ops: &mut Ops| ops.mappings(t, &mut out).map(|alive| (alive, out.len()));
+    assert_eq!(ask(&mut ops), Ok((Liveness::Alive, 1)));
+    assert_eq!(ask(&mut other), Ok((Liveness::Alive, 1)));
+    ops.machine().exec(t).unwrap();
+    assert_eq!(ask(&mut ops), Ok((Liveness::Replaced, 0)));
+    assert_eq!(ask(&mut ops), Ok((Liveness::Alive, 0)));
+    assert_eq!(ask(&mut other), Ok((Liveness::Replaced, 0)));
+    wait(&ops, 30);
+    ops.machine().end(t).unwrap();
+    wait(&ops, 30);
+    assert_eq!(ask(&mut ops), Ok((Liveness::Gone, 0)));
+    assert_eq!(ops.ran(t), Some(Duration::from_millis(30)));
+    assert_eq!(ops.mappings(TargetId(5), &mut Vec::new()), Err(OpsError::NoTarget(TargetId(5))));
+}
+
+#[test]
+fn holding_the_machine_is_an_error_not_a_crash() {
+    let (mut ops, t) = anonymous(8);
+    let other = ops.clone();
+    let held = other.machine();
+    assert!(matches!(ops.mappings(t, &mut Vec::new()), Err(OpsError::Failed(_))));
+    drop(held);
+    assert!(ops.mappings(t, &mut Vec::new()).is_ok());
+}
+
+/// All answers of 50 looks at random-ish places.
+fn history(seed: u64) -> Vec<Seen> {
+    let mut m = Machine::new(seed);
+    let t = m.spawn();
+    m.map(t, pages(0, 4096), Memory::anonymous()).unwrap();
+    m.touch(t, pages(0, 2048), poisson(5.0)).unwrap();
+    m.touch(t, pages(1024, 2048), poisson(20.0)).unwrap();
+    let mut ops = Ops::new(m);
+    let one = |i: u64| {
+        wait(&ops.clone(), 13);
+        look(&mut ops, t, pages(i * 997 % 4000, 16), i.is_multiple_of(3)).0
+    };
+    (0..200).map(one).collect()
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bits() {
+    assert_eq!(history(1), history(1));
+    assert_ne!(history(1), history(2));
+}
+
+/// A day passes in no time, and 8 GiB cost no more than what is looked at.
+#[test]
+fn time_and_size_are_cheap() {
+    let (mut ops, t) = anonymous(8192 * MIB / PAGE_SIZE);
+    let everything = pages(0, 8192 * MIB / PAGE_SIZE);
+    ops.machine().touch(t, everything, poisson(100.0)).unwrap();
+    let half = Pattern::Moving { window: 4096 * MIB, every: Duration::from_millis(1), hz: 0.001 };
+    ops.machine().touch(t, everything, half).unwrap();
+    for day in 1..1000 {
+        wait(&ops, 24 * 3600 * 1000);
+        assert_eq!(look(&mut ops, t, pages(day * 1000, 16), true).0.young, 16);
+    }
+}
