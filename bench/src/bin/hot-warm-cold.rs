@@ -22,8 +22,14 @@ struct Options {
     #[arg(long, default_value_t = 400)]
     aggr: u64,
     /// parts of a split
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 4)]
     parts: u32,
+    /// sampling intervals between clears
+    #[arg(long, default_value_t = 8)]
+    every: u32,
+    /// split uniform regions too
+    #[arg(long)]
+    uniform: bool,
     /// window in KiB
     #[arg(long, default_value_t = 64)]
     window: u64,
@@ -47,6 +53,8 @@ fn main() -> Result<()> {
         sample: Duration::from_millis(o.sample),
         aggr: Duration::from_millis(o.aggr),
         split_parts: o.parts,
+        clear_every: o.every,
+        split_uniform: o.uniform,
         window: o.window << 10,
         ..Attrs::default()
     };
@@ -69,6 +77,27 @@ fn main() -> Result<()> {
                         s.nr_regions(),
                         s.cost
                     );
+                }
+                if o.verbose && hot.precision < 0.985 {
+                    let t = Default::default();
+                    let base = load.at(AddrRange::new(0, TOTAL));
+                    for r in s.targets.iter().flat_map(|v| &v.regions) {
+                        if r.heat(&t) == Heat::Hot
+                            && r.range.intersect(&base).is_some()
+                            && r.range
+                                .intersect(&load.at(HOT))
+                                .is_none_or(|i| i.len() < r.range.len())
+                        {
+                            println!(
+                                "   false: {:.3}..{:.3} MiB {:?} {} bp age {:?}",
+                                (r.range.start as f64 - base.start as f64) / 1048576.0,
+                                (r.range.end as f64 - base.start as f64) / 1048576.0,
+                                r.rate,
+                                r.accesses_bp,
+                                r.age
+                            );
+                        }
+                    }
                 }
                 regions += s.nr_regions();
                 clears += s.cost.clears;

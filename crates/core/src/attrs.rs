@@ -23,10 +23,12 @@ pub struct Attrs {
     pub window: u64,
     /// Parts that a region is split into each aggregation interval, 2 to 16.
     pub split_parts: u32,
-    /// Sampling intervals from one clear in a region to the next at least. In between, a window that
-    /// was cleared is read again and again until it is touched. 1 is the kernel's way; each clear
-    /// costs a TLB shootdown.
+    /// Sampling intervals from one clear to the next at least, in a region whose heat is clear. In
+    /// between, a window that was cleared is read again and again until it is touched. 1 is the
+    /// kernel's way; each clear costs a TLB shootdown.
     pub clear_every: u32,
+    /// Split regions in which all looks agreed as well, as the kernel does.
+    pub split_uniform: bool,
     /// One part more when the last split has changed nothing, as the kernel does.
     pub extra_split: bool,
 }
@@ -109,7 +111,7 @@ const SHORTEST: Duration = Duration::from_micros(100);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Attrs {
-    /// 20 ms, 400 ms and 1 s; 100 to 1000 regions cut at 64 KiB; windows of 64 KiB; two parts a
+    /// 20 ms, 400 ms and 1 s; 100 to 1000 regions cut at 64 KiB; windows of 64 KiB; four parts a
     /// split. `docs/monitor.md` says why.
     fn default() -> Self {
         Attrs {
@@ -120,8 +122,9 @@ impl Default for Attrs {
             max_regions: 1000,
             min_region_size: 16 * PAGE_SIZE,
             window: 16 * PAGE_SIZE,
-            split_parts: 2,
-            clear_every: 4,
+            split_parts: 4,
+            clear_every: 8,
+            split_uniform: false,
             extra_split: false,
         }
     }

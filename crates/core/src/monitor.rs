@@ -15,7 +15,8 @@ use crate::ops::{
 use crate::range::AddrRange;
 use crate::region::{
     ANY_DIFFERENCE, Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split,
-    merge_regions, random_window, set_regions, size_limit, split_regions, to_bp, unknown_bp,
+    merge_regions, random_page, set_regions, size_limit, split_regions, to_bp, unknown_bp,
+    window_around,
 };
 use crate::snapshot::{RegionView, Snapshot, TargetView};
 use crate::time::Nanos;
@@ -44,6 +45,8 @@ pub struct Target {
     mappings: Arc<Vec<Mapping>>,
     left_out: u64,
     ran: Option<Duration>,
+    /// what has never been cleared since it was mapped, the first part last
+    unswept: Vec<AddrRange>,
 }
 
 impl Target {
@@ -64,7 +67,7 @@ impl Target {
 ///
 /// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, whatever the
 /// size of the targets: one reads the windows that are watched, one clears the next ones. Reading
-/// is cheap and clearing is dear, so a region pays for a clear only every
+/// is cheap and clearing is dear, so a region whose heat is clear pays only every
 /// [`Attrs::clear_every`] intervals.
 /// Deterministic for a seed and the answers of the operations set. Who wants several monitors makes
 /// several.
@@ -174,6 +177,7 @@ impl<O: Space + Look> Monitor<O> {
                     mappings: Arc::default(),
                     left_out: 0,
                     ran: None,
+                    unswept: Vec::new(),
                 });
             }
         }
@@ -212,13 +216,17 @@ impl<O: Space + Look> Monitor<O> {
         }
         self.look()?;
         self.cost.looks += self.asks.len() as u64;
-        let most = if last { 1 } else { self.attrs.clear_every };
+        let clear_every = if last { 1 } else { self.attrs.clear_every };
         let mut answers = self.seen.iter();
         let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
         for (region, window) in regions.filter_map(|r| r.window.take().map(|w| (r, w))) {
             let Some(seen) = answers.next() else { break };
             let reads = window.reads + 1;
-            if seen.pages > 0 && seen.young == 0 && window.paid && reads < most {
+            if seen.pages > 0
+                && seen.young == 0
+                && window.paid
+                && reads < region.clear_every(clear_every)
+            {
                 region.window = Some(Window { reads, ..window });
             } else {
                 region.tally.add(seen, window.cleared_at, reads);
@@ -227,27 +235,32 @@ impl<O: Space + Look> Monitor<O> {
         Ok(())
     }
 
-    /// Chooses and clears a window in each region that watches none and may clear one.
+    /// Chooses and clears a window in each region that watches none and may clear one; with what
+    /// room is left, clears memory that never was.
     fn prepare(&mut self) -> Result<(), OpsError> {
         let Monitor { targets, asks, attrs, rng, tick, .. } = self;
-        let wants = |r: &Region| r.window.is_none() && r.next_clear <= *tick;
+        let wanting = targets.iter().flat_map(|t| &t.regions).filter(|r| r.wants_window(*tick));
+        let mut room = SWEPT_AT_ONCE.min(attrs.max_regions as usize - wanting.count());
+        let mut windows = Vec::with_capacity(targets.len());
         asks.clear();
-        for t in targets.iter() {
-            for r in t.regions.iter().filter(|r| wants(r)) {
-                let range = random_window(r.range, attrs.window, rng);
+        for t in targets.iter_mut() {
+            let first = asks.len();
+            for r in t.regions.iter().filter(|r| r.wants_window(*tick)) {
+                let range = choose_window(r.range, &t.mappings, attrs.window, rng);
                 asks.push(Ask { target: t.id, range, clear: true });
             }
+            windows.push(first..asks.len());
+            let chunks = std::iter::from_fn(|| next_chunk(&mut t.unswept)).take(room);
+            asks.extend(chunks.map(|range| Ask { target: t.id, range, clear: true }));
+            room -= asks.len() - windows.last().map_or(0, |w| w.end);
         }
         self.look()?;
         let Monitor { targets, asks, seen, attrs, tick, .. } = self;
-        let regions = targets.iter_mut().flat_map(|t| &mut t.regions);
-        let wanting = regions.filter(|r| r.window.is_none() && r.next_clear <= *tick);
-        for (region, (ask, seen)) in wanting.zip(asks.iter().zip(seen.iter())) {
-            let (range, cleared_at, paid) = (ask.range, seen.cleared_at, seen.young > 0);
-            region.window =
-                (seen.pages > 0).then_some(Window { range, cleared_at, paid, reads: 0 });
-            if paid {
-                region.next_clear = *tick + u64::from(attrs.clear_every);
+        for (t, windows) in targets.iter_mut().zip(windows) {
+            let answers = asks.iter().zip(seen.iter()).take(windows.end).skip(windows.start);
+            let wanting = t.regions.iter_mut().filter(|r| r.wants_window(*tick));
+            for (region, (ask, seen)) in wanting.zip(answers) {
+                region.watch(ask.range, seen, *tick, attrs.clear_every);
             }
         }
         Ok(())
@@ -378,7 +391,8 @@ impl<O: Space + Look> Monitor<O> {
         for t in &mut self.targets {
             let n = t.regions.len();
             let unit = self.attrs.min_region_size;
-            split_regions(&mut t.regions, plan, first, unit, &mut self.rng);
+            let skip = |r: &Region| !self.attrs.split_uniform && r.is_uniform();
+            split_regions(&mut t.regions, plan, first, unit, skip, &mut self.rng);
             first += n;
         }
     }
@@ -414,6 +428,7 @@ impl<O: Space + Look> Monitor<O> {
         let before = self.count();
         for t in &mut self.targets {
             let areas = areas(t.mappings.iter().map(|m| m.range));
+            t.unswept.extend(new_parts(&t.regions, &t.mappings));
             t.regions = set_regions(&t.regions, &areas);
             t.left_out = 0;
         }
@@ -513,6 +528,49 @@ fn areas(ranges: impl Iterator<Item = AddrRange>) -> Vec<AddrRange> {
         }
     }
     out
+}
+
+/// Ranges cleared in a sampling interval at most of those that never were: 16 MiB, about 0.5 ms.
+///
+/// Every page is found accessed at first, so that each window would cost a clear before it could
+/// tell anything; one range of 2 MiB costs little more than one of 64 KiB.
+const SWEPT_AT_ONCE: usize = 8;
+const CHUNK: u64 = 2 << 20;
+
+/// Takes the next part of at most [`CHUNK`], not across a multiple of it.
+fn next_chunk(unswept: &mut Vec<AddrRange>) -> Option<AddrRange> {
+    let rest = unswept.last_mut()?;
+    let end = rest.end.min((rest.start / CHUNK + 1) * CHUNK);
+    let chunk = AddrRange::new(rest.start, end);
+    rest.start = end;
+    if rest.is_empty() {
+        unswept.pop();
+    }
+    Some(chunk)
+}
+
+/// What of the mappings that can be seen no region covers yet, the first part last.
+fn new_parts(regions: &[Region], mappings: &[Mapping]) -> Vec<AddrRange> {
+    let visible: Vec<AddrRange> =
+        mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
+    let is_new = |range: &AddrRange| {
+        let i = regions.partition_point(|r| r.range.end <= range.start);
+        regions.get(i).is_none_or(|r| r.range.start >= range.end)
+    };
+    set_regions(regions, &visible).into_iter().rev().map(|r| r.range).filter(is_new).collect()
+}
+
+/// A random window of a region, within the mapping that holds it.
+fn choose_window(
+    region: AddrRange,
+    mappings: &[Mapping],
+    size: u64,
+    rng: &mut Xoshiro256PlusPlus,
+) -> AddrRange {
+    let page = random_page(region, rng);
+    let i = mappings.partition_point(|m| m.range.end <= page);
+    let mapping = mappings.get(i).and_then(|m| m.range.intersect(&region));
+    window_around(page, mapping.unwrap_or(region), size)
 }
 
 fn view(r: &Region, interval: Duration) -> RegionView {

@@ -104,7 +104,7 @@ impl<T: Copy + Into<u64>> Pages<T> {
 pub struct Ask {
     /// whose
     pub target: TargetId,
-    /// Page-aligned, within one mapped area, at most 2 MiB, and not across a 2 MiB boundary.
+    /// Page-aligned, within one mapping, at most 2 MiB, and not across a multiple of 2 MiB.
     pub range: AddrRange,
     /// Clear the accessed bits that are found set, so that a later look tells what was accessed
     /// since.

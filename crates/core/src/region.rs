@@ -33,7 +33,7 @@ pub struct Tally {
     /// resident ones whose accesses can be seen
     pub present: u64,
     /// those accessed in a sampling interval
-    pub young: f64,
+    pub young: u64,
     /// resident ones whose accesses cannot be seen
     pub unknown: [u64; 8],
     /// time from clear to read for one sampling interval, summed over looks
@@ -44,22 +44,23 @@ impl Tally {
     /// Adds one look at a window cleared `intervals` sampling intervals ago and found untouched
     /// until the last of them; a dropped one ([`Seen::pages`] zero) changes nothing.
     ///
-    /// Each window counts once, however long it was watched: counting the intervals instead would
-    /// favour cold windows, which are watched longer. E.g. 16 pages accessed in the last of 4
-    /// intervals are 4 in each.
+    /// It counts as a look in each of the intervals, so that what is touched once in a while does
+    /// not look touched all the time. E.g. 16 pages accessed in the last of 4 intervals are 16 of
+    /// 64.
     pub fn add(&mut self, seen: &Seen, cleared_at: Nanos, intervals: u32) {
         if seen.pages == 0 {
             return;
         }
         let intervals = intervals.max(1);
-        self.looks += 1;
-        self.pages += u64::from(seen.pages);
-        self.present += u64::from(seen.present);
-        self.young += f64::from(seen.young) / f64::from(intervals);
+        let times = |pages: u32| u64::from(pages) * u64::from(intervals);
+        self.looks += intervals;
+        self.pages += times(seen.pages);
+        self.present += times(seen.present);
+        self.young += u64::from(seen.young);
         for (sum, n) in self.unknown.iter_mut().zip(seen.unknown.0) {
-            *sum += u64::from(n);
+            *sum += times(n);
         }
-        self.exposure += seen.read_at.since(cleared_at) / intervals;
+        self.exposure += seen.read_at.since(cleared_at);
     }
 
     /// Accessed pages of those whose accesses can be seen or that are absent, of 10,000.
@@ -70,8 +71,8 @@ impl Tally {
     pub fn accesses_bp(&self) -> u32 {
         let pages = self.pages.saturating_sub(self.unknown.iter().sum());
         // However little was accessed, it is more than nothing.
-        let least = u32::from(self.young > 0.0);
-        to_bp(self.young / pages.max(1) as f64).max(least)
+        let least = u32::from(self.young > 0);
+        to_bp(self.young as f64 / pages.max(1) as f64).max(least)
     }
 
     fn shares(&self) -> Shares {
@@ -80,7 +81,7 @@ impl Tally {
             looks: self.looks,
             pages: self.pages,
             visible: of_all(self.present),
-            young: self.young / self.pages.max(1) as f64,
+            young: of_all(self.young),
             unknown: self.unknown.map(of_all),
             exposure: self.exposure.checked_div(self.looks).unwrap_or_default(),
         }
@@ -147,6 +148,9 @@ pub struct Region {
     pub(crate) window: Option<Window>,
     /// sampling interval, counted from the monitor's begin, in which a window may be cleared again
     pub(crate) next_clear: u64,
+    /// Whether its heat is clear, so that few looks will do. So at first: all memory looks accessed
+    /// then, and one interval shows where to look closer.
+    pub(crate) settled: bool,
 }
 
 impl Region {
@@ -162,6 +166,7 @@ impl Region {
             shares: Shares::default(),
             window: None,
             next_clear: 0,
+            settled: true,
         }
     }
 
@@ -182,6 +187,22 @@ impl Region {
         )
     }
 
+    /// Whether a window is to be chosen and cleared in sampling interval `tick`.
+    pub(crate) fn wants_window(&self, tick: u64) -> bool {
+        self.window.is_none() && self.next_clear <= tick
+    }
+
+    /// Watches a window that was cleared in sampling interval `tick`, unless the look was dropped.
+    /// If it cost something, the next one is not before `clear_every` intervals, once settled.
+    pub(crate) fn watch(&mut self, range: AddrRange, cleared: &Seen, tick: u64, clear_every: u32) {
+        let paid = cleared.young > 0;
+        let window = Window { range, cleared_at: cleared.cleared_at, paid, reads: 0 };
+        self.window = (cleared.pages > 0).then_some(window);
+        if paid {
+            self.next_clear = tick + u64::from(self.clear_every(clear_every));
+        }
+    }
+
     /// Ends the interval under way: what was counted becomes `accesses_bp`. If nothing was seen,
     /// nothing is known anew, and it stays.
     pub(crate) fn conclude(&mut self) {
@@ -191,16 +212,30 @@ impl Region {
         }
     }
 
+    /// Whether all looks of the last interval agreed, on no access at all or on accesses to every
+    /// page: splitting would find nothing. Being looked at in random places, it will show when that
+    /// is no longer so.
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.accesses_bp == 0 || self.accesses_bp >= UNIFORM_BP
+    }
+
     /// Whether a look found anything but memory whose accesses cannot be seen.
     fn is_seen(&self) -> bool {
         self.shares.looks > 0 && self.shares.unknown.iter().sum::<f64>() < 1.0 - 1e-9
     }
 
     /// Begins the next interval. Heat that was not seen was not kept.
+    ///
+    /// Its heat is clear if next to nothing was accessed, or everything for some intervals: a few
+    /// looks that agree may be chance where a border runs through. E.g. if a quarter is cold, 3
+    /// looks meet only hot windows in 4 of 10 cases, 20 looks in 3 of 1000.
     pub(crate) fn restart(&mut self) {
         if !self.is_seen() {
             self.age = 0;
         }
+        let little = self.accesses_bp <= LITTLE_BP;
+        let all = self.accesses_bp >= UNIFORM_BP && self.age >= SETTLED_AGE;
+        self.settled = self.is_seen() && (little || all);
         self.last_accesses_bp = self.accesses_bp;
         self.tally = Tally::default();
     }
@@ -209,6 +244,12 @@ impl Region {
     pub(crate) fn begin_anew(&mut self) {
         self.tally = Tally::default();
         self.window = None;
+        self.settled = false;
+    }
+
+    /// Sampling intervals from one clear to the next at least.
+    pub(crate) fn clear_every(&self, when_settled: u32) -> u32 {
+        if self.settled { when_settled } else { 1 }
     }
 
     fn split_at(&self, addr: u64) -> (Region, Region) {
@@ -257,7 +298,15 @@ pub fn merge_two(left: &mut Region, right: &Region) {
     }
     left.range.end = right.range.end;
     left.window = None;
+    left.settled &= right.settled;
 }
+
+/// So little that it is not hot: 10 Hz are 1800 at 20 ms.
+const LITTLE_BP: u32 = 1_500;
+const SETTLED_AGE: u32 = 2;
+
+/// Pages are missed now and then by chance, or because somebody else has cleared them.
+const UNIFORM_BP: u32 = 9_900;
 
 /// The threshold that tells nothing apart.
 pub(crate) const ANY_DIFFERENCE: u32 = 10_000;
@@ -393,7 +442,8 @@ impl SplitPlan {
     }
 }
 
-/// Splits regions at random places, multiples of `unit`; the parts inherit what was known.
+/// Splits regions at random places, multiples of `unit`; the parts inherit what was known. Those for
+/// which `skip` holds stay whole.
 ///
 /// `first` is the position of `regions` within all that the plan was made for.
 pub fn split_regions(
@@ -401,6 +451,7 @@ pub fn split_regions(
     plan: SplitPlan,
     first: usize,
     unit: u64,
+    skip: impl Fn(&Region) -> bool,
     rng: &mut impl Rng,
 ) {
     if plan == SplitPlan::None {
@@ -408,7 +459,8 @@ pub fn split_regions(
     }
     let mut out = Vec::with_capacity(regions.len() * 2);
     for (i, r) in regions.drain(..).enumerate() {
-        split_one(r, plan.parts_of(first + i), unit, rng, &mut out);
+        let parts = if skip(&r) { 1 } else { plan.parts_of(first + i) };
+        split_one(r, parts, unit, rng, &mut out);
     }
     *regions = out;
 }
@@ -442,9 +494,13 @@ pub(crate) fn below(rng: &mut impl Rng, n: u64) -> u64 {
     u64::try_from((u128::from(rng.next_u64()) * u128::from(n)) >> 64).unwrap_or(0)
 }
 
-/// The window to look at in `range`: that of `size` bytes, aligned, around a random page of it.
-pub(crate) fn random_window(range: AddrRange, size: u64, rng: &mut impl Rng) -> AddrRange {
-    let page = range.start + below(rng, (range.len() / PAGE_SIZE).max(1)) * PAGE_SIZE;
+/// A random page of `range`.
+pub(crate) fn random_page(range: AddrRange, rng: &mut impl Rng) -> u64 {
+    range.start + below(rng, (range.len() / PAGE_SIZE).max(1)) * PAGE_SIZE
+}
+
+/// The aligned window of `size` bytes that holds `page`, as far as it lies in `range`.
+pub(crate) fn window_around(page: u64, range: AddrRange, size: u64) -> AddrRange {
     let start = align_down(page, size);
     AddrRange::new(start.max(range.start), start.saturating_add(size).min(range.end))
 }

@@ -80,7 +80,7 @@ fn split_regions_of_makes_at_most_the_parts() {
         for seed in 0..100 {
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut regions = vec![region(0, size, 0, 0)];
-            split_regions(&mut regions, SplitPlan::All(parts), 0, 1, &mut rng);
+            split_regions(&mut regions, SplitPlan::All(parts), 0, 1, |_| false, &mut rng);
             assert!(regions.len() <= want, "{regions:?}");
             assert_eq!(regions.first().map(|r| r.range.start), Some(0));
             assert_eq!(regions.last().map(|r| r.range.end), Some(size));
@@ -93,7 +93,7 @@ fn split_copies_what_is_known() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let mut regions = vec![region(0, 1000, 42, 10)];
     regions[0].last_accesses_bp = 15;
-    split_regions(&mut regions, SplitPlan::All(2), 0, 1, &mut rng);
+    split_regions(&mut regions, SplitPlan::All(2), 0, 1, |_| false, &mut rng);
     assert_eq!(regions.len(), 2);
     for r in &regions {
         assert_eq!((r.accesses_bp, r.last_accesses_bp, r.age), (42, 15, 10));
@@ -234,7 +234,7 @@ proptest! {
         prop_assert!(regions.iter().all(|r| r.range.len() <= most));
         let count = regions.len();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        split_regions(&mut regions, SplitPlan::All(parts), 0, PAGE_SIZE, &mut rng);
+        split_regions(&mut regions, SplitPlan::All(parts), 0, PAGE_SIZE, |_| false, &mut rng);
         prop_assert_eq!(&cover(regions.iter().map(|r| r.range)), &before);
         prop_assert!(regions.len() <= count * parts as usize);
         prop_assert!(regions.iter().all(|r| !r.range.is_empty() && r.range.start % PAGE_SIZE == 0));
@@ -261,7 +261,7 @@ proptest! {
         let range = AddrRange::new(start * PAGE_SIZE, (start + pages) * PAGE_SIZE);
         let size = PAGE_SIZE << order;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let w = random_window(range, size, &mut rng);
+        let w = window_around(random_page(range, &mut rng), range, size);
         prop_assert_eq!(w.intersect(&range), Some(w));
         prop_assert!(!w.is_empty() && w.len() <= size && w.start / size == (w.end - 1) / size);
     }

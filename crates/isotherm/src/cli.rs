@@ -94,8 +94,15 @@ pub struct Record {
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::size)]
     pub window: u64,
     /// Parts that a region is split into each aggregation interval
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 4)]
     pub split: u32,
+    /// Sampling intervals from one clear to the next at least, in a region whose heat is clear; 1 is
+    /// the kernel's way, and each clear costs the target a TLB shootdown
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub clear_every: u32,
+    /// Split regions in which all looks agreed as well, as the kernel does
+    #[arg(long)]
+    pub split_uniform: bool,
     /// One part more when splitting has found nothing new, as the kernel does
     #[arg(long)]
     pub extra_split: bool,
@@ -132,6 +139,8 @@ impl Record {
             min_region_size: self.min_region,
             window: self.window,
             split_parts: self.split,
+            clear_every: self.clear_every,
+            split_uniform: self.split_uniform,
             extra_split: self.extra_split,
         };
         Ok(attrs.checked()?)

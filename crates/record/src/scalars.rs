@@ -7,13 +7,13 @@ use isotherm_core::{Attrs, Cost, Nanos, Snapshot};
 use crate::bad::Bad;
 
 /// Names of the columns with one number for each snapshot.
-pub(crate) const SCALARS: [&str; 16] = [
+pub(crate) const SCALARS: [&str; 18] = [
     "seq", "start_ns", "end_ns", "cpu_ns", "looks", "pages", "clears", ATTRS[0], ATTRS[1],
-    ATTRS[2], ATTRS[3], ATTRS[4], ATTRS[5], ATTRS[6], ATTRS[7], ATTRS[8],
+    ATTRS[2], ATTRS[3], ATTRS[4], ATTRS[5], ATTRS[6], ATTRS[7], ATTRS[8], ATTRS[9], ATTRS[10],
 ];
 
 /// Names of the attributes, in the columns of snapshots and in the facts.
-pub(crate) const ATTRS: [&str; 9] = [
+pub(crate) const ATTRS: [&str; 11] = [
     "sample_ns",
     "aggr_ns",
     "update_ns",
@@ -22,6 +22,8 @@ pub(crate) const ATTRS: [&str; 9] = [
     "min_region_size",
     "window",
     "split_parts",
+    "clear_every",
+    "split_uniform",
     "extra_split",
 ];
 
@@ -31,7 +33,7 @@ pub(crate) fn nanos(d: Duration) -> Result<u64, Bad> {
 }
 
 /// The values behind [`ATTRS`].
-pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 9], Bad> {
+pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 11], Bad> {
     Ok([
         nanos(a.sample)?,
         nanos(a.aggr)?,
@@ -41,13 +43,16 @@ pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 9], Bad> {
         a.min_region_size,
         a.window,
         a.split_parts.into(),
+        a.clear_every.into(),
+        a.split_uniform.into(),
         a.extra_split.into(),
     ])
 }
 
 /// The attributes behind the values of [`ATTRS`].
-pub(crate) fn to_attrs(values: [u64; 9]) -> Result<Attrs, Bad> {
-    let [sample, aggr, update, min, max, min_region_size, window, parts, extra] = values;
+pub(crate) fn to_attrs(values: [u64; 11]) -> Result<Attrs, Bad> {
+    let [sample, aggr, update, min, max, min_region_size, window, parts, every, uniform, extra] =
+        values;
     let small = |n: u64| u32::try_from(n).map_err(|_| Bad::new("an attribute is out of range"));
     Ok(Attrs {
         sample: Duration::from_nanos(sample),
@@ -58,21 +63,23 @@ pub(crate) fn to_attrs(values: [u64; 9]) -> Result<Attrs, Bad> {
         min_region_size,
         window,
         split_parts: small(parts)?,
+        clear_every: small(every)?,
+        split_uniform: uniform != 0,
         extra_split: extra != 0,
     })
 }
 
 /// The values behind [`SCALARS`].
-pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 16], Bad> {
+pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 18], Bad> {
     let cost = [nanos(s.cost.cpu)?, s.cost.looks, s.cost.pages, s.cost.clears];
     let all = [s.seq, s.start.0, s.end.0].into_iter().chain(cost).chain(from_attrs(&s.attrs)?);
-    let mut values = [0; 16];
+    let mut values = [0; 18];
     values.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     Ok(values)
 }
 
 /// A snapshot without targets from the values of [`SCALARS`].
-pub(crate) fn to_snapshot(values: [u64; 16]) -> Result<Snapshot, Bad> {
+pub(crate) fn to_snapshot(values: [u64; 18]) -> Result<Snapshot, Bad> {
     let [seq, start, end, cpu, looks, pages, clears, attrs @ ..] = values;
     Ok(Snapshot {
         seq,

@@ -26,18 +26,22 @@ enum Event {
 fn attrs() -> impl Strategy<Value = Attrs> {
     let times = (1u64..30, 2u32..12, 1u64..400);
     let counts = (3u32..40, 0u32..100, 0u32..6, 0u32..9);
-    let splits = (2u32..6, any::<bool>());
+    let splits = (2u32..6, 1u32..3, any::<bool>(), any::<bool>());
     (times, counts, splits).prop_map(
-        |((sample, samples, update), (min, more, unit, window), (parts, extra))| Attrs {
-            sample: Duration::from_millis(sample),
-            aggr: Duration::from_millis(sample) * samples + Duration::from_micros(300),
-            update: Duration::from_millis(update),
-            min_regions: min,
-            max_regions: min + more,
-            min_region_size: PAGE_SIZE << unit,
-            window: PAGE_SIZE << window,
-            split_parts: parts,
-            extra_split: extra,
+        |((sample, samples, update), (min, more, unit, window), (parts, every, uniform, extra))| {
+            Attrs {
+                sample: Duration::from_millis(sample),
+                aggr: Duration::from_millis(sample) * samples + Duration::from_micros(300),
+                update: Duration::from_millis(update),
+                min_regions: min,
+                max_regions: min + more,
+                min_region_size: PAGE_SIZE << unit,
+                window: PAGE_SIZE << window,
+                split_parts: parts,
+                clear_every: every,
+                split_uniform: uniform,
+                extra_split: extra,
+            }
         },
     )
 }

@@ -4,5 +4,6 @@ mod annotate;
 mod mask;
 mod shape;
 mod vaddr;
+mod window;
 
 pub use vaddr::{AttachError, Vaddr};

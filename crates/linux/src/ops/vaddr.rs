@@ -7,19 +7,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Cost, Liveness, Look, Mapping, Nanos, OpsError, PAGE_SIZE, Seen, Space,
-    TargetId, Unknown,
+    AddrRange, Ask, Cost, Liveness, Look, Mapping, OpsError, PAGE_SIZE, Seen, Space, TargetId,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::annotate::annotate;
 use super::mask::PageMask;
-use super::shape::{Pages, Plan, is_whole, plan};
+use super::window::{Window, check_folios, clear, read_windows};
 use crate::proc::{self, Holdings, Pagemap, ProcError};
-use crate::sys::{Advice, monotonic, process_cpu, process_madvise, thread_cpu};
-use crate::walker::{Answer, Identity, WalkError, Walker, fitting};
-use crate::x86::Level;
+use crate::sys::{Advice, process_cpu, process_madvise, thread_cpu};
+use crate::walker::{Identity, WalkError, Walker, fitting};
 
 /// Why a process cannot be watched.
 #[derive(Debug, thiserror::Error)]
@@ -66,9 +64,7 @@ pub enum AttachError {
 const HOLDINGS_EVERY: u32 = 10;
 /// Of the windows in areas where no page is known to be mapped more than once, and in which no page
 /// is young, one in so many is asked for such pages: asking costs more than reading.
-const SHARED_EVERY: u32 = 8;
-/// Ranges cleared between two time stamps: at 10 us each, a stamp is wrong by 0.6 ms at most.
-const CLEARED_AT_ONCE: usize = 64;
+const SHARED_EVERY: u32 = 32;
 
 /// The operations set for processes.
 pub struct Vaddr {
@@ -79,42 +75,18 @@ pub struct Vaddr {
     cpu: Duration,
 }
 
-struct Process {
-    pid: i32,
-    pidfd: OwnedFd,
-    identity: Identity,
+pub(super) struct Process {
+    pub(super) pid: i32,
+    pub(super) pidfd: OwnedFd,
+    pub(super) identity: Identity,
     pagemap: Pagemap,
     mappings: Vec<Mapping>,
     holdings: Holdings,
     updates: u32,
-    /// What was hidden in the windows cleared last, in the order of their addresses, to be hidden
-    /// when they are read.
-    cleared: Vec<(AddrRange, Hidden)>,
     /// Mappings (by their start) in which pages mapped more than once have been seen since the
     /// last update.
     sharing: HashSet<u64>,
     asked: u32,
-}
-
-/// Pages of a window whose accesses cannot be seen.
-#[derive(Debug, Clone, Copy, Default)]
-struct Hidden {
-    shared: PageMask,
-    partial: PageMask,
-}
-
-/// One window as read.
-struct Window {
-    range: AddrRange,
-    level: Level,
-    resident: PageMask,
-    young: PageMask,
-    hidden: Hidden,
-    mapping: Option<(AddrRange, Option<Unknown>)>,
-    read_at: Nanos,
-    cleared_at: Nanos,
-    clear: Plan,
-    failed: bool,
 }
 
 impl Vaddr {
@@ -164,7 +136,6 @@ impl Vaddr {
             mappings: Vec::new(),
             holdings: Holdings::default(),
             updates: 0,
-            cleared: Vec::new(),
             sharing: HashSet::new(),
             asked: 0,
         };
@@ -190,25 +161,17 @@ impl Vaddr {
         let process = processes.get_mut(&target).ok_or(OpsError::NoTarget(target))?;
         let mut cost = Cost::default();
         let mut rest = asks;
-        if asks.iter().any(|a| a.clear) {
-            process.cleared.clear();
-        }
         while !rest.is_empty() {
             let n = fitting(rest.iter().map(|a| a.range)).max(1).min(rest.len());
             let (now, later) = rest.split_at(n);
             let mut windows = read_windows(walker, process, now)?;
-            windows.iter().for_each(|w| cost.pages += w.range.len() / PAGE_SIZE);
+            cost.pages += now.iter().map(|a| a.range.len() / PAGE_SIZE).sum::<u64>();
             check_folios(walker, process, &mut windows)?;
-            cost.clears += clear(process, &mut windows)?;
-            let cleared = now.iter().zip(&windows).filter(|(a, _)| a.clear);
-            process.cleared.extend(cleared.map(|(a, w)| (a.range, w.hidden)));
+            cost.clears += clear(process, now, &mut windows)?;
             // What could not be read at all is dropped.
             out.extend(windows.iter().map(Window::seen));
             out.extend(std::iter::repeat_n(Seen::default(), now.len() - windows.len()));
             rest = later;
-        }
-        if !process.cleared.is_sorted_by_key(|(range, _)| range.start) {
-            process.cleared.sort_by_key(|(range, _)| range.start);
         }
         Ok(cost)
     }
@@ -265,7 +228,6 @@ impl Process {
             self.identity = identity;
             self.pagemap = Pagemap::open(root, self.pid)?;
             self.updates = 0;
-            self.cleared.clear();
         }
         if self.updates.is_multiple_of(HOLDINGS_EVERY) {
             self.holdings = proc::holdings(root, self.pid);
@@ -283,19 +245,13 @@ impl Process {
         })
     }
 
-    fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
+    pub(super) fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);
         self.mappings.get(i).filter(|m| m.range.contains(addr))
     }
 
-    /// What was hidden in `range` when it was cleared.
-    fn hidden_when_cleared(&self, range: AddrRange) -> Option<Hidden> {
-        let i = self.cleared.binary_search_by_key(&range.start, |(r, _)| r.start).ok()?;
-        self.cleared.get(i).filter(|(r, _)| *r == range).map(|(_, hidden)| *hidden)
-    }
-
     /// Which pages of `range`, in the area that begins at `area`, are mapped more than once.
-    fn shared(&mut self, range: AddrRange, area: u64) -> PageMask {
+    pub(super) fn shared(&mut self, range: AddrRange, area: u64) -> PageMask {
         let mut mask = PageMask::default();
         let entries = self.pagemap.read(range).enumerate();
         let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
@@ -308,7 +264,7 @@ impl Process {
 
     /// Whether it is worth asking which pages of a window are mapped more than once: always where
     /// one is young (it may be young for ever) and where such pages were seen; else now and then.
-    fn asks_for_shared(&mut self, area: u64, any_young: bool) -> bool {
+    pub(super) fn asks_for_shared(&mut self, area: u64, any_young: bool) -> bool {
         self.asked = self.asked.wrapping_add(1);
         any_young || self.sharing.contains(&area) || self.asked.is_multiple_of(SHARED_EVERY)
     }
@@ -347,213 +303,4 @@ fn refused(pid: i32, e: ProcError) -> AttachError {
 fn has_ended(pidfd: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0)
-}
-
-/// Reads the windows of `asks`; none if the process is no longer what it was.
-fn read_windows(
-    walker: &mut Walker,
-    process: &mut Process,
-    asks: &[Ask],
-) -> Result<Vec<Window>, OpsError> {
-    let clears = asks.iter().any(|a| a.clear);
-    let zero = walker.zero_frames().to_vec();
-    let batch = match walker.read(process.pid, asks.iter().map(|a| a.range), clears) {
-        Ok(batch) => batch,
-        Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(Vec::new()),
-        Err(e) => return Err(OpsError::Failed(e.to_string())),
-    };
-    if batch.identity != process.identity {
-        return Ok(Vec::new());
-    }
-    let read_at = monotonic();
-    let mut windows = Vec::with_capacity(asks.len());
-    for (ask, answer) in asks.iter().zip(batch.answers()) {
-        windows.push(Window::read(ask, &answer, process, &zero, read_at));
-    }
-    Ok(windows)
-}
-
-/// Clears what of the plans may be cleared: large folios only if they are mapped whole.
-fn check_folios(
-    walker: &mut Walker,
-    process: &Process,
-    windows: &mut [Window],
-) -> Result<(), OpsError> {
-    let wanted: HashSet<AddrRange> =
-        windows.iter().flat_map(|w| w.clear.folios.iter().copied()).collect();
-    let mut whole = HashSet::new();
-    let mut rest: &[AddrRange] = &wanted.into_iter().collect::<Vec<_>>();
-    while !rest.is_empty() {
-        let n = fitting(rest.iter().copied()).max(1).min(rest.len());
-        let (now, later) = rest.split_at(n);
-        match walker.read(process.pid, now.iter().copied(), false) {
-            Ok(batch) if batch.identity == process.identity => {
-                let pairs = now.iter().zip(batch.answers());
-                whole.extend(pairs.filter(|(r, a)| is_mapped_whole(**r, a)).map(|(r, _)| *r));
-            }
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => {}
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
-        }
-        rest = later;
-    }
-    for w in windows {
-        for folio in std::mem::take(&mut w.clear.folios) {
-            if whole.contains(&folio) {
-                w.clear.ranges.push(folio);
-            } else {
-                let pages = w.pages_of(folio);
-                pages.for_each(|page| w.hidden.partial.insert(page));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn is_mapped_whole(range: AddrRange, answer: &Answer<'_>) -> bool {
-    let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
-    let frame = |i| Some(answer.entry(i)).filter(|e| e.is_resident()).map(|e| e.frame());
-    answer.level == Level::Pte && is_whole((0..pages).map(frame))
-}
-
-/// Clears the planned ranges; returns how many. A range that is refused makes its window a dropped
-/// one.
-fn clear(process: &Process, windows: &mut [Window]) -> Result<u64, OpsError> {
-    let mut done = HashSet::new();
-    let mut todo: Vec<(AddrRange, usize)> = Vec::new();
-    for (i, w) in windows.iter().enumerate() {
-        // Two windows in one huge page or folio: both were read, it is cleared once.
-        todo.extend(w.clear.ranges.iter().filter(|r| done.insert(**r)).map(|r| (*r, i)));
-    }
-    let mut cleared = 0;
-    for part in todo.chunks(CLEARED_AT_ONCE) {
-        let ranges: Vec<AddrRange> = part.iter().map(|(r, _)| *r).collect();
-        let failed = advise_cold(process, &ranges)?;
-        cleared += (ranges.len() - failed.len()) as u64;
-        let at = monotonic();
-        for (k, (_, i)) in part.iter().enumerate() {
-            if let Some(w) = windows.get_mut(*i) {
-                w.cleared_at = at;
-                w.failed |= failed.contains(&k);
-            }
-        }
-    }
-    Ok(cleared)
-}
-
-/// Gives all `ranges` the advice; a bad one stops the kernel, is skipped, and its index returned.
-fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
-    let mut failed = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = ranges.get(at..).filter(|r| !r.is_empty()) {
-        match process_madvise(process.pidfd.as_fd(), rest, Advice::Cold) {
-            Ok(bytes) => at += whole_ranges(rest, bytes),
-            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
-                let e = AttachError::NoClearing { pid: process.pid, source: e };
-                return Err(OpsError::Failed(e.to_string()));
-            }
-            Err(_) => {}
-        }
-        if at < ranges.len() {
-            failed.push(at);
-            at += 1;
-        }
-    }
-    Ok(failed)
-}
-
-/// How many of `ranges`, from the first on, `bytes` cover whole.
-fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
-    let mut sum = 0;
-    ranges
-        .iter()
-        .take_while(|r| {
-            sum += r.len();
-            sum <= bytes
-        })
-        .count()
-}
-
-impl Window {
-    fn read(
-        ask: &Ask,
-        answer: &Answer<'_>,
-        process: &mut Process,
-        zero_frames: &[u64],
-        read_at: Nanos,
-    ) -> Window {
-        let range = ask.range;
-        let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
-        let level = answer.level;
-        let is_leaf = matches!(level, Level::Pte | Level::Pmd | Level::Pud);
-        // The zero page is mapped, but it is no memory of the process.
-        let resident = PageMask::of(if is_leaf { pages } else { 0 }, |i| {
-            let e = answer.entry(i);
-            e.is_resident() && !zero_frames.contains(&e.frame())
-        });
-        let young = PageMask::of(pages, |i| resident.contains(i) && answer.entry(i).is_young());
-        let mapping = process.mapping_at(range.start).map(|m| (m.range, m.unknown));
-        let mut window = Window {
-            range,
-            level,
-            resident,
-            young,
-            hidden: Hidden::default(),
-            mapping,
-            read_at,
-            cleared_at: read_at,
-            clear: Plan::default(),
-            failed: false,
-        };
-        if let Some((area, None)) = mapping.filter(|_| !resident.is_empty()) {
-            window.hide(ask, area, process);
-            if ask.clear {
-                let young = young.without(&window.hidden.shared);
-                let pages = Pages { window: range, area, level, mapped: &resident, young: &young };
-                window.clear = plan(&pages, |i| answer.folio(i));
-                window.hidden.partial = window.clear.partial;
-            }
-        }
-        window
-    }
-
-    /// Finds out which pages cannot be seen.
-    fn hide(&mut self, ask: &Ask, area: AddrRange, process: &mut Process) {
-        let known = if ask.clear { None } else { process.hidden_when_cleared(self.range) };
-        if let Some(hidden) = known {
-            self.hidden = hidden;
-        } else if process.asks_for_shared(area.start, !self.young.is_empty()) {
-            self.hidden.shared = process.shared(self.range, area.start);
-        }
-    }
-
-    /// The pages of the window that lie in `range`.
-    fn pages_of(&self, range: AddrRange) -> std::ops::Range<usize> {
-        let index = |addr: u64| {
-            usize::try_from(addr.saturating_sub(self.range.start) / PAGE_SIZE).unwrap_or(0)
-        };
-        index(range.start)..index(range.end.min(self.range.end))
-    }
-
-    fn seen(&self) -> Seen {
-        let Some((_, unknown)) = self.mapping else { return Seen::default() };
-        if self.failed || self.level == Level::Changed {
-            return Seen::default();
-        }
-        let pages = u32::try_from(self.range.len() / PAGE_SIZE).unwrap_or(u32::MAX);
-        let times =
-            Seen { pages, read_at: self.read_at, cleared_at: self.cleared_at, ..Seen::default() };
-        let mut seen = times;
-        if let Some(why) = unknown {
-            seen.unknown.0[why.index()] = self.resident.count();
-            return seen;
-        }
-        let shared = self.resident.and(&self.hidden.shared);
-        let partial = self.resident.and(&self.hidden.partial).without(&shared);
-        let visible = self.resident.without(&shared).without(&partial);
-        seen.unknown.0[Unknown::Shared.index()] = shared.count();
-        seen.unknown.0[Unknown::Partial.index()] = partial.count();
-        seen.present = visible.count();
-        seen.young = visible.and(&self.young).count();
-        seen
-    }
 }

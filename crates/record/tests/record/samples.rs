@@ -173,21 +173,29 @@ fn mappings() -> impl Strategy<Value = Arc<Vec<Mapping>>> {
 }
 
 fn attrs() -> impl Strategy<Value = Attrs> {
-    (duration(), duration(), duration(), any::<(u32, u32, u64, u64, u32, bool)>()).prop_map(
-        |(sample, aggr, update, (min_regions, max_regions, min_region_size, window, parts, extra))| {
-            Attrs {
+    (duration(), duration(), duration(), any::<(u32, u32, u64, u64, u32, u32, bool, bool)>())
+        .prop_map(
+            |(
                 sample,
                 aggr,
                 update,
-                min_regions,
-                max_regions,
-                min_region_size,
-                window,
-                split_parts: parts,
-                extra_split: extra,
-            }
-        },
-    )
+                (min_regions, max_regions, min_region_size, window, parts, every, extra),
+            )| {
+                Attrs {
+                    sample,
+                    aggr,
+                    update,
+                    min_regions,
+                    max_regions,
+                    min_region_size,
+                    window,
+                    split_parts: parts,
+                    clear_every: every,
+                    split_uniform: uniform,
+                    extra_split: extra,
+                }
+            },
+        )
 }
 
 fn view(id: u32, mappings: Vec<Arc<Vec<Mapping>>>) -> impl Strategy<Value = TargetView> {
