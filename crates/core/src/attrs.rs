@@ -25,7 +25,8 @@ pub struct Attrs {
     pub split_parts: u32,
     /// Sampling intervals from one clear to the next at least, in a region whose heat is clear. In
     /// between, a window that was cleared is read again and again until it is touched. 1 is the
-    /// kernel's way; each clear costs a TLB shootdown.
+    /// kernel's way; each clear costs a TLB shootdown. At most as many as are in an aggregation
+    /// interval.
     pub clear_every: u32,
     /// Split regions in which all looks agreed as well, as the kernel does.
     pub split_uniform: bool,
@@ -94,15 +95,8 @@ pub enum AttrsError {
     #[error("a region cannot be split into {0} parts: choose 2 to 16")]
     Parts(u32),
     /// clears
-    #[error(
-        "a clear every {every} sampling intervals: choose from 1 to {samples}, as many as there are in an aggregation interval"
-    )]
-    ClearEvery {
-        /// asked
-        every: u32,
-        /// most
-        samples: u32,
-    },
+    #[error("a clear every 0 sampling intervals: choose 1 (the kernel's way) or more")]
+    ClearEvery,
 }
 
 /// More regions than this are refused: a limit on everything that comes from outside.
@@ -164,9 +158,8 @@ impl Attrs {
         if !(2..=16).contains(&self.split_parts) {
             return Err(AttrsError::Parts(self.split_parts));
         }
-        let (every, samples) = (self.clear_every, self.samples());
-        if !(1..=samples).contains(&every) {
-            return Err(AttrsError::ClearEvery { every, samples });
+        if self.clear_every == 0 {
+            return Err(AttrsError::ClearEvery);
         }
         Ok(self)
     }

@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn nothing_young_is_zero_for_any_number_of_looks() {
         for looks in 1..1000 {
-            assert_eq!(rate(0, looks * 16, looks, MS20).low, 0.0, "{looks}");
+            assert_eq!(rate(0.0, looks as f64 * 16.0, looks, MS20).low, 0.0, "{looks}");
         }
     }
 

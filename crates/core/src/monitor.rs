@@ -216,7 +216,7 @@ impl<O: Space + Look> Monitor<O> {
         }
         self.look()?;
         self.cost.looks += self.asks.len() as u64;
-        let clear_every = if last { 1 } else { self.attrs.clear_every };
+        let clear_every = if last { 1 } else { self.clear_every() };
         let mut answers = self.seen.iter();
         let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
         for (region, window) in regions.filter_map(|r| r.window.take().map(|w| (r, w))) {
@@ -255,15 +255,20 @@ impl<O: Space + Look> Monitor<O> {
             room -= asks.len() - windows.last().map_or(0, |w| w.end);
         }
         self.look()?;
-        let Monitor { targets, asks, seen, attrs, tick, .. } = self;
+        let clear_every = self.clear_every();
+        let Monitor { targets, asks, seen, tick, .. } = self;
         for (t, windows) in targets.iter_mut().zip(windows) {
             let answers = asks.iter().zip(seen.iter()).take(windows.end).skip(windows.start);
             let wanting = t.regions.iter_mut().filter(|r| r.wants_window(*tick));
             for (region, (ask, seen)) in wanting.zip(answers) {
-                region.watch(ask.range, seen, *tick, attrs.clear_every);
+                region.watch(ask.range, seen, *tick, clear_every);
             }
         }
         Ok(())
+    }
+
+    fn clear_every(&self) -> u32 {
+        self.attrs.clear_every.min(self.attrs.samples())
     }
 
     /// Has `asks` answered into `seen`.
@@ -428,6 +433,7 @@ impl<O: Space + Look> Monitor<O> {
         let before = self.count();
         for t in &mut self.targets {
             let areas = areas(t.mappings.iter().map(|m| m.range));
+            t.unswept = still_mapped(&t.unswept, &t.mappings);
             t.unswept.extend(new_parts(&t.regions, &t.mappings));
             t.regions = set_regions(&t.regions, &areas);
             t.left_out = 0;
@@ -558,6 +564,17 @@ fn new_parts(regions: &[Region], mappings: &[Mapping]) -> Vec<AddrRange> {
         regions.get(i).is_none_or(|r| r.range.start >= range.end)
     };
     set_regions(regions, &visible).into_iter().rev().map(|r| r.range).filter(is_new).collect()
+}
+
+/// What of `ranges` the mappings still hold, part by part.
+fn still_mapped(ranges: &[AddrRange], mappings: &[Mapping]) -> Vec<AddrRange> {
+    let parts_of = |range: &AddrRange| {
+        let first = mappings.partition_point(|m| m.range.end <= range.start);
+        let parts: Vec<AddrRange> =
+            mappings.iter().skip(first).map_while(|m| m.range.intersect(range)).collect();
+        parts.into_iter().rev()
+    };
+    ranges.iter().flat_map(parts_of).collect()
 }
 
 /// A random window of a region, within the mapping that holds it.

@@ -57,7 +57,7 @@ pub enum Unknown {
     Special,
     /// a part of a large folio that is not mapped whole: clearing would split it
     Partial,
-    /// no look succeeded in the interval
+    /// no look succeeded in the interval, or the page is too new to be cleared
     Unseen,
 }
 

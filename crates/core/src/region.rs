@@ -226,16 +226,16 @@ impl Region {
 
     /// Begins the next interval. Heat that was not seen was not kept.
     ///
-    /// Its heat is clear if next to nothing was accessed, or everything for some intervals: a few
-    /// looks that agree may be chance where a border runs through. E.g. if a quarter is cold, 3
-    /// looks meet only hot windows in 4 of 10 cases, 20 looks in 3 of 1000.
+    /// Its heat is clear if next to nothing was accessed, or as much of it as to be hot in any case,
+    /// for some intervals: a few looks that agree may be chance where a border runs through. E.g. if
+    /// a quarter is cold, 3 looks meet only hot windows in 4 of 10 cases, 20 looks in 3 of 1000.
     pub(crate) fn restart(&mut self) {
         if !self.is_seen() {
             self.age = 0;
         }
         let little = self.accesses_bp <= LITTLE_BP;
-        let all = self.accesses_bp >= UNIFORM_BP && self.age >= SETTLED_AGE;
-        self.settled = self.is_seen() && (little || all);
+        let much = self.accesses_bp >= MUCH_BP && self.age >= SETTLED_AGE;
+        self.settled = self.is_seen() && (little || much);
         self.last_accesses_bp = self.accesses_bp;
         self.tally = Tally::default();
     }
@@ -303,7 +303,9 @@ pub fn merge_two(left: &mut Region, right: &Region) {
 
 /// So little that it is not hot: 10 Hz are 1800 at 20 ms.
 const LITTLE_BP: u32 = 1_500;
-const SETTLED_AGE: u32 = 2;
+/// So much that it is hot: 35 Hz at 20 ms.
+const MUCH_BP: u32 = 5_000;
+const SETTLED_AGE: u32 = 3;
 
 /// Pages are missed now and then by chance, or because somebody else has cleared them.
 const UNIFORM_BP: u32 = 9_900;

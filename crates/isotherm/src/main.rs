@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod units;
+mod words;
 
 use std::process::ExitCode;
 
@@ -20,7 +21,7 @@ fn main() -> ExitCode {
         if is_closed_pipe(&e) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("isotherm: {e:#}");
+        words::say(format_args!("isotherm: {}", words::chain(&e)));
         ExitCode::from(if e.is::<cli::UsageError>() { 2 } else { 1 })
     })
 }

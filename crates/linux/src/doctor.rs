@@ -124,8 +124,8 @@ fn clearing(walker: &mut Walker) -> Finding {
 }
 
 fn try_clearing(walker: &mut Walker) -> std::io::Result<bool> {
-    let mut own = OwnPages::map(1)?;
-    own.write(0, 1);
+    let mut own = OwnPages::map(65)?;
+    (0..65).for_each(|page| own.write(page, 1)); // new pages cannot be cleared before 31 more came
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
     process_madvise(pidfd.as_fd(), &[own.range(0, 1)], Advice::Cold)?;
     let before = is_young(walker, &own);

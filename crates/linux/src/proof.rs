@@ -29,9 +29,11 @@ struct View {
     folio: Option<Folio>,
 }
 
-/// Others clear accessed bits now and then, so that a young page of ours may look old: a second and
-/// a third try are allowed.
-const TRIES: u32 = 3;
+/// Others clear accessed bits now and then, so that a young page of ours may look old; and a thread
+/// that moves to another CPU leaves new pages behind that cannot be cleared for a while.
+const TRIES: u32 = 10;
+/// New pages wait on their CPU, up to 31 of them, and cannot be cleared before there are more.
+const SETTLE: u64 = 64;
 
 /// Tries every state that can be had here; returns the frames of the zero pages.
 pub(crate) fn prove(walker: &mut Walker) -> Result<Vec<u64>, WalkError> {
@@ -52,8 +54,8 @@ fn try_all(walker: &mut Walker) -> Result<Vec<u64>, WalkError> {
 
 /// Pages 0..6: never touched, young, made old, PROT_NONE, only read (twice).
 fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
-    let mut own = OwnPages::map(6)?;
-    (1..=3).for_each(|page| own.write(page, page));
+    let mut own = OwnPages::map(6 + SETTLE)?;
+    (1..=3).chain(6..6 + SETTLE).for_each(|page| own.write(page, page));
     let before = first(walker, own.range(3, 1))?;
     own.protect_none(3, 1)?;
     let zeros = own.read(4) + own.read(5);
@@ -108,7 +110,7 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<u64>, WalkError> {
     let _ = own.read(index);
     let mapped = first(walker, own.range(index, 1))?;
     let order = pages.ilog2();
-    let folio = Some(Folio { order, index: u32::try_from(index).unwrap_or(0) });
+    let folio = Some(Folio { order, index: u32::try_from(index).unwrap_or(0), on_lru: true });
     let frame = young.frame + index;
     let want = View { level: Level::Pte, resident: true, young: true, frame, folio };
     expect("a page of a huge page mapped by single entries", want, mapped)?;
@@ -122,7 +124,7 @@ impl View {
 }
 
 fn order0() -> Option<Folio> {
-    Some(Folio { order: 0, index: 0 })
+    Some(Folio { order: 0, index: 0, on_lru: true })
 }
 
 fn look(walker: &mut Walker, range: AddrRange) -> Result<Vec<View>, WalkError> {

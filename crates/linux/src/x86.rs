@@ -71,13 +71,17 @@ pub struct Folio {
     pub order: u32,
     /// position of the page in it
     pub index: u32,
+    /// It is on an LRU list. New pages wait for that on their CPU, up to 31 of them, and cannot be
+    /// cleared until then.
+    pub on_lru: bool,
 }
 
 impl Folio {
     /// From the word in the BPF program's answer; `None` if it was not told or makes no sense.
     #[must_use]
     pub fn from_raw(raw: u32) -> Option<Folio> {
-        let folio = Folio { order: raw >> 16 & 0xff, index: raw & 0xffff };
+        let (order, index) = (raw >> 16 & 0xff, raw & 0xffff);
+        let folio = Folio { order, index, on_lru: raw & 1 << 25 != 0 };
         (raw & 1 << 24 != 0 && folio.order <= 18 && folio.index >> folio.order == 0)
             .then_some(folio)
     }
@@ -107,8 +111,9 @@ mod tests {
 
     #[test]
     fn folios() {
-        assert_eq!(Folio::from_raw(1 << 24), Some(Folio { order: 0, index: 0 }));
-        assert_eq!(Folio::from_raw(1 << 24 | 4 << 16 | 15), Some(Folio { order: 4, index: 15 }));
+        assert_eq!(Folio::from_raw(1 << 24), Some(Folio { order: 0, index: 0, on_lru: false }));
+        let last = Folio { order: 4, index: 15, on_lru: true };
+        assert_eq!(Folio::from_raw(3 << 24 | 4 << 16 | 15), Some(last));
         assert_eq!(Folio::from_raw(1 << 24 | 4 << 16 | 16), None, "index outside");
         assert_eq!(Folio::from_raw(4 << 16), None, "not told");
     }

@@ -46,7 +46,8 @@ fn fewer_regions_are_kept_to_at_once() {
     assert_eq!(covered(monitor.targets()[0].regions()), mapped);
     let snapshots = run_until(&mut monitor, &ops, 6.0);
     assert!(snapshots.iter().all(|s| s.nr_regions() <= 10));
-    monitor.set_attrs(Attrs { min_regions: 400, ..Attrs::default() }).unwrap();
+    let many = Attrs { min_regions: 400, min_region_size: 4096, ..Attrs::default() };
+    monitor.set_attrs(many).unwrap();
     let snapshots = run_until(&mut monitor, &ops, 8.0);
     assert!(snapshots.last().unwrap().nr_regions() >= 400);
 }

@@ -37,16 +37,19 @@ fn another_machine_is_touched_otherwise() {
 #[test]
 fn a_window_is_cleared_once_and_read_once() {
     let (ops, target) = machine(1, a_quarter_hot);
+    let attrs = Attrs { clear_every: 1, ..Attrs::default() };
     let asked = Rc::new(RefCell::new(Vec::new()));
     let log = Rc::clone(&asked);
     let spoil = move |ask: &Ask, seen: &mut Seen| log.borrow_mut().push((seen.read_at, *ask));
     let mut monitor =
-        Monitor::new(Spoiled { ops: ops.clone(), spoil }, Attrs::default(), &[target], 1).unwrap();
+        Monitor::new(Spoiled { ops: ops.clone(), spoil }, attrs, &[target], 1).unwrap();
     let snapshots = run(&mut monitor, &ops, seconds(2.0)).unwrap();
     let asked = asked.borrow();
     let at = |step: u64, clear: bool| -> Vec<AddrRange> {
         let now = Nanos(step * 20_000_000);
+        let is_window = |r: AddrRange| r.len() <= attrs.window;
         let then = asked.iter().filter(|(t, ask)| *t == now && ask.clear == clear);
+        let then = then.filter(|(_, ask)| is_window(ask.range));
         then.map(|(_, ask)| ask.range).collect()
     };
     assert!((0..100).all(|step| at(step, true) == at(step + 1, false)));

@@ -76,6 +76,7 @@ struct Checked {
     told: Rc<RefCell<BTreeMap<TargetId, Vec<AddrRange>>>>,
     max_regions: Rc<RefCell<u32>>,
     cleared: Vec<Ask>,
+    read: Vec<Ask>,
 }
 
 impl Space for Checked {
@@ -100,10 +101,12 @@ impl Look for Checked {
             );
             assert_eq!(range.start >> 21, (range.end - 1) >> 21, "{range:?} crosses 2 MiB");
         }
-        // A batch clears, or reads what was cleared before.
+        // A batch clears, or reads what was cleared before, perhaps not for the first time.
         if asks.iter().all(|a| a.clear) {
-            self.cleared = asks.to_vec();
+            self.cleared.retain(|a| self.read.contains(a));
+            self.cleared.extend(asks);
         } else {
+            self.read = asks.iter().map(|a| Ask { clear: true, ..*a }).collect();
             let cleared = |a: &Ask| self.cleared.contains(&Ask { clear: true, ..*a });
             assert!(asks.iter().all(|a| !a.clear && cleared(a)), "{asks:?}");
         }
@@ -133,6 +136,7 @@ impl World {
             told: Rc::clone(&told),
             max_regions: Rc::clone(&max_regions),
             cleared: Vec::new(),
+            read: Vec::new(),
         };
         let monitor = Monitor::new(checked, attrs, &[target], seed).unwrap();
         World { ops, targets: vec![target], monitor, told, max_regions, next_seq: 0, ended: false }

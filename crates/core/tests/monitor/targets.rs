@@ -71,6 +71,7 @@ fn several_monitors_share_a_machine() {
         let score = score_hot(&s, &ops.machine(), &Thresholds::default());
         assert!(score.precision() > 0.95 && score.recall() > 0.95, "{score:?}");
         let hz = mean_hz(&s.targets[0], mib(305, 54));
-        assert!((70.0..110.0).contains(&hz), "{hz:.0} Hz instead of 100");
+        // Few looks in a settled region: where all pages were young, the rate is a guess upwards.
+        assert!((70.0..130.0).contains(&hz), "{hz:.0} Hz instead of 100");
     }
 }

@@ -4,3 +4,41 @@ pub mod doctor;
 pub mod export;
 pub mod record;
 pub mod report;
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use isotherm_record::{ReadError, Reader};
+
+use crate::cli::UsageError;
+
+/// Opens a record; where there is none, says how to make one.
+fn open(path: &Path) -> Result<Reader> {
+    Reader::open(path).map_err(|e| {
+        let missing =
+            matches!(&e, ReadError::Io { source, .. } if source.kind() == ErrorKind::NotFound);
+        let text = if missing {
+            format!(
+                "{e}; record one first (isotherm record -o {} ...), or name another with -i",
+                path.display()
+            )
+        } else {
+            e.to_string()
+        };
+        anyhow::Error::from(e).context(text)
+    })
+}
+
+/// Creates a file to write to, unless that is the record which is being read.
+fn create(output: &Path, input: &Path) -> Result<File> {
+    let inode = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
+    if inode(output).is_some_and(|o| inode(input) == Some(o)) {
+        let text =
+            format!("{} is the record itself: choose another name to write to", output.display());
+        return Err(UsageError::new(text).into());
+    }
+    File::create(output).with_context(|| format!("cannot write {}", output.display()))
+}

@@ -1,7 +1,6 @@
 //! `isotherm report`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,13 +8,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use isotherm_core::{Snapshot, TargetId};
-use isotherm_record::{Event, Facts, ReadError, Reader, TargetFact};
+use isotherm_record::{Event, Facts, ReadError, TargetFact};
 use isotherm_report::{
     Extent, Filter, Grid, Options, Shape, Style, Summarizer, json, png, summary_text, terminal,
 };
 
+use super::{create, open};
 use crate::cli;
 use crate::cli::{ReportKind, Selection};
+use crate::words::say;
 
 /// Makes the report asked for.
 pub fn run(o: cli::Report) -> Result<ExitCode> {
@@ -46,17 +47,18 @@ fn heatmap(o: &cli::Heatmap) -> Result<ExitCode> {
     let mut grid = Grid::new(extent, &shape)?;
     each_snapshot(input, false, |s| grid.push(s))?;
     let map = grid.finish();
-    match &o.output {
-        _ if o.selection.json => print((json(&map)? + "\n").as_bytes()),
-        _ if to_terminal => print(terminal(&map, style()).as_bytes()),
-        Some(path) if path != Path::new("-") => {
-            fs::write(path, png(&map)?)
-                .with_context(|| format!("cannot write the picture {}", path.display()))?;
-            eprintln!("drew {}", path.display());
-            Ok(ExitCode::SUCCESS)
-        }
-        _ => print(&png(&map)?),
-    }
+    let drawn = match () {
+        () if o.selection.json => (json(&map)? + "\n").into_bytes(),
+        () if to_terminal => terminal(&map, style()).into_bytes(),
+        () => png(&map)?,
+    };
+    let Some(path) = o.output.as_deref().filter(|path| *path != Path::new("-")) else {
+        return print(&drawn);
+    };
+    let written = create(path, input)?.write_all(&drawn);
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    say(format_args!("wrote {}", path.display()));
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print(bytes: &[u8]) -> Result<ExitCode> {
@@ -76,23 +78,18 @@ fn each_snapshot(path: &Path, warn: bool, mut push: impl FnMut(&Snapshot)) -> Re
 }
 
 fn each_event(path: &Path, warn: bool, mut take: impl FnMut(&Event)) -> Result<()> {
-    for event in Reader::open(path).with_context(|| hint(path))? {
+    for event in open(path)? {
         match event {
             Ok(event) => take(&event),
             Err(torn @ ReadError::Torn { .. }) => {
                 if warn {
-                    eprintln!("isotherm: {torn}");
+                    say(format_args!("isotherm: {torn}"));
                 }
             }
             Err(e) => return Err(e.into()),
         }
     }
     Ok(())
-}
-
-fn hint(path: &Path) -> String {
-    let name = path.display();
-    format!("make a record first (isotherm record -o {name} ...), or give its name with -i")
 }
 
 /// Title, names of the targets and what to show, from the record's facts and the command line.

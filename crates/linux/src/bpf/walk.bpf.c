@@ -62,7 +62,7 @@ struct page {
 struct folio {
 	unsigned long _flags_1; /* the low byte is the order, since 6.6 */
 } __attribute__((preserve_access_index));
-enum pageflags { PG_head = 6 };
+enum pageflags { PG_lru = 5, PG_head = 6 };
 
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern struct task_struct *bpf_task_from_vpid(__s32 pid) __ksym __weak;
@@ -112,8 +112,9 @@ struct anchors {
 struct window windows[MAX_WINDOWS];
 __u32 levels[MAX_WINDOWS];
 __u64 entries[MAX_ENTRIES];
-/* For the entries that are present, in windows where one is young: order of the folio in bits
- * 16..23, 1 in bit 24 if that is known, and in bits 0..15 the page's index in the folio. */
+/* For the entries that are present, in windows where one is young: the page's index in its folio in
+ * bits 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether
+ * it is on an LRU list: the kernel clears no other. */
 __u32 folios[MAX_ENTRIES];
 struct ram ram[MAX_RAM];
 __u64 vma_addrs[MAX_VMAS];
@@ -135,15 +136,25 @@ static __always_inline __u64 load(__u64 addr)
 	return word->tv_sec;
 }
 
-/* The address of the table that `entry` leads to; 0 if that lies outside System RAM. Without a
- * branch, so that the verifier has one path to follow. */
-static __always_inline __u64 table_of(struct walk *w, __u64 entry)
+/* Without a branch, so that the verifier has one path to follow. */
+static __noinline int in_some_ram(__u64 table)
 {
-	__u64 table = entry & TABLE, in_ram = 0;
+	__u64 in_ram = 0;
 
 	for (int i = 0; i < MAX_RAM; i++)
 		in_ram |= table - ram[i].start < ram[i].end - ram[i].start;
-	return in_ram ? w->direct_map + table : 0;
+	return in_ram;
+}
+
+/* The address of the table that `entry` leads to; 0 if that lies outside System RAM. The biggest
+ * range comes first, and holds almost all tables. */
+static __always_inline __u64 table_of(struct walk *w, __u64 entry)
+{
+	__u64 table = entry & TABLE;
+
+	if (table - ram[0].start < ram[0].end - ram[0].start || in_some_ram(table))
+		return w->direct_map + table;
+	return 0;
 }
 
 /* The entry for `addr` in the table that `entry` leads to; none if there is no such table. */
@@ -187,12 +198,13 @@ static __always_inline __u32 folio_of(struct walk *w, __u64 entry)
 	__u64 page = w->vmemmap + ((entry & TABLE) >> 12) * size;
 	__u64 link = load(page + bpf_core_field_offset(struct page, compound_head));
 	__u64 head = link & 1 ? link - 1 : page;
-	__u64 order;
+	__u64 flags = load(head), order;
+	__u32 known = 1u << 24 | (flags >> bpf_core_enum_value(enum pageflags, PG_lru) & 1) << 25;
 
-	if (!(load(head) >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
-		return 1u << 24;
+	if (!(flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
+		return known;
 	order = load(head + bpf_core_field_offset(struct folio, _flags_1));
-	return 1u << 24 | (order & 0xff) << 16 | (((page - head) / size) & 0xffff);
+	return known | (order & 0xff) << 16 | (((page - head) / size) & 0xffff);
 }
 
 /* An index that the verifier can see is in bounds; `size` is a power of two. */

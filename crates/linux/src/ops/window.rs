@@ -232,8 +232,10 @@ impl Window {
         if let Some(w) = &self.work {
             let shared = w.resident.and(&w.shared);
             let partial = w.resident.and(&w.partial).without(&shared);
-            let visible = w.resident.without(&shared).without(&partial);
+            let new = w.resident.and(&w.clear.new).without(&shared);
+            let visible = w.resident.without(&shared).without(&partial).without(&new);
             seen.unknown.0[Unknown::Shared.index()] = shared.count();
+            seen.unknown.0[Unknown::Unseen.index()] = new.count();
             seen.unknown.0[Unknown::Partial.index()] = partial.count();
             seen.present = visible.count();
             seen.young = visible.and(&w.young).count();

@@ -111,6 +111,10 @@ pub fn obey() {
     if std::env::var(ROLE).as_deref() != Ok("obey") {
         return;
     }
+    // On one CPU, so that what `settle` does is done to the right one.
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &cpus).unwrap();
     let mut out = std::io::stdout();
     let mut answer = |value: u64| {
         writeln!(out, "ANSWER {value}").unwrap();
@@ -123,7 +127,10 @@ pub fn obey() {
         let number = |i: usize| words[i].parse::<u64>().unwrap();
         answer(match words[0] {
             "map" => map(number(1), words[2]),
-            "touch" => each_page(number(1), number(2), |p| unsafe { p.write_volatile(1) }),
+            "touch" => {
+                each_page(number(1), number(2), |p| unsafe { p.write_volatile(1) });
+                settle()
+            }
             "read" => each_page(number(1), number(2), |p| unsafe {
                 std::hint::black_box(p.read_volatile());
             }),
@@ -158,6 +165,14 @@ pub fn obey() {
 
 fn each_page(start: u64, pages: u64, mut f: impl FnMut(*mut u8)) -> u64 {
     (0..pages).for_each(|i| f((start + i * PAGE_SIZE) as *mut u8));
+    0
+}
+
+/// New pages wait on their CPU, up to 31, and cannot be cleared before there are more: here they are.
+fn settle() -> u64 {
+    let scratch = map(64, "small");
+    each_page(scratch, 64, |p| unsafe { p.write_volatile(1) });
+    unsafe { rustix::mm::munmap(scratch as *mut _, 64 * 4096).unwrap() };
     0
 }
 

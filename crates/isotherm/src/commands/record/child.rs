@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a command may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
+/// How often it is asked whether a command is to end.
+const POLL: Duration = Duration::from_millis(100);
 
 /// A command that was started; killed when dropped, should it still run.
 pub struct Started(Child);
@@ -45,11 +47,27 @@ impl Started {
         i32::try_from(self.0.id()).unwrap_or(0)
     }
 
-    /// Its exit status as a shell would give it, once it has ended by itself. With `ours`, it is
+    /// Its exit status as a shell would give it, once it has ended by itself. When `over`, it is
     /// asked to end, and its status means nothing.
-    pub fn end(&mut self, ours: bool) -> Result<Option<u8>> {
-        let status = if ours { self.ask_to_end()? } else { Some(self.0.wait()?) };
-        Ok(status.map(exit_code))
+    pub fn end(&mut self, over: impl Fn() -> bool) -> Result<Option<u8>> {
+        while !over() {
+            if self.has_ended_in(POLL)? {
+                break;
+            }
+        }
+        Ok(self.ask_to_end()?.map(exit_code))
+    }
+
+    /// Whether it has ended, or does so in this time.
+    pub fn has_ended_in(&mut self, time: Duration) -> Result<bool> {
+        let since = Instant::now();
+        while self.0.try_wait()?.is_none() {
+            if since.elapsed() >= time {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(true)
     }
 
     fn ask_to_end(&mut self) -> Result<Option<ExitStatus>> {
@@ -59,14 +77,9 @@ impl Started {
         if let Some(pid) = Pid::from_raw(self.pid()) {
             kill_process(pid, Signal::TERM).context("cannot end the command")?;
         }
-        let since = Instant::now();
-        while self.0.try_wait()?.is_none() {
-            if since.elapsed() > GRACE {
-                self.0.kill()?;
-                self.0.wait()?;
-            } else {
-                std::thread::sleep(Duration::from_millis(10));
-            }
+        if !self.has_ended_in(GRACE)? {
+            self.0.kill()?;
+            self.0.wait()?;
         }
         Ok(None)
     }

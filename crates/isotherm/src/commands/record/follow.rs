@@ -40,9 +40,16 @@ impl Follower {
     }
 
     /// Forgets who has ended, and takes hold of children that have come. One that cannot be
-    /// watched, or has ended already, is passed over.
-    pub fn find_children(&mut self, ops: &mut Vaddr) {
-        self.processes.retain(|_, p| ops.is_alive(p.target));
+    /// watched, or has ended already, is passed over. Returns who has ended: to be detached.
+    pub fn find_children(&mut self, ops: &mut Vaddr) -> Vec<TargetId> {
+        let mut ended = Vec::new();
+        self.processes.retain(|_, p| {
+            let alive = ops.is_alive(p.target);
+            if !alive {
+                ended.push(p.target);
+            }
+            alive
+        });
         let mut parents: Vec<i32> =
             self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
         while let Some(parent) = parents.pop() {
@@ -52,6 +59,7 @@ impl Follower {
                 }
             }
         }
+        ended
     }
 
     /// Who has come since the last call.

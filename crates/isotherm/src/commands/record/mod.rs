@@ -4,6 +4,7 @@ mod child;
 mod follow;
 mod status;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,7 @@ use self::child::Started;
 use self::follow::Follower;
 use self::status::Status;
 use crate::cli::{Record, UsageError};
+use crate::words::{chain, say};
 
 /// How often signals, ended targets and new children are looked for.
 const WAKE: Duration = Duration::from_millis(100);
@@ -40,11 +42,13 @@ pub fn run(o: Record) -> Result<ExitCode> {
     }
     let program = child::resolve(&o.command)?;
     let mut writer = Writer::create(&o.output, &facts(attrs, seed), limits)?;
-    let mut started = program.map(|p| Started::spawn(&p, &o.command)).transpose()?;
-    if let Some(child) = &started {
-        let attached = follower.attach(&mut ops, child.pid(), true);
-        attached.context("the command ended before it could be watched, or cannot be watched")?;
-    }
+    let mut started = match start(program, &o.command, &mut ops, &mut follower) {
+        Ok(started) => started,
+        Err(e) => {
+            let _ = writer.finish(Why::Failed, &chain(&e));
+            return Err(e);
+        }
+    };
     sys::drop_privileges(limits.rotate.is_some()).context("cannot give up capabilities")?;
     for fact in follower.news() {
         let _ = writer.target(fact)?;
@@ -54,9 +58,32 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let mut recording = Recording { monitor, writer, follower, status };
     let end = o.duration.map(|d| sys::monotonic() + d);
     let result = recording.until(end, &stop);
-    let child_status = started.as_mut().map(|c| c.end(result.is_ok() && is_over(end, &stop)));
-    recording.finish(result, &o.output)?;
-    Ok(child_status.transpose()?.flatten().map_or(ExitCode::SUCCESS, ExitCode::from))
+    let over = || is_over(end, &stop);
+    let mut end_command = || started.as_mut().map(|c| c.end(over)).transpose();
+    // A command that is asked to end may have last words; one that goes on does not hold up the
+    // record.
+    let ended = over().then(&mut end_command);
+    let finished = recording.finish(result, &o.output);
+    let status = ended.unwrap_or_else(end_command);
+    finished?;
+    Ok(status?.flatten().map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Starts the command, if there is one, and takes hold of it, unless it has ended by then.
+fn start(
+    program: Option<PathBuf>,
+    command: &[String],
+    ops: &mut Vaddr,
+    follower: &mut Follower,
+) -> Result<Option<Started>> {
+    let Some(program) = program else { return Ok(None) };
+    let mut child = Started::spawn(&program, command)?;
+    if let Err(e) = follower.attach(ops, child.pid(), true)
+        && !child.has_ended_in(WAKE)?
+    {
+        return Err(e).context("the command cannot be watched");
+    }
+    Ok(Some(child))
 }
 
 /// Set by SIGINT, SIGTERM or SIGHUP.
@@ -130,16 +157,17 @@ impl Recording {
         }
     }
 
-    /// Children that have come since.
+    /// Children that have come since, and processes that have ended.
     fn follow(&mut self) -> Result<()> {
-        self.follower.find_children(self.monitor.ops());
+        let ended = self.follower.find_children(self.monitor.ops());
         let news = self.follower.news();
         for fact in &news {
             let _ = self.writer.target(fact.clone())?;
         }
-        if !news.is_empty() {
+        if !news.is_empty() || !ended.is_empty() {
             self.monitor.set_targets(&self.follower.targets());
         }
+        ended.into_iter().for_each(|target| self.monitor.ops().detach(target));
         Ok(())
     }
 
@@ -148,13 +176,13 @@ impl Recording {
         self.monitor.stop();
         let (why, note) = match &result {
             Ok(why) => (*why, String::new()),
-            Err(e) => (Why::Failed, format!("{e:#}")),
+            Err(e) => (Why::Failed, chain(e)),
         };
         let written = self.writer.finish(why, &note);
         self.status.clear();
         let why = result?;
         let summary = written?;
-        eprintln!("{}", self.status.last_line(why, &summary, self.follower.count(), path));
+        say(self.status.last_line(why, &summary, self.follower.count(), path));
         Ok(())
     }
 }

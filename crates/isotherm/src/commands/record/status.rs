@@ -10,6 +10,7 @@ use isotherm_linux::sys;
 use isotherm_record::{Summary, Why};
 
 use crate::units::bytes;
+use crate::words::say;
 
 /// Where standard error is no terminal, a line comes this often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -53,7 +54,7 @@ impl Status {
         );
         if s.end >= self.next_line {
             self.next_line = s.end + LINE_EVERY;
-            eprintln!("{line}");
+            say(&line);
         }
         self.bar.set_message(line);
     }

@@ -1,0 +1,38 @@
+//! What is said on standard error.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// Says a line. That nobody listens any more is no reason to stop working.
+pub fn say(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// An error and its causes, without those that the text before has named already.
+pub fn chain(e: &anyhow::Error) -> String {
+    e.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        match (text.is_empty(), text.contains(&cause)) {
+            (true, _) => cause,
+            (_, true) => text,
+            _ => format!("{text}: {cause}"),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let inner = anyhow::anyhow!("no such file");
+        assert_eq!(
+            chain(&inner.context("cannot open x: no such file")),
+            "cannot open x: no such file"
+        );
+        assert_eq!(
+            chain(&anyhow::anyhow!("refused").context("cannot open x")),
+            "cannot open x: refused"
+        );
+    }
+}

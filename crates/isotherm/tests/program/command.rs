@@ -1,0 +1,153 @@
+//! `isotherm record -- COMMAND`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use isotherm_record::Why;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::run::{QUICK, Record, Recorder, isotherm, root_or_skip, run_in, until};
+
+#[test]
+fn the_exit_status_is_passed_on() {
+    if !root_or_skip("the_exit_status_is_passed_on") {
+        return;
+    }
+    for (script, status) in [("sleep 0.4", 0), ("sleep 0.4; exit 3", 3), ("kill -9 $$", 128 + 9)] {
+        let mut recorder = Recorder::start(&["--", "sh", "-c", script]);
+        assert_eq!(recorder.wait().code(), Some(status), "{script}: {}", recorder.err());
+        let record = Record::read(&recorder.record());
+        assert_eq!(record.end.unwrap().why, Why::TargetsGone, "{script}");
+    }
+}
+
+#[test]
+fn a_command_too_short_to_be_watched_is_no_failure() {
+    if !root_or_skip("a_command_too_short_to_be_watched_is_no_failure") {
+        return;
+    }
+    // Whether it can be taken hold of is a matter of luck.
+    for _ in 0..8 {
+        for (command, status) in [("true", 0), ("false", 1)] {
+            let mut recorder = Recorder::start(&["--aggr", "1s", "--", command]);
+            assert_eq!(recorder.wait().code(), Some(status), "{}", recorder.err());
+            assert!(recorder.err().contains("too short for a snapshot"), "{}", recorder.err());
+            let record = Record::read(&recorder.record());
+            assert_eq!(record.end.unwrap().why, Why::TargetsGone);
+        }
+    }
+}
+
+#[test]
+fn children_of_the_command_are_followed() {
+    if !root_or_skip("children_of_the_command_are_followed") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("a.rec");
+    let mut command = isotherm(["record"]);
+    command.args(QUICK).arg("-o").arg(&path).args(["--", "sh", "-c", "\"$@\"; exit 5", "sh"]);
+    Load::words(&mut command, 64, 8);
+    let mut load = Load::from_command(&mut command);
+    std::thread::sleep(Duration::from_millis(1500));
+    load.end(4);
+    let status = load.child().wait().unwrap();
+    assert_eq!(status.code(), Some(5), "that of the command, not of its child");
+    let record = Record::read(&path);
+    assert_eq!(record.targets.len(), 2, "{:?}", record.targets);
+    assert!(record.targets[0].command.starts_with("sh"), "{:?}", record.targets);
+    let child = &record.targets[1];
+    assert!(child.command.contains("obey"), "{child:?}");
+    let hot = record.snapshots.iter().flat_map(|s| &s.targets).filter(|t| t.id == child.id);
+    let hot = hot.map(|t| t.bytes(&isotherm_core::Thresholds::default()).hot);
+    assert!(hot.max().unwrap_or(0) >= load.hot.len() * 9 / 10);
+    assert_eq!(record.end.unwrap().why, Why::TargetsGone);
+}
+
+#[test]
+fn many_short_children_leave_nothing_behind() {
+    if !root_or_skip("many_short_children_leave_nothing_behind") {
+        return;
+    }
+    let script = "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.25; done; echo > done; sleep 60";
+    let mut recorder = Recorder::start(&["--", "sh", "-c", script]);
+    recorder.until_recording();
+    let descriptors = || fs::read_dir(format!("/proc/{}/fd", recorder.pid())).unwrap().count();
+    let before = descriptors();
+    until("the end of the children", || recorder.dir().join("done").exists());
+    std::thread::sleep(Duration::from_millis(500));
+    let after = descriptors();
+    assert!(after <= before + 4, "{before} descriptors became {after}");
+    let record = recorder.stop();
+    assert!(record.targets.len() >= 8, "{} were watched", record.targets.len());
+}
+
+#[test]
+fn a_command_that_cannot_be_started_leaves_the_record_alone() {
+    if !root_or_skip("a_command_that_cannot_be_started_leaves_the_record_alone") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let sleep = run_in(dir.path(), &["record", "-o", "a.rec", "--", "sleep", "0.1"]);
+    assert_eq!(sleep.status, 0, "{}", sleep.err);
+    let before = fs::read(dir.path().join("a.rec")).unwrap();
+    for name in ["no-such-program", "./no-such-program", "/etc/passwd", "/"] {
+        let done = run_in(dir.path(), &["record", "-o", "a.rec", "--", name]);
+        assert_eq!(done.status, 1, "{}", done.err);
+        assert!(done.err.contains(&format!("cannot start {name}")), "{}", done.err);
+    }
+    assert_eq!(fs::read(dir.path().join("a.rec")).unwrap(), before);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else was written");
+}
+
+#[test]
+fn a_program_that_does_not_run_ends_the_record() {
+    if !root_or_skip("a_program_that_does_not_run_ends_the_record") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let program = dir.path().join("garbage");
+    fs::write(&program, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let done = run_in(dir.path(), &["record", "-o", "a.rec", "--", "./garbage"]);
+    assert_eq!(done.status, 1);
+    assert!(done.err.contains("cannot start ./garbage"), "{}", done.err);
+    let end = Record::read(&dir.path().join("a.rec")).end.unwrap();
+    assert_eq!(end.why, Why::Failed);
+    assert!(end.note.contains("cannot start"), "{end:?}");
+}
+
+#[test]
+fn the_duration_ends_the_command() {
+    if !root_or_skip("the_duration_ends_the_command") {
+        return;
+    }
+    let script = "trap 'echo > asked; exit 9' TERM; while :; do sleep 0.1; done";
+    let mut recorder = Recorder::start(&["--duration", "1s", "--", "sh", "-c", script]);
+    assert_eq!(recorder.wait().code(), Some(0), "we ended it: its status means nothing");
+    assert!(recorder.dir().join("asked").exists(), "it was not asked to end");
+    let record = Record::read(&recorder.record());
+    assert_eq!(record.end.as_ref().unwrap().why, Why::Stopped);
+    assert!(record.snapshots.len() >= 5);
+    assert!(recorder.err().contains("(stopped)"), "{}", recorder.err());
+}
+
+#[test]
+fn the_command_outlives_a_full_record_until_it_is_asked_to_end() {
+    if !root_or_skip("the_command_outlives_a_full_record_until_it_is_asked_to_end") {
+        return;
+    }
+    let options = ["--max-size", "64K", "--sample", "2ms", "--aggr", "16ms", "--", "sleep", "600"];
+    let mut recorder = Recorder::start(&options);
+    until("a full record", || recorder.err().contains("has reached --max-size"));
+    let children = format!("/proc/{0}/task/{0}/children", recorder.pid());
+    assert!(!fs::read_to_string(children).unwrap().is_empty(), "the command goes on");
+    let begin = Instant::now();
+    recorder.signal(Signal::INT);
+    assert_eq!(recorder.wait().code(), Some(0));
+    assert!(begin.elapsed() < Duration::from_secs(20));
+    assert_eq!(Record::read(&recorder.record()).end.unwrap().why, Why::MaxSize);
+}

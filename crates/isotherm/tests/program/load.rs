@@ -1,0 +1,216 @@
+//! A process whose accesses are known.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::undocumented_unsafe_blocks)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous};
+
+pub const MIB: u64 = 1 << 20;
+/// Set, with the sizes in MiB, in the environment of the test binary that is to be the load.
+const SIZES: &str = "ISOTHERM_TEST_LOAD";
+
+/// Touches a part of its memory hundreds of times a second, and nothing else of it after the start.
+/// Ends when told so, or with the test.
+pub struct Load {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: Box<dyn BufRead>,
+    /// all it has mapped in one piece
+    pub memory: AddrRange,
+    /// what it touches of that
+    pub hot: AddrRange,
+    /// locked by `mlock`, and touched as often
+    pub locked: AddrRange,
+}
+
+impl Load {
+    pub fn start(total_mib: u64, hot_mib: u64) -> Self {
+        Load::from_command(&mut Load::command(total_mib, hot_mib))
+    }
+
+    /// To be started by somebody else: see [`Load::words`].
+    pub fn command(total_mib: u64, hot_mib: u64) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(HARNESS).env(SIZES, sizes(total_mib, hot_mib));
+        command
+    }
+
+    /// Adds to `starter`, a program that runs the rest of its command line, what starts the load.
+    pub fn words(starter: &mut Command, total_mib: u64, hot_mib: u64) {
+        starter.arg(std::env::current_exe().unwrap()).args(HARNESS);
+        starter.env(SIZES, sizes(total_mib, hot_mib));
+    }
+
+    /// Starts `command`, which is to become the load.
+    pub fn from_command(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let to = child.stdin.take();
+        let from = Box::new(BufReader::new(child.stdout.take().unwrap()));
+        let nowhere = AddrRange::default();
+        let mut load = Load { child, to, from, memory: nowhere, hot: nowhere, locked: nowhere };
+        load.read_ranges();
+        load
+    }
+
+    /// Of the process that was started: the load, or who has started it.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    /// Has it become a load of other sizes, by exec.
+    pub fn exec(&mut self, total_mib: u64, hot_mib: u64) {
+        self.tell(&format!("exec {}", sizes(total_mib, hot_mib)));
+        self.read_ranges();
+    }
+
+    /// Has it start a child that only waits; its pid.
+    pub fn fork(&mut self) -> u32 {
+        self.tell("fork");
+        self.answer("FORKED").parse().unwrap()
+    }
+
+    /// Its capabilities, as `/proc/self/status` has them.
+    pub fn capabilities(&mut self) -> String {
+        self.tell("capabilities");
+        self.answer("CAPABILITIES")
+    }
+
+    /// Has it end.
+    pub fn end(&mut self, status: u8) {
+        self.tell(&format!("end {status}"));
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.to.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    fn read_ranges(&mut self) {
+        let text = self.answer("RANGES");
+        let mut ends = text.split(' ').map(|n| n.parse::<u64>().unwrap());
+        let mut range = || AddrRange::new(ends.next().unwrap(), ends.next().unwrap());
+        (self.memory, self.hot, self.locked) = (range(), range(), range());
+    }
+
+    /// Lines of the test harness come between.
+    fn answer(&mut self, word: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.from.read_line(&mut line).unwrap() > 0, "the load ended");
+            if let Some((_, rest)) = line.trim_end().split_once(&format!("{word} ")) {
+                return rest.to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // The end of its input ends it, even when it is the child of our child.
+        self.to = None;
+        for _ in 0..100 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const HARNESS: [&str; 4] = ["--exact", "obey", "--nocapture", "--test-threads=1"];
+
+fn sizes(total_mib: u64, hot_mib: u64) -> String {
+    format!("{total_mib} {hot_mib}")
+}
+
+/// The other side.
+pub fn obey() {
+    let Ok(sizes) = std::env::var(SIZES) else { return };
+    let (total, hot) = sizes.split_once(' ').unwrap();
+    let memory = map(total.parse::<u64>().unwrap() * MIB);
+    // It begins at an odd page, so that nothing is right by alignment.
+    let first = memory.start + memory.len() / 3 / MIB * MIB + 3 * PAGE_SIZE;
+    let hot = AddrRange::new(first, first + hot.parse::<u64>().unwrap() * MIB);
+    let locked = map(4 * MIB);
+    unsafe { mlock(locked.start as *mut _, 4 << 20).unwrap() };
+    touch(memory);
+    touch(locked);
+    std::thread::spawn(move || {
+        loop {
+            touch(hot);
+            touch(locked);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let ends = [memory, hot, locked].map(|r| format!("{} {}", r.start, r.end));
+    say(&format!("RANGES {}", ends.join(" ")));
+    let mut children = Vec::new();
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        match line.split_once(' ').unwrap_or((&line, "")) {
+            ("exec", sizes) => {
+                let me = std::env::current_exe().unwrap();
+                panic!("{}", Command::new(me).args(HARNESS).env(SIZES, sizes).exec());
+            }
+            ("fork", _) => {
+                // It ends with us, as its input does.
+                let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+                say(&format!("FORKED {}", child.id()));
+                children.push(child);
+            }
+            ("capabilities", _) => {
+                say(&format!("CAPABILITIES {}", capabilities(Path::new("/proc/self"))));
+            }
+            ("end", status) => std::process::exit(status.parse().unwrap()),
+            other => panic!("unknown words {other:?}"),
+        }
+    }
+    std::process::exit(0);
+}
+
+/// A whole line at once: the harness prints as well.
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    out.write_all(format!("{line}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+/// Memory without huge pages.
+fn map(len: u64) -> AddrRange {
+    let size = usize::try_from(len).unwrap();
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let start = unsafe {
+        let start = mmap_anonymous(std::ptr::null_mut(), size, prot, MapFlags::PRIVATE).unwrap();
+        madvise(start, size, Advice::LinuxNoHugepage).unwrap();
+        start as u64
+    };
+    AddrRange::new(start, start + len)
+}
+
+fn touch(range: AddrRange) {
+    for page in (range.start..range.end).step_by(4096) {
+        let byte = page as *mut u8;
+        unsafe { byte.write_volatile(byte.read_volatile().wrapping_add(1)) };
+    }
+}
+
+/// Effective, permitted and inheritable capabilities of a process or thread, by its directory.
+pub fn capabilities(proc: &Path) -> String {
+    let status = std::fs::read_to_string(proc.join("status")).unwrap();
+    let set = |name: &str| {
+        let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+        line.trim().to_owned()
+    };
+    [set("CapEff:"), set("CapPrm:"), set("CapInh:")].join(" ")
+}

@@ -1,0 +1,177 @@
+//! What a record of a known process holds.
+
+use std::time::{Duration, SystemTime};
+
+use isotherm_core::{AddrRange, Heat, Snapshot, Thresholds, Unknown};
+use isotherm_record::Why;
+
+use crate::load::{Load, MIB};
+use crate::run::{Record, Recorder, root_or_skip};
+
+/// Precision and recall of the hot bytes within `all`.
+fn score(s: &Snapshot, all: AddrRange, truth: AddrRange) -> (f64, f64) {
+    let regions = s.targets.iter().flat_map(|t| &t.regions);
+    let hot = regions.filter(|r| r.heat(&Thresholds::default()) == Heat::Hot);
+    let (mut called, mut right) = (0, 0);
+    for range in hot.filter_map(|r| r.range.intersect(&all)) {
+        called += range.len();
+        right += range.intersect(&truth).map_or(0, |r| r.len());
+    }
+    (right as f64 / called.max(1) as f64, right as f64 / truth.len() as f64)
+}
+
+/// Most of the last snapshots show what is hot: one of them may fall into a moment in which the
+/// load did not run.
+fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
+    let last = record.snapshots.iter().rev().take(10);
+    let scores: Vec<_> = last.map(|s| score(s, all, truth)).collect();
+    let good = scores.iter().filter(|&&(precision, recall)| precision >= 0.9 && recall >= 0.9);
+    assert!(scores.len() == 10 && good.count() >= 8, "{scores:?}");
+}
+
+#[test]
+fn the_hot_range_of_a_process_is_found() {
+    if !root_or_skip("the_hot_range_of_a_process_is_found") {
+        return;
+    }
+    let load = Load::start(256, 16);
+    let pid = load.pid().to_string();
+    let mut recorder = Recorder::recording(&["--pid", &pid, "--seed", "42", "--duration", "5s"]);
+    // Most of its life: the high-water mark is that of all of it.
+    let peak = || {
+        let path = format!("/proc/{}/status", recorder.pid());
+        let status = std::fs::read_to_string(path).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    let mut most = 0;
+    while let Some(kib) = peak() {
+        most = most.max(kib);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!((1..=20 << 10).contains(&most), "{most} KiB resident");
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+
+    let record = Record::read(&recorder.record());
+    record.assert_without_gaps();
+    assert!((40..=51).contains(&record.snapshots.len()), "{} snapshots", record.snapshots.len());
+    assert_found(&record, load.memory, load.hot);
+    assert_unknown_is_not_hot(&record, load.locked);
+    let end = record.end.as_ref().unwrap();
+    assert_eq!((end.why, end.files), (Why::Stopped, 1));
+    assert_eq!(end.snapshots, record.snapshots.len() as u64);
+    assert_eq!(record.pids(), [load.pid().cast_unsigned()]);
+    assert!(record.targets[0].command.contains("obey"), "{:?}", record.targets);
+    assert_facts(&record);
+
+    let err = recorder.err();
+    let last = err.lines().last().unwrap();
+    for part in [
+        "recorded 5.",
+        "1 process in ",
+        &format!(" {} snapshots, ", record.snapshots.len()),
+        "% of a CPU",
+        "TLB shootdowns a second",
+        "next: isotherm report heatmap -i a.rec",
+    ] {
+        assert!(last.contains(part), "{part} is not in {last}");
+    }
+    assert!(err.lines().next().unwrap().contains("unknown"), "no progress in {err}");
+}
+
+fn assert_unknown_is_not_hot(record: &Record, locked: AddrRange) {
+    let last = record.snapshots.last().unwrap();
+    let regions = last.targets.iter().flat_map(|t| &t.regions);
+    let inside: Vec<_> =
+        regions.filter(|r| r.range.intersect(&locked) == Some(r.range)).collect();
+    assert!(inside.iter().map(|r| r.range.len()).sum::<u64>() >= 3 * MIB, "{inside:?}");
+    for r in inside {
+        let bytes = r.bytes(&Thresholds::default());
+        assert_eq!(bytes.unknown, r.range.len(), "{r:?}");
+        assert_eq!(bytes.unknown, r.unknown_bytes(Unknown::Mlocked), "{r:?}");
+        assert_eq!(bytes.hot + bytes.warm + bytes.cold, 0, "{r:?}");
+    }
+}
+
+fn assert_facts(record: &Record) {
+    let facts = &record.facts;
+    let kernel = |file| std::fs::read_to_string(format!("/proc/sys/kernel/{file}")).unwrap();
+    assert_eq!(facts.host, kernel("hostname").trim());
+    assert_eq!(facts.kernel, kernel("osrelease").trim());
+    assert_eq!(facts.isotherm_version, env!("CARGO_PKG_VERSION"));
+    assert!(facts.command.contains("record --sample 10ms"), "{}", facts.command);
+    assert_eq!(facts.seed, 42);
+    let ms = Duration::from_millis;
+    assert_eq!((facts.attrs.sample, facts.attrs.aggr), (ms(10), ms(100)));
+    assert_eq!((facts.attrs.update, facts.attrs.max_regions), (ms(200), 1000));
+    assert!(facts.look.contains("BPF") && facts.look.contains("MADV_COLD"), "{}", facts.look);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let age = u64::try_from(now.as_millis()).unwrap() - facts.started_unix_ms;
+    assert!((5_000..120_000).contains(&age), "started {age} ms ago");
+    assert!(facts.started <= record.snapshots[0].start);
+}
+
+#[test]
+fn a_process_is_followed_through_exec() {
+    if !root_or_skip("a_process_is_followed_through_exec") {
+        return;
+    }
+    let mut load = Load::start(64, 8);
+    let before = load.memory;
+    let mut recorder = Recorder::recording(&["--pid", &load.pid().to_string()]);
+    load.exec(96, 16);
+    std::thread::sleep(Duration::from_millis(2500));
+    let record = recorder.stop();
+    record.assert_without_gaps();
+    assert!(load.memory != before);
+    assert_found(&record, load.memory, load.hot);
+    assert_eq!(record.pids(), [load.pid().cast_unsigned()], "it is one target still");
+}
+
+#[test]
+fn two_processes_at_once_of_which_one_ends() {
+    if !root_or_skip("two_processes_at_once_of_which_one_ends") {
+        return;
+    }
+    let (mut first, mut second) = (Load::start(32, 4), Load::start(48, 8));
+    let (a, b) = (first.pid().to_string(), second.pid().to_string());
+    // A pid given twice is one process.
+    let mut recorder = Recorder::recording(&["--pid", &a, "--pid", &b, "--pid", &a]);
+    std::thread::sleep(Duration::from_millis(1500));
+    first.end(0);
+    first.child().wait().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    second.end(7);
+    second.child().wait().unwrap();
+    assert_eq!(recorder.wait().code(), Some(0), "the status of others is not ours");
+    let record = Record::read(&recorder.record());
+    record.assert_without_gaps();
+    assert_eq!(record.end.as_ref().unwrap().why, Why::TargetsGone);
+    assert!(recorder.err().contains("all targets have ended"), "{}", recorder.err());
+    let pids = [first.pid(), second.pid()].map(i32::cast_unsigned);
+    assert_eq!(record.pids(), pids);
+    let [of_first, of_second] = pids.map(|pid| record.snapshots_of(pid));
+    assert!(of_first >= 5 && of_second >= of_first + 5, "{of_first} {of_second}");
+    assert_found(&record, second.memory, second.hot);
+}
+
+#[test]
+fn children_of_a_process_are_watched_if_asked() {
+    if !root_or_skip("children_of_a_process_are_watched_if_asked") {
+        return;
+    }
+    let mut load = Load::start(16, 4);
+    let before = load.fork();
+    let pid = load.pid().to_string();
+    let mut with = Recorder::recording(&["--pid", &pid, "--children"]);
+    let mut without = Recorder::recording(&["--pid", &pid]);
+    let after = load.fork();
+    std::thread::sleep(Duration::from_millis(1000));
+    let (with, without) = (with.stop(), without.stop());
+    let parent = load.pid().cast_unsigned();
+    assert_eq!(without.pids(), [parent]);
+    assert_eq!(with.pids(), [parent, before, after]);
+    for pid in [parent, before, after] {
+        assert!(with.snapshots_of(pid) >= 3, "{pid}");
+    }
+}
