@@ -32,6 +32,9 @@ pub enum WalkError {
         /// what may help
         help: String,
     },
+    /// signals
+    #[error("the kernel was interrupted while it checked the BPF program: try again")]
+    Interrupted,
     /// run
     #[error("the BPF program does not run: {0}")]
     Run(String),
@@ -189,16 +192,33 @@ impl Walker {
         Ok(walker)
     }
 
+    /// The verifier gives up when a signal comes (EAGAIN), as when a child ends: then once more.
     fn open() -> Result<Self, WalkError> {
+        const TRIES: u32 = 5;
+        let mut opened = Self::try_open();
+        for _ in 1..TRIES {
+            if !matches!(opened, Err(WalkError::Interrupted)) {
+                break;
+            }
+            opened = Self::try_open();
+        }
+        opened
+    }
+
+    fn try_open() -> Result<Self, WalkError> {
         crate::log::quiet();
         let storage = Box::into_raw(Box::new(MaybeUninit::uninit()));
         let guard = Storage(storage);
         // SAFETY: the box stays where it is and alive as long as `guard`, which `Walker` drops
         // after the skeleton; nobody else has the pointer.
         let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage };
-        let load_error = |e: libbpf_rs::Error| WalkError::Load {
-            reason: crate::log::reason(&e),
-            help: crate::doctor::bpf_help(),
+        let load_error = |e: libbpf_rs::Error| match e.kind() {
+            libbpf_rs::ErrorKind::WouldBlock | libbpf_rs::ErrorKind::Interrupted => {
+                WalkError::Interrupted
+            }
+            _ => {
+                WalkError::Load { reason: crate::log::reason(&e), help: crate::doctor::bpf_help() }
+            }
         };
         let skel = WalkSkelBuilder::default().open(place).map_err(load_error)?;
         let skel = skel.load().map_err(load_error)?;

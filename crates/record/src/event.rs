@@ -11,6 +11,7 @@ use crate::frame::VERSION;
 
 /// What a record tells, in its order.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "facts come once a record, and events are not kept")]
 pub enum Event {
     /// a recording begins; once for all its files
     Facts(Facts),

@@ -1,6 +1,6 @@
 //! A process whose accesses are known.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::undocumented_unsafe_blocks)]
+#![allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;

@@ -1,5 +1,7 @@
 //! The program as people use it: on real processes, read back from its records.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
+
 mod command;
 mod doctor;
 mod ends;

@@ -82,8 +82,7 @@ fn the_hot_range_of_a_process_is_found() {
 fn assert_unknown_is_not_hot(record: &Record, locked: AddrRange) {
     let last = record.snapshots.last().unwrap();
     let regions = last.targets.iter().flat_map(|t| &t.regions);
-    let inside: Vec<_> =
-        regions.filter(|r| r.range.intersect(&locked) == Some(r.range)).collect();
+    let inside: Vec<_> = regions.filter(|r| r.range.intersect(&locked) == Some(r.range)).collect();
     assert!(inside.iter().map(|r| r.range.len()).sum::<u64>() >= 3 * MIB, "{inside:?}");
     for r in inside {
         let bytes = r.bytes(&Thresholds::default());

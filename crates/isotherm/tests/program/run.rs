@@ -1,7 +1,5 @@
 //! Runs the program, and reads its records back.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
-
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -102,7 +100,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// With further options.
+    /// With further options; those with --aggr take the other intervals as they are.
     pub fn start(options: &[&str]) -> Self {
         Recorder::start_by(isotherm(["record"]), options)
     }
@@ -111,8 +109,12 @@ impl Recorder {
     pub fn start_by(mut command: Command, options: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         let err = File::create(dir.path().join("err")).unwrap();
-        command.args(QUICK).args(["-o", "a.rec"]).args(options);
-        let child = command.current_dir(dir.path()).stderr(err).spawn().unwrap();
+        if !options.contains(&"--aggr") {
+            command.args(QUICK);
+        }
+        command.args(["-o", "a.rec"]).args(options);
+        command.current_dir(dir.path()).stdout(Stdio::null()).stderr(err);
+        let child = command.spawn().unwrap();
         Recorder { child, dir }
     }
 
@@ -211,7 +213,8 @@ impl Record {
     /// Snapshots that have the process.
     pub fn snapshots_of(&self, pid: u32) -> usize {
         let id = self.targets.iter().find(|t| t.pid == Some(pid)).unwrap().id;
-        let has = |s: &&Arc<Snapshot>| s.targets.iter().any(|t| t.id == id && !t.regions.is_empty());
+        let has =
+            |s: &&Arc<Snapshot>| s.targets.iter().any(|t| t.id == id && !t.regions.is_empty());
         self.snapshots.iter().filter(has).count()
     }
 

@@ -238,8 +238,8 @@ static long read_window(__u32 index, struct walk *w)
 		for (int k = 0; k < 512; k++) {
 			__u64 at = within(first + k, MAX_ENTRIES);
 
-			if (k >= pages)
-				break;
+			if (k >= pages || page + k > 511)
+				break; /* the table ends with its 2 MiB */
 			entry = load(table + k * 8);
 			entries[at] = entry;
 			folios[at] = 0;

@@ -14,12 +14,13 @@ pub struct OwnPages {
 }
 
 impl OwnPages {
-    /// `pages` pages that have never been touched; no huge pages.
+    /// `pages` pages that have never been touched; no huge pages. They do not cross a multiple of
+    /// 2 MiB, if they fit.
     ///
     /// # Errors
     /// Those of `mmap`.
     pub fn map(pages: u64) -> io::Result<Self> {
-        let own = Self::map_aligned(pages * PAGE_SIZE, PAGE_SIZE)?;
+        let own = Self::map_aligned(pages * PAGE_SIZE, pages.next_power_of_two() * PAGE_SIZE)?;
         own.advise(0..pages, mm::Advice::LinuxNoHugepage)?;
         Ok(own)
     }

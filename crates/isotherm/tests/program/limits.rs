@@ -1,0 +1,98 @@
+//! `--max-size`, `--rotate`, and records that are there already.
+
+use std::fs;
+use std::path::Path;
+
+use isotherm_record::Why;
+use rustix::process::Signal;
+
+use crate::load::Load;
+use crate::run::{Record, Recorder, root_or_skip, run_in, until};
+
+/// Many snapshots a second.
+const FAST: [&str; 4] = ["--sample", "2ms", "--aggr", "16ms"];
+
+fn size(path: &Path) -> u64 {
+    path.metadata().map_or(0, |m| m.len())
+}
+
+#[test]
+fn the_size_is_kept_to_the_byte() {
+    if !root_or_skip("the_size_is_kept_to_the_byte") {
+        return;
+    }
+    let load = Load::start(64, 8);
+    let pid = load.pid().to_string();
+    // Neither a multiple of anything nor below what a file needs.
+    let options = ["--max-size", "70001", "--duration", "50s", "--pid", &pid];
+    let mut recorder = Recorder::start(&[&FAST[..], &options].concat());
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let len = size(&recorder.record());
+    assert!((35_000..=70_001).contains(&len), "{len} bytes");
+    let record = Record::read(&recorder.record());
+    record.assert_without_gaps();
+    let end = record.end.unwrap();
+    assert_eq!((end.why, end.snapshots), (Why::MaxSize, record.snapshots.len() as u64));
+    assert!(end.snapshots > 0);
+    assert!(recorder.err().contains("has reached --max-size"), "{}", recorder.err());
+    let entries = fs::read_dir(recorder.dir()).unwrap().count();
+    assert_eq!(entries, 2, "the record and our log");
+}
+
+#[test]
+fn files_rotate_within_their_size() {
+    if !root_or_skip("files_rotate_within_their_size") {
+        return;
+    }
+    let load = Load::start(64, 8);
+    let options = ["--max-size", "210001", "--rotate", "3", "--pid", &load.pid().to_string()];
+    let mut recorder = Recorder::start(&[&FAST[..], &options].concat());
+    let parts = ["a.rec", "a.rec.1", "a.rec.2"].map(|name| recorder.dir().join(name));
+    let oldest = || fs::metadata(&parts[2]).ok().map(|m| std::os::unix::fs::MetadataExt::ino(&m));
+    let mut most = 0;
+    let mut watch = || most = most.max(parts.iter().map(|p| size(p)).sum::<u64>());
+    until("a third file", || {
+        watch();
+        oldest().is_some()
+    });
+    let first = oldest();
+    until("a file that makes room", || {
+        watch();
+        oldest() != first
+    });
+    recorder.signal(Signal::INT);
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    assert!((100_000..=210_001).contains(&most), "{most} bytes");
+    assert!(parts.iter().all(|p| (1..=70_000).contains(&size(p))), "a third for each");
+    assert_eq!(fs::read_dir(recorder.dir()).unwrap().count(), 4, "three parts and our log");
+
+    let record = Record::read(&parts[0]);
+    record.assert_without_gaps();
+    let end = record.end.as_ref().unwrap();
+    assert!(end.why == Why::Stopped && end.files >= 4, "{end:?}");
+    assert!(record.snapshots[0].seq > 0, "the oldest have made room");
+    assert_eq!(record.snapshots.last().unwrap().seq + 1, end.snapshots);
+    assert_eq!(record.pids(), [load.pid().cast_unsigned(); 3], "told in each file");
+
+    let done = run_in(recorder.dir(), &["report", "summary", "--json", "-i", "a.rec"]);
+    assert_eq!((done.status, done.err.as_str()), (0, ""));
+    assert_eq!(done.json()["snapshots"], record.snapshots.len());
+    let done = run_in(recorder.dir(), &["report", "heatmap", "-i", "a.rec"]);
+    assert_eq!((done.status, done.err.as_str()), (0, ""));
+}
+
+#[test]
+fn an_earlier_record_is_kept() {
+    if !root_or_skip("an_earlier_record_is_kept") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let pid = load.pid().to_string();
+    let recorder = Recorder::start(&["--seed", "1", "--duration", "300ms", "--pid", &pid]);
+    let mut recorder = recorder;
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let args = ["record", "-o", "a.rec", "--seed", "2", "--duration", "300ms", "--pid", &pid];
+    assert_eq!(run_in(recorder.dir(), &args).status, 0);
+    assert_eq!(Record::read(&recorder.record()).facts.seed, 2);
+    assert_eq!(Record::read(&recorder.dir().join("a.rec.old")).facts.seed, 1);
+}

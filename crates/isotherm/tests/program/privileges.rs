@@ -1,0 +1,82 @@
+//! What the recorder and the command it starts may do.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::thread::CapabilitySet;
+
+use crate::load::{Load, capabilities};
+use crate::run::{QUICK, Recorder, isotherm, root_or_skip};
+
+/// As `/proc/PID/status` shows it.
+fn hex(set: CapabilitySet) -> String {
+    format!("{:016x}", set.bits())
+}
+
+const WATCHING: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::SYS_NICE)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::DAC_READ_SEARCH);
+
+fn assert_all_threads_have(pid: u32, set: CapabilitySet) {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let tasks: Vec<PathBuf> = tasks.map(|t| t.unwrap().path()).collect();
+    assert!(!tasks.is_empty());
+    let none = hex(CapabilitySet::empty());
+    for task in tasks {
+        // Effective, permitted, inheritable.
+        assert_eq!(capabilities(&task), format!("{0} {0} {none}", hex(set)), "{task:?}");
+    }
+}
+
+#[test]
+fn the_recorder_keeps_only_what_watching_takes() {
+    if !root_or_skip("the_recorder_keeps_only_what_watching_takes") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let pid = load.pid().to_string();
+    let mut recorder = Recorder::recording(&["--pid", &pid]);
+    assert_all_threads_have(recorder.pid(), WATCHING);
+    recorder.stop();
+    let rotating = ["--pid", &pid, "--max-size", "1M", "--rotate", "2"];
+    let mut recorder = Recorder::recording(&rotating);
+    assert_all_threads_have(recorder.pid(), WATCHING.union(CapabilitySet::DAC_OVERRIDE));
+    recorder.stop();
+}
+
+#[test]
+fn the_command_keeps_those_of_the_user() {
+    if !root_or_skip("the_command_keeps_those_of_the_user") {
+        return;
+    }
+    let dir = tempfile::TempDir::new().unwrap();
+    let mut command = isotherm(["record"]);
+    command.args(QUICK).arg("-o").arg(dir.path().join("a.rec")).arg("--");
+    Load::words(&mut command, 16, 4);
+    let mut load = Load::from_command(command.stderr(Stdio::null()));
+    let ours = capabilities(Path::new("/proc/self"));
+    assert_eq!(load.capabilities(), ours);
+    std::thread::sleep(Duration::from_millis(500));
+    assert_all_threads_have(load.pid().cast_unsigned(), WATCHING);
+    load.end(0);
+    assert_eq!(load.child().wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn just_these_capabilities_are_enough() {
+    if !root_or_skip("just_these_capabilities_are_enough") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let names = ["bpf", "perfmon", "sys_nice", "sys_ptrace", "dac_read_search"];
+    let kept: String = names.iter().map(|name| format!(",+{name}")).collect();
+    let mut command = Command::new("setpriv");
+    command.arg(format!("--bounding-set=-all{kept}")).arg("--inh-caps=-all").stdin(Stdio::null());
+    command.arg(env!("CARGO_BIN_EXE_isotherm")).arg("record");
+    let mut recorder = Recorder::start_by(command, &["--pid", &load.pid().to_string()]);
+    recorder.until_recording();
+    assert!(!recorder.stop().snapshots.is_empty());
+}
