@@ -231,9 +231,8 @@ static long read_window(__u32 index, struct walk *w)
 
 	level = walk_to_pmd(w, addr, &pmd);
 	if (level == PTE) {
-		__u64 table = table_of(w, pmd) + ((addr >> 12) & 511) * 8;
-
-		__u64 any = 0;
+		__u64 page = (addr >> 12) & 511, any = 0;
+		__u64 table = table_of(w, pmd) + page * 8;
 
 		for (int k = 0; k < 512; k++) {
 			__u64 at = within(first + k, MAX_ENTRIES);
