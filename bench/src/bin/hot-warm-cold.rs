@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Parser;
 use isotherm_bench::load::{self, HOT, Load, TOTAL};
 use isotherm_bench::score::{Score, score};
-use isotherm_core::{AddrRange, Attrs, Heat, Monitor, Source, Step};
+use isotherm_core::{AddrRange, Attrs, Heat, Monitor, Snapshot, Source, Step};
 use isotherm_linux::{Vaddr, sys};
 
 #[derive(Parser)]
@@ -41,6 +41,15 @@ struct Options {
     verbose: bool,
 }
 
+/// What the recording has shown.
+#[derive(Default)]
+struct Found {
+    hot: Vec<Score>,
+    snapshots: usize,
+    regions: usize,
+    clears: u64,
+}
+
 fn main() -> Result<()> {
     if std::env::args().nth(1).as_deref() == Some(load::ARGUMENT) {
         return load::run();
@@ -49,7 +58,16 @@ fn main() -> Result<()> {
     let load = Load::start()?;
     let mut ops = Vaddr::new()?;
     let target = ops.attach(load.pid())?;
-    let attrs = Attrs {
+    let mut monitor = Monitor::new(ops, attrs(&o), &[target], o.seed)?;
+    let (begin, cpu) = (sys::monotonic(), sys::own_cpu());
+    let found = watch(&mut monitor, &load, Duration::from_secs(o.seconds), o.verbose)?;
+    let elapsed = sys::monotonic().since(begin).as_secs_f64();
+    found.print(elapsed, (sys::own_cpu() - cpu).as_secs_f64());
+    Ok(())
+}
+
+fn attrs(o: &Options) -> Attrs {
+    Attrs {
         sample: Duration::from_millis(o.sample),
         aggr: Duration::from_millis(o.aggr),
         split_parts: o.parts,
@@ -57,73 +75,62 @@ fn main() -> Result<()> {
         split_uniform: o.uniform,
         window: o.window << 10,
         ..Attrs::default()
-    };
-    let mut monitor = Monitor::new(ops, attrs, &[target], o.seed)?;
-    let (begin, cpu) = (sys::monotonic(), sys::own_cpu());
-    let end = begin + Duration::from_secs(o.seconds);
-    let (mut scores, mut regions, mut clears): (Vec<Score>, usize, u64) = (Vec::new(), 0, 0);
-    let mut snapshots = 0;
-    while sys::monotonic() < end {
+    }
+}
+
+fn watch(
+    monitor: &mut Monitor<Vaddr>,
+    load: &Load,
+    length: Duration,
+    verbose: bool,
+) -> Result<Found> {
+    let begin = sys::monotonic();
+    let mut found = Found::default();
+    while sys::monotonic() < begin + length {
         match monitor.step(sys::monotonic())? {
             Step::Wait(until) => std::thread::sleep(until.since(sys::monotonic())),
             Step::End(why) => anyhow::bail!("the load ended: {why:?}"),
             Step::Snapshot(s) => {
+                let since = s.end.since(begin);
                 let hot = score(&s, Heat::Hot, load.at(AddrRange::new(0, TOTAL)), load.at(HOT));
-                if o.verbose {
-                    let b = s.bytes(&Default::default());
-                    println!(
-                        "{:6.2} s {hot:.3?} {} regions {b:?} {:?}",
-                        s.end.since(begin).as_secs_f64(),
-                        s.nr_regions(),
-                        s.cost
-                    );
+                if verbose {
+                    println!("{:6.2} s {hot:.3?} {} regions", since.as_secs_f64(), s.nr_regions());
                 }
-                if o.verbose && hot.precision < 0.985 {
-                    let t = Default::default();
-                    let base = load.at(AddrRange::new(0, TOTAL));
-                    for r in s.targets.iter().flat_map(|v| &v.regions) {
-                        if r.heat(&t) == Heat::Hot
-                            && r.range.intersect(&base).is_some()
-                            && r.range
-                                .intersect(&load.at(HOT))
-                                .is_none_or(|i| i.len() < r.range.len())
-                        {
-                            println!(
-                                "   false: {:.3}..{:.3} MiB {:?} {} bp age {:?}",
-                                (r.range.start as f64 - base.start as f64) / 1048576.0,
-                                (r.range.end as f64 - base.start as f64) / 1048576.0,
-                                r.rate,
-                                r.accesses_bp,
-                                r.age
-                            );
-                        }
-                    }
-                }
-                regions += s.nr_regions();
-                clears += s.cost.clears;
-                snapshots += 1;
-                if s.end.since(begin) > Duration::from_secs(2) {
-                    scores.push(hot);
-                }
+                found.add(&s, (since > SETTLED).then_some(hot));
             }
         }
     }
-    let elapsed = sys::monotonic().since(begin).as_secs_f64();
-    let percent = (sys::own_cpu() - cpu).as_secs_f64() / elapsed * 100.0;
-    let least = |f: fn(&Score) -> f64| scores.iter().map(f).fold(1.0, f64::min);
-    let mean = |f: fn(&Score) -> f64| scores.iter().map(f).sum::<f64>() / scores.len() as f64;
-    println!(
-        "hot, {} snapshots after 2 s: precision mean {:.3} least {:.3}, recall mean {:.3} least {:.3}",
-        scores.len(),
-        mean(|s| s.precision),
-        least(|s| s.precision),
-        mean(|s| s.recall),
-        least(|s| s.recall),
-    );
-    println!(
-        "cost: {percent:.2} % of one CPU, {:.0} cleared ranges a second, {:.0} regions",
-        clears as f64 / elapsed,
-        regions as f64 / f64::from(snapshots),
-    );
-    Ok(())
+    Ok(found)
+}
+
+/// Snapshots count from here on.
+const SETTLED: Duration = Duration::from_secs(2);
+
+impl Found {
+    fn add(&mut self, s: &Snapshot, hot: Option<Score>) {
+        self.hot.extend(hot);
+        self.snapshots += 1;
+        self.regions += s.nr_regions();
+        self.clears += s.cost.clears;
+    }
+
+    fn print(&self, elapsed: f64, cpu: f64) {
+        let least = |f: fn(&Score) -> f64| self.hot.iter().map(f).fold(1.0, f64::min);
+        let mean =
+            |f: fn(&Score) -> f64| self.hot.iter().map(f).sum::<f64>() / self.hot.len() as f64;
+        println!(
+            "hot, {} snapshots after {SETTLED:?}: precision mean {:.3} least {:.3}, recall mean {:.3} least {:.3}",
+            self.hot.len(),
+            mean(|s| s.precision),
+            least(|s| s.precision),
+            mean(|s| s.recall),
+            least(|s| s.recall),
+        );
+        println!(
+            "cost: {:.2} % of one CPU, {:.0} cleared ranges a second, {:.0} regions",
+            cpu / elapsed * 100.0,
+            self.clears as f64 / elapsed,
+            self.regions as f64 / self.snapshots as f64,
+        );
+    }
 }
