@@ -74,15 +74,6 @@ pub fn rate(text: &str) -> Result<f64, String> {
     if number > 0.0 && number.is_finite() { Ok(number) } else { Err("it must be above 0".into()) }
 }
 
-/// `67108864` as `64 MiB`.
-pub fn bytes(n: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let step = (n.max(1).ilog2() / 10).min(4) as usize;
-    let value = n as f64 / (1u64 << (10 * step)) as f64;
-    let digits = usize::from(step > 0 && value < 99.95);
-    format!("{value:.digits$} {}", units[step])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,19 +105,5 @@ mod tests {
         assert!(times("2..1").is_err());
         assert_eq!(addresses("0x1000..2000"), Ok(AddrRange::new(0x1000, 0x2000)));
         assert!(addresses("zz..").is_err());
-    }
-
-    #[test]
-    fn printed_sizes() {
-        let cases = [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1536, "1.5 KiB"),
-            (64 << 20, "64.0 MiB"),
-            (1023 << 20, "1023 MiB"),
-        ];
-        for (n, text) in cases {
-            assert_eq!(bytes(n), text);
-        }
     }
 }

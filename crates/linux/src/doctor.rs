@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::proc::{Pagemap, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
-use crate::walker::{Walker, own_pid};
+use crate::walker::{WalkError, Walker, own_pid};
 use crate::x86::Level;
 
 /// How a thing stands.
@@ -73,8 +73,12 @@ pub fn examine(root: &Path) -> Vec<Finding> {
             findings.push(huge_pages(&mut walker));
         }
         Err(e) => {
-            let failed = Finding::new("reading page tables by BPF", State::Fails, e.to_string());
-            findings.push(failed.advise(bpf_help()));
+            let (why, help) = match e {
+                WalkError::Load { reason, help } => (reason, help),
+                other => (other.to_string(), bpf_help()),
+            };
+            let failed = Finding::new("reading page tables by BPF", State::Fails, why);
+            findings.push(failed.advise(help));
         }
     }
     findings.push(shared_pages(root));

@@ -10,7 +10,7 @@ use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
 use crate::proc::{self, ProcError, Ram};
 use crate::proof;
 use crate::skel::{WalkSkel, WalkSkelBuilder, types};
-use crate::sys::OwnPages;
+use crate::sys::{OwnPages, missing_capabilities};
 use crate::x86::{Entry, Folio, Level};
 
 /// Most windows, and most pages over all windows, in one run.

@@ -54,3 +54,4 @@ pub use filter::{Filter, FilterError, Options};
 pub use heatmap::{Cell, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
 pub use render::{RenderError, Style, json, png, summary_text, terminal};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
+pub use units::bytes;

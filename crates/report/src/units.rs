@@ -5,7 +5,8 @@ use std::time::Duration;
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// Bytes with one decimal in the largest unit that leaves at least 1: `300.0 MiB`.
-pub(crate) fn bytes(n: u64) -> String {
+#[must_use]
+pub fn bytes(n: u64) -> String {
     let exponent = n.max(1).ilog2() / 10;
     if exponent == 0 {
         return format!("{n} B");

@@ -144,12 +144,20 @@ fn monitor(s: &Summary) -> String {
 }
 
 fn definitions(s: &Summary) -> String {
+    let cold = span(s.cold_ms);
+    let early = if s.from_ms < s.cold_ms {
+        let from = cold.replace(' ', "");
+        format!("nothing can be cold in the first {cold}: --time {from}.. leaves them out\n")
+    } else {
+        String::new()
+    };
     format!(
         "\nhot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n\
          unknown: resident, but its accesses cannot be seen\n\
+         {early}\
          p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n",
         units::hz(s.hot_hz),
-        span(s.cold_ms)
+        cold
     )
 }
 

@@ -55,6 +55,7 @@ regions   5 on average, 5 at most, 1,000 allowed
 
 hot: touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the rest
 unknown: resident, but its accesses cannot be seen
+nothing can be cold in the first 5 s: --time 5s.. leaves them out
 p95: not exceeded for 95 % of the time; mean: over time; share: of resident
 ";
     let text = summary_text(&summary(), 2);

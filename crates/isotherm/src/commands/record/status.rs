@@ -8,8 +8,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isotherm_core::{Nanos, Snapshot, Thresholds};
 use isotherm_linux::sys;
 use isotherm_record::{Summary, Why};
+use isotherm_report::bytes;
 
-use crate::units::bytes;
 use crate::words::say;
 
 /// Where standard error is no terminal, a line comes this often.
