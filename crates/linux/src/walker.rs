@@ -216,6 +216,10 @@ impl Walker {
             libbpf_rs::ErrorKind::WouldBlock | libbpf_rs::ErrorKind::Interrupted => {
                 WalkError::Interrupted
             }
+            // What libbpf guesses at without capabilities leads astray.
+            _ if !missing_capabilities().is_empty() => {
+                WalkError::Load { reason: e.to_string(), help: crate::doctor::bpf_help() }
+            }
             _ => {
                 WalkError::Load { reason: crate::log::reason(&e), help: crate::doctor::bpf_help() }
             }
