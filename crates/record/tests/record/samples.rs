@@ -179,7 +179,7 @@ fn attrs() -> impl Strategy<Value = Attrs> {
                 sample,
                 aggr,
                 update,
-                (min_regions, max_regions, min_region_size, window, parts, every, extra),
+                (min_regions, max_regions, min_region_size, window, parts, every, uniform, extra),
             )| {
                 Attrs {
                     sample,

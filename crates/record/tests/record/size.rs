@@ -46,7 +46,7 @@ fn server(snapshots: u64) -> Vec<Snapshot> {
                     range: AddrRange::new(address(cuts[i]), address(end)),
                     accesses_bp: (young * 10_000 / 320) as u32,
                     age: Duration::from_millis(400 * (seq - born[i])),
-                    rate: rate(young, 320, 20, Duration::from_millis(20)),
+                    rate: rate(young as f64, 320.0, 20, Duration::from_millis(20)),
                     resident_bp: if i % 7 == 0 { (i as u32 * 97) % 10_000 } else { 10_000 },
                     unknown_bp: Default::default(),
                 }
