@@ -22,7 +22,7 @@ pub use ops::{
     Act, Action, Applied, Ask, Budget, Cost, EndReason, Liveness, Look, Mapping, MappingKind,
     OpsError, Pages, Seen, Source, Space, Step, Support, TargetId, Unknown,
 };
-pub use range::{AddrRange, PAGE_SIZE};
+pub use range::{AddrRange, PAGE_SIZE, join_touching};
 pub use region::{Region, Tally};
 pub use snapshot::{RegionView, Snapshot, TargetView};
 pub use time::Nanos;

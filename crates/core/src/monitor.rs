@@ -12,7 +12,7 @@ use crate::ops::{
     Ask, Cost, EndReason, Liveness, Look, Mapping, OpsError, Pages, Seen, Source, Space, Step,
     TargetId, Unknown,
 };
-use crate::range::AddrRange;
+use crate::range::{AddrRange, join_touching};
 use crate::region::{
     ANY_DIFFERENCE, Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split,
     merge_regions, random_page, set_regions, size_limit, split_regions, to_bp, unknown_bp,
@@ -324,7 +324,7 @@ impl<O: Space + Look> Monitor<O> {
         let areas: Vec<u64> = self
             .targets
             .iter()
-            .flat_map(|t| areas(t.regions.iter().map(|r| r.range)))
+            .flat_map(|t| join_touching(t.regions.iter().map(|r| r.range)))
             .map(|a| a.len())
             .collect();
         let cuts = |limit| areas.iter().map(|a| a.div_ceil(limit)).sum::<u64>();
@@ -432,7 +432,7 @@ impl<O: Space + Look> Monitor<O> {
     fn cover(&mut self) {
         let before = self.count();
         for t in &mut self.targets {
-            let areas = areas(t.mappings.iter().map(|m| m.range));
+            let areas = join_touching(t.mappings.iter().map(|m| m.range));
             t.unswept = still_mapped(&t.unswept, &t.mappings);
             t.unswept.extend(new_parts(&t.regions, &t.mappings));
             t.regions = set_regions(&t.regions, &areas);
@@ -521,19 +521,6 @@ impl<O: Space + Look> Source for Monitor<O> {
             (None, None) => Step::Wait(self.clock.next_sample),
         })
     }
-}
-
-/// Sorted, disjoint ranges with touching ones joined: a region may cross from one mapping into the
-/// next, never a gap.
-fn areas(ranges: impl Iterator<Item = AddrRange>) -> Vec<AddrRange> {
-    let mut out: Vec<AddrRange> = Vec::new();
-    for r in ranges {
-        match out.last_mut() {
-            Some(last) if last.end == r.start => last.end = r.end,
-            _ => out.push(r),
-        }
-    }
-    out
 }
 
 /// Ranges cleared in a sampling interval at most of those that never were: 16 MiB, about 0.5 ms.

@@ -51,6 +51,20 @@ impl AddrRange {
     }
 }
 
+/// Sorted, disjoint ranges with touching ones joined: areas between gaps. A region may cross from
+/// one mapping into the next, never a gap.
+#[must_use]
+pub fn join_touching(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRange> {
+    let mut out: Vec<AddrRange> = Vec::new();
+    for r in ranges {
+        match out.last_mut() {
+            Some(last) if last.end == r.start => last.end = r.end,
+            _ => out.push(r),
+        }
+    }
+    out
+}
+
 /// `x` rounded down to a multiple of `unit`.
 pub(crate) fn align_down(x: u64, unit: u64) -> u64 {
     x - x % unit.max(1)

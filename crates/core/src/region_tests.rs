@@ -6,6 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::*;
 use crate::attrs::Attrs;
+use crate::range::join_touching;
 
 fn region(start: u64, end: u64, accesses_bp: u32, age: u32) -> Region {
     Region { accesses_bp, age, ..Region::new(AddrRange::new(start, end)) }
@@ -209,33 +210,21 @@ fn sorted_regions() -> impl Strategy<Value = Vec<Region>> {
     })
 }
 
-/// Sorted, disjoint ranges with touching ones joined: what they cover.
-fn cover(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRange> {
-    let mut out: Vec<AddrRange> = Vec::new();
-    for r in ranges {
-        match out.last_mut() {
-            Some(last) if last.end == r.start => last.end = r.end,
-            _ => out.push(r),
-        }
-    }
-    out
-}
-
 proptest! {
     #[test]
-    fn merging_and_splitting_keep_the_cover(
+    fn merging_and_splitting_keep_the_join_touching(
         mut regions in sorted_regions(), threshold in 0u32..10_000, limit in 1u64..1000,
         parts in 2u32..6, seed: u64,
     ) {
-        let before = cover(regions.iter().map(|r| r.range));
+        let before = join_touching(regions.iter().map(|r| r.range));
         let most = regions.iter().map(|r| r.range.len()).max().unwrap().max(limit * PAGE_SIZE);
         merge_regions(&mut regions, threshold, limit * PAGE_SIZE);
-        prop_assert_eq!(&cover(regions.iter().map(|r| r.range)), &before);
+        prop_assert_eq!(&join_touching(regions.iter().map(|r| r.range)), &before);
         prop_assert!(regions.iter().all(|r| r.range.len() <= most));
         let count = regions.len();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         split_regions(&mut regions, SplitPlan::All(parts), 0, PAGE_SIZE, |_| false, &mut rng);
-        prop_assert_eq!(&cover(regions.iter().map(|r| r.range)), &before);
+        prop_assert_eq!(&join_touching(regions.iter().map(|r| r.range)), &before);
         prop_assert!(regions.len() <= count * parts as usize);
         prop_assert!(regions.iter().all(|r| !r.range.is_empty() && r.range.start % PAGE_SIZE == 0));
     }
@@ -251,9 +240,9 @@ proptest! {
 
     #[test]
     fn set_regions_covers_exactly_the_areas(old in sorted_regions(), areas in sorted_regions()) {
-        let areas = cover(areas.iter().map(|r| r.range));
+        let areas = join_touching(areas.iter().map(|r| r.range));
         let new = set_regions(&old, &areas);
-        prop_assert_eq!(cover(new.iter().map(|r| r.range)), areas);
+        prop_assert_eq!(join_touching(new.iter().map(|r| r.range)), areas);
     }
 
     #[test]

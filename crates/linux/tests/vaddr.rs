@@ -5,12 +5,21 @@ mod common;
 use std::sync::Mutex;
 
 use common::{Obedient, look, obey as be_obedient, root_or_skip, young};
-use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, Unknown};
+use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, TargetId, Unknown};
 use isotherm_linux::{AttachError, Vaddr, Walker};
 
 #[test]
 fn obey() {
     be_obedient();
+}
+
+/// An obedient process, and an operations set that watches it.
+#[allow(clippy::unwrap_used, reason = "a helper of tests")]
+fn attached() -> (Obedient, Vaddr, TargetId) {
+    let process = Obedient::start();
+    let mut ops = Vaddr::new().unwrap();
+    let target = ops.attach(process.pid()).unwrap();
+    (process, ops, target)
 }
 
 fn part(range: AddrRange, first: u64, pages: u64) -> AddrRange {
@@ -32,9 +41,7 @@ fn sees_exactly_what_was_touched() {
     if !root_or_skip("sees_exactly_what_was_touched") {
         return;
     }
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let memory = process.map(1000, "small");
     process.touch(part(memory, 0, 900));
     ops.mappings(target, &mut Vec::new()).unwrap();
@@ -57,9 +64,7 @@ fn huge_pages_are_never_split() {
         return;
     }
     let _alone = HUGE_PAGES.lock();
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let pages = 32 * 512;
     let memory = process.map(pages, "huge");
     process.touch(memory);
@@ -135,9 +140,7 @@ fn large_folios_are_never_split() {
         eprintln!("skipped: this kernel has no folios of 64 KiB");
         return;
     };
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let before_alloc = mthp("anon_fault_alloc").unwrap();
     let memory = process.map(64 * 16, "huge");
     process.touch(memory);
@@ -167,9 +170,7 @@ fn pages_mapped_more_than_once_are_unknown() {
     if !root_or_skip("pages_mapped_more_than_once_are_unknown") {
         return;
     }
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let memory = process.map(256, "small");
     process.touch(memory);
     ops.mappings(target, &mut Vec::new()).unwrap();
@@ -194,9 +195,7 @@ fn locked_memory_is_unknown() {
     if !root_or_skip("locked_memory_is_unknown") {
         return;
     }
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "locked");
     process.touch(memory);
     let mut mappings = Vec::new();
@@ -213,9 +212,7 @@ fn hugetlb_memory_is_unknown() {
         return;
     }
     let _pages = Setting::set("/proc/sys/vm/nr_hugepages", "4").expect("hugetlb");
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let memory = process.map(2 * 512, "hugetlb");
     process.touch(memory);
     let mut mappings = Vec::new();
@@ -232,9 +229,7 @@ fn the_zero_page_is_not_resident() {
     if !root_or_skip("the_zero_page_is_not_resident") {
         return;
     }
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "small");
     process.tell(&format!("read {} 64", memory.start));
     ops.mappings(target, &mut Vec::new()).unwrap();
@@ -248,9 +243,7 @@ fn exec_and_end_are_seen() {
     if !root_or_skip("exec_and_end_are_seen") {
         return;
     }
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let memory = process.map(64, "small");
     process.touch(memory);
     let mut mappings = Vec::new();
@@ -373,9 +366,7 @@ fn new_mappings_are_followed_and_reservations_left_out() {
     if !root_or_skip("new_mappings_are_followed_and_reservations_left_out") {
         return;
     }
-    let mut process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
+    let (mut process, mut ops, target) = attached();
     let mut mappings = Vec::new();
     let memory = process.map(300, "small");
     ops.mappings(target, &mut mappings).unwrap();

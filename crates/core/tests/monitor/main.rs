@@ -60,20 +60,8 @@ fn run_until(monitor: &mut Monitor<Ops>, ops: &Ops, s: f64) -> Vec<Arc<Snapshot>
     run(monitor, ops, seconds(s)).unwrap()
 }
 
-/// Sorted, disjoint ranges with touching ones joined.
-fn joined(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRange> {
-    let mut out: Vec<AddrRange> = Vec::new();
-    for r in ranges {
-        match out.last_mut() {
-            Some(last) if last.end == r.start => last.end = r.end,
-            _ => out.push(r),
-        }
-    }
-    out
-}
-
 fn covered(regions: &[Region]) -> Vec<AddrRange> {
-    joined(regions.iter().map(|r| r.range))
+    isotherm_core::join_touching(regions.iter().map(|r| r.range))
 }
 
 /// Bytes of `range` in regions of `view` for which `holds`.

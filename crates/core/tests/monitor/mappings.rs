@@ -17,7 +17,7 @@ fn heap_mmap_and_stack_are_covered_and_no_gap_is() {
     let mut monitor = monitor(&ops, &[target]);
     for s in run_until(&mut monitor, &ops, 4.0) {
         let view = &s.targets[0];
-        assert_eq!(joined(view.regions.iter().map(|r| r.range)), areas);
+        assert_eq!(isotherm_core::join_touching(view.regions.iter().map(|r| r.range)), areas);
         assert_eq!((view.mappings.len(), view.left_out), (5, 0));
     }
 }
@@ -46,7 +46,10 @@ fn what_is_unmapped_is_gone_and_the_rest_is_still_known() {
     ops.machine().unmap(target, mib(24, 16)).unwrap();
     run_until(&mut monitor, &ops, 6.0);
     let s = run_until(&mut monitor, &ops, 7.6).pop().unwrap();
-    assert_eq!(joined(s.targets[0].regions.iter().map(|r| r.range)), [mib(0, 24), mib(40, 24)]);
+    assert_eq!(
+        isotherm_core::join_touching(s.targets[0].regions.iter().map(|r| r.range)),
+        [mib(0, 24), mib(40, 24)]
+    );
     assert_eq!(s.targets[0].mapped(), 48 * MIB);
     let old = bytes_where(&s.targets[0], mib(40, 24), |r| r.age > Duration::from_secs(6));
     assert!(old > 20 * MIB, "{} MiB", old / MIB);

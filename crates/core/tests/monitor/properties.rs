@@ -82,7 +82,9 @@ struct Checked {
 impl Space for Checked {
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
         let alive = self.ops.mappings(target, out)?;
-        self.told.borrow_mut().insert(target, joined(out.iter().map(|m| m.range)));
+        self.told
+            .borrow_mut()
+            .insert(target, isotherm_core::join_touching(out.iter().map(|m| m.range)));
         Ok(alive)
     }
     fn ran(&mut self, target: TargetId) -> Option<Duration> {
@@ -227,12 +229,12 @@ impl World {
 }
 
 fn areas(view: &TargetView) -> Vec<AddrRange> {
-    joined(view.mappings.iter().map(|m| m.range))
+    isotherm_core::join_touching(view.mappings.iter().map(|m| m.range))
 }
 
 /// The regions cover whole areas, and exactly those that are not left out.
 fn check_view(view: &TargetView, s: &Snapshot) {
-    let covered = joined(view.regions.iter().map(|r| r.range));
+    let covered = isotherm_core::join_touching(view.regions.iter().map(|r| r.range));
     let areas = areas(view);
     assert!(covered.iter().all(|c| areas.contains(c)), "{covered:?} {areas:?}");
     let bytes: u64 = covered.iter().map(AddrRange::len).sum();
@@ -267,7 +269,7 @@ proptest! {
             world.wait(until);
             for t in world.monitor.targets() {
                 let now: Vec<Mapping> = world.ops.machine().space(t.id()).unwrap().mappings().collect();
-                prop_assert_eq!(&joined(now.iter().map(|m| m.range)), &world.told.borrow()[&t.id()]);
+                prop_assert_eq!(&isotherm_core::join_touching(now.iter().map(|m| m.range)), &world.told.borrow()[&t.id()]);
             }
         }
     }
