@@ -396,7 +396,7 @@ impl<O: Space + Look> Monitor<O> {
         for t in &mut self.targets {
             let n = t.regions.len();
             let unit = self.attrs.min_region_size;
-            let skip = |r: &Region| !self.attrs.split_uniform && r.is_uniform();
+            let skip = |r: &Region| !self.attrs.split_uniform && r.stays_whole();
             split_regions(&mut t.regions, plan, first, unit, skip, &mut self.rng);
             first += n;
         }

