@@ -240,7 +240,8 @@ impl<O: Space + Look> Monitor<O> {
     fn prepare(&mut self) -> Result<(), OpsError> {
         let Monitor { targets, asks, attrs, rng, tick, .. } = self;
         let wanting = targets.iter().flat_map(|t| &t.regions).filter(|r| r.wants_window(*tick));
-        let mut room = SWEPT_AT_ONCE.min(attrs.max_regions as usize - wanting.count());
+        let mut room =
+            SWEPT_AT_ONCE.min((attrs.max_regions as usize).saturating_sub(wanting.count()));
         let mut windows = Vec::with_capacity(targets.len());
         asks.clear();
         for t in targets.iter_mut() {

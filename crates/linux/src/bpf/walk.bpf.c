@@ -30,7 +30,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define TABLE 0x000ffffffffff000ull /* physical address in an entry that leads to a table */
 
 enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE };
-enum level { NONE, PTE, PMD, PUD, BAD, CHANGED };
+enum level { NONE, PTE, PMD, PUD, CHANGED };
 
 /* Only the members used, found by name on the running kernel. */
 struct mm_struct {

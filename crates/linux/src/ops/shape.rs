@@ -38,7 +38,7 @@ pub struct Pages<'a> {
 
 /// The plan for a window; `folio` tells of each mapped page what stands behind it.
 ///
-/// A range costs about 10 us however long it is, a page in it some 50 ns: so one range goes from
+/// A range costs 10 to 25 us however long it is, a page in it some 50 ns: so one range goes from
 /// the first young page to the last, over old and absent ones, as long as no large folio lies
 /// between.
 pub fn plan(pages: &Pages<'_>, folio: impl Fn(usize) -> Option<Folio>) -> Plan {

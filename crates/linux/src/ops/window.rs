@@ -12,7 +12,7 @@ use crate::sys::{Advice, monotonic, process_madvise};
 use crate::walker::{Answer, WalkError, Walker, fitting};
 use crate::x86::{Entry, Level};
 
-/// Ranges cleared between two time stamps: at 10 us each, a stamp is wrong by 0.6 ms at most.
+/// Ranges cleared between two time stamps: at 10 to 25 us each, a stamp is wrong by 1.6 ms at most.
 const CLEARED_AT_ONCE: usize = 64;
 
 /// One window as read.

@@ -6,6 +6,6 @@ mod privileges;
 mod process_madvise;
 
 pub use clock::{monotonic, own_cpu, process_cpu, thread_cpu};
-pub use own_pages::OwnPages;
+pub(crate) use own_pages::OwnPages;
 pub use privileges::{drop_privileges, missing as missing_capabilities};
 pub use process_madvise::{Advice, process_madvise};

@@ -53,9 +53,8 @@ impl OwnPages {
 
     /// Writes the first word of a page.
     pub fn write(&mut self, page: u64, word: u64) {
-        // SAFETY: `word` checks that the address lies in our mapping, which is writable until
-        // `protect_none` is called, after which nobody writes (it consumes nothing, but callers
-        // are in this crate); volatile, since the touch itself is what matters.
+        // SAFETY: `word` checks that the address lies in our mapping. Nobody in this crate writes
+        // to pages after taking their permissions; volatile, since the touch itself is what matters.
         unsafe { self.word(page).write_volatile(word) }
     }
 
@@ -101,17 +100,6 @@ impl OwnPages {
         // SAFETY: the range is ours; nothing of Rust's lives in it.
         unsafe { mm::mprotect(range.start as usize as *mut libc::c_void, len, flags) }
             .map_err(Into::into)
-    }
-
-    /// Locks some pages in memory.
-    ///
-    /// # Errors
-    /// Those of `mlock`: often a limit.
-    pub fn lock(&self, first: u64, pages: u64) -> io::Result<()> {
-        let range = self.range(first, pages);
-        let len = usize::try_from(range.len()).map_err(io::Error::other)?;
-        // SAFETY: the range is ours; locking changes no content.
-        unsafe { mm::mlock(range.start as usize as *mut libc::c_void, len) }.map_err(Into::into)
     }
 }
 
