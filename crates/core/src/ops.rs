@@ -127,6 +127,10 @@ pub struct Seen {
     pub read_at: Nanos,
     /// When clearing ended; equals `read_at` if nothing was asked to be cleared.
     pub cleared_at: Nanos,
+    /// Since when accesses count, if that is not the last clear that was asked for: some ways to
+    /// look clear all memory at once, at times of their own. Such an answer is final; looking at the
+    /// window again tells nothing new.
+    pub since: Option<Nanos>,
 }
 
 /// What looking cost.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::proc::{Pagemap, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
-use crate::walker::{WalkError, Walker, own_pid};
+use crate::walker::{Reading, WalkError, Walker, Want, own_pid};
 use crate::x86::Level;
 
 /// How a thing stands.
@@ -62,7 +62,7 @@ impl Finding {
 #[must_use]
 pub fn examine(root: &Path) -> Vec<Finding> {
     let mut findings = vec![capabilities()];
-    match Walker::load() {
+    match Walker::load(Reading::Direct) {
         Ok(mut walker) => {
             findings.push(Finding::new(
                 "reading page tables by BPF",
@@ -138,7 +138,7 @@ fn try_clearing(walker: &mut Walker) -> std::io::Result<bool> {
 }
 
 fn is_young(walker: &mut Walker, own: &OwnPages) -> Option<bool> {
-    let batch = walker.read(own_pid(), std::iter::once(own.range(0, 1)), false).ok()?;
+    let batch = walker.read(own_pid(), std::iter::once((own.range(0, 1), Want::Entries))).ok()?;
     batch.answers().next().map(|a| a.entry(0).is_young())
 }
 
@@ -149,7 +149,8 @@ fn huge_pages(walker: &mut Walker) -> Finding {
         let mut own = OwnPages::map_aligned(size, size).ok()?;
         own.advise(0..512, rustix::mm::Advice::LinuxHugepage).ok()?;
         own.write(0, 1);
-        let batch = walker.read(own_pid(), std::iter::once(own.range(0, 1)), false).ok()?;
+        let batch =
+            walker.read(own_pid(), std::iter::once((own.range(0, 1), Want::Entries))).ok()?;
         batch.answers().next().map(|a| a.level == Level::Pmd)
     };
     let detail = if { try_one }() == Some(true) {

@@ -11,9 +11,11 @@ pub mod sys;
 mod walker;
 pub mod x86;
 
-pub use ops::{AttachError, Vaddr};
+pub use ops::{AttachError, Clearing, Vaddr};
 pub use proof::ProofError;
-pub use walker::{Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, WalkError, Walker, fitting};
+pub use walker::{
+    Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,
+};
 
 /// Generated from `walk.bpf.c` by libbpf-cargo.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]

@@ -7,7 +7,7 @@ use isotherm_core::AddrRange;
 use rustix::mm::Advice;
 
 use crate::sys::OwnPages;
-use crate::walker::{WalkError, Walker, own_pid};
+use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
 
 /// What the walker saw differs from what is true.
@@ -110,7 +110,10 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<u64>, WalkError> {
     let _ = own.read(index);
     let mapped = first(walker, own.range(index, 1))?;
     let order = pages.ilog2();
-    let folio = Some(Folio { order, index: u32::try_from(index).unwrap_or(0), on_lru: true });
+    // Not every kernel counts mappings of single pages of a huge one.
+    let counted = mapped.folio.map_or(0, |f| f.mapped);
+    let index_in = u32::try_from(index).unwrap_or(0);
+    let folio = Some(Folio { order, index: index_in, on_lru: true, mapped: counted });
     let frame = young.frame + index;
     let want = View { level: Level::Pte, resident: true, young: true, frame, folio };
     expect("a page of a huge page mapped by single entries", want, mapped)?;
@@ -124,12 +127,12 @@ impl View {
 }
 
 fn order0() -> Option<Folio> {
-    Some(Folio { order: 0, index: 0, on_lru: true })
+    Some(Folio { order: 0, index: 0, on_lru: true, mapped: 1 })
 }
 
 fn look(walker: &mut Walker, range: AddrRange) -> Result<Vec<View>, WalkError> {
     let pages = usize::try_from(range.len() / isotherm_core::PAGE_SIZE).unwrap_or(0);
-    let batch = walker.read(own_pid(), std::iter::once(range), true)?;
+    let batch = walker.read(own_pid(), std::iter::once((range, Want::FoliosIfYoung)))?;
     let Some(answer) = batch.answers().next() else { return Ok(Vec::new()) };
     let view = |i| {
         let entry: Entry = answer.entry(i);

@@ -74,14 +74,17 @@ pub struct Folio {
     /// It is on an LRU list. New pages wait for that on their CPU, up to 31 of them, and cannot be
     /// cleared until then.
     pub on_lru: bool,
+    /// by how many single entries the page is mapped, over all processes
+    pub mapped: u32,
 }
 
 impl Folio {
     /// From the word in the BPF program's answer; `None` if it was not told or makes no sense.
     #[must_use]
-    pub fn from_raw(raw: u32) -> Option<Folio> {
-        let (order, index) = (raw >> 16 & 0xff, raw & 0xffff);
-        let folio = Folio { order, index, on_lru: raw & 1 << 25 != 0 };
+    pub fn from_raw(raw: u64) -> Option<Folio> {
+        let (order, index, mapped) =
+            ((raw >> 16 & 0xff) as u32, (raw & 0xffff) as u32, (raw >> 32) as u32);
+        let folio = Folio { order, index, on_lru: raw & 1 << 25 != 0, mapped };
         (raw & 1 << 24 != 0 && folio.order <= 18 && folio.index >> folio.order == 0)
             .then_some(folio)
     }
@@ -111,9 +114,12 @@ mod tests {
 
     #[test]
     fn folios() {
-        assert_eq!(Folio::from_raw(1 << 24), Some(Folio { order: 0, index: 0, on_lru: false }));
-        let last = Folio { order: 4, index: 15, on_lru: true };
-        assert_eq!(Folio::from_raw(3 << 24 | 4 << 16 | 15), Some(last));
+        assert_eq!(
+            Folio::from_raw(1 << 24),
+            Some(Folio { order: 0, index: 0, on_lru: false, mapped: 0 })
+        );
+        let last = Folio { order: 4, index: 15, on_lru: true, mapped: 2 };
+        assert_eq!(Folio::from_raw(2 << 32 | 3 << 24 | 4 << 16 | 15), Some(last));
         assert_eq!(Folio::from_raw(1 << 24 | 4 << 16 | 16), None, "index outside");
         assert_eq!(Folio::from_raw(4 << 16), None, "not told");
     }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use common::{Obedient, look, obey as be_obedient, root_or_skip, young};
 use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, TargetId, Unknown};
-use isotherm_linux::{AttachError, Vaddr, Walker};
+use isotherm_linux::{AttachError, Reading, Vaddr, Walker};
 
 #[test]
 fn obey() {
@@ -353,7 +353,7 @@ fn without_capabilities_the_message_says_which() {
             inheritable: rustix::thread::CapabilitySet::empty(),
         };
         rustix::thread::set_capabilities(None, none).unwrap();
-        Walker::load().err().map(|e| e.to_string())
+        Walker::load(Reading::Direct).err().map(|e| e.to_string())
     })
     .join()
     .unwrap()

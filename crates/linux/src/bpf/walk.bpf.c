@@ -3,6 +3,9 @@
  * Reads page-table entries of another process, raw, window by window, and what the kernel knows of
  * the folios behind them. Decides nothing: the entries are decoded in user space (x86.rs).
  *
+ * Three ways, since kernels differ (enum reading in walker.rs): syscall programs with direct loads,
+ * or with bpf_probe_read_kernel(), and a task iterator, which takes no kfunc at all.
+ *
  * Every load may meet a table that has just been freed. Loads through bpf_rdonly_cast() cannot
  * fault; a table outside System RAM is not followed; and the entry that led to a page table is read
  * again after it, so that user space can drop a window whose table was changed meanwhile.
@@ -16,11 +19,13 @@ typedef unsigned long long __u64;
 #define NULL ((void *)0)
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include <stdbool.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define MAX_WINDOWS 512
 #define MAX_ENTRIES 8192
+#define TABLE_ENTRIES 512
 #define MAX_RAM 16
 #define MAX_VMAS 64
 
@@ -31,6 +36,9 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE };
 enum level { NONE, PTE, PMD, PUD, CHANGED };
+/* Of which pages the folios are wanted: of none, of those of a window with a young page, of all. */
+enum want { NO_FOLIOS, FOLIOS_IF_YOUNG, FOLIOS };
+enum job { READ_WINDOWS, READ_VMA_FLAGS };
 
 /* Only the members used, found by name on the running kernel. */
 struct mm_struct {
@@ -55,9 +63,16 @@ struct vm_area_struct {
 struct timespec64 {
 	long tv_sec;
 } __attribute__((preserve_access_index));
+struct atomic {
+	int counter;
+};
 struct page {
 	unsigned long flags;
 	unsigned long compound_head;
+	struct atomic _mapcount;
+} __attribute__((preserve_access_index));
+struct bpf_iter__task {
+	struct task_struct *task;
 } __attribute__((preserve_access_index));
 struct folio {
 	unsigned long _flags_1; /* the low byte is the order, since 6.6 */
@@ -66,15 +81,20 @@ enum pageflags { PG_lru = 5, PG_head = 6 };
 
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern struct task_struct *bpf_task_from_vpid(__s32 pid) __ksym __weak;
-extern void bpf_task_release(struct task_struct *p) __ksym;
-extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym;
-extern void bpf_rcu_read_lock(void) __ksym;
-extern void bpf_rcu_read_unlock(void) __ksym;
+extern void bpf_task_release(struct task_struct *p) __ksym __weak;
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+extern void bpf_rcu_read_lock(void) __ksym __weak;
+extern void bpf_rcu_read_unlock(void) __ksym __weak;
+
+/* Set before loading: loads through bpf_rdonly_cast(). */
+const volatile bool direct_loads = true;
 
 struct window {
 	__u64 addr;
 	__u32 pages; /* at most 512, within one 2 MiB */
 	__u32 first; /* where its entries go */
+	__u32 want;  /* enum want */
+	__u32 unused;
 };
 
 struct ram {
@@ -84,10 +104,10 @@ struct ram {
 /* What to do; constant during a run. */
 struct order {
 	__s32 pid; /* in the caller's pid namespace */
+	__u32 job; /* enum job */
 	__u32 windows;
-	__u32 five_levels;
-	__u32 want_folios;
 	__u32 nr_vmas;
+	__u32 five_levels;
 	__u32 unused;
 	__u64 direct_map; /* address of physical address 0 */
 	__u64 vmemmap;    /* address of the struct page of page frame 0, 0: unknown */
@@ -109,13 +129,16 @@ struct anchors {
 	__u64 page_size;      /* of struct page */
 };
 
+struct order order;
+__u32 status;
 struct window windows[MAX_WINDOWS];
 __u32 levels[MAX_WINDOWS];
-__u64 entries[MAX_ENTRIES];
-/* For the entries that are present, in windows where one is young: the page's index in its folio in
- * bits 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether
- * it is on an LRU list: the kernel clears no other. */
-__u32 folios[MAX_ENTRIES];
+__u64 entries[MAX_ENTRIES + TABLE_ENTRIES]; /* a whole table fits behind the last index */
+/* For the entries that are present, where they are wanted: the page's index in its folio in bits
+ * 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether it is
+ * on an LRU list: the kernel clears no other. In the upper half, by how many single entries the page
+ * is mapped. */
+__u64 folios[MAX_ENTRIES];
 struct ram ram[MAX_RAM];
 __u64 vma_addrs[MAX_VMAS];
 __u64 vma_flags[MAX_VMAS];
@@ -125,15 +148,22 @@ __u64 peeked;
 
 struct walk {
 	__u64 pgd, direct_map, vmemmap;
-	__u32 five_levels, want_folios;
+	__u32 five_levels;
 	__u32 first; /* entry of the window under way */
 };
 
 static __always_inline __u64 load(__u64 addr)
 {
-	struct timespec64 *word = bpf_rdonly_cast((void *)addr,
-						  bpf_core_type_id_kernel(struct timespec64));
-	return word->tv_sec;
+	__u64 word = 0;
+
+	if (direct_loads) {
+		struct timespec64 *at = bpf_rdonly_cast(
+			(void *)addr, bpf_core_type_id_kernel(struct timespec64));
+
+		return at->tv_sec;
+	}
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)addr);
+	return word;
 }
 
 /* Without a branch, so that the verifier has one path to follow. */
@@ -192,14 +222,17 @@ static __always_inline int walk_to_pmd(struct walk *w, __u64 addr, __u64 *out)
 	return entry & PRESENT && table_of(w, entry) ? PTE : NONE;
 }
 
-static __always_inline __u32 folio_of(struct walk *w, __u64 entry)
+static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
 {
 	const __u64 size = bpf_core_type_size(struct page);
 	__u64 page = w->vmemmap + ((entry & TABLE) >> 12) * size;
 	__u64 link = load(page + bpf_core_field_offset(struct page, compound_head));
 	__u64 head = link & 1 ? link - 1 : page;
 	__u64 flags = load(head), order;
-	__u32 known = 1u << 24 | (flags >> bpf_core_enum_value(enum pageflags, PG_lru) & 1) << 25;
+	/* Counted from -1. */
+	__u32 mapped = load(page + bpf_core_field_offset(struct page, _mapcount)) + 1;
+	__u64 known = 1ull << 24 | (flags >> bpf_core_enum_value(enum pageflags, PG_lru) & 1) << 25
+		    | (__u64)mapped << 32;
 
 	if (!(flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
 		return known;
@@ -223,37 +256,54 @@ static long read_folio(__u32 page, struct walk *w)
 	return 0;
 }
 
+/* The entries of `pages` pages from `table` on; all of them ored together. */
+static __always_inline __u64 read_table(__u64 table, __u32 first, __u32 pages)
+{
+	__u64 any = 0;
+
+	/* One read for all; loaded one by one, each would cost as much. */
+	if (!direct_loads)
+		bpf_probe_read_kernel(&entries[within(first, MAX_ENTRIES)],
+				      (pages & (TABLE_ENTRIES * 2 - 1)) > TABLE_ENTRIES
+					      ? TABLE_ENTRIES * 8
+					      : (pages & (TABLE_ENTRIES * 2 - 1)) * 8,
+				      (void *)table);
+	for (int k = 0; k < TABLE_ENTRIES; k++) {
+		__u64 at = within(first + k, MAX_ENTRIES);
+
+		if (k >= pages)
+			break;
+		if (direct_loads)
+			entries[at] = load(table + k * 8);
+		any |= entries[at];
+		folios[at] = 0;
+	}
+	return any;
+}
+
 static long read_window(__u32 index, struct walk *w)
 {
-	__u64 pmd, again, entry, i = within(index, MAX_WINDOWS);
+	__u64 pmd, again, i = within(index, MAX_WINDOWS);
 	__u64 addr = windows[i].addr;
-	__u32 first = windows[i].first, pages = windows[i].pages, level;
+	__u32 pages = windows[i].pages, want = windows[i].want, level;
 
+	w->first = windows[i].first;
 	level = walk_to_pmd(w, addr, &pmd);
 	if (level == PTE) {
-		__u64 page = (addr >> 12) & 511, any = 0;
-		__u64 table = table_of(w, pmd) + page * 8;
+		__u64 page = (addr >> 12) & (TABLE_ENTRIES - 1), any;
 
-		for (int k = 0; k < 512; k++) {
-			__u64 at = within(first + k, MAX_ENTRIES);
-
-			if (k >= pages || page + k > 511)
-				break; /* the table ends with its 2 MiB */
-			entry = load(table + k * 8);
-			entries[at] = entry;
-			folios[at] = 0;
-			any |= entry;
-		}
+		if (page + pages > TABLE_ENTRIES)
+			pages = TABLE_ENTRIES - page; /* the table ends with its 2 MiB */
+		any = read_table(table_of(w, pmd) + page * 8, w->first, pages);
 		/* Only a window with a young page has anything to clear. */
-		w->first = first;
-		if (w->want_folios && any & ACCESSED)
+		if (w->vmemmap && (want == FOLIOS || (want == FOLIOS_IF_YOUNG && any & ACCESSED)))
 			bpf_loop(pages, read_folio, w, 0);
 		/* A table that was freed meanwhile held plausible garbage. Accessed and dirty may
 		 * change in an entry that still leads to the same table. */
 		if (walk_to_pmd(w, addr, &again) != PTE || (again & TABLE) != (pmd & TABLE))
 			level = CHANGED;
 	} else {
-		entries[within(first, MAX_ENTRIES)] = pmd;
+		entries[within(w->first, MAX_ENTRIES)] = pmd;
 	}
 	levels[i] = level;
 	return 0;
@@ -286,26 +336,14 @@ static __always_inline int identify(struct task_struct *task)
 	return identity.mm ? OK : NO_MM;
 }
 
-SEC("syscall") int read_windows(struct order *o)
+static __always_inline void read_windows(void)
 {
 	struct walk w = {
-		.direct_map = o->direct_map, .vmemmap = o->vmemmap,
-		.five_levels = o->five_levels, .want_folios = o->want_folios && o->vmemmap,
+		.pgd = identity.pgd, .direct_map = order.direct_map, .vmemmap = order.vmemmap,
+		.five_levels = order.five_levels,
 	};
-	int why, status;
-	struct task_struct *task = find_task(o->pid, &why);
 
-	if (!task)
-		return why;
-	status = identify(task);
-	bpf_task_release(task);
-	if (status != OK)
-		return status;
-	w.pgd = identity.pgd;
-	bpf_rcu_read_lock();
-	bpf_loop(o->windows, read_window, &w, 0);
-	bpf_rcu_read_unlock();
-	return OK;
+	bpf_loop(order.windows, read_window, &w, 0);
 }
 
 static long keep_flags(struct task_struct *task, struct vm_area_struct *vma, __u64 *flags)
@@ -328,25 +366,54 @@ static long read_flags(__u32 index, struct vma_walk *w)
 }
 
 /* vm_flags of the areas that hold vma_addrs; bit 63 tells that there was an answer. */
-SEC("syscall") int read_vma_flags(struct order *o)
+static __always_inline void read_vma_flags(struct task_struct *task)
 {
-	struct vma_walk w = {};
-	int why, status;
+	struct vma_walk w = { .task = task };
 
-	w.task = find_task(o->pid, &why);
-	if (!w.task)
-		return why;
-	status = identify(w.task);
-	if (status == OK)
-		bpf_loop(o->nr_vmas, read_flags, &w, 0);
-	bpf_task_release(w.task);
-	return status;
+	bpf_loop(order.nr_vmas, read_flags, &w, 0);
+}
+
+SEC("syscall") int do_order(void *ctx)
+{
+	int why;
+	struct task_struct *task = find_task(order.pid, &why);
+
+	status = why;
+	if (!task)
+		return 0;
+	status = identify(task);
+	if (status == OK && order.job == READ_VMA_FLAGS)
+		read_vma_flags(task);
+	bpf_task_release(task);
+	if (status == OK && order.job == READ_WINDOWS) {
+		bpf_rcu_read_lock();
+		read_windows();
+		bpf_rcu_read_unlock();
+	}
+	return 0;
+}
+
+/* The same for kernels without those kfuncs; the iterator goes over one task only. */
+SEC("iter/task") int do_order_for(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (!task)
+		return 0;
+	status = identify(task);
+	if (status != OK)
+		return 0;
+	if (order.job == READ_VMA_FLAGS)
+		read_vma_flags(task);
+	else
+		read_windows();
+	return 0;
 }
 
 /* The direct map is searched below the caller's pgd. The struct pages follow from the caller's
  * kernel stack, whose struct pages the kernel keeps a list of, and whose frames are in the kernel's
  * half of the caller's own page tables. */
-SEC("syscall") int find_anchors(struct order *o)
+SEC("syscall") int find_anchors(void *ctx)
 {
 	struct task_struct *self = (void *)bpf_get_current_task();
 	void **pages = BPF_CORE_READ(self, stack_vm_area, pages);
@@ -361,11 +428,11 @@ SEC("syscall") int find_anchors(struct order *o)
 }
 
 /* The word at a kernel address. */
-SEC("syscall") int peek(struct order *o)
+SEC("syscall") int peek(void *ctx)
 {
 	__u64 word = 0;
 
-	bpf_probe_read_kernel(&word, sizeof(word), (void *)o->address);
+	bpf_probe_read_kernel(&word, sizeof(word), (void *)order.address);
 	peeked = word;
 	return OK;
 }

@@ -161,7 +161,7 @@ mod tests {
     }
 
     fn order0(_: usize) -> Option<Folio> {
-        Some(Folio { order: 0, index: 0, on_lru: true })
+        Some(Folio { order: 0, index: 0, on_lru: true, mapped: 1 })
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
     fn no_range_goes_over_a_large_folio() {
         // Pages 4..8 are a folio, old; 1 and 9 are young.
         let folio = |i| match i {
-            4..8 => Some(Folio { order: 2, index: i as u32 - 4, on_lru: true }),
+            4..8 => Some(Folio { order: 2, index: i as u32 - 4, on_lru: true, mapped: 1 }),
             _ => order0(i),
         };
         let plan = plan_of(window(2 * MIB, 16), &[1, 9], &[], folio);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn new_pages_are_passed_over() {
-        let folio = |i| Some(Folio { order: 0, index: 0, on_lru: i != 2 });
+        let folio = |i| Some(Folio { order: 0, index: 0, on_lru: i != 2, mapped: 1 });
         let plan = plan_of(window(2 * MIB, 16), &[1, 2, 3], &[], folio);
         assert_eq!(plan.ranges, [window(2 * MIB + PAGE_SIZE, 3)]);
         assert_eq!(plan.new.iter().collect::<Vec<_>>(), [2]);
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_large_folio_is_asked_for_once_and_whole() {
         // Pages 0..16 are the upper half of a folio of 32 pages, two of them young.
-        let folio = |i| Some(Folio { order: 5, index: 16 + i as u32, on_lru: true });
+        let folio = |i| Some(Folio { order: 5, index: 16 + i as u32, on_lru: true, mapped: 1 });
         let plan = plan_of(window(2 * MIB + 16 * PAGE_SIZE, 16), &[3, 4], &[], folio);
         assert_eq!(plan.folios, [window(2 * MIB, 32)]);
         assert!(plan.ranges.is_empty() && plan.partial.is_empty());
@@ -222,8 +222,8 @@ mod tests {
     fn what_would_split_is_left() {
         // Outside of the area, in two tables, not told.
         let cases: [(u64, Option<Folio>); 3] = [
-            (MIB, Some(Folio { order: 4, index: 1, on_lru: true })),
-            (4 * MIB - PAGE_SIZE, Some(Folio { order: 4, index: 0, on_lru: true })),
+            (MIB, Some(Folio { order: 4, index: 1, on_lru: true, mapped: 1 })),
+            (4 * MIB - PAGE_SIZE, Some(Folio { order: 4, index: 0, on_lru: true, mapped: 1 })),
             (4 * MIB, None),
         ];
         for (start, folio) in cases {

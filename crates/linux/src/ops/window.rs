@@ -1,44 +1,46 @@
-//! Windows: reading them, finding out what of them can be seen, and clearing them.
-
-use std::collections::HashSet;
-use std::os::fd::AsFd;
+//! Windows: reading them, and finding out what of them can be seen.
 
 use isotherm_core::{AddrRange, Ask, Nanos, OpsError, PAGE_SIZE, Seen, Unknown};
 
+use super::epochs::{Asked, Epochs};
 use super::mask::PageMask;
-use super::shape::{Pages, Plan, is_whole, plan};
-use super::vaddr::{AttachError, Process};
-use crate::sys::{Advice, monotonic, process_madvise};
-use crate::walker::{Answer, WalkError, Walker, fitting};
+use super::process::Process;
+use super::shape::{Pages, Plan, plan};
+use crate::sys::monotonic;
+use crate::walker::{Answer, WalkError, Walker, Want};
 use crate::x86::{Entry, Level};
-
-/// Ranges cleared between two time stamps: at 10 to 25 us each, a stamp is wrong by 1.6 ms at most.
-const CLEARED_AT_ONCE: usize = 64;
 
 /// One window as read.
 pub(super) struct Window {
-    seen: Seen,
+    pub seen: Seen,
     /// What is left to find out. Most windows are old, and done with.
-    work: Option<Box<Work>>,
+    pub work: Option<Box<Work>>,
 }
 
-struct Work {
+pub(super) struct Work {
     range: AddrRange,
     resident: PageMask,
     young: PageMask,
-    shared: PageMask,
-    partial: PageMask,
-    clear: Plan,
+    /// pages that no advice clears
+    unclearable: PageMask,
+    /// why they are unknown, if epochs do not tell of them either
+    why: Unknown,
+    /// what to ask epochs about
+    asked: Vec<Asked>,
+    pub partial: PageMask,
+    pub clear: Plan,
 }
 
 /// Reads the windows of `asks`; none if the process is no longer what it was.
 pub(super) fn read_windows(
     walker: &mut Walker,
     process: &mut Process,
+    epochs: &Epochs,
     asks: &[Ask],
 ) -> Result<Vec<Window>, OpsError> {
     let zero = walker.zero_frames().to_vec();
-    let batch = match walker.read(process.pid, asks.iter().map(|a| a.range), true) {
+    let windows = asks.iter().map(|a| (a.range, want(process, epochs, a.range)));
+    let batch = match walker.read(process.pid, windows) {
         Ok(batch) => batch,
         Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(Vec::new()),
         Err(e) => return Err(OpsError::Failed(e.to_string())),
@@ -48,118 +50,25 @@ pub(super) fn read_windows(
     }
     let read_at = monotonic();
     let pairs = asks.iter().zip(batch.answers());
-    Ok(pairs.map(|(ask, a)| Window::read(ask.range, &a, process, &zero, read_at)).collect())
+    let cover_all = epochs.cover_all();
+    let read =
+        |(ask, a): (&Ask, _)| Window::read(ask.range, &a, process, cover_all, &zero, read_at);
+    Ok(pairs.map(read).collect())
 }
 
-/// Decides on the large folios of the plans: they may be cleared only if they are mapped whole.
-pub(super) fn check_folios(
-    walker: &mut Walker,
-    process: &Process,
-    windows: &mut [Window],
-) -> Result<(), OpsError> {
-    let works = windows.iter().filter_map(|w| w.work.as_ref());
-    let wanted: HashSet<AddrRange> = works.flat_map(|w| w.clear.folios.iter().copied()).collect();
-    let mut whole = HashSet::new();
-    let mut rest: &[AddrRange] = &wanted.into_iter().collect::<Vec<_>>();
-    while !rest.is_empty() {
-        let n = fitting(rest.iter().copied()).max(1).min(rest.len());
-        let (now, later) = rest.split_at(n);
-        match walker.read(process.pid, now.iter().copied(), false) {
-            Ok(batch) if batch.identity == process.identity => {
-                let pairs = now.iter().zip(batch.answers());
-                whole.extend(pairs.filter(|(r, a)| is_mapped_whole(**r, a)).map(|(r, _)| *r));
-            }
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => {}
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
-        }
-        rest = later;
-    }
-    for w in windows.iter_mut().filter_map(|w| w.work.as_mut()) {
-        for folio in std::mem::take(&mut w.clear.folios) {
-            if whole.contains(&folio) {
-                w.clear.ranges.push(folio);
-            } else {
-                w.pages_of(folio).for_each(|page| w.partial.insert(page));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn is_mapped_whole(range: AddrRange, answer: &Answer<'_>) -> bool {
-    let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
-    let frame = |i| Some(answer.entry(i)).filter(|e| e.is_resident()).map(|e| e.frame());
-    answer.level == Level::Pte && is_whole((0..pages).map(frame))
-}
-
-/// Clears the planned ranges where that was asked for; returns how many. A range that is refused
-/// makes its window a dropped one.
-pub(super) fn clear(
-    process: &Process,
-    asks: &[Ask],
-    windows: &mut [Window],
-) -> Result<u64, OpsError> {
-    let mut done = HashSet::new();
-    let mut todo: Vec<(AddrRange, usize)> = Vec::new();
-    let wanted = asks.iter().zip(windows.iter()).enumerate().filter(|(_, (a, _))| a.clear);
-    for (i, w) in wanted.filter_map(|(i, (_, w))| Some((i, w.work.as_ref()?))) {
-        // Two windows in one huge page or folio: both were read, it is cleared once.
-        todo.extend(w.clear.ranges.iter().filter(|r| done.insert(**r)).map(|r| (*r, i)));
-    }
-    let mut cleared = 0;
-    for part in todo.chunks(CLEARED_AT_ONCE) {
-        let ranges: Vec<AddrRange> = part.iter().map(|(r, _)| *r).collect();
-        let failed = advise_cold(process, &ranges)?;
-        cleared += (ranges.len() - failed.len()) as u64;
-        let at = monotonic();
-        for (k, (_, i)) in part.iter().enumerate() {
-            if let Some(w) = windows.get_mut(*i) {
-                w.seen.cleared_at = at;
-                if failed.contains(&k) {
-                    *w = Window::dropped();
-                }
-            }
-        }
-    }
-    Ok(cleared)
-}
-
-/// Gives all `ranges` the advice; a bad one stops the kernel, is skipped, and its index returned.
-fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
-    let mut failed = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = ranges.get(at..).filter(|r| !r.is_empty()) {
-        match process_madvise(process.pidfd.as_fd(), rest, Advice::Cold) {
-            Ok(bytes) => at += whole_ranges(rest, bytes),
-            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
-                let e = AttachError::NoClearing { pid: process.pid, source: e };
-                return Err(OpsError::Failed(e.to_string()));
-            }
-            Err(_) => {}
-        }
-        if at < ranges.len() {
-            failed.push(at);
-            at += 1;
-        }
-    }
-    Ok(failed)
-}
-
-/// How many of `ranges`, from the first on, `bytes` cover whole.
-fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
-    let mut sum = 0;
-    ranges
-        .iter()
-        .take_while(|r| {
-            sum += r.len();
-            sum <= bytes
-        })
-        .count()
+/// Who else maps a page is told by its folio.
+fn want(process: &Process, epochs: &Epochs, range: AddrRange) -> Want {
+    let mapping = process.mapping_at(range.start);
+    let by_epoch = mapping.is_some_and(|m| match m.unknown {
+        None => epochs.cover_all() || process.sharing.contains(&m.range.start),
+        Some(why) => why == Unknown::Mlocked,
+    });
+    if by_epoch && process.takes_epochs() { Want::Folios } else { Want::FoliosIfYoung }
 }
 
 /// Which of the first `pages` pages are resident, and which of these young. The zero page is mapped,
 /// but it is no memory of the process.
-fn resident_and_young(
+pub(super) fn resident_and_young(
     answer: &Answer<'_>,
     pages: usize,
     zero_frames: &[u64],
@@ -189,7 +98,7 @@ fn resident_and_young(
 
 impl Window {
     /// It says nothing.
-    fn dropped() -> Self {
+    pub(super) fn dropped() -> Self {
         Window { seen: Seen::default(), work: None }
     }
 
@@ -197,6 +106,7 @@ impl Window {
         range: AddrRange,
         answer: &Answer<'_>,
         process: &mut Process,
+        cover_all: bool,
         zero_frames: &[u64],
         read_at: Nanos,
     ) -> Window {
@@ -204,49 +114,86 @@ impl Window {
         let Some((area, unknown)) = mapping.filter(|_| answer.level != Level::Changed) else {
             return Window::dropped();
         };
-        let pages = range.len() / PAGE_SIZE;
-        let (resident, young) = resident_and_young(answer, pages as usize, zero_frames);
+        let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
+        let (resident, young) = resident_and_young(answer, pages, zero_frames);
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         let mut seen = Seen { pages, read_at, cleared_at: read_at, ..Seen::default() };
-        if let Some(why) = unknown {
+        let locked = unknown == Some(Unknown::Mlocked) && process.takes_epochs();
+        if let Some(why) = unknown.filter(|_| !locked) {
             seen.unknown.0[why.index()] = resident.count();
             return Window { seen, work: None };
         }
         seen.present = resident.count();
-        let has_work =
-            !resident.is_empty() && process.asks_for_shared(area.start, !young.is_empty());
-        let work = has_work.then(|| {
-            let shared = process.shared(range, area.start);
-            let clearable = young.without(&shared);
-            let (level, mapped) = (answer.level, &resident);
-            let pages = Pages { window: range, area, level, mapped, young: &clearable };
-            let clear = plan(&pages, |i| answer.folio(i));
-            Box::new(Work { range, resident, young, shared, partial: clear.partial, clear })
+        let all = locked || cover_all;
+        if resident.is_empty() || !(all || process.asks_for_shared(area.start, !young.is_empty())) {
+            return Window { seen, work: None };
+        }
+        let unclearable = if all { resident } else { process.shared(range, area.start) };
+        let clearable = young.without(&unclearable);
+        let (level, mapped) = (answer.level, &resident);
+        let pages = Pages { window: range, area, level, mapped, young: &clearable };
+        let clear = plan(&pages, |i| answer.folio(i));
+        let why = match (locked, cover_all) {
+            (true, _) => Unknown::Mlocked,
+            (_, true) => Unknown::Unseen,
+            _ => Unknown::Shared,
+        };
+        let takes_epochs = process.takes_epochs();
+        let asked = unclearable.and(&resident);
+        let asked = asked.iter().filter(|_| takes_epochs).map(|page| Asked {
+            frame: answer.frame(range, page),
+            mapped: answer.folio(page).map(|f| f.mapped),
         });
-        Window { seen, work }
+        let asked = asked.collect();
+        let partial = clear.partial;
+        let work = Work { range, resident, young, unclearable, why, asked, partial, clear };
+        Window { seen, work: Some(Box::new(work)) }
     }
 
-    /// What the window has shown.
-    pub(super) fn seen(&self) -> Seen {
+    /// What the window has shown to `ask`.
+    ///
+    /// Where one part of it is looked at by clearing and one by epochs, exposures differ, and one
+    /// answer cannot hold both: then it is now of the one, now of the other, as if the window had no
+    /// other pages.
+    pub(super) fn seen(&self, ask: &Ask, epochs: &Epochs) -> Seen {
         let mut seen = self.seen;
-        if let Some(w) = &self.work {
-            let shared = w.resident.and(&w.shared);
-            let partial = w.resident.and(&w.partial).without(&shared);
-            let new = w.resident.and(&w.clear.new).without(&shared);
-            let visible = w.resident.without(&shared).without(&partial).without(&new);
-            seen.unknown.0[Unknown::Shared.index()] = shared.count();
-            seen.unknown.0[Unknown::Unseen.index()] = new.count();
-            seen.unknown.0[Unknown::Partial.index()] = partial.count();
-            seen.present = visible.count();
-            seen.young = visible.and(&w.young).count();
+        let Some(w) = &self.work else { return seen };
+        let unclearable = w.resident.and(&w.unclearable);
+        let partial = w.resident.and(&w.partial).without(&unclearable);
+        let new = w.resident.and(&w.clear.new).without(&unclearable);
+        let visible = w.resident.without(&unclearable).without(&partial).without(&new);
+        let mut unknown = |why: Unknown, pages| seen.unknown.0[why.index()] += pages;
+        unknown(Unknown::Unseen, new.count());
+        unknown(Unknown::Partial, partial.count());
+        let by_epoch = epochs.answer(w.asked.iter().copied()).filter(|_| !w.asked.is_empty());
+        match by_epoch {
+            None => unknown(w.why, unclearable.count()),
+            Some(e) => {
+                unknown(Unknown::Shared, e.shared);
+                unknown(Unknown::Unseen, e.unseen);
+            }
         }
-        seen
+        (seen.present, seen.young) = (visible.count(), visible.and(&w.young).count());
+        let Some(e) = by_epoch.filter(|e| e.visible > 0 && !ask.clear) else { return seen };
+        let coin = seen.read_at.0 >> 4 & 1 == 1;
+        if seen.present > 0 && coin {
+            seen.pages -= e.visible;
+            return seen;
+        }
+        Seen {
+            pages: seen.pages - seen.present,
+            present: e.visible,
+            young: e.young,
+            read_at: e.read_at,
+            since: Some(e.since),
+            ..seen
+        }
     }
 }
 
 impl Work {
     /// The pages of the window that lie in `range`.
-    fn pages_of(&self, range: AddrRange) -> std::ops::Range<usize> {
+    pub(super) fn pages_of(&self, range: AddrRange) -> std::ops::Range<usize> {
         let index = |addr: u64| {
             usize::try_from(addr.saturating_sub(self.range.start) / PAGE_SIZE).unwrap_or(0)
         };

@@ -2,6 +2,7 @@
 //! system, so that tests can bring a tree of their own.
 
 mod children;
+mod clear_refs;
 mod fds;
 mod maps;
 mod pagemap;
@@ -12,11 +13,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use children::children;
+pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
 pub use maps::{mappings, parse_maps};
-pub use pagemap::{Pagemap, PagemapEntry};
+pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use ram::{Ram, system_ram};
-pub use stat::{Stat, command, stat};
+pub use stat::{Resident, Stat, command, resident, stat};
 
 /// A kernel interface could not be read.
 #[derive(Debug, thiserror::Error)]

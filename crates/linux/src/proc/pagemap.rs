@@ -7,6 +7,8 @@ use std::path::Path;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::{ProcError, pid_file};
+use crate::sys::OwnPages;
+use crate::walker::own_pid;
 
 /// One page's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +21,30 @@ impl PagemapEntry {
         self.0 >> 63 & 1 == 1
     }
 
+    /// Written since it was mapped, or since somebody has cleared this bit (bit 55); never set on
+    /// kernels without soft-dirty bits.
+    #[must_use]
+    pub fn is_soft_dirty(self) -> bool {
+        self.0 >> 55 & 1 == 1
+    }
+
     /// Mapped by this one entry alone (bit 56).
     #[must_use]
     pub fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 == 1
     }
+}
+
+/// Whether this kernel has soft-dirty bits, tried on a page of our own.
+///
+/// # Errors
+/// If there is no memory, or no `/proc`.
+pub fn has_soft_dirty(root: &Path) -> Result<bool, ProcError> {
+    let failed = |e| ProcError::read(&pid_file(root, own_pid(), "pagemap"), e);
+    let mut own = OwnPages::map(1).map_err(failed)?;
+    own.write(0, 1);
+    let entry = Pagemap::open(root, own_pid())?.read(own.range(0, 1)).next();
+    Ok(entry.is_some_and(PagemapEntry::is_soft_dirty))
 }
 
 /// The open file of one address space: after an `exec` it stays with the old one.

@@ -1,6 +1,8 @@
-//! `/proc/PID/stat` and `/proc/PID/cmdline`.
+//! `/proc/PID/stat`, `/proc/PID/statm` and `/proc/PID/cmdline`.
 
 use std::path::Path;
+
+use isotherm_core::PAGE_SIZE;
 
 use super::{ProcError, pid_file, read_limited};
 
@@ -45,6 +47,28 @@ pub fn command(root: &Path, pid: i32) -> Result<String, ProcError> {
     let text = read_limited(&pid_file(root, pid, "cmdline"), 4096)?;
     let words: Vec<&str> = text.split('\0').map(str::trim).filter(|w| !w.is_empty()).collect();
     if words.is_empty() { Ok(stat(root, pid)?.comm) } else { Ok(words.join(" ")) }
+}
+
+/// Resident memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Resident {
+    /// all
+    pub all: u64,
+    /// of files, and shared memory
+    pub files: u64,
+}
+
+/// Reads `/proc/PID/statm`.
+///
+/// # Errors
+/// If there is no such process.
+pub fn resident(root: &Path, pid: i32) -> Result<Resident, ProcError> {
+    let path = pid_file(root, pid, "statm");
+    let text = read_limited(&path, 4096)?;
+    let mut pages = text.split_whitespace().skip(1).map_while(|n| n.parse::<u64>().ok());
+    let (all, files) =
+        pages.next().zip(pages.next()).ok_or_else(|| ProcError::parse(&path, &text))?;
+    Ok(Resident { all: all.saturating_mul(PAGE_SIZE), files: files.saturating_mul(PAGE_SIZE) })
 }
 
 #[cfg(test)]

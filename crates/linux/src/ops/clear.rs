@@ -1,0 +1,123 @@
+//! Clearing the accessed bits of windows by advice.
+
+use std::collections::HashSet;
+use std::os::fd::AsFd;
+
+use isotherm_core::{AddrRange, Ask, OpsError, PAGE_SIZE};
+
+use super::held::AttachError;
+use super::process::Process;
+use super::shape::is_whole;
+use super::window::Window;
+use crate::sys::{Advice, monotonic, process_madvise};
+use crate::walker::{Answer, WalkError, Walker, Want, fitting};
+use crate::x86::Level;
+
+/// Ranges cleared between two time stamps: at 10 to 25 us each, a stamp is wrong by 1.6 ms at most.
+const CLEARED_AT_ONCE: usize = 64;
+
+/// Decides on the large folios of the plans: they may be cleared only if they are mapped whole.
+pub(super) fn check_folios(
+    walker: &mut Walker,
+    process: &Process,
+    windows: &mut [Window],
+) -> Result<(), OpsError> {
+    let works = windows.iter().filter_map(|w| w.work.as_ref());
+    let wanted: HashSet<AddrRange> = works.flat_map(|w| w.clear.folios.iter().copied()).collect();
+    let mut whole = HashSet::new();
+    let mut rest: &[AddrRange] = &wanted.into_iter().collect::<Vec<_>>();
+    while !rest.is_empty() {
+        let n = fitting(rest.iter().copied()).max(1).min(rest.len());
+        let (now, later) = rest.split_at(n);
+        match walker.read(process.pid, now.iter().map(|&r| (r, Want::Entries))) {
+            Ok(batch) if batch.identity == process.identity => {
+                let pairs = now.iter().zip(batch.answers());
+                whole.extend(pairs.filter(|(r, a)| is_mapped_whole(**r, a)).map(|(r, _)| *r));
+            }
+            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => {}
+            Err(e) => return Err(OpsError::Failed(e.to_string())),
+        }
+        rest = later;
+    }
+    for w in windows.iter_mut().filter_map(|w| w.work.as_mut()) {
+        for folio in std::mem::take(&mut w.clear.folios) {
+            if whole.contains(&folio) {
+                w.clear.ranges.push(folio);
+            } else {
+                w.pages_of(folio).for_each(|page| w.partial.insert(page));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_mapped_whole(range: AddrRange, answer: &Answer<'_>) -> bool {
+    let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
+    let frame = |i| Some(answer.entry(i)).filter(|e| e.is_resident()).map(|e| e.frame());
+    answer.level == Level::Pte && is_whole((0..pages).map(frame))
+}
+
+/// Clears the planned ranges where that was asked for; returns how many. A range that is refused
+/// makes its window a dropped one.
+pub(super) fn clear(
+    process: &Process,
+    asks: &[Ask],
+    windows: &mut [Window],
+) -> Result<u64, OpsError> {
+    let mut done = HashSet::new();
+    let mut todo: Vec<(AddrRange, usize)> = Vec::new();
+    let wanted = asks.iter().zip(windows.iter()).enumerate().filter(|(_, (a, _))| a.clear);
+    for (i, w) in wanted.filter_map(|(i, (_, w))| Some((i, w.work.as_ref()?))) {
+        // Two windows in one huge page or folio: both were read, it is cleared once.
+        todo.extend(w.clear.ranges.iter().filter(|r| done.insert(**r)).map(|r| (*r, i)));
+    }
+    let mut cleared = 0;
+    for part in todo.chunks(CLEARED_AT_ONCE) {
+        let ranges: Vec<AddrRange> = part.iter().map(|(r, _)| *r).collect();
+        let failed = advise_cold(process, &ranges)?;
+        cleared += (ranges.len() - failed.len()) as u64;
+        let at = monotonic();
+        for (k, (_, i)) in part.iter().enumerate() {
+            if let Some(w) = windows.get_mut(*i) {
+                w.seen.cleared_at = at;
+                if failed.contains(&k) {
+                    *w = Window::dropped();
+                }
+            }
+        }
+    }
+    Ok(cleared)
+}
+
+/// Gives all `ranges` the advice; a bad one stops the kernel, is skipped, and its index returned.
+pub(super) fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
+    let mut failed = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = ranges.get(at..).filter(|r| !r.is_empty()) {
+        match process_madvise(process.pidfd.as_fd(), rest, Advice::Cold) {
+            Ok(bytes) => at += whole_ranges(rest, bytes),
+            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
+                let e = AttachError::NoClearing { pid: process.pid, source: e };
+                return Err(OpsError::Failed(e.to_string()));
+            }
+            Err(_) => {}
+        }
+        if at < ranges.len() {
+            failed.push(at);
+            at += 1;
+        }
+    }
+    Ok(failed)
+}
+
+/// How many of `ranges`, from the first on, `bytes` cover whole.
+fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
+    let mut sum = 0;
+    ranges
+        .iter()
+        .take_while(|r| {
+            sum += r.len();
+            sum <= bytes
+        })
+        .count()
+}

@@ -1,0 +1,81 @@
+//! What an epoch has shown of each page frame.
+
+use std::collections::HashMap;
+
+/// One page frame, over all processes that are watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Frame {
+    /// by how many entries it is mapped; 255 is 255 or more
+    pub mapped: u8,
+    /// the number of the first read that found it accessed, from 1; 0: none did
+    pub touched: u8,
+}
+
+/// Frames that come together, as most memory of one mapping does.
+const CHUNK: u64 = 16;
+
+/// A sparse array of frames: 32 bytes for each 16 of them of which one was seen.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    index: HashMap<u64, u32>,
+    chunks: Vec<[Frame; CHUNK as usize]>,
+    /// the chunk used last
+    last: Option<(u64, u32)>,
+}
+
+impl Frames {
+    /// Notes that read number `read` found a frame accessed.
+    pub fn touch(&mut self, frame: u64, read: u8) {
+        let f = self.entry(frame);
+        if f.touched == 0 {
+            f.touched = read;
+        }
+    }
+
+    /// Notes that an entry maps a frame.
+    pub fn map(&mut self, frame: u64) {
+        let f = self.entry(frame);
+        f.mapped = f.mapped.saturating_add(1);
+    }
+
+    /// What is known of a frame; one that was never seen is not mapped.
+    pub fn get(&self, frame: u64) -> Frame {
+        let chunk = self.index.get(&(frame / CHUNK)).and_then(|&i| self.chunks.get(i as usize));
+        chunk.and_then(|c| c.get((frame % CHUNK) as usize)).copied().unwrap_or_default()
+    }
+
+    fn entry(&mut self, frame: u64) -> &mut Frame {
+        let key = frame / CHUNK;
+        let at = match self.last {
+            Some((k, at)) if k == key => at,
+            _ => *self.index.entry(key).or_insert_with(|| {
+                self.chunks.push(Default::default());
+                u32::try_from(self.chunks.len() - 1).unwrap_or(u32::MAX)
+            }),
+        };
+        self.last = Some((key, at));
+        &mut self.chunks[at as usize][(frame % CHUNK) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_far_apart() {
+        let mut frames = Frames::default();
+        for frame in [5, 1 << 36, 6, 5] {
+            frames.map(frame);
+        }
+        frames.touch(5, 3);
+        frames.touch(5, 4);
+        frames.touch(1 << 36, 1);
+        assert_eq!(frames.get(5), Frame { mapped: 2, touched: 3 });
+        assert_eq!(frames.get(6), Frame { mapped: 1, touched: 0 });
+        assert_eq!(frames.get(1 << 36), Frame { mapped: 1, touched: 1 });
+        assert_eq!(frames.get(7), Frame::default());
+        (0..1000).for_each(|_| frames.map(6));
+        assert_eq!(frames.get(6).mapped, 255);
+    }
+}

@@ -1,0 +1,365 @@
+//! Looking at memory whose accessed bits `MADV_COLD` does not clear: mapped more than once, locked, or
+//! a part of a large folio.
+//!
+//! `clear_refs` clears the bits of whole processes, so this goes in epochs, for all processes at once:
+//! clear, flush the TLBs, read at growing delays, and at the end clear again. What a page of memory
+//! has seen is put together over all the processes that map it, by page frame; one that nobody has
+//! touched, and that is mapped by others too, stays unknown. Exposure counts from the flush: before
+//! it, a page whose translation is cached is accessed without a trace.
+
+mod flush;
+mod frames;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Nanos, OpsError, PAGE_SIZE, TargetId, Unknown};
+
+use self::frames::Frames;
+use super::process::Process;
+use crate::proc::{self, Refs};
+use crate::sys::{monotonic, process_cpu, thread_cpu};
+use crate::walker::{Answer, WalkError, Walker, Want, fitting};
+use crate::x86::{HUGE_SIZE, Level};
+
+/// Reads of an epoch before its last one, counted from the flush.
+const EARLY_READS: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(40),
+    Duration::from_millis(80),
+    Duration::from_millis(160),
+];
+/// One CPU second of epochs takes at least so many seconds.
+const SHARE: u32 = 50;
+const SHORTEST: Duration = Duration::from_secs(1);
+/// Where TLBs cannot be flushed, it takes time until they have forgotten.
+const SHORTEST_UNFLUSHED: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(60);
+/// A process may neither map nor fault while its bits are cleared: not longer than this.
+const LONGEST_STALL: Duration = Duration::from_millis(100);
+/// What `clear_refs` takes for 1 GiB of resident memory.
+const STALL_PER_GIB: Duration = Duration::from_millis(13);
+
+/// For which memory epochs are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// what cannot be cleared otherwise
+    Unclearable,
+    /// all
+    All,
+}
+
+/// Runs one epoch after the other.
+#[derive(Debug)]
+pub(super) struct Epochs {
+    scope: Scope,
+    soft_dirty: bool,
+    under_way: Option<Epoch>,
+    complete: Option<Epoch>,
+    length: Duration,
+    next: Nanos,
+}
+
+#[derive(Debug)]
+struct Epoch {
+    since: Nanos,
+    flushed: bool,
+    flushes: u64,
+    /// when each read took place
+    reads: Vec<Nanos>,
+    frames: Frames,
+    cost: Duration,
+}
+
+/// A resident page that is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked {
+    pub frame: u64,
+    /// by how many entries it is mapped over all processes, if that is known
+    pub mapped: Option<u32>,
+}
+
+/// What the last epoch has shown of some pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Exposed {
+    /// pages whose accesses were seen
+    pub visible: u32,
+    /// those accessed from `since` to `read_at`
+    pub young: u32,
+    /// untouched ones that processes map that are not watched
+    pub shared: u32,
+    /// those that came after the epoch
+    pub unseen: u32,
+    pub since: Nanos,
+    pub read_at: Nanos,
+}
+
+impl Epochs {
+    pub fn new(scope: Scope, soft_dirty: bool) -> Self {
+        Epochs {
+            scope,
+            soft_dirty,
+            under_way: None,
+            complete: None,
+            length: SHORTEST,
+            next: Nanos(0),
+        }
+    }
+
+    /// Whether all memory is looked at in this way.
+    pub fn cover_all(&self) -> bool {
+        self.scope == Scope::All
+    }
+
+    /// What the last complete epoch has shown of `pages`; `None` if there is none.
+    ///
+    /// Up to the first read that found one of them accessed, as one would watch a window until it is
+    /// touched; if none did, up to the end.
+    pub fn answer(&self, pages: impl Iterator<Item = Asked> + Clone) -> Option<Exposed> {
+        let epoch = self.complete.as_ref()?;
+        let known = pages.map(|p| (p, epoch.frames.get(p.frame)));
+        let first = known.clone().map(|(_, f)| f.touched).filter(|&t| t > 0).min();
+        let last = u8::try_from(epoch.reads.len()).unwrap_or(u8::MAX);
+        let read = first.unwrap_or(last);
+        let read_at = *epoch.reads.get(usize::from(read).checked_sub(1)?)?;
+        let mut e =
+            Exposed { visible: 0, young: 0, shared: 0, unseen: 0, since: epoch.since, read_at };
+        for (page, frame) in known {
+            let elsewhere = page.mapped.is_none_or(|n| n > u32::from(frame.mapped));
+            match frame {
+                f if f.touched > 0 => {
+                    e.visible += 1;
+                    e.young += u32::from(f.touched <= read);
+                }
+                f if f.mapped == 0 => e.unseen += 1,
+                _ if elsewhere => e.shared += 1,
+                _ => e.visible += 1,
+            }
+        }
+        Some(e)
+    }
+
+    /// Does what is due. Bits may be cleared by it: to be called when nobody waits for any but those
+    /// just read. Answers how often TLBs were flushed.
+    pub fn step(
+        &mut self,
+        walker: &mut Walker,
+        processes: &mut BTreeMap<TargetId, Process>,
+    ) -> Result<u64, OpsError> {
+        let now = monotonic();
+        if let Some(epoch) = &mut self.under_way {
+            let end = epoch.since + self.length;
+            if now < epoch.next_read().min(end) {
+                return Ok(0);
+            }
+            let begin = thread_cpu();
+            epoch.read(self.scope, now >= end, walker, processes)?;
+            epoch.cost += thread_cpu().saturating_sub(begin);
+            if now < end {
+                return Ok(0);
+            }
+            let shortest = if epoch.flushed { SHORTEST } else { SHORTEST_UNFLUSHED };
+            self.length = epoch.cost.saturating_mul(SHARE).clamp(shortest, LONGEST);
+            self.complete = self.under_way.take();
+        }
+        if now >= self.next {
+            self.under_way = self.begin(walker, processes)?;
+            if self.under_way.is_none() {
+                self.next = now + SHORTEST;
+                self.complete = None;
+            }
+        }
+        Ok(self.under_way.as_ref().map_or(0, |e| e.flushes))
+    }
+
+    /// Clears and flushes whoever has run since that was done last: nobody else can have set a bit, or
+    /// can have cached a translation. `None` if there is nobody to look at.
+    fn begin(
+        &self,
+        walker: &mut Walker,
+        processes: &mut BTreeMap<TargetId, Process>,
+    ) -> Result<Option<Epoch>, OpsError> {
+        let begin = thread_cpu();
+        let mut cleared = Vec::new();
+        let mut anybody = false;
+        for process in processes.values_mut() {
+            if process.epoch_areas(self.scope).is_empty() {
+                continue;
+            }
+            anybody = true;
+            let ran = process_cpu(process.pid);
+            if ran.is_some() && ran == process.ran_at_clear {
+                continue;
+            }
+            process.ran_at_clear = ran;
+            if process.clear_refs(self.scope) {
+                cleared.push(process);
+            }
+        }
+        if !anybody {
+            return Ok(None);
+        }
+        let flush_begin = monotonic();
+        let (mut flushed, flushes) = (true, cleared.len() as u64);
+        for process in cleared {
+            flushed &= flush::flush(walker, process, self.soft_dirty)?;
+        }
+        // The bits of the first process count a little longer, those of the last a little shorter.
+        let since = flush_begin + monotonic().since(flush_begin) / 2;
+        let cost = thread_cpu().saturating_sub(begin);
+        let (reads, frames) = (Vec::new(), Frames::default());
+        Ok(Some(Epoch { since, flushed, flushes, reads, frames, cost }))
+    }
+}
+
+impl Epoch {
+    fn next_read(&self) -> Nanos {
+        let early = EARLY_READS.get(self.reads.len()).filter(|_| self.flushed);
+        early.map_or(Nanos(u64::MAX), |&delay| self.since + delay)
+    }
+
+    fn read(
+        &mut self,
+        scope: Scope,
+        last: bool,
+        walker: &mut Walker,
+        processes: &BTreeMap<TargetId, Process>,
+    ) -> Result<(), OpsError> {
+        let number = u8::try_from(self.reads.len() + 1).unwrap_or(u8::MAX);
+        self.reads.push(monotonic());
+        let zero = walker.zero_frames().to_vec();
+        for process in processes.values() {
+            let windows: Vec<AddrRange> =
+                process.epoch_areas(scope).into_iter().flat_map(in_tables).collect();
+            let mut rest = &windows[..];
+            while !rest.is_empty() {
+                let n = fitting(rest.iter().copied()).clamp(1, rest.len());
+                let (now, later) = rest.split_at(n);
+                let asked = now.iter().map(|&r| (r, Want::Entries));
+                match walker.read(process.pid, asked) {
+                    Ok(batch) if batch.identity == process.identity => {
+                        for (range, answer) in now.iter().zip(batch.answers()) {
+                            self.note(*range, &answer, &zero, number, last);
+                        }
+                    }
+                    Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => break,
+                    Err(e) => return Err(OpsError::Failed(e.to_string())),
+                }
+                rest = later;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, range: AddrRange, answer: &Answer<'_>, zero: &[u64], read: u8, last: bool) {
+        if matches!(answer.level, Level::None | Level::Changed) {
+            return;
+        }
+        for page in 0..usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0) {
+            let entry = answer.entry(page);
+            if !entry.is_resident() || zero.contains(&entry.frame()) {
+                continue;
+            }
+            let frame = answer.frame(range, page);
+            if entry.is_young() {
+                self.frames.touch(frame, read);
+            }
+            if last {
+                self.frames.map(frame);
+            }
+        }
+    }
+}
+
+/// A range in pieces that each lie in one page table.
+fn in_tables(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let first = range.start / HUGE_SIZE;
+    (first..range.end.div_ceil(HUGE_SIZE)).filter_map(move |table| {
+        range.intersect(&AddrRange::new(table * HUGE_SIZE, (table + 1) * HUGE_SIZE))
+    })
+}
+
+impl Process {
+    /// The areas that epochs are for; none if the bits of this process cannot be cleared at once.
+    pub(super) fn epoch_areas(&self, scope: Scope) -> Vec<AddrRange> {
+        if !self.takes_epochs() {
+            return Vec::new();
+        }
+        let areas = self.mappings.iter().filter(|m| match m.unknown {
+            None => scope == Scope::All || self.sharing.contains(&m.range.start),
+            Some(why) => why == Unknown::Mlocked,
+        });
+        areas.map(|m| m.range).collect()
+    }
+
+    /// Whether its bits can be cleared at once, without holding it up for long.
+    pub(super) fn takes_epochs(&self) -> bool {
+        self.refs.is_some() && !self.stalls
+    }
+
+    /// Clears what `scope` says, unless that would take too long; returns whether it was done.
+    fn clear_refs(&mut self, scope: Scope) -> bool {
+        use isotherm_core::MappingKind::{File, Special};
+        let areas = self.epoch_areas(scope);
+        let only_files = areas
+            .iter()
+            .all(|a| self.mapping_at(a.start).is_none_or(|m| matches!(m.kind, File | Special)));
+        let which = if only_files { Refs::Files } else { Refs::All };
+        let resident = proc::resident(&self.root, self.pid).unwrap_or_default();
+        let bytes = if only_files { resident.files } else { resident.all };
+        self.stalls = STALL_PER_GIB.mul_f64(bytes as f64 / (1u64 << 30) as f64) > LONGEST_STALL;
+        !self.stalls && self.refs.as_mut().is_some_and(|refs| refs.clear(which).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Frame 1 is touched at once, 2 late, 3 and 4 never; 3 is mapped once more than is watched.
+    fn epochs() -> Epochs {
+        let mut frames = Frames::default();
+        (1..=4).for_each(|f| frames.map(f));
+        frames.touch(1, 1);
+        frames.touch(2, 2);
+        let since = Nanos(1_000_000_000);
+        let reads = vec![since + 20 * MS, since + 1000 * MS];
+        let epoch = Epoch { since, flushed: true, flushes: 1, reads, frames, cost: MS };
+        Epochs { complete: Some(epoch), ..Epochs::new(Scope::Unclearable, false) }
+    }
+
+    fn ask(pages: &[(u64, Option<u32>)]) -> Exposed {
+        epochs().answer(pages.iter().map(|&(frame, mapped)| Asked { frame, mapped })).unwrap()
+    }
+
+    #[test]
+    fn the_first_touch_ends_the_watch() {
+        let e = ask(&[(1, Some(1)), (2, Some(1)), (4, Some(1))]);
+        assert_eq!((e.visible, e.young, e.read_at.since(e.since)), (3, 1, 20 * MS));
+        let e = ask(&[(2, Some(1)), (4, Some(1))]);
+        assert_eq!((e.visible, e.young, e.read_at.since(e.since)), (2, 1, 1000 * MS));
+        let e = ask(&[(4, Some(1))]);
+        assert_eq!((e.visible, e.young, e.read_at.since(e.since)), (1, 0, 1000 * MS));
+    }
+
+    #[test]
+    fn untouched_by_us_and_mapped_by_others_is_not_cold() {
+        let e = ask(&[(3, Some(2)), (4, None), (1, Some(9)), (77, Some(1))]);
+        assert_eq!((e.visible, e.young, e.shared, e.unseen), (1, 1, 2, 1));
+    }
+
+    #[test]
+    fn before_the_first_epoch_there_is_no_answer() {
+        let pages = [Asked { frame: 1, mapped: Some(1) }];
+        assert_eq!(Epochs::new(Scope::All, true).answer(pages.into_iter()), None);
+    }
+
+    #[test]
+    fn pieces_lie_in_one_table() {
+        let range = AddrRange::new(HUGE_SIZE - 4096, 3 * HUGE_SIZE + 8192);
+        let lens: Vec<u64> = in_tables(range).map(|r| r.len()).collect();
+        assert_eq!(lens, [4096, HUGE_SIZE, HUGE_SIZE, 8192]);
+    }
+}

@@ -1,0 +1,147 @@
+//! A process whose page tables are read by BPF.
+
+use std::collections::HashSet;
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Liveness, Mapping};
+
+use super::annotate::annotate;
+use super::held::{AttachError, Held, refused};
+use super::mask::PageMask;
+use crate::proc::{self, ClearRefs, Holdings, Pagemap};
+use crate::sys::{Advice, process_madvise};
+use crate::walker::{Identity, Walker};
+
+/// Descriptors are looked through every so many readings of the mappings: a server may hold
+/// hundreds of thousands.
+pub(super) const HOLDINGS_EVERY: u32 = 10;
+/// Of the windows in areas where no page is known to be mapped more than once, and in which no page
+/// is young, one in so many is asked for such pages: asking costs more than reading.
+const SHARED_EVERY: u32 = 32;
+
+/// A target of [`super::Vaddr`].
+#[derive(Debug)]
+pub(super) struct Process {
+    held: Held,
+    pub identity: Identity,
+    pagemap: Pagemap,
+    pub mappings: Vec<Mapping>,
+    holdings: Holdings,
+    updates: u32,
+    /// Mappings (by their start) in which pages mapped more than once have been seen.
+    pub sharing: HashSet<u64>,
+    asked: u32,
+    /// For clearing all at once; `None` if that is not allowed.
+    pub refs: Option<ClearRefs>,
+    /// Whether clearing all at once would hold the process up for too long.
+    pub stalls: bool,
+    /// CPU time that it had used when all was cleared.
+    pub ran_at_clear: Option<Duration>,
+}
+
+impl Deref for Process {
+    type Target = Held;
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl Process {
+    /// Takes hold of process `pid` and tries what looking takes: with `cold`, clearing by advice, else
+    /// clearing all at once.
+    pub fn attach(
+        walker: &mut Walker,
+        root: &Path,
+        pid: i32,
+        cold: bool,
+    ) -> Result<Self, AttachError> {
+        let held = Held::take(root, pid)?;
+        let identity = walker.identity(pid)?;
+        let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
+        let refs = ClearRefs::open(root, pid);
+        let refs = if cold {
+            // Nothing to clear yet: whether it would be allowed is told all the same.
+            process_madvise(held.pidfd.as_fd(), &[], Advice::Cold)
+                .map_err(|source| AttachError::NoClearing { pid, source })?;
+            refs.ok()
+        } else {
+            Some(refs.map_err(|e| AttachError::NoClearRefs { pid, source: e })?)
+        };
+        if held.has_ended() {
+            return Err(AttachError::NoProcess(pid));
+        }
+        Ok(Process {
+            held,
+            identity,
+            pagemap,
+            mappings: Vec::new(),
+            holdings: Holdings::default(),
+            updates: 0,
+            sharing: HashSet::new(),
+            asked: 0,
+            refs,
+            stalls: false,
+            ran_at_clear: None,
+        })
+    }
+
+    /// Reads the mappings anew.
+    pub fn update(&mut self, walker: &mut Walker) -> Result<Liveness, AttachError> {
+        let (root, pid) = (&self.held.root, self.held.pid);
+        let identity = walker.identity(pid)?;
+        if identity.start_boottime != self.identity.start_boottime {
+            return Ok(Liveness::Gone);
+        }
+        let replaced = identity.mm != self.identity.mm;
+        if replaced {
+            self.identity = identity;
+            self.pagemap = Pagemap::open(root, pid)?;
+            self.updates = 0;
+            self.ran_at_clear = None;
+            self.sharing.clear();
+        }
+        if self.updates.is_multiple_of(HOLDINGS_EVERY) {
+            self.holdings = proc::holdings(root, pid);
+        }
+        self.updates = self.updates.wrapping_add(1);
+        let mappings = proc::mappings(root, pid)?;
+        let starts: Vec<u64> = mappings.iter().map(|m| m.range.start).collect();
+        let flags = walker.vma_flags(pid, &starts)?;
+        self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
+        let Process { sharing, mappings, .. } = self;
+        sharing.retain(|start| mappings.binary_search_by_key(start, |m| m.range.start).is_ok());
+        Ok(match (self.has_ended(), replaced) {
+            (true, _) => Liveness::Gone,
+            (_, true) => Liveness::Replaced,
+            _ => Liveness::Alive,
+        })
+    }
+
+    /// The mapping that holds `addr`.
+    pub fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
+        let i = self.mappings.partition_point(|m| m.range.end <= addr);
+        self.mappings.get(i).filter(|m| m.range.contains(addr))
+    }
+
+    /// Which pages of `range`, in the area that begins at `area`, are mapped more than once.
+    pub fn shared(&mut self, range: AddrRange, area: u64) -> PageMask {
+        let mut mask = PageMask::default();
+        let entries = self.pagemap.read(range).enumerate();
+        let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
+        shared.for_each(|(i, _)| mask.insert(i));
+        if !mask.is_empty() {
+            self.sharing.insert(area);
+        }
+        mask
+    }
+
+    /// Whether it is worth asking which pages of a window are mapped more than once: always where
+    /// one is young (it may be young for ever) and where such pages were seen; else now and then.
+    pub fn asks_for_shared(&mut self, area: u64, any_young: bool) -> bool {
+        self.asked = self.asked.wrapping_add(1);
+        any_young || self.sharing.contains(&area) || self.asked.is_multiple_of(SHARED_EVERY)
+    }
+}

@@ -1,0 +1,102 @@
+//! What the BPF program has answered.
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+
+use super::{MAX_ENTRIES, MAX_WINDOWS};
+use crate::skel::types;
+use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
+
+/// Pages that one table maps.
+const TABLE: u64 = HUGE_SIZE / PAGE_SIZE;
+
+/// Who was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// nanoseconds since boot when the task started
+    pub start_boottime: u64,
+    /// which address space: changes with `exec`
+    pub mm: u64,
+}
+
+/// The answer for one window.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// where the walk ended
+    pub level: Level,
+    /// one entry a page for [`Level::Pte`], one in all otherwise
+    pub entries: &'a [u64],
+    folios: &'a [u64],
+}
+
+impl Answer<'_> {
+    /// The entry for the page at `index` of the window.
+    #[must_use]
+    pub fn entry(&self, index: usize) -> Entry {
+        let index = if self.level == Level::Pte { index } else { 0 };
+        Entry(self.entries.get(index).copied().unwrap_or(0))
+    }
+
+    /// The page frame behind the resident page at `index` of the window `range`.
+    #[must_use]
+    pub fn frame(&self, range: AddrRange, index: usize) -> u64 {
+        let frame = self.entry(index).frame();
+        let within = |pages: u64| (range.start / PAGE_SIZE + index as u64) % pages;
+        match self.level {
+            Level::Pmd => frame & !(TABLE - 1) | within(TABLE),
+            Level::Pud => frame & !(TABLE * TABLE - 1) | within(TABLE * TABLE),
+            _ => frame,
+        }
+    }
+
+    /// The folio behind a page, if that was asked for.
+    #[must_use]
+    pub fn folio(&self, index: usize) -> Option<Folio> {
+        self.folios.get(index).and_then(|&raw| Folio::from_raw(raw))
+    }
+}
+
+/// The answers of one run, in the order of the windows asked for.
+#[derive(Debug)]
+pub struct Batch<'a> {
+    /// whose page tables they are
+    pub identity: Identity,
+    pub(super) bss: &'a types::bss,
+    pub(super) windows: usize,
+}
+
+impl Batch<'_> {
+    /// Window by window.
+    pub fn answers(&self) -> impl Iterator<Item = Answer<'_>> {
+        self.bss.windows.iter().zip(&self.bss.levels).take(self.windows).map(|(w, &level)| {
+            let level = Level::from_raw(level);
+            let (first, pages) = (w.first as usize, w.pages as usize);
+            let n = if level == Level::Pte { pages } else { 1 };
+            Answer {
+                level,
+                entries: self.bss.entries.get(first..first + n).unwrap_or_default(),
+                folios: self.bss.folios.get(first..first + n).unwrap_or_default(),
+            }
+        })
+    }
+}
+
+/// How many of `ranges`, from the first on, fit one run.
+#[must_use]
+pub fn fitting(ranges: impl Iterator<Item = AddrRange>) -> usize {
+    let mut pages = 0;
+    ranges
+        .take(MAX_WINDOWS)
+        .take_while(|r| {
+            pages += pages_in(*r) as usize;
+            pages <= MAX_ENTRIES
+        })
+        .count()
+}
+
+pub(super) fn pages_in(range: AddrRange) -> u32 {
+    u32::try_from(range.len() / PAGE_SIZE).unwrap_or(u32::MAX)
+}
+
+pub(super) fn identity(bss: &types::bss) -> Identity {
+    Identity { start_boottime: bss.identity.start_boottime, mm: bss.identity.mm }
+}

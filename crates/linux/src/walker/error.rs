@@ -1,0 +1,59 @@
+//! Why page tables cannot be read by BPF.
+
+use std::io;
+
+use crate::proc::ProcError;
+use crate::proof;
+
+/// Why page tables cannot be read by BPF here.
+#[derive(Debug, thiserror::Error)]
+pub enum WalkError {
+    /// load
+    #[error("the kernel does not load the BPF program that reads page tables: {reason}. {help}")]
+    Load {
+        /// what libbpf or the kernel said
+        reason: String,
+        /// what may help
+        help: String,
+    },
+    /// signals
+    #[error("the kernel was interrupted while it checked the BPF program: try again")]
+    Interrupted,
+    /// run
+    #[error("the BPF program does not run: {0}")]
+    Run(String),
+    /// calibration
+    #[error(
+        "cannot find {what} in kernel memory ({detail}): this kernel lays its memory out in a way isotherm does not know; reading page tables by BPF is not possible here"
+    )]
+    Bearings {
+        /// what is missing
+        what: &'static str,
+        /// how it was sought
+        detail: String,
+    },
+    /// proof
+    #[error(
+        "reading page tables by BPF does not give the truth on this kernel, so it is not used: {0}"
+    )]
+    Proof(#[from] proof::ProofError),
+    /// which memory is System RAM
+    #[error(
+        "cannot tell which physical addresses are System RAM, so no page table is followed: {0}"
+    )]
+    Ram(#[from] ProcError),
+    /// the target has no such task
+    #[error("no process {0} in this pid namespace")]
+    NoTask(i32),
+    /// kernel threads
+    #[error("process {0} has no memory of its own: it is a kernel thread, or it has just ended")]
+    NoMemory(i32),
+    /// old kernels in containers
+    #[error(
+        "this kernel (before 6.14) finds processes by BPF in the initial pid namespace only, and this is another one: run isotherm outside of the container"
+    )]
+    Namespace,
+    /// system calls on own pages
+    #[error("own test pages: {0}")]
+    OwnPages(#[from] io::Error),
+}

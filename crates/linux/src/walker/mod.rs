@@ -1,0 +1,277 @@
+//! The BPF page-table reader: loading it, and running it.
+
+mod answer;
+mod bearings;
+mod error;
+mod task_iter;
+
+use std::mem::MaybeUninit;
+
+use isotherm_core::AddrRange;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
+
+pub use self::answer::{Answer, Batch, Identity, fitting};
+use self::answer::{identity, pages_in};
+pub use self::error::WalkError;
+use self::task_iter::TaskIter;
+use crate::proc::{self, Ram};
+use crate::proof;
+use crate::skel::{WalkSkel, WalkSkelBuilder, types};
+use crate::sys::missing_capabilities;
+
+/// Most windows, and most pages over all windows, in one run.
+pub const MAX_WINDOWS: usize = 512;
+/// See [`MAX_WINDOWS`].
+pub const MAX_ENTRIES: usize = 8192;
+const MAX_VMAS: usize = 64;
+const MAX_RAM: usize = 16;
+
+/// How the program reads kernel memory and finds the process: what a kernel offers is found by
+/// trying, the fastest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// direct loads, in a program of type `syscall` (Linux 6.10)
+    Direct,
+    /// by `bpf_probe_read_kernel`, in such a program
+    Probe,
+    /// by `bpf_probe_read_kernel`, in a task iterator (Linux 6.1)
+    Iterator,
+}
+
+/// Of which pages the folios are wanted; the numbers are those of `enum want` in `walk.bpf.c`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// of none
+    Entries = 0,
+    /// of those of a window with a young page: they are what can be cleared
+    FoliosIfYoung = 1,
+    /// of all
+    Folios = 2,
+}
+
+/// Reads page-table entries of processes in our own pid namespace.
+pub struct Walker {
+    // Declared before the storage it refers to, so that it is dropped first.
+    skel: WalkSkel<'static>,
+    _storage: Storage,
+    reading: Reading,
+    tasks: TaskIter,
+    five_levels: bool,
+    direct_map: u64,
+    vmemmap: u64,
+    zero_frames: Vec<u64>,
+}
+
+/// The memory in which libbpf's object lives; freed when dropped.
+struct Storage(*mut MaybeUninit<OpenObject>);
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `Box::into_raw` in `Walker::open`, and the skeleton that
+        // referred to it is dropped before (it is declared first in `Walker`).
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+// SAFETY: the skeleton holds raw pointers to maps and programs of its own object, which no one else
+// has; libbpf objects may be used from another thread as long as it is one at a time, and every
+// method that uses them takes `&mut self`.
+unsafe impl Send for Walker {}
+
+impl Walker {
+    /// Loads the program to read in this way, finds its bearings, and has it prove itself on pages
+    /// of our own.
+    ///
+    /// # Errors
+    /// Says what is missing here, why, and what would help.
+    pub fn load(reading: Reading) -> Result<Self, WalkError> {
+        let mut walker = Self::open(reading)?;
+        let ram = proc::system_ram("/".as_ref())?;
+        walker.set_ram(&ram);
+        walker.find_direct_map()?;
+        walker.find_struct_pages()?;
+        walker.zero_frames = proof::prove(&mut walker)?;
+        Ok(walker)
+    }
+
+    /// The verifier gives up when a signal comes (EAGAIN), as when a child ends: then once more.
+    fn open(reading: Reading) -> Result<Self, WalkError> {
+        const TRIES: u32 = 5;
+        let mut opened = Self::try_open(reading);
+        for _ in 1..TRIES {
+            if !matches!(opened, Err(WalkError::Interrupted)) {
+                break;
+            }
+            opened = Self::try_open(reading);
+        }
+        opened
+    }
+
+    fn try_open(reading: Reading) -> Result<Self, WalkError> {
+        crate::log::quiet();
+        let storage = Box::into_raw(Box::new(MaybeUninit::uninit()));
+        let guard = Storage(storage);
+        // SAFETY: the box stays where it is and alive as long as `guard`, which `Walker` drops
+        // after the skeleton; nobody else has the pointer.
+        let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage };
+        let load_error = |e: libbpf_rs::Error| match e.kind() {
+            libbpf_rs::ErrorKind::WouldBlock | libbpf_rs::ErrorKind::Interrupted => {
+                WalkError::Interrupted
+            }
+            // What libbpf guesses at without capabilities leads astray.
+            _ if !missing_capabilities().is_empty() => {
+                WalkError::Load { reason: e.to_string(), help: crate::doctor::bpf_help() }
+            }
+            _ => {
+                WalkError::Load { reason: crate::log::reason(&e), help: crate::doctor::bpf_help() }
+            }
+        };
+        let mut skel = WalkSkelBuilder::default().open(place).map_err(load_error)?;
+        skel.progs.do_order.set_autoload(reading != Reading::Iterator);
+        skel.progs.do_order_for.set_autoload(reading == Reading::Iterator);
+        if let Some(constants) = skel.maps.rodata_data.as_deref_mut() {
+            constants.direct_loads = reading == Reading::Direct;
+        }
+        let skel = skel.load().map_err(load_error)?;
+        Ok(Walker {
+            skel,
+            _storage: guard,
+            reading,
+            tasks: TaskIter::default(),
+            five_levels: false,
+            direct_map: 0,
+            vmemmap: 0,
+            zero_frames: Vec::new(),
+        })
+    }
+
+    /// Frames of the zero pages: mapped, but no memory of the process. That of a huge page is the
+    /// first of its frames.
+    #[must_use]
+    pub fn zero_frames(&self) -> &[u64] {
+        &self.zero_frames
+    }
+
+    /// How it reads.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
+        self.reading
+    }
+
+    /// Reads windows (page-aligned, each within one 2 MiB) of process `pid`, at most as many as
+    /// [`fitting`] says.
+    ///
+    /// # Errors
+    /// If there is no such process or it has no memory.
+    pub fn read(
+        &mut self,
+        pid: i32,
+        windows: impl Iterator<Item = (AddrRange, Want)>,
+    ) -> Result<Batch<'_>, WalkError> {
+        let bss = self.bss()?;
+        let (mut first, mut count) = (0, 0);
+        for (slot, (range, want)) in bss.windows.iter_mut().zip(windows) {
+            let pages = pages_in(range);
+            *slot = types::window { addr: range.start, pages, first, want: want as u32, unused: 0 };
+            first += pages;
+            count += 1;
+        }
+        let windows = u32::try_from(count).unwrap_or(0);
+        self.run_order(types::order { job: READ_WINDOWS, windows, ..self.order(pid) })?;
+        let bss = self.bss()?;
+        Ok(Batch { identity: identity(bss), bss, windows: count })
+    }
+
+    /// Who process `pid` is.
+    ///
+    /// # Errors
+    /// If there is no such process or it has no memory.
+    pub fn identity(&mut self, pid: i32) -> Result<Identity, WalkError> {
+        Ok(self.read(pid, std::iter::empty())?.identity)
+    }
+
+    /// The `vm_flags` of the areas that hold `addrs`, `None` where there is none or the process
+    /// was busy mapping.
+    ///
+    /// # Errors
+    /// If there is no such process or it has no memory.
+    pub fn vma_flags(&mut self, pid: i32, addrs: &[u64]) -> Result<Vec<Option<u64>>, WalkError> {
+        let mut out = Vec::with_capacity(addrs.len());
+        for part in addrs.chunks(MAX_VMAS) {
+            let nr_vmas = u32::try_from(part.len()).unwrap_or(0);
+            if let Some(slots) = self.bss()?.vma_addrs.get_mut(..part.len()) {
+                slots.copy_from_slice(part);
+            }
+            self.run_order(types::order { job: READ_VMA_FLAGS, nr_vmas, ..self.order(pid) })?;
+            let flags = self.bss()?.vma_flags.iter().take(part.len());
+            out.extend(flags.map(|&f| (f >> 63 == 1).then_some(f & !(1 << 63))));
+        }
+        Ok(out)
+    }
+
+    fn order(&self, pid: i32) -> types::order {
+        types::order {
+            pid,
+            five_levels: u32::from(self.five_levels),
+            direct_map: self.direct_map,
+            vmemmap: self.vmemmap,
+            ..types::order::default()
+        }
+    }
+
+    fn run_order(&mut self, order: types::order) -> Result<(), WalkError> {
+        let bss = self.bss()?;
+        bss.order = order;
+        bss.status = NO_TASK;
+        match self.reading {
+            Reading::Iterator => self.tasks.run(&self.skel.progs.do_order_for, order.pid)?,
+            Reading::Direct | Reading::Probe => run(&self.skel.progs.do_order)?,
+        }
+        check(self.bss()?.status, order.pid)
+    }
+
+    fn bss(&mut self) -> Result<&mut types::bss, WalkError> {
+        let missing = || WalkError::Run("its memory is not mapped".into());
+        self.skel.maps.bss_data.as_deref_mut().ok_or_else(missing)
+    }
+
+    /// The biggest ranges, if there are more than the program can hold: the rest is not followed.
+    fn set_ram(&mut self, ram: &[Ram]) {
+        let mut ram = ram.to_vec();
+        ram.sort_by_key(|r| std::cmp::Reverse(r.end - r.start));
+        ram.truncate(MAX_RAM);
+        if let Ok(bss) = self.bss() {
+            for (slot, r) in bss.ram.iter_mut().zip(&ram) {
+                *slot = types::ram { start: r.start, end: r.end };
+            }
+        }
+    }
+}
+
+/// Our own pid, as BPF run by us resolves it.
+pub(crate) fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+fn run(program: &ProgramMut<'_>) -> Result<(), WalkError> {
+    let output = program.test_run(ProgramInput::default());
+    output.map_err(|e| WalkError::Run(crate::log::reason(&e)))?;
+    Ok(())
+}
+
+/// `enum job` in `walk.bpf.c`.
+const READ_WINDOWS: u32 = 0;
+const READ_VMA_FLAGS: u32 = 1;
+/// In `enum status` there.
+const NO_TASK: u32 = 1;
+
+fn check(status: u32, pid: i32) -> Result<(), WalkError> {
+    match status {
+        0 => Ok(()),
+        NO_TASK => Err(WalkError::NoTask(pid)),
+        2 => Err(WalkError::NoMemory(pid)),
+        3 => Err(WalkError::Namespace),
+        other => Err(WalkError::Run(format!("it answered {other}"))),
+    }
+}

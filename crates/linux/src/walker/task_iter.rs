@@ -1,0 +1,66 @@
+//! Running a program of type `iter/task` for one process.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::{ProgramMut, libbpf_sys};
+
+use super::WalkError;
+
+/// Links of the program to processes, by pid in our own pid namespace: which process has the pid is
+/// found anew in each run.
+#[derive(Debug, Default)]
+pub(super) struct TaskIter(HashMap<i32, OwnedFd>);
+
+/// Links kept at most; each is a descriptor.
+const MAX_LINKS: usize = 256;
+
+impl TaskIter {
+    /// Runs the program for process `pid`; not at all if there is none.
+    pub(super) fn run(&mut self, program: &ProgramMut<'_>, pid: i32) -> Result<(), WalkError> {
+        let failed = |e: io::Error| WalkError::Run(format!("the task iterator: {e}"));
+        if !self.0.contains_key(&pid) {
+            if self.0.len() >= MAX_LINKS {
+                self.0.clear();
+            }
+            self.0.insert(pid, link(program, pid).map_err(failed)?);
+        }
+        let Some(link) = self.0.get(&pid) else { return Ok(()) };
+        // SAFETY: a call without memory; the descriptor that it returns is nobody else's.
+        let mut iter = unsafe {
+            let fd = libbpf_sys::bpf_iter_create(link.as_raw_fd());
+            if fd < 0 {
+                return Err(failed(io::Error::last_os_error()));
+            }
+            std::fs::File::from_raw_fd(fd)
+        };
+        match iter.read(&mut [0; 8]) {
+            Ok(_) => Ok(()),
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
+            Err(e) => Err(failed(e)),
+        }
+    }
+}
+
+fn link(program: &ProgramMut<'_>, pid: i32) -> io::Result<OwnedFd> {
+    let mut info = libbpf_sys::bpf_iter_link_info::default();
+    info.task.tid = u32::try_from(pid).map_err(io::Error::other)?;
+    let opts = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        iter_info: &raw mut info,
+        iter_info_len: u32::try_from(size_of_val(&info)).unwrap_or(0),
+        ..Default::default()
+    };
+    // SAFETY: `opts` and `info` live until the call returns; the descriptor that it returns is
+    // nobody else's.
+    unsafe {
+        let fd = libbpf_sys::bpf_link_create(
+            program.as_fd().as_raw_fd(),
+            0,
+            libbpf_sys::BPF_TRACE_ITER,
+            &raw const opts,
+        );
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(fd)) }
+    }
+}

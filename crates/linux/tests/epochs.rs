@@ -1,0 +1,145 @@
+//! Memory that advice does not clear, looked at in epochs; and all memory, without any advice.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Obedient, look, obey as be_obedient, root_or_skip};
+use isotherm_core::{AddrRange, PAGE_SIZE, Seen, Space, TargetId, Unknown};
+use isotherm_linux::{Clearing, Reading, Vaddr};
+
+#[test]
+fn obey() {
+    be_obedient();
+}
+
+fn part(range: AddrRange, first: u64, pages: u64) -> AddrRange {
+    let start = range.start + first * PAGE_SIZE;
+    AddrRange::new(start, start + pages * PAGE_SIZE)
+}
+
+fn sum(seen: &[Seen], count: impl Fn(&Seen) -> u32) -> u32 {
+    seen.iter().map(count).sum()
+}
+
+fn shared(seen: &[Seen]) -> u32 {
+    sum(seen, |s| s.unknown.0[Unknown::Shared.index()])
+}
+
+/// Looks on and on while `touch` is done, until the answers have come from an epoch that began after
+/// the first one.
+#[allow(clippy::unwrap_used, reason = "a helper of tests")]
+fn watch(
+    ops: &mut Vaddr,
+    targets: &[TargetId],
+    range: AddrRange,
+    mut touch: impl FnMut(),
+) -> Vec<Seen> {
+    for &target in targets {
+        ops.mappings(target, &mut Vec::new()).unwrap();
+    }
+    let begin = Instant::now();
+    let mut epochs = std::collections::BTreeSet::new();
+    let mut seen = Vec::new();
+    while epochs.len() < 2 && begin.elapsed() < Duration::from_secs(20) {
+        touch();
+        for &target in targets.iter().rev() {
+            seen = look(ops, target, range, false);
+        }
+        epochs.extend(seen.iter().filter_map(|s| s.since));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    seen
+}
+
+/// 512 pages of a process that then forks: the pages, and the child's pid.
+fn forked(process: &mut Obedient) -> (AddrRange, i32) {
+    let memory = process.map(512, "small");
+    process.touch(memory);
+    let child = process.tell("fork");
+    (memory, i32::try_from(child).unwrap_or(0))
+}
+
+/// The host's kdamond may age a page or two.
+fn about(found: u32, truth: u32) -> bool {
+    found.abs_diff(truth) <= 1 + truth / 100
+}
+
+#[test]
+fn what_parent_and_child_share_is_seen_if_both_are_watched() {
+    if !root_or_skip("what_parent_and_child_share_is_seen_if_both_are_watched") {
+        return;
+    }
+    let mut process = Obedient::start();
+    let (memory, child) = forked(&mut process);
+    let mut ops = Vaddr::new().unwrap();
+    let targets = [process.pid(), child].map(|pid| ops.attach(pid).unwrap());
+    let hot = part(memory, 100, 64);
+    let read = format!("read {} 64", hot.start);
+    let seen = watch(&mut ops, &targets, memory, || drop(process.tell(&read)));
+    assert_eq!(shared(&seen), 0, "all who map it are watched: {seen:?}");
+    assert_eq!(sum(&seen, |s| s.present), 512);
+    assert!(about(sum(&seen, |s| s.young), 64), "{seen:?}");
+    assert!(seen.iter().all(|s| s.since.is_some_and(|since| since < s.read_at)), "{seen:?}");
+    // The child has touched nothing, but the memory is hot all the same.
+    let by_child = look(&mut ops, targets[1], hot, false);
+    assert!(about(sum(&by_child, |s| s.young), 64), "{by_child:?}");
+    process.tell(&format!("reap {child}"));
+}
+
+#[test]
+fn untouched_memory_that_strangers_map_stays_unknown() {
+    if !root_or_skip("untouched_memory_that_strangers_map_stays_unknown") {
+        return;
+    }
+    let mut process = Obedient::start();
+    let (memory, child) = forked(&mut process);
+    let mut ops = Vaddr::new().unwrap();
+    let target = ops.attach(process.pid()).unwrap();
+    let read = format!("read {} 64", part(memory, 100, 64).start);
+    let seen = watch(&mut ops, &[target], memory, || drop(process.tell(&read)));
+    assert!(about(sum(&seen, |s| s.young), 64), "{seen:?}");
+    assert!(about(shared(&seen), 512 - 64), "{seen:?}");
+    process.tell(&format!("reap {child}"));
+}
+
+#[test]
+fn locked_memory_is_seen() {
+    if !root_or_skip("locked_memory_is_seen") {
+        return;
+    }
+    let mut process = Obedient::start();
+    let memory = process.map(256, "locked");
+    process.touch(memory);
+    let mut ops = Vaddr::new().unwrap();
+    let target = ops.attach(process.pid()).unwrap();
+    let hot = part(memory, 30, 50);
+    let seen = watch(&mut ops, &[target], memory, || process.touch(hot));
+    assert_eq!(sum(&seen, |s| s.present), 256, "{seen:?}");
+    assert!(about(sum(&seen, |s| s.young), 50), "{seen:?}");
+}
+
+/// Every way to read, and clearing at once for all memory.
+#[test]
+fn without_advice_all_memory_is_seen_in_epochs() {
+    if !root_or_skip("without_advice_all_memory_is_seen_in_epochs") {
+        return;
+    }
+    for reading in [Reading::Direct, Reading::Probe, Reading::Iterator] {
+        let mut process = Obedient::start();
+        let memory = process.map(512, "small");
+        let huge = process.map(1024, "huge");
+        process.touch(memory);
+        process.touch(huge);
+        let mut ops = Vaddr::with(reading, Clearing::Refs).unwrap();
+        assert_eq!(ops.reading(), reading);
+        let target = ops.attach(process.pid()).unwrap();
+        let hot = part(memory, 7, 200);
+        let seen = watch(&mut ops, &[target], memory, || process.touch(hot));
+        assert_eq!(sum(&seen, |s| s.present), 512, "{reading:?} {seen:?}");
+        assert!(about(sum(&seen, |s| s.young), 200), "{reading:?} {seen:?}");
+        let in_huge = look(&mut ops, target, part(huge, 0, 512), false);
+        assert_eq!(sum(&in_huge, |s| s.young), 0, "{in_huge:?}");
+        assert_eq!(process.rollup("AnonHugePages"), 4096, "no huge page is split");
+    }
+}
