@@ -201,6 +201,21 @@ pub trait Look {
     fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError>;
 }
 
+impl<T: Space + ?Sized> Space for Box<T> {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        (**self).mappings(target, out)
+    }
+    fn ran(&mut self, target: TargetId) -> Option<Duration> {
+        (**self).ran(target)
+    }
+}
+
+impl<T: Look + ?Sized> Look for Box<T> {
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
+        (**self).look(asks, out)
+    }
+}
+
 /// What can be done to memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

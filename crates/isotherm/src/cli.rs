@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use isotherm_core::{AddrRange, Attrs, AttrsError, Thresholds};
+use isotherm_linux::Way;
 use isotherm_record::{Limits, LimitsError};
 
 use crate::units;
@@ -66,6 +67,10 @@ pub enum Command {
     Doctor(Doctor),
 }
 
+/// A way to look; none: the best one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look(pub Option<Way>);
+
 /// Options of `record`.
 #[derive(Debug, Args)]
 pub struct Record {
@@ -75,12 +80,16 @@ pub struct Record {
     /// Record to write; an earlier record of that name is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub output: PathBuf,
-    /// Time between clearing and reading accessed bits
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = units::duration)]
-    pub sample: Duration,
-    /// Time from one snapshot to the next
-    #[arg(long, value_name = "TIME", default_value = "400ms", value_parser = units::duration)]
-    pub aggr: Duration,
+    /// How to look: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle or smaps; auto is the first of
+    /// these that works here (isotherm doctor)
+    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
+    pub look: Look,
+    /// Time between clearing and reading accessed bits [default: 20ms; 100ms for page_idle and smaps]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub sample: Option<Duration>,
+    /// Time from one snapshot to the next [default: 400ms; 1s for clear_refs, page_idle and smaps]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub aggr: Option<Duration>,
     /// Time between two readings of the mappings
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     pub update: Duration,
@@ -128,11 +137,20 @@ pub struct Record {
 }
 
 impl Record {
-    /// The attributes of the monitor.
-    pub fn attrs(&self) -> Result<Attrs, UsageError> {
+    /// The attributes of the monitor, if it looks in this way.
+    pub fn attrs(&self, way: Way) -> Result<Attrs, UsageError> {
+        let (sample, aggr) = way.intervals();
+        let sample = self.sample.unwrap_or(sample);
+        if sample < way.shortest_sample() {
+            return Err(UsageError(format!(
+                "--look {} tells nothing within {sample:?}: make --sample {:?} or longer",
+                way.name(),
+                way.shortest_sample(),
+            )));
+        }
         let attrs = Attrs {
-            sample: self.sample,
-            aggr: self.aggr,
+            sample,
+            aggr: self.aggr.unwrap_or(aggr),
             update: self.update,
             min_regions: self.regions.0,
             max_regions: self.regions.1,

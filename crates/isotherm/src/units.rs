@@ -4,6 +4,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use isotherm_core::AddrRange;
+use isotherm_linux::Way;
+
+use crate::cli::Look;
 
 /// `20ms`, `1s`, `5min`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
@@ -12,6 +15,16 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
     let help = "write a number and a unit: us, ms, s, min, h (as in 20ms)";
     humantime::parse_duration(text).map_err(|e| format!("{e}; {help}"))
+}
+
+/// The name of a way to look, or `auto`.
+pub fn way(text: &str) -> Result<Look, String> {
+    if text == "auto" {
+        return Ok(Look(None));
+    }
+    let way = Way::ALL.into_iter().find(|way| way.name() == text);
+    let names = || Way::ALL.map(Way::name).join(", ");
+    way.map(|way| Look(Some(way))).ok_or_else(|| format!("write auto, or one of {}", names()))
 }
 
 /// `64K`, `100M`, `2GiB`: powers of 1024; a bare number is bytes.

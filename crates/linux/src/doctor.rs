@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::proc::{Pagemap, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
 use crate::walker::{Reading, WalkError, Walker, Want, own_pid};
+use crate::ways::{Way, WayError};
 use crate::x86::Level;
 
 /// How a thing stands.
@@ -62,29 +63,39 @@ impl Finding {
 #[must_use]
 pub fn examine(root: &Path) -> Vec<Finding> {
     let mut findings = vec![capabilities()];
-    match Walker::load(Reading::Direct) {
-        Ok(mut walker) => {
-            findings.push(Finding::new(
-                "reading page tables by BPF",
-                State::Works,
-                "the program loads and has proven itself on pages of our own",
-            ));
-            findings.push(clearing(&mut walker));
-            findings.push(huge_pages(&mut walker));
-        }
-        Err(e) => {
-            let (why, help) = match e {
-                WalkError::Load { reason, help } => (reason, help),
-                other => (other.to_string(), bpf_help()),
-            };
-            let failed = Finding::new("reading page tables by BPF", State::Fails, why);
-            findings.push(failed.advise(help));
-        }
+    findings.extend(ways());
+    if let Ok(mut walker) = Walker::load(Reading::Direct) {
+        findings.push(clearing(&mut walker));
+        findings.push(huge_pages(&mut walker));
     }
     findings.push(shared_pages(root));
     findings.push(other_users(root));
     findings.extend(others_who_clear(root));
     findings
+}
+
+/// The ways to look. One that does not work is worth a note as long as another one does.
+fn ways() -> Vec<Finding> {
+    let opened = Way::ALL.map(|way| (way, way.open().map(drop)));
+    let any = opened.iter().any(|(_, opened)| opened.is_ok());
+    let finding = |(way, opened): (Way, Result<(), WayError>)| match opened {
+        Ok(()) => Finding::new(
+            "a way to look",
+            State::Works,
+            format!("{} (--look {})", way.describe(), way.name()),
+        ),
+        Err(e) => {
+            let (why, help) = match e {
+                WayError::Walk(WalkError::Load { reason, help }) => (reason, help),
+                WayError::Walk(other) => (other.to_string(), bpf_help()),
+                other => (other.to_string(), "not needed where one before it works".into()),
+            };
+            let state = if any { State::Limited } else { State::Fails };
+            let why = format!("{} is not to be had: {why}", way.name());
+            Finding::new("a way to look", state, why).advise(help)
+        }
+    };
+    opened.into_iter().map(finding).collect()
 }
 
 /// What may help where the BPF program does not load, as far as it can be told.

@@ -1,6 +1,7 @@
 //! The real machine: `/proc`, system calls, and page tables read by BPF.
 //!
-//! [`Vaddr`] is the operations set for processes; [`doctor`] tells what works here and why not.
+//! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] tells
+//! what works and why not.
 
 pub mod doctor;
 mod log;
@@ -9,13 +10,15 @@ pub mod proc;
 mod proof;
 pub mod sys;
 mod walker;
+mod ways;
 pub mod x86;
 
-pub use ops::{AttachError, Clearing, Vaddr};
+pub use ops::{AttachError, Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
 pub use proof::ProofError;
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,
 };
+pub use ways::{Way, WayError};
 
 /// Generated from `walk.bpf.c` by libbpf-cargo.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]

@@ -1,7 +1,6 @@
 //! Virtual memory of processes: page tables read by BPF, accessed bits cleared by `MADV_COLD`, and by
 //! `clear_refs` where that does not reach.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,9 +12,11 @@ use super::clear::{check_folios, clear};
 use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
 use super::process::Process;
+use super::processes::Processes;
+use super::targets::Targets;
 use super::window::read_windows;
 use crate::proc;
-use crate::sys::{process_cpu, thread_cpu};
+use crate::sys::CpuLaps;
 use crate::walker::{Reading, WalkError, Walker, fitting};
 
 /// How accessed bits are cleared.
@@ -34,9 +35,8 @@ pub struct Vaddr {
     clearing: Clearing,
     epochs: Epochs,
     root: PathBuf,
-    processes: BTreeMap<TargetId, Process>,
-    next_id: u32,
-    cpu: Duration,
+    targets: Targets<Process>,
+    cpu: CpuLaps,
 }
 
 impl Vaddr {
@@ -68,9 +68,8 @@ impl Vaddr {
             clearing,
             epochs: Epochs::new(scope, soft_dirty),
             root,
-            processes: BTreeMap::new(),
-            next_id: 0,
-            cpu: thread_cpu(),
+            targets: Targets::default(),
+            cpu: CpuLaps::begin(),
         })
     }
 
@@ -80,36 +79,11 @@ impl Vaddr {
         self.walker.reading()
     }
 
-    /// Takes hold of process `pid`, counted in our own pid namespace. It is held by a pidfd from
-    /// then on, so that it can never become another process.
-    ///
-    /// # Errors
-    /// If there is no such process, or it cannot be watched.
-    pub fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
-        let cold = self.clearing == Clearing::Cold;
-        let process = Process::attach(&mut self.walker, &self.root, pid, cold)?;
-        let id = TargetId(self.next_id);
-        self.next_id += 1;
-        self.processes.insert(id, process);
-        Ok(id)
-    }
-
-    /// Whether a target runs still.
-    #[must_use]
-    pub fn is_alive(&self, target: TargetId) -> bool {
-        self.processes.get(&target).is_some_and(|p| !p.has_ended())
-    }
-
-    /// Lets go of a target.
-    pub fn detach(&mut self, target: TargetId) {
-        self.processes.remove(&target);
-    }
-
     /// Answers all asks of one target.
     fn look_at(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
         let Some(target) = asks.first().map(|a| a.target) else { return Ok(Cost::default()) };
-        let Vaddr { walker, processes, epochs, .. } = self;
-        let process = processes.get_mut(&target).ok_or(OpsError::NoTarget(target))?;
+        let Vaddr { walker, targets, epochs, .. } = self;
+        let process = targets.get(target)?;
         let mut cost = Cost::default();
         let mut rest = asks;
         while !rest.is_empty() {
@@ -122,11 +96,27 @@ impl Vaddr {
                 cost.clears += clear(process, now, &mut windows)?;
             }
             // What could not be read at all is dropped.
-            out.extend(windows.iter().zip(now).map(|(w, ask)| w.seen(ask, epochs)));
+            out.extend(windows.iter().map(|w| w.seen(epochs)));
             out.extend(std::iter::repeat_n(Seen::default(), now.len() - windows.len()));
             rest = later;
         }
         Ok(cost)
+    }
+}
+
+impl Processes for Vaddr {
+    fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
+        let cold = self.clearing == Clearing::Cold;
+        let process = Process::attach(&mut self.walker, &self.root, pid, cold)?;
+        Ok(self.targets.add(process))
+    }
+
+    fn is_alive(&self, target: TargetId) -> bool {
+        self.targets.is_alive(target)
+    }
+
+    fn detach(&mut self, target: TargetId) {
+        self.targets.remove(target);
     }
 }
 
@@ -138,12 +128,10 @@ impl Look for Vaddr {
         }
         // Who asks for no clears has just read all that is waited for.
         if asks.iter().all(|a| !a.clear) {
-            cost.clears += self.epochs.step(&mut self.walker, &mut self.processes)?;
+            cost.clears += self.epochs.step(&mut self.walker, &mut self.targets)?;
         }
         // All this thread did since the last look: the monitor's own work counts too.
-        let cpu = thread_cpu();
-        cost.cpu = cpu.saturating_sub(self.cpu);
-        self.cpu = cpu;
+        cost.cpu = self.cpu.lap();
         Ok(cost)
     }
 }
@@ -151,8 +139,8 @@ impl Look for Vaddr {
 impl Space for Vaddr {
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
         out.clear();
-        let Vaddr { walker, processes, .. } = self;
-        let process = processes.get_mut(&target).ok_or(OpsError::NoTarget(target))?;
+        let Vaddr { walker, targets, .. } = self;
+        let process = targets.get(target)?;
         match process.update(walker) {
             Ok(Liveness::Gone) => Ok(Liveness::Gone),
             Ok(state) => {
@@ -165,7 +153,6 @@ impl Space for Vaddr {
     }
 
     fn ran(&mut self, target: TargetId) -> Option<Duration> {
-        let process = self.processes.get(&target)?;
-        process_cpu(process.pid).filter(|_| !process.has_ended())
+        self.targets.ran(target)
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn read_windows(
     asks: &[Ask],
 ) -> Result<Vec<Window>, OpsError> {
     let zero = walker.zero_frames().to_vec();
-    let windows = asks.iter().map(|a| (a.range, want(process, epochs, a.range)));
+    let windows = asks.iter().map(|a| (a.range, want(process, epochs, a)));
     let batch = match walker.read(process.pid, windows) {
         Ok(batch) => batch,
         Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(Vec::new()),
@@ -51,14 +51,14 @@ pub(super) fn read_windows(
     let read_at = monotonic();
     let pairs = asks.iter().zip(batch.answers());
     let cover_all = epochs.cover_all();
-    let read =
-        |(ask, a): (&Ask, _)| Window::read(ask.range, &a, process, cover_all, &zero, read_at);
+    let read = |(ask, a): (&Ask, _)| Window::read(ask, &a, process, cover_all, &zero, read_at);
     Ok(pairs.map(read).collect())
 }
 
-/// Who else maps a page is told by its folio.
-fn want(process: &Process, epochs: &Epochs, range: AddrRange) -> Want {
-    let mapping = process.mapping_at(range.start);
+/// Who else maps a page is told by its folio. That is for those who want to know what was accessed, not
+/// for those who clear.
+fn want(process: &Process, epochs: &Epochs, ask: &Ask) -> Want {
+    let mapping = process.mapping_at(ask.range.start).filter(|_| !ask.clear);
     let by_epoch = mapping.is_some_and(|m| match m.unknown {
         None => epochs.cover_all() || process.sharing.contains(&m.range.start),
         Some(why) => why == Unknown::Mlocked,
@@ -103,13 +103,14 @@ impl Window {
     }
 
     fn read(
-        range: AddrRange,
+        ask: &Ask,
         answer: &Answer<'_>,
         process: &mut Process,
         cover_all: bool,
         zero_frames: &[u64],
         read_at: Nanos,
     ) -> Window {
+        let range = ask.range;
         let mapping = process.mapping_at(range.start).map(|m| (m.range, m.unknown));
         let Some((area, unknown)) = mapping.filter(|_| answer.level != Level::Changed) else {
             return Window::dropped();
@@ -138,7 +139,7 @@ impl Window {
             (_, true) => Unknown::Unseen,
             _ => Unknown::Shared,
         };
-        let takes_epochs = process.takes_epochs();
+        let takes_epochs = process.takes_epochs() && !ask.clear;
         let asked = unclearable.and(&resident);
         let asked = asked.iter().filter(|_| takes_epochs).map(|page| Asked {
             frame: answer.frame(range, page),
@@ -150,12 +151,12 @@ impl Window {
         Window { seen, work: Some(Box::new(work)) }
     }
 
-    /// What the window has shown to `ask`.
+    /// What the window has shown.
     ///
     /// Where one part of it is looked at by clearing and one by epochs, exposures differ, and one
     /// answer cannot hold both: then it is now of the one, now of the other, as if the window had no
     /// other pages.
-    pub(super) fn seen(&self, ask: &Ask, epochs: &Epochs) -> Seen {
+    pub(super) fn seen(&self, epochs: &Epochs) -> Seen {
         let mut seen = self.seen;
         let Some(w) = &self.work else { return seen };
         let unclearable = w.resident.and(&w.unclearable);
@@ -174,7 +175,7 @@ impl Window {
             }
         }
         (seen.present, seen.young) = (visible.count(), visible.and(&w.young).count());
-        let Some(e) = by_epoch.filter(|e| e.visible > 0 && !ask.clear) else { return seen };
+        let Some(e) = by_epoch.filter(|e| e.visible > 0) else { return seen };
         let coin = seen.read_at.0 >> 4 & 1 == 1;
         if seen.present > 0 && coin {
             seen.pages -= e.visible;

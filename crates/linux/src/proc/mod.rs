@@ -5,8 +5,10 @@ mod children;
 mod clear_refs;
 mod fds;
 mod maps;
+mod page_idle;
 mod pagemap;
 mod ram;
+mod smaps;
 mod stat;
 
 use std::io;
@@ -16,8 +18,10 @@ pub use children::children;
 pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
 pub use maps::{mappings, parse_maps};
+pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use ram::{Ram, system_ram};
+pub use smaps::{Usage, parse as parse_smaps, usage};
 pub use stat::{Resident, Stat, command, resident, stat};
 
 /// A kernel interface could not be read.
@@ -60,7 +64,7 @@ impl ProcError {
     }
 }
 
-fn pid_file(root: &Path, pid: i32, name: &str) -> PathBuf {
+pub(crate) fn pid_file(root: &Path, pid: i32, name: &str) -> PathBuf {
     root.join("proc").join(pid.to_string()).join(name)
 }
 

@@ -21,6 +21,12 @@ impl PagemapEntry {
         self.0 >> 63 & 1 == 1
     }
 
+    /// The page frame (bits 0 to 54) of a present page; 0 without `CAP_SYS_ADMIN`.
+    #[must_use]
+    pub fn frame(self) -> u64 {
+        self.0 & ((1 << 55) - 1)
+    }
+
     /// Written since it was mapped, or since somebody has cleared this bit (bit 55); never set on
     /// kernels without soft-dirty bits.
     #[must_use]

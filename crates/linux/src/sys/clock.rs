@@ -27,6 +27,24 @@ pub fn thread_cpu() -> Duration {
     Duration::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
 }
 
+/// CPU time of the calling thread, lap by lap.
+#[derive(Debug)]
+pub struct CpuLaps(Duration);
+
+impl CpuLaps {
+    /// The first lap begins.
+    #[must_use]
+    pub fn begin() -> Self {
+        CpuLaps(thread_cpu())
+    }
+
+    /// What was used since the last call.
+    pub fn lap(&mut self) -> Duration {
+        let now = thread_cpu();
+        now.saturating_sub(std::mem::replace(&mut self.0, now))
+    }
+}
+
 /// CPU time of process `pid` so far, exact to the nanosecond; `None` if there is none.
 #[must_use]
 pub fn process_cpu(pid: i32) -> Option<Duration> {

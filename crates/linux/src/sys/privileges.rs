@@ -12,8 +12,9 @@ const WATCHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Gives up, for good, every capability that watching does not take; with `writing`, those to
-/// create files in directories of others are kept.
+/// Gives up, for good, every capability that watching does not take; with `writing`, the one to write
+/// files of others is kept: a rotating record makes new ones, and processes attached later have a
+/// `clear_refs` each.
 ///
 /// # Errors
 /// If the kernel refuses, which leaves them as they were.

@@ -1,9 +1,10 @@
 //! `process_madvise(2)`, since Linux 5.10.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use isotherm_core::AddrRange;
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 /// Advice that the kernel takes for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,4 +56,13 @@ pub fn process_madvise(
         )
     };
     u64::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+/// Tries whether the kernel takes the advice by which accessed bits are cleared, on ourselves.
+///
+/// # Errors
+/// ENOSYS before Linux 5.10, or that of a sandbox.
+pub fn clears_by_advice() -> io::Result<()> {
+    let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
+    process_madvise(pidfd.as_fd(), &[], Advice::Cold).map(drop)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use isotherm_core::TargetId;
-use isotherm_linux::{AttachError, Vaddr, proc};
+use isotherm_linux::{AttachError, Processes, proc};
 use isotherm_record::TargetFact;
 
 /// Processes by pid; those that ended are forgotten.
@@ -24,7 +24,7 @@ impl Follower {
     /// Takes hold of a process; a pid given twice is one process.
     pub fn attach(
         &mut self,
-        ops: &mut Vaddr,
+        ops: &mut dyn Processes,
         pid: i32,
         with_children: bool,
     ) -> Result<(), AttachError> {
@@ -41,7 +41,7 @@ impl Follower {
 
     /// Forgets who has ended, and takes hold of children that have come. One that cannot be
     /// watched, or has ended already, is passed over. Returns who has ended: to be detached.
-    pub fn find_children(&mut self, ops: &mut Vaddr) -> Vec<TargetId> {
+    pub fn find_children(&mut self, ops: &mut dyn Processes) -> Vec<TargetId> {
         let mut ended = Vec::new();
         self.processes.retain(|_, p| {
             let alive = ops.is_alive(p.target);
@@ -73,7 +73,7 @@ impl Follower {
     }
 
     /// Whether anybody is left.
-    pub fn any_alive(&self, ops: &Vaddr) -> bool {
+    pub fn any_alive(&self, ops: &dyn Processes) -> bool {
         self.processes.values().any(|p| ops.is_alive(p.target))
     }
 

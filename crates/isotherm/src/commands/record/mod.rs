@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use isotherm_core::{Attrs, Monitor, Nanos, Source, Step};
-use isotherm_linux::{Vaddr, sys};
+use isotherm_linux::{Processes, Way, WayError, sys};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
 use self::child::Started;
@@ -31,25 +31,29 @@ pub fn run(o: Record) -> Result<ExitCode> {
             "nothing to watch: give --pid PID, or a command after -- (isotherm record -- ./app)";
         return Err(UsageError::new(text).into());
     }
-    let attrs = o.attrs()?;
+    // Before anything is opened, for the ways that are not chosen yet.
+    o.attrs(o.look.0.unwrap_or(Way::Bpf))?;
     let limits = o.limits()?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = signals()?;
-    let mut ops = Vaddr::new()?;
+    let (way, mut ops) = open(o.look.0)?;
+    let attrs = o.attrs(way)?;
     let mut follower = Follower::default();
     for &pid in &o.pid {
-        follower.attach(&mut ops, pid, o.children)?;
+        follower.attach(&mut *ops, pid, o.children)?;
     }
     let program = child::resolve(&o.command)?;
-    let mut writer = Writer::create(&o.output, &facts(attrs, seed), limits)?;
-    let mut started = match start(program, &o.command, &mut ops, &mut follower) {
+    let mut writer = Writer::create(&o.output, &facts(attrs, seed, way), limits)?;
+    let mut started = match start(program, &o.command, &mut *ops, &mut follower) {
         Ok(started) => started,
         Err(e) => {
             let _ = writer.finish(Why::Failed, &chain(&e));
             return Err(e);
         }
     };
-    sys::drop_privileges(limits.rotate.is_some()).context("cannot give up capabilities")?;
+    // Children that come later may be other users'.
+    let reach = limits.rotate.is_some() || o.children;
+    sys::drop_privileges(reach).context("cannot give up capabilities")?;
     for fact in follower.news() {
         let _ = writer.target(fact)?;
     }
@@ -69,11 +73,27 @@ pub fn run(o: Record) -> Result<ExitCode> {
     Ok(status?.flatten().map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
+/// The way to look that was asked for, or the best one, saying why it is not the first.
+fn open(asked: Option<Way>) -> Result<(Way, Box<dyn Processes>), WayError> {
+    if let Some(way) = asked {
+        return Ok((way, way.open()?));
+    }
+    let (way, ops, tried) = Way::best()?;
+    if let Some((first, e)) = tried.first() {
+        say(format_args!(
+            "isotherm: looking by {}, since {} does not work: {e}",
+            way.name(),
+            first.name()
+        ));
+    }
+    Ok((way, ops))
+}
+
 /// Starts the command, if there is one, and takes hold of it, unless it has ended by then.
 fn start(
     program: Option<PathBuf>,
     command: &[String],
-    ops: &mut Vaddr,
+    ops: &mut dyn Processes,
     follower: &mut Follower,
 ) -> Result<Option<Started>> {
     let Some(program) = program else { return Ok(None) };
@@ -101,7 +121,7 @@ fn is_over(end: Option<Nanos>, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || end.is_some_and(|end| sys::monotonic() >= end)
 }
 
-fn facts(attrs: Attrs, seed: u64) -> Facts {
+fn facts(attrs: Attrs, seed: u64, way: Way) -> Facts {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Facts {
@@ -110,13 +130,13 @@ fn facts(attrs: Attrs, seed: u64) -> Facts {
         command: std::env::args().collect::<Vec<_>>().join(" "),
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         seed,
-        look: "vaddr: page tables read by BPF, cleared by MADV_COLD".into(),
+        look: way.describe(),
         ..Facts::new(env!("CARGO_PKG_VERSION"), attrs, sys::monotonic())
     }
 }
 
 struct Recording {
-    monitor: Monitor<Vaddr>,
+    monitor: Monitor<Box<dyn Processes>>,
     writer: Writer,
     follower: Follower,
     status: Status,
@@ -134,7 +154,7 @@ impl Recording {
             if now >= next_check {
                 next_check = now + WAKE;
                 self.follow()?;
-                if !self.follower.any_alive(self.monitor.ops()) {
+                if !self.follower.any_alive(&**self.monitor.ops()) {
                     return Ok(Why::TargetsGone);
                 }
             }
@@ -159,7 +179,7 @@ impl Recording {
 
     /// Children that have come since, and processes that have ended.
     fn follow(&mut self) -> Result<()> {
-        let ended = self.follower.find_children(self.monitor.ops());
+        let ended = self.follower.find_children(&mut **self.monitor.ops());
         let news = self.follower.news();
         for fact in &news {
             let _ = self.writer.target(fact.clone())?;

@@ -1,6 +1,7 @@
 //! What an epoch has shown of each page frame.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// One page frame, over all processes that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,10 +15,27 @@ pub(super) struct Frame {
 /// Frames that come together, as most memory of one mapping does.
 const CHUNK: u64 = 16;
 
+/// Frame numbers are the kernel's, not chosen by anybody who would profit from collisions: Fibonacci
+/// hashing is enough, and ten times faster than the default.
+#[derive(Debug, Default)]
+struct FrameHasher(u64);
+
+impl Hasher for FrameHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&b| self.write_u64(u64::from(b)));
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(32);
+    }
+}
+
 /// A sparse array of frames: 32 bytes for each 16 of them of which one was seen.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    index: HashMap<u64, u32>,
+    index: HashMap<u64, u32, BuildHasherDefault<FrameHasher>>,
     chunks: Vec<[Frame; CHUNK as usize]>,
     /// the chunk used last
     last: Option<(u64, u32)>,

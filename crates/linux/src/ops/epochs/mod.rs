@@ -10,13 +10,13 @@
 mod flush;
 mod frames;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Nanos, OpsError, PAGE_SIZE, TargetId, Unknown};
+use isotherm_core::{AddrRange, Nanos, OpsError, PAGE_SIZE, Unknown};
 
 use self::frames::Frames;
 use super::process::Process;
+use super::targets::Targets;
 use crate::proc::{self, Refs};
 use crate::sys::{monotonic, process_cpu, thread_cpu};
 use crate::walker::{Answer, WalkError, Walker, Want, fitting};
@@ -32,6 +32,8 @@ const EARLY_READS: [Duration; 4] = [
 /// One CPU second of epochs takes at least so many seconds.
 const SHARE: u32 = 50;
 const SHORTEST: Duration = Duration::from_secs(1);
+/// The first epoch, so that memory that has just become shared is not unknown for long.
+const FIRST: Duration = Duration::from_millis(200);
 /// Where TLBs cannot be flushed, it takes time until they have forgotten.
 const SHORTEST_UNFLUSHED: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
@@ -96,14 +98,7 @@ pub(super) struct Exposed {
 
 impl Epochs {
     pub fn new(scope: Scope, soft_dirty: bool) -> Self {
-        Epochs {
-            scope,
-            soft_dirty,
-            under_way: None,
-            complete: None,
-            length: SHORTEST,
-            next: Nanos(0),
-        }
+        Epochs { scope, soft_dirty, under_way: None, complete: None, length: FIRST, next: Nanos(0) }
     }
 
     /// Whether all memory is looked at in this way.
@@ -144,7 +139,7 @@ impl Epochs {
     pub fn step(
         &mut self,
         walker: &mut Walker,
-        processes: &mut BTreeMap<TargetId, Process>,
+        targets: &mut Targets<Process>,
     ) -> Result<u64, OpsError> {
         let now = monotonic();
         if let Some(epoch) = &mut self.under_way {
@@ -153,7 +148,7 @@ impl Epochs {
                 return Ok(0);
             }
             let begin = thread_cpu();
-            epoch.read(self.scope, now >= end, walker, processes)?;
+            epoch.read(self.scope, now >= end, walker, targets)?;
             epoch.cost += thread_cpu().saturating_sub(begin);
             if now < end {
                 return Ok(0);
@@ -163,9 +158,10 @@ impl Epochs {
             self.complete = self.under_way.take();
         }
         if now >= self.next {
-            self.under_way = self.begin(walker, processes)?;
+            self.under_way = self.begin(walker, targets)?;
             if self.under_way.is_none() {
-                self.next = now + SHORTEST;
+                self.next = now + FIRST;
+                self.length = FIRST;
                 self.complete = None;
             }
         }
@@ -177,12 +173,12 @@ impl Epochs {
     fn begin(
         &self,
         walker: &mut Walker,
-        processes: &mut BTreeMap<TargetId, Process>,
+        targets: &mut Targets<Process>,
     ) -> Result<Option<Epoch>, OpsError> {
         let begin = thread_cpu();
         let mut cleared = Vec::new();
         let mut anybody = false;
-        for process in processes.values_mut() {
+        for process in targets.all() {
             if process.epoch_areas(self.scope).is_empty() {
                 continue;
             }
@@ -223,12 +219,12 @@ impl Epoch {
         scope: Scope,
         last: bool,
         walker: &mut Walker,
-        processes: &BTreeMap<TargetId, Process>,
+        targets: &mut Targets<Process>,
     ) -> Result<(), OpsError> {
         let number = u8::try_from(self.reads.len() + 1).unwrap_or(u8::MAX);
         self.reads.push(monotonic());
         let zero = walker.zero_frames().to_vec();
-        for process in processes.values() {
+        for process in targets.all() {
             let windows: Vec<AddrRange> =
                 process.epoch_areas(scope).into_iter().flat_map(in_tables).collect();
             let mut rest = &windows[..];

@@ -1,0 +1,94 @@
+//! A process that is looked at without BPF.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use isotherm_core::{AddrRange, Liveness, Mapping, OpsError};
+
+use super::annotate::annotate;
+use super::held::{AttachError, Held, refused};
+use super::process::HOLDINGS_EVERY;
+use crate::proc::{self, Holdings, Pagemap, Usage};
+
+/// A target of [`super::Smaps`] and of [`super::Idle`].
+#[derive(Debug)]
+pub(super) struct Plain {
+    held: Held,
+    /// Bound to the address space, so that an `exec` shows.
+    pub pagemap: Pagemap,
+    pub mappings: Vec<Mapping>,
+    flags: Vec<Usage>,
+    holdings: Holdings,
+    updates: u32,
+}
+
+impl Deref for Plain {
+    type Target = Held;
+    fn deref(&self) -> &Held {
+        &self.held
+    }
+}
+
+impl Plain {
+    /// Takes hold of process `pid`.
+    pub fn attach(root: &Path, pid: i32) -> Result<Self, AttachError> {
+        let held = Held::take(root, pid)?;
+        let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
+        if held.has_ended() {
+            return Err(AttachError::NoProcess(pid));
+        }
+        let holdings = Holdings::default();
+        let (mappings, flags) = (Vec::new(), Vec::new());
+        Ok(Plain { held, pagemap, mappings, flags, holdings, updates: 0 })
+    }
+
+    /// Reads the mappings anew; their flags, which cost more, now and then.
+    fn update(&mut self) -> Result<Liveness, AttachError> {
+        let (root, pid) = (&self.held.root, self.held.pid);
+        let mappings = proc::mappings(root, pid)?;
+        let first = mappings.first().map(|m| AddrRange::new(m.range.start, m.range.start + 4096));
+        let replaced = first.is_some_and(|page| self.pagemap.read(page).next().is_none());
+        if replaced {
+            self.pagemap = Pagemap::open(root, pid)?;
+            self.updates = 0;
+        }
+        if self.updates.is_multiple_of(HOLDINGS_EVERY) {
+            self.holdings = proc::holdings(root, pid);
+            self.flags = proc::usage(root, pid)?;
+        }
+        self.updates = self.updates.wrapping_add(1);
+        let flags: Vec<Option<u64>> = mappings.iter().map(|m| self.flags_of(m.range)).collect();
+        self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
+        Ok(match (self.has_ended(), replaced) {
+            (true, _) => Liveness::Gone,
+            (_, true) => Liveness::Replaced,
+            _ => Liveness::Alive,
+        })
+    }
+
+    /// Reads the mappings anew, into `out` too.
+    pub fn mappings_into(&mut self, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        out.clear();
+        match self.update() {
+            Ok(Liveness::Gone) => Ok(Liveness::Gone),
+            Ok(state) => {
+                out.extend_from_slice(&self.mappings);
+                Ok(state)
+            }
+            Err(e) if self.has_ended() || e.is_gone() => Ok(Liveness::Gone),
+            Err(e) => Err(OpsError::Failed(e.to_string())),
+        }
+    }
+
+    fn flags_of(&self, range: AddrRange) -> Option<u64> {
+        let i = self.flags.partition_point(|u| u.range.end <= range.start);
+        let usage = self.flags.get(i)?;
+        usage.range.intersect(&range).map(|_| usage.vm_flags)
+    }
+
+    /// The mapping that holds `addr`.
+    pub fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
+        let i = self.mappings.partition_point(|m| m.range.end <= addr);
+        self.mappings.get(i).filter(|m| m.range.contains(addr))
+    }
+}

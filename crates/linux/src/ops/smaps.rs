@@ -1,0 +1,202 @@
+//! The straightforward way, for kernels where nothing else works: `clear_refs`, then `Referenced` in
+//! `smaps`, mapping by mapping.
+
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Ask, Cost, Liveness, Look, Mapping, Nanos, OpsError, Seen, Space, TargetId,
+};
+
+use super::held::{AttachError, Held};
+use super::plain::Plain;
+use super::processes::Processes;
+use super::targets::Targets;
+use crate::proc::{self, ClearRefs, Refs, Usage};
+use crate::sys::{CpuLaps, monotonic, thread_cpu};
+
+/// When the bits are read first; rates above a few of these cannot be told apart.
+pub(crate) const FIRST_READ: Duration = Duration::from_millis(100);
+/// Then for the second and last time, so often that the CPU share stays below one in `SHARE`.
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+const SHARE: u32 = 50;
+/// An answer is for a whole mapping, as if that had so many pages: what it holds is shares.
+const SCALE: u32 = 4096;
+
+/// The operations set for processes without any BPF.
+pub struct Smaps {
+    root: PathBuf,
+    soft_dirty: bool,
+    targets: Targets<Target>,
+    cpu: CpuLaps,
+}
+
+struct Target {
+    process: Plain,
+    refs: ClearRefs,
+    since: Nanos,
+    length: Duration,
+    cost: Duration,
+    first: Option<Reading>,
+    complete: Option<Epoch>,
+}
+
+struct Reading {
+    at: Nanos,
+    areas: Vec<Usage>,
+}
+
+struct Epoch {
+    since: Nanos,
+    first: Option<Reading>,
+    last: Reading,
+}
+
+impl Smaps {
+    /// An operations set without targets.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Smaps {
+            root: root.to_owned(),
+            soft_dirty: proc::has_soft_dirty(root).unwrap_or(true),
+            targets: Targets::default(),
+            cpu: CpuLaps::begin(),
+        }
+    }
+}
+
+impl Deref for Target {
+    type Target = Held;
+    fn deref(&self) -> &Held {
+        &self.process
+    }
+}
+
+impl Target {
+    /// Reads or clears what is due; what cannot be read is the same as nothing new.
+    fn step(&mut self, soft_dirty: bool) -> Option<()> {
+        let now = monotonic();
+        let begin = thread_cpu();
+        let read = |process: &Plain| {
+            let areas = proc::usage(&process.root, process.pid).ok()?;
+            Some(Reading { at: monotonic(), areas })
+        };
+        let under_way = self.since > Nanos(0);
+        if under_way && now >= self.since + self.length {
+            let last = read(&self.process)?;
+            let epoch = Epoch { since: self.since, first: self.first.take(), last };
+            self.complete = Some(epoch);
+            self.cost += thread_cpu().saturating_sub(begin);
+            self.length = self.cost.saturating_mul(SHARE).clamp(SHORTEST, LONGEST);
+        } else if under_way && self.first.is_none() && now >= self.since + FIRST_READ {
+            self.first = Some(read(&self.process)?);
+            self.cost += thread_cpu().saturating_sub(begin);
+            return Some(());
+        } else if under_way {
+            return Some(());
+        }
+        let begin = thread_cpu();
+        self.refs.clear(Refs::All).ok()?;
+        if !soft_dirty {
+            self.refs.flush().ok()?;
+        }
+        self.since = monotonic();
+        self.cost = thread_cpu().saturating_sub(begin);
+        Some(())
+    }
+
+    /// What the last epoch has shown of the mapping that holds `range`: up to its first read if that
+    /// found an access, else up to its end.
+    fn answer(&self, range: AddrRange) -> Seen {
+        let Some(mapping) = self.process.mapping_at(range.start) else { return Seen::default() };
+        let now = monotonic();
+        let mut seen = Seen { pages: SCALE, read_at: now, cleared_at: now, ..Seen::default() };
+        let Some(epoch) = &self.complete else {
+            return Seen { pages: 0, ..seen };
+        };
+        let last = epoch.last.find(range.start);
+        let first = epoch.first.as_ref().and_then(|r| Some((r.at, r.find(range.start)?)));
+        let (at, usage) = match (first.filter(|(_, u)| u.referenced > 0), last) {
+            (Some(first), _) => first,
+            (None, Some(last)) => (epoch.last.at, last),
+            (None, None) => return Seen::default(),
+        };
+        let present = share(usage.resident, usage.range.len());
+        if let Some(why) = mapping.unknown {
+            seen.unknown.0[why.index()] = present;
+            return seen;
+        }
+        let young = share(usage.referenced, usage.range.len()).min(present);
+        Seen { present, young, read_at: at, since: Some(epoch.since), ..seen }
+    }
+}
+
+/// However small a part, it is more than nothing.
+fn share(part: u64, whole: u64) -> u32 {
+    let scaled = u128::from(part) * u128::from(SCALE) / u128::from(whole.max(1));
+    let scaled = u32::try_from(scaled).unwrap_or(SCALE).min(SCALE);
+    scaled.max(u32::from(part > 0))
+}
+
+impl Reading {
+    fn find(&self, addr: u64) -> Option<Usage> {
+        let i = self.areas.partition_point(|u| u.range.end <= addr);
+        self.areas.get(i).copied().filter(|u| u.range.contains(addr))
+    }
+}
+
+impl Processes for Smaps {
+    fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
+        let process = Plain::attach(&self.root, pid)?;
+        let refs = ClearRefs::open(&self.root, pid)
+            .map_err(|source| AttachError::NoClearRefs { pid, source })?;
+        let target = Target {
+            process,
+            refs,
+            since: Nanos(0),
+            length: SHORTEST,
+            cost: Duration::ZERO,
+            first: None,
+            complete: None,
+        };
+        Ok(self.targets.add(target))
+    }
+
+    fn is_alive(&self, target: TargetId) -> bool {
+        self.targets.is_alive(target)
+    }
+
+    fn detach(&mut self, target: TargetId) {
+        self.targets.remove(target);
+    }
+}
+
+impl Look for Smaps {
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
+        for part in asks.chunk_by(|a, b| a.target == b.target) {
+            let Some(id) = part.first().map(|a| a.target) else { continue };
+            let target = self.targets.get(id)?;
+            // A process that ends is found to be gone when its mappings are read.
+            let _ = target.step(self.soft_dirty);
+            out.extend(part.iter().map(|ask| target.answer(ask.range)));
+        }
+        Ok(Cost { cpu: self.cpu.lap(), ..Cost::default() })
+    }
+}
+
+impl Space for Smaps {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        let target = self.targets.get(target)?;
+        let state = target.process.mappings_into(out)?;
+        if state == Liveness::Replaced {
+            (target.first, target.complete, target.since) = (None, None, Nanos(0));
+        }
+        Ok(state)
+    }
+
+    fn ran(&mut self, target: TargetId) -> Option<Duration> {
+        self.targets.ran(target)
+    }
+}

@@ -1,0 +1,54 @@
+//! The targets of an operations set, by their id.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::time::Duration;
+
+use isotherm_core::{OpsError, TargetId};
+
+use super::held::Held;
+use crate::sys::process_cpu;
+
+/// Processes that are held; an id is never used again.
+#[derive(Debug)]
+pub(super) struct Targets<P> {
+    processes: BTreeMap<TargetId, P>,
+    next_id: u32,
+}
+
+impl<P> Default for Targets<P> {
+    fn default() -> Self {
+        Targets { processes: BTreeMap::new(), next_id: 0 }
+    }
+}
+
+impl<P: Deref<Target = Held>> Targets<P> {
+    pub fn add(&mut self, process: P) -> TargetId {
+        let id = TargetId(self.next_id);
+        self.next_id += 1;
+        self.processes.insert(id, process);
+        id
+    }
+
+    pub fn remove(&mut self, target: TargetId) {
+        self.processes.remove(&target);
+    }
+
+    pub fn get(&mut self, target: TargetId) -> Result<&mut P, OpsError> {
+        self.processes.get_mut(&target).ok_or(OpsError::NoTarget(target))
+    }
+
+    pub fn all(&mut self) -> impl Iterator<Item = &mut P> {
+        self.processes.values_mut()
+    }
+
+    pub fn is_alive(&self, target: TargetId) -> bool {
+        self.processes.get(&target).is_some_and(|p| !p.has_ended())
+    }
+
+    /// CPU time that a target has used since it began.
+    pub fn ran(&self, target: TargetId) -> Option<Duration> {
+        let process = self.processes.get(&target)?;
+        process_cpu(process.pid).filter(|_| !process.has_ended())
+    }
+}

@@ -1,0 +1,248 @@
+//! The ways to look at processes, from the best to the last resort.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::ops::{Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
+use crate::proc::{self, ClearRefs, ProcError, Refs};
+use crate::sys::{clears_by_advice, missing_capabilities};
+use crate::walker::{Reading, WalkError, own_pid};
+
+/// A way to look at processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// BPF with direct loads
+    Bpf,
+    /// BPF that copies what it reads
+    BpfProbe,
+    /// a BPF task iterator
+    BpfIter,
+    /// page tables read by BPF, cleared by `clear_refs`
+    ClearRefs,
+    /// idle page tracking
+    PageIdle,
+    /// `clear_refs` and `smaps`
+    Smaps,
+}
+
+/// Why a way to look cannot be taken here.
+#[derive(Debug, thiserror::Error)]
+pub enum WayError {
+    /// from the walker
+    #[error(transparent)]
+    Walk(#[from] WalkError),
+    /// from idle page tracking
+    #[error(transparent)]
+    Idle(#[from] IdleError),
+    /// no `process_madvise`
+    #[error(
+        "accessed bits cannot be cleared by process_madvise: {0}. It takes Linux 5.10, and CAP_SYS_NICE for other processes: run as root"
+    )]
+    NoAdvice(String),
+    /// no `clear_refs`
+    #[error(
+        "accessed bits cannot be cleared: {0}. It takes a kernel with CONFIG_PROC_PAGE_MONITOR"
+    )]
+    NoRefs(#[from] ProcError),
+    /// nothing works
+    #[error("there is no way to look at processes here:{}", list(.0))]
+    None(Vec<(Way, WayError)>),
+}
+
+fn list(tried: &[(Way, WayError)]) -> String {
+    tried.iter().map(|(way, e)| format!("\n  {}: {e}", way.name())).collect()
+}
+
+impl Way {
+    /// All, the best first.
+    pub const ALL: [Way; 6] =
+        [Way::Bpf, Way::BpfProbe, Way::BpfIter, Way::ClearRefs, Way::PageIdle, Way::Smaps];
+
+    /// The word for it on the command line and in records.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Way::Bpf => "bpf",
+            Way::BpfProbe => "bpf-probe",
+            Way::BpfIter => "bpf-iter",
+            Way::ClearRefs => "clear_refs",
+            Way::PageIdle => "page_idle",
+            Way::Smaps => "smaps",
+        }
+    }
+
+    /// How it works.
+    #[must_use]
+    pub fn how(self) -> &'static str {
+        match self {
+            Way::Bpf => "page tables read by BPF with direct loads, cleared by MADV_COLD",
+            Way::BpfProbe => "page tables copied by BPF, cleared by MADV_COLD",
+            Way::BpfIter => "page tables copied by a BPF task iterator, cleared by MADV_COLD",
+            Way::ClearRefs => "page tables read by BPF, whole processes cleared by clear_refs",
+            Way::PageIdle => "idle page tracking, by page frame",
+            Way::Smaps => "clear_refs, then Referenced in smaps",
+        }
+    }
+
+    /// What it can tell apart, in space and time.
+    #[must_use]
+    pub fn resolution(self) -> &'static str {
+        match self {
+            Way::Bpf | Way::BpfProbe | Way::BpfIter => {
+                "a page (2 MiB in huge pages), one sampling interval; memory mapped more than once or \
+                 locked: a page, first touches 20 ms to 1 s or more after its bits are cleared, once \
+                 in 1 to 60 s"
+            }
+            Way::ClearRefs => {
+                "a page (2 MiB in huge pages), first touches 20 ms to 1 s or more after all bits are \
+                 cleared, once in 1 to 60 s"
+            }
+            Way::PageIdle => "a page (2 MiB in huge pages), one sampling interval",
+            Way::Smaps => {
+                "a mapping, first touches within 100 ms or within 1 s or more after its bits are \
+                 cleared, once in 1 to 60 s; rates above about 10 Hz cannot be told apart"
+            }
+        }
+    }
+
+    /// What it does not see, or sees wrongly.
+    #[must_use]
+    pub fn blind_spots(self) -> &'static str {
+        match self {
+            Way::Bpf | Way::BpfProbe | Way::BpfIter => {
+                "memory of KVM guests, of devices, hugetlb, parts of large folios; memory mapped more \
+                 than once where a process that maps it is not watched and we touch nothing; \
+                 processes of more than 8 GiB that share memory"
+            }
+            Way::ClearRefs => {
+                "memory of KVM guests, of devices, hugetlb; processes of more than 8 GiB, which \
+                 clearing would hold up for 0.1 s"
+            }
+            Way::PageIdle => {
+                "memory of KVM guests on old kernels, of devices, hugetlb; what the TLB holds looks \
+                 idle until it is dropped there"
+            }
+            Way::Smaps => {
+                "memory of KVM guests, of devices, hugetlb; all that differs within a mapping; what \
+                 is mapped more than once is seen through the process that is watched alone"
+            }
+        }
+    }
+
+    /// Name, method, resolution and blind spots in a line, for records.
+    #[must_use]
+    pub fn describe(self) -> String {
+        format!(
+            "{}: {}. Resolution: {}. Not seen: {}",
+            self.name(),
+            self.how(),
+            self.resolution(),
+            self.blind_spots()
+        )
+    }
+
+    /// The sampling and aggregation intervals that suit it.
+    #[must_use]
+    pub fn intervals(self) -> (Duration, Duration) {
+        let (sample, aggr) = match self {
+            Way::Bpf | Way::BpfProbe | Way::BpfIter => (20, 400),
+            Way::ClearRefs => (20, 1000),
+            Way::PageIdle | Way::Smaps => (100, 1000),
+        };
+        (Duration::from_millis(sample), Duration::from_millis(aggr))
+    }
+
+    /// Below this sampling interval it tells nothing.
+    #[must_use]
+    pub fn shortest_sample(self) -> Duration {
+        match self {
+            Way::Smaps => self.intervals().0,
+            Way::ClearRefs => Duration::from_millis(10),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// An operations set that looks in this way.
+    ///
+    /// # Errors
+    /// Why that is not possible here, and what would help.
+    pub fn open(self) -> Result<Box<dyn Processes>, WayError> {
+        let root = Path::new("/");
+        let by_advice = |reading| -> Result<Box<dyn Processes>, WayError> {
+            clears_by_advice().map_err(|e| WayError::NoAdvice(e.to_string()))?;
+            Ok(Box::new(Vaddr::with(reading, Clearing::Cold)?))
+        };
+        match self {
+            Way::Bpf => by_advice(Reading::Direct),
+            Way::BpfProbe => by_advice(Reading::Probe),
+            Way::BpfIter => by_advice(Reading::Iterator),
+            Way::ClearRefs => {
+                try_refs(root)?;
+                let with = |reading| Vaddr::with(reading, Clearing::Refs);
+                let ops = with(Reading::Direct).or_else(|e| {
+                    with(Reading::Probe).or_else(|_| with(Reading::Iterator)).map_err(|_| e)
+                })?;
+                Ok(Box::new(ops))
+            }
+            Way::PageIdle => Ok(Box::new(Idle::new(root)?)),
+            Way::Smaps => {
+                try_refs(root)?;
+                proc::usage(root, own_pid())?;
+                Ok(Box::new(Smaps::new(root)))
+            }
+        }
+    }
+
+    /// The best way that works here, and why those before it do not.
+    ///
+    /// # Errors
+    /// If there is none: why not, for each.
+    pub fn best() -> Result<(Way, Box<dyn Processes>, Vec<(Way, WayError)>), WayError> {
+        let mut tried = Vec::new();
+        for way in Way::ALL {
+            let opened = match way {
+                // What is permitted on ourselves is not on others.
+                Way::Bpf | Way::BpfProbe | Way::BpfIter
+                    if missing_capabilities().contains(&"CAP_SYS_NICE") =>
+                {
+                    way.open()
+                        .and_then(|_| Err(WayError::NoAdvice("CAP_SYS_NICE is missing".into())))
+                }
+                way => way.open(),
+            };
+            match opened {
+                Ok(ops) => return Ok((way, ops, tried)),
+                Err(e) => tried.push((way, e)),
+            }
+        }
+        Err(WayError::None(tried))
+    }
+}
+
+/// Clears our own bits: that changes nothing that anybody would miss.
+fn try_refs(root: &Path) -> Result<(), WayError> {
+    let path = || proc::pid_file(root, own_pid(), "clear_refs");
+    let cleared = ClearRefs::open(root, own_pid())?.clear(Refs::Files);
+    Ok(cleared.map_err(|source| ProcError::Read { path: path(), source })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_apart_and_described() {
+        for (i, way) in Way::ALL.into_iter().enumerate() {
+            assert!(Way::ALL.iter().skip(i + 1).all(|w| w.name() != way.name()));
+            assert!(way.describe().starts_with(way.name()));
+            let (sample, aggr) = way.intervals();
+            assert!(sample * 2 <= aggr && way.shortest_sample() <= sample);
+        }
+    }
+
+    /// Needs no privilege.
+    #[test]
+    fn smaps_works_everywhere() {
+        Way::Smaps.open().unwrap();
+    }
+}
