@@ -217,15 +217,13 @@ impl<O: Space + Look> Monitor<O> {
         self.look()?;
         self.cost.looks += self.asks.len() as u64;
         let clear_every = if last { 1 } else { self.clear_every() };
-        let sample = self.attrs.sample;
         let mut answers = self.seen.iter();
         let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
         for (region, window) in regions.filter_map(|r| r.window.take().map(|w| (r, w))) {
             let Some(seen) = answers.next() else { break };
             let reads = window.reads + 1;
             if let Some(since) = seen.since {
-                let limit = region.clear_every(clear_every);
-                region.tally.add_final(seen, since, sample, limit);
+                region.tally.add(seen, since, 1);
             } else if seen.pages > 0
                 && seen.young == 0
                 && window.paid

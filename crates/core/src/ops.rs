@@ -131,6 +131,8 @@ pub struct Seen {
     /// look clear all memory at once, at times of their own. Such an answer is final; looking at the
     /// window again tells nothing new.
     pub since: Option<Nanos>,
+    /// With `since`: pages of `present` that were not accessed before `read_at`, but afterwards.
+    pub later: u32,
 }
 
 /// What looking cost.

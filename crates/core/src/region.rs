@@ -38,7 +38,7 @@ pub struct Tally {
     pub unknown: [u64; 8],
     /// time from clear to read for one sampling interval, summed over looks
     pub exposure: Duration,
-    /// Whether a page was found accessed later than any look counts.
+    /// Whether a page was accessed, but too late to count: it is not cold.
     pub later: bool,
 }
 
@@ -59,29 +59,11 @@ impl Tally {
         self.pages += times(seen.pages);
         self.present += times(seen.present);
         self.young += u64::from(seen.young);
+        self.later |= seen.later > 0;
         for (sum, n) in self.unknown.iter_mut().zip(seen.unknown.0) {
             *sum += times(n);
         }
         self.exposure += seen.read_at.since(cleared_at);
-    }
-
-    /// Adds an answer that came with a time of its own: the window was cleared at `since`, and found
-    /// untouched until shortly before it was read.
-    ///
-    /// It counts as if it had been watched for `limit` sampling intervals of length `sample`, so that
-    /// windows weigh the same however late they are touched; that an access came later is not lost,
-    /// since then the memory is not cold. E.g. at a limit of 8, 16 pages accessed in the third
-    /// interval are 16 of 48, in the 20th 0 of 128.
-    pub fn add_final(&mut self, seen: &Seen, since: Nanos, sample: Duration, limit: u32) {
-        let time = seen.read_at.since(since);
-        let nearest = (time + sample / 2).as_nanos() / sample.as_nanos().max(1);
-        let intervals = u32::try_from(nearest).unwrap_or(u32::MAX);
-        if intervals <= limit {
-            return self.add(seen, since, intervals);
-        }
-        self.later |= seen.young > 0;
-        let read_at = since + sample.saturating_mul(limit);
-        self.add(&Seen { young: 0, read_at, ..*seen }, since, limit);
     }
 
     /// Accessed pages of those whose accesses can be seen or that are absent, of 10,000.

@@ -257,31 +257,11 @@ proptest! {
 }
 
 #[test]
-fn an_answer_with_a_time_of_its_own_counts_up_to_the_limit() {
-    let sample = Duration::from_millis(20);
-    let since = Nanos(1_000_000_000);
-    let seen = |ms, young| Seen {
-        pages: 16,
-        present: 16,
-        young,
-        read_at: since + Duration::from_millis(ms),
-        since: Some(since),
-        ..Seen::default()
-    };
-    let tally = |seen: Seen| {
-        let mut t = Tally::default();
-        t.add_final(&seen, since, sample, 8);
-        t
-    };
-    let early = tally(seen(61, 16));
-    assert_eq!((early.looks, early.young, early.pages), (3, 16, 48));
-    let late = tally(seen(400, 16));
-    assert_eq!((late.looks, late.young, late.pages), (8, 0, 128));
-    assert_eq!(late.exposure, Duration::from_millis(160));
-    assert_eq!(late.accesses_bp(), 1, "it is not cold");
-    let never = tally(seen(400, 0));
-    assert_eq!((never.looks, never.accesses_bp()), (8, 0));
-    // Shorter than half an interval is one look.
-    assert_eq!(tally(seen(1, 16)).looks, 1);
-    assert_eq!(tally(Seen::default()), Tally::default(), "a dropped look says nothing");
+fn what_is_accessed_too_late_to_count_is_not_cold() {
+    let mut tally = Tally::default();
+    let untouched = Seen { pages: 16, present: 16, ..Seen::default() };
+    tally.add(&untouched, Nanos(0), 1);
+    assert_eq!(tally.accesses_bp(), 0);
+    tally.add(&Seen { later: 3, ..untouched }, Nanos(0), 1);
+    assert_eq!((tally.accesses_bp(), tally.young), (1, 0));
 }

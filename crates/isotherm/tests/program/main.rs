@@ -11,6 +11,7 @@ mod privileges;
 mod record;
 mod report;
 mod run;
+mod servers;
 mod usage;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.

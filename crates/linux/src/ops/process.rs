@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Liveness, Mapping};
+use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind};
 
 use super::annotate::annotate;
 use super::held::{AttachError, Held, refused};
@@ -33,6 +33,9 @@ pub(super) struct Process {
     updates: u32,
     /// Mappings (by their start) in which pages mapped more than once have been seen.
     pub sharing: HashSet<u64>,
+    /// Private mappings of files (by their start): code above all. What others do with their own is
+    /// no affair of this process.
+    private_files: HashSet<u64>,
     asked: u32,
     /// For clearing all at once; `None` if that is not allowed.
     pub refs: Option<ClearRefs>,
@@ -81,6 +84,7 @@ impl Process {
             holdings: Holdings::default(),
             updates: 0,
             sharing: HashSet::new(),
+            private_files: HashSet::new(),
             asked: 0,
             refs,
             stalls: false,
@@ -110,6 +114,7 @@ impl Process {
         let mappings = proc::mappings(root, pid)?;
         let starts: Vec<u64> = mappings.iter().map(|m| m.range.start).collect();
         let flags = walker.vma_flags(pid, &starts)?;
+        self.private_files = private_files(&mappings, &flags).collect();
         self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
         let Process { sharing, mappings, .. } = self;
         sharing.retain(|start| mappings.binary_search_by_key(start, |m| m.range.start).is_ok());
@@ -124,6 +129,12 @@ impl Process {
     pub fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);
         self.mappings.get(i).filter(|m| m.range.contains(addr))
+    }
+
+    /// Whether memory in the mapping that begins at `area` may be used by processes that are not watched
+    /// in a way that matters to this one.
+    pub fn has_strangers(&self, area: u64) -> bool {
+        !self.private_files.contains(&area)
     }
 
     /// Which pages of `range`, in the area that begins at `area`, are mapped more than once.
@@ -144,4 +155,11 @@ impl Process {
         self.asked = self.asked.wrapping_add(1);
         any_young || self.sharing.contains(&area) || self.asked.is_multiple_of(SHARED_EVERY)
     }
+}
+
+fn private_files(mappings: &[Mapping], flags: &[Option<u64>]) -> impl Iterator<Item = u64> {
+    const VM_SHARED: u64 = 8;
+    let files = mappings.iter().zip(flags).filter(|(m, _)| m.kind == MappingKind::File);
+    let private = files.filter(|(_, flags)| flags.is_some_and(|f| f & VM_SHARED == 0));
+    private.map(|(m, _)| m.range.start)
 }

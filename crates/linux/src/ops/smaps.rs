@@ -107,29 +107,24 @@ impl Target {
         Some(())
     }
 
-    /// What the last epoch has shown of the mapping that holds `range`: up to its first read if that
-    /// found an access, else up to its end.
+    /// What the last epoch has shown of the mapping that holds `range`.
     fn answer(&self, range: AddrRange) -> Seen {
         let Some(mapping) = self.process.mapping_at(range.start) else { return Seen::default() };
+        let Some(epoch) = &self.complete else { return Seen::default() };
+        let Some(last) = epoch.last.find(range.start) else { return Seen::default() };
+        let first = epoch.first.as_ref().and_then(|r| Some((r.at, r.find(range.start)?)));
+        let (read_at, usage) = first.unwrap_or((epoch.last.at, last));
         let now = monotonic();
         let mut seen = Seen { pages: SCALE, read_at: now, cleared_at: now, ..Seen::default() };
-        let Some(epoch) = &self.complete else {
-            return Seen { pages: 0, ..seen };
-        };
-        let last = epoch.last.find(range.start);
-        let first = epoch.first.as_ref().and_then(|r| Some((r.at, r.find(range.start)?)));
-        let (at, usage) = match (first.filter(|(_, u)| u.referenced > 0), last) {
-            (Some(first), _) => first,
-            (None, Some(last)) => (epoch.last.at, last),
-            (None, None) => return Seen::default(),
-        };
-        let present = share(usage.resident, usage.range.len());
+        let share = |part| share(part, last.range.len());
+        let present = share(last.resident);
         if let Some(why) = mapping.unknown {
             seen.unknown.0[why.index()] = present;
             return seen;
         }
-        let young = share(usage.referenced, usage.range.len()).min(present);
-        Seen { present, young, read_at: at, since: Some(epoch.since), ..seen }
+        let young = share(usage.referenced).min(present);
+        let later = share(last.referenced).min(present).saturating_sub(young);
+        Seen { present, young, later, read_at, since: Some(epoch.since), ..seen }
     }
 }
 

@@ -60,6 +60,7 @@ pub(super) fn read_windows(
 fn want(process: &Process, epochs: &Epochs, ask: &Ask) -> Want {
     let mapping = process.mapping_at(ask.range.start).filter(|_| !ask.clear);
     let by_epoch = mapping.is_some_and(|m| match m.unknown {
+        None if !process.has_strangers(m.range.start) => false,
         None => epochs.cover_all() || process.sharing.contains(&m.range.start),
         Some(why) => why == Unknown::Mlocked,
     });
@@ -140,10 +141,11 @@ impl Window {
             _ => Unknown::Shared,
         };
         let takes_epochs = process.takes_epochs() && !ask.clear;
+        let strangers = process.has_strangers(area.start);
         let asked = unclearable.and(&resident);
         let asked = asked.iter().filter(|_| takes_epochs).map(|page| Asked {
             frame: answer.frame(range, page),
-            mapped: answer.folio(page).map(|f| f.mapped),
+            mapped: if strangers { answer.folio(page).map(|f| f.mapped) } else { Some(0) },
         });
         let asked = asked.collect();
         let partial = clear.partial;
@@ -185,6 +187,7 @@ impl Window {
             pages: seen.pages - seen.present,
             present: e.visible,
             young: e.young,
+            later: e.later,
             read_at: e.read_at,
             since: Some(e.since),
             ..seen

@@ -3,13 +3,23 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+/// When a page was accessed in an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Touched {
+    #[default]
+    Never,
+    /// before the first read
+    First,
+    /// between the reads
+    Later,
+}
+
 /// One page frame, over all processes that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Frame {
     /// by how many entries it is mapped; 255 is 255 or more
     pub mapped: u8,
-    /// the number of the first read that found it accessed, from 1; 0: none did
-    pub touched: u8,
+    pub touched: Touched,
 }
 
 /// Frames that come together, as most memory of one mapping does.
@@ -42,11 +52,11 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Notes that read number `read` found a frame accessed.
-    pub fn touch(&mut self, frame: u64, read: u8) {
+    /// Notes that a frame was found accessed.
+    pub fn touch(&mut self, frame: u64, touched: Touched) {
         let f = self.entry(frame);
-        if f.touched == 0 {
-            f.touched = read;
+        if f.touched == Touched::Never {
+            f.touched = touched;
         }
     }
 
@@ -86,12 +96,12 @@ mod tests {
         for frame in [5, 1 << 36, 6, 5] {
             frames.map(frame);
         }
-        frames.touch(5, 3);
-        frames.touch(5, 4);
-        frames.touch(1 << 36, 1);
-        assert_eq!(frames.get(5), Frame { mapped: 2, touched: 3 });
-        assert_eq!(frames.get(6), Frame { mapped: 1, touched: 0 });
-        assert_eq!(frames.get(1 << 36), Frame { mapped: 1, touched: 1 });
+        frames.touch(5, Touched::First);
+        frames.touch(5, Touched::Later);
+        frames.touch(1 << 36, Touched::Later);
+        assert_eq!(frames.get(5), Frame { mapped: 2, touched: Touched::First });
+        assert_eq!(frames.get(6), Frame { mapped: 1, touched: Touched::Never });
+        assert_eq!(frames.get(1 << 36), Frame { mapped: 1, touched: Touched::Later });
         assert_eq!(frames.get(7), Frame::default());
         (0..1000).for_each(|_| frames.map(6));
         assert_eq!(frames.get(6).mapped, 255);

@@ -4,7 +4,8 @@
 //! `clear_refs` clears the bits of whole processes, so this goes in epochs, for all processes at once:
 //! clear, flush the TLBs, read at growing delays, and at the end clear again. What a page of memory
 //! has seen is put together over all the processes that map it, by page frame; one that nobody has
-//! touched, and that is mapped by others too, stays unknown. Exposure counts from the flush: before
+//! touched, and that is mapped by others too, stays unknown, unless it is a private mapping of a file:
+//! what others do with the same code says nothing of this process. Exposure counts from the flush: before
 //! it, a page whose translation is cached is accessed without a trace.
 
 mod flush;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Nanos, OpsError, PAGE_SIZE, Unknown};
 
-use self::frames::Frames;
+use self::frames::{Frames, Touched};
 use super::process::Process;
 use super::targets::Targets;
 use crate::proc::{self, Refs};
@@ -22,13 +23,10 @@ use crate::sys::{monotonic, process_cpu, thread_cpu};
 use crate::walker::{Answer, WalkError, Walker, Want, fitting};
 use crate::x86::{HUGE_SIZE, Level};
 
-/// Reads of an epoch before its last one, counted from the flush.
-const EARLY_READS: [Duration; 4] = [
-    Duration::from_millis(20),
-    Duration::from_millis(40),
-    Duration::from_millis(80),
-    Duration::from_millis(160),
-];
+/// An epoch is read so long after the flush, and at its end.
+const FIRST_READ: Duration = Duration::from_millis(20);
+/// If the processes do not get to run meanwhile, at the latest then.
+const LATEST_FIRST_READ: Duration = Duration::from_millis(200);
 /// One CPU second of epochs takes at least so many seconds.
 const SHARE: u32 = 50;
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -57,8 +55,10 @@ pub(super) struct Epochs {
     scope: Scope,
     soft_dirty: bool,
     under_way: Option<Epoch>,
-    complete: Option<Epoch>,
+    complete: Option<Complete>,
     length: Duration,
+    /// CPUs that the processes kept busy in the last epoch
+    busy: f64,
     next: Nanos,
 }
 
@@ -67,10 +67,28 @@ struct Epoch {
     since: Nanos,
     flushed: bool,
     flushes: u64,
-    /// when each read took place
-    reads: Vec<Nanos>,
+    first: Option<Read>,
     frames: Frames,
+    /// CPU time that all processes together had used at the flush
+    ran: Duration,
     cost: Duration,
+}
+
+/// An epoch that is over.
+#[derive(Debug)]
+struct Complete {
+    since: Nanos,
+    /// how long pages were exposed until the first read
+    exposure: Duration,
+    frames: Frames,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Read {
+    /// since the flush
+    time: Duration,
+    /// CPU time that the processes have used since
+    ran: Duration,
 }
 
 /// A resident page that is asked for.
@@ -88,6 +106,8 @@ pub(super) struct Exposed {
     pub visible: u32,
     /// those accessed from `since` to `read_at`
     pub young: u32,
+    /// those accessed later
+    pub later: u32,
     /// untouched ones that processes map that are not watched
     pub shared: u32,
     /// those that came after the epoch
@@ -98,7 +118,15 @@ pub(super) struct Exposed {
 
 impl Epochs {
     pub fn new(scope: Scope, soft_dirty: bool) -> Self {
-        Epochs { scope, soft_dirty, under_way: None, complete: None, length: FIRST, next: Nanos(0) }
+        Epochs {
+            scope,
+            soft_dirty,
+            under_way: None,
+            complete: None,
+            length: FIRST,
+            busy: 0.0,
+            next: Nanos(0),
+        }
     }
 
     /// Whether all memory is looked at in this way.
@@ -107,28 +135,20 @@ impl Epochs {
     }
 
     /// What the last complete epoch has shown of `pages`; `None` if there is none.
-    ///
-    /// Up to the first read that found one of them accessed, as one would watch a window until it is
-    /// touched; if none did, up to the end.
-    pub fn answer(&self, pages: impl Iterator<Item = Asked> + Clone) -> Option<Exposed> {
-        let epoch = self.complete.as_ref()?;
-        let known = pages.map(|p| (p, epoch.frames.get(p.frame)));
-        let first = known.clone().map(|(_, f)| f.touched).filter(|&t| t > 0).min();
-        let last = u8::try_from(epoch.reads.len()).unwrap_or(u8::MAX);
-        let read = first.unwrap_or(last);
-        let read_at = *epoch.reads.get(usize::from(read).checked_sub(1)?)?;
+    pub fn answer(&self, pages: impl Iterator<Item = Asked>) -> Option<Exposed> {
+        let Complete { since, exposure, frames } = self.complete.as_ref()?;
+        let (since, read_at) = (*since, *since + *exposure);
         let mut e =
-            Exposed { visible: 0, young: 0, shared: 0, unseen: 0, since: epoch.since, read_at };
-        for (page, frame) in known {
+            Exposed { visible: 0, young: 0, later: 0, shared: 0, unseen: 0, since, read_at };
+        for page in pages {
+            let frame = frames.get(page.frame);
             let elsewhere = page.mapped.is_none_or(|n| n > u32::from(frame.mapped));
-            match frame {
-                f if f.touched > 0 => {
-                    e.visible += 1;
-                    e.young += u32::from(f.touched <= read);
-                }
-                f if f.mapped == 0 => e.unseen += 1,
-                _ if elsewhere => e.shared += 1,
-                _ => e.visible += 1,
+            match frame.touched {
+                Touched::First => (e.visible, e.young) = (e.visible + 1, e.young + 1),
+                Touched::Later => (e.visible, e.later) = (e.visible + 1, e.later + 1),
+                Touched::Never if frame.mapped == 0 => e.unseen += 1,
+                Touched::Never if elsewhere => e.shared += 1,
+                Touched::Never => e.visible += 1,
             }
         }
         Some(e)
@@ -143,19 +163,21 @@ impl Epochs {
     ) -> Result<u64, OpsError> {
         let now = monotonic();
         if let Some(epoch) = &mut self.under_way {
-            let end = epoch.since + self.length;
-            if now < epoch.next_read().min(end) {
+            let over = now >= epoch.since + self.length;
+            if !over && !epoch.wants_first_read(now, self.busy, targets) {
                 return Ok(0);
             }
             let begin = thread_cpu();
-            epoch.read(self.scope, now >= end, walker, targets)?;
+            let read = epoch.read(self.scope, over, walker, targets)?;
             epoch.cost += thread_cpu().saturating_sub(begin);
-            if now < end {
+            if !over {
+                epoch.first = Some(read);
                 return Ok(0);
             }
             let shortest = if epoch.flushed { SHORTEST } else { SHORTEST_UNFLUSHED };
             self.length = epoch.cost.saturating_mul(SHARE).clamp(shortest, LONGEST);
-            self.complete = self.under_way.take();
+            self.busy = read.ran.as_secs_f64() / read.time.as_secs_f64();
+            self.complete = self.under_way.take().map(|epoch| epoch.complete(read));
         }
         if now >= self.next {
             self.under_way = self.begin(walker, targets)?;
@@ -203,15 +225,33 @@ impl Epochs {
         // The bits of the first process count a little longer, those of the last a little shorter.
         let since = flush_begin + monotonic().since(flush_begin) / 2;
         let cost = thread_cpu().saturating_sub(begin);
-        let (reads, frames) = (Vec::new(), Frames::default());
-        Ok(Some(Epoch { since, flushed, flushes, reads, frames, cost }))
+        let (first, frames, ran) = (None, Frames::default(), total_cpu(targets));
+        Ok(Some(Epoch { since, flushed, flushes, first, frames, ran, cost }))
     }
 }
 
 impl Epoch {
-    fn next_read(&self) -> Nanos {
-        let early = EARLY_READS.get(self.reads.len()).filter(|_| self.flushed);
-        early.map_or(Nanos(u64::MAX), |&delay| self.since + delay)
+    /// Just after the flush processes may have to wait for a CPU, and their hot memory would look
+    /// cold: until they have run half as much as usual.
+    fn wants_first_read(&self, now: Nanos, busy: f64, targets: &mut Targets<Process>) -> bool {
+        let time = now.since(self.since);
+        if self.first.is_some() || !self.flushed || time < FIRST_READ {
+            return false;
+        }
+        let ran = total_cpu(targets).saturating_sub(self.ran);
+        time >= LATEST_FIRST_READ || ran >= FIRST_READ.mul_f64(busy / 2.0)
+    }
+
+    /// The epoch, with its last read. Where there was none before, that is the first one.
+    ///
+    /// Exposure is in time as it passes for these processes. E.g. if they ran for 0.5 s of an epoch
+    /// of 1 s, 15 ms that they ran until the first read are 30 ms.
+    fn complete(self, last: Read) -> Complete {
+        let first = self.first.unwrap_or(last);
+        let share = first.ran.as_secs_f64() / last.ran.as_secs_f64();
+        let usual = if share.is_finite() { last.time.mul_f64(share) } else { first.time };
+        let exposure = usual.clamp(first.time / 4, first.time * 4);
+        Complete { since: self.since, exposure, frames: self.frames }
     }
 
     fn read(
@@ -220,9 +260,10 @@ impl Epoch {
         last: bool,
         walker: &mut Walker,
         targets: &mut Targets<Process>,
-    ) -> Result<(), OpsError> {
-        let number = u8::try_from(self.reads.len() + 1).unwrap_or(u8::MAX);
-        self.reads.push(monotonic());
+    ) -> Result<Read, OpsError> {
+        let time = monotonic().since(self.since);
+        let ran = total_cpu(targets).saturating_sub(self.ran);
+        let touched = if self.first.is_none() { Touched::First } else { Touched::Later };
         let zero = walker.zero_frames().to_vec();
         for process in targets.all() {
             let windows: Vec<AddrRange> =
@@ -235,7 +276,7 @@ impl Epoch {
                 match walker.read(process.pid, asked) {
                     Ok(batch) if batch.identity == process.identity => {
                         for (range, answer) in now.iter().zip(batch.answers()) {
-                            self.note(*range, &answer, &zero, number, last);
+                            self.note(*range, &answer, &zero, touched, last);
                         }
                     }
                     Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => break,
@@ -244,10 +285,17 @@ impl Epoch {
                 rest = later;
             }
         }
-        Ok(())
+        Ok(Read { time, ran })
     }
 
-    fn note(&mut self, range: AddrRange, answer: &Answer<'_>, zero: &[u64], read: u8, last: bool) {
+    fn note(
+        &mut self,
+        range: AddrRange,
+        answer: &Answer<'_>,
+        zero: &[u64],
+        touched: Touched,
+        last: bool,
+    ) {
         if matches!(answer.level, Level::None | Level::Changed) {
             return;
         }
@@ -258,13 +306,17 @@ impl Epoch {
             }
             let frame = answer.frame(range, page);
             if entry.is_young() {
-                self.frames.touch(frame, read);
+                self.frames.touch(frame, touched);
             }
             if last {
                 self.frames.map(frame);
             }
         }
     }
+}
+
+fn total_cpu(targets: &mut Targets<Process>) -> Duration {
+    targets.all().filter_map(|p| process_cpu(p.pid)).sum()
 }
 
 /// A range in pieces that each lie in one page table.
@@ -318,12 +370,10 @@ mod tests {
     fn epochs() -> Epochs {
         let mut frames = Frames::default();
         (1..=4).for_each(|f| frames.map(f));
-        frames.touch(1, 1);
-        frames.touch(2, 2);
-        let since = Nanos(1_000_000_000);
-        let reads = vec![since + 20 * MS, since + 1000 * MS];
-        let epoch = Epoch { since, flushed: true, flushes: 1, reads, frames, cost: MS };
-        Epochs { complete: Some(epoch), ..Epochs::new(Scope::Unclearable, false) }
+        frames.touch(1, Touched::First);
+        frames.touch(2, Touched::Later);
+        let complete = Complete { since: Nanos(1_000_000_000), exposure: 20 * MS, frames };
+        Epochs { complete: Some(complete), ..Epochs::new(Scope::Unclearable, false) }
     }
 
     fn ask(pages: &[(u64, Option<u32>)]) -> Exposed {
@@ -331,19 +381,34 @@ mod tests {
     }
 
     #[test]
-    fn the_first_touch_ends_the_watch() {
+    fn early_and_late_touches_are_told_apart() {
         let e = ask(&[(1, Some(1)), (2, Some(1)), (4, Some(1))]);
-        assert_eq!((e.visible, e.young, e.read_at.since(e.since)), (3, 1, 20 * MS));
-        let e = ask(&[(2, Some(1)), (4, Some(1))]);
-        assert_eq!((e.visible, e.young, e.read_at.since(e.since)), (2, 1, 1000 * MS));
-        let e = ask(&[(4, Some(1))]);
-        assert_eq!((e.visible, e.young, e.read_at.since(e.since)), (1, 0, 1000 * MS));
+        assert_eq!((e.visible, e.young, e.later), (3, 1, 1));
+        assert_eq!(e.read_at.since(e.since), 20 * MS);
     }
 
     #[test]
     fn untouched_by_us_and_mapped_by_others_is_not_cold() {
         let e = ask(&[(3, Some(2)), (4, None), (1, Some(9)), (77, Some(1))]);
         assert_eq!((e.visible, e.young, e.shared, e.unseen), (1, 1, 2, 1));
+    }
+
+    /// The exposure of an epoch of 1 s, with its first read after 40 ms.
+    fn exposure(ran_first: u32, ran_last: u32) -> Duration {
+        let first = Read { time: 40 * MS, ran: ran_first * MS };
+        let (frames, ran, cost) = (Frames::default(), Duration::ZERO, MS);
+        let since = Nanos(0);
+        let epoch =
+            Epoch { since, flushed: true, flushes: 1, first: Some(first), frames, ran, cost };
+        epoch.complete(Read { time: 1000 * MS, ran: ran_last * MS }).exposure
+    }
+
+    #[test]
+    fn exposure_is_in_time_as_it_passes_for_the_processes() {
+        assert_eq!(exposure(20, 500), 40 * MS, "as usual");
+        assert_eq!(exposure(15, 500), 30 * MS);
+        assert_eq!(exposure(0, 500), 10 * MS, "within bounds");
+        assert_eq!(exposure(0, 0), 40 * MS, "it did not run at all");
     }
 
     #[test]
