@@ -33,7 +33,7 @@ pub enum AttachError {
     KernelThread(i32, String),
     /// permissions
     #[error(
-        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE for processes of other users, or root"
+        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH for processes of other users: run as root"
     )]
     Refused {
         /// which
@@ -79,6 +79,8 @@ pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) pidfd: OwnedFd,
     pub(super) identity: Identity,
+    /// As long as it is open, no later address space can lie where this one does, so that a new one
+    /// is always told by its place.
     pagemap: Pagemap,
     mappings: Vec<Mapping>,
     holdings: Holdings,
@@ -121,8 +123,7 @@ impl Vaddr {
         let identity = self.walker.read(pid, std::iter::empty(), false)?.identity;
         let pagemap = Pagemap::open(&self.root, pid).map_err(|e| refused(pid, e))?;
         // Nothing to clear yet: whether it would be allowed is told all the same.
-        process_madvise(pidfd.as_fd(), &[], Advice::Cold)
-            .map_err(|source| AttachError::NoClearing { pid, source })?;
+        process_madvise(pidfd.as_fd(), &[], Advice::Cold).map_err(|e| not_cleared(pid, e))?;
         if has_ended(&pidfd) {
             return Err(AttachError::NoProcess(pid));
         }
@@ -297,6 +298,13 @@ fn refused(pid: i32, e: ProcError) -> AttachError {
         e if e.is_gone() => AttachError::NoProcess(pid),
         e => e.into(),
     }
+}
+
+fn not_cleared(pid: i32, source: io::Error) -> AttachError {
+    if source.raw_os_error() == Some(libc::ESRCH) {
+        return AttachError::NoProcess(pid);
+    }
+    AttachError::NoClearing { pid, source }
 }
 
 /// A pidfd becomes readable when its process ends.
