@@ -189,10 +189,10 @@ impl<R: Read> Frames<R> {
     fn is_unwritten(&mut self, at: u64, zeros: u64) -> io::Result<bool> {
         let mut end = self.at + self.ahead.len() as u64;
         let first_zero = end - zeros;
-        while zeros > 0 {
+        loop {
             let rest = self.input.fill_buf()?;
-            if rest.iter().any(|&b| b != 0) {
-                break;
+            if zeros == 0 || rest.iter().any(|&b| b != 0) {
+                return Ok(false);
             }
             if rest.is_empty() {
                 return Ok(first_zero <= at || (end - 1) / SECTOR * SECTOR >= first_zero);
@@ -202,7 +202,6 @@ impl<R: Read> Frames<R> {
             end += n as u64;
             self.at += n as u64;
         }
-        Ok(false)
     }
 
     /// After damage: goes on to where a sound header begins, or to the end of the input.

@@ -42,7 +42,14 @@ fn what_is_missing_is_named() {
     }
     let done = powerless(&["doctor"]);
     assert_eq!(done.status, 1);
-    for name in ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_NICE", "CAP_SYS_PTRACE", "run as root"] {
+    for name in [
+        "CAP_BPF",
+        "CAP_PERFMON",
+        "CAP_SYS_NICE",
+        "CAP_SYS_PTRACE",
+        "CAP_DAC_READ_SEARCH",
+        "run as root",
+    ] {
         assert!(done.text().contains(name), "{name} is not in {}", done.text());
     }
     assert!(done.text().contains("FAILS   reading page tables by BPF"), "{}", done.text());

@@ -1,5 +1,6 @@
 //! How a recording ends, and what is left of it.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use isotherm_linux::sys;
@@ -15,7 +16,9 @@ fn signals_end_it_cleanly() {
         return;
     }
     let load = Load::start(16, 4);
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for (signal, name) in
+        [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")]
+    {
         let mut recorder = Recorder::recording(&["--pid", &load.pid().to_string()]);
         std::thread::sleep(Duration::from_millis(300));
         recorder.signal(signal);
@@ -25,7 +28,11 @@ fn signals_end_it_cleanly() {
         assert_eq!(end.why, Why::Stopped, "{signal:?}");
         assert!(end.snapshots >= 2 && end.snapshots == record.snapshots.len() as u64);
         assert!(!record.torn);
-        assert!(recorder.err().lines().last().unwrap().starts_with("recorded "));
+        assert_eq!(end.note, format!("stopped by {name}"));
+        let err = recorder.err();
+        let last: Vec<&str> = err.lines().rev().take(2).collect();
+        assert!(last[1].starts_with("recorded ") && last[1].contains(&end.note), "{err}");
+        assert!(last[0].starts_with("next: isotherm report"), "{err}");
     }
 }
 
@@ -73,4 +80,27 @@ fn a_recording_goes_on_when_nobody_reads_its_words() {
     let record = Record::read(&path);
     assert_eq!(record.end.unwrap().why, Why::Stopped);
     assert!(!record.snapshots.is_empty());
+}
+
+/// As under `nohup`, or in the background of a script.
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_so() {
+    if !root_or_skip("a_signal_that_was_ignored_at_the_start_stays_so") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP INT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_isotherm")]);
+    command.arg("record").stdin(Stdio::null());
+    let mut recorder = Recorder::start_by(command, &["--pid", &load.pid().to_string()]);
+    recorder.until_recording();
+    for signal in [Signal::HUP, Signal::INT] {
+        recorder.signal(signal);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    recorder.signal(Signal::TERM);
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let record = Record::read(&recorder.record());
+    assert_eq!(record.end.unwrap().note, "stopped by SIGTERM");
+    assert!(record.snapshots.len() >= 4, "{} snapshots", record.snapshots.len());
 }

@@ -65,9 +65,11 @@ fn the_hot_range_of_a_process_is_found() {
     assert_facts(&record);
 
     let err = recorder.err();
-    let last = err.lines().last().unwrap();
+    let lines: Vec<&str> = err.lines().collect();
+    let last = lines[lines.len() - 2..].join("\n");
     for part in [
         "recorded 5.",
+        "(--duration is over)",
         "1 process in ",
         &format!(" {} snapshots, ", record.snapshots.len()),
         "% of a CPU",
