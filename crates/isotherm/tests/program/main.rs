@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
 mod command;
+mod damage;
+mod disk;
 mod doctor;
 mod ends;
 mod limits;
@@ -11,6 +13,7 @@ mod privileges;
 mod record;
 mod report;
 mod run;
+mod synthetic;
 mod usage;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
