@@ -11,6 +11,7 @@ mod limits;
 mod load;
 mod privileges;
 mod record;
+mod refused;
 mod report;
 mod run;
 mod synthetic;

@@ -43,7 +43,7 @@ pub enum AttachError {
     },
     /// clearing
     #[error(
-        "accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users), and Linux 5.10 or later"
+        "accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users): run as root; and Linux 5.10 or later"
     )]
     NoClearing {
         /// which
