@@ -22,7 +22,7 @@ fn score(s: &Snapshot, all: AddrRange, truth: AddrRange) -> (f64, f64) {
 
 /// Most of the last snapshots show what is hot: one of them may fall into a moment in which the
 /// load did not run.
-fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
+pub fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
     let last = record.snapshots.iter().rev().take(10);
     let scores: Vec<_> = last.map(|s| score(s, all, truth)).collect();
     let good = scores.iter().filter(|&&(precision, recall)| precision >= 0.9 && recall >= 0.9);
