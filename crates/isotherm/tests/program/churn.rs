@@ -30,7 +30,9 @@ pub fn start() {
         std::thread::spawn(move || {
             // It leaves time to those who touch memory, and to those who look.
             let _ = rustix::process::setpriority_process(None, 19);
-            (first..).for_each(change_mappings);
+            for turn in first.. {
+                change_mappings(turn);
+            }
         });
     }
 }
