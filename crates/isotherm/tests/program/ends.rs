@@ -9,6 +9,7 @@ use rustix::process::Signal;
 
 use crate::load::Load;
 use crate::run::{Record, Recorder, isotherm, root_or_skip, run_in};
+use crate::synthetic;
 
 #[test]
 fn signals_end_it_cleanly() {
@@ -62,6 +63,29 @@ fn a_killed_recording_is_read_up_to_its_last_seconds() {
     }
     let done = run_in(recorder.dir(), &["export", "--arrow", "-i", "a.rec"]);
     assert!(done.status == 0 && done.err.contains("breaks off"), "{}", done.err);
+}
+
+/// Before it has snapshots in its record, an earlier one is better.
+#[test]
+fn a_recording_killed_at_once_leaves_the_earlier_one() {
+    if !root_or_skip("a_recording_killed_at_once_leaves_the_earlier_one") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("a.rec");
+    synthetic::write(&path, 3);
+    let before = std::fs::read(&path).unwrap();
+    let output = path.to_str().unwrap();
+    let mut recorder = Recorder::recording(&["-o", output, "--pid", &load.pid().to_string()]);
+    recorder.signal(Signal::KILL);
+    recorder.wait();
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    // What is left of the new one is in nobody's way.
+    let args = ["record", "-o", output, "--duration", "900ms", "--pid", &load.pid().to_string()];
+    assert_eq!(run_in(dir.path(), &args).status, 0);
+    assert_eq!(Record::read(&path).pids(), [load.pid().cast_unsigned()]);
+    assert_eq!(std::fs::read(dir.path().join("a.rec.old")).unwrap(), before);
 }
 
 #[test]
