@@ -84,10 +84,12 @@ fn start(
 ) -> Result<Option<Started>> {
     let Some(program) = program else { return Ok(None) };
     let mut child = Started::spawn(&program, command)?;
-    if let Err(e) = follower.attach(ops, child.pid(), true)
-        && !child.has_ended_in(WAKE)?
-    {
-        return Err(e).context("the command cannot be watched");
+    match follower.attach(ops, child.pid(), true) {
+        Ok(()) => follower.name_newest(command.join(" ")),
+        Err(e) if !child.has_ended_in(WAKE)? => {
+            return Err(e).context("the command cannot be watched");
+        }
+        Err(_) => {}
     }
     Ok(Some(child))
 }
