@@ -8,7 +8,7 @@ use clap::Parser;
 use isotherm_bench::load::{self, HOT, Load, TOTAL};
 use isotherm_bench::score::{Score, score};
 use isotherm_core::{AddrRange, Attrs, Heat, Monitor, Snapshot, Source, Step};
-use isotherm_linux::{Vaddr, sys};
+use isotherm_linux::{Processes, Vaddr, sys};
 
 #[derive(Parser)]
 struct Options {

@@ -498,6 +498,9 @@ impl<O: Space + Look> Source for Monitor<O> {
         if now < self.clock.next_sample {
             return Ok(Step::Wait(self.clock.next_sample));
         }
+        if now.since(self.clock.next_sample) > self.attrs.interval().max(GAP) {
+            self.all_regions_mut().for_each(|r| r.window = None);
+        }
         self.tick += 1;
         self.clock.samples_passed += 1;
         let due = self.clock.samples_passed >= self.attrs.samples();
@@ -525,6 +528,11 @@ impl<O: Space + Look> Source for Monitor<O> {
         })
     }
 }
+
+/// A step that comes this late, and an aggregation interval at least, comes after a gap: we were
+/// stopped. What was cleared before it is not read: one look that took seconds, among others that
+/// took milliseconds, would make the mean rate of the interval too low.
+const GAP: Duration = Duration::from_secs(1);
 
 /// Ranges cleared in a sampling interval at most of those that never were: 16 MiB, about 0.5 ms.
 ///

@@ -10,10 +10,11 @@ use crate::cli::Look;
 
 /// `20ms`, `1s`, `5min`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string());
-    }
     let help = "write a number and a unit: us, ms, s, min, h (as in 20ms)";
+    if let Ok(seconds) = text.parse::<f64>() {
+        let duration = Duration::try_from_secs_f64(seconds);
+        return duration.map_err(|_| format!("{text} is no time that can pass; {help}"));
+    }
     humantime::parse_duration(text).map_err(|e| format!("{e}; {help}"))
 }
 
@@ -40,7 +41,10 @@ pub fn size(text: &str) -> Result<u64, String> {
         _ => return Err(format!("unknown unit {unit}: write K, M, G or T, as in 64M")),
     };
     let number: u64 = digits.parse().map_err(|_| format!("{text} is no size, as 64M is"))?;
-    number.checked_shl(shift).filter(|n| n >> shift == number).ok_or("that is too big".into())
+    number
+        .checked_shl(shift)
+        .filter(|n| n >> shift == number)
+        .ok_or_else(|| format!("{text} is too big: the greatest is 16777215T"))
 }
 
 /// Two parts around `..`.
@@ -83,8 +87,13 @@ pub fn addresses(text: &str) -> Result<AddrRange, String> {
 
 /// A number above zero, in Hz.
 pub fn rate(text: &str) -> Result<f64, String> {
-    let number: f64 = text.trim_end_matches("Hz").trim().parse().map_err(|_| "no number of Hz")?;
-    if number > 0.0 && number.is_finite() { Ok(number) } else { Err("it must be above 0".into()) }
+    let number = text.trim_end_matches("Hz").trim().parse::<f64>();
+    let number = number.map_err(|_| "no number of Hz; write one, as in 10")?;
+    if number > 0.0 && number.is_finite() {
+        Ok(number)
+    } else {
+        Err("it must be above 0 and finite, as in 10".into())
+    }
 }
 
 #[cfg(test)]
@@ -96,7 +105,9 @@ mod tests {
         assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert!(duration("20 parsecs").unwrap_err().contains("as in 20ms"));
-        assert!(duration("-1").is_err());
+        for bad in ["-1", "NaN", "inf", "1e99", "1e99s", "99999999999999999999s", "", "s", "-5ms"] {
+            assert!(duration(bad).unwrap_err().contains("as in 20ms"), "{bad}");
+        }
     }
 
     #[test]
@@ -118,5 +129,15 @@ mod tests {
         assert!(times("2..1").is_err());
         assert_eq!(addresses("0x1000..2000"), Ok(AddrRange::new(0x1000, 0x2000)));
         assert!(addresses("zz..").is_err());
+        assert!(addresses("0x10000000000000000..").is_err());
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(rate("10"), Ok(10.0));
+        assert_eq!(rate("0.5Hz"), Ok(0.5));
+        for bad in ["", "0", "-1", "NaN", "inf", "1e999", "often"] {
+            assert!(rate(bad).unwrap_err().contains("as in 10"), "{bad}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::Serialize;
 
-use crate::proc::{Pagemap, stat};
+use crate::proc::{Pagemap, ProcError, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
 use crate::walker::{Reading, WalkError, Walker, Want, own_pid};
 use crate::ways::{Way, WayError};
@@ -43,7 +43,7 @@ pub struct Finding {
     pub what: &'static str,
     /// how it went
     pub state: State,
-    /// in words, with the reason if it does not work
+    /// in words, with the reason if it does not work; maybe several lines
     pub detail: String,
     /// what to do about it
     pub advice: Option<String>,
@@ -80,19 +80,25 @@ fn ways() -> Vec<Finding> {
     let any = opened.iter().any(|(_, opened)| opened.is_ok());
     let finding = |(way, opened): (Way, Result<(), WayError>)| match opened {
         Ok(()) => Finding::new(
-            "a way to look",
+            "way to look",
             State::Works,
-            format!("{} (--look {})", way.describe(), way.name()),
+            format!(
+                "{}\n{}\nresolution: {}\nnot seen: {}",
+                way.name(),
+                way.how(),
+                way.resolution(),
+                way.blind_spots()
+            ),
         ),
         Err(e) => {
             let (why, help) = match e {
                 WayError::Walk(WalkError::Load { reason, help }) => (reason, help),
                 WayError::Walk(other) => (other.to_string(), bpf_help()),
-                other => (other.to_string(), "not needed where one before it works".into()),
+                other => (other.to_string(), "It is not needed where one before it works".into()),
             };
             let state = if any { State::Limited } else { State::Fails };
-            let why = format!("{} is not to be had: {why}", way.name());
-            Finding::new("a way to look", state, why).advise(help)
+            let why = format!("{}\n{why}", way.name());
+            Finding::new("way to look", state, why).advise(help)
         }
     };
     opened.into_iter().map(finding).collect()
@@ -100,21 +106,29 @@ fn ways() -> Vec<Finding> {
 
 /// What may help where the BPF program does not load, as far as it can be told.
 pub(crate) fn bpf_help() -> String {
-    let missing = missing_capabilities();
-    if !missing.is_empty() {
+    help_with_bpf("/".as_ref(), &missing_capabilities())
+}
+
+fn help_with_bpf(root: &Path, missing: &[&str]) -> String {
+    if missing.contains(&"CAP_BPF") || missing.contains(&"CAP_PERFMON") {
         return format!(
             "This process lacks {}: run as root, or give the program its capabilities \
              (setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace,cap_dac_read_search+ep)",
             missing.join(", ")
         );
     }
-    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+    if !root.join("sys/kernel/btf/vmlinux").exists() {
         return "There is no /sys/kernel/btf/vmlinux: it takes a kernel built with \
                 CONFIG_DEBUG_INFO_BTF, as those of the big distributions are"
             .into();
     }
-    "It takes Linux 6.10 or later that is not locked down (`cat /sys/kernel/security/lockdown`)"
-        .into()
+    let lockdown = std::fs::read_to_string(root.join("sys/kernel/security/lockdown"));
+    if lockdown.is_ok_and(|levels| levels.contains("[confidentiality]")) {
+        return "This kernel is locked down for confidentiality (/sys/kernel/security/lockdown): \
+                boot it with lockdown=integrity, or without"
+            .into();
+    }
+    "It takes Linux 6.10 or later".into()
 }
 
 fn capabilities() -> Finding {
@@ -188,10 +202,13 @@ fn shared_pages(root: &Path) -> Finding {
     }
 }
 
-/// Tries the first process that belongs to somebody else.
+/// Foreign processes tried at most: one that has just ended, or is protected in a way of its own,
+/// says little about the others.
+const FOREIGN_TRIED: usize = 8;
+
+/// Tries some processes that belong to somebody else.
 fn other_users(root: &Path) -> Finding {
     use std::os::unix::fs::MetadataExt;
-    let what = "processes of other users";
     let me = rustix::process::geteuid().as_raw();
     let pids =
         std::fs::read_dir(root.join("proc")).into_iter().flatten().flatten().filter_map(|e| {
@@ -199,13 +216,27 @@ fn other_users(root: &Path) -> Finding {
             let stat = stat(root, pid).ok()?;
             (e.metadata().ok()?.uid() != me && !stat.kernel_thread).then_some(pid)
         });
-    match pids.into_iter().next() {
-        None => Finding::new(what, State::Works, "there are none to try"),
-        Some(pid) => match Pagemap::open(root, pid) {
-            Ok(_) => Finding::new(what, State::Works, format!("process {pid} can be opened")),
-            Err(e) => Finding::new(what, State::Limited, e.to_string())
-                .advise("it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; your own processes work"),
-        },
+    let tried = pids.map(|pid| Pagemap::open(root, pid).map(|_| ()));
+    foreign(tried.filter(|tried| !tried.as_ref().is_err_and(ProcError::is_gone)))
+}
+
+fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
+    let what = "processes of other users";
+    let (mut opened, mut refused) = (0, None);
+    for result in tried.take(FOREIGN_TRIED) {
+        match result {
+            Ok(()) => opened += 1,
+            Err(e) => refused = Some(e),
+        }
+    }
+    let works = |detail: String| Finding::new(what, State::Works, detail);
+    match refused {
+        None if opened == 0 => works("there are none to try".into()),
+        None => works(format!("{opened} tried, all can be opened")),
+        Some(e) => Finding::new(what, State::Limited, e.to_string()).advise(match opened {
+            0 => "it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; your own processes work".into(),
+            n => format!("{n} others can be opened: this one is protected in a way of its own"),
+        }),
     }
 }
 
@@ -249,5 +280,43 @@ mod tests {
         std::fs::write(dir.join("state"), "on\n").unwrap();
         let found = others_who_clear(root.path());
         assert!(found[0].detail.starts_with("1 kdamond(s)"), "{found:?}");
+    }
+
+    #[test]
+    fn what_hinders_bpf_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let help = |missing: &[&str]| help_with_bpf(root.path(), missing);
+        assert!(help(&["CAP_PERFMON", "CAP_SYS_NICE"]).contains("lacks CAP_PERFMON, CAP_SYS_NICE"));
+        let others = ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"];
+        assert!(help(&others).contains("no /sys/kernel/btf/vmlinux"), "those are not the reason");
+        for (dir, file, text) in [
+            ("sys/kernel/btf", "vmlinux", ""),
+            ("sys/kernel/security", "lockdown", "none integrity [confidentiality]\n"),
+        ] {
+            std::fs::create_dir_all(root.path().join(dir)).unwrap();
+            std::fs::write(root.path().join(dir).join(file), text).unwrap();
+        }
+        assert!(help(&[]).contains("locked down for confidentiality"));
+        let lockdown = root.path().join("sys/kernel/security/lockdown");
+        std::fs::write(lockdown, "none [integrity] confidentiality\n").unwrap();
+        assert!(help(&[]).contains("Linux 6.10"));
+    }
+
+    #[test]
+    fn one_foreign_process_does_not_speak_for_all() {
+        let refused = || {
+            let source = std::io::ErrorKind::PermissionDenied.into();
+            Err(ProcError::Read { path: "/proc/7/pagemap".into(), source })
+        };
+        let of = |tried: Vec<Result<(), ProcError>>| {
+            let found = foreign(tried.into_iter());
+            (found.state, format!("{} {}", found.detail, found.advice.unwrap_or_default()))
+        };
+        assert_eq!(of(vec![]).0, State::Works);
+        assert_eq!(of(vec![Ok(()), Ok(())]).0, State::Works);
+        let (state, text) = of(vec![refused(), refused()]);
+        assert!(state == State::Limited && text.contains("CAP_DAC_READ_SEARCH"), "{text}");
+        let (state, text) = of(vec![refused(), Ok(()), Ok(())]);
+        assert!(state == State::Limited && text.contains("2 others can be opened"), "{text}");
     }
 }

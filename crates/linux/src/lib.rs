@@ -18,7 +18,7 @@ pub use proof::ProofError;
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,
 };
-pub use ways::{Way, WayError};
+pub use ways::{Best, Way, WayError};
 
 /// Generated from `walk.bpf.c` by libbpf-cargo.
 #[allow(clippy::all, clippy::pedantic, clippy::restriction, missing_docs, warnings)]

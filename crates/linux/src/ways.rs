@@ -49,6 +49,16 @@ pub enum WayError {
     None(Vec<(Way, WayError)>),
 }
 
+/// The best way that works.
+pub struct Best {
+    /// which
+    pub way: Way,
+    /// an operations set that looks in this way
+    pub ops: Box<dyn Processes>,
+    /// the better ones, and why they do not work
+    pub passed: Vec<(Way, WayError)>,
+}
+
 fn list(tried: &[(Way, WayError)]) -> String {
     tried.iter().map(|(way, e)| format!("\n  {}: {e}", way.name())).collect()
 }
@@ -193,12 +203,12 @@ impl Way {
         }
     }
 
-    /// The best way that works here, and why those before it do not.
+    /// The best way that works here.
     ///
     /// # Errors
     /// If there is none: why not, for each.
-    pub fn best() -> Result<(Way, Box<dyn Processes>, Vec<(Way, WayError)>), WayError> {
-        let mut tried = Vec::new();
+    pub fn best() -> Result<Best, WayError> {
+        let mut passed = Vec::new();
         for way in Way::ALL {
             let opened = match way {
                 // What is permitted on ourselves is not on others.
@@ -211,11 +221,11 @@ impl Way {
                 way => way.open(),
             };
             match opened {
-                Ok(ops) => return Ok((way, ops, tried)),
-                Err(e) => tried.push((way, e)),
+                Ok(ops) => return Ok(Best { way, ops, passed }),
+                Err(e) => passed.push((way, e)),
             }
         }
-        Err(WayError::None(tried))
+        Err(WayError::None(passed))
     }
 }
 

@@ -80,7 +80,9 @@ fn what_parent_and_child_share_is_seen_if_both_are_watched() {
     let targets = [process.pid(), child].map(|pid| ops.attach(pid).unwrap());
     let hot = part(memory, 100, 64);
     let read = format!("read {} 64", hot.start);
-    let seen = watch(&mut ops, &targets, memory, || drop(process.tell(&read)));
+    let seen = watch(&mut ops, &targets, memory, || {
+        process.tell(&read);
+    });
     assert_eq!(shared(&seen), 0, "all who map it are watched: {seen:?}");
     assert_eq!(sum(&seen, |s| s.present), 512);
     assert!(about(touched(&seen), 64), "{seen:?}");
@@ -101,7 +103,9 @@ fn untouched_memory_that_strangers_map_stays_unknown() {
     let mut ops = Vaddr::new().unwrap();
     let target = ops.attach(process.pid()).unwrap();
     let read = format!("read {} 64", part(memory, 100, 64).start);
-    let seen = watch(&mut ops, &[target], memory, || drop(process.tell(&read)));
+    let seen = watch(&mut ops, &[target], memory, || {
+        process.tell(&read);
+    });
     assert!(about(touched(&seen), 64), "{seen:?}");
     assert!(about(shared(&seen), 512 - 64), "{seen:?}");
     process.tell(&format!("reap {child}"));

@@ -211,7 +211,9 @@ fn hugetlb_memory_is_unknown() {
     if !root_or_skip("hugetlb_memory_is_unknown") {
         return;
     }
-    let _pages = Setting::set("/proc/sys/vm/nr_hugepages", "4").expect("hugetlb");
+    const POOL: &str = "/proc/sys/vm/nr_hugepages";
+    let before: u64 = std::fs::read_to_string(POOL).unwrap().trim().parse().unwrap();
+    let _pages = Setting::set(POOL, &(before + 4).to_string()).expect("hugetlb");
     let (mut process, mut ops, target) = attached();
     let memory = process.map(2 * 512, "hugetlb");
     process.touch(memory);

@@ -6,6 +6,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use tempfile::TempPath;
+
 use crate::frame::MAGIC;
 use crate::limits::MOST_FILES;
 use crate::outcome::WriteError;
@@ -23,6 +25,19 @@ pub trait Sink {
     /// # Errors
     /// If there cannot be another file.
     fn rotate(&mut self) -> io::Result<()>;
+
+    /// What was appended is worth keeping: it may take the place of what was there before.
+    ///
+    /// # Errors
+    /// If it cannot have its place.
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether it has its place. What has none is gone when the sink is dropped.
+    fn is_settled(&self) -> bool {
+        true
+    }
 }
 
 /// Anything to write to, without rotation.
@@ -73,7 +88,7 @@ fn state(path: &Path) -> io::Result<State> {
     })
 }
 
-/// Files on a disk.
+/// Files on a disk. An earlier record keeps its place until there is something better.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
@@ -81,15 +96,35 @@ pub struct Files {
     file: File,
     /// bytes in `file`
     len: u64,
+    aside: Option<Aside>,
+}
+
+/// A file that waits for its place, and what is to be done then.
+#[derive(Debug)]
+struct Aside {
+    /// removed when dropped
+    file: TempPath,
+    stale: Vec<PathBuf>,
+    renames: Vec<(PathBuf, PathBuf)>,
 }
 
 impl Files {
     /// Begins a record at `path` that keeps at most `keep` files. An earlier record there is moved
-    /// to FILE.old, whatever else is there stays and is an error.
+    /// to FILE.old when this one settles, whatever else is there stays and is an error.
     pub(crate) fn create(path: &Path, keep: u32) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
-        make_room(path, keep)?;
-        Ok(Files { path: path.to_owned(), keep, file: begin(path).map_err(io)?, len: 0 })
+        let earlier = records(path, keep)?;
+        let (file, aside) = if earlier.is_empty() {
+            (begin(path).map_err(io)?, None)
+        } else {
+            let old = with_suffix(path, "old");
+            let stale = records(&old, MOST_FILES)?.into_iter().map(|age| part(&old, age));
+            let renames = earlier.into_iter().map(|age| (part(path, age), part(&old, age)));
+            let (stale, renames) = (stale.collect(), renames.collect());
+            let (file, temporary) = begin_aside(path).map_err(io)?;
+            (file, Some(Aside { file: temporary, stale, renames }))
+        };
+        Ok(Files { path: path.to_owned(), keep, file, len: 0, aside })
     }
 }
 
@@ -102,22 +137,15 @@ fn begin(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-fn make_room(path: &Path, keep: u32) -> Result<(), WriteError> {
-    let old = with_suffix(path, "old");
-    let records = records(path, keep)?;
-    if records.is_empty() {
-        return Ok(());
-    }
-    for age in self::records(&old, MOST_FILES)? {
-        let stale = part(&old, age);
-        fs::remove_file(&stale).map_err(|source| WriteError::Io { path: stale, source })?;
-    }
-    for age in records {
-        let from = part(path, age);
-        fs::rename(&from, part(&old, age))
-            .map_err(|source| WriteError::Io { path: from, source })?;
-    }
-    Ok(())
+/// In the same directory, so that it can be renamed; of a name of its own, so that two recordings
+/// of one name do not meet. Readable by its owner alone as well.
+fn begin_aside(path: &Path) -> io::Result<(File, TempPath)> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(".".as_ref());
+    let mut prefix = OsString::from(".");
+    prefix.push(path.file_name().unwrap_or_default());
+    prefix.push(".");
+    let file = tempfile::Builder::new().prefix(&prefix).append(true).tempfile_in(dir)?;
+    Ok(file.into_parts())
 }
 
 /// Ages of the files at `path` that are records. Anything else in the place of one that will be
@@ -137,10 +165,11 @@ fn records(path: &Path, needed: u32) -> Result<Vec<u32>, WriteError> {
 }
 
 fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
+    unless_missing(fs::rename(from, to))
+}
+
+fn unless_missing(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })
 }
 
 impl Sink for Files {
@@ -155,11 +184,23 @@ impl Sink for Files {
     }
 
     fn rotate(&mut self) -> io::Result<()> {
+        self.settle()?;
         for age in (0..self.keep.saturating_sub(1)).rev() {
             rename_if_there(&part(&self.path, age), &part(&self.path, age + 1))?;
         }
         self.file = begin(&self.path)?;
         self.len = 0;
         Ok(())
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        let Some(aside) = self.aside.take() else { return Ok(()) };
+        aside.stale.iter().try_for_each(|stale| unless_missing(fs::remove_file(stale)))?;
+        aside.renames.iter().try_for_each(|(from, to)| rename_if_there(from, to))?;
+        aside.file.persist(&self.path).map_err(|e| e.error)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.aside.is_none()
     }
 }

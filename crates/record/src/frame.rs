@@ -12,7 +12,7 @@
 //! The header has a checksum of its own, so that a length is believed only when it is right: a
 //! damaged payload is skipped at once, and after a damaged header the next one is searched for.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use crate::bad::Bad;
 
@@ -24,6 +24,10 @@ pub(crate) const VERSION: u16 = 1;
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Bytes before the payload.
 const HEADER_LEN: usize = 24;
+/// A disk writes as much at once, or nothing of it.
+const SECTOR: u64 = 512;
+/// Bytes asked of the input at once.
+const BUFFER: usize = 64 << 10;
 
 /// The table that a frame's message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +122,7 @@ fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
 
 /// Takes frames off an input, none of whose lengths it believes.
 pub(crate) struct Frames<R> {
-    input: R,
+    input: BufReader<R>,
     /// offset of the first byte of `ahead`
     at: u64,
     /// bytes read that no frame has claimed, at most a header
@@ -127,6 +131,7 @@ pub(crate) struct Frames<R> {
 
 impl<R: Read> Frames<R> {
     pub(crate) fn new(input: R) -> Self {
+        let input = BufReader::with_capacity(BUFFER, input);
         Frames { input, at: 0, ahead: Vec::with_capacity(HEADER_LEN) }
     }
 
@@ -142,11 +147,18 @@ impl<R: Read> Frames<R> {
         if self.ahead.is_empty() {
             return Ok(None);
         }
-        let Some(bytes) = self.header() else {
-            let begins = self.ahead.iter().zip(&MAGIC).all(|(a, b)| a == b);
-            return Err(if begins { FrameError::Torn { at } } else { FrameError::NoMagic { at } });
+        let header = match self.header() {
+            Some(bytes) => parse(&bytes, at),
+            None if self.ahead.iter().zip(&MAGIC).all(|(a, b)| a == b) => {
+                return Err(FrameError::Torn { at });
+            }
+            None => Err(FrameError::NoMagic { at }),
         };
-        let header = parse(&bytes, at)?;
+        let header = match header {
+            Ok(header) => header,
+            Err(FrameError::Version(found)) => return Err(FrameError::Version(found)),
+            Err(e) => return Err(self.torn_or(e, at, trailing_zeros(&self.ahead))),
+        };
         self.ahead.clear();
         let payload = self.payload(header.length)?;
         self.at += (HEADER_LEN + payload.len()) as u64;
@@ -155,9 +167,41 @@ impl<R: Read> Frames<R> {
         }
         if crc32c::crc32c(&payload) != header.crc {
             let why = Bad::new("the checksum of the frame's payload is wrong");
-            return Err(FrameError::Damaged { at, why });
+            let damaged = FrameError::Damaged { at, why };
+            return Err(self.torn_or(damaged, at, trailing_zeros(&payload)));
         }
         Ok(Some(Frame { kind: header.kind, at, payload }))
+    }
+
+    /// `error`, unless the frame at `at` was never written whole. `zeros` bytes before where the
+    /// input stands are zero.
+    fn torn_or(&mut self, error: FrameError, at: u64, zeros: u64) -> FrameError {
+        match self.is_unwritten(at, zeros) {
+            // a file of zeros is no record
+            Ok(true) if at > 0 => FrameError::Torn { at },
+            Ok(_) => error,
+            Err(e) => e.into(),
+        }
+    }
+
+    /// Whether all is zero up to the end of the input, from a sector or the beginning of the frame
+    /// on: so looks a file that had grown, but was not yet written, when power failed.
+    fn is_unwritten(&mut self, at: u64, zeros: u64) -> io::Result<bool> {
+        let mut end = self.at + self.ahead.len() as u64;
+        let first_zero = end - zeros;
+        loop {
+            let rest = self.input.fill_buf()?;
+            if zeros == 0 || rest.iter().any(|&b| b != 0) {
+                return Ok(false);
+            }
+            if rest.is_empty() {
+                return Ok(first_zero <= at || (end - 1) / SECTOR * SECTOR >= first_zero);
+            }
+            let n = rest.len();
+            self.input.consume(n);
+            end += n as u64;
+            self.at += n as u64;
+        }
     }
 
     /// After damage: goes on to where a sound header begins, or to the end of the input.
@@ -193,6 +237,10 @@ impl<R: Read> Frames<R> {
         self.input.by_ref().take(length as u64).read_to_end(&mut payload)?;
         Ok(payload)
     }
+}
+
+fn trailing_zeros(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().take_while(|&&b| b == 0).count() as u64
 }
 
 #[cfg(test)]

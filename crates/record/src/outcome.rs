@@ -28,6 +28,9 @@ pub struct Summary {
     pub bytes: u64,
     /// files begun
     pub files: u64,
+    /// Whether the record is where it should be. One without snapshots does not take the place of
+    /// an earlier one, and is gone.
+    pub in_place: bool,
 }
 
 /// Why a record cannot be written.

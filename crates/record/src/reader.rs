@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::bad::Bad;
@@ -44,7 +44,7 @@ impl Reader {
         Ok(Reader { later, ..Reader::new(open(&first)?, &first)? })
     }
 
-    /// Reads a record from `input`, which errors call `name`. Give it a buffer.
+    /// Reads a record from `input`, which errors call `name`.
     ///
     /// # Errors
     /// Never for what `input` holds.
@@ -170,9 +170,13 @@ impl Iterator for Reader {
 }
 
 fn open(path: &Path) -> Result<Box<dyn Read + Send>, ReadError> {
-    let file =
-        File::open(path).map_err(|source| ReadError::Io { path: path.to_owned(), source })?;
-    Ok(Box::new(BufReader::with_capacity(64 << 10, file)))
+    let io = |source| ReadError::Io { path: path.to_owned(), source };
+    // a pipe: opening it could block, and it cannot be read twice
+    let kind = path.metadata().map_err(io)?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(ReadError::NotARecord { path: path.to_owned() });
+    }
+    Ok(Box::new(File::open(path).map_err(io)?))
 }
 
 /// Older files of the same recording, the newest first. Others may have been left there by an

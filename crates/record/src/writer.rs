@@ -57,7 +57,8 @@ pub struct Writer<S = Files> {
 }
 
 impl Writer<Files> {
-    /// Begins a record at `path`. An earlier record there is kept as FILE.old.
+    /// Begins a record at `path`. An earlier record there is kept as FILE.old, and stays FILE until
+    /// this one has snapshots in it, or for good if it never has.
     ///
     /// # Errors
     /// If something else is there, the limits make no sense, or the file cannot be written.
@@ -152,6 +153,7 @@ impl<S: Sink> Writer<S> {
         let progress = self.put(Kind::Snapshots, &message)?;
         if progress == Progress::Going {
             self.summary.snapshots += snapshots;
+            self.sink.settle().map_err(|source| self.io(source))?;
         }
         self.sets.forget_retired();
         self.targets.retain_mut(|t| std::mem::take(&mut t.new) || self.sets.has(t.fact.id));
@@ -161,12 +163,23 @@ impl<S: Sink> Writer<S> {
     /// Writes what waits and the end, unless the record is full and has its end already.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If they cannot be written. The record is given an end that says so, if there is room.
     pub fn finish(mut self, why: Why, note: &str) -> Result<Summary, WriteError> {
-        if self.flush()? == Progress::Going {
-            self.end(why, note)?;
+        match self.flush() {
+            Ok(Progress::Going) => self.end(why, note)?,
+            Ok(Progress::Full) => {}
+            Err(e) => {
+                let _ = self.end(Why::Failed, &e.to_string());
+                return Err(e);
+            }
         }
-        Ok(self.summary)
+        Ok(Summary { in_place: self.sink.is_settled(), ..self.summary })
+    }
+
+    /// Whether the record has its place: not as long as an earlier one of its name is better.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.sink.is_settled()
     }
 
     fn progress(&self) -> Progress {

@@ -6,6 +6,7 @@
 mod accuracy;
 mod attrs;
 mod determinism;
+mod gaps;
 mod liveness;
 mod mappings;
 mod observers;

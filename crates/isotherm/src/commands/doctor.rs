@@ -3,26 +3,42 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use anyhow::Result;
-use isotherm_linux::doctor::{State, examine};
+use anyhow::{Context, Result};
+use isotherm_linux::doctor::{Finding, State, examine};
+use textwrap::fill;
 
 use crate::cli::Doctor;
 
 /// Tells what works here.
 pub fn run(o: &Doctor) -> Result<ExitCode> {
     let findings = examine("/".as_ref());
+    let written = print(&findings, o.json);
+    written.context("cannot write to standard output")?;
+    let works = findings.iter().all(|f| f.state != State::Fails);
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn print(findings: &[Finding], json: bool) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    if o.json {
+    if json {
         let all = serde_json::json!({ "schema_version": 1, "findings": findings });
         writeln!(out, "{all}")?;
     } else {
-        for f in &findings {
-            writeln!(out, "{:7} {}: {}", f.state.word(), f.what, f.detail)?;
-            if let Some(advice) = &f.advice {
-                writeln!(out, "        {advice}")?;
+        for f in findings {
+            let mut lines = f.detail.lines().chain(f.advice.as_deref());
+            let first = lines.next().unwrap_or_default();
+            let first = format!("{:7} {}: {first}", f.state.word(), f.what);
+            writeln!(out, "{}", fill(&first, &lines_of("", INDENT)))?;
+            for line in lines {
+                writeln!(out, "{}", fill(line, &lines_of(INDENT, INDENT)))?;
             }
         }
     }
-    let works = findings.iter().all(|f| f.state != State::Fails);
-    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    out.flush()
+}
+
+const INDENT: &str = "        ";
+
+fn lines_of(first: &'static str, others: &'static str) -> textwrap::Options<'static> {
+    textwrap::Options::new(100).initial_indent(first).subsequent_indent(others)
 }

@@ -63,8 +63,8 @@ fn heatmap(o: &cli::Heatmap) -> Result<ExitCode> {
 
 fn print(bytes: &[u8]) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes)?;
-    out.flush()?;
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -133,7 +133,7 @@ fn the_duration_ends_the_command() {
     let record = Record::read(&recorder.record());
     assert_eq!(record.end.as_ref().unwrap().why, Why::Stopped);
     assert!(record.snapshots.len() >= 5);
-    assert!(recorder.err().contains("(stopped)"), "{}", recorder.err());
+    assert!(recorder.err().contains("(--duration is over)"), "{}", recorder.err());
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! How a recording ends, and what is left of it.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use isotherm_linux::sys;
@@ -8,6 +9,7 @@ use rustix::process::Signal;
 
 use crate::load::Load;
 use crate::run::{Record, Recorder, isotherm, root_or_skip, run_in};
+use crate::synthetic;
 
 #[test]
 fn signals_end_it_cleanly() {
@@ -15,7 +17,9 @@ fn signals_end_it_cleanly() {
         return;
     }
     let load = Load::start(16, 4);
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for (signal, name) in
+        [(Signal::INT, "SIGINT"), (Signal::TERM, "SIGTERM"), (Signal::HUP, "SIGHUP")]
+    {
         let mut recorder = Recorder::recording(&["--pid", &load.pid().to_string()]);
         std::thread::sleep(Duration::from_millis(300));
         recorder.signal(signal);
@@ -25,7 +29,11 @@ fn signals_end_it_cleanly() {
         assert_eq!(end.why, Why::Stopped, "{signal:?}");
         assert!(end.snapshots >= 2 && end.snapshots == record.snapshots.len() as u64);
         assert!(!record.torn);
-        assert!(recorder.err().lines().last().unwrap().starts_with("recorded "));
+        assert_eq!(end.note, format!("stopped by {name}"));
+        let err = recorder.err();
+        let last: Vec<&str> = err.lines().rev().take(2).collect();
+        assert!(last[1].starts_with("recorded ") && last[1].contains(&end.note), "{err}");
+        assert!(last[0].starts_with("next: isotherm report"), "{err}");
     }
 }
 
@@ -57,6 +65,29 @@ fn a_killed_recording_is_read_up_to_its_last_seconds() {
     assert!(done.status == 0 && done.err.contains("breaks off"), "{}", done.err);
 }
 
+/// Before it has snapshots in its record, an earlier one is better.
+#[test]
+fn a_recording_killed_at_once_leaves_the_earlier_one() {
+    if !root_or_skip("a_recording_killed_at_once_leaves_the_earlier_one") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("a.rec");
+    synthetic::write(&path, 3);
+    let before = std::fs::read(&path).unwrap();
+    let output = path.to_str().unwrap();
+    let mut recorder = Recorder::recording(&["-o", output, "--pid", &load.pid().to_string()]);
+    recorder.signal(Signal::KILL);
+    recorder.wait();
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    // What is left of the new one is in nobody's way.
+    let args = ["record", "-o", output, "--duration", "900ms", "--pid", &load.pid().to_string()];
+    assert_eq!(run_in(dir.path(), &args).status, 0);
+    assert_eq!(Record::read(&path).pids(), [load.pid().cast_unsigned()]);
+    assert_eq!(std::fs::read(dir.path().join("a.rec.old")).unwrap(), before);
+}
+
 #[test]
 fn a_recording_goes_on_when_nobody_reads_its_words() {
     if !root_or_skip("a_recording_goes_on_when_nobody_reads_its_words") {
@@ -73,4 +104,27 @@ fn a_recording_goes_on_when_nobody_reads_its_words() {
     let record = Record::read(&path);
     assert_eq!(record.end.unwrap().why, Why::Stopped);
     assert!(!record.snapshots.is_empty());
+}
+
+/// As under `nohup`, or in the background of a script.
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_so() {
+    if !root_or_skip("a_signal_that_was_ignored_at_the_start_stays_so") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP INT; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_isotherm")]);
+    command.arg("record").stdin(Stdio::null());
+    let mut recorder = Recorder::start_by(command, &["--pid", &load.pid().to_string()]);
+    recorder.until_recording();
+    for signal in [Signal::HUP, Signal::INT] {
+        recorder.signal(signal);
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    recorder.signal(Signal::TERM);
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let record = Record::read(&recorder.record());
+    assert_eq!(record.end.unwrap().note, "stopped by SIGTERM");
+    assert!(record.snapshots.len() >= 4, "{} snapshots", record.snapshots.len());
 }

@@ -88,11 +88,21 @@ fn an_earlier_record_is_kept() {
     }
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
-    let recorder = Recorder::start(&["--seed", "1", "--duration", "300ms", "--pid", &pid]);
-    let mut recorder = recorder;
+    let mut recorder = Recorder::start(&["--seed", "1", "--duration", "300ms", "--pid", &pid]);
     assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
-    let args = ["record", "-o", "a.rec", "--seed", "2", "--duration", "300ms", "--pid", &pid];
-    assert_eq!(run_in(recorder.dir(), &args).status, 0);
+    let again = |seed, duration| {
+        let args = ["record", "-o", "a.rec", "--seed", seed, "--duration", duration, "--pid", &pid];
+        let done = run_in(recorder.dir(), &args);
+        assert_eq!(done.status, 0, "{}", done.err);
+        done.err
+    };
+    again("2", "900ms");
     assert_eq!(Record::read(&recorder.record()).facts.seed, 2);
     assert_eq!(Record::read(&recorder.dir().join("a.rec.old")).facts.seed, 1);
+    // One that is too short to show anything takes nobody's place.
+    let err = again("3", "100ms");
+    assert!(err.contains("which is as it was before"), "{err}");
+    assert_eq!(Record::read(&recorder.record()).facts.seed, 2);
+    assert_eq!(Record::read(&recorder.dir().join("a.rec.old")).facts.seed, 1);
+    assert_eq!(fs::read_dir(recorder.dir()).unwrap().count(), 3, "two records and our log");
 }

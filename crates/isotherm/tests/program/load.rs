@@ -11,6 +11,8 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous};
 
+use crate::churn;
+
 pub const MIB: u64 = 1 << 20;
 /// Set, with the sizes in MiB, in the environment of the test binary that is to be the load.
 const SIZES: &str = "ISOTHERM_TEST_LOAD";
@@ -83,6 +85,24 @@ impl Load {
     pub fn capabilities(&mut self) -> String {
         self.tell("capabilities");
         self.answer("CAPABILITIES")
+    }
+
+    /// Has it change its mappings all the time, elsewhere.
+    pub fn churn(&mut self) {
+        self.tell("churn");
+    }
+
+    /// How many changes that were.
+    pub fn changes(&mut self) -> u64 {
+        self.tell("changes");
+        self.answer("CHANGES").parse().unwrap()
+    }
+
+    /// Has it map and touch pages of hugetlb, of 2 MiB each.
+    pub fn hugetlb(&mut self, pages: u64) -> AddrRange {
+        self.tell(&format!("hugetlb {pages}"));
+        let start = self.answer("HUGETLB").parse().unwrap();
+        AddrRange::new(start, start + pages * 2 * MIB)
     }
 
     /// Has it end.
@@ -171,6 +191,12 @@ pub fn obey() {
             }
             ("capabilities", _) => {
                 say(&format!("CAPABILITIES {}", capabilities(Path::new("/proc/self"))));
+            }
+            ("churn", _) => churn::start(),
+            ("changes", _) => say(&format!("CHANGES {}", churn::changes())),
+            ("hugetlb", pages) => {
+                let start = churn::map_hugetlb(pages.parse().unwrap()).start;
+                say(&format!("HUGETLB {start}"));
             }
             ("end", status) => std::process::exit(status.parse().unwrap()),
             other => panic!("unknown words {other:?}"),

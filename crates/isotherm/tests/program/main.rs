@@ -2,16 +2,22 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+mod churn;
 mod command;
+mod damage;
+mod disk;
 mod doctor;
 mod ends;
 mod limits;
 mod load;
+mod looks;
 mod privileges;
 mod record;
+mod refused;
 mod report;
 mod run;
 mod servers;
+mod synthetic;
 mod usage;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.

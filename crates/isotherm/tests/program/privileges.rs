@@ -45,6 +45,9 @@ fn the_recorder_keeps_only_what_watching_takes() {
     let mut recorder = Recorder::recording(&rotating);
     assert_all_threads_have(recorder.pid(), WATCHING.union(CapabilitySet::DAC_OVERRIDE));
     recorder.stop();
+    let mut recorder = Recorder::recording(&["--pid", &pid, "--children"]);
+    assert_all_threads_have(recorder.pid(), WATCHING.union(CapabilitySet::DAC_OVERRIDE));
+    recorder.stop();
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn score(s: &Snapshot, all: AddrRange, truth: AddrRange) -> (f64, f64) {
 
 /// Most of the last snapshots show what is hot: one of them may fall into a moment in which the
 /// load did not run.
-fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
+pub fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
     let last = record.snapshots.iter().rev().take(10);
     let scores: Vec<_> = last.map(|s| score(s, all, truth)).collect();
     let good = scores.iter().filter(|&&(precision, recall)| precision >= 0.9 && recall >= 0.9);
@@ -56,7 +56,7 @@ fn the_hot_range_of_a_process_is_found() {
     record.assert_without_gaps();
     assert!((40..=51).contains(&record.snapshots.len()), "{} snapshots", record.snapshots.len());
     assert_found(&record, load.memory, load.hot);
-    assert_unknown_is_not_hot(&record, load.locked);
+    assert_locked_memory_is_found(&record, load.locked);
     let end = record.end.as_ref().unwrap();
     assert_eq!((end.why, end.files), (Why::Stopped, 1));
     assert_eq!(end.snapshots, record.snapshots.len() as u64);
@@ -65,9 +65,11 @@ fn the_hot_range_of_a_process_is_found() {
     assert_facts(&record);
 
     let err = recorder.err();
-    let last = err.lines().last().unwrap();
+    let lines: Vec<&str> = err.lines().collect();
+    let last = lines[lines.len() - 2..].join("\n");
     for part in [
         "recorded 5.",
+        "(--duration is over)",
         "1 process in ",
         &format!(" {} snapshots, ", record.snapshots.len()),
         "% of a CPU",
@@ -79,17 +81,22 @@ fn the_hot_range_of_a_process_is_found() {
     assert!(err.lines().next().unwrap().contains("unknown"), "no progress in {err}");
 }
 
-fn assert_unknown_is_not_hot(record: &Record, locked: AddrRange) {
-    let last = record.snapshots.last().unwrap();
-    let regions = last.targets.iter().flat_map(|t| &t.regions);
-    let inside: Vec<_> = regions.filter(|r| r.range.intersect(&locked) == Some(r.range)).collect();
-    assert!(inside.iter().map(|r| r.range.len()).sum::<u64>() >= 3 * MIB, "{inside:?}");
-    for r in inside {
-        let bytes = r.bytes(&Thresholds::default());
-        assert_eq!(bytes.unknown, r.range.len(), "{r:?}");
-        assert_eq!(bytes.unknown, r.unknown_bytes(Unknown::Mlocked), "{r:?}");
-        assert_eq!(bytes.hot + bytes.warm + bytes.cold, 0, "{r:?}");
-    }
+/// Locked memory is looked at in epochs; until the first one is over, it is unknown.
+fn assert_locked_memory_is_found(record: &Record, locked: AddrRange) {
+    let bytes = |s: &Snapshot| {
+        let regions = s.targets.iter().flat_map(|t| &t.regions);
+        let inside = regions.filter(|r| r.range.intersect(&locked) == Some(r.range));
+        inside
+            .map(|r| (r.bytes(&Thresholds::default()), r.unknown_bytes(Unknown::Mlocked)))
+            .fold((0, 0, 0), |(hot, unknown, mlocked), (b, m)| {
+                (hot + b.hot, unknown + b.unknown, mlocked + m)
+            })
+    };
+    let (hot, unknown, mlocked) = bytes(&record.snapshots[0]);
+    assert!(hot == 0 && unknown == mlocked && mlocked >= 3 * MIB, "{hot} {unknown} {mlocked}");
+    let last = record.snapshots.iter().rev().take(10).map(|s| bytes(s));
+    let found = last.filter(|&(hot, unknown, _)| hot >= 3 * MIB && unknown == 0).count();
+    assert!(found >= 6, "hot in {found} of the last 10 snapshots only");
 }
 
 fn assert_facts(record: &Record) {

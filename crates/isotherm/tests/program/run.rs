@@ -112,7 +112,10 @@ impl Recorder {
         if !options.contains(&"--aggr") {
             command.args(QUICK);
         }
-        command.args(["-o", "a.rec"]).args(options);
+        if !options.contains(&"-o") {
+            command.args(["-o", "a.rec"]);
+        }
+        command.args(options);
         command.current_dir(dir.path()).stdout(Stdio::null()).stderr(err);
         let child = command.spawn().unwrap();
         Recorder { child, dir }

@@ -27,7 +27,7 @@ fn wrong_usage_is_told_with_what_would_be_right() {
         let args = ["record", "--pid", &me].map(str::to_owned);
         args.into_iter().chain(more.iter().map(|&s| s.to_owned())).collect::<Vec<_>>()
     };
-    let cases: [(&[&'static str], &[&str]); 17] = [
+    let cases: [(&[&'static str], &[&str]); 38] = [
         (&["--regions", "5..2"], &["5 regions", "100..1000"]),
         (&["--regions", "2..10"], &["3 or more", "100..1000"]),
         (&["--regions", "100"], &["--regions", "FROM..TO"]),
@@ -45,6 +45,27 @@ fn wrong_usage_is_told_with_what_would_be_right() {
         (&["--split", "1"], &["2 to 16"]),
         (&["--clear-every", "0"], &["choose 1"]),
         (&["--no-such-option"], &["--no-such-option", "--help"]),
+        (&["--regions", "-5..10"], &["--help"]),
+        (&["--regions=-5..10"], &["--regions", "is no number of regions"]),
+        (&["--regions", ".."], &["--regions", "is no number of regions"]),
+        (&["--regions", "3..1e3"], &["--regions", "is no number of regions"]),
+        (&["--regions", "3..99999999999"], &["--regions", "is no number of regions"]),
+        (&["--sample", "NaN"], &["--sample", "as in 20ms"]),
+        (&["--sample", ""], &["--sample", "as in 20ms"]),
+        (&["--sample", "1ns"], &["sampling interval", "100µs..86400s"]),
+        (&["--aggr", "1e99s"], &["--aggr", "as in 20ms"]),
+        (&["--aggr", "1e99"], &["--aggr", "as in 20ms"]),
+        (&["--aggr", "99999999999999999999s"], &["--aggr", "as in 20ms"]),
+        (&["--update", "25h"], &["update interval", "100µs..86400s"]),
+        (&["--duration", "inf"], &["--duration", "as in 20ms"]),
+        (&["--max-size", "99999999T"], &["--max-size", "too big", "16777215T"]),
+        (&["--max-size", "99999999999999999999"], &["--max-size", "as 64M is"]),
+        (&["--max-size=-1M"], &["--max-size", "as 64M is"]),
+        (&["--max-size", ""], &["--max-size", "as 64M is"]),
+        (&["--window", "4M"], &["a window", "2097152"]),
+        (&["--split", "4294967296"], &["--split", "4294967295"]),
+        (&["--seed=-1"], &["--seed"]),
+        (&["--rotate", "9999", "--max-size", "1T"], &["choose 2 to"]),
     ];
     for (more, said) in cases {
         let args = with(more);
@@ -59,12 +80,19 @@ fn wrong_usage_is_told_with_what_would_be_right() {
             assert_refused(&["report", kind, option, value], 2, said);
         };
         report("--time", "5", &["--time", "FROM..TO"]);
-        report("--time", "5s..2s", &["--time", "after its begin"]);
+        report("--time", "20s..10s", &["--time", "after its begin"]);
+        report("--time", "10s..10s", &["--time", "after its begin"]);
+        report("--time", "NaN..", &["--time", "as in 20ms"]);
+        report("--time", "..1e99", &["--time", "as in 20ms"]);
         report("--time", "1 furlong..", &["--time", "as in 20ms"]);
         report("--addr", "zz..1", &["--addr", "hexadecimal"]);
         report("--addr", "0x2000..0x1000", &["--addr", "after its begin"]);
         report("--hot", "0", &["--hot", "above 0"]);
+        report("--addr", "0x10000000000000000..", &["--addr", "hexadecimal"]);
         report("--hot", "often", &["--hot", "Hz"]);
+        report("--hot", "NaN", &["--hot", "above 0", "as in 10"]);
+        report("--hot", "inf", &["--hot", "finite", "as in 10"]);
+        report("--hot", "1e999Hz", &["--hot", "finite"]);
         report("--cold", "5 ice ages", &["--cold", "as in 20ms"]);
     }
 }

@@ -24,7 +24,7 @@ pub enum AttachError {
     KernelThread(i32, String),
     /// permissions
     #[error(
-        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE for processes of other users, or root"
+        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH for processes of other users: run as root"
     )]
     Refused {
         /// which
@@ -34,7 +34,7 @@ pub enum AttachError {
     },
     /// clearing
     #[error(
-        "accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users), and Linux 5.10 or later"
+        "accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users): run as root; and Linux 5.10 or later"
     )]
     NoClearing {
         /// which
@@ -44,7 +44,7 @@ pub enum AttachError {
     },
     /// clearing all at once
     #[error(
-        "accessed bits of process {pid} cannot be cleared: {source}. clear_refs takes CAP_DAC_OVERRIDE for processes of other users"
+        "accessed bits of process {pid} cannot be cleared: {source}. clear_refs takes CAP_DAC_OVERRIDE for processes of other users: run as root"
     )]
     NoClearRefs {
         /// which
@@ -115,5 +115,20 @@ pub(super) fn refused(pid: i32, e: ProcError) -> AttachError {
         }
         e if e.is_gone() => AttachError::NoProcess(pid),
         e => e.into(),
+    }
+}
+
+pub(super) fn not_cleared(pid: i32, source: io::Error) -> AttachError {
+    if source.raw_os_error() == Some(libc::ESRCH) {
+        return AttachError::NoProcess(pid);
+    }
+    AttachError::NoClearing { pid, source }
+}
+
+pub(super) fn no_refs(pid: i32, source: ProcError) -> AttachError {
+    if source.is_gone() {
+        AttachError::NoProcess(pid)
+    } else {
+        AttachError::NoClearRefs { pid, source }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind};
 
 use super::annotate::annotate;
-use super::held::{AttachError, Held, refused};
+use super::held::{AttachError, Held, no_refs, not_cleared, refused};
 use super::mask::PageMask;
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
@@ -27,6 +27,8 @@ const SHARED_EVERY: u32 = 32;
 pub(super) struct Process {
     held: Held,
     pub identity: Identity,
+    /// As long as it is open, no later address space can lie where this one does, so that a new one
+    /// is always told by its place.
     pagemap: Pagemap,
     pub mappings: Vec<Mapping>,
     holdings: Holdings,
@@ -68,10 +70,10 @@ impl Process {
         let refs = if cold {
             // Nothing to clear yet: whether it would be allowed is told all the same.
             process_madvise(held.pidfd.as_fd(), &[], Advice::Cold)
-                .map_err(|source| AttachError::NoClearing { pid, source })?;
+                .map_err(|e| not_cleared(pid, e))?;
             refs.ok()
         } else {
-            Some(refs.map_err(|e| AttachError::NoClearRefs { pid, source: e })?)
+            Some(refs.map_err(|e| no_refs(pid, e))?)
         };
         if held.has_ended() {
             return Err(AttachError::NoProcess(pid));

@@ -9,7 +9,7 @@ use isotherm_core::{
     AddrRange, Ask, Cost, Liveness, Look, Mapping, Nanos, OpsError, Seen, Space, TargetId,
 };
 
-use super::held::{AttachError, Held};
+use super::held::{AttachError, Held, no_refs};
 use super::plain::Plain;
 use super::processes::Processes;
 use super::targets::Targets;
@@ -145,8 +145,7 @@ impl Reading {
 impl Processes for Smaps {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         let process = Plain::attach(&self.root, pid)?;
-        let refs = ClearRefs::open(&self.root, pid)
-            .map_err(|source| AttachError::NoClearRefs { pid, source })?;
+        let refs = ClearRefs::open(&self.root, pid).map_err(|e| no_refs(pid, e))?;
         let target = Target {
             process,
             refs,

@@ -4,8 +4,10 @@ mod clock;
 mod own_pages;
 mod privileges;
 mod process_madvise;
+mod signal;
 
 pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
 pub(crate) use own_pages::OwnPages;
 pub use privileges::{drop_privileges, missing as missing_capabilities};
 pub use process_madvise::{Advice, clears_by_advice, process_madvise};
+pub use signal::is_ignored;

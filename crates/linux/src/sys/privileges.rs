@@ -38,6 +38,7 @@ pub fn missing() -> Vec<&'static str> {
         (CapabilitySet::PERFMON, "CAP_PERFMON"),
         (CapabilitySet::SYS_NICE, "CAP_SYS_NICE"),
         (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
+        (CapabilitySet::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
     ];
     let have = capabilities(None).map(|c| c.effective).unwrap_or(CapabilitySet::empty());
     // SYS_ADMIN stands for BPF and PERFMON.

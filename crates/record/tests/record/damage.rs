@@ -208,3 +208,49 @@ fn reading_fails_as_the_input_does() {
     assert!(first.unwrap().unwrap_err().to_string().contains("the disk is gone"));
     assert!(reader.next().is_none());
 }
+
+/// As after a power cut: the file had grown, and what was to be there was not yet written.
+#[test]
+fn a_tail_of_zeros_is_torn_not_damaged() {
+    const SECTOR: usize = 512;
+    let all = few(60);
+    let bytes = record(&all);
+    let (whole, _) = read(&bytes);
+    assert_eq!(whole, all);
+    for (begin, length) in frames(&bytes).into_iter().skip(1) {
+        let (before, _) = read(&bytes[..begin]);
+        let sectors = (begin..begin + length).filter(|at| at.is_multiple_of(SECTOR));
+        for from in std::iter::once(begin).chain(sectors) {
+            // ends of the file: that of this frame, of the next sector, and much later
+            for end in [begin + length, (begin + length).next_multiple_of(SECTOR), 200_000] {
+                let mut bytes = bytes[..from].to_vec();
+                bytes.resize(end, 0);
+                let (read, error) = read(&bytes);
+                assert_eq!(read, before, "zeros in {from}..{end}");
+                assert!(
+                    matches!(error, Some(ReadError::Torn { at, .. }) if at == begin as u64),
+                    "zeros in {from}..{end}: {error:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Zeros that something follows are no tail: a reader that skips finds what follows.
+#[test]
+fn zeros_in_the_middle_are_damage() {
+    let all = few(60);
+    let bytes = record(&all);
+    let frames = frames(&bytes);
+    let &(at, length) = frames.iter().find(|(at, _)| bytes[at + 10] == MAPPINGS).unwrap();
+    for (zero, hole) in [(0, 700), (0, 200_000), (length, 0)] {
+        let mut bytes = bytes.clone();
+        bytes[at..at + zero].fill(0);
+        bytes.splice(at..at, std::iter::repeat_n(0, hole));
+        let error = read(&bytes).1;
+        assert!(matches!(error, Some(ReadError::Damaged { .. })), "{zero} {hole}: {error:?}");
+        let mut reader = reader(&bytes).skip_damaged();
+        assert_eq!(snapshots(reader.by_ref()), all, "{zero} {hole}");
+        assert_eq!(reader.lost().bytes, (zero + hole) as u64);
+    }
+}

@@ -229,3 +229,85 @@ fn an_end_fits_the_room_kept_for_it() {
     let Some(Ok(Event::End(end))) = reader(&bytes.0.borrow()).last() else { panic!("no end") };
     assert!(note.starts_with(&end.note) && end.note.len() > 500);
 }
+
+/// A recording that has nothing to show does not cost one that has.
+#[test]
+fn a_recording_without_snapshots_leaves_the_earlier_one_in_place() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let _ = record(&d.path, &facts(), limits, 2000);
+    let old = d.dir.path().join("rec.old");
+    fs::copy(&d.path, &old).unwrap();
+    let contents = || {
+        let files = files(d.dir.path());
+        let read = |(name, _)| fs::read(d.dir.path().join(name)).unwrap();
+        files.into_iter().map(read).collect::<Vec<_>>()
+    };
+    let before = contents();
+    let later = Facts { seed: 99, ..facts() };
+    let begin = |limits| {
+        let mut writer = Writer::create(&d.path, &later, limits).unwrap();
+        let _ = writer.target(target(1)).unwrap();
+        assert!(!writer.is_settled());
+        assert_eq!(read(&d.path)[0], Event::Facts(facts()), "while it goes on");
+        writer
+    };
+    let summary = begin(limits).finish(Why::Failed, "").unwrap();
+    assert!(!summary.in_place && summary.snapshots == 0);
+    assert_eq!(contents(), before);
+    drop(begin(Limits::default()));
+    assert_eq!(contents(), before);
+
+    let mut writer = begin(limits);
+    let _ = writer.snapshot(&many(1).next().unwrap()).unwrap();
+    assert!(!writer.is_settled(), "it only waits to be written");
+    let _ = writer.flush().unwrap();
+    assert!(writer.is_settled());
+    assert!(writer.finish(Why::Stopped, "").unwrap().in_place);
+    assert_eq!(read(&d.path)[0], Event::Facts(later));
+    let names: Vec<_> = files(d.dir.path()).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["rec", "rec.old", "rec.old.1", "rec.old.2"]);
+}
+
+/// Two recordings of one name at once: both are whole at the end.
+#[test]
+fn two_recordings_of_one_name_do_not_meet() {
+    let d = dir();
+    let _ = record(&d.path, &facts(), Limits::default(), 3);
+    let of = |seed| Facts { seed, ..facts() };
+    let both = [1, 2].map(|seed| Writer::create(&d.path, &of(seed), Limits::default()).unwrap());
+    for mut writer in both {
+        let _ = writer.snapshot(&many(1).next().unwrap()).unwrap();
+        writer.finish(Why::Stopped, "").unwrap();
+    }
+    assert_eq!(read(&d.path)[0], Event::Facts(of(2)));
+    assert_eq!(read(&d.dir.path().join("rec.old"))[0], Event::Facts(of(1)));
+    assert_eq!(files(d.dir.path()).len(), 2);
+}
+
+/// A full disk: what was written stays, and the end that says so may still fit.
+#[test]
+fn a_disk_that_is_full_at_the_end_is_told_in_the_record() {
+    struct Disk(Shared, usize);
+    impl std::io::Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            let full = self.0.0.borrow().len() + bytes.len() > self.1;
+            if full { Err(std::io::ErrorKind::StorageFull.into()) } else { self.0.write(bytes) }
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let bytes = Shared::default();
+    let disk = Disk(bytes.clone(), 16 << 10);
+    let mut writer = Writer::to(disk, Path::new("rec"), &facts(), Limits::default()).unwrap();
+    for s in many(10) {
+        assert_eq!(writer.snapshot(&s).unwrap(), Progress::Going);
+    }
+    let error = writer.finish(Why::Stopped, "").unwrap_err().to_string();
+    assert!(error.contains("cannot write the record rec") && error.contains("has room"), "{error}");
+    let Some(Ok(Event::End(end))) = reader(&bytes.0.borrow()).last() else { panic!("no end") };
+    assert_eq!((end.why, end.snapshots), (Why::Failed, 0));
+    assert!(end.note.contains("cannot write the record"), "{end:?}");
+}

@@ -39,6 +39,13 @@ impl Follower {
         Ok(())
     }
 
+    /// Names who has come last: what has just been started need not show its command line yet.
+    pub fn name_newest(&mut self, command: String) {
+        if let Some(newest) = self.news.last_mut() {
+            newest.command = command;
+        }
+    }
+
     /// Forgets who has ended, and takes hold of children that have come. One that cannot be
     /// watched, or has ended already, is passed over. Returns who has ended: to be detached.
     pub fn find_children(&mut self, ops: &mut dyn Processes) -> Vec<TargetId> {

@@ -3,21 +3,21 @@
 mod child;
 mod follow;
 mod status;
+mod stop;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use isotherm_core::{Attrs, Monitor, Nanos, Source, Step};
-use isotherm_linux::{Processes, Way, WayError, sys};
+use isotherm_core::{Attrs, Monitor, Source, Step};
+use isotherm_linux::{Best, Processes, Way, WayError, sys};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
 use self::child::Started;
 use self::follow::Follower;
 use self::status::Status;
+use self::stop::Stop;
 use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
 
@@ -35,7 +35,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     o.attrs(o.look.0.unwrap_or(Way::Bpf))?;
     let limits = o.limits()?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
-    let stop = signals()?;
+    let stop = Stop::at_signals()?;
     let (way, mut ops) = open(o.look.0)?;
     let attrs = o.attrs(way)?;
     let mut follower = Follower::default();
@@ -53,24 +53,30 @@ pub fn run(o: Record) -> Result<ExitCode> {
     };
     // Children that come later may be other users'.
     let reach = limits.rotate.is_some() || o.children;
-    sys::drop_privileges(reach).context("cannot give up capabilities")?;
+    let mut privileges = Privileges { reach, writing: None };
+    privileges.fit(&writer)?;
     for fact in follower.news() {
         let _ = writer.target(fact)?;
     }
     let monitor = Monitor::new(ops, attrs, &follower.targets(), seed).map_err(UsageError::from)?;
     let status = Status::new(sys::monotonic(), sys::own_cpu());
-    let mut recording = Recording { monitor, writer, follower, status };
-    let end = o.duration.map(|d| sys::monotonic() + d);
-    let result = recording.until(end, &stop);
-    let over = || is_over(end, &stop);
+    let mut recording = Recording { monitor, writer, follower, status, privileges };
+    let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
+    let result = recording.until(&stop);
+    let over = || stop.cause().is_some();
     let mut end_command = || started.as_mut().map(|c| c.end(over)).transpose();
     // A command that is asked to end may have last words; one that goes on does not hold up the
-    // record.
+    // record, nor what there is to say about it.
     let ended = over().then(&mut end_command);
     let finished = recording.finish(result, &o.output);
-    let status = ended.unwrap_or_else(end_command);
-    finished?;
-    Ok(status?.flatten().map_or(ExitCode::SUCCESS, ExitCode::from))
+    if let Err(e) = &finished {
+        say(format_args!("isotherm: {}", chain(e)));
+    }
+    let status = ended.unwrap_or_else(end_command)?;
+    Ok(match finished {
+        Ok(()) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
+        Err(_) => ExitCode::FAILURE,
+    })
 }
 
 /// The way to look that was asked for, or the best one, saying why it is not the first.
@@ -78,8 +84,8 @@ fn open(asked: Option<Way>) -> Result<(Way, Box<dyn Processes>), WayError> {
     if let Some(way) = asked {
         return Ok((way, way.open()?));
     }
-    let (way, ops, tried) = Way::best()?;
-    if let Some((first, e)) = tried.first() {
+    let Best { way, ops, passed } = Way::best()?;
+    if let Some((first, e)) = passed.first() {
         say(format_args!(
             "isotherm: looking by {}, since {} does not work: {e}",
             way.name(),
@@ -98,27 +104,14 @@ fn start(
 ) -> Result<Option<Started>> {
     let Some(program) = program else { return Ok(None) };
     let mut child = Started::spawn(&program, command)?;
-    if let Err(e) = follower.attach(ops, child.pid(), true)
-        && !child.has_ended_in(WAKE)?
-    {
-        return Err(e).context("the command cannot be watched");
+    match follower.attach(ops, child.pid(), true) {
+        Ok(()) => follower.name_newest(command.join(" ")),
+        Err(e) if !child.has_ended_in(WAKE)? => {
+            return Err(e).context("the command cannot be watched");
+        }
+        Err(_) => {}
     }
     Ok(Some(child))
-}
-
-/// Set by SIGINT, SIGTERM or SIGHUP.
-fn signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in
-        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
-    {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
-}
-
-fn is_over(end: Option<Nanos>, stop: &AtomicBool) -> bool {
-    stop.load(Ordering::Relaxed) || end.is_some_and(|end| sys::monotonic() >= end)
 }
 
 fn facts(attrs: Attrs, seed: u64, way: Way) -> Facts {
@@ -140,40 +133,45 @@ struct Recording {
     writer: Writer,
     follower: Follower,
     status: Status,
+    privileges: Privileges,
 }
 
+/// Why a recording has ended, and in words if there is more to say.
+type Ended = (Why, String);
+
 impl Recording {
-    /// Records until `end`, a signal, the end of all targets, or a full record.
-    fn until(&mut self, end: Option<Nanos>, stop: &AtomicBool) -> Result<Why> {
+    /// Records until it is told to stop, the end of all targets, or a full record.
+    fn until(&mut self, stop: &Stop) -> Result<Ended> {
         let mut next_check = sys::monotonic();
         loop {
             let now = sys::monotonic();
-            if is_over(end, stop) {
-                return Ok(Why::Stopped);
+            if let Some(cause) = stop.cause() {
+                return Ok((Why::Stopped, cause.to_string()));
             }
             if now >= next_check {
                 next_check = now + WAKE;
                 self.follow()?;
                 if !self.follower.any_alive(&**self.monitor.ops()) {
-                    return Ok(Why::TargetsGone);
+                    return Ok((Why::TargetsGone, String::new()));
                 }
             }
             match self.monitor.step(now)? {
                 Step::Wait(until) => {
-                    let until = until.min(next_check).min(end.unwrap_or(until));
+                    let until = until.min(next_check).min(stop.end().unwrap_or(until));
                     std::thread::sleep(until.since(sys::monotonic()));
                 }
                 Step::Snapshot(s) => {
                     self.status.show(&s);
                     if self.writer.snapshot(&s)? == Progress::Full {
-                        return Ok(Why::MaxSize);
+                        return Ok((Why::MaxSize, String::new()));
                     }
                 }
-                Step::End(why) => return Ok(why.into()),
+                Step::End(why) => return Ok((why.into(), String::new())),
             }
             if self.writer.flush_by().is_some_and(|by| sys::monotonic() >= by) {
                 let _ = self.writer.flush()?;
             }
+            self.privileges.fit(&self.writer)?;
         }
     }
 
@@ -192,17 +190,37 @@ impl Recording {
     }
 
     /// Gives the record its end, whatever happened, and says what has come of it.
-    fn finish(mut self, result: Result<Why>, path: &std::path::Path) -> Result<()> {
+    fn finish(mut self, result: Result<Ended>, path: &Path) -> Result<()> {
         self.monitor.stop();
         let (why, note) = match &result {
-            Ok(why) => (*why, String::new()),
+            Ok((why, note)) => (*why, note.clone()),
             Err(e) => (Why::Failed, chain(e)),
         };
         let written = self.writer.finish(why, &note);
         self.status.clear();
-        let why = result?;
+        let ended = result?;
         let summary = written?;
-        say(self.status.last_line(why, &summary, self.follower.count(), path));
+        say(self.status.last_lines(&ended, &summary, self.follower.count(), path));
+        Ok(())
+    }
+}
+
+/// Those that are left.
+struct Privileges {
+    /// Files of others are written while it goes on.
+    reach: bool,
+    /// whether files can still be made and renamed in directories of others
+    writing: Option<bool>,
+}
+
+impl Privileges {
+    /// Gives up, for good, what is no longer needed.
+    fn fit(&mut self, writer: &Writer) -> Result<()> {
+        let writing = self.reach || !writer.is_settled();
+        if self.writing != Some(writing) {
+            sys::drop_privileges(writing).context("cannot give up capabilities")?;
+            self.writing = Some(writing);
+        }
         Ok(())
     }
 }

@@ -73,26 +73,36 @@ impl Status {
         used.as_secs_f64() / self.seconds().max(1e-9) * 100.0
     }
 
-    /// What was recorded, what it cost, and what to type next.
-    pub fn last_line(&self, why: Why, s: &Summary, processes: usize, path: &Path) -> String {
+    /// What was recorded and what it cost; and what to type next.
+    pub fn last_lines(
+        &self,
+        (why, note): &(Why, String),
+        s: &Summary,
+        processes: usize,
+        path: &Path,
+    ) -> String {
         let because = match why {
             Why::TargetsGone => "all targets have ended",
             Why::MaxSize => "the record has reached --max-size",
-            _ => "stopped",
+            _ => note,
         };
         let name = path.display();
         let seconds = self.seconds();
         let count = |n: u64, one, many| format!("{n} {}", if n == 1 { one } else { many });
-        let next = if s.snapshots == 0 {
-            "it was too short for a snapshot; record for longer than --aggr".to_owned()
-        } else {
-            format!("next: isotherm report heatmap -i {name}")
-        };
-        format!(
-            "recorded {seconds:.1} s ({because}): {} in {}, {} in {name}; own cost {:.1} % of a CPU, \
-             {:.0} TLB shootdowns a second; {next}",
+        let recorded = format!(
+            "recorded {seconds:.1} s ({because}): {} in {}",
             count(processes as u64, "process", "processes"),
             count(s.snapshots, "snapshot", "snapshots"),
+        );
+        if s.snapshots == 0 {
+            let kept = if s.in_place { "" } else { ", which is as it was before" };
+            return format!(
+                "{recorded}\nit was too short for a snapshot in {name}{kept}: record for longer than --aggr"
+            );
+        }
+        format!(
+            "{recorded}, {} in {name}; own cost {:.1} % of a CPU, {:.0} TLB shootdowns a second\n\
+             next: isotherm report heatmap -i {name}",
             bytes(s.bytes),
             self.cpu_percent(),
             self.clears as f64 / seconds.max(1e-9),

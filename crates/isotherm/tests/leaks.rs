@@ -1,0 +1,116 @@
+//! A thousand recordings leave nothing behind. A test binary of its own: descriptors and memory are
+//! those of the whole process.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use isotherm_core::{
+    Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Seen, Source, Space, Step,
+    TargetId,
+};
+use isotherm_linux::{Processes, Vaddr};
+use isotherm_record::{Facts, Limits, Reader, TargetFact, Why, Writer};
+
+/// An operations set that outlives its monitor: loading it takes longer than a short recording.
+struct Lent<'a>(&'a mut Vaddr);
+
+impl Space for Lent<'_> {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        self.0.mappings(target, out)
+    }
+
+    fn ran(&mut self, target: TargetId) -> Option<Duration> {
+        self.0.ran(target)
+    }
+}
+
+impl Look for Lent<'_> {
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
+        self.0.look(asks, out)
+    }
+}
+
+/// Killed when dropped.
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const SNAPSHOTS: u64 = 2;
+
+/// Records `pid` for two snapshots; the monitor's clock is not waited for.
+fn record(ops: &mut Vaddr, pid: i32, path: &Path) {
+    let ms = Duration::from_millis;
+    let attrs = Attrs { sample: ms(1), aggr: ms(4), update: ms(2), ..Attrs::default() };
+    let target = ops.attach(pid).unwrap();
+    let facts = Facts::new("0.1.0", attrs, Nanos(0));
+    let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
+    let command = String::from("sleeper");
+    let _ = writer.target(TargetFact { id: target, pid: None, command }).unwrap();
+    let mut monitor = Monitor::new(Lent(ops), attrs, &[target], 1).unwrap();
+    let mut now = Nanos(0);
+    let mut made = 0;
+    while made < SNAPSHOTS {
+        match monitor.step(now).unwrap() {
+            Step::Wait(until) => now = until,
+            Step::Snapshot(s) => {
+                let _ = writer.snapshot(&s).unwrap();
+                made += 1;
+            }
+            Step::End(why) => unreachable!("{why:?}"),
+        }
+    }
+    drop(monitor);
+    assert_eq!(writer.finish(Why::Stopped, "").unwrap().snapshots, SNAPSHOTS);
+    ops.detach(target);
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Does it some times to warm up, then `times` times, after which there must not be more
+/// descriptors, nor more memory but for what an allocator keeps.
+fn leaves_nothing(times: u32, mut f: impl FnMut()) {
+    (0..times / 10).for_each(|_| f());
+    let (fds, kib) = (descriptors(), resident_kib());
+    (0..times).for_each(|_| f());
+    assert_eq!(descriptors(), fds);
+    let after = resident_kib();
+    assert!(after <= kib + 4096, "{kib} KiB became {after} KiB");
+}
+
+#[test]
+fn a_thousand_recordings_leave_nothing_behind() {
+    let root = rustix::process::geteuid().is_root();
+    assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "it takes root");
+    if !root {
+        eprintln!("skipped a_thousand_recordings_leave_nothing_behind: it takes root");
+        return;
+    }
+    let sleeper = Sleeper(Command::new("sleep").arg("1000").spawn().unwrap());
+    let pid = sleeper.0.id().cast_signed();
+    let dir = tempfile::TempDir::new().unwrap();
+    let path = dir.path().join("a.rec");
+    let mut ops = Vaddr::new().unwrap();
+    // Each moves the one before to FILE.old.
+    leaves_nothing(1000, || record(&mut ops, pid, &path));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    assert!(Reader::open(&path).unwrap().all(|event| event.is_ok()));
+    drop(ops);
+    // The BPF program, its maps and their memory.
+    leaves_nothing(40, || record(&mut Vaddr::new().unwrap(), pid, &path));
+}

@@ -1,0 +1,72 @@
+//! The ways to look, chosen at run time.
+
+use isotherm_core::{Heat, Thresholds};
+
+use crate::load::{Load, MIB};
+use crate::run::{Record, Recorder, root_or_skip, run_in};
+
+/// Bytes of the load's hot range that the last snapshots call hot, in the mean.
+fn found(record: &Record, load: &Load) -> u64 {
+    let last = record.snapshots.iter().rev().take(3);
+    let hot = last.flat_map(|s| &s.targets).flat_map(|t| &t.regions);
+    let hot = hot.filter(|r| r.heat(&Thresholds::default()) == Heat::Hot);
+    hot.filter_map(|r| r.range.intersect(&load.hot)).map(|r| r.len()).sum::<u64>() / 3
+}
+
+/// By whatever way, the hot range is found, and the record names the way.
+#[test]
+fn every_way_finds_what_is_hot_and_is_named_in_the_record() {
+    if !root_or_skip("every_way_finds_what_is_hot_and_is_named_in_the_record") {
+        return;
+    }
+    for way in ["bpf", "bpf-probe", "bpf-iter", "clear_refs"] {
+        let load = Load::start(128, 16);
+        let pid = load.pid().to_string();
+        let options = ["--pid", &pid, "--look", way, "--aggr", "400ms", "--duration", "6s"];
+        let mut recorder = Recorder::start(&options);
+        assert_eq!(recorder.wait().code(), Some(0), "{way}: {}", recorder.err());
+        let record = Record::read(&recorder.record());
+        let look = &record.facts.look;
+        assert!(look.starts_with(&format!("{way}: ")), "{look}");
+        assert!(look.contains("Resolution: ") && look.contains("Not seen: "), "{look}");
+        let hot = found(&record, &load);
+        assert!(hot > 14 * MIB, "{way}: {hot} bytes found hot");
+    }
+}
+
+/// It sees mappings only: the memory of the load is one, most of which is touched all the time.
+#[test]
+fn without_bpf_a_mapping_is_as_hot_as_its_pages_together() {
+    if !root_or_skip("without_bpf_a_mapping_is_as_hot_as_its_pages_together") {
+        return;
+    }
+    let load = Load::start(128, 110);
+    let pid = load.pid().to_string();
+    let options = ["--pid", &pid, "--look", "smaps", "--aggr", "1s", "--duration", "8s"];
+    let mut recorder = Recorder::start(&options);
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let record = Record::read(&recorder.record());
+    assert!(record.facts.look.starts_with("smaps: "), "{}", record.facts.look);
+    assert_eq!(record.facts.attrs.sample.as_millis(), 100);
+    let hot = found(&record, &load);
+    assert!(hot > 100 * MIB, "{hot} bytes found hot");
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let me = std::process::id().to_string();
+    for (options, status, part) in [
+        (
+            &["--look", "eyes"][..],
+            2,
+            "one of bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps",
+        ),
+        (&["--look", "smaps", "--sample", "20ms"], 2, "make --sample 100ms or longer"),
+        (&["--look", "clear_refs", "--sample", "5ms"], 2, "make --sample 10ms or longer"),
+    ] {
+        let done = run_in(dir.path(), &[&["record", "--pid", &me], options].concat());
+        assert_eq!(done.status, status, "{}", done.err);
+        assert!(done.err.contains(part), "{part} is not in {}", done.err);
+    }
+}

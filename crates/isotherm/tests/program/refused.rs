@@ -1,0 +1,207 @@
+//! Who cannot be watched, and by whom: what is said, and that nothing is lost by having tried.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::run::{Done, Record, finish, isotherm, root_or_skip, until};
+use crate::synthetic;
+
+const NOBODY: u32 = 65534;
+
+/// A directory of nobody's that holds a good record, and the program where nobody can run it.
+struct Place {
+    dir: TempDir,
+    before: Vec<u8>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_isotherm"), dir.path().join("isotherm")).unwrap();
+        let output = dir.path().join("out");
+        fs::create_dir(&output).unwrap();
+        synthetic::write(&output.join("a.rec"), 3);
+        for path in [&output, &output.join("a.rec")] {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let before = fs::read(output.join("a.rec")).unwrap();
+        Place { dir, before }
+    }
+
+    fn output(&self) -> PathBuf {
+        self.dir.path().join("out")
+    }
+
+    /// Nobody's, with these capabilities alone.
+    fn by_nobody(&self, capabilities: &[&str]) -> Command {
+        let kept: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).args([
+            format!("--bounding-set=-all{kept}"),
+            format!("--inh-caps=-all{kept}"),
+            format!("--ambient-caps=-all{kept}"),
+        ]);
+        command.arg(self.dir.path().join("isotherm")).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs `command` with the arguments of a recording over the good one; that and nothing else
+    /// must be there afterwards, unless it succeeds.
+    fn record(&self, mut command: Command, what: &[&str]) -> Done {
+        command.args(["record", "-o", "a.rec", "--duration", "600ms"]).args(what);
+        let done = finish(command.current_dir(self.output()));
+        assert!(!done.err.contains("panicked"), "{}", done.err);
+        if done.status != 0 {
+            assert_eq!(fs::read(self.output().join("a.rec")).unwrap(), self.before, "{what:?}");
+            assert_eq!(fs::read_dir(self.output()).unwrap().count(), 1, "{what:?}");
+        }
+        done
+    }
+
+    fn assert_refused(&self, command: Command, what: &[&str], said: &[&str]) {
+        let done = self.record(command, what);
+        assert_eq!(done.status, 1, "{what:?}: {}", done.err);
+        for part in said {
+            assert!(done.err.contains(part), "{what:?}: {part} is not in: {}", done.err);
+        }
+    }
+
+    /// The doctor names the cause. Either `record` does so too, with what would help, or it records
+    /// in another way and says why.
+    fn assert_told(&self, command: impl Fn() -> Command, what: &[&str], cause: &str, help: &str) {
+        let doctor = finish(command().arg("doctor"));
+        let text = doctor.text();
+        assert!(text.contains(cause), "{cause} is not in: {text}");
+        let done = self.record(command(), what);
+        if done.status == 1 {
+            assert!(done.err.contains(cause) && done.err.contains(help), "{}", done.err);
+            return;
+        }
+        assert_eq!(done.status, 0, "{}", done.err);
+        let facts = Record::read(&self.output().join("a.rec")).facts;
+        let told = [done.err, facts.look, facts.note].join(" ");
+        assert!(told.contains(cause), "{cause} is not in: {told}");
+    }
+}
+
+/// Ended, and not waited for.
+struct Zombie(Child);
+
+impl Zombie {
+    fn new() -> Self {
+        let child = Command::new("true").spawn().unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        until("its end", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+        Zombie(child)
+    }
+}
+
+impl Drop for Zombie {
+    fn drop(&mut self) {
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn who_cannot_be_watched_costs_no_record() {
+    if !root_or_skip("who_cannot_be_watched_costs_no_record") {
+        return;
+    }
+    let place = Place::new();
+    let nobody = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
+    let zombie = Zombie::new();
+    let load = Load::start(16, 4);
+    let (zombie, load) = (zombie.0.id().to_string(), load.pid().to_string());
+    let no_thread = |t: &String| *t != load;
+    let tasks = fs::read_dir(format!("/proc/{load}/task")).unwrap();
+    let mut tasks = tasks.map(|t| t.unwrap().file_name().into_string().unwrap());
+    let thread = tasks.find(no_thread).unwrap();
+    for (pid, said) in [
+        ("0", "no process 0"),
+        ("-1", "no process -1"),
+        ("-2147483648", "no process -2147483648"),
+        ("2147483647", "no process 2147483647"),
+        (nobody.trim(), "no process"),
+        ("2", "thread of the kernel"),
+        (&zombie, "has just ended"),
+        (&thread, "give the pid of its process"),
+    ] {
+        let pid = format!("--pid={pid}");
+        place.assert_refused(isotherm::<&str>([]), &[&pid], &[said]);
+        // Nor is one that can be watched, when another cannot.
+        place.assert_refused(isotherm::<&str>([]), &["--pid", &load, &pid], &[said]);
+    }
+    for pid in ["--pid=2147483648", "--pid=99999999999999999999", "--pid=1.5", "--pid="] {
+        let done = place.record(isotherm::<&str>([]), &[pid]);
+        assert!(done.status == 2 && done.err.contains("--pid"), "{pid}: {}", done.err);
+    }
+}
+
+#[test]
+fn processes_of_other_users_take_capabilities_that_are_named() {
+    if !root_or_skip("processes_of_other_users_take_capabilities_that_are_named") {
+        return;
+    }
+    let place = Place::new();
+    let load = Load::start(16, 4);
+    let pid = format!("--pid={}", load.pid());
+    let said = [&load.pid().to_string(), "may not be looked at", "CAP_SYS_PTRACE"];
+    let said = [&said[..], &["CAP_DAC_READ_SEARCH", "run as root"]].concat();
+    let least = ["bpf", "perfmon", "sys_nice"];
+    // Newer kernels let CAP_PERFMON stand for CAP_SYS_PTRACE here.
+    for more in [&[][..], &["sys_ptrace"]] {
+        let capabilities = [&least[..], more].concat();
+        place.assert_refused(place.by_nobody(&capabilities), &[&pid], &said);
+    }
+    let all = [&least[..], &["sys_ptrace", "dac_read_search"]].concat();
+    let done = place.record(place.by_nobody(&all), &[&pid]);
+    assert_eq!(done.status, 0, "{}", done.err);
+}
+
+#[test]
+fn what_lacks_is_told_or_done_without() {
+    if !root_or_skip("what_lacks_is_told_or_done_without") {
+        return;
+    }
+    let place = Place::new();
+    // A process of one's own, without any capability, and without each that it takes.
+    let own = ["--", "sleep", "1"];
+    place.assert_told(|| place.by_nobody(&[]), &own, "CAP_BPF", "run as root");
+    for (lacking, rest) in [
+        ("CAP_BPF", ["perfmon", "sys_nice"]),
+        ("CAP_PERFMON", ["bpf", "sys_nice"]),
+        ("CAP_SYS_NICE", ["bpf", "perfmon"]),
+    ] {
+        place.assert_told(|| place.by_nobody(&rest), &own, lacking, "run as root");
+    }
+}
+
+#[test]
+fn a_kernel_without_btf_is_told_or_done_without() {
+    if !root_or_skip("a_kernel_without_btf_is_told_or_done_without") {
+        return;
+    }
+    let place = Place::new();
+    let hidden = || {
+        let mut command = Command::new("unshare");
+        command.args([
+            "-m",
+            "sh",
+            "-c",
+            "mount -t tmpfs none /sys/kernel/btf && exec \"$@\"",
+            "sh",
+        ]);
+        command.arg(env!("CARGO_BIN_EXE_isotherm")).stdin(Stdio::null());
+        command
+    };
+    assert!(Path::new("/sys/kernel/btf/vmlinux").exists());
+    let load = Load::start(16, 4);
+    let pid = format!("--pid={}", load.pid());
+    place.assert_told(hidden, &[&pid], "/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF");
+}

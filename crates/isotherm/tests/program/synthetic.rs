@@ -1,0 +1,56 @@
+//! Records made up, so that it takes neither root nor time to have one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RegionView, Snapshot,
+    TargetId, TargetView,
+};
+use isotherm_record::{Facts, Limits, TargetFact, Why, Writer};
+
+const REGION: u64 = 64 << 10;
+
+/// Writes a record of `snapshots`, a flush after each third.
+pub fn write(path: &Path, snapshots: u64) {
+    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
+    let id = TargetId(0);
+    let _ = writer.target(TargetFact { id, pid: Some(4711), command: "made-up".into() }).unwrap();
+    let range = AddrRange::new(0x1000_0000, 0x1000_0000 + 40 * REGION);
+    let kind = MappingKind::Heap;
+    let mappings = Arc::new(vec![Mapping { range, kind, name: "[heap]".into(), unknown: None }]);
+    for seq in 0..snapshots {
+        let _ = writer.snapshot(&snapshot(seq, range, &mappings)).unwrap();
+        if seq % 3 == 2 {
+            let _ = writer.flush().unwrap();
+        }
+    }
+    writer.finish(Why::Stopped, "").unwrap();
+}
+
+fn snapshot(seq: u64, range: AddrRange, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
+    let region = |i: u64| RegionView {
+        range: AddrRange::new(range.start + i * REGION, range.start + (i + 1) * REGION),
+        accesses_bp: u32::try_from(i * 250).unwrap(),
+        age: Duration::from_millis(400 * seq),
+        rate: Rate { hz: i as f32, low: i as f32 / 2.0, high: i as f32 * 2.0 },
+        resident_bp: 10_000,
+        unknown_bp: Pages::default(),
+    };
+    Snapshot {
+        seq,
+        start: Nanos(seq * 400_000_000),
+        end: Nanos((seq + 1) * 400_000_000),
+        attrs: Attrs::default(),
+        cost: Cost::default(),
+        targets: vec![TargetView {
+            id: TargetId(0),
+            ran: None,
+            mappings: Arc::clone(mappings),
+            left_out: 0,
+            regions: (0..range.len() / REGION).map(region).collect(),
+        }],
+    }
+}

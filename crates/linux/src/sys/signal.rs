@@ -1,0 +1,25 @@
+//! What becomes of a signal.
+
+/// Whether this process ignores `signal`, as one started by `nohup`, or in the background of a
+/// script, does with some. An unknown signal is not ignored.
+#[must_use]
+pub fn is_ignored(signal: i32) -> bool {
+    // SAFETY: all zeros are a valid `sigaction`, and with none to set the call only writes to it.
+    let action = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        (libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0).then_some(action)
+    };
+    action.is_some_and(|a| a.sa_sigaction == libc::SIG_IGN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_ignores_closed_pipes_and_nothing_else() {
+        assert!(is_ignored(libc::SIGPIPE));
+        assert!(!is_ignored(libc::SIGUSR1));
+        assert!(!is_ignored(-1));
+    }
+}
