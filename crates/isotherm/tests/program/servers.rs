@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, Heat, Nanos, PAGE_SIZE, Snapshot, TargetView, Thresholds};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::load::MIB;
@@ -46,13 +47,19 @@ fn record(options: &[&str]) -> Recorder {
 /// One server at a time: there are two CPUs.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A server of ours, killed when dropped.
+/// A server of ours, ended when dropped: by SIGQUIT, so that PostgreSQL takes its backends along.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let begin = Instant::now();
+        let _ = kill_process(Pid::from_child(&self.0), Signal::QUIT);
+        while self.0.try_wait().is_ok_and(|end| end.is_none()) {
+            if begin.elapsed() > Duration::from_secs(5) {
+                let _ = self.0.kill();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 }
 
