@@ -4,11 +4,14 @@ pub mod doctor;
 pub mod export;
 pub mod record;
 pub mod report;
+pub mod workload;
 
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use isotherm_record::{ReadError, Reader};
@@ -41,4 +44,15 @@ fn create(output: &Path, input: &Path) -> Result<File> {
         return Err(UsageError::new(text).into());
     }
     File::create(output).with_context(|| format!("cannot write {}", output.display()))
+}
+
+/// Set by SIGINT, SIGTERM or SIGHUP.
+fn signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in
+        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+    {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
 }

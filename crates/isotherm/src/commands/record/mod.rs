@@ -6,7 +6,6 @@ mod status;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +17,7 @@ use isotherm_record::{Facts, Progress, Why, Writer};
 use self::child::Started;
 use self::follow::Follower;
 use self::status::Status;
+use super::signals;
 use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
 
@@ -84,17 +84,6 @@ fn start(
         return Err(e).context("the command cannot be watched");
     }
     Ok(Some(child))
-}
-
-/// Set by SIGINT, SIGTERM or SIGHUP.
-fn signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in
-        [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
-    {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
 }
 
 fn is_over(end: Option<Nanos>, stop: &AtomicBool) -> bool {
