@@ -12,6 +12,7 @@ mod record;
 mod report;
 mod run;
 mod usage;
+mod workload;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
 #[test]

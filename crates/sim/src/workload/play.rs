@@ -26,6 +26,8 @@ const BASE: u64 = 0x7f00_0000_0000;
 pub struct Played {
     /// in their order
     pub snapshots: Vec<Arc<Snapshot>>,
+    /// which target of the snapshots it was
+    pub target: TargetId,
     /// over the same time
     pub truth: GroundTruth,
 }
@@ -84,7 +86,7 @@ pub fn play(
         stretches,
         intervals,
     };
-    Ok(Played { snapshots, truth })
+    Ok(Played { snapshots, target, truth })
 }
 
 fn nanos(d: Duration) -> Nanos {
