@@ -8,11 +8,11 @@ use isotherm_core::Attrs;
 use isotherm_sim::MachineKind;
 use isotherm_sim::workload::Workload;
 
-/// How right the monitor is: each named workload on the simulated machine and on the real one.
+/// How right the monitor is: each named workload, on the simulated machine and on the real one.
 #[derive(Debug, Clone, Parser)]
 pub struct Options {
-    /// Only this one; may be given several times
-    #[arg(long, value_name = "NAME")]
+    /// Only this one, or one that a file describes; may be given several times
+    #[arg(long, value_name = "NAME|FILE")]
     pub workload: Vec<String>,
     /// Seed of layouts, accesses and the monitor
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -6,6 +6,7 @@
 //! [`crate::GroundTruth`].
 
 mod check;
+mod error;
 mod layout;
 mod named;
 mod play;
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use check::WorkloadError;
+pub use error::WorkloadError;
 pub use layout::{Field, Layout, Memory, Owner, Part};
 pub use named::{NAMED, Named};
 pub use play::{PlayError, Played, play};
