@@ -217,32 +217,40 @@ const SETTLED: Duration = Duration::from_secs(2);
 const AGED: Duration = Duration::from_secs(7);
 const LENGTH: Duration = Duration::from_secs(10);
 
-/// What a monitor calls hot, warm and cold of the memory of a workload: mean over snapshots, in
-/// MiB, without what may be called either.
+/// How right a monitor was: medians over snapshots, as memory of a process that had to wait for a
+/// CPU looks cold. Against the truth of each machine, for on a busy one less is touched than planned.
 #[derive(Debug)]
-struct Called {
-    hot: f64,
-    warm: f64,
-    cold: f64,
+struct Right {
+    hot_precision: f64,
+    hot_recall: f64,
+    cold_precision: f64,
+    cold_recall: f64,
 }
 
-fn called(snapshots: &[Arc<Snapshot>], target: TargetId, truth: &GroundTruth) -> Called {
-    let first = snapshots[0].start;
-    let mean = |after: Duration, bytes: fn(&Scores) -> u64| {
-        let later = snapshots.iter().filter(|s| s.start >= first + after);
-        let bytes: Vec<u64> =
-            later.filter_map(|s| score(truth, s, target)).map(|s| bytes(&s)).collect();
-        assert!(!bytes.is_empty());
-        bytes.iter().sum::<u64>() as f64 / bytes.len() as f64 / f64::from(1 << 20)
-    };
-    Called {
-        hot: mean(SETTLED, |s| s.hot.reported),
-        warm: mean(AGED, |s| s.warm.reported),
-        cold: mean(AGED, |s| s.cold.reported),
+impl Right {
+    fn all(&self) -> [f64; 4] {
+        [self.hot_precision, self.hot_recall, self.cold_precision, self.cold_recall]
     }
 }
 
-fn on_the_real_machine(name: &str) -> Called {
+fn right(snapshots: &[Arc<Snapshot>], target: TargetId, truth: &GroundTruth) -> Right {
+    let first = snapshots[0].start;
+    let median = |after: Duration, share: fn(&Scores) -> Option<f64>| {
+        let later = snapshots.iter().filter(|s| s.start >= first + after);
+        let scores = later.filter_map(|s| score(truth, s, target));
+        let mut shares: Vec<f64> = scores.filter_map(|s| share(&s)).collect();
+        shares.sort_unstable_by(f64::total_cmp);
+        shares[shares.len() / 2]
+    };
+    Right {
+        hot_precision: median(SETTLED, |s| s.hot.precision()),
+        hot_recall: median(SETTLED, |s| s.hot.recall()),
+        cold_precision: median(AGED, |s| s.cold.precision()),
+        cold_recall: median(AGED, |s| s.cold.recall()),
+    }
+}
+
+fn on_the_real_machine(name: &str) -> Right {
     let mut running = Running::start(name, &["--duration", "1h"]);
     let (pid, seconds) = (running.pid(), LENGTH.as_secs().to_string());
     let default = ["--sample", "20ms", "--aggr", "400ms"];
@@ -250,36 +258,32 @@ fn on_the_real_machine(name: &str) -> Called {
     let mut recorder = Recorder::start(&[&options[..], &default].concat());
     assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
     let record = Record::read(&recorder.record());
-    called(&record.snapshots, record.targets[0].id, &running.end())
+    right(&record.snapshots, record.targets[0].id, &running.end())
 }
 
-fn on_the_simulated_machine(name: &str) -> Called {
+fn on_the_simulated_machine(name: &str) -> Right {
     let w = Named::find(name).unwrap().workload().unwrap();
     let schedule = Schedule::new(&w, &Layout::new(&w, 1), Some(LENGTH)).unwrap();
     let played = play((name, &w), &schedule, 1, Attrs::default()).unwrap();
-    called(&played.snapshots, played.target, &played.truth)
+    right(&played.snapshots, played.target, &played.truth)
 }
 
-/// How far the two may be apart, in MiB. Hot: the bench finds precision and recall of at least .95
-/// on either machine, so each may be off by a twentieth of what is hot. Warm and cold: what is cold
-/// becomes warm by the region, up to a hundredth of the memory each, for an island or a page of the
-/// kernel's doing; looks at random windows differ in which ones, by a few of the hundred.
-fn assert_alike(name: &str, hot_mib: f64, all_mib: f64) {
-    let (real, simulated) = (on_the_real_machine(name), on_the_simulated_machine(name));
-    let close = |a: f64, b: f64, apart: f64| (a - b).abs() <= apart;
-    assert!(
-        close(real.hot, simulated.hot, 0.1 * hot_mib)
-            && close(real.warm, simulated.warm, 0.1 * all_mib)
-            && close(real.cold, simulated.cold, 0.1 * all_mib),
-        "{name}, in MiB: {real:.1?}, {simulated:.1?}"
-    );
-    println!("{name}, in MiB: {real:.1?}, {simulated:.1?}");
-}
+/// How far shares may be apart. By `bench/accuracy`, precision and recall of hot, and precision of
+/// cold memory are .95 or more on either machine. Recall of cold memory is about .8, as the region
+/// around an island is warm; how large that is depends on where random looks fell, and it differs by
+/// .05 from machine to machine. Twice that, for a machine that does other things as well.
+const APART: f64 = 0.1;
 
 #[test]
 fn the_simulated_machine_shows_the_same_as_the_real_one() {
-    if root_or_skip("the_simulated_machine_shows_the_same_as_the_real_one") {
-        assert_alike("hot-warm-cold", 65.0, 1000.0);
-        assert_alike("rate-ladder", 57.0, 403.0);
+    if !root_or_skip("the_simulated_machine_shows_the_same_as_the_real_one") {
+        return;
+    }
+    for name in ["hot-warm-cold", "rate-ladder"] {
+        let (real, simulated) = (on_the_real_machine(name), on_the_simulated_machine(name));
+        let pairs = real.all().into_iter().zip(simulated.all());
+        let alike = pairs.map(|(a, b)| (a - b).abs()).all(|apart| apart <= APART);
+        assert!(alike, "{name}: {real:.3?}, {simulated:.3?}");
+        assert!(simulated.hot_precision > 0.9 && simulated.hot_recall > 0.9, "{simulated:.3?}");
     }
 }
