@@ -11,8 +11,8 @@ use super::ledger::Ledger;
 
 /// A thread touches what is due, and sleeps for so long.
 const SLICE: Duration = Duration::from_millis(1);
-/// What is due for longer than this is not made up for.
-const CATCH_UP: Duration = Duration::from_millis(50);
+/// What is due for longer than this is not made up for: a burst would look like no rate at all.
+const CATCH_UP: Duration = Duration::from_millis(10);
 /// Without pause: touches between two looks at the clock.
 const BATCH: u64 = 1024;
 
