@@ -1,4 +1,4 @@
-//! What the benches share: a process whose accesses are known, and how well they were seen.
+//! What the benches share: processes whose accesses are known, and how well they were seen.
 
+pub mod accuracy;
 pub mod load;
-pub mod score;

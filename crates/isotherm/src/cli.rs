@@ -65,6 +65,8 @@ pub enum Command {
     Export(Export),
     /// Tell what works on this machine, what does not, and what to do about it
     Doctor(Doctor),
+    /// Touch memory in a known way, to be watched, and write what was really touched
+    Workload(Workload),
 }
 
 /// A way to look; none: the best one.
@@ -262,4 +264,25 @@ pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `workload`.
+#[derive(Debug, Args)]
+pub struct Workload {
+    /// One of --list, or a file that describes one
+    #[arg(value_name = "NAME|FILE", required_unless_present = "list")]
+    pub name: Option<String>,
+    /// Print the names there are
+    #[arg(long)]
+    pub list: bool,
+    /// Where its layout and its random numbers begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write here, at the end, what was really touched
+    #[arg(long, value_name = "FILE.json")]
+    pub truth: Option<PathBuf>,
+    /// End after this time, and go through the phases again until then [default: as the workload
+    /// says]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub duration: Option<Duration>,
 }

@@ -5,46 +5,16 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_linux::Way;
+pub use isotherm_sim::workload::units::{duration, size};
 
 use crate::cli::Look;
-
-/// `20ms`, `1s`, `5min`; a bare number is seconds.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let help = "write a number and a unit: us, ms, s, min, h (as in 20ms)";
-    if let Ok(seconds) = text.parse::<f64>() {
-        let duration = Duration::try_from_secs_f64(seconds);
-        return duration.map_err(|_| format!("{text} is no time that can pass; {help}"));
-    }
-    humantime::parse_duration(text).map_err(|e| format!("{e}; {help}"))
-}
 
 /// The name of a way to look, or `auto`.
 pub fn way(text: &str) -> Result<Look, String> {
     if text == "auto" {
         return Ok(Look(None));
     }
-    let way = Way::ALL.into_iter().find(|way| way.name() == text);
-    let names = || Way::ALL.map(Way::name).join(", ");
-    way.map(|way| Look(Some(way))).ok_or_else(|| format!("write auto, or one of {}", names()))
-}
-
-/// `64K`, `100M`, `2GiB`: powers of 1024; a bare number is bytes.
-pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text[digits.len()..].to_ascii_uppercase();
-    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(format!("unknown unit {unit}: write K, M, G or T, as in 64M")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size, as 64M is"))?;
-    number
-        .checked_shl(shift)
-        .filter(|n| n >> shift == number)
-        .ok_or_else(|| format!("{text} is too big: the greatest is 16777215T"))
+    Way::find(text).map(|way| Look(Some(way))).map_err(|e| format!("{e}, or auto"))
 }
 
 /// Two parts around `..`.
@@ -99,26 +69,6 @@ pub fn rate(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert!(duration("20 parsecs").unwrap_err().contains("as in 20ms"));
-        for bad in ["-1", "NaN", "inf", "1e99", "1e99s", "99999999999999999999s", "", "s", "-5ms"] {
-            assert!(duration(bad).unwrap_err().contains("as in 20ms"), "{bad}");
-        }
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(size("64K"), Ok(65536));
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert_eq!(size("17"), Ok(17));
-        for bad in ["", "M", "1X", "99999999999T", "1.5G"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn ranges() {

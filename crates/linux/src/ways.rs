@@ -81,6 +81,15 @@ impl Way {
         }
     }
 
+    /// The way with this name.
+    ///
+    /// # Errors
+    /// The names there are.
+    pub fn find(name: &str) -> Result<Way, String> {
+        let way = Way::ALL.into_iter().find(|way| way.name() == name);
+        way.ok_or_else(|| format!("no way to look: write {}", Way::ALL.map(Way::name).join(", ")))
+    }
+
     /// How it works.
     #[must_use]
     pub fn how(self) -> &'static str {

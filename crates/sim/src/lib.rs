@@ -2,13 +2,15 @@
 //!
 //! A [`Machine`] owns a virtual clock and address spaces. Each space has mappings, pages with an
 //! accessed bit, and patterns that touch them. [`Ops`] makes it an operations set for a monitor,
-//! [`Truth`] says what really happened, and [`score_hot`] compares the two. Nothing here knows a
-//! wall clock, a thread or a file: a seed and the same calls give the same answers, bit by bit.
+//! [`Truth`] says what really happened, and [`score`] compares the two. A [`workload`] is touched in
+//! the same way here and on the real machine, and its [`GroundTruth`] scored by the same code.
+//! Nothing here knows a wall clock, a thread or a file: a seed and the same calls give the same
+//! answers, bit by bit.
 //!
 //! ```
 //! use std::time::Duration;
-//! use isotherm_core::{AddrRange, Attrs, Monitor, Nanos, Thresholds};
-//! use isotherm_sim::{Machine, Memory, Ops, Pattern, run, score_hot};
+//! use isotherm_core::{AddrRange, Attrs, Monitor, Nanos};
+//! use isotherm_sim::{Machine, Memory, Ops, Pattern, run, score};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut machine = Machine::new(1);
@@ -21,14 +23,18 @@
 //! let snapshots = run(&mut monitor, &ops, Nanos(4_000_000_000))?;
 //!
 //! let last = snapshots.last().ok_or("no snapshot")?;
-//! let score = score_hot(last, &ops.machine(), &Thresholds::default());
-//! assert!(score.precision() > 0.9 && score.recall() > 0.9, "{score:?}");
+//! let truth = ops.machine().truth(target)?.ground(last.start, last.end);
+//! let hot = score(&truth, last, target).ok_or("another time")?.hot;
+//! assert!(hot.precision() > Some(0.9) && hot.recall() > Some(0.9), "{hot:?}");
 //! # Ok(())
 //! # }
 //! ```
 
 mod access;
 mod area;
+mod changes;
+mod ground_truth;
+mod kind;
 mod machine;
 mod ops;
 mod pattern;
@@ -37,12 +43,15 @@ mod run;
 mod score;
 mod space;
 mod truth;
+pub mod workload;
 
 pub use area::Memory;
+pub use changes::{Delays, delays};
+pub use ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION, TruthError};
 pub use machine::{Machine, SimError};
 pub use ops::Ops;
 pub use pattern::Pattern;
 pub use run::run;
-pub use score::{Score, score_hot};
+pub use score::{LEAST_HZ, Score, Scores, highest_hz, score};
 pub use space::AddressSpace;
 pub use truth::Truth;

@@ -4,6 +4,7 @@
 //! So looking costs the same however much time has passed, whoever looks sees the same, and the
 //! truth needs no log. What is random is drawn from a hash of seed, page and time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::PAGE_SIZE;
@@ -37,6 +38,13 @@ pub enum Pattern {
         every: Duration,
         /// touches of one page a second while it is in the window
         hz: f64,
+    },
+    /// At random times, in each block of pages as often as is said for it.
+    Blocks {
+        /// bytes of a block
+        block: u64,
+        /// touches of one page a second in each block; none behind the last
+        hz: Arc<[f64]>,
     },
     /// Every n-th page from the first on; the pages between are not touched.
     Sparse {
@@ -75,6 +83,9 @@ impl Pattern {
                 let mut last = turns.map(|t| poisson(key, *hz, t.0.max(after), t.1.min(until)));
                 last.find_map(|t| t)
             }
+            Pattern::Blocks { block, hz } => {
+                poisson(mix(f.key, page), block_hz(page, *block, hz), after, until)
+            }
             Pattern::Sparse { nth, of } => {
                 let (page, f) = sparse(page, f, *nth)?;
                 of.last_touch(page, f, after, until)
@@ -87,7 +98,7 @@ impl Pattern {
     pub(crate) fn is_even(&self) -> bool {
         match self {
             Pattern::Poisson { .. } | Pattern::Periodic { .. } | Pattern::Sweep { .. } => true,
-            Pattern::Moving { .. } => false,
+            Pattern::Moving { .. } | Pattern::Blocks { .. } => false,
             Pattern::Sparse { nth, of } => *nth <= 1 && of.is_even(),
         }
     }
@@ -104,6 +115,7 @@ impl Pattern {
                 let inside: u64 = inside.map(|t| t.1.min(to) - t.0.max(from)).sum();
                 inside as f64 / 1e9 * hz
             }
+            Pattern::Blocks { block, hz } => span / 1e9 * block_hz(page, *block, hz),
             Pattern::Sparse { nth, of } => {
                 sparse(page, f, *nth).map_or(0.0, |(page, f)| of.expected(page, f, from, to))
             }
@@ -125,6 +137,12 @@ fn last_round(every: u64, phase: u64, until: u64) -> Option<u64> {
 fn sweep_phase(page: u64, pages: u64, every: u64) -> u64 {
     let phase = (u128::from(page) + 1) * u128::from(every) / u128::from(pages.max(1));
     u64::try_from(phase).unwrap_or(u64::MAX).max(1)
+}
+
+/// The rate of the block that holds `page`.
+fn block_hz(page: u64, block: u64, hz: &[f64]) -> f64 {
+    let at = page / (block / PAGE_SIZE).max(1);
+    usize::try_from(at).ok().and_then(|at| hz.get(at)).copied().unwrap_or(0.0)
 }
 
 /// Among the pages that are touched, the place of `page`, and how many there are.

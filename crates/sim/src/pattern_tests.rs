@@ -73,12 +73,26 @@ fn sparse_touches_each_nth() {
     );
 }
 
+#[test]
+fn blocks_are_touched_as_often_as_is_said() {
+    let hz = Arc::from([5.0, 0.0, 80.0]);
+    let p = Pattern::Blocks { block: 500 * PAGE_SIZE, hz };
+    let touches = |page| touches(&p, page, frame(2000), SECOND).len();
+    let mean = |block: u64| (block * 500..(block + 1) * 500).map(touches).sum::<usize>() / 500;
+    assert_eq!((mean(1), mean(3)), (0, 0), "nothing behind the last block");
+    assert!((4..=5).contains(&mean(0)) && (79..=80).contains(&mean(2)), "{}", mean(2));
+    assert_eq!(p.expected(1400, frame(2000), SECOND, 3 * SECOND), 160.0);
+}
+
 fn pattern() -> impl Strategy<Value = Pattern> {
     let every = (1u64..500_000_000).prop_map(Duration::from_nanos);
     let dense = prop_oneof![
         (0.1f64..500.0).prop_map(|hz| Pattern::Poisson { hz }),
         every.clone().prop_map(|every| Pattern::Periodic { every }),
         every.clone().prop_map(|every| Pattern::Sweep { every }),
+        (1u64..9, proptest::collection::vec(0.0f64..300.0, 1..9)).prop_map(|(pages, hz)| {
+            Pattern::Blocks { block: pages * PAGE_SIZE, hz: hz.into() }
+        }),
         (1u64..9, every, 0.1f64..500.0).prop_map(|(pages, every, hz)| Pattern::Moving {
             window: pages * PAGE_SIZE,
             every,

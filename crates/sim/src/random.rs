@@ -16,10 +16,15 @@ pub(crate) fn below(hash: u64, n: u64) -> u64 {
     u64::try_from((u128::from(hash) * u128::from(n)) >> 64).unwrap_or(0)
 }
 
+/// `hash` as a number in [0, 1).
+pub(crate) fn unit(hash: u64) -> f64 {
+    (hash >> 11) as f64 / (1u64 << 53) as f64
+}
+
 /// `hash` as a number of events where one is expected (Poisson), by inversion.
 pub(crate) fn poisson_of_one(hash: u64) -> u64 {
     const ONE_IN_E: f64 = 0.367_879_441_171_442_33;
-    let u = (hash >> 11) as f64 / (1u64 << 53) as f64;
+    let u = unit(hash);
     let (mut n, mut p) = (0, ONE_IN_E);
     let mut sum = p;
     // Above 20 the probability is below 2^-53, the step of `u`.

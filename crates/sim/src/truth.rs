@@ -1,10 +1,9 @@
-//! What really happened.
+//! What really happened on the machine.
 
-use std::time::Duration;
-
-use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
+use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Thresholds};
 
 use crate::access::{Access, pages};
+use crate::ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION};
 use crate::space::AddressSpace;
 
 /// The truth about what is mapped in an address space now: exact, for any page and time.
@@ -13,6 +12,14 @@ use crate::space::AddressSpace;
 #[derive(Debug, Clone, Copy)]
 pub struct Truth<'a> {
     space: &'a AddressSpace,
+}
+
+/// Counts of one stretch in one interval.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    touches: f64,
+    touched: u64,
+    idle: u64,
 }
 
 impl<'a> Truth<'a> {
@@ -36,47 +43,90 @@ impl<'a> Truth<'a> {
         touches / to.since(from).as_secs_f64()
     }
 
-    /// Mapped bytes in `range` touched at `hz` or more between `from` and `to`.
+    /// What was touched between `from` and `to`, of stretches that do not reach over the end of a
+    /// mapping. Touches are as expected, the rest as it was.
     #[must_use]
-    pub fn hot_bytes(&self, range: AddrRange, from: Nanos, to: Nanos, hz: f64) -> u64 {
-        let hot = |page| self.rate_hz(page, from, to) >= hz;
-        self.pieces(range).map(|p| count(p, self.accesses(p.start).all(Access::is_even), hot)).sum()
+    pub fn interval(&self, stretches: &[Stretch], phase: &str, from: Nanos, to: Nanos) -> Interval {
+        let counts: Vec<Counts> = stretches.iter().map(|s| self.counts(s, from, to)).collect();
+        Interval {
+            start_ns: from.0,
+            end_ns: to.0,
+            phase: phase.to_owned(),
+            touches: counts.iter().map(|c| c.touches.round() as u64).collect(),
+            touched: counts.iter().map(|c| c.touched).collect(),
+            idle: counts.iter().map(|c| c.idle).collect(),
+        }
     }
 
-    /// Mapped bytes in `range` that, at the time `at`, had not been touched (or existed) for `age`.
+    /// All that is mapped, between `from` and `to`.
     #[must_use]
-    pub fn cold_bytes(&self, range: AddrRange, at: Nanos, age: Duration) -> u64 {
-        let since = |page| self.last_touch(page, at).or(self.mapped_at(page));
-        let cold = |page| since(page).is_some_and(|t| at.since(t) >= age);
-        self.pieces(range).map(|p| count(p, self.accesses(p.start).next().is_none(), cold)).sum()
+    pub fn ground(&self, from: Nanos, to: Nanos) -> GroundTruth {
+        let stretches: Vec<Stretch> = self.stretches().collect();
+        let mapped_at = self.space.areas.iter().map(|a| a.mapped_at.0).max();
+        GroundTruth {
+            schema_version: TRUTH_VERSION,
+            workload: String::new(),
+            seed: 0,
+            machine: MachineKind::Simulated,
+            populated_ns: mapped_at.unwrap_or(0),
+            idle_ns: idle_ns(),
+            intervals: vec![self.interval(&stretches, "", from, to)],
+            stretches,
+        }
+    }
+
+    fn counts(&self, stretch: &Stretch, from: Nanos, to: Nanos) -> Counts {
+        let range = stretch.range();
+        let accesses: Vec<&Access> =
+            self.space.accesses.iter().filter(|a| a.range.intersect(&range).is_some()).collect();
+        let area = self.space.areas.iter().find(|a| a.range.contains(range.start));
+        let Some(mapped_at) = area.map(|a| a.mapped_at) else { return Counts::default() };
+        let is_idle = |since: Nanos| to.0.saturating_sub(since.0) >= idle_ns();
+        if accesses.is_empty() {
+            let idle = if is_idle(mapped_at) { stretch.pages() } else { 0 };
+            return Counts { idle, ..Counts::default() };
+        }
+        let mut counts = Counts::default();
+        for page in pages(&range).step_by(usize::try_from(stretch.stride).unwrap_or(usize::MAX)) {
+            let here = || accesses.iter().filter(|a| a.range.contains(page));
+            counts.touches += here().map(|a| a.expected(page, from, to)).sum::<f64>();
+            let last = here().filter_map(|a| a.last_touch(page, Nanos(0), to)).max();
+            counts.touched += u64::from(last.is_some_and(|t| t > from));
+            counts.idle += u64::from(is_idle(last.unwrap_or(mapped_at)));
+        }
+        counts
     }
 
     fn accesses(&self, page: u64) -> impl Iterator<Item = &'a Access> {
         self.space.accesses.iter().filter(move |a| a.range.contains(page))
     }
 
-    fn mapped_at(&self, addr: u64) -> Option<Nanos> {
-        self.space.areas.iter().find(|a| a.range.contains(addr)).map(|a| a.mapped_at)
-    }
-
-    /// What is mapped of `range`, cut wherever a mapping or a pattern begins or ends.
-    fn pieces(&self, range: AddrRange) -> impl Iterator<Item = AddrRange> {
-        let mapped = self.space.areas.iter().filter_map(move |a| a.range.intersect(&range));
-        mapped.flat_map(|part| {
-            let ends = self.space.accesses.iter().flat_map(|a| [a.range.start, a.range.end]);
+    /// What is mapped, cut wherever a mapping or a pattern begins or ends; into single pages where
+    /// they are not touched alike.
+    fn stretches(&self) -> impl Iterator<Item = Stretch> + use<'a> {
+        let space = self.space;
+        let pieces = space.areas.iter().flat_map(move |area| {
+            let part = area.range;
+            let ends = space.accesses.iter().flat_map(|a| [a.range.start, a.range.end]);
             let mut cuts: Vec<u64> = ends.filter(|&c| part.contains(c)).collect();
             cuts.extend([part.start, part.end]);
             cuts.sort_unstable();
             cuts.dedup();
             cuts.windows(2).map(|w| AddrRange::new(w[0], w[1])).collect::<Vec<_>>()
-        })
+        });
+        let cut =
+            move |piece: AddrRange| {
+                let mut here = space.accesses.iter().filter(|a| a.range.contains(piece.start));
+                let step = if here.all(Access::is_even) { piece.len() } else { PAGE_SIZE };
+                (0..piece.len() / step).map(move |i| piece.start + i * step).map(move |start| {
+                    Stretch { start, end: start + step, name: String::new(), stride: 1 }
+                })
+            };
+        pieces.flat_map(cut)
     }
 }
 
-/// Bytes of `piece` of whose pages `holds` is true. If they are all `alike`, one speaks for all.
-fn count(piece: AddrRange, alike: bool, holds: impl Fn(u64) -> bool) -> u64 {
-    if !alike {
-        return pages(&piece).filter(|&p| holds(p)).count() as u64 * PAGE_SIZE;
-    }
-    if holds(piece.start) { piece.len() } else { 0 }
+/// For how long a page that counts as idle has not been touched: as long as makes memory cold.
+pub(crate) fn idle_ns() -> u64 {
+    u64::try_from(Thresholds::default().cold_age.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -9,7 +9,7 @@ use isotherm_core::{
     Act, Action, AddrRange, Applied, Ask, Budget, Cost, Liveness, Look, Nanos, OpsError, PAGE_SIZE,
     Seen, Space, TargetId, Unknown,
 };
-use isotherm_sim::{Machine, Memory, Ops, Pattern, SimError};
+use isotherm_sim::{Machine, Memory, Ops, Pattern, SimError, Stretch};
 
 const MIB: u64 = 1 << 20;
 const ALL: Budget = Budget { bytes: u64::MAX, time: Duration::MAX };
@@ -85,27 +85,44 @@ fn what_a_look_finds_is_the_truth() {
     }
 }
 
+fn stretch(at: u64, len: u64, stride: u64) -> Stretch {
+    let range = pages(at, len);
+    Stretch { start: range.start, end: range.end, name: String::new(), stride }
+}
+
 #[test]
-fn truth_counts_hot_and_cold_bytes() {
+fn truth_counts_touches_and_pages() {
     let (ops, t) = anonymous(1000);
-    ops.machine().touch(t, pages(100, 100), poisson(50.0)).unwrap();
-    ops.machine().touch(t, pages(150, 100), poisson(7.0)).unwrap();
-    let of = Box::new(Pattern::Periodic { every: Duration::from_millis(10) });
+    let every = Duration::from_millis(10);
+    ops.machine().touch(t, pages(100, 100), Pattern::Periodic { every }).unwrap();
+    ops.machine().touch(t, pages(150, 100), Pattern::Periodic { every: 2 * every }).unwrap();
+    let of = Box::new(Pattern::Periodic { every });
     ops.machine().touch(t, pages(600, 100), Pattern::Sparse { nth: 4, of }).unwrap();
     wait(&ops, 2000);
     ops.machine().rest(t, pages(0, 400)).unwrap();
-    wait(&ops, 2000);
+    wait(&ops, 5000);
     let machine = ops.machine();
     let truth = machine.truth(t).unwrap();
-    let all = pages(0, 2000);
-    let hot = |from: u64, to: u64, hz| {
-        truth.hot_bytes(all, Nanos(from * 1_000_000), Nanos(to * 1_000_000), hz) / PAGE_SIZE
+    let parts = [
+        stretch(0, 100, 1),
+        stretch(100, 50, 1),
+        stretch(150, 50, 1),
+        stretch(600, 100, 4),
+        stretch(600, 100, 1),
+    ];
+    let count = |from: u64, to: u64| {
+        truth.interval(&parts, "", Nanos(from * 1_000_000), Nanos(to * 1_000_000))
     };
-    assert_eq!((hot(0, 2000, 10.0), hot(0, 2000, 55.0), hot(0, 2000, 5.0)), (125, 75, 175));
-    assert_eq!((hot(2000, 4000, 5.0), hot(1000, 3000, 24.0)), (25, 125));
-    assert_eq!(truth.rate_hz(pages(160, 1).start + 5, Nanos(0), Nanos(1_000_000_000)), 57.0);
-    let cold = |age| truth.cold_bytes(all, machine.now(), Duration::from_millis(age)) / PAGE_SIZE;
-    assert_eq!((cold(1900), cold(4000), cold(4001)), (975, 825, 0));
+    let (early, late) = (count(1000, 3000), count(2010, 6990));
+    assert_eq!(early.touches, [0, 5000, 7500, 5000, 5000]);
+    assert_eq!(early.touched, [0, 50, 50, 25, 25]);
+    assert_eq!(early.idle, [0, 0, 0, 0, 0]);
+    assert_eq!((late.touches[1], late.touched[1]), (0, 0));
+    assert_eq!(late.idle[..2], [100, 0]);
+    assert_eq!(late.idle[3..], [0, 75]);
+    let idle = count(6000, 7030).idle;
+    assert_eq!(idle[..3], [100, 50, 50]);
+    assert_eq!(truth.rate_hz(pages(160, 1).start + 5, Nanos(0), Nanos(1_000_000_000)), 150.0);
 }
 
 #[test]

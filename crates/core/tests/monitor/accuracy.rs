@@ -1,6 +1,5 @@
 use super::*;
 use isotherm_core::{Heat, Source, Step, Thresholds};
-use isotherm_sim::score_hot;
 
 /// 1 GiB: 64 MiB at 100 Hz, 128 MiB once a second, the rest cold.
 fn hot_warm_cold(machine: &mut Machine, target: TargetId) {
@@ -17,8 +16,8 @@ fn hot_memory_is_found_within_two_seconds() {
         let snapshots = run_until(&mut monitor, &ops, 8.0);
         assert_eq!(snapshots.len(), 20);
         for s in snapshots.iter().filter(|s| s.start >= seconds(2.0)) {
-            let score = score_hot(s, &ops.machine(), &Thresholds::default());
-            let (precision, recall) = (score.precision(), score.recall());
+            let score = score_hot(s, &ops, target);
+            let (precision, recall) = (score.precision().unwrap(), score.recall().unwrap());
             assert!(
                 precision >= 0.97 && recall >= 0.97 && score.real == 64 * MIB,
                 "seed {seed}, snapshot {}: precision {precision:.3}, recall {recall:.3}, {} regions",
@@ -77,8 +76,11 @@ fn a_moved_hot_window_is_followed() {
     let snapshots = run_until(&mut monitor, &ops, 12.0);
     for end in [8.0, 12.0] {
         let last = snapshots.iter().rfind(|s| s.end <= seconds(end)).unwrap();
-        let score = score_hot(last, &ops.machine(), &Thresholds::default());
-        assert!(score.precision() > 0.95 && score.recall() > 0.95, "at {end} s: {score:?}");
+        let score = score_hot(last, &ops, target);
+        assert!(
+            score.precision() > Some(0.95) && score.recall() > Some(0.95),
+            "at {end} s: {score:?}"
+        );
     }
 }
 

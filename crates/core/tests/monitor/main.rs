@@ -21,7 +21,7 @@ use isotherm_core::{
     AddrRange, Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Region, Seen,
     Snapshot, Space, TargetId, TargetView,
 };
-use isotherm_sim::{Machine, Memory, Ops, Pattern, run};
+use isotherm_sim::{Machine, Memory, Ops, Pattern, Score, run, score};
 
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7f00_0000_0000;
@@ -63,6 +63,12 @@ fn run_until(monitor: &mut Monitor<Ops>, ops: &Ops, s: f64) -> Vec<Arc<Snapshot>
 
 fn covered(regions: &[Region]) -> Vec<AddrRange> {
     isotherm_core::join_touching(regions.iter().map(|r| r.range))
+}
+
+/// Hot bytes of a target as a snapshot has them, against the truth.
+fn score_hot(s: &Snapshot, ops: &Ops, target: TargetId) -> Score {
+    let truth = ops.machine().truth(target).unwrap().ground(s.start, s.end);
+    score(&truth, s, target).unwrap().hot
 }
 
 /// Bytes of `range` in regions of `view` for which `holds`.

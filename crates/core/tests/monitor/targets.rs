@@ -1,6 +1,5 @@
 use super::*;
-use isotherm_core::{Source, Step, Target, Thresholds};
-use isotherm_sim::score_hot;
+use isotherm_core::{Source, Step, Target};
 
 /// Three targets of 64 MiB; of the i-th, 8 MiB are hot from i x 16 MiB on.
 fn three() -> (Ops, Vec<TargetId>) {
@@ -19,8 +18,10 @@ fn several_targets_are_told_apart() {
     let mut monitor = monitor(&ops, &[targets[2], targets[0], targets[1]]);
     for s in run_until(&mut monitor, &ops, 6.0).iter().filter(|s| s.start > seconds(3.0)) {
         assert_eq!(s.targets.iter().map(|t| t.id).collect::<Vec<_>>(), targets);
-        let score = score_hot(s, &ops.machine(), &Thresholds::default());
-        assert!(score.precision() > 0.95 && score.recall() > 0.95, "{score:?}");
+        for &target in &targets {
+            let score = score_hot(s, &ops, target);
+            assert!(score.precision() > Some(0.95) && score.recall() > Some(0.95), "{score:?}");
+        }
         assert!(s.targets.iter().all(|t| t.ran == Some(s.end.since(s.start))));
     }
 }
@@ -68,8 +69,8 @@ fn several_monitors_share_a_machine() {
     }
     for s in last.into_iter().flatten() {
         assert!(s.end >= seconds(5.0), "{:?}", s.end);
-        let score = score_hot(&s, &ops.machine(), &Thresholds::default());
-        assert!(score.precision() > 0.95 && score.recall() > 0.95, "{score:?}");
+        let score = score_hot(&s, &ops, target);
+        assert!(score.precision() > Some(0.95) && score.recall() > Some(0.95), "{score:?}");
         let hz = mean_hz(&s.targets[0], mib(305, 54));
         // Few looks in a settled region: where all pages were young, the rate is a guess upwards.
         assert!((70.0..130.0).contains(&hz), "{hz:.0} Hz instead of 100");

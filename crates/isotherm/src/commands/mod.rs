@@ -4,6 +4,8 @@ pub mod doctor;
 pub mod export;
 pub mod record;
 pub mod report;
+mod stop;
+pub mod workload;
 
 use std::fs::File;
 use std::io::ErrorKind;

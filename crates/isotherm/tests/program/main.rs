@@ -19,6 +19,7 @@ mod run;
 mod servers;
 mod synthetic;
 mod usage;
+mod workload;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
 #[test]

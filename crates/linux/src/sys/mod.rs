@@ -1,12 +1,16 @@
 //! System calls: one file a call, the only unsafe code beside the BPF loader.
 
+mod arena;
 mod clock;
+mod fork;
 mod own_pages;
 mod privileges;
 mod process_madvise;
 mod signal;
 
+pub use arena::{Arena, Backing};
 pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
+pub use fork::SleepingChild;
 pub(crate) use own_pages::OwnPages;
 pub use privileges::{drop_privileges, missing as missing_capabilities};
 pub use process_madvise::{Advice, clears_by_advice, process_madvise};

@@ -3,7 +3,6 @@
 mod child;
 mod follow;
 mod status;
-mod stop;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use isotherm_record::{Facts, Progress, Why, Writer};
 use self::child::Started;
 use self::follow::Follower;
 use self::status::Status;
-use self::stop::Stop;
+use super::stop::Stop;
 use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
 
@@ -63,7 +62,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let mut recording = Recording { monitor, writer, follower, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);
-    let over = || stop.cause().is_some();
+    let over = || stop.is_over();
     let mut end_command = || started.as_mut().map(|c| c.end(over)).transpose();
     // A command that is asked to end may have last words; one that goes on does not hold up the
     // record, nor what there is to say about it.

@@ -1,4 +1,4 @@
-//! What ends a recording from outside: its time, or a signal.
+//! What ends a command from outside: its time, or a signal.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -42,6 +42,11 @@ impl Stop {
     /// When it is over without a signal.
     pub fn end(&self) -> Option<Nanos> {
         self.end
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        self.cause().is_some()
     }
 
     /// Whether it is over, and why.

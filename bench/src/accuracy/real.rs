@@ -1,0 +1,133 @@
+//! A workload in a process of its own, watched by a monitor in this one.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use isotherm_core::{Monitor, Nanos, Snapshot, Source, Step};
+use isotherm_linux::{Processes, sys};
+use isotherm_record::{Facts, Limits, Why, Writer};
+use isotherm_sim::GroundTruth;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use serde::Deserialize;
+
+use super::{Options, Watched};
+
+/// The workload goes on for longer than it is watched, and is then ended.
+const LONGER: Duration = Duration::from_secs(10);
+/// A truth is at most this long, in bytes.
+const MAX_TRUTH: u64 = 64 << 20;
+
+/// What the workload says when its memory is there.
+#[derive(Deserialize)]
+struct Ready {
+    pid: i32,
+}
+
+/// Watches a workload of this name for `length`.
+pub fn watch(o: &Options, name: &str, length: Duration) -> Result<Watched> {
+    if !geteuid().is_root() {
+        bail!("looking at a process takes root: run as root, or with --only simulated");
+    }
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("truth.json");
+    let (process, ready) = Process::start(o, name, &path, length)?;
+    let mut ops = o.look.open()?;
+    let target = ops.attach(ready.pid)?;
+    let mut monitor = Monitor::new(ops, o.attrs(), &[target], o.seed)?;
+    let (begin, cpu) = (sys::monotonic(), sys::own_cpu());
+    let snapshots = snapshots(&mut monitor, length)?;
+    let elapsed = sys::monotonic().since(begin).as_secs_f64();
+    let own_cpu = Some((sys::own_cpu() - cpu).as_secs_f64() / elapsed);
+    process.end()?;
+    let record_bytes = Some(recorded(o, &dir.path().join("a.rec"), &snapshots)?);
+    Ok(Watched { snapshots, target, truth: read(&path)?, own_cpu, record_bytes })
+}
+
+fn snapshots(
+    monitor: &mut Monitor<Box<dyn Processes>>,
+    length: Duration,
+) -> Result<Vec<Arc<Snapshot>>> {
+    let mut snapshots = Vec::new();
+    let end = sys::monotonic() + length;
+    while sys::monotonic() < end {
+        match monitor.step(sys::monotonic())? {
+            Step::Wait(until) => std::thread::sleep(until.since(sys::monotonic())),
+            Step::End(why) => bail!("the workload ended: {why:?}"),
+            Step::Snapshot(s) => snapshots.push(s),
+        }
+    }
+    Ok(snapshots)
+}
+
+/// Bytes of a record of `snapshots`.
+fn recorded(o: &Options, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64> {
+    let begin = snapshots.first().map_or(Nanos(0), |s| s.start);
+    let mut writer =
+        Writer::create(path, &Facts::new("bench", o.attrs(), begin), Limits::default())?;
+    for s in snapshots {
+        let _ = writer.snapshot(s)?;
+        if writer.flush_by().is_some_and(|by| s.end >= by) {
+            let _ = writer.flush()?;
+        }
+    }
+    Ok(writer.finish(Why::Stopped, "")?.bytes)
+}
+
+fn read(path: &Path) -> Result<GroundTruth> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_TRUTH).read_to_string(&mut text)?;
+    let truth: GroundTruth = serde_json::from_str(&text).context("the truth cannot be read")?;
+    Ok(truth.checked()?)
+}
+
+/// `isotherm workload`, killed when dropped.
+struct Process(Child);
+
+impl Process {
+    fn start(o: &Options, name: &str, truth: &Path, length: Duration) -> Result<(Self, Ready)> {
+        let seconds = (length + LONGER).as_secs_f64().to_string();
+        let child = Command::new(program()?)
+            .args(["workload", name, "--seed", &o.seed.to_string(), "--duration", &seconds])
+            .arg("--truth")
+            .arg(truth)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut process = Process(child);
+        let mut line = String::new();
+        let out = process.0.stdout.as_mut().context("no standard output")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let ready = serde_json::from_str(&line).context("the workload did not begin")?;
+        Ok((process, ready))
+    }
+
+    /// Asks it to end, and waits until it has written its truth.
+    fn end(mut self) -> Result<()> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM)?;
+        if !self.0.wait()?.success() {
+            bail!("the workload failed");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The program, beside this one.
+fn program() -> Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name("isotherm");
+    if !path.is_file() {
+        bail!("{} is not there: cargo build --release -p isotherm", path.display());
+    }
+    Ok(path)
+}

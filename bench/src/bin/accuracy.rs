@@ -1,0 +1,47 @@
+//! How right the monitor is about workloads, simulated and real. One table, and JSON.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use isotherm_bench::accuracy::{Options, Row, head, line, row, watch};
+use isotherm_sim::workload::{NAMED, Named, Workload};
+
+fn main() -> Result<()> {
+    let o = Options::parse();
+    let mut rows = Vec::new();
+    println!("{}", head(o.seed));
+    for (name, workload) in chosen(&o)? {
+        for &machine in o.machines() {
+            let watched = watch(&o, machine, &name, &workload).context(name.clone())?;
+            let row = row(&watched);
+            println!("{}", line(&row));
+            rows.push(row);
+        }
+    }
+    o.json.as_deref().map_or(Ok(()), |path| write(path, &rows))
+}
+
+/// Workloads with their names or files.
+fn chosen(o: &Options) -> Result<Vec<(String, Workload)>> {
+    let all = || NAMED.iter().map(|n| n.name.to_owned()).collect();
+    let names = if o.workload.is_empty() { all() } else { o.workload.clone() };
+    names.into_iter().map(|name| Ok((name.clone(), find(&name)?))).collect()
+}
+
+fn find(name: &str) -> Result<Workload> {
+    if let Some(named) = Named::find(name) {
+        return Ok(named.workload()?);
+    }
+    let names = NAMED.map(|n| n.name).join(", ");
+    let text = std::fs::read_to_string(name).with_context(|| {
+        format!("{name} is no workload: name one ({names}), or a file that describes one")
+    })?;
+    Ok(Workload::parse(&text)?)
+}
+
+fn write(path: &Path, rows: &[Row]) -> Result<()> {
+    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(serde_json::to_writer_pretty(file, rows)?)
+}

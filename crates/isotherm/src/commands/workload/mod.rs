@@ -1,0 +1,128 @@
+//! `isotherm workload`.
+
+mod ledger;
+mod run;
+mod touch;
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::sys::{self, Arena, Backing, SleepingChild};
+use isotherm_sim::GroundTruth;
+use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
+
+use self::run::Running;
+use super::stop::Stop;
+use crate::cli::{self, UsageError};
+use crate::words::say;
+
+/// A workload file is at most this long, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+/// Lists workloads, or runs one.
+pub fn run(o: &cli::Workload) -> Result<ExitCode> {
+    match &o.name {
+        Some(name) if !o.list => touch(o, name)?,
+        _ => list()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    for named in NAMED {
+        let w = named.workload()?;
+        let mib = Layout::new(&w, 1).len() >> 20;
+        let seconds = w.length().as_secs();
+        writeln!(out, "{:14} {mib:5} MiB {seconds:4} s  {}", named.name, w.about)?;
+    }
+    Ok(())
+}
+
+/// Runs a workload on memory of our own, and writes what it has really done.
+fn touch(o: &cli::Workload, name: &str) -> Result<()> {
+    let workload = find(name)?;
+    let layout = Layout::new(&workload, o.seed);
+    let schedule = Schedule::new(&workload, &layout, o.duration)
+        .map_err(|e| UsageError::new(e.to_string()))?;
+    let file = o.truth.as_deref().map(create).transpose()?;
+    let stop = Stop::at_signals()?;
+    let arena = populated(&layout)?;
+    let populated = sys::monotonic();
+    let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
+    let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
+    tell(&arena, child.as_ref())?;
+    let running = Running::new(&workload, &layout, &arena, o.seed);
+    let truth = running.all(&schedule, &stop)?.truth(name, populated);
+    say(last_line(&truth));
+    file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")
+}
+
+/// A workload by its name, or read from a file.
+fn find(name: &str) -> Result<Workload> {
+    if let Some(named) = Named::find(name) {
+        return Ok(named.workload()?);
+    }
+    let names: Vec<&str> = NAMED.iter().map(|n| n.name).collect();
+    let unknown = || {
+        let names = names.join(", ");
+        format!("{name} is no workload: name one ({names}), or a file that describes one")
+    };
+    let mut text = String::new();
+    let file = File::open(name).with_context(unknown)?;
+    file.take(MAX_FILE + 1).read_to_string(&mut text).with_context(unknown)?;
+    if text.len() as u64 > MAX_FILE {
+        anyhow::bail!("{name} is longer than 1 MiB: a workload is a few lines");
+    }
+    Workload::parse(&text).map_err(|e| UsageError::new(format!("{name}: {e}")).into())
+}
+
+fn create(path: &Path) -> Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// All memory, each page written once.
+fn populated(layout: &Layout) -> Result<Arena> {
+    let too_big = || format!("cannot map {} MiB", layout.len() >> 20);
+    let arena = Arena::map(layout.len()).with_context(too_big)?;
+    for (range, memory) in layout.mappings() {
+        let backing = match memory {
+            Memory::Base => Backing::Base,
+            Memory::Huge => Backing::Huge,
+            Memory::Shared => Backing::Inherited,
+        };
+        arena.back(range, backing).context("cannot say what the memory is made of")?;
+    }
+    (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));
+    Ok(arena)
+}
+
+/// Says on standard output that the memory is there, and where.
+fn tell(arena: &Arena, child: Option<&SleepingChild>) -> Result<()> {
+    let (range, pid) = (arena.range(), std::process::id());
+    let child = child.map(SleepingChild::pid);
+    let line = serde_json::json!({
+        "schema_version": 1, "pid": pid, "start": range.start, "end": range.end, "child": child,
+    });
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+fn write(file: File, truth: &GroundTruth) -> Result<()> {
+    let mut out = BufWriter::new(file);
+    serde_json::to_writer(&mut out, truth)?;
+    writeln!(out)?;
+    Ok(out.flush()?)
+}
+
+fn last_line(truth: &GroundTruth) -> String {
+    let touches: u64 = (0..truth.stretches.len()).map(|i| truth.touches(i)).sum();
+    let ends = truth.intervals.first().zip(truth.intervals.last());
+    let seconds = ends.map_or(0.0, |(a, b)| b.end().since(a.start()).as_secs_f64());
+    format!("workload {}: {touches} touches in {seconds:.1} s", truth.workload)
+}

@@ -1,0 +1,304 @@
+//! `isotherm workload`: it touches what it says, and a monitor sees of it what it sees of the same
+//! workload on the simulated machine.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Attrs, Snapshot, TargetId};
+use isotherm_sim::workload::{Layout, Named, Schedule, Workload, play};
+use isotherm_sim::{GroundTruth, MachineKind, Scores, score};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::run::{Record, Recorder, isotherm, root_or_skip, run_in, until, wait};
+
+const SMALL: &str = r#"
+about = "a little of everything"
+region = [
+    { name = "paced", size = "8M" },
+    { name = "in order", size = "4M" },
+    { name = "sparse", size = "8M" },
+    { name = "skewed", size = "8M" },
+    { name = "moving", size = "8M" },
+    { name = "max", size = "4M" },
+]
+phase = [
+    { name = "on", duration = "1500ms", access = [
+        { region = "paced", rate = 20, threads = 2 },
+        { region = "in order", rate = 4, order = "sequential", op = "write" },
+        { region = "sparse", rate = 50, order = { strided = { stride = 16 } } },
+        { region = "skewed", rate = 10, order = { zipf = { exponent = 1, block = "1M" } } },
+        { region = "moving", rate = 50, order = { moving = { window = "2M", every = "500ms" } } },
+        { region = "max", rate = "max" },
+    ] },
+    { name = "off", duration = "500ms" },
+]"#;
+
+/// The named one with a quarter of its memory, as an unoptimized program takes its time to touch it.
+fn ladder() -> String {
+    include_str!("../../../sim/workloads/rate-ladder.toml").replace("\"8M\"", "\"2M\"")
+}
+
+/// `isotherm workload`, once its memory is there; killed when dropped.
+struct Running {
+    process: Child,
+    dir: TempDir,
+    ready: serde_json::Value,
+}
+
+impl Running {
+    fn start(name: &str, options: &[&str]) -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("small.toml"), SMALL).unwrap();
+        fs::write(dir.path().join("ladder.toml"), ladder()).unwrap();
+        let mut command = isotherm(["workload", name, "--truth", "truth.json"]);
+        command.args(options).current_dir(dir.path());
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let ready = serde_json::from_str(&line).unwrap();
+        Running { process, dir, ready }
+    }
+
+    fn pid(&self) -> String {
+        self.process.id().to_string()
+    }
+
+    fn proc(&self, name: &str) -> PathBuf {
+        Path::new("/proc").join(self.pid()).join(name)
+    }
+
+    /// Its memory.
+    fn memory(&self) -> AddrRange {
+        let at = |key: &str| self.ready[key].as_u64().unwrap();
+        AddrRange::new(at("start"), at("end"))
+    }
+
+    fn end(&mut self) -> GroundTruth {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
+        self.truth()
+    }
+
+    /// Once it ends by itself.
+    fn truth(&mut self) -> GroundTruth {
+        assert_eq!(wait(&mut self.process).code(), Some(0));
+        let text = fs::read_to_string(self.dir.path().join("truth.json")).unwrap();
+        let truth: GroundTruth = serde_json::from_str(&text).unwrap();
+        truth.checked().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Touches of a region of a truth, and pages of it that were touched in some interval at most.
+fn touched(truth: &GroundTruth, name: &str) -> (u64, u64) {
+    let parts = truth.stretches.iter().enumerate().filter(|(_, s)| s.name == name);
+    let most = |i: usize| truth.intervals.iter().map(|v| v.touched[i]).max().unwrap();
+    parts.fold((0, 0), |(touches, pages), (i, _)| (touches + truth.touches(i), pages + most(i)))
+}
+
+#[test]
+fn it_counts_what_it_touches() {
+    let mut running = Running::start("small.toml", &["--seed", "3"]);
+    assert_eq!(running.ready["pid"].as_u64(), Some(running.process.id().into()));
+    let memory = running.memory();
+    let truth = running.truth();
+    assert_eq!((truth.seed, truth.machine), (3, MachineKind::Real));
+    let ends = [truth.stretches[0].start, truth.stretches.last().unwrap().end];
+    assert_eq!(ends, [memory.start, memory.end]);
+    // It never does more than it should; how much less, depends on what else the machine does.
+    for (name, planned, pages) in [
+        ("paced", 2048 * 30, 2048),
+        ("in order", 1024 * 6, 1024),
+        ("sparse", 128 * 75, 128),
+        ("skewed", 2048 * 15, 2048),
+        ("moving", 512 * 75, 1536),
+    ] {
+        let (touches, most) = touched(&truth, name);
+        assert!((planned / 4..=planned).contains(&touches), "{name}: {touches} of {planned}");
+        assert!((pages / 2..=pages).contains(&most), "{name}: {most} pages of {pages}");
+    }
+    let (max, pages) = touched(&truth, "max");
+    assert!(max > 1024 * 15 && pages == 1024, "{max} touches of {pages} pages");
+    assert!(touched(&truth, "island").0 > 256 * 25);
+    assert_eq!(touched(&truth, "cold"), (0, 0));
+    // Nothing but the islands in the last phase.
+    let (last, before) = truth.intervals.split_last().unwrap();
+    assert_eq!((last.phase.as_str(), before.len()), ("off", 3));
+    let still = |i: &usize| truth.stretches[*i].name == "island" || last.touches[*i] == 0;
+    assert!((0..truth.stretches.len()).all(|i| still(&i)), "{last:?}");
+}
+
+#[test]
+fn a_signal_ends_it_with_a_truth() {
+    let mut running = Running::start("small.toml", &["--duration", "1h"]);
+    let truth = running.end();
+    assert!(truth.intervals.len() < 60);
+}
+
+/// What smaps says of the mappings in a range, added up, in bytes.
+fn smaps(path: &Path, range: AddrRange, field: &str) -> u64 {
+    let (mut inside, mut sum) = (false, 0);
+    for line in fs::read_to_string(path).unwrap().lines() {
+        let first = line.split([' ', '-']).next().unwrap();
+        if let (false, Ok(start)) = (first.ends_with(':'), u64::from_str_radix(first, 16)) {
+            inside = range.contains(start);
+        } else if let (true, Some(rest)) = (inside, line.strip_prefix(field)) {
+            sum += rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10;
+        }
+    }
+    sum
+}
+
+#[test]
+fn memory_is_made_of_what_the_workload_says() {
+    let small = Running::start("small.toml", &["--duration", "1h"]);
+    let (memory, path) = (small.memory(), small.proc("smaps"));
+    assert_eq!(smaps(&path, memory, "Rss:"), memory.len());
+    assert_eq!(smaps(&path, memory, "AnonHugePages:"), 0);
+    drop(small);
+    let huge = Running::start("thp", &["--duration", "1h"]);
+    let there = smaps(&huge.proc("smaps"), huge.memory(), "AnonHugePages:");
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
+    let never = enabled.contains("[never]");
+    assert!(never || (300 << 20..=384 << 20).contains(&there), "{} MiB", there >> 20);
+}
+
+#[test]
+fn shared_memory_is_mapped_twice_while_it_runs() {
+    let mut running = Running::start("fork", &["--duration", "1h"]);
+    let child = running.ready["child"].as_u64().unwrap();
+    let path = PathBuf::from(format!("/proc/{child}"));
+    let rss = smaps(&path.join("smaps"), running.memory(), "Rss:");
+    assert_eq!(rss, 128 << 20, "the child has what is shared, and nothing else of it");
+    let (all, half) = (running.memory(), 64 << 20);
+    let ours = smaps(&running.proc("smaps"), all, "Pss:");
+    assert!(ours.abs_diff(all.len() - half) < 1 << 20, "{} of {}", ours >> 20, all.len() >> 20);
+    running.end();
+    until("the end of the child", || !path.exists());
+}
+
+#[test]
+fn what_is_no_workload_is_told() {
+    let dir = TempDir::new().unwrap();
+    let run = |args: &[&str]| run_in(dir.path(), &[&["workload"], args].concat());
+    let list = run(&["--list"]);
+    assert_eq!((list.status, list.text().lines().count()), (0, 10));
+    let none = run(&["no-such-thing"]);
+    assert_eq!(none.status, 1);
+    assert!(
+        none.err.contains("hot-warm-cold") && none.err.contains("No such file"),
+        "{}",
+        none.err
+    );
+    fs::write(dir.path().join("bad.toml"), SMALL.replace("threads", "thread")).unwrap();
+    for (args, said) in [
+        (&["bad.toml"][..], "unknown field `thread`"),
+        (&["zipf", "--duration", "24h"], "shorter --duration"),
+        (&["zipf", "--duration", "0"], "duration"),
+        (&[], "NAME|FILE"),
+    ] {
+        let done = run(args);
+        assert_eq!(done.status, 2, "{args:?}: {}", done.err);
+        assert!(done.err.contains(said) && done.out.is_empty(), "{args:?}: {}", done.err);
+    }
+    let done = run(&["small", "--truth", "/no/such/directory/truth.json"]);
+    assert_eq!(done.status, 1);
+    fs::write(dir.path().join("big.toml"), "#".repeat(1 << 20) + SMALL).unwrap();
+    assert!(run(&["big.toml"]).err.contains("longer than 1 MiB"));
+}
+
+/// Hot memory counts from here on, as in `bench/accuracy`.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Warm and cold memory count from here on.
+const AGED: Duration = Duration::from_secs(7);
+const LENGTH: Duration = Duration::from_secs(10);
+
+/// How right a monitor was: medians over snapshots, as memory of a process that had to wait for a
+/// CPU looks cold. Against the truth of each machine, for on a busy one less is touched than planned.
+#[derive(Debug)]
+struct Right {
+    hot_precision: f64,
+    hot_recall: f64,
+    cold_precision: f64,
+    cold_recall: f64,
+}
+
+impl Right {
+    fn all(&self) -> [f64; 4] {
+        [self.hot_precision, self.hot_recall, self.cold_precision, self.cold_recall]
+    }
+}
+
+fn right(snapshots: &[Arc<Snapshot>], target: TargetId, truth: &GroundTruth) -> Right {
+    let first = snapshots[0].start;
+    let median = |after: Duration, share: fn(&Scores) -> Option<f64>| {
+        let later = snapshots.iter().filter(|s| s.start >= first + after);
+        let scores = later.filter_map(|s| score(truth, s, target));
+        let mut shares: Vec<f64> = scores.map(|s| share(&s).unwrap_or(0.0)).collect();
+        shares.sort_unstable_by(f64::total_cmp);
+        shares.get(shares.len() / 2).copied().unwrap_or(0.0)
+    };
+    Right {
+        hot_precision: median(SETTLED, |s| s.hot.precision()),
+        hot_recall: median(SETTLED, |s| s.hot.recall()),
+        cold_precision: median(AGED, |s| s.cold.precision()),
+        cold_recall: median(AGED, |s| s.cold.recall()),
+    }
+}
+
+fn on_the_real_machine(name: &str) -> Right {
+    let mut running = Running::start(name, &["--duration", "1h"]);
+    let (pid, seconds) = (running.pid(), LENGTH.as_secs().to_string());
+    let default = ["--sample", "20ms", "--aggr", "400ms"];
+    let options = ["--pid", &pid, "--duration", &seconds, "--seed", "1"];
+    let mut recorder = Recorder::start(&[&options[..], &default].concat());
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let record = Record::read(&recorder.record());
+    right(&record.snapshots, record.targets[0].id, &running.end())
+}
+
+fn on_the_simulated_machine(name: &str) -> Right {
+    let named = Named::find(name).map(|n| n.workload());
+    let w = named.unwrap_or_else(|| Workload::parse(&ladder())).unwrap();
+    let schedule = Schedule::new(&w, &Layout::new(&w, 1), Some(LENGTH)).unwrap();
+    let played = play((name, &w), &schedule, 1, Attrs::default()).unwrap();
+    right(&played.snapshots, played.target, &played.truth)
+}
+
+/// How far shares may be apart. By `bench/accuracy`, precision and recall of hot, and precision of
+/// cold memory are .95 or more on either machine. Recall of cold memory is about .8, as the region
+/// around an island is warm; how large that is depends on where random looks fell, and it differs by
+/// .05 from machine to machine. Twice that, for a machine that does other things as well.
+const APART: f64 = 0.1;
+const TRIES: usize = 3;
+
+#[test]
+fn the_simulated_machine_shows_the_same_as_the_real_one() {
+    if !root_or_skip("the_simulated_machine_shows_the_same_as_the_real_one") {
+        return;
+    }
+    for name in ["hot-warm-cold", "ladder.toml"] {
+        let simulated = on_the_simulated_machine(name);
+        assert!(simulated.hot_precision > 0.9 && simulated.hot_recall > 0.9, "{simulated:.3?}");
+        let alike = |real: &Right| {
+            let pairs = real.all().into_iter().zip(simulated.all());
+            pairs.map(|(a, b)| (a - b).abs()).all(|apart| apart <= APART)
+        };
+        // Where others take the CPUs, a monitor comes too late to see anything: it may try again.
+        let mut tries = Vec::new();
+        while tries.len() < TRIES && !tries.last().is_some_and(alike) {
+            tries.push(on_the_real_machine(name));
+        }
+        assert!(tries.last().is_some_and(alike), "{name}: {tries:.3?}, {simulated:.3?}");
+    }
+}

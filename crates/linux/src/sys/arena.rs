@@ -1,0 +1,80 @@
+//! Memory that threads touch, to be looked at.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use rustix::mm::Advice;
+
+use super::OwnPages;
+
+/// What pages are made of, and who keeps them after `fork`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backing {
+    /// base pages, which a forked child does not get
+    Base,
+    /// huge pages as far as they fit, which a forked child does not get
+    Huge,
+    /// base pages, which a forked child gets
+    Inherited,
+}
+
+/// Private anonymous memory of this process, from a multiple of 2 MiB on; unmapped when dropped.
+pub struct Arena {
+    pages: OwnPages,
+    len: u64,
+}
+
+// SAFETY: the memory is reached through atomics only, and the mapping does not change.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// `len` bytes that have not been touched yet.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn map(len: u64) -> io::Result<Self> {
+        Ok(Arena { pages: OwnPages::map_aligned(len, 2 << 20)?, len })
+    }
+
+    /// Its addresses.
+    #[must_use]
+    pub fn range(&self) -> AddrRange {
+        self.pages.range(0, self.len / PAGE_SIZE)
+    }
+
+    /// Says what the memory from offset `range.start` to `range.end` is made of, before it is
+    /// touched.
+    ///
+    /// # Errors
+    /// Those of `madvise`.
+    pub fn back(&self, range: AddrRange, backing: Backing) -> io::Result<()> {
+        let pages = range.start / PAGE_SIZE..range.end / PAGE_SIZE;
+        let huge = backing == Backing::Huge;
+        let size = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        self.pages.advise(pages.clone(), size)?;
+        if backing == Backing::Inherited {
+            return Ok(());
+        }
+        self.pages.advise(pages, Advice::LinuxDontFork)
+    }
+
+    /// Reads a byte of a page; nothing if there is no such page.
+    pub fn read(&self, page: u64) {
+        std::hint::black_box(self.byte(page).map(|b| b.load(Ordering::Relaxed)));
+    }
+
+    /// Writes a byte of a page; nothing if there is no such page.
+    pub fn write(&self, page: u64) {
+        if let Some(byte) = self.byte(page) {
+            byte.store(1, Ordering::Relaxed);
+        }
+    }
+
+    fn byte(&self, page: u64) -> Option<&AtomicU8> {
+        let addr = self.pages.range(page, 1).start;
+        // SAFETY: the address lies in the mapping, which lives as long as `self`, and nobody reaches
+        // its bytes but through atomics.
+        self.range().contains(addr).then(|| unsafe { AtomicU8::from_ptr(addr as usize as *mut u8) })
+    }
+}

@@ -1,0 +1,56 @@
+//! `fork(2)`, for a child that only keeps its memory.
+
+use std::io;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// A child that sleeps, with a copy of our memory; it ends when this is dropped, or with us.
+#[derive(Debug)]
+pub struct SleepingChild {
+    pid: libc::pid_t,
+}
+
+impl SleepingChild {
+    /// Forks.
+    ///
+    /// # Errors
+    /// Those of `fork`.
+    pub fn fork() -> io::Result<Self> {
+        let parent = rustix::process::getpid().as_raw_nonzero().get();
+        // SAFETY: the child calls nothing but `sleep_beside`, which is fit for a child of a
+        // process with threads.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => sleep_beside(parent),
+            pid => Ok(SleepingChild { pid }),
+        }
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+}
+
+impl Drop for SleepingChild {
+    fn drop(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.pid) {
+            let _ = kill_process(pid, Signal::KILL);
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}
+
+/// Sleeps until killed: by the parent, or as that ends.
+fn sleep_beside(parent: libc::pid_t) -> ! {
+    // SAFETY: all of these are async-signal-safe, and touch no memory.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // One that ended before that sends no signal, but is our parent no longer.
+        while libc::getppid() == parent {
+            libc::pause();
+        }
+        libc::_exit(0)
+    }
+}

@@ -1,0 +1,173 @@
+//! What really happened, written down: counts of touches, by stretch of memory and interval.
+//!
+//! Made by whoever touches real memory, or from a simulated machine; `docs/abi/testing/workload.md`
+//! describes the file.
+
+use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
+use serde::{Deserialize, Serialize};
+
+/// Version of the file.
+pub const TRUTH_VERSION: u32 = 1;
+
+/// The touches of a target, from one time to another.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GroundTruth {
+    /// [`TRUTH_VERSION`]
+    pub schema_version: u32,
+    /// name or file of the workload
+    pub workload: String,
+    /// seed of its layout and of what is random in it
+    pub seed: u64,
+    /// where it has run
+    pub machine: MachineKind,
+    /// when all memory had been written once, on the clock of the intervals
+    pub populated_ns: u64,
+    /// how long a page that counts as idle has not been touched
+    pub idle_ns: u64,
+    /// ascending, disjoint
+    pub stretches: Vec<Stretch>,
+    /// ascending, each from the end of the one before
+    pub intervals: Vec<Interval>,
+}
+
+/// Where a workload has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MachineKind {
+    /// on real memory
+    Real,
+    /// on a [`crate::Machine`]
+    Simulated,
+}
+
+/// Memory whose pages are touched alike.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stretch {
+    /// address of the first byte
+    pub start: u64,
+    /// and of the first behind
+    pub end: u64,
+    /// what it is a part of
+    pub name: String,
+    /// in pages, from one that may be touched to the next; the first may
+    pub stride: u64,
+}
+
+/// Counts between two times, one for each stretch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Interval {
+    /// its begin
+    pub start_ns: u64,
+    /// its end
+    pub end_ns: u64,
+    /// what was going on
+    pub phase: String,
+    /// touches
+    pub touches: Vec<u64>,
+    /// pages touched at least once
+    pub touched: Vec<u64>,
+    /// pages, of those that may be touched, that were idle at its end
+    pub idle: Vec<u64>,
+}
+
+/// Why something is no truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TruthError {
+    /// of another version
+    #[error("the truth is of version {0}, not {TRUTH_VERSION}: make it anew with this isotherm")]
+    Version(u32),
+    /// out of order
+    #[error("the {0} of the truth are out of order: make it anew")]
+    Order(&'static str),
+    /// counts without stretches, or the other way round
+    #[error("an interval of the truth has not as many counts as there are stretches: make it anew")]
+    Counts,
+    /// a stride that is none, or ends that are not those of pages
+    #[error("a stretch of the truth is no range of pages: make it anew")]
+    Stretch,
+}
+
+impl Stretch {
+    /// Where it is.
+    #[must_use]
+    pub fn range(&self) -> AddrRange {
+        AddrRange::new(self.start, self.end)
+    }
+
+    /// Pages that may be touched.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        (self.range().len() / PAGE_SIZE).div_ceil(self.stride.max(1))
+    }
+
+    fn is_sound(&self) -> bool {
+        let of_pages = |x: u64| x.is_multiple_of(PAGE_SIZE);
+        self.start < self.end && of_pages(self.start) && of_pages(self.end) && self.stride > 0
+    }
+}
+
+impl Interval {
+    /// Its begin.
+    #[must_use]
+    pub fn start(&self) -> Nanos {
+        Nanos(self.start_ns)
+    }
+
+    /// Its end.
+    #[must_use]
+    pub fn end(&self) -> Nanos {
+        Nanos(self.end_ns)
+    }
+}
+
+impl GroundTruth {
+    /// The truth, if it is whole; for what was read from a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn checked(self) -> Result<Self, TruthError> {
+        if self.schema_version != TRUTH_VERSION {
+            return Err(TruthError::Version(self.schema_version));
+        }
+        if !self.stretches.iter().all(Stretch::is_sound) {
+            return Err(TruthError::Stretch);
+        }
+        if self.stretches.windows(2).any(|w| w[0].end > w[1].start) {
+            return Err(TruthError::Order("stretches"));
+        }
+        let backwards = |i: &Interval| i.end_ns <= i.start_ns;
+        let overlap = self.intervals.windows(2).any(|w| w[0].end_ns > w[1].start_ns);
+        if overlap || self.intervals.iter().any(backwards) {
+            return Err(TruthError::Order("intervals"));
+        }
+        let n = self.stretches.len();
+        let whole = |i: &Interval| [&i.touches, &i.touched, &i.idle].iter().all(|c| c.len() == n);
+        if !self.intervals.iter().all(whole) {
+            return Err(TruthError::Counts);
+        }
+        Ok(self)
+    }
+
+    /// All touches of the `i`-th stretch.
+    #[must_use]
+    pub fn touches(&self, i: usize) -> u64 {
+        self.intervals.iter().filter_map(|v| v.touches.get(i)).sum()
+    }
+
+    /// Indices of the stretches that hold a part of `range`.
+    pub(crate) fn stretches_in(&self, range: AddrRange) -> std::ops::Range<usize> {
+        let first = self.stretches.partition_point(|s| s.end <= range.start);
+        let last = self.stretches.partition_point(|s| s.start < range.end);
+        first..last.max(first)
+    }
+
+    /// The intervals that hold a part of the time between `from` and `to`.
+    pub(crate) fn intervals_in(&self, from: Nanos, to: Nanos) -> &[Interval] {
+        let first = self.intervals.partition_point(|i| i.end() <= from);
+        let last = self.intervals.partition_point(|i| i.start() < to);
+        &self.intervals[first..last.max(first)]
+    }
+}

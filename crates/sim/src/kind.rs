@@ -1,0 +1,115 @@
+//! What memory truly is: hot, warm, cold, or none of these for sure.
+
+use isotherm_core::{Heat, Nanos, Thresholds};
+
+use crate::ground_truth::{GroundTruth, Interval};
+
+/// A rate this many times above or below the threshold is hot or not; one in between is neither.
+const MARGIN: f64 = 1.5;
+/// Of the pages of a stretch, up to this share idle is not cold, all but this share is.
+const MIXED: f64 = 0.1;
+
+/// A share of the pages of a stretch that are touched alike.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Piece {
+    /// of 0 to 1
+    pub share: f64,
+    /// touches of a page a second, in the mean
+    pub hz: f64,
+    kind: Kind,
+}
+
+impl Piece {
+    /// Whether it is of this heat, if that can be said.
+    pub fn is(&self, heat: Heat) -> Option<bool> {
+        self.kind.is(heat)
+    }
+}
+
+/// What is certain.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Kind {
+    hot: Option<bool>,
+    cold: Option<bool>,
+}
+
+impl Kind {
+    /// Of pages touched at `hz`, of which a share of `idle` is idle.
+    fn new(hz: f64, idle: f64) -> Self {
+        let border = Thresholds::default().hot_hz;
+        let hot = decided(hz, border / MARGIN, border * MARGIN);
+        let cold = decided(idle, MIXED, 1.0 - MIXED);
+        Kind { hot, cold: if hot == Some(true) { Some(false) } else { cold } }
+    }
+
+    pub fn is(self, heat: Heat) -> Option<bool> {
+        match (heat, self.hot, self.cold) {
+            (Heat::Hot, hot, _) => hot,
+            (Heat::Cold, _, cold) => cold,
+            (Heat::Warm, Some(true), _) | (Heat::Warm, _, Some(true)) => Some(false),
+            (Heat::Warm, Some(false), Some(false)) => Some(true),
+            (Heat::Warm, ..) => None,
+        }
+    }
+
+    /// The one heat that it is of for certain.
+    pub fn heat(self) -> Option<Heat> {
+        [Heat::Hot, Heat::Warm, Heat::Cold].into_iter().find(|&h| self.is(h) == Some(true))
+    }
+
+    /// What is certain in both.
+    fn and(self, other: Kind) -> Kind {
+        let both = |a: Option<bool>, b| a.filter(|_| a == b);
+        Kind { hot: both(self.hot, other.hot), cold: both(self.cold, other.cold) }
+    }
+}
+
+/// False up to `low`, true from `high` on, open between.
+fn decided(x: f64, low: f64, high: f64) -> Option<bool> {
+    if x <= low { Some(false) } else { (x >= high).then_some(true) }
+}
+
+/// The pieces of each stretch between two times; none if the truth does not hold all of it.
+pub(crate) fn pieces(truth: &GroundTruth, from: Nanos, to: Nanos) -> Option<Vec<Vec<Piece>>> {
+    let intervals = truth.intervals_in(from, to);
+    let (first, last) = (intervals.first()?, intervals.last()?);
+    if first.start() > from || last.end() < to {
+        return None;
+    }
+    let of = |i| pieces_of(truth, i, intervals, (from, to));
+    Some((0..truth.stretches.len()).map(of).collect())
+}
+
+/// Those that may be touched, and those between.
+fn pieces_of(
+    truth: &GroundTruth,
+    i: usize,
+    intervals: &[Interval],
+    (from, to): (Nanos, Nanos),
+) -> Vec<Piece> {
+    let pages = truth.stretches[i].pages() as f64;
+    let kinds = intervals.iter().map(|v| kind(truth, i, v));
+    let Some(kind) = kinds.reduce(Kind::and) else { return Vec::new() };
+    let touches: f64 = intervals.iter().map(|v| touches_within(v, i, from, to)).sum();
+    let hz = touches / pages / to.since(from).as_secs_f64();
+    let share = pages * isotherm_core::PAGE_SIZE as f64 / truth.stretches[i].range().len() as f64;
+    let since = to.0.saturating_sub(truth.populated_ns);
+    let idle = if since >= truth.idle_ns { 1.0 } else { 0.0 };
+    let between = Piece { share: 1.0 - share, hz: 0.0, kind: Kind::new(0.0, idle) };
+    let touched = Piece { share, hz, kind };
+    [touched, between].into_iter().filter(|p| p.share > 0.0).collect()
+}
+
+/// What the touched pages of a stretch are in an interval: by the rate over all of it, and by how
+/// many are idle at its end.
+pub(crate) fn kind(truth: &GroundTruth, i: usize, v: &Interval) -> Kind {
+    let pages = truth.stretches[i].pages() as f64;
+    let seconds = v.end().since(v.start()).as_secs_f64();
+    Kind::new(v.touches[i] as f64 / pages / seconds, v.idle[i] as f64 / pages)
+}
+
+/// Touches of the part of an interval between two times, as if they were even.
+fn touches_within(v: &Interval, i: usize, from: Nanos, to: Nanos) -> f64 {
+    let part = v.end().min(to).since(v.start().max(from)).as_secs_f64();
+    v.touches[i] as f64 * part / v.end().since(v.start()).as_secs_f64()
+}

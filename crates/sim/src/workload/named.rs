@@ -1,0 +1,47 @@
+//! The workloads that come with isotherm.
+
+use super::{Workload, WorkloadError};
+
+/// A workload with a name.
+#[derive(Debug, Clone, Copy)]
+pub struct Named {
+    /// what to call it by
+    pub name: &'static str,
+    text: &'static str,
+}
+
+macro_rules! named {
+    ($($name:literal),+ $(,)?) => {
+        [$(Named { name: $name, text: include_str!(concat!("../../workloads/", $name, ".toml")) }),+]
+    };
+}
+
+/// All of them.
+pub const NAMED: [Named; 10] = named![
+    "hot-warm-cold",
+    "stairs",
+    "zigzag",
+    "moving-window",
+    "zipf",
+    "sparse",
+    "rate-ladder",
+    "phases",
+    "fork",
+    "thp",
+];
+
+impl Named {
+    /// The one of this name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<Named> {
+        NAMED.into_iter().find(|n| n.name == name)
+    }
+
+    /// What it is.
+    ///
+    /// # Errors
+    /// None, as a test sees to.
+    pub fn workload(&self) -> Result<Workload, WorkloadError> {
+        Workload::parse(self.text)
+    }
+}

@@ -1,0 +1,86 @@
+//! Which phase is when.
+
+use std::time::Duration;
+
+use super::check::{MAX_COUNTS, MAX_LENGTH, time};
+use super::{Layout, Order, Workload, WorkloadError};
+
+/// An interval of the truth is at most this long.
+const LONGEST: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// The phases of a workload as they follow each other, until it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// one after the other, from zero on
+    pub slots: Vec<Slot>,
+}
+
+/// A phase at its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Slot {
+    /// index of the phase
+    pub phase: usize,
+    /// when it begins
+    pub start: Duration,
+    /// where intervals of the truth end, ascending; the last is its end
+    pub cuts: Vec<Duration>,
+}
+
+impl Schedule {
+    /// The phases over `duration`, cut or gone through again and again to fill it; by themselves,
+    /// if there is none.
+    ///
+    /// # Errors
+    /// If the truth would be too long.
+    pub fn new(
+        workload: &Workload,
+        layout: &Layout,
+        duration: Option<Duration>,
+    ) -> Result<Self, WorkloadError> {
+        let length = duration.unwrap_or(workload.length());
+        time("duration", length, [SHORTEST, MAX_LENGTH])?;
+        let (mut slots, mut start, mut counts) = (Vec::new(), Duration::ZERO, 0);
+        for phase in (0..workload.phases.len()).cycle() {
+            let end = length.min(start + workload.phases[phase].duration);
+            let cuts = cuts(workload, phase, start, end);
+            counts += cuts.len() * layout.parts.len();
+            if counts > MAX_COUNTS {
+                return Err(WorkloadError::Counts { found: counts });
+            }
+            slots.push(Slot { phase, start, cuts });
+            if end >= length {
+                break;
+            }
+            start = end;
+        }
+        Ok(Schedule { slots })
+    }
+}
+
+impl Slot {
+    /// When it ends.
+    #[must_use]
+    pub fn end(&self) -> Duration {
+        self.cuts.last().copied().unwrap_or(self.start)
+    }
+}
+
+/// Each second, whenever a window moves, and at the end.
+fn cuts(workload: &Workload, phase: usize, start: Duration, end: Duration) -> Vec<Duration> {
+    let moves = workload.phases[phase].accesses.iter().filter_map(|a| match a.order {
+        Order::Moving { every, .. } => Some(every),
+        _ => None,
+    });
+    let mut cuts: Vec<Duration> = moves
+        .chain([LONGEST])
+        .flat_map(|step| {
+            std::iter::successors(Some(start + step), move |&at| Some(at + step))
+                .take_while(|&at| at < end)
+        })
+        .collect();
+    cuts.push(end);
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts
+}

@@ -1,0 +1,74 @@
+//! Durations and sizes as people write them.
+
+use std::time::Duration;
+
+/// `20ms`, `1s`, `5min`; a bare number is seconds.
+///
+/// # Errors
+/// What would be right.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let help = "write a number and a unit: us, ms, s, min, h (as in 20ms)";
+    if let Ok(seconds) = text.parse::<f64>() {
+        let duration = Duration::try_from_secs_f64(seconds);
+        return duration.map_err(|_| format!("{text} is no time that can pass; {help}"));
+    }
+    humantime::parse_duration(text).map_err(|e| format!("{e}; {help}"))
+}
+
+/// `64K`, `100M`, `2GiB` in bytes: powers of 1024; a bare number is bytes.
+///
+/// # Errors
+/// What would be right.
+pub fn size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text[digits.len()..].to_ascii_uppercase();
+    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("unknown unit {unit}: write K, M, G or T, as in 64M")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size, as 64M is"))?;
+    number
+        .checked_shl(shift)
+        .filter(|n| n >> shift == number)
+        .ok_or_else(|| format!("{text} is too big: the greatest is 16777215T"))
+}
+
+/// A size as [`size`] reads it, in the biggest unit that leaves a whole number.
+pub(super) fn size_text(bytes: u64) -> String {
+    let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
+    let whole = |&(shift, _): &(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
+    let unit = units.into_iter().find(whole);
+    unit.map_or(bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(duration("20 parsecs").unwrap_err().contains("as in 20ms"));
+        for bad in ["-1", "NaN", "inf", "1e99", "1e99s", "99999999999999999999s", "", "s", "-5ms"] {
+            assert!(duration(bad).unwrap_err().contains("as in 20ms"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64K"), Ok(65536));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("17"), Ok(17));
+        for bad in ["", "M", "1X", "99999999999T", "1.5G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+        for bytes in [0, 4096, 64 << 10, 1 << 20, (1 << 30) + 4096, 3 << 40] {
+            assert_eq!(size(&size_text(bytes)), Ok(bytes));
+        }
+    }
+}
