@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use isotherm_bench::load::{self, HOT, Load, TOTAL};
+use isotherm_bench::load::{self, Load, Shape};
 use isotherm_bench::score::{Score, score};
-use isotherm_core::{AddrRange, Attrs, Heat, Monitor, Snapshot, Source, Step};
+use isotherm_core::{Attrs, Heat, Monitor, Snapshot, Source, Step};
 use isotherm_linux::{Vaddr, sys};
 
 #[derive(Parser)]
@@ -51,11 +51,9 @@ struct Found {
 }
 
 fn main() -> Result<()> {
-    if std::env::args().nth(1).as_deref() == Some(load::ARGUMENT) {
-        return load::run();
-    }
+    load::run_if_asked()?;
     let o = Options::parse();
-    let load = Load::start()?;
+    let load = Load::start(Shape::of(1 << 30))?;
     let mut ops = Vaddr::new()?;
     let target = ops.attach(load.pid())?;
     let mut monitor = Monitor::new(ops, attrs(&o), &[target], o.seed)?;
@@ -92,7 +90,7 @@ fn watch(
             Step::End(why) => anyhow::bail!("the load ended: {why:?}"),
             Step::Snapshot(s) => {
                 let since = s.end.since(begin);
-                let hot = score(&s, Heat::Hot, load.at(AddrRange::new(0, TOTAL)), load.at(HOT));
+                let hot = score(&s, Heat::Hot, load.all(), load.hot());
                 if verbose {
                     println!("{:6.2} s {hot:.3?} {} regions", since.as_secs_f64(), s.nr_regions());
                 }
