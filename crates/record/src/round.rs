@@ -6,13 +6,13 @@
 use isotherm_core::{Rate, Snapshot};
 
 /// Bits of mantissa after the first that are kept at least: an error of a quarter at most.
-const LEAST: i32 = 1;
+const LEAST: u32 = 1;
 /// And at most: an error of a 512th.
-const MOST: i32 = 8;
+const MOST: u32 = 8;
 /// The error is at most this part of the interval, by ratios.
 const PART: f32 = 1.0 / 16.0;
 /// Bits of mantissa that an `f32` has.
-const MANTISSA: i32 = f32::MANTISSA_DIGITS as i32 - 1;
+const MANTISSA: u32 = f32::MANTISSA_DIGITS - 1;
 
 /// `s` as a record holds it: its rates, and the ends of their intervals, rounded to as few bits of
 /// mantissa (1 to 8) as change none of them by more than a 16th of the interval, ln(high / low).
@@ -34,15 +34,15 @@ fn rate(r: Rate) -> Rate {
 }
 
 /// An interval that is open above is taken to reach as far above the rate as below.
-fn bits(r: Rate) -> i32 {
+fn bits(r: Rate) -> u32 {
     let ratio = if r.high.is_finite() { r.high / r.low } else { (r.hz / r.low).powi(2) };
-    // With n bits the error is 2^-(n + 1) at most. What is no number becomes 0.
+    // With n bits the error is 2^-(n + 1) at most. What is negative or no number becomes 0.
     let wanted = -(PART * ratio.ln()).log2() - 1.0;
-    (wanted.ceil() as i32).clamp(LEAST, MOST)
+    (wanted.ceil() as u32).clamp(LEAST, MOST)
 }
 
 /// The nearest number with so many `bits` of mantissa; what is finite stays so.
-fn keep(hz: f32, bits: i32) -> f32 {
+fn keep(hz: f32, bits: u32) -> f32 {
     let drop = MANTISSA - bits;
     let cut = |x: u32| f32::from_bits(x >> drop << drop);
     let nearest = cut(hz.to_bits() + (1 << (drop - 1)));
