@@ -1,4 +1,11 @@
-//! What the benches share: processes whose accesses are known, and how well they were seen.
+//! What the benches share: processes whose accesses are known, how well they were seen, and what seeing
+//! them cost.
 
 pub mod accuracy;
+pub mod bootstrap;
+pub mod cpus;
+pub mod interrupts;
 pub mod load;
+pub mod slices;
+pub mod smaps;
+pub mod watched;

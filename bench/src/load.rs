@@ -1,54 +1,139 @@
 //! A process of its own that touches memory in a known way.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use isotherm_core::{AddrRange, PAGE_SIZE};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::cpus;
 
 const MIB: u64 = 1 << 20;
-/// The memory of the process, and its parts as offsets.
-pub const TOTAL: u64 = 1024 * MIB;
-/// Touched over and over. Begins at an odd page, so that nothing is right by alignment.
-pub const HOT: AddrRange =
-    AddrRange { start: 250 * MIB + 3 * PAGE_SIZE, end: 314 * MIB + 3 * PAGE_SIZE };
-/// Touched once a second.
-pub const WARM: AddrRange = AddrRange { start: 600 * MIB + PAGE_SIZE, end: 728 * MIB + PAGE_SIZE };
-
+/// Threads of a load at most.
+const MAX_THREADS: usize = 64;
 /// The word by which a bench starts itself as the load.
 pub const ARGUMENT: &str = "--be-the-load";
 
-/// Touches `HOT` without pause and `WARM` once a second, until killed; says first where its memory
-/// is. The counter printed to the end of a line each second is the sweeps over `HOT` so far.
+/// What a load is to be.
+#[derive(Debug, Clone, Default)]
+pub struct Shape {
+    /// bytes of its memory, a multiple of 1 MiB
+    pub total: u64,
+    /// One thread on each of these; if there are none, one thread anywhere.
+    pub cpus: Vec<usize>,
+    /// under `SCHED_FIFO`, so that nothing else runs on its CPUs
+    pub fifo: bool,
+}
+
+impl Shape {
+    /// A load of one thread, anywhere.
+    #[must_use]
+    pub fn of(total: u64) -> Self {
+        Shape { total, ..Shape::default() }
+    }
+
+    /// A sixteenth, touched over and over, as offsets. Begins at an odd page, so that nothing is
+    /// right by alignment.
+    #[must_use]
+    pub fn hot(&self) -> AddrRange {
+        let start = self.total / MIB * 250 / 1024 * MIB + 3 * PAGE_SIZE;
+        AddrRange::new(start, start + self.total / 16)
+    }
+
+    /// An eighth, touched once a second.
+    #[must_use]
+    pub fn warm(&self) -> AddrRange {
+        let start = self.total / MIB * 600 / 1024 * MIB + PAGE_SIZE;
+        AddrRange::new(start, start + self.total / 8)
+    }
+
+    fn threads(&self) -> usize {
+        self.cpus.len().max(1)
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let cpus = self.cpus.iter().map(ToString::to_string);
+        [ARGUMENT.to_owned(), self.total.to_string()].into_iter().chain(cpus).collect()
+    }
+
+    /// What [`Shape::arguments`] says, but for the scheduling, which is inherited.
+    fn from_arguments(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let total = words.next().context("no size")?.parse()?;
+        let cpus = words.map(|w| w.parse()).collect::<Result<_, _>>()?;
+        Ok(Shape { total, cpus, fifo: false })
+    }
+}
+
+/// Pages touched by a thread so far, on a cache line of its own.
+#[repr(align(64))]
+struct Touched(AtomicU64);
+
+static TOUCHED: [Touched; MAX_THREADS] = [const { Touched(AtomicU64::new(0)) }; MAX_THREADS];
+
+/// Runs the load that the command line asks for, until killed; says first where its memory and its
+/// counters are. Nothing happens if it asks for none.
 ///
 /// # Errors
-/// If standard output is gone.
-pub fn run() -> Result<()> {
-    let len = usize::try_from(TOTAL)?;
+/// If standard output is gone, or the CPUs are not there.
+pub fn run_if_asked() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(ARGUMENT) {
+        run(&Shape::from_arguments(words)?)
+    } else {
+        Ok(())
+    }
+}
+
+fn run(shape: &Shape) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    cpus::pin(&shape.cpus)?;
+    let len = usize::try_from(shape.total)?;
     let mut memory = vec![0u8; len + 4096];
     let start = memory.as_ptr().align_offset(4096);
     let memory = &mut memory[start..start + len];
-    touch(memory, AddrRange::new(0, TOTAL));
-    println!("{:x}", memory.as_ptr() as usize);
+    touch(memory, &AtomicU64::new(0));
+    println!("{:x} {:x}", memory.as_ptr() as usize, TOUCHED.as_ptr() as usize);
     std::io::stdout().flush()?;
-    let mut sweeps = 0u64;
+    let [hot, warm] = memory.get_disjoint_mut([offsets(shape.hot()), offsets(shape.warm())])?;
+    let threads = shape.threads();
+    let parts = hot.chunks_mut(hot.len().div_ceil(threads));
+    let parts = parts.zip(warm.chunks_mut(warm.len().div_ceil(threads))).zip(&TOUCHED);
+    std::thread::scope(|scope| {
+        for (i, ((hot, warm), touched)) in parts.enumerate() {
+            let cpu: Vec<usize> = shape.cpus.get(i).copied().into_iter().collect();
+            scope.spawn(move || cpus::pin(&cpu).map(|()| work(hot, warm, &touched.0)));
+        }
+    });
+    anyhow::bail!("the load has ended by itself")
+}
+
+fn offsets(range: AddrRange) -> std::ops::Range<usize> {
+    range.start as usize..range.end as usize
+}
+
+fn work(hot: &mut [u8], warm: &mut [u8], touched: &AtomicU64) -> ! {
     let mut next_warm = Instant::now();
     loop {
-        touch(memory, HOT);
-        sweeps += 1;
+        touch(hot, touched);
         if Instant::now() >= next_warm {
-            touch(memory, WARM);
+            touch(warm, touched);
             next_warm += Duration::from_secs(1);
-            println!("{sweeps}");
         }
     }
 }
 
-fn touch(memory: &mut [u8], range: AddrRange) {
-    let (start, end) = (range.start as usize, range.end as usize);
-    for byte in memory[start..end].iter_mut().step_by(4096) {
-        *byte = std::hint::black_box(byte.wrapping_add(1));
+fn touch(memory: &mut [u8], touched: &AtomicU64) {
+    for part in memory.chunks_mut(64 * 4096) {
+        let pages = part.len().div_ceil(4096);
+        for byte in part.iter_mut().step_by(4096) {
+            *byte = std::hint::black_box(byte.wrapping_add(1));
+        }
+        touched.fetch_add(pages as u64, Relaxed);
     }
 }
 
@@ -56,7 +141,10 @@ fn touch(memory: &mut [u8], range: AddrRange) {
 #[derive(Debug)]
 pub struct Load {
     child: Child,
+    memory: File,
     base: u64,
+    counters: u64,
+    shape: Shape,
 }
 
 impl Load {
@@ -64,14 +152,21 @@ impl Load {
     ///
     /// # Errors
     /// If that fails.
-    pub fn start() -> Result<Self> {
+    pub fn start(shape: Shape) -> Result<Self> {
+        ensure!(shape.threads() <= MAX_THREADS, "a load has at most {MAX_THREADS} threads");
         let me = std::env::current_exe()?;
-        let mut child = Command::new(me).arg(ARGUMENT).stdout(Stdio::piped()).spawn()?;
+        let mut command = if shape.fifo { Command::new("chrt") } else { Command::new(&me) };
+        if shape.fifo {
+            command.args(["--fifo", "1"]).arg(&me);
+        }
+        let mut child = command.args(shape.arguments()).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         let out = child.stdout.as_mut().context("no standard output")?;
         BufReader::with_capacity(64, out).read_line(&mut line)?;
-        let base = u64::from_str_radix(line.trim(), 16).context("the load said no address")?;
-        Ok(Load { child, base })
+        let (base, counters) = line.trim().split_once(' ').context("the load said no address")?;
+        let (base, counters) = (u64::from_str_radix(base, 16)?, u64::from_str_radix(counters, 16)?);
+        let memory = File::open(format!("/proc/{}/mem", child.id()))?;
+        Ok(Load { child, memory, base, counters, shape })
     }
 
     /// Its pid.
@@ -80,10 +175,41 @@ impl Load {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    /// A part of its memory, as addresses.
+    /// Whether it runs under `SCHED_FIFO`.
     #[must_use]
-    pub fn at(&self, part: AddrRange) -> AddrRange {
+    pub fn is_fifo(&self) -> bool {
+        self.shape.fifo
+    }
+
+    /// All its memory, as addresses.
+    #[must_use]
+    pub fn all(&self) -> AddrRange {
+        self.at(AddrRange::new(0, self.shape.total))
+    }
+
+    /// What it touches over and over, as addresses.
+    #[must_use]
+    pub fn hot(&self) -> AddrRange {
+        self.at(self.shape.hot())
+    }
+
+    fn at(&self, part: AddrRange) -> AddrRange {
         AddrRange::new(self.base + part.start, self.base + part.end)
+    }
+
+    /// Pages that it has touched so far. It notices nothing of being asked.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn touched(&self) -> Result<u64> {
+        let mut sum = 0;
+        for thread in 0..self.shape.threads() {
+            let at = self.counters + (thread * size_of::<Touched>()) as u64;
+            let mut count = [0; 8];
+            self.memory.read_exact_at(&mut count, at).context("the load has ended")?;
+            sum += u64::from_ne_bytes(count);
+        }
+        Ok(sum)
     }
 }
 

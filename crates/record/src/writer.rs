@@ -17,6 +17,7 @@ use crate::limits::Limits;
 use crate::mappings::from_sets;
 use crate::message::Encoder;
 use crate::outcome::{Progress, Summary, WriteError};
+use crate::round::rounded;
 use crate::sets::Sets;
 use crate::tables::{Schemas, from_ends, from_targets};
 
@@ -111,7 +112,7 @@ impl<S: Sink> Writer<S> {
         Ok(progress)
     }
 
-    /// Takes over a snapshot, and writes those that wait if it is time.
+    /// Takes over a snapshot, its rates [`rounded`], and writes those that wait if it is time.
     ///
     /// # Errors
     /// If it is not one that a source may deliver, or cannot be written.
@@ -125,7 +126,7 @@ impl<S: Sink> Writer<S> {
                 None => return Ok(Progress::Full),
             }
         }
-        let pushed = self.columns.push(s, &numbers);
+        let pushed = self.columns.push(&rounded(s), &numbers);
         pushed.map_err(|why| WriteError::refused("a snapshot", why))?;
         self.last_seq = Some(s.seq);
         let first = self.waits.map_or(s.start, |(first, ..)| first);

@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use isotherm_core::Snapshot;
 use isotherm_record::{Event, Facts, Limits, Progress, ReadError, Reader, Why, WriteError, Writer};
@@ -16,7 +17,7 @@ fn many(n: u64) -> impl Iterator<Item = Snapshot> {
         // of little likeness to each other, so that files fill up
         for (i, r) in (0u64..).zip(&mut s.targets[0].regions) {
             let noise = (seq * 1000 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            r.rate.hz = (noise >> 40) as f32;
+            r.age = Duration::from_nanos(noise >> 40);
         }
         s
     })

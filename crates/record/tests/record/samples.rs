@@ -90,7 +90,8 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
         range: AddrRange::new(0x1000 * (i + 1), 0x1000 * (i + 2)),
         accesses_bp: u32::try_from(i * 7 + seq).unwrap() % 10_001,
         age: Duration::from_millis(400 * seq),
-        rate: Rate { hz: 1.5 * seq as f32, low: 0.5, high: f32::INFINITY },
+        // one bit of mantissa, which a record keeps in any case
+        rate: Rate { hz: [0.5, 0.75, 1.0, 1.5][(seq % 4) as usize], low: 0.5, high: f32::INFINITY },
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
     };

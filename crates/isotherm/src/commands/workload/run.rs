@@ -11,6 +11,7 @@ use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, 
 
 use super::ledger::{Book, Ledger};
 use super::touch::{Stage, Toucher, work};
+use crate::commands::stop::Stop;
 
 /// How often it is asked whether there was a signal.
 const POLL: Duration = Duration::from_millis(20);

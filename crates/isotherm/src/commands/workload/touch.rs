@@ -7,6 +7,7 @@ use isotherm_linux::sys::{self, Arena};
 use isotherm_sim::workload::{Op, Rate, Walk};
 
 use super::ledger::Ledger;
+use crate::commands::stop::Stop;
 
 /// A thread touches what is due, and sleeps for so long.
 const SLICE: Duration = Duration::from_millis(1);
