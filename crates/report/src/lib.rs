@@ -38,20 +38,36 @@
 //! # Ok::<(), isotherm_report::FilterError>(())
 //! ```
 
+mod basis;
+mod columns;
+mod course;
+mod distribution;
 mod filter;
 mod heatmap;
 mod names;
 mod pieces;
+mod regions;
 mod render;
 mod summary;
+mod timeline;
 mod units;
+mod wss;
 
 #[cfg(test)]
 #[path = "../tests/scene/mod.rs"]
 mod scene;
 
+pub use basis::Basis;
+pub use course::Course;
+pub use distribution::Percentile;
 pub use filter::{Filter, FilterError, Options};
 pub use heatmap::{Cell, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
-pub use render::{RenderError, Style, json, png, summary_text, terminal};
+pub use regions::{Regions, RegionsBuilder, Sizes};
+pub use render::{
+    Picture, RenderError, Style, heatmap_picture, json, regions_picture, regions_text,
+    summary_text, terminal, wss_picture, wss_text,
+};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
+pub use timeline::Point;
 pub use units::bytes;
+pub use wss::{Wss, WssBuilder};

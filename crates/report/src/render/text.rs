@@ -1,8 +1,8 @@
 //! A summary as text.
 
 use std::fmt::Write;
-use std::time::Duration;
 
+use super::words::{looked, span};
 use crate::names::short;
 use crate::summary::{Bytes, MappingRow, Summary, TargetRow};
 use crate::units::{self, bytes, percent};
@@ -25,10 +25,6 @@ pub fn summary_text(s: &Summary, top: usize) -> String {
     out += &monitor(s);
     out += &definitions(s);
     out
-}
-
-fn span(ms: f64) -> String {
-    units::time(Duration::from_secs_f64(ms.max(0.0) / 1e3))
 }
 
 fn head(s: &Summary) -> String {
@@ -155,9 +151,10 @@ fn definitions(s: &Summary) -> String {
         "\nhot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n\
          unknown: resident, but its accesses cannot be seen\n\
          {early}\
-         p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n",
+         p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n{}\n",
         units::hz(s.hot_hz),
-        cold
+        cold,
+        looked(&s.look)
     )
 }
 

@@ -57,6 +57,7 @@ hot: touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the rest
 unknown: resident, but its accesses cannot be seen
 nothing can be cold in the first 5 s: --time 5s.. leaves them out
 p95: not exceeded for 95 % of the time; mean: over time; share: of resident
+looked at: the record does not say how
 ";
     let text = summary_text(&summary(), 2);
     assert_eq!(text, expected);
