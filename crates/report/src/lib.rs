@@ -38,6 +38,7 @@
 //! # Ok::<(), isotherm_report::FilterError>(())
 //! ```
 
+mod access;
 mod basis;
 mod columns;
 mod course;
@@ -46,8 +47,10 @@ mod filter;
 mod heatmap;
 mod names;
 mod pieces;
+mod raw;
 mod regions;
 mod render;
+mod row;
 mod summary;
 mod timeline;
 mod units;
@@ -57,16 +60,19 @@ mod wss;
 #[path = "../tests/scene/mod.rs"]
 mod scene;
 
+pub use access::{Access, AccessBuilder, AccessError, Choice, Pick, SortBy, TargetName};
 pub use basis::Basis;
 pub use course::Course;
 pub use distribution::Percentile;
 pub use filter::{Filter, FilterError, Options};
 pub use heatmap::{Cell, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
+pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
-    Picture, RenderError, Style, heatmap_picture, json, regions_picture, regions_text,
-    summary_text, terminal, wss_picture, wss_text,
+    Picture, RenderError, Style, access_text, heatmap_picture, json, raw_head_text, raw_text,
+    regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
 };
+pub use row::{Row, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
 pub use timeline::Point;
 pub use units::bytes;

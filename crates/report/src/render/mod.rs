@@ -8,6 +8,7 @@ mod font;
 mod heatmap;
 mod picture;
 mod raster;
+mod rows;
 mod style;
 mod svg;
 mod terminal;
@@ -18,6 +19,7 @@ pub use bars::{regions_text, wss_text};
 pub use chart::{regions_picture, wss_picture};
 pub use heatmap::heatmap_picture;
 pub use picture::Picture;
+pub use rows::{access_text, raw_head_text, raw_text};
 pub use terminal::{Style, terminal};
 pub use text::summary_text;
 
