@@ -27,6 +27,7 @@
 mod bad;
 mod check;
 mod columns;
+mod content;
 mod event;
 mod export;
 mod facts;
@@ -43,6 +44,7 @@ mod scalars;
 mod sets;
 mod state;
 mod tables;
+mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -55,4 +57,5 @@ pub use files::{Files, Sink};
 pub use limits::{Limits, LimitsError};
 pub use outcome::{Progress, Summary, WriteError};
 pub use reader::Reader;
+pub use verify::{Problem, Verdict, verify};
 pub use writer::Writer;

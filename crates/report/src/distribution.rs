@@ -129,10 +129,7 @@ mod tests {
     #[test]
     fn a_value_counts_by_its_weight() {
         let values = [(30, 1.0), (10, 2.0), (20, 1.0)];
-        assert_eq!(
-            percentiles(&values, 10, &[0.0, 50.0, 51.0, 75.0, 100.0]),
-            [10, 10, 20, 20, 30]
-        );
+        assert_eq!(percentiles(&values, 10, &[0.0, 50.0, 51.0, 75.0, 100.0]), [10, 10, 20, 20, 30]);
         assert_eq!(percentiles(&[], 10, &[0.0, 50.0]), [0, 0]);
     }
 
@@ -141,7 +138,8 @@ mod tests {
         let mut d = Distribution::new(8);
         (0..10_000u64).for_each(|i| d.push(i % 4, 1.0));
         assert!(d.is_exact() && d.values.len() <= 8);
-        let values: Vec<_> = d.percentiles(&[0.0, 25.0, 26.0, 100.0]).iter().map(|p| p.value).collect();
+        let values: Vec<_> =
+            d.percentiles(&[0.0, 25.0, 26.0, 100.0]).iter().map(|p| p.value).collect();
         assert_eq!(values, [0, 0, 1, 3]);
         assert!((d.mean() - 1.5).abs() < 1e-9);
     }

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{
-    AddrRange, Nanos, RegionView, Snapshot, TargetId, TargetView, Thresholds,
-};
+use isotherm_core::{AddrRange, Nanos, RegionView, Snapshot, TargetId, TargetView, Thresholds};
 
 use crate::units;
 
@@ -59,11 +57,13 @@ impl Filter {
     }
 
     /// The regions of a target, clipped.
-    pub(crate) fn clipped<'a>(&self, view: &'a TargetView) -> impl Iterator<Item = RegionView> + use<'a> {
+    pub(crate) fn clipped<'a>(
+        &self,
+        view: &'a TargetView,
+    ) -> impl Iterator<Item = RegionView> + use<'a> {
         let clip = self.clip();
-        let inside = move |r: &RegionView| {
-            r.range.intersect(&clip).map(|range| RegionView { range, ..*r })
-        };
+        let inside =
+            move |r: &RegionView| r.range.intersect(&clip).map(|range| RegionView { range, ..*r });
         view.regions.iter().filter_map(inside)
     }
 }
@@ -140,7 +140,8 @@ impl Gate {
                 let r = self.regions.get_or_insert(first.range);
                 *r = AddrRange::new(r.start.min(first.range.start), r.end.max(last.range.end));
             }
-            self.inside |= t.regions.iter().any(|r| r.range.intersect(&self.filter.clip()).is_some());
+            self.inside |=
+                t.regions.iter().any(|r| r.range.intersect(&self.filter.clip()).is_some());
         }
     }
 

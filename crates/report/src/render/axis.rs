@@ -66,10 +66,8 @@ pub(super) fn count_ticks(top: u64, max: usize) -> Vec<Tick> {
     let decade = 10u64.pow(least.ilog10());
     let round = [1, 2, 5, 10].map(|n| decade.saturating_mul(n));
     let step = round.into_iter().find(|s| *s >= least).unwrap_or(least);
-    let tick = |i: u64| Tick {
-        at: (i * step) as f64 / top.max(1) as f64,
-        label: units::count(i * step),
-    };
+    let tick =
+        |i: u64| Tick { at: (i * step) as f64 / top.max(1) as f64, label: units::count(i * step) };
     (0..=top / step).map(tick).collect()
 }
 

@@ -79,11 +79,7 @@ pub fn regions_picture(regions: &Regions) -> Result<Picture, RenderError> {
                bounds the cost."
             .to_owned(),
         basis: &regions.basis,
-        series: vec![Series {
-            name: "regions",
-            color: color::at(0.2),
-            course: &regions.regions,
-        }],
+        series: vec![Series { name: "regions", color: color::at(0.2), course: &regions.regions }],
         lines: vec![line(most, "most"), line(least, "least")],
         is_bytes: false,
     }

@@ -43,7 +43,8 @@ pub fn raw_head_text(h: &RawHead) -> String {
 /// A snapshot: a line that begins with `#` for it and for each target, and one for each region.
 #[must_use]
 pub fn raw_text(s: &RawSnapshot) -> String {
-    let mut out = format!("# snapshot {}, {:.3} s to {:.3} s\n", s.seq, s.from_ms / 1e3, s.to_ms / 1e3);
+    let mut out =
+        format!("# snapshot {}, {:.3} s to {:.3} s\n", s.seq, s.from_ms / 1e3, s.to_ms / 1e3);
     for t in &s.targets {
         let _ = writeln!(
             out,
@@ -106,8 +107,7 @@ mod tests {
         let maps = vec![mapping(0x5500_0000_0000, 0x5500_0010_0000, "[heap]")];
         let mut open = region(0x5500_0008_0000, 0x5500_0010_0000, 0.0);
         open.rate.high = f32::INFINITY;
-        let regions: Vec<RegionView> =
-            vec![region(0x5500_0000_0000, 0x5500_0008_0000, 50.0), open];
+        let regions: Vec<RegionView> = vec![region(0x5500_0000_0000, 0x5500_0008_0000, 50.0), open];
         snapshot(3, 1.0, vec![target(0, maps, regions)])
     }
 
