@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+mod check;
 mod command;
 mod doctor;
 mod ends;
@@ -10,8 +11,13 @@ mod load;
 mod privileges;
 mod record;
 mod report;
+mod reports;
 mod run;
+#[path = "../../../../bench/src/synthetic.rs"]
+mod synthetic;
+#[path = "../../../../bench/src/usage.rs"]
 mod usage;
+mod wrong_usage;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
 #[test]
