@@ -1,7 +1,8 @@
 //! Figures from snapshots, and their renderers.
 //!
 //! Every report is made in two steps: snapshots are pushed one by one into a builder that gives
-//! plain figures ([`Summary`], [`Heatmap`]), and the figures are rendered as text, PNG or JSON.
+//! plain figures ([`Summary`], [`Heatmap`], [`Wss`], [`Regions`], [`Access`]), and the figures are
+//! rendered as text, as a [`Picture`] (PNG or SVG) or as JSON. Memory does not grow with the record.
 //! Nothing here reads a live machine, a file or a terminal.
 //!
 //! ```

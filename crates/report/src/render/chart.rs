@@ -14,7 +14,7 @@ use crate::units;
 use crate::wss::Wss;
 
 /// Pixels of the plot over time, and of the one of the distribution, at the right border.
-const OVER_TIME: usize = 700;
+const OVER_TIME: usize = 670;
 const DISTRIBUTION: usize = 270;
 const HEIGHT: usize = 340;
 /// Below the plots: axes, legend, footer.
@@ -161,8 +161,8 @@ impl Chart<'_> {
             let y = self.y(*value as f64);
             picture.rect((left, y as usize), (width, 1), QUIET);
             if left == LEFT {
-                let at = ((left + width - 8) as f32, y - 5.0);
-                picture.text(at, Anchor::Right, NOTE, name);
+                let at = ((left + width + 8) as f32, y + 5.0);
+                picture.text(at, Anchor::Left, NOTE, name);
             }
         }
         picture.frame((left, HEAD), (width, HEIGHT), LINE);
@@ -191,7 +191,7 @@ impl Chart<'_> {
         let number = |n| if self.is_bytes { units::bytes(n) } else { units::count(n) };
         for s in self.series.iter().rev() {
             let (mean, max) = (number(s.course.mean), number(s.course.max()));
-            let name = format!("{}: {mean} on average, {max} at most", s.name);
+            let name = format!("{}: mean {mean}, most {max}", s.name);
             x = swatch(picture, (x, HEAD + HEIGHT + 74), &name, |_, _| s.color);
         }
     }

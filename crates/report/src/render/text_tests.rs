@@ -79,3 +79,19 @@ fn targets_get_a_table_if_there_are_several() {
     assert!(text.contains("\nworker                      2.0 MiB"), "{text}");
     assert!(text.contains("without those that cannot be told"));
 }
+
+#[test]
+fn mappings_with_a_few_bytes_of_heat_are_not_named() {
+    let mut s = summary();
+    let row = |name: &str, hot: u64, unknown: u64| {
+        let resident_bytes = hot + unknown;
+        let bytes =
+            Bytes { hot_bytes: hot, unknown_bytes: unknown, resident_bytes, ..Bytes::default() };
+        MappingRow { name: name.into(), bytes }
+    };
+    s.mappings = vec![row("data", 9 * MIB, 0), row("little", 221, 100), row("locked", 62, MIB)];
+    let text = summary_text(&s, 9);
+    assert!(text.contains("\ndata ") && !text.contains("little"), "{text}");
+    assert!(text.contains("\nlocked                      < 4 KiB"), "{text}");
+    assert!(text.contains("\n1 more                      < 4 KiB"), "{text}");
+}

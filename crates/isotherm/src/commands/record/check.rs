@@ -22,12 +22,17 @@ pub fn run(path: &Path) -> Result<ExitCode> {
 }
 
 fn text(path: &Path, v: &Verdict) -> String {
-    let held = format!("{} snapshots, {} regions, {} targets", v.snapshots, v.regions, v.targets);
+    let held = format!(
+        "{}, {}, {}",
+        counted(v.snapshots, "snapshot"),
+        counted(v.regions, "region"),
+        counted(v.targets, "target")
+    );
     if v.is_sound() {
         return format!("{} is sound: {held}\n", path.display());
     }
     let mut out =
-        format!("{} is not sound: {held}; wrong in {} places\n", path.display(), v.nr_problems);
+        format!("{} is not sound: {held}; {}\n", path.display(), counted(v.nr_problems, "problem"));
     for problem in &v.problems {
         out += &format!("{problem}\n");
     }
@@ -37,9 +42,15 @@ fn text(path: &Path, v: &Verdict) -> String {
     }
     if v.lost.places > 0 {
         out += &format!(
-            "damage: {} bytes in {} places, and {} snapshots are missing\n",
-            v.lost.bytes, v.lost.places, v.lost.snapshots
+            "damage: {} bytes in {}; missing between others: {}\n",
+            v.lost.bytes,
+            counted(v.lost.places, "place"),
+            counted(v.lost.snapshots, "snapshot")
         );
     }
     out
+}
+
+fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
