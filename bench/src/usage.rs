@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 pub struct Usage {
     /// from start to end
     pub time: Duration,
+    /// of all its threads, in user and in kernel mode
+    pub cpu: Duration,
     /// most bytes resident at a time
     pub peak_rss: u64,
     /// how it ended
@@ -34,5 +36,11 @@ pub fn run(command: &mut Command) -> io::Result<Usage> {
         return Err(io::Error::last_os_error());
     }
     let peak_rss = u64::try_from(usage.ru_maxrss).unwrap_or(0) << 10;
-    Ok(Usage { time: begin.elapsed(), peak_rss, status: ExitStatus::from_raw(status) })
+    let cpu = duration(usage.ru_utime) + duration(usage.ru_stime);
+    Ok(Usage { time: begin.elapsed(), cpu, peak_rss, status: ExitStatus::from_raw(status) })
+}
+
+fn duration(t: libc::timeval) -> Duration {
+    let number = |n: i64| u64::try_from(n).unwrap_or(0);
+    Duration::from_secs(number(t.tv_sec)) + Duration::from_micros(number(t.tv_usec))
 }

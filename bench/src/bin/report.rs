@@ -43,7 +43,7 @@ fn main() -> Result<()> {
     synthetic::write(&record, o.snapshots, o.regions)?;
     let (size, regions) = (record.metadata()?.len(), o.snapshots * o.regions);
     println!("{regions} regions in {} snapshots, {} MiB", o.snapshots, size >> 20);
-    println!("{:<36} {:>8} {:>10}", "isotherm", "s", "peak MiB");
+    println!("{:<36} {:>8} {:>8} {:>10}", "isotherm", "s", "CPU s", "peak MiB");
     REPORTS.iter().try_for_each(|args| measure(&isotherm, dir.path(), args))
 }
 
@@ -63,7 +63,8 @@ fn measure(isotherm: &Path, dir: &Path, args: &[&str]) -> Result<()> {
     command.args(args).current_dir(dir).stdout(Stdio::null()).stderr(Stdio::null());
     let used = usage::run(&mut command).context("cannot run isotherm")?;
     ensure!(used.status.success(), "isotherm {} has failed", args.join(" "));
-    let (seconds, mib) = (used.time.as_secs_f64(), used.peak_rss as f64 / (1 << 20) as f64);
-    println!("{:<36} {seconds:>8.2} {mib:>10.1}", args.join(" "));
+    let (seconds, cpu) = (used.time.as_secs_f64(), used.cpu.as_secs_f64());
+    let mib = used.peak_rss as f64 / (1 << 20) as f64;
+    println!("{:<36} {seconds:>8.2} {cpu:>8.2} {mib:>10.1}", args.join(" "));
     Ok(())
 }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes() {
+    fn sizes_have_units() {
         assert_eq!(size("64K"), Ok(65536));
         assert_eq!(size("2GiB"), Ok(2 << 30));
         assert_eq!(size("17"), Ok(17));

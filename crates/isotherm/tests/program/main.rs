@@ -15,6 +15,7 @@ mod reports;
 mod run;
 #[path = "../../../../bench/src/synthetic.rs"]
 mod synthetic;
+#[allow(dead_code, reason = "the bench takes more of it")]
 #[path = "../../../../bench/src/usage.rs"]
 mod usage;
 mod wrong_usage;

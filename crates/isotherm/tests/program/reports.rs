@@ -173,3 +173,44 @@ fn pictures_are_png_or_svg_by_their_names() {
         assert!(done.err.contains(".png or .svg") && !dir.path().join("a.jpeg").exists());
     }
 }
+
+/// The names of all values, those of reasons apart.
+fn keys(json: &Value, out: &mut HashSet<String>) {
+    match json {
+        Value::Array(all) => all.iter().for_each(|v| keys(v, out)),
+        Value::Object(all) => all.iter().for_each(|(key, v)| {
+            out.insert(key.clone());
+            if key != "unknown_bytes_by_reason" {
+                keys(v, out);
+            }
+        }),
+        _ => {}
+    }
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> HashSet<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_key_is_documented_and_every_documented_key_exists() {
+    let documented = include_str!("../../../../docs/abi/testing/report.md");
+    let dir = TempDir::new().unwrap();
+    synthetic::write(&dir.path().join("isotherm.rec"), 20, 100).unwrap();
+    let mut there = HashSet::new();
+    for kind in ["summary", "heatmap", "wss", "regions", "access", "raw"] {
+        let done = run_in(dir.path(), &["report", kind, "--json"]);
+        assert_eq!(done.status, 0, "{}", done.err);
+        for line in done.text().lines() {
+            keys(&serde_json::from_str(line).unwrap(), &mut there);
+        }
+    }
+    let words = quoted(documented);
+    let missing: Vec<_> = there.iter().filter(|key| !words.contains(*key)).collect();
+    assert!(missing.is_empty(), "not documented: {missing:?}");
+    let rows = documented.lines().filter(|l| l.starts_with("| `"));
+    let first: HashSet<String> = rows.flat_map(|l| quoted(l.split('|').nth(1).unwrap())).collect();
+    let gone: Vec<_> = first.difference(&there).collect();
+    assert!(gone.is_empty(), "documented, and not there: {gone:?}");
+}
