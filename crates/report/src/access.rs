@@ -228,7 +228,7 @@ impl Choice {
         // Stable: what is equal stays in the order of addresses.
         match self.sort {
             SortBy::Address => {}
-            SortBy::Size => rows.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes)),
+            SortBy::Size => rows.sort_by_key(|r| std::cmp::Reverse(r.size_bytes)),
             SortBy::Rate => rows.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz)),
             SortBy::Age => rows.sort_by(|a, b| b.age_ms.total_cmp(&a.age_ms)),
             SortBy::Heat => rows.sort_by(|a, b| {
