@@ -50,9 +50,8 @@ fn what_is_wrong_is_named_with_its_place() {
     assert_eq!(found[0], (Some(3), "snapshot 2 before it is missing"));
     assert!(found[1].0 == Some(4) && found[1].1.contains("leave out"), "{found:?}");
     assert!(found[2].0 == Some(7) && found[2].1.contains("lies outside"), "{found:?}");
-    assert!(found[3].1.contains("tells of"), "{found:?}");
     assert!(v.problems.iter().all(|p| bytes[p.at as usize..].starts_with(b"\x89ISOTHM\n")));
-    assert!(!v.is_sound() && v.nr_problems == 4);
+    assert!(!v.is_sound() && v.nr_problems == 3);
 }
 
 #[test]
