@@ -11,7 +11,7 @@ pub struct Usage {
     pub time: Duration,
     /// of all its threads, in user and in kernel mode
     pub cpu: Duration,
-    /// most bytes resident at a time
+    /// most bytes resident at a time; at least those of who started it, as the kernel counts
     pub peak_rss: u64,
     /// how it ended
     pub status: ExitStatus,

@@ -15,9 +15,6 @@ mod reports;
 mod run;
 #[path = "../../../../bench/src/synthetic.rs"]
 mod synthetic;
-#[allow(dead_code, reason = "the bench takes more of it")]
-#[path = "../../../../bench/src/usage.rs"]
-mod usage;
 mod wrong_usage;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
