@@ -56,7 +56,7 @@ fn a_check_records_nothing() {
 /// of a process includes those of who has started it, so it is limited instead.
 #[test]
 fn memory_does_not_grow_with_the_record() {
-    const LIMIT_KIB: u32 = 40 << 10;
+    const LIMIT_KIB: u32 = 28 << 10;
     let dir = TempDir::new().unwrap();
     synthetic::write(&dir.path().join("isotherm.rec"), 360, 1000).unwrap();
     let limited = format!("ulimit -d {LIMIT_KIB} && exec \"$@\"");
