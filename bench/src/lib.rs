@@ -1,5 +1,5 @@
 //! What the benches share: processes whose accesses are known, how well they were seen, and what seeing
-//! them cost.
+//! them cost; long records; what a program takes.
 
 pub mod accuracy;
 pub mod bootstrap;
@@ -8,4 +8,6 @@ pub mod interrupts;
 pub mod load;
 pub mod slices;
 pub mod smaps;
+pub mod synthetic;
+pub mod usage;
 pub mod watched;

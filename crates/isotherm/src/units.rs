@@ -29,36 +29,61 @@ pub fn regions(text: &str) -> Result<(u32, u32), String> {
     Ok((number(min)?, number(max)?))
 }
 
+/// Two values around `..`; an end that is left out is that of `all`.
+fn range<T: PartialOrd>(
+    text: &str,
+    all: Range<T>,
+    value: impl Fn(&str) -> Result<T, String>,
+) -> Result<Range<T>, String> {
+    let (from, to) = halves(text)?;
+    let from = if from.is_empty() { all.start } else { value(from)? };
+    let to = if to.is_empty() { all.end } else { value(to)? };
+    if from < to {
+        Ok(from..to)
+    } else {
+        Err(format!("{text} is empty: its end must lie after its begin"))
+    }
+}
+
 /// `10s..20s`; either end may be left out.
 pub fn times(text: &str) -> Result<Range<Duration>, String> {
-    let (from, to) = halves(text)?;
-    let from = if from.is_empty() { Duration::ZERO } else { duration(from)? };
-    let to = if to.is_empty() { Duration::MAX } else { duration(to)? };
-    if from >= to {
-        return Err(format!("{text} is empty: its end must lie after its begin"));
-    }
-    Ok(from..to)
+    range(text, Duration::ZERO..Duration::MAX, duration)
+}
+
+/// `64K..1M`; either end may be left out.
+pub fn sizes(text: &str) -> Result<Range<u64>, String> {
+    range(text, 0..u64::MAX, size)
+}
+
+/// `1..10` in Hz; either end may be left out.
+pub fn rates(text: &str) -> Result<Range<f64>, String> {
+    let value = |s: &str| hz(s).filter(|hz| *hz >= 0.0).ok_or(format!("{s:?} is no number of Hz"));
+    range(text, 0.0..f64::INFINITY, value)
 }
 
 /// `0x7f0000000000..0x7f0010000000`; either end may be left out.
 pub fn addresses(text: &str) -> Result<AddrRange, String> {
-    let (from, to) = halves(text)?;
     let address = |s: &str| {
         let hex = s.trim_start_matches("0x");
         u64::from_str_radix(hex, 16).map_err(|_| format!("{s:?} is no hexadecimal address"))
     };
-    let from = if from.is_empty() { 0 } else { address(from)? };
-    let to = if to.is_empty() { u64::MAX } else { address(to)? };
-    if from >= to {
-        return Err(format!("{text} is empty: its end must lie after its begin"));
-    }
-    Ok(AddrRange::new(from, to))
+    range(text, 0..u64::MAX, address).map(|r| AddrRange::new(r.start, r.end))
+}
+
+fn hz(text: &str) -> Option<f64> {
+    text.trim_end_matches("Hz").trim().parse().ok()
+}
+
+/// 0 to 100.
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim().parse().ok();
+    let inside = number.filter(|n| (0.0..=100.0).contains(n));
+    inside.ok_or(format!("{text:?} is no number from 0 to 100"))
 }
 
 /// A number above zero, in Hz.
 pub fn rate(text: &str) -> Result<f64, String> {
-    let number = text.trim_end_matches("Hz").trim().parse::<f64>();
-    let number = number.map_err(|_| "no number of Hz; write one, as in 10")?;
+    let number = hz(text).ok_or("no number of Hz; write one, as in 10")?;
     if number > 0.0 && number.is_finite() {
         Ok(number)
     } else {
@@ -80,14 +105,27 @@ mod tests {
         assert_eq!(addresses("0x1000..2000"), Ok(AddrRange::new(0x1000, 0x2000)));
         assert!(addresses("zz..").is_err());
         assert!(addresses("0x10000000000000000..").is_err());
+        assert_eq!(sizes("1M.."), Ok(1 << 20..u64::MAX));
+        assert_eq!(rates("0..10Hz"), Ok(0.0..10.0));
+        for bad in ["-1..", "NaN..", "..NaN", "2..1", "x.."] {
+            assert!(rates(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
-    fn rates() {
+    fn one_rate() {
         assert_eq!(rate("10"), Ok(10.0));
         assert_eq!(rate("0.5Hz"), Ok(0.5));
         for bad in ["", "0", "-1", "NaN", "inf", "1e999", "often"] {
             assert!(rate(bad).unwrap_err().contains("as in 10"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn percents() {
+        assert_eq!((percent("0"), percent("99.9%")), (Ok(0.0), Ok(99.9)));
+        for bad in ["101", "-1", "NaN", "half"] {
+            assert!(percent(bad).unwrap_err().contains("0 to 100"), "{bad}");
         }
     }
 }

@@ -27,6 +27,7 @@
 mod bad;
 mod check;
 mod columns;
+mod content;
 mod event;
 mod export;
 mod facts;
@@ -44,6 +45,7 @@ mod scalars;
 mod sets;
 mod state;
 mod tables;
+mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -57,4 +59,5 @@ pub use limits::{Limits, LimitsError};
 pub use outcome::{Progress, Summary, WriteError};
 pub use reader::Reader;
 pub use round::rounded;
+pub use verify::{Problem, Verdict, verify};
 pub use writer::Writer;

@@ -71,9 +71,15 @@ pub(crate) enum Message {
     Rows(RecordBatch),
 }
 
+/// Whether a message holds rows, told from its head alone.
+pub(crate) fn holds_rows(payload: &Buffer) -> Result<bool, Bad> {
+    let (head, _) = split(payload)?;
+    Ok(MessageBuffer::try_new(head)?.as_ref().header_type() == MessageHeader::RecordBatch)
+}
+
 /// Reads a message of the table whose columns are `schema`.
-pub(crate) fn decode(payload: Vec<u8>, schema: &SchemaRef) -> Result<Message, Bad> {
-    let (head, body) = split(Buffer::from_vec(payload))?;
+pub(crate) fn decode(payload: Buffer, schema: &SchemaRef) -> Result<Message, Bad> {
+    let (head, body) = split(&payload)?;
     let head = MessageBuffer::try_new(head)?;
     let message = head.as_ref();
     let wrong = || Bad::new("it holds neither a schema nor rows");
@@ -97,7 +103,7 @@ pub(crate) fn decode(payload: Vec<u8>, schema: &SchemaRef) -> Result<Message, Ba
 }
 
 /// Cuts an encapsulated message (continuation mark, length of the head, head, body) in two.
-fn split(bytes: Buffer) -> Result<(Buffer, Buffer), Bad> {
+fn split(bytes: &Buffer) -> Result<(Buffer, Buffer), Bad> {
     let number = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
     };

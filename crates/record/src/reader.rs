@@ -12,6 +12,10 @@ use crate::files::part;
 use crate::frame::{FrameError, Frames};
 use crate::limits::MOST_FILES;
 use crate::state::State;
+use crate::verify::Problem;
+
+/// Places of damage kept until they are asked for.
+const MOST_DAMAGE: usize = 100;
 
 /// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless that is damage and
 /// damage is skipped.
@@ -26,6 +30,8 @@ pub struct Reader {
     at: u64,
     skips: bool,
     lost: Lost,
+    /// what was skipped since it was last asked for
+    damage: Vec<Problem>,
     done: bool,
 }
 
@@ -59,6 +65,7 @@ impl Reader {
             at: 0,
             skips: false,
             lost: Lost::default(),
+            damage: Vec::new(),
             done: false,
         })
     }
@@ -67,6 +74,24 @@ impl Reader {
     #[must_use]
     pub fn skip_damaged(self) -> Self {
         Reader { skips: true, ..self }
+    }
+
+    /// Passes over snapshots and mappings, unread: for who wants facts, targets and ends only.
+    #[must_use]
+    pub fn without_snapshots(mut self) -> Self {
+        self.state.pass_snapshots();
+        self
+    }
+
+    /// The file that is read, and the byte at which the frame begins that the last event is from.
+    #[must_use]
+    pub fn place(&self) -> (&Path, u64) {
+        (&self.path, self.at)
+    }
+
+    /// The damage that was passed over since this was last asked.
+    pub(crate) fn take_damage(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.damage)
     }
 
     /// What has been passed over so far.
@@ -132,8 +157,11 @@ impl Reader {
     }
 
     /// Goes on behind what is damaged.
-    fn skip(&mut self) -> Result<(), ReadError> {
+    fn skip(&mut self, at: u64, what: String) -> Result<(), ReadError> {
         let path = self.path.clone();
+        if self.damage.len() < MOST_DAMAGE {
+            self.damage.push(Problem { path: path.clone(), at, snapshot: None, what });
+        }
         self.frames.skip().map_err(|source| ReadError::Io { path, source })?;
         let bytes = self.frames.at() - self.at;
         // a second bad row of a frame is no second place
@@ -156,7 +184,7 @@ impl Iterator for Reader {
                 None if self.done => return None,
                 None => {
                     let stepped = match self.step() {
-                        Err(ReadError::Damaged { .. }) if self.skips => self.skip(),
+                        Err(ReadError::Damaged { at, why, .. }) if self.skips => self.skip(at, why),
                         other => other,
                     };
                     if let Err(e) = stepped {

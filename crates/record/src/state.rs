@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema};
 use isotherm_core::Snapshot;
 
@@ -12,7 +13,7 @@ use crate::event::Event;
 use crate::facts::Facts;
 use crate::frame::{Frame, Kind};
 use crate::mappings::{MappingSet, to_sets};
-use crate::message::{Message, decode};
+use crate::message::{Message, decode, holds_rows};
 use crate::rows::Rows;
 use crate::tables::{Schemas, to_end, to_targets};
 
@@ -30,6 +31,8 @@ pub(crate) struct State {
     missing: u64,
     rows: Option<Rows>,
     ended: bool,
+    /// snapshots and mappings are not wanted
+    passes: bool,
 }
 
 impl State {
@@ -43,7 +46,13 @@ impl State {
             missing: 0,
             rows: None,
             ended: false,
+            passes: false,
         })
+    }
+
+    /// Leaves rows of snapshots and mappings unread from now on.
+    pub(crate) fn pass_snapshots(&mut self) {
+        self.passes = true;
     }
 
     /// Whether the last thing told was an end.
@@ -59,7 +68,12 @@ impl State {
     /// Takes in a frame. Its snapshots come from [`State::snapshot`], the rest goes to `events`.
     pub(crate) fn take(&mut self, frame: Frame, events: &mut VecDeque<Event>) -> Result<(), Bad> {
         let kind = frame.kind;
-        match decode(frame.payload, self.schemas.of(kind))? {
+        let payload = Buffer::from_vec(frame.payload);
+        if self.passes && matches!(kind, Kind::Snapshots | Kind::Mappings) && holds_rows(&payload)?
+        {
+            return Ok(());
+        }
+        match decode(payload, self.schemas.of(kind))? {
             Message::Schema(schema) if kind == Kind::Snapshots => self.begin(&schema, events),
             Message::Schema(_) => Ok(()),
             Message::Rows(rows) => self.rows(kind, &rows, events),

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use isotherm_core::{Mapping, RegionView, Snapshot, TargetId, TargetView, Unknown};
 use isotherm_report::{
-    Extent, Grid, Heatmap, Options, Shape, Style, Summarizer, png, summary_text, terminal,
+    Extent, Grid, Heatmap, Options, Shape, Style, Summarizer, heatmap_picture, summary_text,
+    terminal,
 };
 use scene::{absent, mapping, region, snapshot, target, unknown};
 
@@ -26,8 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", summary_text(&summarizer.finish()?, 5));
         let map = heatmap(&options, &Shape::terminal(100, 36), &record)?;
         println!("{}", terminal(&map, Style::TrueColor));
-        let map = heatmap(&options, &Shape::png(), &record)?;
-        std::fs::write(Path::new(&directory).join(name), png(&map)?)?;
+        let map = heatmap(&options, &Shape::picture(), &record)?;
+        std::fs::write(Path::new(&directory).join(name), heatmap_picture(&map)?.png()?)?;
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Which part of a record is looked at, and what to say if there is nothing in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Nanos, Snapshot, TargetId, Thresholds};
+use isotherm_core::{AddrRange, Nanos, RegionView, Snapshot, TargetId, TargetView, Thresholds};
 
 use crate::units;
 
@@ -19,6 +19,8 @@ pub struct Options {
     pub thresholds: Thresholds,
     /// what to call targets, e.g. `redis-server (pid 1234)`; `target 0` if it is not in here
     pub labels: BTreeMap<TargetId, String>,
+    /// how accesses were looked at, as the record says
+    pub look: String,
 }
 
 impl Options {
@@ -34,11 +36,35 @@ pub struct Filter {
     pub time: Option<Range<Duration>>,
     /// regions are clipped to it; all of them if not given
     pub addr: Option<AddrRange>,
+    /// these targets; all of them if not given
+    pub targets: Option<BTreeSet<TargetId>>,
 }
 
 impl Filter {
     pub(crate) fn clip(&self) -> AddrRange {
         self.addr.unwrap_or(AddrRange::new(0, u64::MAX))
+    }
+
+    /// The targets wanted.
+    pub(crate) fn views<'a>(&'a self, s: &'a Snapshot) -> impl Iterator<Item = &'a TargetView> {
+        let wanted = |t: &&TargetView| self.targets.as_ref().is_none_or(|ids| ids.contains(&t.id));
+        s.targets.iter().filter(wanted)
+    }
+
+    /// The regions wanted, clipped.
+    pub(crate) fn regions<'a>(&'a self, s: &'a Snapshot) -> impl Iterator<Item = RegionView> {
+        self.views(s).flat_map(|view| self.clipped(view))
+    }
+
+    /// The regions of a target, clipped.
+    pub(crate) fn clipped<'a>(
+        &self,
+        view: &'a TargetView,
+    ) -> impl Iterator<Item = RegionView> + use<'a> {
+        let clip = self.clip();
+        let inside =
+            move |r: &RegionView| r.range.intersect(&clip).map(|range| RegionView { range, ..*r });
+        view.regions.iter().filter_map(inside)
     }
 }
 
@@ -80,6 +106,8 @@ pub(crate) struct Gate {
     begin: Option<Nanos>,
     span: Duration,
     regions: Option<AddrRange>,
+    /// a region lies at the addresses wanted
+    inside: bool,
     /// wanted and found
     pub time: Option<Range<Duration>>,
 }
@@ -107,11 +135,13 @@ impl Gate {
     }
 
     fn note(&mut self, s: &Snapshot) {
-        for t in &s.targets {
+        for t in self.filter.views(s) {
             if let (Some(first), Some(last)) = (t.regions.first(), t.regions.last()) {
                 let r = self.regions.get_or_insert(first.range);
                 *r = AddrRange::new(r.start.min(first.range.start), r.end.max(last.range.end));
             }
+            self.inside |=
+                t.regions.iter().any(|r| r.range.intersect(&self.filter.clip()).is_some());
         }
     }
 
@@ -124,6 +154,12 @@ impl Gate {
             }
             _ => Err(FilterError::Empty),
         }
+    }
+
+    /// As [`Gate::found`], where there is memory as well.
+    pub(crate) fn found_memory(&self) -> Result<Range<Duration>, FilterError> {
+        let time = self.found()?;
+        if self.inside { Ok(time) } else { Err(self.no_memory()) }
     }
 
     /// What to say if no region was found.
@@ -139,7 +175,7 @@ mod tests {
 
     fn gate(time: Option<Range<u64>>) -> Gate {
         let time = time.map(|t| Duration::from_secs(t.start)..Duration::from_secs(t.end));
-        let mut gate = Gate::new(Filter { time, addr: None });
+        let mut gate = Gate::new(Filter { time, ..Filter::default() });
         for s in 0..60 {
             gate.admit(&scene::snapshot(s, 1.0, vec![]));
         }
@@ -150,7 +186,7 @@ mod tests {
     fn time_is_counted_from_the_first_snapshot_and_cut_at_the_borders() {
         let mut gate = Gate::new(Filter {
             time: Some(Duration::from_millis(1500)..Duration::from_secs(3)),
-            addr: None,
+            ..Filter::default()
         });
         let parts: Vec<_> = (7..12).map(|s| gate.admit(&scene::snapshot(s, 1.0, vec![]))).collect();
         let ms = Duration::from_millis;

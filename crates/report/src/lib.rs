@@ -1,7 +1,8 @@
 //! Figures from snapshots, and their renderers.
 //!
 //! Every report is made in two steps: snapshots are pushed one by one into a builder that gives
-//! plain figures ([`Summary`], [`Heatmap`]), and the figures are rendered as text, PNG or JSON.
+//! plain figures ([`Summary`], [`Heatmap`], [`Wss`], [`Regions`], [`Access`]), and the figures are
+//! rendered as text, as a [`Picture`] (PNG or SVG) or as JSON. Memory does not grow with the record.
 //! Nothing here reads a live machine, a file or a terminal.
 //!
 //! ```
@@ -38,20 +39,42 @@
 //! # Ok::<(), isotherm_report::FilterError>(())
 //! ```
 
+mod access;
+mod basis;
+mod columns;
+mod course;
+mod distribution;
 mod filter;
 mod heatmap;
 mod names;
 mod pieces;
+mod raw;
+mod regions;
 mod render;
+mod row;
 mod summary;
+mod timeline;
 mod units;
+mod wss;
 
 #[cfg(test)]
 #[path = "../tests/scene/mod.rs"]
 mod scene;
 
+pub use access::{Access, AccessBuilder, AccessError, Choice, Pick, SortBy, TargetName};
+pub use basis::Basis;
+pub use course::Course;
+pub use distribution::Percentile;
 pub use filter::{Filter, FilterError, Options};
 pub use heatmap::{Cell, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
-pub use render::{RenderError, Style, json, png, summary_text, terminal};
+pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
+pub use regions::{Regions, RegionsBuilder, Sizes};
+pub use render::{
+    Picture, RenderError, Style, access_text, heatmap_picture, json, raw_head_text, raw_text,
+    regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
+};
+pub use row::{Row, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
+pub use timeline::Point;
 pub use units::bytes;
+pub use wss::{Wss, WssBuilder};

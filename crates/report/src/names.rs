@@ -53,13 +53,14 @@ impl Names {
     }
 
     fn index(&mut self, m: &Mapping) -> usize {
-        let name = name(m);
-        if let Some(&index) = self.index.get(&name) {
+        let name = label_of(m);
+        if let Some(&index) = self.index.get(name) {
             return index;
         }
         if self.names.len() >= MAX_NAMES {
             return BEYOND;
         }
+        let name: Arc<str> = name.into();
         self.names.push(name.clone());
         self.index.insert(name, self.names.len() - 1);
         self.names.len() - 1
@@ -67,14 +68,14 @@ impl Names {
 }
 
 /// The name of a mapping, also of one that has none.
-fn name(m: &Mapping) -> Arc<str> {
+pub(crate) fn label_of(m: &Mapping) -> &str {
     match (&*m.name, m.kind) {
-        ("", MappingKind::Anonymous) => "anonymous".into(),
-        ("", MappingKind::Heap) => "[heap]".into(),
-        ("", MappingKind::Stack) => "[stack]".into(),
-        ("", MappingKind::File) => "(unnamed file)".into(),
-        ("", MappingKind::Special) => "(special)".into(),
-        _ => m.name.clone(),
+        ("", MappingKind::Anonymous) => "anonymous",
+        ("", MappingKind::Heap) => "[heap]",
+        ("", MappingKind::Stack) => "[stack]",
+        ("", MappingKind::File) => "(unnamed file)",
+        ("", MappingKind::Special) => "(special)",
+        (name, _) => name,
     }
 }
 

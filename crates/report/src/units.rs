@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use isotherm_core::AddrRange;
+use serde::{Serialize, Serializer};
+
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// Bytes with one decimal in the largest unit that leaves at least 1: `300.0 MiB`.
@@ -73,6 +76,11 @@ pub(crate) fn count(n: u64) -> String {
         out.push(c);
     }
     out
+}
+
+/// Not all addresses fit into the numbers of every reader of JSON.
+pub(crate) fn hex<S: Serializer>(range: &AddrRange, s: S) -> Result<S::Ok, S::Error> {
+    [format!("{:#x}", range.start), format!("{:#x}", range.end)].serialize(s)
 }
 
 /// `part` of `whole` in percent; zero of nothing.

@@ -28,9 +28,9 @@ fn print(findings: &[Finding], json: bool) -> std::io::Result<()> {
             let mut lines = f.detail.lines().chain(f.advice.as_deref());
             let first = lines.next().unwrap_or_default();
             let first = format!("{:7} {}: {first}", f.state.word(), f.what);
-            writeln!(out, "{}", fill(&first, &lines_of("", INDENT)))?;
+            writeln!(out, "{}", fill(&first, lines_of("", INDENT)))?;
             for line in lines {
-                writeln!(out, "{}", fill(line, &lines_of(INDENT, INDENT)))?;
+                writeln!(out, "{}", fill(line, lines_of(INDENT, INDENT)))?;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+mod check;
 mod churn;
 mod command;
 mod damage;
@@ -10,16 +11,19 @@ mod doctor;
 mod ends;
 mod limits;
 mod load;
+#[path = "../../../../bench/src/synthetic.rs"]
+mod long_record;
 mod looks;
 mod privileges;
 mod record;
 mod refused;
 mod report;
+mod reports;
 mod run;
 mod servers;
 mod synthetic;
-mod usage;
 mod workload;
+mod wrong_usage;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
 #[test]

@@ -12,19 +12,19 @@ use crate::load::{Load, MIB};
 use crate::run::{Done, Record, Recorder, isotherm, root_or_skip, run_in};
 
 /// A recording of three seconds, made once.
-struct Sample {
-    dir: PathBuf,
-    record: Record,
+pub struct Sample {
+    pub dir: PathBuf,
+    pub record: Record,
     memory: AddrRange,
-    hot: AddrRange,
+    pub hot: AddrRange,
 }
 
 impl Sample {
-    fn run(&self, args: &[&str]) -> Done {
+    pub fn run(&self, args: &[&str]) -> Done {
         run_in(&self.dir, &[args, &["-i", "a.rec"]].concat())
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         let done = self.run(&[args, &["--json"]].concat());
         assert_eq!((done.status, done.err.as_str()), (0, ""));
         done.json()
@@ -32,7 +32,7 @@ impl Sample {
 }
 
 /// None where it cannot be made.
-fn sample(test: &str) -> Option<&'static Sample> {
+pub fn sample(test: &str) -> Option<&'static Sample> {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     root_or_skip(test).then(|| {
         SAMPLE.get_or_init(|| {
@@ -50,7 +50,7 @@ fn sample(test: &str) -> Option<&'static Sample> {
     })
 }
 
-fn addr(range: AddrRange) -> String {
+pub fn addr(range: AddrRange) -> String {
     format!("{:#x}..{:#x}", range.start, range.end)
 }
 
@@ -107,7 +107,7 @@ fn thresholds_are_what_was_asked() {
 #[test]
 fn time_and_addresses_select() {
     let Some(sample) = sample("time_and_addresses_select") else { return };
-    for report in ["summary", "heatmap"] {
+    for report in ["summary", "heatmap", "wss", "regions"] {
         let json = sample.json(&["report", report, "--time", "1s..2s"]);
         let (from, to) = (json["from_ms"].as_f64().unwrap(), json["to_ms"].as_f64().unwrap());
         assert!(from >= 1000.0 && to <= 2000.0 && to - from >= 800.0, "{from} to {to}");
@@ -126,7 +126,7 @@ fn time_and_addresses_select() {
 #[test]
 fn an_empty_selection_is_told_with_what_there_is() {
     let Some(sample) = sample("an_empty_selection_is_told_with_what_there_is") else { return };
-    for report in ["summary", "heatmap"] {
+    for report in ["summary", "heatmap", "wss", "regions", "access"] {
         let done = sample.run(&["report", report, "--time", "1h..2h"]);
         assert!(done.status == 1 && done.out.is_empty());
         assert!(done.err.contains("the record spans 0 s to 3"), "{}", done.err);
@@ -224,14 +224,18 @@ fn the_record_is_never_written_over() {
     let Some(sample) = sample("the_record_is_never_written_over") else { return };
     let path = sample.dir.join("a.rec");
     let before = fs::read(&path).unwrap();
-    fs::hard_link(&path, sample.dir.join("alias")).unwrap();
-    for output in ["a.rec", "alias"] {
-        for args in [&["export", "--arrow", "-o"][..], &["report", "heatmap", "-o"]] {
-            let done = sample.run(&[args, &[output]].concat());
-            assert_eq!(done.status, 2, "{}", done.err);
-            assert!(done.err.contains("choose another name"), "{}", done.err);
-        }
+    fs::hard_link(&path, sample.dir.join("alias.png")).unwrap();
+    for args in [
+        &["export", "--arrow", "-o", "a.rec"][..],
+        &["export", "--arrow", "-o", "alias.png"],
+        &["report", "heatmap", "-o", "alias.png"],
+        &["report", "wss", "--json", "-o", "a.rec"],
+    ] {
+        let done = sample.run(args);
+        assert_eq!(done.status, 2, "{}", done.err);
+        assert!(done.err.contains("choose another name"), "{}", done.err);
     }
+    assert_eq!(sample.run(&["report", "heatmap", "-o", "a.rec"]).status, 2);
     assert!(fs::read(&path).unwrap() == before);
 }
 
@@ -243,6 +247,10 @@ fn a_reader_who_has_seen_enough_is_no_error() {
         &["report", "heatmap"],
         &["report", "heatmap", "-o", "-"],
         &["report", "summary", "--json"],
+        &["report", "wss"],
+        &["report", "regions", "--json"],
+        &["report", "access"],
+        &["report", "raw"],
         &["export", "--arrow"],
         &["doctor"],
     ] {

@@ -8,3 +8,4 @@ mod pyarrow;
 mod round_trip;
 mod samples;
 mod size;
+mod verify;

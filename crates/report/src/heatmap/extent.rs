@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use isotherm_core::{AddrRange, Heat, RegionView, Snapshot, TargetId, Thresholds};
 
+use crate::basis::BasisTally;
 use crate::filter::{FilterError, Gate, Options};
 use crate::names::{NO_MAPPING, Names};
 use crate::pieces::each_piece;
@@ -19,7 +20,7 @@ pub struct Extent {
     pub(super) gate: Gate,
     pub(super) names: Names,
     pub(super) targets: BTreeMap<TargetId, Spans>,
-    pub(super) seconds: f64,
+    pub(super) tally: BasisTally,
 }
 
 impl Extent {
@@ -31,7 +32,7 @@ impl Extent {
             options,
             names: Names::new(),
             targets: BTreeMap::new(),
-            seconds: 0.0,
+            tally: BasisTally::default(),
         }
     }
 
@@ -39,15 +40,16 @@ impl Extent {
     pub fn push(&mut self, s: &Snapshot) {
         let Some(part) = self.gate.admit(s) else { return };
         let seconds = (part.end - part.start).as_secs_f64();
-        self.seconds += seconds;
-        for view in &s.targets {
+        self.tally.begin(seconds);
+        for view in self.options.filter.views(s) {
             if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&view.id) {
                 continue;
             }
             let ids = self.names.of(view);
             let spans = self.targets.entry(view.id).or_default();
             each_piece(view, self.options.filter.clip(), |piece, mapping| {
-                let (resident, hot) = weights(piece, &self.options.thresholds);
+                let (resident, unknown, hot) = weights(piece, &self.options.thresholds);
+                self.tally.add(resident * seconds, unknown * seconds);
                 if resident > 0.0 {
                     let name = mapping.and_then(|i| ids.get(i)).unwrap_or(&NO_MAPPING);
                     let span = spans.at(piece.range);
@@ -63,12 +65,13 @@ impl Extent {
     }
 }
 
-/// Resident and hot bytes, inexact: this runs for every region of a record.
-fn weights(r: &RegionView, t: &Thresholds) -> (f64, f64) {
+/// Resident, unknown and hot bytes, inexact: this runs for every region of a record.
+fn weights(r: &RegionView, t: &Thresholds) -> (f64, f64, f64) {
     let bytes = |bp: f64| r.range.len() as f64 * bp / 1e4;
     let resident = f64::from(r.resident_bp.min(10_000));
-    let seen = (resident - r.unknown_bp.total() as f64).max(0.0);
-    (bytes(resident), if r.heat(t) == Heat::Hot { bytes(seen) } else { 0.0 })
+    let unknown = (r.unknown_bp.total() as f64).min(resident);
+    let hot = if r.heat(t) == Heat::Hot { bytes(resident - unknown) } else { 0.0 };
+    (bytes(resident), bytes(unknown), hot)
 }
 
 /// Addresses that were resident at some time, in ascending order, none touching the next.

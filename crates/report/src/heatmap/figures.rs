@@ -3,6 +3,9 @@
 use isotherm_core::AddrRange;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::basis::Basis;
+use crate::units::hex;
+
 /// Heat over time and address.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Heatmap {
@@ -10,12 +13,9 @@ pub struct Heatmap {
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// time of the left border, since the recording began
-    pub from_ms: f64,
-    /// time of the right border
-    pub to_ms: f64,
-    /// hot from this rate on
-    pub hot_hz: f64,
+    /// what was looked at: its time is that of the left and the right border
+    #[serde(flatten)]
+    pub basis: Basis,
     /// by target, and highest addresses first: from top to bottom
     pub panels: Vec<Panel>,
     /// what is not drawn
@@ -123,9 +123,4 @@ impl Serialize for Cells {
         map.serialize_entry("states", &states)?;
         map.end()
     }
-}
-
-/// Not all addresses fit into the numbers of every reader of JSON.
-fn hex<S: Serializer>(range: &AddrRange, s: S) -> Result<S::Ok, S::Error> {
-    [format!("{:#x}", range.start), format!("{:#x}", range.end)].serialize(s)
 }

@@ -8,6 +8,8 @@ use isotherm_core::{AddrRange, RegionView, Snapshot, TargetView};
 use super::extent::Extent;
 use super::layout::{Area, choose, heights};
 use super::{Cell, Cells, Heatmap, Omitted, Panel, Shape};
+use crate::basis::Basis;
+use crate::columns::column_shares;
 use crate::filter::{FilterError, Gate, Options};
 
 /// A region with a smaller part resident is drawn as not there.
@@ -21,6 +23,7 @@ pub struct Grid {
     options: Options,
     gate: Gate,
     time: Range<Duration>,
+    basis: Basis,
     columns: usize,
     drawings: Vec<Drawing>,
     omitted: Omitted,
@@ -80,14 +83,15 @@ impl Grid {
             })
             .collect();
         let gate = Gate::new(extent.options.filter.clone());
-        Ok(Grid { options: extent.options, gate, time, columns, drawings, omitted })
+        let basis = extent.tally.basis(&extent.options, &time);
+        Ok(Grid { options: extent.options, gate, time, basis, columns, drawings, omitted })
     }
 
     /// Draws a snapshot. It must be one that the first pass has seen.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(part) = self.gate.admit(s) else { return };
         let shares = column_shares(&part, &self.time, self.columns);
-        for view in &s.targets {
+        for view in self.options.filter.views(s) {
             for d in self.drawings.iter_mut().filter(|d| d.area.target == view.id) {
                 d.look(view, self.options.filter.clip());
                 d.add(&shares);
@@ -108,9 +112,7 @@ impl Grid {
         };
         Heatmap {
             schema_version: 1,
-            from_ms: self.time.start.as_secs_f64() * 1e3,
-            to_ms: self.time.end.as_secs_f64() * 1e3,
-            hot_hz: self.options.thresholds.hot_hz,
+            basis: self.basis,
             panels: self.drawings.into_iter().map(panel).collect(),
             omitted: self.omitted,
             title: self.options.title,
@@ -174,23 +176,6 @@ fn rows(region: &AddrRange, area: &AddrRange, rows: usize) -> Range<usize> {
     }
     let middle = ((start + end) / 2.0) as usize;
     middle.min(rows - 1)..middle.min(rows - 1) + 1
-}
-
-/// The columns of `time` that `part` lies in, and its seconds in each.
-fn column_shares(
-    part: &Range<Duration>,
-    time: &Range<Duration>,
-    columns: usize,
-) -> Vec<(usize, f32)> {
-    let width = (time.end.saturating_sub(time.start)).as_secs_f64() / columns as f64;
-    let seconds = |d: Duration| d.saturating_sub(time.start).as_secs_f64();
-    let (start, end) = (seconds(part.start), seconds(part.end.min(time.end)));
-    let (first, last) = ((start / width) as usize, (end / width).ceil() as usize);
-    (first..last.min(columns))
-        .map(|c| (c, end.min((c + 1) as f64 * width) - start.max(c as f64 * width)))
-        .filter(|&(_, seconds)| seconds > 0.0)
-        .map(|(c, seconds)| (c, seconds as f32))
-        .collect()
 }
 
 impl Sum {

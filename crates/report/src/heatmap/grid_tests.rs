@@ -40,7 +40,7 @@ fn a_region_is_drawn_where_and_when_it_was() {
     assert_eq!(column(&map, 1), [zero; 8]);
     assert_eq!(column(&map, 2), [zero, zero, fifty, fifty, zero, zero, zero, zero]);
     assert_eq!(column(&map, 3), [zero; 8]);
-    assert_eq!((map.from_ms, map.to_ms), (0.0, 4000.0));
+    assert_eq!((map.basis.from_ms, map.basis.to_ms), (0.0, 4000.0));
 }
 
 #[test]
@@ -75,12 +75,13 @@ fn time_and_addresses_can_be_narrowed() {
     let filter = Filter {
         time: Some(Duration::from_secs(1)..Duration::from_secs(3)),
         addr: Some(AddrRange::new(0x2000, 0x6000)),
+        ..Filter::default()
     };
     let options = Options { filter, ..Options::default() };
     let snapshots = heap((1..5).map(|hz| vec![region(0, 0x8000, hz as f32)]).collect());
     let map = heatmap(options, &SHAPE, &snapshots).unwrap();
     assert_eq!(map.panels[0].range, AddrRange::new(0x2000, 0x6000));
-    assert_eq!((map.from_ms, map.to_ms), (1000.0, 3000.0));
+    assert_eq!((map.basis.from_ms, map.basis.to_ms), (1000.0, 3000.0));
     let rates: Vec<Cell> = (0..4).map(|c| map.panels[0].cells.get(c, 0)).collect();
     assert_eq!(rates, [2.0, 2.0, 3.0, 3.0].map(Cell::Rate));
 }
@@ -170,7 +171,7 @@ proptest! {
             .collect();
         let filter = Filter {
             time: Some(Duration::from_millis(from)..Duration::from_millis(from + len)),
-            addr: None,
+            ..Filter::default()
         };
         let options = Options { filter, ..Options::default() };
         let shape = Shape { columns, rows, ..SHAPE };

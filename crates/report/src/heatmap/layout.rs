@@ -55,8 +55,8 @@ fn areas(extent: &Extent) -> Vec<Area> {
             target,
             range: span.range,
             name: name(span, &extent.names),
-            resident: span.resident() / extent.seconds,
-            hot: span.hot / extent.seconds,
+            resident: span.resident() / extent.tally.seconds,
+            hot: span.hot / extent.tally.seconds,
         }));
     }
     out
@@ -145,7 +145,7 @@ mod tests {
         fn panels_keep_their_minimum_and_the_whole(
             sizes in prop::collection::vec(1u64..1 << 50, 1..9), step in 1usize..3, title_rows in 0usize..9,
         ) {
-            let shape = Shape { step, title_rows, ..Shape::png() };
+            let shape = Shape { step, title_rows, ..Shape::picture() };
             let rows = heights(&sizes, &shape);
             prop_assert!(rows.iter().all(|r| *r >= shape.min_rows && r % step == 0));
             prop_assert!(rows.iter().sum::<usize>() + title_rows * rows.len() <= shape.rows);

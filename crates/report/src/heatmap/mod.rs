@@ -32,9 +32,9 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// For [`png()`](crate::png()): a cell is a pixel.
+    /// For [`heatmap_picture`](crate::heatmap_picture): a cell is a pixel.
     #[must_use]
-    pub fn png() -> Self {
+    pub fn picture() -> Self {
         Shape { columns: 1040, rows: 460, title_rows: 0, min_rows: 40, max_panels: 8, step: 1 }
     }
 
@@ -42,10 +42,11 @@ impl Shape {
     /// is two cells.
     #[must_use]
     pub fn terminal(width: usize, height: usize) -> Self {
-        // Around the panels: title, two lines of time axis, three of legend. In each: its name.
-        const AROUND: usize = 7;
+        // Around the panels: title, two lines of time axis, three of legend, two of
+        // what it rests on. In each: its name.
+        const AROUND: usize = 9;
         const LABELS: usize = 11;
-        let lines = height.clamp(AROUND + 4, 500) - AROUND;
+        let lines = height.clamp(AROUND + 3, 500) - AROUND;
         Shape {
             columns: width.clamp(LABELS + 20, 1000) - LABELS,
             rows: 2 * lines,

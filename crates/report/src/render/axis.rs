@@ -60,6 +60,17 @@ pub(super) fn size_ticks(len: u64, max: usize) -> Vec<Tick> {
     (0..=len / step).map(tick).collect()
 }
 
+/// At most about `max` ticks from 0 to `top`, at round numbers.
+pub(super) fn count_ticks(top: u64, max: usize) -> Vec<Tick> {
+    let least = top.div_ceil(max.max(1) as u64).max(1);
+    let decade = 10u64.pow(least.ilog10());
+    let round = [1, 2, 5, 10].map(|n| decade.saturating_mul(n));
+    let step = round.into_iter().find(|s| *s >= least).unwrap_or(least);
+    let tick =
+        |i: u64| Tick { at: (i * step) as f64 / top.max(1) as f64, label: units::count(i * step) };
+    (0..=top / step).map(tick).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,10 +99,17 @@ mod tests {
         assert_eq!(size_ticks(1200 << 20, 10)[9].label, "+1.125 GiB");
     }
 
+    #[test]
+    fn count_ticks_are_round() {
+        let labels: Vec<_> = count_ticks(1060, 6).into_iter().map(|t| t.label).collect();
+        assert_eq!(labels, ["0", "200", "400", "600", "800", "1,000"]);
+        assert_eq!(count_ticks(1, 6).len(), 2);
+    }
+
     proptest! {
         #[test]
         fn ticks_ascend_within_the_axis(from in 0.0f64..1e6, span in 1e-3f64..1e7, len in 1u64..1 << 62, max in 1usize..20) {
-            for ticks in [time_ticks(from, from + span, max).0, size_ticks(len, max)] {
+            for ticks in [time_ticks(from, from + span, max).0, size_ticks(len, max), count_ticks(len, max)] {
                 prop_assert!(ticks.len() <= max + 2, "{} of {}", ticks.len(), max);
                 prop_assert!(ticks.iter().all(|t| (0.0..=1.0).contains(&t.at)));
                 prop_assert!(ticks.windows(2).all(|w| w[0].at < w[1].at && w[0].label != w[1].label));

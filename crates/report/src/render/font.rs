@@ -9,6 +9,14 @@ pub(super) enum Weight {
     SemiBold,
 }
 
+/// The font as a file.
+pub(super) fn file(weight: Weight) -> &'static [u8] {
+    match weight {
+        Weight::Regular => include_bytes!("../../fonts/Inter-Regular-subset.ttf"),
+        Weight::SemiBold => include_bytes!("../../fonts/Inter-SemiBold-subset.ttf"),
+    }
+}
+
 /// Both weights.
 #[derive(Debug)]
 pub(super) struct Fonts {
@@ -19,12 +27,8 @@ pub(super) struct Fonts {
 impl Fonts {
     pub(super) fn new() -> Result<Self, InvalidFont> {
         Ok(Fonts {
-            regular: FontRef::try_from_slice(include_bytes!(
-                "../../fonts/Inter-Regular-subset.ttf"
-            ))?,
-            semi_bold: FontRef::try_from_slice(include_bytes!(
-                "../../fonts/Inter-SemiBold-subset.ttf"
-            ))?,
+            regular: FontRef::try_from_slice(file(Weight::Regular))?,
+            semi_bold: FontRef::try_from_slice(file(Weight::SemiBold))?,
         })
     }
 

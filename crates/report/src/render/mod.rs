@@ -1,14 +1,25 @@
 //! Figures as text, pictures and JSON.
 
 mod axis;
-mod canvas;
+mod bars;
+mod chart;
 mod color;
 mod font;
-mod png;
+mod heatmap;
+mod picture;
+mod raster;
+mod rows;
+mod style;
+mod svg;
 mod terminal;
 mod text;
+mod words;
 
-pub use png::png;
+pub use bars::{regions_text, wss_text};
+pub use chart::{regions_picture, wss_picture};
+pub use heatmap::heatmap_picture;
+pub use picture::Picture;
+pub use rows::{access_text, raw_head_text, raw_text};
 pub use terminal::{Style, terminal};
 pub use text::summary_text;
 

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use super::axis::{Tick, size_ticks, time_ticks};
 use super::color::{self, Palette, Rgb};
-use super::png::omitted;
+use super::heatmap::omitted;
+use super::words;
 use crate::heatmap::{Cell, Heatmap, Panel};
 use crate::units;
 
@@ -42,6 +43,7 @@ pub fn terminal(map: &Heatmap, style: Style) -> String {
     }
     time_axis(&mut out, map, columns, style);
     painter.legend(&mut out, map);
+    basis(&mut out, map, columns);
     out
 }
 
@@ -62,7 +64,7 @@ fn cut(text: &str, width: usize) -> String {
 }
 
 fn time_axis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
-    let (ticks, unit) = time_ticks(map.from_ms / 1e3, map.to_ms / 1e3, columns / 9);
+    let (ticks, unit) = time_ticks(map.basis.from_ms / 1e3, map.basis.to_ms / 1e3, columns / 9);
     let (line, mark) = if style == Style::Plain { ('-', '+') } else { ('─', '┴') };
     let mut axis = vec![line; columns];
     let mut labels = vec![' '; columns + LEFT];
@@ -77,6 +79,14 @@ fn time_axis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
     let axis: String = axis.into_iter().collect();
     let labels: String = labels.into_iter().collect();
     let _ = writeln!(out, "{:LEFT$}{axis}\n{}", "", labels.trim_end());
+}
+
+/// What is unknown, and how accesses were looked at.
+fn basis(out: &mut String, map: &Heatmap, columns: usize) {
+    for line in [words::unknown(&map.basis), words::look(&map.basis)] {
+        *out += &cut(&format!("{:LEFT$}{line}", ""), LEFT + columns);
+        out.push('\n');
+    }
 }
 
 /// Writes cells and remembers the colours that are set.
@@ -155,12 +165,12 @@ impl Painter {
                 out,
                 "{:LEFT$}. not touched   {ramp} 0.1 to 1000 Hz, hot: {} ({})\n{:LEFT$}? unknown   blank: not resident",
                 "",
-                RAMP[step(map.hot_hz as f32)],
-                units::hz(map.hot_hz),
+                RAMP[step(map.basis.hot_hz as f32)],
+                units::hz(map.basis.hot_hz),
                 "",
             );
         } else {
-            self.bar(out, map.hot_hz);
+            self.bar(out, map.basis.hot_hz);
         }
         let rest = omitted(map);
         if !rest.is_empty() {

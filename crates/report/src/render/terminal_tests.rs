@@ -61,8 +61,10 @@ redis-server, 10 s
            . not touched   :-=+*#%@ 0.1 to 1000 Hz, hot: * (10 Hz)
            ? unknown   blank: not resident
            1 smaller area with 4.0 KiB (4.0 KiB hot) is not drawn.
+           unknown: 2.0 MiB of 7.4 MiB resident (27.0 %)
+           looked at: the record does not say how
 ";
-    let text = render(Style::Plain, 64, 16);
+    let text = render(Style::Plain, 64, 18);
     assert_eq!(text, expected);
 }
 

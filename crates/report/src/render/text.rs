@@ -1,12 +1,16 @@
 //! A summary as text.
 
 use std::fmt::Write;
-use std::time::Duration;
 
+use isotherm_core::PAGE_SIZE;
+
+use super::words::{looked, span};
 use crate::names::short;
 use crate::summary::{Bytes, MappingRow, Summary, TargetRow};
 use crate::units::{self, bytes, percent};
 
+/// A mapping with less than this part of what is resident is little.
+const SMALL_PART: f64 = 0.001;
 /// Characters of a name.
 const NAME: usize = 24;
 /// Characters of a size.
@@ -25,10 +29,6 @@ pub fn summary_text(s: &Summary, top: usize) -> String {
     out += &monitor(s);
     out += &definitions(s);
     out
-}
-
-fn span(ms: f64) -> String {
-    units::time(Duration::from_secs_f64(ms.max(0.0) / 1e3))
 }
 
 fn head(s: &Summary) -> String {
@@ -88,8 +88,16 @@ fn working_set(s: &Summary) -> String {
     )
 }
 
+/// What is less than a page's worth of heat, and little beside the rest, is not named.
 fn mappings(rows: &[MappingRow], top: usize) -> String {
-    let (shown, rest) = rows.split_at(top.min(rows.len()));
+    let resident: f64 = rows.iter().map(|r| r.bytes.resident_bytes as f64).sum();
+    let tells = |b: &Bytes| {
+        b.hot_bytes.max(b.warm_bytes) >= PAGE_SIZE
+            || b.resident_bytes as f64 >= SMALL_PART * resident
+    };
+    let (mut shown, mut rest): (Vec<&MappingRow>, Vec<&MappingRow>) =
+        rows.iter().partition(|r| tells(&r.bytes));
+    rest.extend(shown.drain(top.min(shown.len())..));
     let mut all: Vec<(String, Bytes)> =
         shown.iter().map(|r| (short(&r.name).to_owned(), r.bytes.clone())).collect();
     if !rest.is_empty() {
@@ -105,10 +113,15 @@ fn table<'a>(title: &str, rows: impl Iterator<Item = (String, &'a Bytes)>) -> St
     let mut out = format!("\n{title:<NAME$}{}\n", heads.concat());
     for (name, b) in rows {
         let sizes = [b.hot_bytes, b.warm_bytes, b.cold_bytes, b.unknown_bytes, b.resident_bytes]
-            .map(|n| format!("{:>SIZE$}", bytes(n)));
+            .map(|n| format!("{:>SIZE$}", at_least_a_page(n)));
         let _ = writeln!(out, "{:<NAME$}{}", cut(&name), sizes.concat());
     }
     out
+}
+
+/// A mean can be a part of a page; its bytes would say more than is known.
+fn at_least_a_page(n: u64) -> String {
+    if (1..PAGE_SIZE).contains(&n) { "< 4 KiB".to_owned() } else { bytes(n) }
 }
 
 /// A name in its column; of a long one the begin and the end.
@@ -155,9 +168,10 @@ fn definitions(s: &Summary) -> String {
         "\nhot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n\
          unknown: resident, but its accesses cannot be seen\n\
          {early}\
-         p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n",
+         p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n{}\n",
         units::hz(s.hot_hz),
-        cold
+        cold,
+        looked(&s.look)
     )
 }
 

@@ -57,6 +57,7 @@ hot: touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the rest
 unknown: resident, but its accesses cannot be seen
 nothing can be cold in the first 5 s: --time 5s.. leaves them out
 p95: not exceeded for 95 % of the time; mean: over time; share: of resident
+looked at: the record does not say how
 ";
     let text = summary_text(&summary(), 2);
     assert_eq!(text, expected);
@@ -77,4 +78,20 @@ fn targets_get_a_table_if_there_are_several() {
     let text = summary_text(&s, 2);
     assert!(text.contains("\nworker                      2.0 MiB"), "{text}");
     assert!(text.contains("without those that cannot be told"));
+}
+
+#[test]
+fn mappings_with_a_few_bytes_of_heat_are_not_named() {
+    let mut s = summary();
+    let row = |name: &str, hot: u64, unknown: u64| {
+        let resident_bytes = hot + unknown;
+        let bytes =
+            Bytes { hot_bytes: hot, unknown_bytes: unknown, resident_bytes, ..Bytes::default() };
+        MappingRow { name: name.into(), bytes }
+    };
+    s.mappings = vec![row("data", 9 * MIB, 0), row("little", 221, 100), row("locked", 62, MIB)];
+    let text = summary_text(&s, 9);
+    assert!(text.contains("\ndata ") && !text.contains("little"), "{text}");
+    assert!(text.contains("\nlocked                      < 4 KiB"), "{text}");
+    assert!(text.contains("\n1 more                      < 4 KiB"), "{text}");
 }

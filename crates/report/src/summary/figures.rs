@@ -25,6 +25,8 @@ pub struct Summary {
     pub hot_hz: f64,
     /// cold from this long untouched on
     pub cold_ms: f64,
+    /// how accesses were looked at; empty if the record does not say
+    pub look: String,
     /// over the time
     pub mean: Bytes,
     /// in the last snapshot

@@ -1,13 +1,15 @@
 //! What a person wants first: hot, warm, cold, unknown; the working set; where the heat is.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 mod figures;
 mod tally;
 
 use isotherm_core::{Attrs, Snapshot, TargetId, TargetView, Unknown};
 
+use crate::basis::ms;
+use crate::course::EXACT;
+use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate, Options};
 use crate::names::{NO_MAPPING, Names};
 use crate::pieces::each_piece;
@@ -19,8 +21,8 @@ pub use figures::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow, Working
 /// Targets that get a row; the totals have all. A limit, because records come from outside.
 const MAX_TARGETS: usize = 1000;
 
-/// Makes a [`Summary`] of the snapshots pushed, which must be in the order of their time. Keeps 16
-/// bytes for each of them, so that percentiles are exact.
+/// Makes a [`Summary`] of the snapshots pushed, which must be in the order of their time. The working set's
+/// percentiles are exact up to a million different values.
 #[derive(Debug)]
 pub struct Summarizer {
     options: Options,
@@ -31,7 +33,8 @@ pub struct Summarizer {
     last: Tally,
     by_name: Vec<Tally>,
     by_target: BTreeMap<TargetId, TargetTally>,
-    working_sets: Vec<(u64, f64)>,
+    working_sets: Distribution,
+    snapshots: u64,
     cost: CostTally,
     attrs: Attrs,
 }
@@ -55,7 +58,8 @@ impl Summarizer {
             last: Tally::default(),
             by_name: Vec::new(),
             by_target: BTreeMap::new(),
-            working_sets: Vec::new(),
+            working_sets: Distribution::new(EXACT),
+            snapshots: 0,
             cost: CostTally::default(),
             attrs: Attrs::default(),
         }
@@ -67,10 +71,12 @@ impl Summarizer {
         let seconds = (part.end - part.start).as_secs_f64();
         let share = seconds / s.end.since(s.start).as_secs_f64();
         let mut now = Tally::default();
-        for view in &s.targets {
+        let filter = self.options.filter.clone();
+        for view in filter.views(s) {
             now.add(&self.target(view, seconds, share), 1.0);
         }
-        self.working_sets.push((now.working_set(), seconds));
+        self.working_sets.push(now.working_set(), seconds);
+        self.snapshots += 1;
         self.total.add(&now, seconds);
         self.last = now;
         self.seconds += seconds;
@@ -130,11 +136,12 @@ impl Summarizer {
             title: self.options.title.clone(),
             from_ms: ms(time.start),
             to_ms: ms(time.end),
-            snapshots: self.working_sets.len() as u64,
+            snapshots: self.snapshots,
             sample_ms: ms(self.attrs.sample),
             aggr_ms: ms(self.attrs.aggr),
             hot_hz: self.options.thresholds.hot_hz,
             cold_ms: ms(self.options.thresholds.cold_age),
+            look: self.options.look.clone(),
             mean: self.total.mean(self.seconds),
             last: self.last.mean(1.0),
             mappings: self.rows(),
@@ -176,10 +183,6 @@ fn tally(all: &mut Vec<Tally>, id: usize) -> &mut Tally {
         all.resize(id + 1, Tally::default());
     }
     &mut all[id]
-}
-
-fn ms(d: Duration) -> f64 {
-    d.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

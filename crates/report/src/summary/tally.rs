@@ -3,6 +3,7 @@
 use isotherm_core::{Cost, HeatBytes, Unknown};
 
 use super::figures::{Bytes, MonitorFigures, WorkingSet};
+use crate::distribution::Distribution;
 use crate::units::percent;
 
 /// Bytes, or bytes times seconds.
@@ -102,21 +103,10 @@ impl CostTally {
 }
 
 /// As defined at [`WorkingSet`].
-pub(super) fn working_set(mut sizes: Vec<(u64, f64)>) -> WorkingSet {
-    sizes.sort_by_key(|s| s.0);
-    let seconds: f64 = sizes.iter().map(|s| s.1).sum();
-    let not_exceeded_for = |share: f64| {
-        let mut sum = 0.0;
-        let found = sizes.iter().find(|s| {
-            sum += s.1;
-            // Sums of seconds are inexact: what misses by a billionth is there.
-            sum >= share * seconds * (1.0 - 1e-9)
-        });
-        found.or(sizes.last()).map_or(0, |s| s.0)
-    };
+pub(super) fn working_set(mut sizes: Distribution) -> WorkingSet {
     WorkingSet {
-        p50_bytes: not_exceeded_for(0.5),
-        p95_bytes: not_exceeded_for(0.95),
-        max_bytes: sizes.last().map_or(0, |s| s.0),
+        p50_bytes: sizes.percentile(50.0),
+        p95_bytes: sizes.percentile(95.0),
+        max_bytes: sizes.percentile(100.0),
     }
 }

@@ -1,5 +1,6 @@
 //! `isotherm record`.
 
+mod check;
 mod child;
 mod follow;
 mod status;
@@ -25,6 +26,9 @@ const WAKE: Duration = Duration::from_millis(100);
 
 /// Records until there is a reason to end.
 pub fn run(o: Record) -> Result<ExitCode> {
+    if let Some(path) = &o.check {
+        return check::run(path);
+    }
     if o.pid.is_empty() && o.command.is_empty() {
         let text =
             "nothing to watch: give --pid PID, or a command after -- (isotherm record -- ./app)";

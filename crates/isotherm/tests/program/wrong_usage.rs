@@ -75,7 +75,7 @@ fn wrong_usage_is_told_with_what_would_be_right() {
     assert_refused(&["record", "--pid", "self"], 2, &["--pid"]);
     assert_refused(&["export"], 2, &["--arrow"]);
     assert_refused(&["report"], 2, &["summary", "heatmap"]);
-    for kind in ["summary", "heatmap"] {
+    for kind in ["summary", "heatmap", "wss", "regions", "access", "raw"] {
         let report = |option, value, said: &[&str]| {
             assert_refused(&["report", kind, option, value], 2, said);
         };
@@ -95,6 +95,13 @@ fn wrong_usage_is_told_with_what_would_be_right() {
         report("--hot", "1e999Hz", &["--hot", "finite"]);
         report("--cold", "5 ice ages", &["--cold", "as in 20ms"]);
     }
+    let report = |args: &[&str], said| assert_refused(&[&["report"], args].concat(), 2, said);
+    report(&["wss", "--percentiles", "50,101"], &["101", "0 to 100"]);
+    report(&["wss", "-o", "wss.pdf"], &["wss.pdf", ".png or .svg"]);
+    report(&["access", "--sort", "colour"], &["addr", "heat"]);
+    report(&["access", "--size", "1M"], &["--size", "FROM..TO"]);
+    report(&["access", "--rate", "5..1"], &["after its begin"]);
+    report(&["access", "--at", "1s", "--snapshot", "1"], &["cannot be used with"]);
 }
 
 #[test]

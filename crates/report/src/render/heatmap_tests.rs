@@ -29,21 +29,25 @@ fn quarters() -> Vec<RegionView> {
     ]
 }
 
-struct Picture {
+fn png(map: &Heatmap) -> Vec<u8> {
+    heatmap_picture(map).unwrap().png().unwrap()
+}
+
+struct Pixels {
     width: usize,
     pixels: Vec<Rgb>,
 }
 
-fn decode(file: &[u8]) -> Picture {
+fn decode(file: &[u8]) -> Pixels {
     let mut reader = ::png::Decoder::new(std::io::Cursor::new(file)).read_info().unwrap();
     let mut bytes = vec![0; reader.output_buffer_size().unwrap()];
     let info = reader.next_frame(&mut bytes).unwrap();
     let pixels = bytes.as_chunks::<3>().0.to_vec();
     assert_eq!(pixels.len(), info.width as usize * info.height as usize);
-    Picture { width: info.width as usize, pixels }
+    Pixels { width: info.width as usize, pixels }
 }
 
-impl Picture {
+impl Pixels {
     /// Part of a line of the plot that has a colour.
     fn share(&self, y: usize, color: Rgb) -> f64 {
         let line = &self.pixels[y * self.width..][LEFT..LEFT + PLOT];
@@ -53,9 +57,9 @@ impl Picture {
 
 #[test]
 fn each_quarter_has_its_colour() {
-    let map = heatmap(vec![quarters()], &Shape::png());
+    let map = heatmap(vec![quarters()], &Shape::picture());
     let rows = map.panels[0].cells.rows();
-    let picture = decode(&png(&map).unwrap());
+    let picture = decode(&png(&map));
     assert_eq!(picture.width, 1200);
     let y = |eighths: usize| HEAD + TITLE + rows * eighths / 8;
     let hot = Palette::new().of_rate(50.0);
@@ -69,9 +73,9 @@ fn each_quarter_has_its_colour() {
 
 #[test]
 fn borders_are_where_the_addresses_are() {
-    let map = heatmap(vec![quarters()], &Shape::png());
+    let map = heatmap(vec![quarters()], &Shape::picture());
     let rows = map.panels[0].cells.rows();
-    let picture = decode(&png(&map).unwrap());
+    let picture = decode(&png(&map));
     let hot = Palette::new().of_rate(50.0);
     let border = HEAD + TITLE + rows / 4;
     assert!(picture.share(border - 1, hot) > 0.95 && picture.share(border, hot) == 0.0);
@@ -79,7 +83,7 @@ fn borders_are_where_the_addresses_are() {
 
 #[test]
 fn text_is_anti_aliased_ink_on_paper() {
-    let picture = decode(&png(&heatmap(vec![quarters()], &Shape::png())).unwrap());
+    let picture = decode(&png(&heatmap(vec![quarters()], &Shape::picture())));
     let heading = &picture.pixels[20 * picture.width..50 * picture.width];
     assert!(heading.contains(&INK));
     let between = heading.iter().filter(|p| **p != INK && **p != PAPER).count();
@@ -88,10 +92,10 @@ fn text_is_anti_aliased_ink_on_paper() {
 
 #[test]
 fn every_panel_is_drawn_whole_whatever_the_shape() {
-    for shape in [Shape::png(), Shape::terminal(80, 30)] {
+    for shape in [Shape::picture(), Shape::terminal(80, 30)] {
         let map = heatmap(vec![quarters(), quarters(), quarters()], &shape);
         let tops = tops(&map.panels);
-        let picture = decode(&png(&map).unwrap());
+        let picture = decode(&png(&map));
         for (top, panel) in tops.iter().zip(&map.panels) {
             let untouched = top + height(panel) * 3 / 8;
             assert!(picture.share(untouched, color::untouched()) > 0.95);
@@ -103,7 +107,7 @@ fn every_panel_is_drawn_whole_whatever_the_shape() {
 
 #[test]
 fn what_is_not_drawn_is_said() {
-    let mut map = heatmap(vec![quarters()], &Shape::png());
+    let mut map = heatmap(vec![quarters()], &Shape::picture());
     assert_eq!(omitted(&map), "");
     map.omitted = crate::Omitted { areas: 12, resident_bytes: 3_250_586, hot_bytes: 4096 };
     assert_eq!(omitted(&map), "12 smaller areas with 3.1 MiB (4.0 KiB hot) are not drawn.");

@@ -1,15 +1,18 @@
 //! What may be typed.
 
-use std::ops::Range;
+mod report;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use isotherm_core::{AddrRange, Attrs, AttrsError, Thresholds};
+use isotherm_core::{Attrs, AttrsError};
 use isotherm_linux::Way;
 use isotherm_record::{Limits, LimitsError};
 
 use crate::units;
+
+pub use report::{Access, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 
 /// Options that make no sense: exit status 2.
 #[derive(Debug)]
@@ -79,6 +82,10 @@ pub struct Record {
     /// Process to watch; may be given several times
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<i32>,
+    /// Record nothing; tell whether this record is sound: its checksums, bounds, order, and that
+    /// regions cover what is mapped. Exit status 1 if it is not
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub check: Option<PathBuf>,
     /// Record to write; an earlier record of that name is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub output: PathBuf,
@@ -172,76 +179,6 @@ impl Record {
         limits.file_size()?;
         Ok(limits)
     }
-}
-
-/// Which part of which record, and what is called hot and cold.
-#[derive(Debug, Args)]
-pub struct Selection {
-    /// Record to read
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
-    pub input: PathBuf,
-    /// Only this part of the recording, counted from its begin (10s..20s)
-    #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
-    pub time: Option<Range<Duration>>,
-    /// Only these addresses (0x7f0000000000..0x7f0010000000)
-    #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
-    pub addr: Option<AddrRange>,
-    /// Hot: touched this often a second, or more
-    #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
-    pub hot: f64,
-    /// Cold: untouched for this long, or longer
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
-    pub cold: Duration,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-impl Selection {
-    /// The definitions of hot and cold.
-    pub fn thresholds(&self) -> Thresholds {
-        Thresholds { hot_hz: self.hot, cold_age: self.cold }
-    }
-}
-
-/// Options of `report`.
-#[derive(Debug, Args)]
-pub struct Report {
-    /// which one
-    #[command(subcommand)]
-    pub kind: ReportKind,
-}
-
-/// The reports.
-#[derive(Debug, Subcommand)]
-pub enum ReportKind {
-    /// How much is hot, warm and cold, the working set, and where the heat is
-    Summary(Summary),
-    /// Time across, addresses up, colour for heat: a PNG, or in the terminal
-    Heatmap(Heatmap),
-}
-
-/// Options of `report summary`.
-#[derive(Debug, Args)]
-pub struct Summary {
-    /// what to show
-    #[command(flatten)]
-    pub selection: Selection,
-    /// Mappings named at most
-    #[arg(long, value_name = "N", default_value_t = 15)]
-    pub top: usize,
-}
-
-/// Options of `report heatmap`.
-#[derive(Debug, Args)]
-pub struct Heatmap {
-    /// what to show
-    #[command(flatten)]
-    pub selection: Selection,
-    /// Picture to write; - is standard output: a PNG, unless that is a terminal [default: draw in
-    /// the terminal]
-    #[arg(short, long, value_name = "FILE.png|-")]
-    pub output: Option<PathBuf>,
 }
 
 /// Options of `export`.

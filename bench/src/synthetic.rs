@@ -1,0 +1,123 @@
+//! A record of any length, made without watching anything: a server of 64 GiB, of which a tenth is
+//! hot and two tenths warm, and one region in ten changes its borders and heat each second.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RegionView, Snapshot, TargetId,
+    TargetView, rate,
+};
+use isotherm_record::{Facts, Limits, TargetFact, Why, WriteError, Writer};
+
+const BASE: u64 = 0x7f00_0000_0000;
+/// Addresses for each region, in which its borders move.
+const STRIDE: u64 = 64 << 20;
+const UNIT: u64 = 64 << 10;
+const AGGR: Duration = Duration::from_millis(400);
+const SAMPLE: Duration = Duration::from_millis(20);
+
+/// Numbers that look random and are the same each time.
+struct Noise(u64);
+
+impl Noise {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % n
+    }
+}
+
+/// A region's lower border, pages found touched of 320, and the snapshot since which it is so.
+#[derive(Clone, Copy)]
+struct Stretch {
+    start: u64,
+    young: u64,
+    since: u64,
+}
+
+impl Stretch {
+    fn new(i: u64, seq: u64, noise: &mut Noise) -> Self {
+        let border = if i == 0 { 0 } else { noise.below(STRIDE / UNIT) * UNIT };
+        let young = match noise.below(10) {
+            0..7 => 0,
+            7..9 => 20 + noise.below(40),
+            _ => 310 + noise.below(10),
+        };
+        Stretch { start: BASE + i * STRIDE + border, young, since: seq }
+    }
+}
+
+/// Writes `snapshots` of `regions` each.
+///
+/// # Errors
+/// If the record cannot be written.
+pub fn write(path: &Path, snapshots: u64, regions: u64) -> Result<(), WriteError> {
+    let mut facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    facts.look = "nothing: made up".into();
+    let mut writer = Writer::create(path, &facts, Limits::default())?;
+    let command = "/usr/bin/server --made-up".into();
+    let _ = writer.target(TargetFact { id: TargetId(0), pid: Some(4711), command })?;
+    let mappings = mappings(regions);
+    let mut noise = Noise(1);
+    let mut all: Vec<Stretch> = (0..regions).map(|i| Stretch::new(i, 0, &mut noise)).collect();
+    for seq in 0..snapshots {
+        for (i, stretch) in (0..).zip(&mut all) {
+            if noise.below(25) == 0 {
+                *stretch = Stretch::new(i, seq, &mut noise);
+            }
+        }
+        let _ = writer.snapshot(&snapshot(seq, &all, &mappings))?;
+    }
+    writer.finish(Why::Stopped, "")?;
+    Ok(())
+}
+
+/// A heap, a file and nameless memory, side by side.
+fn mappings(regions: u64) -> Arc<Vec<Mapping>> {
+    let (end, third) = (BASE + regions * STRIDE, regions / 3 * STRIDE);
+    let parts = [
+        (BASE, BASE + third, MappingKind::Heap, "[heap]"),
+        (BASE + third, BASE + 2 * third, MappingKind::File, "/var/lib/server/table"),
+        (BASE + 2 * third, end, MappingKind::Anonymous, ""),
+    ];
+    let mapping = |(start, end, kind, name): (u64, u64, MappingKind, &str)| Mapping {
+        range: AddrRange::new(start, end),
+        kind,
+        name: name.into(),
+        unknown: None,
+    };
+    Arc::new(parts.map(mapping).into())
+}
+
+fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot {
+    let end = mappings.last().map_or(BASE, |m| m.range.end);
+    let ends = all.iter().skip(1).map(|s| s.start).chain([end]);
+    let region = |(i, (s, end)): (usize, (&Stretch, u64))| {
+        let mut unknown_bp = Pages::default();
+        unknown_bp.0[0] = if i % 50 == 0 { 5000 } else { 0 };
+        RegionView {
+            range: AddrRange::new(s.start, end),
+            accesses_bp: u32::try_from(s.young * 10_000 / 320).unwrap_or(10_000),
+            age: AGGR * u32::try_from(seq - s.since).unwrap_or(u32::MAX),
+            rate: rate(s.young as f64, 320.0, 20, SAMPLE),
+            resident_bp: if i % 7 == 0 { 6000 } else { 10_000 },
+            unknown_bp,
+        }
+    };
+    let start = Nanos(0) + AGGR * u32::try_from(seq).unwrap_or(u32::MAX);
+    Snapshot {
+        seq,
+        start,
+        end: start + AGGR,
+        attrs: Attrs::default(),
+        cost: Cost { cpu: AGGR / 50, looks: 20_000, pages: 320_000, clears: 400 },
+        targets: vec![TargetView {
+            id: TargetId(0),
+            ran: Some(AGGR / 2),
+            mappings: Arc::clone(mappings),
+            left_out: 0,
+            regions: all.iter().zip(ends).enumerate().map(region).collect(),
+        }],
+    }
+}

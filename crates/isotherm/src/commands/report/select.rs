@@ -1,0 +1,133 @@
+//! What the facts of a record and the command line select, and what it is called.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Result, bail};
+use isotherm_core::TargetId;
+use isotherm_record::{Facts, TargetFact};
+use isotherm_report::{Filter, Options};
+
+use crate::cli::Selection;
+
+/// Targets that are listed at most where none fits.
+const LISTED: usize = 20;
+
+/// What every report is told.
+pub fn options(
+    selection: &Selection,
+    facts: Option<&Facts>,
+    targets: &[TargetFact],
+) -> Result<Options> {
+    let chosen = chosen(&selection.target, targets)?;
+    let wanted = |t: &&TargetFact| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
+    let shown: Vec<&TargetFact> = targets.iter().filter(wanted).collect();
+    Ok(Options {
+        title: title(facts, &shown),
+        filter: Filter { time: selection.time.clone(), addr: selection.addr, targets: chosen },
+        thresholds: selection.thresholds(),
+        labels: targets.iter().map(|t| (t.id, label(t))).collect::<BTreeMap<_, _>>(),
+        look: facts.map(|f| f.look.clone()).unwrap_or_default(),
+    })
+}
+
+/// The targets that any of `words` fits; all if there are no words.
+fn chosen(words: &[String], targets: &[TargetFact]) -> Result<Option<BTreeSet<TargetId>>> {
+    let mut ids = BTreeSet::new();
+    for word in words {
+        let found = fitting(word, targets);
+        if found.is_empty() {
+            bail!("no target fits {word:?}: the record has {}", list(targets));
+        }
+        ids.extend(found);
+    }
+    Ok((!words.is_empty()).then_some(ids))
+}
+
+/// A number is a pid, and if no target has it, the number of a target; anything else is a part of
+/// a command line.
+fn fitting(word: &str, targets: &[TargetFact]) -> Vec<TargetId> {
+    let ids = |fits: &dyn Fn(&TargetFact) -> bool| -> Vec<TargetId> {
+        targets.iter().filter(|t| fits(t)).map(|t| t.id).collect()
+    };
+    let Ok(number) = word.parse::<u32>() else { return ids(&|t| t.command.contains(word)) };
+    let by_pid = ids(&|t| t.pid == Some(number));
+    if by_pid.is_empty() { ids(&|t| t.id == TargetId(number)) } else { by_pid }
+}
+
+fn list(targets: &[TargetFact]) -> String {
+    let all: BTreeMap<TargetId, String> = targets.iter().map(|t| (t.id, label(t))).collect();
+    if all.is_empty() {
+        return "none".to_owned();
+    }
+    let named: Vec<String> =
+        all.iter().take(LISTED).map(|(id, label)| format!("{}: {label}", id.0)).collect();
+    let more = all.len().saturating_sub(LISTED);
+    named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+fn title(facts: Option<&Facts>, targets: &[&TargetFact]) -> String {
+    let first = targets.first().map_or("a process", |t| program(&t.command));
+    let count = targets.iter().map(|t| t.id).collect::<BTreeSet<_>>().len();
+    let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
+    let on = facts.map(|f| format!(" on {}, Linux {}", f.host, f.kernel)).unwrap_or_default();
+    format!("{first}{others}{on}")
+}
+
+fn label(t: &TargetFact) -> String {
+    match t.pid {
+        Some(pid) => format!("{} (pid {pid})", program(&t.command)),
+        None => program(&t.command).to_owned(),
+    }
+}
+
+/// The name of the program in a command line: `/usr/bin/redis-server *:0` is `redis-server`.
+fn program(command: &str) -> &str {
+    let word = command.split_whitespace().next().unwrap_or(command);
+    word.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn targets() -> Vec<TargetFact> {
+        let of = |id, pid, command: &str| TargetFact {
+            id: TargetId(id),
+            pid: Some(pid),
+            command: command.into(),
+        };
+        vec![
+            of(0, 70, "/usr/bin/redis-server *:0"),
+            of(1, 71, "postgres: writer"),
+            of(2, 1, "init"),
+        ]
+    }
+
+    fn ids(words: &[&str]) -> Result<Option<Vec<u32>>, String> {
+        let words: Vec<String> = words.iter().map(|&w| w.to_owned()).collect();
+        let chosen = chosen(&words, &targets()).map_err(|e| e.to_string())?;
+        Ok(chosen.map(|ids| ids.into_iter().map(|id| id.0).collect()))
+    }
+
+    #[test]
+    fn names_of_programs() {
+        assert_eq!(program("/usr/bin/redis-server *:0"), "redis-server");
+        assert_eq!(program("postgres: writer process"), "postgres:");
+        assert_eq!(program("/"), "/");
+    }
+
+    #[test]
+    fn a_target_is_a_pid_a_part_of_a_command_or_a_number() {
+        assert_eq!(ids(&[]), Ok(None));
+        assert_eq!(ids(&["71"]), Ok(Some(vec![1])));
+        assert_eq!(ids(&["1"]), Ok(Some(vec![2])), "a pid before a number");
+        assert_eq!(ids(&["0"]), Ok(Some(vec![0])));
+        assert_eq!(ids(&["writer", "redis"]), Ok(Some(vec![0, 1])));
+        let error = ids(&["writer", "mysql"]).unwrap_err();
+        for part in
+            ["mysql", "0: redis-server (pid 70)", "1: postgres: (pid 71)", "2: init (pid 1)"]
+        {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

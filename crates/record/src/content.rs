@@ -1,0 +1,158 @@
+//! Whether what a record tells makes sense as a whole: what no single frame can show.
+
+use std::collections::HashMap;
+
+use isotherm_core::{
+    AddrRange, Attrs, Nanos, RegionView, Snapshot, TargetId, TargetView, join_touching,
+};
+
+use crate::event::Event;
+use crate::facts::{End, TargetFact};
+
+/// Shares are rounded one by one, so that their sum may be above the whole by this.
+const ROUNDING_BP: u64 = 8;
+
+/// What a record has told so far.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    targets: HashMap<TargetId, TargetFact>,
+    first_seq: Option<u64>,
+    last: Option<(u64, Nanos)>,
+    attrs: Option<Attrs>,
+    /// in this recording
+    pub snapshots: u64,
+    /// over all recordings
+    pub regions: u64,
+    /// over all recordings
+    pub all_targets: u64,
+}
+
+impl Content {
+    /// Takes in an event, and tells what is wrong with it.
+    pub(crate) fn take(&mut self, event: &Event) -> Vec<String> {
+        match event {
+            Event::Facts(_) => {
+                let (regions, all_targets) = (self.regions, self.all_targets);
+                *self = Content { regions, all_targets, ..Content::default() };
+                Vec::new()
+            }
+            Event::Target(fact) => self.target(fact),
+            Event::Mappings { .. } => Vec::new(),
+            Event::Snapshot(s) => self.snapshot(s),
+            Event::End(end) => self.end(end),
+        }
+    }
+
+    /// Each file tells the targets again; a number never stands for another one.
+    fn target(&mut self, fact: &TargetFact) -> Vec<String> {
+        match self.targets.insert(fact.id, fact.clone()) {
+            Some(before) if before != *fact => {
+                vec![format!("target {} was {:?} before", fact.id.0, before.command)]
+            }
+            Some(_) => Vec::new(),
+            None => {
+                self.all_targets += 1;
+                Vec::new()
+            }
+        }
+    }
+
+    fn snapshot(&mut self, s: &Snapshot) -> Vec<String> {
+        let mut wrong = self.order(s);
+        if self.attrs != Some(s.attrs) {
+            wrong.extend(s.attrs.checked().err().map(|e| format!("its attributes: {e}")));
+            self.attrs = Some(s.attrs);
+        }
+        let (regions, most) = (s.nr_regions(), s.attrs.max_regions);
+        if regions > most as usize {
+            wrong.push(format!("{regions} regions are above the bound of {most}"));
+        }
+        for view in &s.targets {
+            let known = self.targets.contains_key(&view.id);
+            let unannounced = (!known).then(|| "it was not announced before".to_owned());
+            let all = unannounced.into_iter().chain(cover(view));
+            let all = all.chain(view.regions.iter().filter_map(region));
+            wrong.extend(all.map(|what| format!("target {}: {what}", view.id.0)));
+        }
+        self.snapshots += 1;
+        self.regions += regions as u64;
+        wrong
+    }
+
+    fn order(&mut self, s: &Snapshot) -> Vec<String> {
+        let mut wrong = Vec::new();
+        self.first_seq.get_or_insert(s.seq);
+        if s.start >= s.end {
+            wrong.push("it ends when it starts".to_owned());
+        }
+        if let Some((seq, end)) = self.last.replace((s.seq, s.end)) {
+            match s.seq - seq.min(s.seq) {
+                1 => {}
+                2 => wrong.push(format!("snapshot {} before it is missing", seq + 1)),
+                _ => wrong.push(format!(
+                    "snapshots {} to {} before it are missing",
+                    seq + 1,
+                    s.seq - 1
+                )),
+            }
+            if s.start < end {
+                wrong.push("it starts before the one before it ends".to_owned());
+            }
+        }
+        wrong
+    }
+
+    /// What the older files had that are gone is known by its count only.
+    fn end(&self, end: &End) -> Vec<String> {
+        let first = self.first_seq.unwrap_or(0);
+        if end.snapshots != first + self.snapshots {
+            let (said, found) = (end.snapshots, first + self.snapshots);
+            vec![format!("its end tells of {said} snapshots, and there are {found}")]
+        } else if first > 0 && end.files <= 1 {
+            vec![format!("it begins with snapshot {first}, and there is no file before it")]
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+/// Regions and what is left out are exactly what is mapped, and no region lies across a gap.
+fn cover(view: &TargetView) -> Option<String> {
+    let areas = join_touching(view.mappings.iter().map(|m| m.range));
+    let holds = |r: &AddrRange| {
+        let i = areas.partition_point(|a| a.end <= r.start);
+        areas.get(i).is_some_and(|a| a.start <= r.start && r.end <= a.end)
+    };
+    if let Some(r) = view.regions.iter().find(|r| !holds(&r.range)) {
+        return Some(format!("the region {:?} lies outside of what is mapped", r.range));
+    }
+    let sum = |ranges: &mut dyn Iterator<Item = AddrRange>| -> u128 {
+        ranges.map(|r| u128::from(r.len())).sum()
+    };
+    let covered = sum(&mut view.regions.iter().map(|r| r.range));
+    let mapped = sum(&mut view.mappings.iter().map(|m| m.range));
+    let left_out = u128::from(view.left_out);
+    (covered + left_out != mapped).then(|| {
+        format!(
+            "its regions cover {covered} bytes and leave out {left_out}, but {mapped} are mapped"
+        )
+    })
+}
+
+/// Shares above one, and order, are damage of the frame.
+fn region(r: &RegionView) -> Option<String> {
+    let what = if r.range.is_empty() {
+        "is empty"
+    } else if !(r.rate.low <= r.rate.hz && r.rate.hz <= r.rate.high) {
+        "has a rate outside of its interval"
+    } else if r.unknown_bp.total() > u64::from(r.resident_bp) + ROUNDING_BP {
+        "has more unknown than resident pages"
+    } else {
+        return None;
+    };
+    Some(format!("the region {:?} {what}", r.range))
+}
+
+#[cfg(test)]
+#[path = "content_tests.rs"]
+mod tests;

@@ -1,0 +1,144 @@
+//! Every snapshot and every region, one after the other.
+
+use isotherm_core::{HeatBytes, Snapshot, TargetView};
+use serde::Serialize;
+
+use crate::basis::ms;
+use crate::filter::{FilterError, Gate, Options};
+use crate::row::Row;
+
+/// What stands before the first snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RawHead {
+    /// of these keys and their meaning
+    pub schema_version: u32,
+    /// heading
+    pub title: String,
+    /// hot from this rate on
+    pub hot_hz: f64,
+    /// cold from this long untouched on
+    pub cold_ms: f64,
+    /// how accesses were looked at; empty if the record does not say
+    pub look: String,
+}
+
+/// A snapshot, as far as it is wanted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RawSnapshot {
+    /// its number
+    pub seq: u64,
+    /// since the recording began
+    pub from_ms: f64,
+    /// since the recording began
+    pub to_ms: f64,
+    /// its targets
+    pub targets: Vec<RawTarget>,
+}
+
+/// A target in a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RawTarget {
+    /// its number
+    pub target: u32,
+    /// what it is called
+    pub label: String,
+    /// CPU time that it used; null if it cannot be told
+    pub ran_ms: Option<f64>,
+    /// bytes that are there
+    pub resident_bytes: u64,
+    /// of these, those whose accesses cannot be seen
+    pub unknown_bytes: u64,
+    /// mapped bytes that no region covers
+    pub left_out_bytes: u64,
+    /// in the order of their addresses
+    pub regions: Vec<Row>,
+}
+
+/// Turns snapshots into [`RawSnapshot`]s one by one, and keeps none.
+#[derive(Debug)]
+pub struct Raw {
+    options: Options,
+    gate: Gate,
+}
+
+impl Raw {
+    /// Has seen nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Raw { gate: Gate::new(options.filter.clone()), options }
+    }
+
+    /// What stands before the first snapshot.
+    #[must_use]
+    pub fn head(&self) -> RawHead {
+        RawHead {
+            schema_version: 1,
+            title: self.options.title.clone(),
+            hot_hz: self.options.thresholds.hot_hz,
+            cold_ms: ms(self.options.thresholds.cold_age),
+            look: self.options.look.clone(),
+        }
+    }
+
+    /// The snapshot, if it lies in the time wanted.
+    pub fn snapshot(&mut self, s: &Snapshot) -> Option<RawSnapshot> {
+        let time = self.gate.admit(s)?;
+        let targets = self.options.filter.views(s).map(|view| self.target(view)).collect();
+        Some(RawSnapshot { seq: s.seq, from_ms: ms(time.start), to_ms: ms(time.end), targets })
+    }
+
+    fn target(&self, view: &TargetView) -> RawTarget {
+        let t = &self.options.thresholds;
+        let clipped = || self.options.filter.clipped(view);
+        let bytes: HeatBytes = clipped().map(|r| r.bytes(t)).sum();
+        RawTarget {
+            target: view.id.0,
+            label: self.options.label(view.id),
+            ran_ms: view.ran.map(ms),
+            resident_bytes: bytes.resident(),
+            unknown_bytes: bytes.unknown,
+            left_out_bytes: view.left_out,
+            regions: clipped().map(|r| Row::new(view, &r, t)).collect(),
+        }
+    }
+
+    /// Whether there was anything.
+    ///
+    /// # Errors
+    /// If there was nothing in the time or at the addresses wanted.
+    pub fn finish(&self) -> Result<(), FilterError> {
+        self.gate.found_memory().map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::{mapping, region, snapshot, target, unknown};
+    use isotherm_core::{AddrRange, Unknown};
+
+    #[test]
+    fn all_regions_come_in_their_order_and_are_clipped() {
+        let maps = || vec![mapping(0, 0x10000, "[heap]")];
+        let regions = || {
+            vec![
+                region(0, 0x4000, 50.0),
+                unknown(0x4000, 0x8000, Unknown::Dma),
+                region(0x8000, 0x9000, 0.0),
+            ]
+        };
+        let s = snapshot(7, 1.0, vec![target(0, maps(), regions()), target(3, maps(), regions())]);
+        let mut options = Options::default();
+        options.filter.addr = Some(AddrRange::new(0x1000, 0x6000));
+        let mut raw = Raw::new(options);
+        let out = raw.snapshot(&s).unwrap();
+        assert_eq!((out.seq, out.from_ms, out.to_ms), (7, 0.0, 1000.0));
+        assert_eq!(out.targets.iter().map(|t| t.target).collect::<Vec<_>>(), [0, 3]);
+        for t in &out.targets {
+            let ranges: Vec<_> = t.regions.iter().map(|r| (r.range.start, r.range.end)).collect();
+            assert_eq!(ranges, [(0x1000, 0x4000), (0x4000, 0x6000)]);
+            assert_eq!((t.resident_bytes, t.unknown_bytes), (0x5000, 0x2000));
+        }
+        assert_eq!(raw.finish(), Ok(()));
+    }
+}

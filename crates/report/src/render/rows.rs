@@ -1,0 +1,142 @@
+//! Regions as lines of text.
+
+use std::fmt::Write;
+
+use super::words::{footer, head, looked, span};
+use crate::access::Access;
+use crate::raw::{RawHead, RawSnapshot};
+use crate::row::Row;
+use crate::units::{self, bytes, significant};
+
+/// The regions of a snapshot for people.
+#[must_use]
+pub fn access_text(a: &Access) -> String {
+    let mut out = head(&a.title, &a.basis);
+    out.pop();
+    let (shown, all) = (units::count(a.regions.len() as u64), units::count(a.nr_regions));
+    let _ = writeln!(out, "snapshot {}, {shown} of {all} regions\n", a.seq);
+    for t in &a.targets {
+        let left_out = match t.left_out_bytes {
+            0 => String::new(),
+            n => format!(", {} of it not monitored", bytes(n)),
+        };
+        let _ = writeln!(out, "target {}: {}{left_out}", t.target, t.label);
+    }
+    out += &heads("target");
+    a.regions.iter().for_each(|row| line(&mut out, row));
+    out + &footer(&a.basis)
+}
+
+/// What stands before the first snapshot.
+#[must_use]
+pub fn raw_head_text(h: &RawHead) -> String {
+    let title = if h.title.is_empty() { String::new() } else { format!("# {}\n", h.title) };
+    format!(
+        "{title}# hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n# {}\n{}",
+        units::hz(h.hot_hz),
+        span(h.cold_ms),
+        looked(&h.look),
+        heads("#")
+    )
+}
+
+/// A snapshot: a line that begins with `#` for it and for each target, and one for each region.
+#[must_use]
+pub fn raw_text(s: &RawSnapshot) -> String {
+    let mut out =
+        format!("# snapshot {}, {:.3} s to {:.3} s\n", s.seq, s.from_ms / 1e3, s.to_ms / 1e3);
+    for t in &s.targets {
+        let _ = writeln!(
+            out,
+            "# target {}: {}, {} regions, {} resident, {} unknown, {} not monitored",
+            t.target,
+            t.label,
+            units::count(t.regions.len() as u64),
+            bytes(t.resident_bytes),
+            bytes(t.unknown_bytes),
+            bytes(t.left_out_bytes)
+        );
+        t.regions.iter().for_each(|row| line(&mut out, row));
+    }
+    out
+}
+
+/// The names of the columns; `first` is that of the target's number.
+fn heads(first: &str) -> String {
+    let cells = ["size", "state", "rate, Hz (95 %)", "age", "resident", "unknown"];
+    columns(first, "address", cells.map(str::to_owned), "mapping")
+}
+
+fn line(out: &mut String, r: &Row) {
+    let high = if r.rate_high_hz.is_finite() { hz(r.rate_high_hz) } else { String::new() };
+    let cells = [
+        bytes(r.size_bytes),
+        r.state.name().to_owned(),
+        format!("{} ({}..{high})", hz(r.rate_hz), hz(r.rate_low_hz)),
+        span(r.age_ms),
+        bytes(r.resident_bytes),
+        bytes(r.unknown_bytes),
+    ];
+    let range = format!("{:012x}-{:012x}", r.range.start, r.range.end);
+    *out += &columns(&r.target.to_string(), &range, cells, &r.mapping);
+}
+
+fn columns(target: &str, range: &str, cells: [String; 6], mapping: &str) -> String {
+    let [size, state, rate, age, resident, unknown] = cells;
+    format!(
+        "{target:<6} {range:<25} {size:>10}  {state:<7}  {rate:<22}  {age:<8} {resident:>10} \
+         {unknown:>10}  {mapping}\n"
+    )
+}
+
+fn hz(rate: f32) -> String {
+    significant(f64::from(rate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{AccessBuilder, Choice};
+    use crate::filter::Options;
+    use crate::raw::Raw;
+    use crate::scene::{mapping, region, snapshot, target};
+    use isotherm_core::{RegionView, Snapshot};
+    use std::sync::Arc;
+
+    fn one() -> Snapshot {
+        let maps = vec![mapping(0x5500_0000_0000, 0x5500_0010_0000, "[heap]")];
+        let mut open = region(0x5500_0008_0000, 0x5500_0010_0000, 0.0);
+        open.rate.high = f32::INFINITY;
+        let regions: Vec<RegionView> = vec![region(0x5500_0000_0000, 0x5500_0008_0000, 50.0), open];
+        snapshot(3, 1.0, vec![target(0, maps, regions)])
+    }
+
+    #[test]
+    fn a_region_is_a_line_under_its_head() {
+        let mut builder = AccessBuilder::new(Options::default(), Choice::default());
+        builder.push(&Arc::new(one()));
+        let text = access_text(&builder.finish().unwrap());
+        let lines: Vec<&str> = text.lines().filter(|l| l.contains("[heap]")).collect();
+        assert_eq!(
+            lines,
+            [
+                "0      550000000000-550000080000  512.0 KiB  hot      50 (40..60)             1 s       512.0 KiB        0 B  [heap]",
+                "0      550000080000-550000100000  512.0 KiB  cold     0 (0..)                 60 s      512.0 KiB        0 B  [heap]",
+            ]
+        );
+        let heads = heads("target");
+        for at in ["state", "rate", "age", "mapping"].map(|name| heads.find(name).unwrap()) {
+            assert!(lines.iter().all(|l| !l[at..].starts_with(' ') && l[..at].ends_with(' ')));
+        }
+        assert!(text.contains("snapshot 3, 2 of 2 regions") && text.contains("unknown: 0 B"));
+    }
+
+    #[test]
+    fn raw_lines_without_a_mark_are_regions() {
+        let mut raw = Raw::new(Options::default());
+        let text = raw_head_text(&raw.head()) + &raw_text(&raw.snapshot(&one()).unwrap());
+        assert_eq!(text.lines().filter(|l| !l.starts_with('#')).count(), 2);
+        assert!(text.contains("# snapshot 3, 0.000 s to 1.000 s"), "{text}");
+        assert!(text.contains("# target 0: target 0, 2 regions, 1.0 MiB resident, 0 B unknown"));
+    }
+}

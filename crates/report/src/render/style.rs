@@ -1,0 +1,58 @@
+//! What all pictures have in common: their size, colours and pens.
+
+use super::color::Rgb;
+use super::font::Weight;
+use super::picture::{Anchor, Pen, Picture};
+use super::words;
+use crate::basis::Basis;
+
+pub(super) const WIDTH: usize = 1200;
+/// Where plots begin, and how wide they are together.
+pub(super) const LEFT: usize = 120;
+pub(super) const PLOT: usize = 1040;
+/// Above the first plot.
+pub(super) const HEAD: usize = 84;
+
+pub(super) const PAPER: Rgb = [255, 255, 255];
+pub(super) const INK: Rgb = [0x1f, 0x24, 0x2e];
+pub(super) const QUIET: Rgb = [0x5c, 0x65, 0x73];
+pub(super) const LINE: Rgb = [0xc4, 0xca, 0xd3];
+
+pub(super) const HEADING: Pen = Pen { size: 22.0, weight: Weight::SemiBold, color: INK };
+pub(super) const NAME: Pen = Pen { size: 14.0, weight: Weight::SemiBold, color: INK };
+pub(super) const NOTE: Pen = Pen { size: 13.0, weight: Weight::Regular, color: QUIET };
+pub(super) const LABEL: Pen = Pen { size: 13.0, weight: Weight::Regular, color: INK };
+
+/// The title, or what stands for it, and a line below.
+pub(super) fn heading(picture: &mut Picture, title: &str, otherwise: &str, note: &str) {
+    let title = if title.is_empty() { otherwise } else { title };
+    let title = picture.fonts.fit(title, HEADING.size, HEADING.weight, PLOT as f32);
+    picture.text((LEFT as f32, 44.0), Anchor::Left, HEADING, &title);
+    picture.text((LEFT as f32, 69.0), Anchor::Left, NOTE, note);
+}
+
+/// What the picture rests on, in two lines that end at the picture's end.
+pub(super) fn footer(picture: &mut Picture, basis: &Basis) {
+    let end = picture.size.1 as f32;
+    let lines = [
+        format!("{}. {}.", words::thresholds(basis), words::unknown(basis)),
+        format!("{}.", words::look(basis)),
+    ];
+    for (line, up) in lines.iter().zip([34.0, 14.0]) {
+        let line = picture.fonts.fit(line, NOTE.size, NOTE.weight, PLOT as f32);
+        picture.text((LEFT as f32, end - up), Anchor::Left, NOTE, &line);
+    }
+}
+
+/// A patch of a colour in a legend, and its name; gives the place for the next one.
+pub(super) fn swatch(
+    picture: &mut Picture,
+    (x, y): (usize, usize),
+    text: &str,
+    color: impl Fn(usize, usize) -> Rgb,
+) -> usize {
+    picture.fill((x, y), (26, 14), color);
+    picture.frame((x, y), (26, 14), LINE);
+    let end = picture.text((x as f32 + 34.0, y as f32 + 12.0), Anchor::Left, LABEL, text);
+    end as usize + 28
+}

@@ -1,0 +1,162 @@
+//! A region as a line of a list.
+
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Heat, Mapping, RegionView, TargetView, Thresholds};
+use serde::Serialize;
+
+use crate::basis::ms;
+use crate::names::{label_of, short};
+use crate::units::hex;
+
+/// What is known of a region, the coldest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// nothing of it is resident
+    Absent,
+    /// at least half of what is resident cannot be seen
+    Unknown,
+    /// untouched for the cold age or more
+    Cold,
+    /// neither hot nor cold
+    Warm,
+    /// touched at the hot rate or more
+    Hot,
+}
+
+impl State {
+    /// The word in outputs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["absent", "unknown", "cold", "warm", "hot"][self as usize]
+    }
+
+    fn of(r: &RegionView, t: &Thresholds) -> Self {
+        if r.resident_bp == 0 {
+            State::Absent
+        } else if r.unknown_bp.total() * 2 >= u64::from(r.resident_bp) {
+            State::Unknown
+        } else {
+            match r.heat(t) {
+                Heat::Cold => State::Cold,
+                Heat::Warm => State::Warm,
+                Heat::Hot => State::Hot,
+            }
+        }
+    }
+}
+
+/// One region of one snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// number of the target
+    pub target: u32,
+    /// first to last address
+    #[serde(serialize_with = "hex")]
+    pub range: AddrRange,
+    /// of the range
+    pub size_bytes: u64,
+    /// hot, warm, cold, unknown or absent
+    pub state: State,
+    /// first-touch rate of its resident pages whose accesses can be seen
+    pub rate_hz: f32,
+    /// lower end of the rate's 95 % interval
+    pub rate_low_hz: f32,
+    /// upper end; null in JSON if there is none
+    pub rate_high_hz: f32,
+    /// how long it has kept its heat
+    pub age_ms: f64,
+    /// looked-at pages found accessed within a sampling interval, of 10,000
+    pub accesses_bp: u32,
+    /// that are there
+    pub resident_bytes: u64,
+    /// of these, those whose accesses cannot be seen
+    pub unknown_bytes: u64,
+    /// The mapping that holds most of it; `+ 2 more` if it lies in others as well.
+    pub mapping: String,
+}
+
+impl Row {
+    pub(crate) fn new(view: &TargetView, r: &RegionView, t: &Thresholds) -> Self {
+        let bytes = r.bytes(t);
+        Row {
+            target: view.id.0,
+            range: r.range,
+            size_bytes: r.range.len(),
+            state: State::of(r, t),
+            rate_hz: r.rate.hz,
+            rate_low_hz: r.rate.low,
+            rate_high_hz: r.rate.high,
+            age_ms: ms(r.age),
+            accesses_bp: r.accesses_bp,
+            resident_bytes: bytes.resident(),
+            unknown_bytes: bytes.unknown,
+            mapping: name(view, &r.range),
+        }
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        Duration::try_from_secs_f64(self.age_ms / 1e3).unwrap_or_default()
+    }
+}
+
+/// The mappings that a range lies in.
+pub(crate) fn mappings<'a>(
+    view: &'a TargetView,
+    range: &'a AddrRange,
+) -> impl Iterator<Item = &'a Mapping> {
+    let first = view.mappings.partition_point(|m| m.range.end <= range.start);
+    view.mappings.iter().skip(first).take_while(|m| m.range.start < range.end)
+}
+
+fn name(view: &TargetView, range: &AddrRange) -> String {
+    let held = |m: &&Mapping| m.range.intersect(range).map_or(0, |r| r.len());
+    let Some(most) = mappings(view, range).max_by_key(held) else { return String::new() };
+    let name = short(label_of(most));
+    match mappings(view, range).filter(|m| label_of(m) != label_of(most)).count() {
+        0 => name.to_owned(),
+        n => format!("{name} + {n} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::{absent, mapping, region, target, unknown};
+    use isotherm_core::Unknown;
+
+    #[test]
+    fn a_region_is_named_by_what_holds_most() {
+        let maps = vec![
+            mapping(0x1000, 0x2000, "/lib/a.so"),
+            mapping(0x2000, 0x5000, ""),
+            mapping(0x5000, 0x6000, "/lib/a.so"),
+        ];
+        let view = target(0, maps, vec![]);
+        for (start, end, text) in [
+            (0x1000, 0x2000, "a.so"),
+            (0x1000, 0x4000, "anonymous + 1 more"),
+            (0x1000, 0x6000, "anonymous + 2 more"),
+            (0x8000, 0x9000, ""),
+        ] {
+            assert_eq!(name(&view, &AddrRange::new(start, end)), text);
+        }
+    }
+
+    #[test]
+    fn states_are_told_apart() {
+        let t = Thresholds::default();
+        let lately = RegionView { age: Duration::from_secs(1), ..region(0, 0x1000, 0.0) };
+        let states = [
+            absent(0, 0x1000),
+            unknown(0, 0x1000, Unknown::Shared),
+            region(0, 0x1000, 0.0),
+            lately,
+            region(0, 0x1000, 20.0),
+        ]
+        .map(|r| State::of(&r, &t));
+        assert!(states.is_sorted_by(|a, b| a < b), "{states:?}");
+        assert_eq!(states.map(State::name), ["absent", "unknown", "cold", "warm", "hot"]);
+    }
+}

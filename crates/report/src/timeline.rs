@@ -1,0 +1,107 @@
+//! A value over time, in points whose number is bounded.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::basis::ms;
+
+/// Points at most. A picture has fewer columns.
+const MOST: usize = 2048;
+
+/// One snapshot or several that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Point {
+    /// since the recording began
+    pub from_ms: f64,
+    /// since the recording began
+    pub to_ms: f64,
+    /// over that time
+    pub mean: f64,
+    /// in one of its snapshots
+    pub min: u64,
+    /// in one of its snapshots
+    pub max: u64,
+}
+
+/// Makes points: at first one for each snapshot, later for each 2, 4, 8, ...
+#[derive(Debug, Clone)]
+pub(crate) struct Timeline {
+    points: Vec<Point>,
+    /// snapshots in a point
+    each: u64,
+    in_last: u64,
+}
+
+impl Timeline {
+    pub(crate) fn new() -> Self {
+        Timeline { points: Vec::new(), each: 1, in_last: 0 }
+    }
+
+    /// The value in a snapshot.
+    pub(crate) fn push(&mut self, time: &Range<Duration>, value: u64) {
+        let (from_ms, to_ms) = (ms(time.start), ms(time.end));
+        let point = Point { from_ms, to_ms, mean: value as f64, min: value, max: value };
+        if self.points.len() >= MOST && self.in_last >= self.each {
+            self.points = self.points.chunks(2).map(|p| join(p[0], p[p.len() - 1])).collect();
+            self.each *= 2;
+            self.in_last = self.each;
+        }
+        match self.points.last_mut() {
+            Some(last) if self.in_last < self.each => {
+                *last = join(*last, point);
+                self.in_last += 1;
+            }
+            _ => {
+                self.points.push(point);
+                self.in_last = 1;
+            }
+        }
+    }
+
+    pub(crate) fn points(self) -> Vec<Point> {
+        self.points
+    }
+}
+
+fn join(a: Point, b: Point) -> Point {
+    let [of_a, of_b] = [a, b].map(|p| p.to_ms - p.from_ms);
+    Point {
+        from_ms: a.from_ms,
+        to_ms: b.to_ms,
+        mean: (a.mean * of_a + b.mean * of_b) / (of_a + of_b),
+        min: a.min.min(b.min),
+        max: a.max.max(b.max),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeline(n: u64) -> Vec<Point> {
+        let mut t = Timeline::new();
+        let ms = Duration::from_millis;
+        (0..n).for_each(|i| t.push(&(ms(i * 100)..ms((i + 1) * 100)), i));
+        t.points()
+    }
+
+    #[test]
+    fn a_point_is_a_snapshot_as_long_as_there_is_room() {
+        let points = timeline(3);
+        let last = Point { from_ms: 200.0, to_ms: 300.0, mean: 2.0, min: 2, max: 2 };
+        assert_eq!((points.len(), points[2]), (3, last));
+    }
+
+    #[test]
+    fn later_points_are_snapshots_that_follow_each_other() {
+        for n in [MOST as u64 + 1, 5000, 100_001] {
+            let points = timeline(n);
+            assert!((MOST / 2..=MOST).contains(&points.len()), "{n}: {}", points.len());
+            assert!(points.windows(2).all(|w| w[0].max + 1 == w[1].min), "{n}");
+            assert!((points[0].mean - points[0].max as f64 / 2.0).abs() < 1e-6);
+            assert_eq!(points.last().map(|p| p.max), Some(n - 1));
+        }
+    }
+}
