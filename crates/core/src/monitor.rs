@@ -292,7 +292,8 @@ impl<O: Space + Look> Monitor<O> {
         self.targets.iter_mut().for_each(|t| age_regions(&mut t.regions, threshold));
         self.merge(threshold);
         let snapshot = Arc::new(self.snapshot(now));
-        self.all_regions_mut().for_each(Region::restart);
+        let unit = self.attrs.min_region_size;
+        self.all_regions_mut().for_each(|r| r.restart(unit));
         self.split();
         self.clock.interval_start = now;
         self.clock.samples_passed = 0;

@@ -156,6 +156,9 @@ pub struct Region {
     pub(crate) settled: bool,
     /// whether it was touched a little, after nothing
     pub(crate) sudden: bool,
+    /// Intervals in which much was accessed, one after the other. Unlike its age, that goes on where
+    /// heat varies, as with a program that turns to other memory once in a while.
+    pub(crate) much: u32,
 }
 
 impl Region {
@@ -173,6 +176,7 @@ impl Region {
             next_clear: 0,
             settled: true,
             sudden: false,
+            much: 0,
         }
     }
 
@@ -237,15 +241,19 @@ impl Region {
     ///
     /// Its heat is clear if next to nothing was accessed, or as much of it as to be hot in any case,
     /// for some intervals: a few looks that agree may be chance where a border runs through. E.g. if
-    /// a quarter is cold, 3 looks meet only hot windows in 4 of 10 cases, 20 looks in 3 of 1000.
-    pub(crate) fn restart(&mut self) {
+    /// a quarter is cold, 3 looks meet only hot windows in 4 of 10 cases, 20 looks in 3 of 1000. Many
+    /// looks are for finding borders: of what is too small to be split (`unit` is what regions are cut
+    /// at), a few tell enough.
+    pub(crate) fn restart(&mut self, unit: u64) {
         if !self.is_seen() {
             self.age = 0;
         }
         let little = self.accesses_bp <= LITTLE_BP;
         self.sudden = little && self.last_accesses_bp == 0;
-        let much = self.accesses_bp >= MUCH_BP && self.age >= SETTLED_AGE;
-        self.settled = self.is_seen() && (little || much);
+        self.much = if self.accesses_bp >= MUCH_BP { self.much.saturating_add(1) } else { 0 };
+        let much = self.much > SETTLED_AFTER;
+        let small = is_whole(self.range.len(), unit);
+        self.settled = self.is_seen() && (little || much || small);
         self.last_accesses_bp = self.accesses_bp;
         self.tally = Tally::default();
     }
@@ -309,13 +317,14 @@ pub fn merge_two(left: &mut Region, right: &Region) {
     left.range.end = right.range.end;
     left.window = None;
     left.settled &= right.settled;
+    left.much = left.much.min(right.much);
 }
 
 /// So little that it is not hot: 10 Hz are 1800 at 20 ms.
 const LITTLE_BP: u32 = 1_500;
 /// So much that it is hot: 35 Hz at 20 ms.
 const MUCH_BP: u32 = 5_000;
-const SETTLED_AGE: u32 = 3;
+const SETTLED_AFTER: u32 = 3;
 /// Looks whose agreement is not chance.
 const MANY: u32 = 10;
 
@@ -479,6 +488,11 @@ pub fn split_regions(
     *regions = out;
 }
 
+/// Whether a region of `size` bytes is too small to be split.
+fn is_whole(size: u64, unit: u64) -> bool {
+    size <= 2 * unit
+}
+
 /// Each cut lies at one to nine tenths of what remains on the left, as in the kernel.
 fn split_one(r: Region, parts: u32, unit: u64, rng: &mut impl Rng, out: &mut Vec<Region>) {
     let mut left = r;
@@ -486,7 +500,7 @@ fn split_one(r: Region, parts: u32, unit: u64, rng: &mut impl Rng, out: &mut Vec
     for _ in 1..parts {
         let AddrRange { start, .. } = left.range;
         let size = left.range.len();
-        if size <= 2 * unit {
+        if is_whole(size, unit) {
             break;
         }
         let tenths = 1 + below(rng, 9);

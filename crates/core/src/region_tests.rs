@@ -60,7 +60,7 @@ fn what_was_not_seen_has_not_kept_its_heat() {
     let mut r = region(0, PAGE_SIZE, 700, 5);
     r.conclude();
     assert_eq!(r.accesses_bp, 700, "what was known stays");
-    r.restart();
+    r.restart(4096);
     assert_eq!((r.age, r.last_accesses_bp), (0, 700));
 }
 

@@ -145,10 +145,15 @@ impl Process {
         let entries = self.pagemap.read(range).enumerate();
         let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
         shared.for_each(|(i, _)| mask.insert(i));
-        if !mask.is_empty() {
+        self.note_shared(mask, area)
+    }
+
+    /// Remembers an area in which these pages are mapped more than once, if any are.
+    pub fn note_shared(&mut self, shared: PageMask, area: u64) -> PageMask {
+        if !shared.is_empty() {
             self.sharing.insert(area);
         }
-        mask
+        shared
     }
 
     /// Whether it is worth asking which pages of a window are mapped more than once: always where

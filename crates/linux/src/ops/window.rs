@@ -97,6 +97,21 @@ pub(super) fn resident_and_young(
     (resident, young)
 }
 
+/// Which of the resident pages are mapped more than once, if their folios tell; asking for them again
+/// would cost as much as reading them.
+fn shared_by_folio(answer: &Answer<'_>, resident: &PageMask) -> Option<PageMask> {
+    let mut shared = PageMask::default();
+    for page in resident.iter().filter(|_| answer.level == Level::Pte) {
+        match answer.folio(page)?.mapped {
+            // Kernels that do not count single pages of large folios.
+            0 => return None,
+            1 => {}
+            _ => shared.insert(page),
+        }
+    }
+    (answer.level == Level::Pte).then_some(shared)
+}
+
 impl Window {
     /// It says nothing.
     pub(super) fn dropped() -> Self {
@@ -130,7 +145,11 @@ impl Window {
         if resident.is_empty() || !(all || process.asks_for_shared(area.start, !young.is_empty())) {
             return Window { seen, work: None };
         }
-        let unclearable = if all { resident } else { process.shared(range, area.start) };
+        let unclearable = match shared_by_folio(answer, &resident) {
+            _ if all => resident,
+            Some(shared) => process.note_shared(shared, area.start),
+            None => process.shared(range, area.start),
+        };
         let clearable = young.without(&unclearable);
         let (level, mapped) = (answer.level, &resident);
         let pages = Pages { window: range, area, level, mapped, young: &clearable };
