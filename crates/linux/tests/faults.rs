@@ -234,10 +234,10 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     assert!(tally.attached >= 1000 && tally.refused >= 1, "{tally:?}");
     assert!(tally.seen >= 100 && tally.replaced >= 5 && tally.gone >= 100, "{tally:?}");
     assert!(tally.snapshots >= 50, "{tally:?}");
-    // One of the process that stays: a pidfd and its pagemap.
+    // Those of the process that stays: a pidfd, its pagemap, and its clear_refs.
     let with_one = descriptors();
     monitor.ops().detach(stays);
-    assert_eq!(descriptors() + 2, with_one);
+    assert_eq!(descriptors() + 3, with_one);
     drop(monitor);
     let (after, before) = (resident_kib(), before.unwrap());
     assert!(after <= before + 8 * 1024, "{before} KiB became {after} KiB");

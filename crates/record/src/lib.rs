@@ -38,6 +38,7 @@ mod lists;
 mod mappings;
 mod message;
 mod outcome;
+mod packed;
 mod reader;
 mod round;
 mod rows;

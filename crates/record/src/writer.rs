@@ -17,6 +17,7 @@ use crate::limits::Limits;
 use crate::mappings::from_sets;
 use crate::message::Encoder;
 use crate::outcome::{Progress, Summary, WriteError};
+use crate::packed::pack;
 use crate::round::rounded;
 use crate::sets::Sets;
 use crate::tables::{Schemas, from_ends, from_targets};
@@ -306,5 +307,6 @@ impl<S: Sink> Writer<S> {
 }
 
 fn seal(kind: Kind, message: &[u8]) -> Result<Vec<u8>, WriteError> {
-    frame::seal(kind, message).map_err(|why| WriteError::refused("a frame", why))
+    let sealed = pack(message).and_then(|packed| frame::seal(kind, &packed));
+    sealed.map_err(|why| WriteError::refused("a frame", why))
 }

@@ -10,6 +10,7 @@ mod gaps;
 mod liveness;
 mod mappings;
 mod observers;
+mod own_time;
 mod properties;
 mod targets;
 mod unknown;

@@ -1,0 +1,79 @@
+//! Messages packed with zstd: whole, since columns are short and their descriptions long. A message of
+//! a dozen snapshots of a hundred regions is half description.
+
+use std::io::Read;
+
+use arrow_buffer::Buffer;
+use zstd::bulk::Compressor;
+use zstd::zstd_safe::get_frame_content_size;
+
+use crate::bad::Bad;
+use crate::frame::MAX_PAYLOAD;
+
+/// Takes 7 % off what 3 leaves of busy regions, for half a microsecond a region; beyond, zstd wins
+/// little on these columns.
+const LEVEL: i32 = 9;
+const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// Packs a message.
+pub(crate) fn pack(message: &[u8]) -> Result<Vec<u8>, Bad> {
+    let length = message.len();
+    if length > MAX_PAYLOAD {
+        return Err(Bad::because(format!("{length} bytes are above the limit of {MAX_PAYLOAD}")));
+    }
+    let packed = Compressor::new(LEVEL).and_then(|mut zstd| zstd.compress(message));
+    packed.map_err(|e| Bad::because(format!("it cannot be packed: {e}")))
+}
+
+/// The message in a payload. One that is not packed is taken as it is.
+pub(crate) fn unpack(payload: Buffer) -> Result<Buffer, Bad> {
+    if !payload.starts_with(&MAGIC) {
+        return Ok(payload);
+    }
+    let length = get_frame_content_size(&payload).ok().flatten();
+    let length = length.and_then(|n| usize::try_from(n).ok()).filter(|&n| n <= MAX_PAYLOAD);
+    let length = length.ok_or(Bad::new("it unpacks to more than a frame may hold"))?;
+    let message = zstd::bulk::decompress(&payload, length);
+    message.map(Buffer::from_vec).map_err(|e| Bad::because(format!("it cannot be unpacked: {e}")))
+}
+
+/// At most the first `length` bytes of the message in a payload.
+pub(crate) fn beginning(payload: &Buffer, length: usize) -> Result<Buffer, Bad> {
+    if !payload.starts_with(&MAGIC) {
+        return Ok(payload.slice_with_length(0, length.min(payload.len())));
+    }
+    let mut bytes = Vec::new();
+    let unpacked = zstd::stream::read::Decoder::with_buffer(payload.as_slice());
+    let read = unpacked.and_then(|zstd| zstd.take(length as u64).read_to_end(&mut bytes));
+    read.map_err(|e| Bad::because(format!("it cannot be unpacked: {e}")))?;
+    Ok(Buffer::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        for message in [&b""[..], b"a", &[7; 100_000]] {
+            let packed = Buffer::from_vec(pack(message).unwrap());
+            assert_eq!(unpack(packed.clone()).unwrap().as_slice(), message);
+            let head = beginning(&packed, 10).unwrap();
+            assert_eq!(head.as_slice(), &message[..message.len().min(10)]);
+        }
+        let plain = Buffer::from_vec(b"plain".to_vec());
+        assert_eq!(unpack(plain.clone()).unwrap(), plain);
+        assert_eq!(beginning(&plain, 2).unwrap().as_slice(), b"pl");
+    }
+
+    #[test]
+    fn what_is_too_big_or_broken_is_refused() {
+        assert!(pack(&vec![0; MAX_PAYLOAD + 1]).is_err());
+        let bomb = zstd::bulk::compress(&vec![0; MAX_PAYLOAD + 1], 1).unwrap();
+        assert!(unpack(Buffer::from_vec(bomb)).is_err());
+        let mut cut = pack(&[3; 1000]).unwrap();
+        cut.pop();
+        assert!(unpack(Buffer::from_vec(cut)).is_err());
+        assert!(unpack(Buffer::from_vec(MAGIC.to_vec())).is_err());
+    }
+}
