@@ -9,7 +9,7 @@ const EPOCH: u64 = 40_000_000;
 /// As if all bits had been cleared 40 ms before they were read, and `later` pages of each window
 /// touched since.
 fn in_epochs(seen: &mut Seen, later: u32) {
-    seen.since = Some(Nanos(seen.read_at.0 - EPOCH));
+    seen.since = Some(Nanos(seen.read_at.0.saturating_sub(EPOCH)));
     seen.later = later.min(seen.present - seen.young);
 }
 

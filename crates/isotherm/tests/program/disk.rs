@@ -179,8 +179,9 @@ fn what_is_no_file_is_left_alone() {
 fn a_full_output_is_told() {
     let dir = TempDir::new().unwrap();
     synthetic::write(&dir.path().join("a.rec"), 6);
+    std::os::unix::fs::symlink("/dev/full", dir.path().join("full.png")).unwrap();
     for args in [
-        &["report", "heatmap", "-o", "/dev/full"][..],
+        &["report", "heatmap", "-o", "full.png"][..],
         &["export", "--arrow", "-o", "/dev/full"],
         &["report", "summary"],
         &["report", "summary", "--json"],

@@ -190,7 +190,9 @@ fn a_missing_directory_is_said_so() {
 
 #[test]
 fn a_file_too_small_for_what_it_begins_with_is_refused() {
-    let facts = Facts { note: "long ".repeat(20_000), ..facts() };
+    // Of which little can be packed.
+    let note = (1..20_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_string()).collect();
+    let facts = Facts { note, ..facts() };
     let limits = Limits { max_size: Some(64 << 10), rotate: None };
     let error = Writer::to(Vec::new(), Path::new("rec"), &facts, limits).err().unwrap();
     assert!(error.to_string().contains("raise --max-size"), "{error}");
