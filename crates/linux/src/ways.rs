@@ -116,7 +116,7 @@ impl Way {
                 "a page (2 MiB in huge pages), first touches 20 ms to 1 s or more after all bits are \
                  cleared, once in 1 to 60 s"
             }
-            Way::PageIdle => "a page (2 MiB in huge pages), one sampling interval",
+            Way::PageIdle => "a page, one sampling interval",
             Way::Smaps => {
                 "a mapping, first touches within 100 ms or within 1 s or more after its bits are \
                  cleared, once in 1 to 60 s; rates above about 10 Hz cannot be told apart"
@@ -138,12 +138,15 @@ impl Way {
                  clearing would hold up for 0.1 s"
             }
             Way::PageIdle => {
-                "memory of KVM guests on old kernels, of devices, hugetlb; what the TLB holds looks \
-                 idle until it is dropped there"
+                "memory of KVM guests on old kernels, of devices, hugetlb, huge pages and large \
+                 folios but for their first page; what the TLB holds looks idle until it is dropped \
+                 there"
             }
             Way::Smaps => {
                 "memory of KVM guests, of devices, hugetlb; all that differs within a mapping; what \
-                 is mapped more than once is seen through the process that is watched alone"
+                 is mapped more than once is seen through the process that is watched alone; where \
+                 the kernel has soft-dirty bits, what the TLB holds looks idle until it is dropped \
+                 there. Clearing and reading hold a process up, for 13 ms a GiB"
             }
         }
     }

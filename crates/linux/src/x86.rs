@@ -74,7 +74,7 @@ pub struct Folio {
     /// It is on an LRU list. New pages wait for that on their CPU, up to 31 of them, and cannot be
     /// cleared until then.
     pub on_lru: bool,
-    /// by how many single entries the page is mapped, over all processes
+    /// by how many entries the page is mapped, over all processes; 0 where that is not counted
     pub mapped: u32,
 }
 

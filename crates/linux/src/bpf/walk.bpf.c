@@ -76,6 +76,7 @@ struct bpf_iter__task {
 } __attribute__((preserve_access_index));
 struct folio {
 	unsigned long _flags_1; /* the low byte is the order, since 6.6 */
+	struct atomic _entire_mapcount;
 } __attribute__((preserve_access_index));
 enum pageflags { PG_lru = 5, PG_head = 6 };
 
@@ -136,8 +137,8 @@ __u32 levels[MAX_WINDOWS];
 __u64 entries[MAX_ENTRIES + TABLE_ENTRIES]; /* a whole table fits behind the last index */
 /* For the entries that are present, where they are wanted: the page's index in its folio in bits
  * 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether it is
- * on an LRU list: the kernel clears no other. In the upper half, by how many single entries the page
- * is mapped. */
+ * on an LRU list: the kernel clears no other. In the upper half, by how many entries the page is
+ * mapped. */
 __u64 folios[MAX_ENTRIES];
 struct ram ram[MAX_RAM];
 __u64 vma_addrs[MAX_VMAS];
@@ -236,6 +237,11 @@ static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
 
 	if (!(flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
 		return known;
+	/* By how many huge entries, which map each of its pages. */
+	if (bpf_core_field_exists(struct folio, _entire_mapcount)) {
+		mapped += load(head + bpf_core_field_offset(struct folio, _entire_mapcount)) + 1;
+		known = (known & 0xffffffff) | (__u64)mapped << 32;
+	}
 	order = load(head + bpf_core_field_offset(struct folio, _flags_1));
 	return known | (order & 0xff) << 16 | (((page - head) / size) & 0xffff);
 }
@@ -304,6 +310,7 @@ static long read_window(__u32 index, struct walk *w)
 			level = CHANGED;
 	} else {
 		entries[within(w->first, MAX_ENTRIES)] = pmd;
+		folios[within(w->first, MAX_ENTRIES)] = 0;
 	}
 	levels[i] = level;
 	return 0;

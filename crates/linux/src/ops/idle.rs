@@ -76,10 +76,15 @@ impl Idle {
             seen.unknown.0[why.index()] = present;
             return Ok(seen);
         }
+        let tracked = self.bitmap.are_tracked(&frames).map_err(failed)?;
+        let frames: Vec<u64> =
+            frames.iter().zip(&tracked).filter(|(_, tracked)| **tracked).map(|(f, _)| *f).collect();
+        let seen_pages = u32::try_from(frames.len()).unwrap_or(u32::MAX);
+        seen.unknown.0[Unknown::Unseen.index()] = present - seen_pages;
         let idle = self.bitmap.are_idle(&frames).map_err(failed)?;
         let young: Vec<u64> =
             frames.iter().zip(&idle).filter(|(_, idle)| !**idle).map(|(f, _)| *f).collect();
-        seen.present = present;
+        seen.present = seen_pages;
         seen.young = u32::try_from(young.len()).unwrap_or(u32::MAX);
         if ask.clear {
             self.bitmap.mark(&young).map_err(failed)?;

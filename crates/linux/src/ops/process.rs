@@ -33,8 +33,9 @@ pub(super) struct Process {
     pub mappings: Vec<Mapping>,
     holdings: Holdings,
     updates: u32,
-    /// Mappings (by their start) in which pages mapped more than once have been seen.
-    pub sharing: HashSet<u64>,
+    /// Mappings (by their start) in which pages mapped more than once have been seen lately, and
+    /// before that: a child that shared everything may have gone.
+    sharing: [HashSet<u64>; 2],
     /// Private mappings of files (by their start): code above all. What others do with their own is
     /// no affair of this process.
     private_files: HashSet<u64>,
@@ -45,6 +46,10 @@ pub(super) struct Process {
     pub stalls: bool,
     /// CPU time that it had used when all was cleared.
     pub ran_at_clear: Option<Duration>,
+    /// What the epoch under way looks at.
+    pub in_epoch: Vec<AddrRange>,
+    /// CPU time that it had used when that began.
+    pub ran_at_flush: Duration,
 }
 
 impl Deref for Process {
@@ -85,12 +90,14 @@ impl Process {
             mappings: Vec::new(),
             holdings: Holdings::default(),
             updates: 0,
-            sharing: HashSet::new(),
+            sharing: Default::default(),
             private_files: HashSet::new(),
             asked: 0,
             refs,
             stalls: false,
             ran_at_clear: None,
+            in_epoch: Vec::new(),
+            ran_at_flush: Duration::ZERO,
         })
     }
 
@@ -107,10 +114,13 @@ impl Process {
             self.pagemap = Pagemap::open(root, pid)?;
             self.updates = 0;
             self.ran_at_clear = None;
-            self.sharing.clear();
+            self.in_epoch.clear();
+            self.sharing = Default::default();
         }
         if self.updates.is_multiple_of(HOLDINGS_EVERY) {
             self.holdings = proc::holdings(root, pid);
+            self.stalls = false;
+            self.sharing = [HashSet::new(), std::mem::take(&mut self.sharing[0])];
         }
         self.updates = self.updates.wrapping_add(1);
         let mappings = proc::mappings(root, pid)?;
@@ -119,7 +129,9 @@ impl Process {
         self.private_files = private_files(&mappings, &flags).collect();
         self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
         let Process { sharing, mappings, .. } = self;
-        sharing.retain(|start| mappings.binary_search_by_key(start, |m| m.range.start).is_ok());
+        let is_mapped =
+            |start: &u64| mappings.binary_search_by_key(start, |m| m.range.start).is_ok();
+        sharing.iter_mut().for_each(|starts| starts.retain(is_mapped));
         Ok(match (self.has_ended(), replaced) {
             (true, _) => Liveness::Gone,
             (_, true) => Liveness::Replaced,
@@ -148,10 +160,15 @@ impl Process {
         self.note_shared(mask, area)
     }
 
+    /// Whether pages mapped more than once have been seen in the mapping that begins at `area`.
+    pub fn is_sharing(&self, area: u64) -> bool {
+        self.sharing.iter().any(|starts| starts.contains(&area))
+    }
+
     /// Remembers an area in which these pages are mapped more than once, if any are.
     pub fn note_shared(&mut self, shared: PageMask, area: u64) -> PageMask {
         if !shared.is_empty() {
-            self.sharing.insert(area);
+            self.sharing[0].insert(area);
         }
         shared
     }
@@ -160,7 +177,7 @@ impl Process {
     /// one is young (it may be young for ever) and where such pages were seen; else now and then.
     pub fn asks_for_shared(&mut self, area: u64, any_young: bool) -> bool {
         self.asked = self.asked.wrapping_add(1);
-        any_young || self.sharing.contains(&area) || self.asked.is_multiple_of(SHARED_EVERY)
+        any_young || self.is_sharing(area) || self.asked.is_multiple_of(SHARED_EVERY)
     }
 }
 

@@ -20,6 +20,8 @@ use crate::sys::{CpuLaps, monotonic, thread_cpu};
 pub(crate) const FIRST_READ: Duration = Duration::from_millis(100);
 /// Then for the second and last time, so often that the CPU share stays below one in `SHARE`.
 const SHORTEST: Duration = Duration::from_secs(1);
+/// Where TLBs cannot be flushed, it takes time until they have forgotten.
+const SHORTEST_UNFLUSHED: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
 const SHARE: u32 = 50;
 /// An answer is for a whole mapping, as if that had so many pages: what it holds is shares.
@@ -89,8 +91,10 @@ impl Target {
             let epoch = Epoch { since: self.since, first: self.first.take(), last };
             self.complete = Some(epoch);
             self.cost += thread_cpu().saturating_sub(begin);
-            self.length = self.cost.saturating_mul(SHARE).clamp(SHORTEST, LONGEST);
-        } else if under_way && self.first.is_none() && now >= self.since + FIRST_READ {
+            let shortest = if soft_dirty { SHORTEST_UNFLUSHED } else { SHORTEST };
+            self.length = self.cost.saturating_mul(SHARE).clamp(shortest, LONGEST);
+        } else if under_way && !soft_dirty && self.first.is_none() && now >= self.since + FIRST_READ
+        {
             self.first = Some(read(&self.process)?);
             self.cost += thread_cpu().saturating_sub(begin);
             return Some(());

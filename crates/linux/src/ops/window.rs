@@ -61,7 +61,7 @@ fn want(process: &Process, epochs: &Epochs, ask: &Ask) -> Want {
     let mapping = process.mapping_at(ask.range.start).filter(|_| !ask.clear);
     let by_epoch = mapping.is_some_and(|m| match m.unknown {
         None if !process.has_strangers(m.range.start) => false,
-        None => epochs.cover_all() || process.sharing.contains(&m.range.start),
+        None => epochs.cover_all() || process.is_sharing(m.range.start),
         Some(why) => why == Unknown::Mlocked,
     });
     if by_epoch && process.takes_epochs() { Want::Folios } else { Want::FoliosIfYoung }
@@ -164,6 +164,7 @@ impl Window {
         let asked = unclearable.and(&resident);
         let asked = asked.iter().filter(|_| takes_epochs).map(|page| Asked {
             frame: answer.frame(range, page),
+            young: young.contains(page),
             mapped: if strangers { answer.folio(page).map(|f| f.mapped) } else { Some(0) },
         });
         let asked = asked.collect();

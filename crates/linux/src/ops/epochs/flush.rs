@@ -30,7 +30,8 @@ pub(super) fn flush(
         return Ok(true);
     }
     let Some(range) = far_apart(walker, process)? else { return Ok(false) };
-    Ok(advise_cold(process, &[range])?.is_empty())
+    // Where this is not permitted, there is no flush.
+    Ok(advise_cold(process, &[range]).is_ok_and(|failed| failed.is_empty()))
 }
 
 /// A range that may be cleared as it is and goes from one young page to another one, far behind it.
@@ -39,7 +40,7 @@ fn far_apart(walker: &mut Walker, process: &mut Process) -> Result<Option<AddrRa
     let private = process.mappings.iter().filter(|m| {
         matches!(m.kind, Anonymous | Heap | Stack)
             && m.unknown.is_none()
-            && !process.sharing.contains(&m.range.start)
+            && !process.is_sharing(m.range.start)
     });
     let tables: Vec<(AddrRange, AddrRange)> = private
         .flat_map(|m| in_tables(m.range).map(move |table| (table, m.range)))

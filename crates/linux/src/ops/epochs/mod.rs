@@ -39,6 +39,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 const LONGEST_STALL: Duration = Duration::from_millis(100);
 /// What `clear_refs` takes for 1 GiB of resident memory.
 const STALL_PER_GIB: Duration = Duration::from_millis(13);
+/// What flushing by it takes for 1 GiB of all resident memory.
+const FLUSH_PER_GIB: Duration = Duration::from_micros(600);
 
 /// For which memory epochs are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +71,6 @@ struct Epoch {
     flushes: u64,
     first: Option<Read>,
     frames: Frames,
-    /// CPU time that all processes together had used at the flush
-    ran: Duration,
     cost: Duration,
 }
 
@@ -95,6 +95,8 @@ struct Read {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub frame: u64,
+    /// It was accessed since the epoch under way has begun.
+    pub young: bool,
     /// by how many entries it is mapped over all processes, if that is known
     pub mapped: Option<u32>,
 }
@@ -147,6 +149,7 @@ impl Epochs {
                 Touched::First => (e.visible, e.young) = (e.visible + 1, e.young + 1),
                 Touched::Later => (e.visible, e.later) = (e.visible + 1, e.later + 1),
                 Touched::Never if frame.mapped == 0 => e.unseen += 1,
+                Touched::Never if page.young => (e.visible, e.later) = (e.visible + 1, e.later + 1),
                 Touched::Never if elsewhere => e.shared += 1,
                 Touched::Never => e.visible += 1,
             }
@@ -168,7 +171,7 @@ impl Epochs {
                 return Ok(0);
             }
             let begin = thread_cpu();
-            let read = epoch.read(self.scope, over, walker, targets)?;
+            let read = epoch.read(over, walker, targets)?;
             epoch.cost += thread_cpu().saturating_sub(begin);
             if !over {
                 epoch.first = Some(read);
@@ -197,36 +200,35 @@ impl Epochs {
         walker: &mut Walker,
         targets: &mut Targets<Process>,
     ) -> Result<Option<Epoch>, OpsError> {
-        let begin = thread_cpu();
-        let mut cleared = Vec::new();
-        let mut anybody = false;
+        let (cpu, begin) = (thread_cpu(), monotonic());
+        let (mut flushed, mut flushes, mut members) = (true, 0, 0);
         for process in targets.all() {
-            if process.epoch_areas(self.scope).is_empty() {
-                continue;
-            }
-            anybody = true;
+            let areas = process.epoch_areas(self.scope);
             let ran = process_cpu(process.pid);
-            if ran.is_some() && ran == process.ran_at_clear {
-                continue;
+            process.ran_at_flush = ran.unwrap_or_default();
+            let idle = ran.is_some() && ran == process.ran_at_clear && areas == process.in_epoch;
+            if !idle && !areas.is_empty() {
+                process.ran_at_clear = ran;
+                if process.clear_refs(self.scope, &areas, self.soft_dirty) {
+                    flushed &= flush::flush(walker, process, self.soft_dirty)?;
+                    flushes += 1;
+                    process.in_epoch = areas;
+                } else {
+                    process.in_epoch.clear();
+                }
+            } else {
+                process.in_epoch = areas;
             }
-            process.ran_at_clear = ran;
-            if process.clear_refs(self.scope) {
-                cleared.push(process);
-            }
+            members += usize::from(!process.in_epoch.is_empty());
         }
-        if !anybody {
+        if members == 0 {
             return Ok(None);
         }
-        let flush_begin = monotonic();
-        let (mut flushed, flushes) = (true, cleared.len() as u64);
-        for process in cleared {
-            flushed &= flush::flush(walker, process, self.soft_dirty)?;
-        }
         // The bits of the first process count a little longer, those of the last a little shorter.
-        let since = flush_begin + monotonic().since(flush_begin) / 2;
-        let cost = thread_cpu().saturating_sub(begin);
-        let (first, frames, ran) = (None, Frames::default(), total_cpu(targets));
-        Ok(Some(Epoch { since, flushed, flushes, first, frames, ran, cost }))
+        let since = begin + monotonic().since(begin) / 2;
+        let cost = thread_cpu().saturating_sub(cpu);
+        let (first, frames) = (None, Frames::default());
+        Ok(Some(Epoch { since, flushed, flushes, first, frames, cost }))
     }
 }
 
@@ -238,7 +240,7 @@ impl Epoch {
         if self.first.is_some() || !self.flushed || time < FIRST_READ {
             return false;
         }
-        let ran = total_cpu(targets).saturating_sub(self.ran);
+        let ran = cpu_in_epoch(targets);
         time >= LATEST_FIRST_READ || ran >= FIRST_READ.mul_f64(busy / 2.0)
     }
 
@@ -256,18 +258,17 @@ impl Epoch {
 
     fn read(
         &mut self,
-        scope: Scope,
         last: bool,
         walker: &mut Walker,
         targets: &mut Targets<Process>,
     ) -> Result<Read, OpsError> {
         let time = monotonic().since(self.since);
-        let ran = total_cpu(targets).saturating_sub(self.ran);
+        let ran = cpu_in_epoch(targets);
         let touched = if self.first.is_none() { Touched::First } else { Touched::Later };
         let zero = walker.zero_frames().to_vec();
         for process in targets.all() {
             let windows: Vec<AddrRange> =
-                process.epoch_areas(scope).into_iter().flat_map(in_tables).collect();
+                process.in_epoch.iter().copied().flat_map(in_tables).collect();
             let mut rest = &windows[..];
             while !rest.is_empty() {
                 let n = fitting(rest.iter().copied()).clamp(1, rest.len());
@@ -315,8 +316,10 @@ impl Epoch {
     }
 }
 
-fn total_cpu(targets: &mut Targets<Process>) -> Duration {
-    targets.all().filter_map(|p| process_cpu(p.pid)).sum()
+/// CPU time that the processes of the epoch have used since its begin.
+fn cpu_in_epoch(targets: &mut Targets<Process>) -> Duration {
+    let members = targets.all().filter(|p| !p.in_epoch.is_empty());
+    members.filter_map(|p| process_cpu(p.pid)?.checked_sub(p.ran_at_flush)).sum()
 }
 
 /// A range in pieces that each lie in one page table.
@@ -334,7 +337,7 @@ impl Process {
             return Vec::new();
         }
         let areas = self.mappings.iter().filter(|m| match m.unknown {
-            None => scope == Scope::All || self.sharing.contains(&m.range.start),
+            None => scope == Scope::All || self.is_sharing(m.range.start),
             Some(why) => why == Unknown::Mlocked,
         });
         areas.map(|m| m.range).collect()
@@ -345,17 +348,25 @@ impl Process {
         self.refs.is_some() && !self.stalls
     }
 
-    /// Clears what `scope` says, unless that would take too long; returns whether it was done.
-    fn clear_refs(&mut self, scope: Scope) -> bool {
+    /// Clears at least `areas`, unless that would take too long; returns whether it was done.
+    ///
+    /// Private memory is cleared only where a flush is sure: else what the TLB holds of it would look
+    /// idle to those who look at it in another way.
+    fn clear_refs(&mut self, scope: Scope, areas: &[AddrRange], soft_dirty: bool) -> bool {
         use isotherm_core::MappingKind::{File, Special};
-        let areas = self.epoch_areas(scope);
-        let only_files = areas
-            .iter()
-            .all(|a| self.mapping_at(a.start).is_none_or(|m| matches!(m.kind, File | Special)));
+        let is_file = |a: &AddrRange| {
+            self.mapping_at(a.start).is_none_or(|m| matches!(m.kind, File | Special))
+        };
+        let only_files = areas.iter().all(is_file);
+        if !only_files && soft_dirty && scope == Scope::Unclearable {
+            return false;
+        }
         let which = if only_files { Refs::Files } else { Refs::All };
         let resident = proc::resident(&self.root, self.pid).unwrap_or_default();
-        let bytes = if only_files { resident.files } else { resident.all };
-        self.stalls = STALL_PER_GIB.mul_f64(bytes as f64 / (1u64 << 30) as f64) > LONGEST_STALL;
+        let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+        let cleared = if only_files { resident.files } else { resident.all };
+        let stall = STALL_PER_GIB.mul_f64(gib(cleared)) + FLUSH_PER_GIB.mul_f64(gib(resident.all));
+        self.stalls = stall > LONGEST_STALL;
         !self.stalls && self.refs.as_mut().is_some_and(|refs| refs.clear(which).is_ok())
     }
 }
@@ -366,10 +377,10 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Frame 1 is touched at once, 2 late, 3 and 4 never; 3 is mapped once more than is watched.
+    /// Frame 1 is touched at once, 2 late, the others never; 5 is touched after the epoch.
     fn epochs() -> Epochs {
         let mut frames = Frames::default();
-        (1..=4).for_each(|f| frames.map(f));
+        (1..=5).for_each(|f| frames.map(f));
         frames.touch(1, Touched::First);
         frames.touch(2, Touched::Later);
         let complete = Complete { since: Nanos(1_000_000_000), exposure: 20 * MS, frames };
@@ -377,7 +388,9 @@ mod tests {
     }
 
     fn ask(pages: &[(u64, Option<u32>)]) -> Exposed {
-        epochs().answer(pages.iter().map(|&(frame, mapped)| Asked { frame, mapped })).unwrap()
+        epochs()
+            .answer(pages.iter().map(|&(frame, mapped)| Asked { frame, mapped, young: frame == 5 }))
+            .unwrap()
     }
 
     #[test]
@@ -385,6 +398,7 @@ mod tests {
         let e = ask(&[(1, Some(1)), (2, Some(1)), (4, Some(1))]);
         assert_eq!((e.visible, e.young, e.later), (3, 1, 1));
         assert_eq!(e.read_at.since(e.since), 20 * MS);
+        assert_eq!(ask(&[(5, Some(1))]).later, 1, "it is young in the next epoch");
     }
 
     #[test]
@@ -396,10 +410,8 @@ mod tests {
     /// The exposure of an epoch of 1 s, with its first read after 40 ms.
     fn exposure(ran_first: u32, ran_last: u32) -> Duration {
         let first = Read { time: 40 * MS, ran: ran_first * MS };
-        let (frames, ran, cost) = (Frames::default(), Duration::ZERO, MS);
-        let since = Nanos(0);
-        let epoch =
-            Epoch { since, flushed: true, flushes: 1, first: Some(first), frames, ran, cost };
+        let (since, frames, cost) = (Nanos(0), Frames::default(), MS);
+        let epoch = Epoch { since, flushed: true, flushes: 1, first: Some(first), frames, cost };
         epoch.complete(Read { time: 1000 * MS, ran: ran_last * MS }).exposure
     }
 
@@ -413,7 +425,7 @@ mod tests {
 
     #[test]
     fn before_the_first_epoch_there_is_no_answer() {
-        let pages = [Asked { frame: 1, mapped: Some(1) }];
+        let pages = [Asked { frame: 1, mapped: Some(1), young: false }];
         assert_eq!(Epochs::new(Scope::All, true).answer(pages.into_iter()), None);
     }
 
