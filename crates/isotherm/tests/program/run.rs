@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use isotherm_core::Snapshot;
@@ -25,8 +25,20 @@ pub fn root_or_skip(test: &str) -> bool {
     root
 }
 
+/// Who is started in the background of a script ignores SIGINT, and so would all that the tests start.
+fn heed_signals() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
+            // SAFETY: it only sets what the kernel does by default.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    });
+}
+
 /// The program with arguments.
 pub fn isotherm<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    heed_signals();
     let mut command = Command::new(env!("CARGO_BIN_EXE_isotherm"));
     command.args(args).stdin(Stdio::null());
     command
@@ -107,6 +119,7 @@ impl Recorder {
 
     /// By a command that is complete but for the options of `record`.
     pub fn start_by(mut command: Command, options: &[&str]) -> Self {
+        heed_signals();
         let dir = TempDir::new().unwrap();
         let err = File::create(dir.path().join("err")).unwrap();
         if !options.contains(&"--aggr") {
