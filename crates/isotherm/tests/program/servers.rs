@@ -197,7 +197,8 @@ mod postgres {
         let last = record.snapshots.last().unwrap();
         let b = last.bytes(&Thresholds::default());
         let resident = b.hot + b.warm + b.cold + b.unknown;
-        assert!(resident > 900 * MIB, "{resident} bytes resident");
+        // What is resident is sampled, too.
+        assert!(resident > 700 * MIB, "{resident} bytes resident");
         assert!(b.unknown * 20 <= resident, "{} of {resident} bytes unknown", b.unknown);
 
         let hot = buffers_with(busy.backend, b"ISOTHERM-HOT-ROW");
