@@ -22,6 +22,12 @@ pub fn by_flags(flags: u64) -> Option<Unknown> {
     .find_map(|(mask, why)| (flags & mask != 0).then_some(why))
 }
 
+/// The one of `mappings` (sorted, disjoint) that holds `addr`.
+pub fn mapping_at(mappings: &[Mapping], addr: u64) -> Option<&Mapping> {
+    let i = mappings.partition_point(|m| m.range.end <= addr);
+    mappings.get(i).filter(|m| m.range.contains(addr))
+}
+
 /// Marks each mapping with the reason that holds for it, if any; where only a part is hidden, it is
 /// cut out as a mapping of its own.
 pub fn annotate(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{AddrRange, Liveness, Mapping, OpsError};
 
-use super::annotate::annotate;
+use super::annotate::{annotate, mapping_at};
 use super::held::{AttachError, Held, refused};
 use super::process::HOLDINGS_EVERY;
 use crate::proc::{self, Holdings, Pagemap, Usage};
@@ -88,7 +88,6 @@ impl Plain {
 
     /// The mapping that holds `addr`.
     pub fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
-        let i = self.mappings.partition_point(|m| m.range.end <= addr);
-        self.mappings.get(i).filter(|m| m.range.contains(addr))
+        mapping_at(&self.mappings, addr)
     }
 }

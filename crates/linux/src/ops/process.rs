@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind};
 
-use super::annotate::annotate;
+use super::annotate::{annotate, mapping_at};
 use super::held::{AttachError, Held, no_refs, not_cleared, refused};
 use super::mask::PageMask;
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
@@ -141,8 +141,7 @@ impl Process {
 
     /// The mapping that holds `addr`.
     pub fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
-        let i = self.mappings.partition_point(|m| m.range.end <= addr);
-        self.mappings.get(i).filter(|m| m.range.contains(addr))
+        mapping_at(&self.mappings, addr)
     }
 
     /// Whether memory in the mapping that begins at `area` may be used by processes that are not watched

@@ -9,6 +9,7 @@ use isotherm_core::{
     AddrRange, Ask, Cost, Liveness, Look, Mapping, Nanos, OpsError, Seen, Space, TargetId,
 };
 
+use super::epochs;
 use super::held::{AttachError, Held, no_refs};
 use super::plain::Plain;
 use super::processes::Processes;
@@ -18,12 +19,6 @@ use crate::sys::{CpuLaps, monotonic, thread_cpu};
 
 /// When the bits are read first; rates above a few of these cannot be told apart.
 pub(crate) const FIRST_READ: Duration = Duration::from_millis(100);
-/// Then for the second and last time, so often that the CPU share stays below one in `SHARE`.
-const SHORTEST: Duration = Duration::from_secs(1);
-/// Where TLBs cannot be flushed, it takes time until they have forgotten.
-const SHORTEST_UNFLUSHED: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(60);
-const SHARE: u32 = 50;
 /// An answer is for a whole mapping, as if that had so many pages: what it holds is shares.
 const SCALE: u32 = 4096;
 
@@ -91,8 +86,7 @@ impl Target {
             let epoch = Epoch { since: self.since, first: self.first.take(), last };
             self.complete = Some(epoch);
             self.cost += thread_cpu().saturating_sub(begin);
-            let shortest = if soft_dirty { SHORTEST_UNFLUSHED } else { SHORTEST };
-            self.length = self.cost.saturating_mul(SHARE).clamp(shortest, LONGEST);
+            self.length = epochs::length(self.cost, !soft_dirty);
         } else if under_way && !soft_dirty && self.first.is_none() && now >= self.since + FIRST_READ
         {
             self.first = Some(read(&self.process)?);
@@ -154,7 +148,7 @@ impl Processes for Smaps {
             process,
             refs,
             since: Nanos(0),
-            length: SHORTEST,
+            length: epochs::length(Duration::ZERO, !self.soft_dirty),
             cost: Duration::ZERO,
             first: None,
             complete: None,

@@ -1,8 +1,7 @@
-//! Looking at memory whose accessed bits `MADV_COLD` does not clear: mapped more than once, locked, or
-//! a part of a large folio.
+//! Looking at memory whose accessed bits `MADV_COLD` does not clear: mapped more than once, or locked.
 //!
 //! `clear_refs` clears the bits of whole processes, so this goes in epochs, for all processes at once:
-//! clear, flush the TLBs, read at growing delays, and at the end clear again. What a page of memory
+//! clear, flush the TLBs, read soon and at the end, and clear again. What a page of memory
 //! has seen is put together over all the processes that map it, by page frame; one that nobody has
 //! touched, and that is mapped by others too, stays unknown, unless it is a private mapping of a file:
 //! what others do with the same code says nothing of this process. Exposure counts from the flush: before
@@ -13,7 +12,7 @@ mod frames;
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Nanos, OpsError, PAGE_SIZE, Unknown};
+use isotherm_core::{AddrRange, Mapping, MappingKind, Nanos, OpsError, PAGE_SIZE, Unknown};
 
 use self::frames::{Frames, Touched};
 use super::process::Process;
@@ -177,8 +176,7 @@ impl Epochs {
                 epoch.first = Some(read);
                 return Ok(0);
             }
-            let shortest = if epoch.flushed { SHORTEST } else { SHORTEST_UNFLUSHED };
-            self.length = epoch.cost.saturating_mul(SHARE).clamp(shortest, LONGEST);
+            self.length = length(epoch.cost, epoch.flushed);
             self.busy = read.ran.as_secs_f64() / read.time.as_secs_f64();
             self.complete = self.under_way.take().map(|epoch| epoch.complete(read));
         }
@@ -203,13 +201,13 @@ impl Epochs {
         let (cpu, begin) = (thread_cpu(), monotonic());
         let (mut flushed, mut flushes, mut members) = (true, 0, 0);
         for process in targets.all() {
-            let areas = process.epoch_areas(self.scope);
+            let areas = process.epoch_areas(self.scope, self.soft_dirty);
             let ran = process_cpu(process.pid);
             process.ran_at_flush = ran.unwrap_or_default();
             let idle = ran.is_some() && ran == process.ran_at_clear && areas == process.in_epoch;
             if !idle && !areas.is_empty() {
                 process.ran_at_clear = ran;
-                if process.clear_refs(self.scope, &areas, self.soft_dirty) {
+                if process.clear_refs(&areas) {
                     flushed &= flush::flush(walker, process, self.soft_dirty)?;
                     flushes += 1;
                     process.in_epoch = areas;
@@ -316,6 +314,12 @@ impl Epoch {
     }
 }
 
+/// How long an epoch is to last after one that took so much CPU time.
+pub(super) fn length(cost: Duration, flushed: bool) -> Duration {
+    let shortest = if flushed { SHORTEST } else { SHORTEST_UNFLUSHED };
+    cost.saturating_mul(SHARE).clamp(shortest, LONGEST)
+}
+
 /// CPU time that the processes of the epoch have used since its begin.
 fn cpu_in_epoch(targets: &mut Targets<Process>) -> Duration {
     let members = targets.all().filter(|p| !p.in_epoch.is_empty());
@@ -332,13 +336,22 @@ fn in_tables(range: AddrRange) -> impl Iterator<Item = AddrRange> {
 
 impl Process {
     /// The areas that epochs are for; none if the bits of this process cannot be cleared at once.
-    pub(super) fn epoch_areas(&self, scope: Scope) -> Vec<AddrRange> {
+    ///
+    /// Clearing those of files leaves private memory alone. That is cleared only where a flush is sure
+    /// to follow (without `soft_dirty`): else what the TLB holds of it would look idle to those who
+    /// look at it in another way.
+    fn epoch_areas(&self, scope: Scope, soft_dirty: bool) -> Vec<AddrRange> {
         if !self.takes_epochs() {
             return Vec::new();
         }
-        let areas = self.mappings.iter().filter(|m| match m.unknown {
-            None => scope == Scope::All || self.is_sharing(m.range.start),
-            Some(why) => why == Unknown::Mlocked,
+        let areas = self.mappings.iter().filter(|m| match (m.unknown, scope) {
+            (None, Scope::All) => true,
+            (None, Scope::Unclearable) => {
+                self.is_sharing(m.range.start) && (is_file(m) || !soft_dirty)
+            }
+            (Some(why), _) => {
+                why == Unknown::Mlocked && (is_file(m) || !soft_dirty || scope == Scope::All)
+            }
         });
         areas.map(|m| m.range).collect()
     }
@@ -349,18 +362,8 @@ impl Process {
     }
 
     /// Clears at least `areas`, unless that would take too long; returns whether it was done.
-    ///
-    /// Private memory is cleared only where a flush is sure: else what the TLB holds of it would look
-    /// idle to those who look at it in another way.
-    fn clear_refs(&mut self, scope: Scope, areas: &[AddrRange], soft_dirty: bool) -> bool {
-        use isotherm_core::MappingKind::{File, Special};
-        let is_file = |a: &AddrRange| {
-            self.mapping_at(a.start).is_none_or(|m| matches!(m.kind, File | Special))
-        };
-        let only_files = areas.iter().all(is_file);
-        if !only_files && soft_dirty && scope == Scope::Unclearable {
-            return false;
-        }
+    fn clear_refs(&mut self, areas: &[AddrRange]) -> bool {
+        let only_files = areas.iter().all(|a| self.mapping_at(a.start).is_none_or(is_file));
         let which = if only_files { Refs::Files } else { Refs::All };
         let resident = proc::resident(&self.root, self.pid).unwrap_or_default();
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
@@ -369,6 +372,10 @@ impl Process {
         self.stalls = stall > LONGEST_STALL;
         !self.stalls && self.refs.as_mut().is_some_and(|refs| refs.clear(which).is_ok())
     }
+}
+
+fn is_file(mapping: &Mapping) -> bool {
+    matches!(mapping.kind, MappingKind::File | MappingKind::Special)
 }
 
 #[cfg(test)]
