@@ -73,6 +73,11 @@ impl Vaddr {
         })
     }
 
+    /// From now on as on kernels with soft-dirty bits, for tests of what is done there.
+    pub fn pretend_soft_dirty(&mut self) {
+        self.epochs.pretend_soft_dirty();
+    }
+
     /// How page tables are read.
     #[must_use]
     pub fn reading(&self) -> Reading {

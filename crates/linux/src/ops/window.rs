@@ -23,7 +23,7 @@ pub(super) struct Work {
     young: PageMask,
     /// pages that no advice clears
     unclearable: PageMask,
-    /// why they are unknown, if epochs do not tell of them either
+    /// why they are unknown, where epochs do not tell of them either
     why: Unknown,
     /// what to ask epochs about
     asked: Vec<Asked>,
@@ -193,7 +193,7 @@ impl Window {
             None => unknown(w.why, unclearable.count()),
             Some(e) => {
                 unknown(Unknown::Shared, e.shared);
-                unknown(Unknown::Unseen, e.unseen);
+                unknown(w.why, e.unseen);
             }
         }
         (seen.present, seen.young) = (visible.count(), visible.and(&w.young).count());

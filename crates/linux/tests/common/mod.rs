@@ -143,7 +143,12 @@ pub fn obey() {
                 rustix::mm::mprotect(number(1) as *mut _, len, MprotectFlags::READ).unwrap();
                 0
             },
-            "fork" => fork(),
+            "fork" => fork(|| {}),
+            "fork-read" => fork(|| {
+                each_page(number(1), number(2), |p| unsafe {
+                    std::hint::black_box(p.read_volatile());
+                });
+            }),
             "reap" => unsafe {
                 libc::kill(i32::try_from(number(1)).unwrap(), libc::SIGKILL);
                 libc::waitpid(i32::try_from(number(1)).unwrap(), std::ptr::null_mut(), 0);
@@ -202,14 +207,17 @@ fn map(pages: u64, kind: &str) -> u64 {
     if done { start as u64 } else { 0 }
 }
 
-/// A child that only waits; its pid.
-fn fork() -> u64 {
+/// A child that does something and then only waits; its pid.
+fn fork(first: impl FnOnce()) -> u64 {
     match unsafe { libc::fork() } {
-        0 => loop {
+        0 => {
             // It must not outlive its parent, should the test fail.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-            unsafe { libc::pause() };
-        },
+            first();
+            loop {
+                unsafe { libc::pause() };
+            }
+        }
         pid => u64::from(pid.unsigned_abs()),
     }
 }

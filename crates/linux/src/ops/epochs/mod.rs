@@ -111,7 +111,7 @@ pub(super) struct Exposed {
     pub later: u32,
     /// untouched ones that processes map that are not watched
     pub shared: u32,
-    /// those that came after the epoch
+    /// those that the epoch has not seen: they came after it, or it was not for them
     pub unseen: u32,
     pub since: Nanos,
     pub read_at: Nanos,
@@ -128,6 +128,11 @@ impl Epochs {
             busy: 0.0,
             next: Nanos(0),
         }
+    }
+
+    /// See [`super::Vaddr::pretend_soft_dirty`].
+    pub fn pretend_soft_dirty(&mut self) {
+        self.soft_dirty = true;
     }
 
     /// Whether all memory is looked at in this way.
