@@ -13,7 +13,7 @@ mod walker;
 mod ways;
 pub mod x86;
 
-pub use ops::{AttachError, Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
+pub use ops::{AttachError, Clearing, Hold, Idle, IdleError, Processes, Smaps, Vaddr};
 pub use proof::ProofError;
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,

@@ -9,7 +9,7 @@ use isotherm_core::{
 
 use super::held::AttachError;
 use super::plain::Plain;
-use super::processes::Processes;
+use super::processes::Hold;
 use super::targets::Targets;
 use crate::proc::{IdleBitmap, Pagemap, ProcError};
 use crate::sys::{CpuLaps, OwnPages, monotonic};
@@ -94,7 +94,7 @@ impl Idle {
     }
 }
 
-impl Processes for Idle {
+impl Hold for Idle {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         let process = Plain::attach(&self.root, pid)?;
         Ok(self.targets.add(process))

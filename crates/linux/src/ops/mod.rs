@@ -17,6 +17,6 @@ mod window;
 
 pub use held::AttachError;
 pub use idle::{Idle, IdleError};
-pub use processes::Processes;
+pub use processes::{Hold, Processes};
 pub use smaps::Smaps;
 pub use vaddr::{Clearing, Vaddr};

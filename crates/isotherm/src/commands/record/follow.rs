@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use isotherm_core::TargetId;
-use isotherm_linux::{AttachError, Processes, proc};
+use isotherm_linux::{AttachError, Hold, proc};
 use isotherm_record::TargetFact;
 
 /// Processes by pid; those that ended are forgotten.
@@ -24,14 +24,14 @@ impl Follower {
     /// Takes hold of a process; a pid given twice is one process.
     pub fn attach(
         &mut self,
-        ops: &mut dyn Processes,
+        held: &mut dyn Hold,
         pid: i32,
         with_children: bool,
     ) -> Result<(), AttachError> {
         if self.processes.contains_key(&pid) {
             return Ok(());
         }
-        let target = ops.attach(pid)?;
+        let target = held.attach(pid)?;
         self.processes.insert(pid, Followed { target, with_children });
         self.count += 1;
         let command = proc::command("/".as_ref(), pid).unwrap_or_default();
@@ -48,10 +48,10 @@ impl Follower {
 
     /// Forgets who has ended, and takes hold of children that have come. One that cannot be
     /// watched, or has ended already, is passed over. Returns who has ended: to be detached.
-    pub fn find_children(&mut self, ops: &mut dyn Processes) -> Vec<TargetId> {
+    pub fn find_children(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
         let mut ended = Vec::new();
         self.processes.retain(|_, p| {
-            let alive = ops.is_alive(p.target);
+            let alive = held.is_alive(p.target);
             if !alive {
                 ended.push(p.target);
             }
@@ -61,7 +61,7 @@ impl Follower {
             self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
         while let Some(parent) = parents.pop() {
             for child in proc::children("/".as_ref(), parent) {
-                if !self.processes.contains_key(&child) && self.attach(ops, child, true).is_ok() {
+                if !self.processes.contains_key(&child) && self.attach(held, child, true).is_ok() {
                     parents.push(child);
                 }
             }
@@ -80,8 +80,8 @@ impl Follower {
     }
 
     /// Whether anybody is left.
-    pub fn any_alive(&self, ops: &dyn Processes) -> bool {
-        self.processes.values().any(|p| ops.is_alive(p.target))
+    pub fn any_alive(&self, held: &dyn Hold) -> bool {
+        self.processes.values().any(|p| held.is_alive(p.target))
     }
 
     /// How many processes have been watched in all.
