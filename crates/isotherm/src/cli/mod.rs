@@ -12,7 +12,7 @@ use isotherm_record::{Limits, LimitsError};
 
 use crate::units;
 
-pub use report::{Access, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
+pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 
 /// Options that make no sense: exit status 2.
 #[derive(Debug)]
