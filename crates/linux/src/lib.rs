@@ -6,6 +6,7 @@
 pub mod doctor;
 mod log;
 mod ops;
+mod physical;
 pub mod proc;
 mod proof;
 pub mod sys;
@@ -14,6 +15,7 @@ mod ways;
 pub mod x86;
 
 pub use ops::{AttachError, Clearing, Hold, Idle, IdleError, Processes, Smaps, Vaddr};
+pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,

@@ -5,11 +5,13 @@ mod children;
 mod clear_refs;
 mod fds;
 mod maps;
+mod memory_block;
 mod page_idle;
 mod pagemap;
 mod ram;
 mod smaps;
 mod stat;
+mod zoneinfo;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,11 +20,13 @@ pub use children::children;
 pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
 pub use maps::{mappings, parse_maps};
+pub use memory_block::{MemoryBlock, memory_block, memory_block_size};
 pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use ram::{Ram, system_ram};
 pub use smaps::{Usage, parse as parse_smaps, usage};
 pub use stat::{Resident, Stat, command, resident, stat};
+pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo};
 
 /// A kernel interface could not be read.
 #[derive(Debug, thiserror::Error)]
