@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::proc::{Pagemap, ProcError, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
-use crate::walker::{Reading, WalkError, Walker, Want, own_pid};
+use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::ways::{Way, WayError};
 use crate::x86::Level;
 
@@ -64,7 +64,7 @@ impl Finding {
 pub fn examine(root: &Path) -> Vec<Finding> {
     let mut findings = vec![capabilities()];
     findings.extend(ways());
-    if let Ok(mut walker) = Walker::load(Reading::Direct) {
+    if let Ok(mut walker) = Walker::fastest() {
         findings.push(clearing(&mut walker));
         findings.push(huge_pages(&mut walker));
     }
