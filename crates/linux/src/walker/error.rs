@@ -15,6 +15,8 @@ pub enum WalkError {
         reason: String,
         /// what may help
         help: String,
+        /// the last lines of what libbpf and the kernel said
+        log: Vec<String>,
     },
     /// signals
     #[error("the kernel was interrupted while it checked the BPF program: try again")]

@@ -129,12 +129,12 @@ impl Walker {
             libbpf_rs::ErrorKind::WouldBlock | libbpf_rs::ErrorKind::Interrupted => {
                 WalkError::Interrupted
             }
-            // What libbpf guesses at without capabilities leads astray.
-            _ if !missing_capabilities().is_empty() => {
-                WalkError::Load { reason: e.to_string(), help: crate::doctor::bpf_help() }
-            }
             _ => {
-                WalkError::Load { reason: crate::log::reason(&e), help: crate::doctor::bpf_help() }
+                // What libbpf guesses at without capabilities leads astray.
+                let guesses = !missing_capabilities().is_empty();
+                let reason = if guesses { e.to_string() } else { crate::log::reason(&e) };
+                let help = crate::doctor::bpf_help();
+                WalkError::Load { reason, help, log: crate::log::said() }
             }
         };
         let mut skel = WalkSkelBuilder::default().open(place).map_err(load_error)?;
