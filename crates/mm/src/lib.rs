@@ -25,6 +25,8 @@
 mod alloc;
 mod counter;
 pub mod fair;
+mod fairness;
+mod fragmentation;
 mod kswapd;
 mod layout;
 mod lru;
@@ -39,6 +41,8 @@ mod zonelist;
 pub use alloc::{Allocated, OutOfMemory, Request};
 pub use counter::{Counter, drift_mark, normal_threshold, pressure_threshold};
 pub use fair::{FAIR, Fair};
+pub use fairness::jain;
+pub use fragmentation::unusable_free_index;
 pub use layout::{
     KINDS, LOCAL_DISTANCE, Layout, LayoutError, MAX_CPUS, MAX_NODES, MAX_PAGES, NodeLayout,
     ZoneKind, ZoneLayout,

@@ -70,6 +70,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Touch memory in a known way, to be watched, and write what was really touched
     Workload(Workload),
+    /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
+    Zones(Zones),
 }
 
 /// A way to look; none: the best one.
@@ -222,4 +224,24 @@ pub struct Workload {
     /// says]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
+}
+
+/// Options of `zones`.
+#[derive(Debug, Args)]
+pub struct Zones {
+    /// Print what has happened since the last time, over and over, until Ctrl-C
+    #[arg(short, long, conflicts_with = "command")]
+    pub watch: bool,
+    /// Time from one print of --watch to the next
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    pub interval: Duration,
+    /// End --watch after this time
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "watch")]
+    pub duration: Option<Duration>,
+    /// Print JSON: an object, or one a line with --watch
+    #[arg(long)]
+    pub json: bool,
+    /// Command to run; what has happened until it ends is shown
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }

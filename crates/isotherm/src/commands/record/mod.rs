@@ -1,7 +1,6 @@
 //! `isotherm record`.
 
 mod check;
-mod child;
 mod follow;
 mod status;
 mod watch;
@@ -15,10 +14,10 @@ use isotherm_core::{Attrs, Step};
 use isotherm_linux::{Hold, Way, sys};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
-use self::child::Started;
 use self::follow::Follower;
 use self::status::Status;
 use self::watch::{Ready, Watch, ready};
+use super::child::{self, Started};
 use super::stop::Stop;
 use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
