@@ -109,7 +109,8 @@ fn lowmem(zones: &[Zone]) -> i64 {
 }
 
 fn expected(r: &Reading, z: &Zone, lowmem: i64) -> Option<Expected> {
-    let kind = kind(&z.name)?;
+    // The formula for movable memory is not the same on all kernels.
+    let kind = kind(&z.name).filter(|&k| k != ZoneKind::Movable)?;
     let factor = r.sysctl.watermark_scale_factor;
     let generation = factor.map_or(Generation::Ratio, Generation::Scale);
     let min_free = r.sysctl.min_free_kbytes?;
