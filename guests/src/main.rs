@@ -1,5 +1,6 @@
 //! Boots real kernels, and tries isotherm on them; or gives a prompt inside of one.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -21,6 +22,9 @@ enum Doing {
         /// Only on kernels of this series; may be given several times
         #[arg(long, value_name = "SERIES")]
         kernel: Vec<String>,
+        /// Keep what comes out of each guest in a folder here
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
         /// Only these
         scenario: Vec<String>,
     },
@@ -37,9 +41,9 @@ enum Doing {
 fn main() -> Result<ExitCode> {
     let say = |text: &str| eprintln!("{text}");
     let all_ok = match Options::parse().command {
-        Doing::Run { kernel, scenario } => {
+        Doing::Run { kernel, keep, scenario } => {
             print!("{}", table::head());
-            let asked = Asked { kernels: kernel, scenarios: scenario };
+            let asked = Asked { kernels: kernel, scenarios: scenario, keep };
             suite::run(&asked, |outcome| print!("{}", outcome.lines()), say)?
         }
         Doing::Shell { series, topology } => {

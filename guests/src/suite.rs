@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+
+use tempfile::TempDir;
 
 use crate::apt;
 use crate::cache::{Cache, Kernel};
@@ -29,6 +31,8 @@ pub struct Asked {
     pub kernels: Vec<String>,
     /// names of scenarios
     pub scenarios: Vec<String>,
+    /// where all that comes out of the guests is to stay
+    pub keep: Option<PathBuf>,
 }
 
 impl Asked {
@@ -48,6 +52,18 @@ impl Asked {
     fn has(&self, scenario: &str, series: &str) -> bool {
         let among = |names: &[String], name| names.is_empty() || names.iter().any(|n| n == name);
         among(&self.scenarios, scenario) && among(&self.kernels, series)
+    }
+
+    /// Where a guest is to put what comes out of it, and what removes it again.
+    fn place(&self, scenario: &str, release: &str) -> Result<(PathBuf, Option<TempDir>)> {
+        let Some(keep) = &self.keep else {
+            let dir = tempfile::tempdir()?;
+            return Ok((dir.path().to_owned(), Some(dir)));
+        };
+        let dir = keep.join(format!("{scenario}-{release}"));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).with_context(|| format!("cannot write {}", dir.display()))?;
+        Ok((dir.canonicalize()?, None))
     }
 
     /// Whether all that was asked for must be tried.
@@ -76,7 +92,10 @@ pub fn run(asked: &Asked, mut row: impl FnMut(&Outcome), say: impl Fn(&str)) -> 
     let mut all_ok = true;
     for (scenario, series) in pairs {
         let outcome = match cache.find(&kernels, series) {
-            Some(kernel) => one(scenario, &kernel, &kernels, &program, &say)?,
+            Some(kernel) => {
+                let (dir, _temporary) = asked.place(&scenario.name, &kernel.release)?;
+                one(scenario, &kernel, &kernels, &program, &dir, &say)?
+            }
             None => missing(scenario, series, &kernels, asked.is_by_name()),
         };
         all_ok &= !outcome.failed();
@@ -138,6 +157,7 @@ fn one(
     kernel: &Kernel,
     kernels: &Kernels,
     program: &Path,
+    dir: &Path,
     say: impl Fn(&str),
 ) -> Result<Outcome> {
     let inside = Inside {
@@ -148,8 +168,6 @@ fn one(
         variables: scenario.variables(&kernel.series),
         scenario: Some(&scenario.dir),
     };
-    let dir = tempfile::tempdir()?;
-    let dir = dir.path();
     let initramfs = dir.join("initramfs");
     fs::write(&initramfs, inside.archive()?)?;
     let boot = Boot {
@@ -184,6 +202,10 @@ fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<Str
     let status = text("status");
     seen.extend(text("seen").lines().map(str::to_owned));
     wrong.extend(text("failed").lines().map(str::to_owned));
+    if status.is_empty() {
+        wrong.push("the guest broke off, see its console".to_owned());
+        return (seen, wrong);
+    }
     if status.trim() != "0" {
         wrong.extend(wrong.is_empty().then(|| format!("its script ended with {}", status.trim())));
         return (seen, wrong);
