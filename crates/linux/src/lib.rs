@@ -14,7 +14,7 @@ mod walker;
 mod ways;
 pub mod x86;
 
-pub use ops::{AttachError, Clearing, Hold, Idle, IdleError, Processes, Smaps, Vaddr};
+pub use ops::{AttachError, Clearing, Hold, Idle, IdleError, Physical, Processes, Smaps, Vaddr};
 pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;
 pub use walker::{

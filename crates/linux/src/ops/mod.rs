@@ -16,7 +16,7 @@ mod vaddr;
 mod window;
 
 pub use held::AttachError;
-pub use idle::{Idle, IdleError};
+pub use idle::{Idle, IdleError, Physical};
 pub use processes::{Hold, Processes};
 pub use smaps::Smaps;
 pub use vaddr::{Clearing, Vaddr};
