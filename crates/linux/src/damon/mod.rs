@@ -1,0 +1,2 @@
+//! The kernel's own monitor, DAMON, as a source of snapshots.
+pub mod sysfs;
