@@ -17,6 +17,7 @@ mod window;
 
 pub use held::AttachError;
 pub use idle::{Idle, IdleError};
+pub(crate) use plain::Plain;
 pub use processes::Processes;
 pub use smaps::Smaps;
 pub use vaddr::{Clearing, Vaddr};

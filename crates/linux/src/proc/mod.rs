@@ -4,6 +4,7 @@
 mod children;
 mod clear_refs;
 mod fds;
+mod kpageflags;
 mod maps;
 mod page_idle;
 mod pagemap;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 pub use children::children;
 pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
+pub use kpageflags::{FrameUse, FrameUses};
 pub use maps::{mappings, parse_maps};
 pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
