@@ -11,6 +11,8 @@ use isotherm_record::TargetFact;
 #[derive(Default)]
 pub struct Follower {
     processes: BTreeMap<i32, Followed>,
+    /// what is no process, and never ends
+    lasting: Option<TargetId>,
     news: Vec<TargetFact>,
     count: usize,
 }
@@ -21,6 +23,12 @@ struct Followed {
 }
 
 impl Follower {
+    /// Watches this, if anything, besides the processes that are attached.
+    pub fn new(lasting: Option<TargetFact>) -> Self {
+        let id = lasting.as_ref().map(|fact| fact.id);
+        Follower { lasting: id, news: lasting.into_iter().collect(), ..Follower::default() }
+    }
+
     /// Takes hold of a process; a pid given twice is one process.
     pub fn attach(
         &mut self,
@@ -76,12 +84,12 @@ impl Follower {
 
     /// Who is watched now.
     pub fn targets(&self) -> Vec<TargetId> {
-        self.processes.values().map(|p| p.target).collect()
+        self.lasting.into_iter().chain(self.processes.values().map(|p| p.target)).collect()
     }
 
     /// Whether anybody is left.
     pub fn any_alive(&self, held: &dyn Hold) -> bool {
-        self.processes.values().any(|p| held.is_alive(p.target))
+        self.lasting.is_some() || self.processes.values().any(|p| held.is_alive(p.target))
     }
 
     /// How many processes have been watched in all.

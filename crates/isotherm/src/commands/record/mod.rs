@@ -19,7 +19,7 @@ use self::status::Status;
 use self::watch::{Ready, Watch, ready};
 use super::child::{self, Started};
 use super::stop::Stop;
-use crate::cli::{Record, UsageError};
+use crate::cli::{Look, Record, UsageError};
 use crate::words::{chain, say};
 
 /// How often signals, ended targets and new children are looked for.
@@ -30,31 +30,30 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if let Some(path) = &o.check {
         return check::run(path);
     }
-    if o.pid.is_empty() && o.command.is_empty() {
-        let text =
-            "nothing to watch: give --pid PID, or a command after -- (isotherm record -- ./app)";
+    if o.pid.is_empty() && o.command.is_empty() && !o.physical {
+        let text = "nothing to watch: give --pid PID, a command after -- (isotherm record -- ./app), \
+                    or --physical";
         return Err(UsageError::new(text).into());
     }
     // Before anything is opened, for the ways that are not chosen yet.
-    o.attrs(o.look.0.unwrap_or(Way::Bpf))?;
+    match o.look {
+        Look::Auto => o.attrs(Way::Bpf)?,
+        Look::By(way) => o.attrs(way)?,
+        Look::Damon => o.damon_attrs()?,
+    };
     let limits = o.limits()?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
     let mut way = ready(&o)?;
     let attrs = way.attrs(&o)?;
-    let mut follower = Follower::default();
+    let mut follower = Follower::new(way.watched());
     for &pid in &o.pid {
         follower.attach(way.hold(), pid, o.children)?;
     }
     let program = child::resolve(&o.command)?;
-    let mut writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
-    let mut started = match start(program, &o.command, way.hold(), &mut follower) {
-        Ok(started) => started,
-        Err(e) => {
-            let _ = writer.finish(Why::Failed, &chain(&e));
-            return Err(e);
-        }
-    };
+    let writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
+    let started = start(program, &o.command, way.hold(), &mut follower);
+    let (mut started, mut writer) = or_finish(started, writer)?;
     // Children that come later may be other users'.
     let reach = limits.rotate.is_some() || o.children;
     let mut privileges = Privileges { reach, writing: None };
@@ -62,7 +61,8 @@ pub fn run(o: Record) -> Result<ExitCode> {
     for fact in follower.news() {
         let _ = writer.target(fact)?;
     }
-    let watch = way.begin(attrs, &follower.targets(), seed)?;
+    let begun = way.begin(attrs, &follower.targets(), seed);
+    let (watch, writer) = or_finish(begun, writer)?;
     let status = Status::new(sys::monotonic(), sys::own_cpu());
     let mut recording = Recording { watch, writer, follower, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
@@ -81,6 +81,17 @@ pub fn run(o: Record) -> Result<ExitCode> {
         Ok(()) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(_) => ExitCode::FAILURE,
     })
+}
+
+/// Gives a record that comes to nothing its end.
+fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
+    match result {
+        Ok(value) => Ok((value, writer)),
+        Err(e) => {
+            let _ = writer.finish(Why::Failed, &chain(&e));
+            Err(e)
+        }
+    }
 }
 
 /// Starts the command, if there is one, and takes hold of it, unless it has ended by then.
@@ -171,7 +182,7 @@ impl Recording {
             let _ = self.writer.target(fact.clone())?;
         }
         if !news.is_empty() || !ended.is_empty() {
-            self.watch.set_targets(&self.follower.targets());
+            self.watch.set_targets(&self.follower.targets())?;
         }
         ended.into_iter().for_each(|target| self.watch.hold().detach(target));
         Ok(())
@@ -179,7 +190,7 @@ impl Recording {
 
     /// Gives the record its end, whatever happened, and says what has come of it.
     fn finish(mut self, result: Result<Ended>, path: &Path) -> Result<()> {
-        self.watch.stop();
+        let result = result.and_then(|ended| self.watch.stop().map(|()| ended));
         let (why, note) = match &result {
             Ok((why, note)) => (*why, note.clone()),
             Err(e) => (Why::Failed, chain(e)),

@@ -58,11 +58,13 @@ impl Watch for Monitor<Box<dyn Processes>> {
         &mut **self.ops()
     }
 
-    fn set_targets(&mut self, targets: &[TargetId]) {
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
         self.set_targets(targets);
+        Ok(())
     }
 
-    fn stop(&mut self) {
+    fn stop(&mut self) -> Result<()> {
         self.stop();
+        Ok(())
     }
 }
