@@ -22,8 +22,10 @@ pub struct Kernel {
     pub series: String,
     /// as `uname -r` says it
     pub release: String,
-    /// an ELF file
+    /// an ELF file: it boots sooner
     pub vmlinux: PathBuf,
+    /// a bzImage, which unpacks itself; need not be there
+    pub vmlinuz: PathBuf,
     /// `modules.dep` and what it names; need not be there
     pub modules: PathBuf,
 }
@@ -52,12 +54,12 @@ impl Cache {
         let pinned = kernels.debian.iter().find(|d| d.series == series).map(|d| d.pin.as_str());
         let dir = self.root.join("kernels").join(pinned.unwrap_or(series));
         let release = fs::read_to_string(dir.join("release")).ok()?;
-        let (vmlinux, modules) = (dir.join("vmlinux"), dir.join("modules"));
         Some(Kernel {
             series: series.to_owned(),
             release: release.trim().to_owned(),
-            vmlinux,
-            modules,
+            vmlinux: dir.join("vmlinux"),
+            vmlinuz: dir.join("vmlinuz"),
+            modules: dir.join("modules"),
         })
     }
 
@@ -104,6 +106,7 @@ impl Cache {
         let places = [unpacked.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
         let image = places.iter().find(|p| p.is_file()).context("it has no image")?;
         image::extract(image, &dir.join("vmlinux"))?;
+        fs::rename(image, dir.join("vmlinuz"))?;
         fs::rename(&modules, dir.join("modules"))?;
         fs::remove_dir_all(unpacked)?;
         fs::write(dir.join("release"), release)?;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use crate::cache::Kernel;
 use crate::topology::Topology;
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -55,8 +56,8 @@ pub fn is_here() -> bool {
 
 /// A guest to boot.
 pub struct Boot<'a> {
-    /// an ELF file
-    pub vmlinux: &'a Path,
+    /// to boot
+    pub kernel: &'a Kernel,
     /// its first root file system
     pub initramfs: &'a Path,
     /// its machine
@@ -119,13 +120,17 @@ impl Boot<'_> {
         args.extend(["-machine".into(), format!("{MACHINE}{hmat}")]);
         args.extend(["-cpu".into(), cpu(self.topology)]);
         args.extend(self.topology.memory_args());
-        args.extend(["-kernel".into(), self.vmlinux.display().to_string()]);
+        args.extend(["-kernel".into(), self.image().display().to_string()]);
         args.extend(["-initrd".into(), self.initramfs.display().to_string()]);
         args.extend(["-append".into(), self.kernel_args()]);
         // Without ioeventfd, what was written has arrived when the guest goes on.
         args.extend(["-device".into(), "virtio-serial-pci,ioeventfd=off".into()]);
         args.extend(self.topology.qemu_args.iter().cloned());
         args
+    }
+
+    fn image(&self) -> &Path {
+        if self.topology.has_five_levels() { &self.kernel.vmlinuz } else { &self.kernel.vmlinux }
     }
 
     fn kernel_args(&self) -> String {
@@ -161,8 +166,15 @@ mod tests {
     fn args(topology: &str, kernel_args: &[String]) -> Vec<String> {
         let path = room().join("topologies").join(topology);
         let topology = Topology::read(&path).unwrap();
-        let (vmlinux, initramfs) = (Path::new("/k"), Path::new("/i"));
-        Boot { vmlinux, initramfs, topology: &topology, kernel_args }.args()
+        let kernel = Kernel {
+            series: "9.9".to_owned(),
+            release: "9.9.9".to_owned(),
+            vmlinux: "/vmlinux".into(),
+            vmlinuz: "/vmlinuz".into(),
+            modules: "/modules".into(),
+        };
+        let initramfs = Path::new("/i");
+        Boot { kernel: &kernel, initramfs, topology: &topology, kernel_args }.args()
     }
 
     fn value<'a>(args: &'a [String], option: &str) -> &'a str {
@@ -174,6 +186,12 @@ mod tests {
         assert!(value(&args("five-levels.toml", &[]), "-cpu").ends_with(",la57=on"));
         assert!(!value(&args("five-levels.toml", &[]), "-cpu").contains("la57=off"));
         assert!(value(&args("three-nodes.toml", &[]), "-cpu").contains("la57=off"));
+    }
+
+    #[test]
+    fn only_a_kernel_that_unpacks_itself_turns_on_five_levels() {
+        assert_eq!(value(&args("five-levels.toml", &[]), "-kernel"), "/vmlinuz");
+        assert_eq!(value(&args("three-nodes.toml", &[]), "-kernel"), "/vmlinux");
     }
 
     #[test]

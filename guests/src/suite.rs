@@ -129,8 +129,8 @@ pub fn shell(series: &str, topology: &str, say: impl Fn(&str)) -> Result<()> {
     let initramfs = dir.path().join("initramfs");
     fs::write(&initramfs, inside.archive()?)?;
     say("Ctrl-A X ends the guest, and so does `exit`");
-    let vmlinux = &kernel.vmlinux;
-    Boot { vmlinux, initramfs: &initramfs, topology: &topology, kernel_args: &[] }.interact()
+    let initramfs = &initramfs;
+    Boot { kernel: &kernel, initramfs, topology: &topology, kernel_args: &[] }.interact()
 }
 
 fn not_built(series: &str, kernels: &Kernels) -> String {
@@ -171,7 +171,7 @@ fn one(
     let initramfs = dir.join("initramfs");
     fs::write(&initramfs, inside.archive()?)?;
     let boot = Boot {
-        vmlinux: &kernel.vmlinux,
+        kernel,
         initramfs: &initramfs,
         topology: &scenario.topology,
         kernel_args: &scenario.kernel_args,

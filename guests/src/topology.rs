@@ -104,6 +104,12 @@ impl Topology {
         self.link.iter().any(|l| l.latency_ns.is_some())
     }
 
+    /// Whether the kernel must unpack itself: only then does it turn on five levels of page tables.
+    #[must_use]
+    pub fn has_five_levels(&self) -> bool {
+        self.cpu.get("la57").is_some_and(|la57| la57 == "on")
+    }
+
     /// Arguments of QEMU for the memory and the nodes.
     #[must_use]
     pub fn memory_args(&self) -> Vec<String> {
