@@ -85,13 +85,25 @@ impl Kdamond {
             seq: 0,
             ended: None,
         };
-        kdamond.seat.set_up(&kdamond.context())?;
         kdamond.begin()?;
         Ok(kdamond)
     }
 
+    /// Starts it with all that have not ended; DAMON does not take one that has.
     fn begin(&mut self) -> Result<(), DamonError> {
-        self.seat.start()?;
+        loop {
+            self.members.retain(|m| !m.dropped && !m.has_ended());
+            if self.members.is_empty() {
+                self.ended = Some(EndReason::TargetsGone);
+                return Ok(());
+            }
+            self.seat.set_up(&self.context())?;
+            match self.seat.start() {
+                Ok(()) => break,
+                Err(_) if self.members.iter().any(Member::has_ended) => {}
+                Err(e) => return Err(e),
+            }
+        }
         self.clock = Clock::begin(&self.attrs);
         self.clock.dropped = self.reader.dropped();
         self.thread_cpu = Duration::ZERO;
@@ -171,13 +183,7 @@ impl Kdamond {
 
     fn restart(&mut self) -> Result<(), DamonError> {
         self.seat.stop()?;
-        self.members.retain(|m| !m.dropped && !m.has_ended());
         self.reader.forget()?;
-        if self.members.is_empty() {
-            self.ended = Some(EndReason::TargetsGone);
-            return Ok(());
-        }
-        self.seat.set_up(&self.context())?;
         self.begin()
     }
 

@@ -53,9 +53,10 @@ const MOST_PAGES: usize = 4096;
 /// An instance, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Trace {
+    // An instance with open files cannot be removed: they are dropped first.
+    cpus: Vec<File>,
     dir: Dir,
     format: Format,
-    cpus: Vec<File>,
     page: Vec<u8>,
     bursts: Bursts,
 }
@@ -105,7 +106,7 @@ impl Trace {
         dir.write("buffer_size_kb", &kib.to_string())?;
         dir.write(&format!("{EVENT}/enable"), "1")?;
         let page = vec![0; dir.page_size()];
-        Ok(Trace { dir, format, cpus, page, bursts: Bursts::default() })
+        Ok(Trace { cpus, dir, format, page, bursts: Bursts::default() })
     }
 
     /// The next result that is complete by `now`; results come every `interval`.
