@@ -1,14 +1,16 @@
 //! Watches by a kdamond of ours and prints what it sees: `kdamond SECONDS PID...`,
 //! `kdamond SECONDS physical START-END...` or `kdamond SECONDS PID START-END...` (hexadecimal). A pid
-//! with a plus is watched as well from half of the time on.
+//! with a plus is watched as well from half of the time on; `goal=BP` has intervals tuned, and `unit=N`
+//! makes a step of a physical address N bytes.
 
 use std::time::Duration;
 
 use isotherm_core::{
     AddrRange, Attrs, HeatBytes, Mapping, MappingKind, Snapshot, Source, Step, TargetId, Thresholds,
 };
+use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_linux::damon::{Kdamond, KdamondAttrs, Watched, availability, sweep};
-use isotherm_linux::sys::monotonic;
+use isotherm_linux::sys::{drop_privileges, monotonic};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -45,7 +47,16 @@ fn run() -> Fallible<()> {
         Watched::Processes(all) => all.clone(),
         _ => Vec::new(),
     };
-    let mut kdamond = Kdamond::start(root, watched, KdamondAttrs::from(attrs))?;
+    let mut attrs = KdamondAttrs::from(attrs);
+    attrs.addr_unit = word(&what, "unit=")?;
+    attrs.intervals_goal = word(&what, "goal=")?.map(|access_bp| IntervalsGoal {
+        access_bp,
+        aggrs: 3,
+        min_sample_us: 5_000,
+        max_sample_us: 10_000_000,
+    });
+    let mut kdamond = Kdamond::start(root, watched, attrs)?;
+    drop_privileges(false)?;
     println!("results by {}", kdamond.results());
     loop {
         match kdamond.step(monotonic())? {
@@ -56,7 +67,9 @@ fn run() -> Fallible<()> {
                 return Ok(());
             }
         }
-        if monotonic() >= half && let Some(more) = later.take() {
+        if monotonic() >= half
+            && let Some(more) = later.take()
+        {
             let new = more.iter().map(|&(TargetId(n), pid)| (TargetId(n + 100), pid));
             kdamond.set_targets(&processes.iter().copied().chain(new).collect::<Vec<_>>())?;
         }
@@ -87,8 +100,14 @@ fn watched(what: &[String]) -> Fallible<Watched> {
 }
 
 fn pids(what: &[String]) -> Fallible<Vec<(TargetId, i32)>> {
-    let pids = what.iter().filter(|w| !w.contains('-')).zip(0..);
+    let pids = what.iter().filter(|w| !w.contains(['-', '='])).zip(0..);
     pids.map(|(w, n)| Ok((TargetId(n), w.trim_start_matches('+').parse()?))).collect()
+}
+
+/// The number behind `name` in one of the words.
+fn word(what: &[String], name: &str) -> Fallible<Option<u64>> {
+    let found = what.iter().find_map(|w| w.strip_prefix(name));
+    Ok(found.map(str::parse).transpose()?)
 }
 
 fn range(text: &str) -> Option<AddrRange> {
@@ -102,10 +121,11 @@ fn print(s: &Snapshot) {
         s.bytes(&Thresholds { cold_age: Duration::from_secs(2), ..Default::default() });
     let mib = |bytes: u64| bytes >> 20;
     println!(
-        "{} {:.2}-{:.2} s: {} regions, MiB hot {} warm {} cold {} unknown {} absent {}, left out {}, own CPU {:.1} ms",
+        "{} {:.2}-{:.2} s (sample {:?}): {} regions, MiB hot {} warm {} cold {} unknown {} absent {}, left out {}, own CPU {:.1} ms",
         s.seq,
         s.start.0 as f64 / 1e9,
         s.end.0 as f64 / 1e9,
+        s.attrs.sample,
         s.nr_regions(),
         mib(b.hot),
         mib(b.warm),

@@ -100,8 +100,8 @@ impl Trace {
         let format = Format::parse(&text).map_err(TraceError::Format)?;
         let cpus = open_cpus(&dir.0)?;
         let events = u64::from(max_regions) * EVENT_BYTES;
-        let kib = (events * RESULTS >> 10).min(MOST_KIB / (cpus.len() as u64).max(1));
-        let kib = kib.max(events * 2 >> 10).max(16);
+        let kib = (events * RESULTS / 1024).min(MOST_KIB / (cpus.len() as u64).max(1));
+        let kib = kib.max(events * 2 / 1024).max(16);
         dir.write("trace_clock", "mono")?;
         dir.write("buffer_size_kb", &kib.to_string())?;
         dir.write(&format!("{EVENT}/enable"), "1")?;
