@@ -7,6 +7,7 @@ pub mod damon;
 pub mod doctor;
 mod log;
 mod ops;
+mod physical;
 pub mod proc;
 mod proof;
 pub mod sys;
@@ -14,7 +15,10 @@ mod walker;
 mod ways;
 pub mod x86;
 
-pub use ops::{AttachError, Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
+pub use ops::{
+    AttachError, Clearing, Hold, Holder, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
+};
+pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,
