@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::proc::{Pagemap, ProcError, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
-use crate::walker::{Reading, WalkError, Walker, Want, own_pid};
+use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::ways::{Way, WayError};
 use crate::x86::Level;
 
@@ -47,11 +47,14 @@ pub struct Finding {
     pub detail: String,
     /// what to do about it
     pub advice: Option<String>,
+    /// what the kernel said of it, line by line, where that is more than a reason
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
 }
 
 impl Finding {
     fn new(what: &'static str, state: State, detail: impl Into<String>) -> Self {
-        Finding { what, state, detail: detail.into(), advice: None }
+        Finding { what, state, detail: detail.into(), advice: None, log: Vec::new() }
     }
 
     fn advise(self, advice: impl Into<String>) -> Self {
@@ -64,7 +67,7 @@ impl Finding {
 pub fn examine(root: &Path) -> Vec<Finding> {
     let mut findings = vec![capabilities()];
     findings.extend(ways());
-    if let Ok(mut walker) = Walker::load(Reading::Direct) {
+    if let Ok(mut walker) = Walker::fastest() {
         findings.push(clearing(&mut walker));
         findings.push(huge_pages(&mut walker));
     }
@@ -91,18 +94,23 @@ fn ways() -> Vec<Finding> {
             ),
         ),
         Err(e) => {
-            let (why, help) = match e {
-                WayError::Walk(WalkError::Load { reason, help }) => (reason, help),
-                WayError::Walk(other) => (other.to_string(), bpf_help()),
-                other => (other.to_string(), "It is not needed where one before it works".into()),
+            let (why, help, log) = match e {
+                WayError::Walk(WalkError::Load { reason, help, log }) => (reason, help, log),
+                WayError::Walk(e @ (WalkError::Namespace | WalkError::NoFunction)) => {
+                    (e.to_string(), NOT_NEEDED.into(), Vec::new())
+                }
+                WayError::Walk(other) => (other.to_string(), bpf_help(), Vec::new()),
+                other => (other.to_string(), NOT_NEEDED.into(), Vec::new()),
             };
             let state = if any { State::Limited } else { State::Fails };
             let why = format!("{}\n{why}", way.name());
-            Finding::new("way to look", state, why).advise(help)
+            Finding { log, ..Finding::new("way to look", state, why).advise(help) }
         }
     };
     opened.into_iter().map(finding).collect()
 }
+
+const NOT_NEEDED: &str = "It is not needed where another one works";
 
 /// What may help where the BPF program does not load, as far as it can be told.
 pub(crate) fn bpf_help() -> String {

@@ -3,6 +3,7 @@
 //! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] tells
 //! what works and why not.
 
+pub mod damon;
 pub mod doctor;
 mod log;
 mod ops;
@@ -14,7 +15,9 @@ mod walker;
 mod ways;
 pub mod x86;
 
-pub use ops::{AttachError, Clearing, Idle, IdleError, Physical, Processes, Smaps, Vaddr};
+pub use ops::{
+    AttachError, Clearing, Hold, Holder, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
+};
 pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;
 pub use walker::{

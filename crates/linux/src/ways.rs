@@ -208,11 +208,7 @@ impl Way {
             Way::BpfIter => by_advice(Reading::Iterator),
             Way::ClearRefs => {
                 try_refs(root)?;
-                let with = |reading| Vaddr::with(reading, Clearing::Refs);
-                let ops = with(Reading::Direct).or_else(|e| {
-                    with(Reading::Probe).or_else(|_| with(Reading::Iterator)).map_err(|_| e)
-                })?;
-                Ok(Box::new(ops))
+                Ok(Box::new(Vaddr::clearing(Clearing::Refs)?))
             }
             Way::PageIdle => Ok(Box::new(Idle::new(root)?)),
             Way::Smaps => {

@@ -4,6 +4,7 @@ mod annotate;
 mod clear;
 mod epochs;
 mod held;
+mod holder;
 mod idle;
 mod mask;
 mod plain;
@@ -16,7 +17,9 @@ mod vaddr;
 mod window;
 
 pub use held::AttachError;
+pub use holder::Holder;
 pub use idle::{Idle, IdleError, Physical};
-pub use processes::Processes;
+pub(crate) use plain::Plain;
+pub use processes::{Hold, Processes};
 pub use smaps::Smaps;
 pub use vaddr::{Clearing, Vaddr};

@@ -10,7 +10,7 @@ use isotherm_core::{
 use super::tracking::{Tracking, Window};
 use crate::ops::held::AttachError;
 use crate::ops::plain::Plain;
-use crate::ops::processes::Processes;
+use crate::ops::processes::Hold;
 use crate::ops::targets::Targets;
 use crate::proc::{Pagemap, ProcError};
 use crate::sys::{CpuLaps, OwnPages, monotonic};
@@ -79,7 +79,7 @@ fn read(tracking: &Tracking, process: &mut Plain, ask: &Ask) -> Result<Window, O
     tracking.read(pages, &frames)
 }
 
-impl Processes for Idle {
+impl Hold for Idle {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         let process = Plain::attach(&self.root, pid)?;
         Ok(self.targets.add(process))
