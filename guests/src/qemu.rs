@@ -81,7 +81,8 @@ impl Boot<'_> {
             command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let mut guest = Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
+        let mut guest =
+            Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
         let begin = Instant::now();
         while guest.0.try_wait()?.is_none() {
             if begin.elapsed() > limit {
@@ -99,7 +100,8 @@ impl Boot<'_> {
     pub fn interact(&self) -> Result<()> {
         let mut command = self.command();
         command.args(["-serial", "mon:stdio"]);
-        let mut guest = Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
+        let mut guest =
+            Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
         guest.0.wait()?;
         Ok(())
     }

@@ -114,7 +114,8 @@ impl Topology {
     #[must_use]
     pub fn memory_args(&self) -> Vec<String> {
         let total: u64 = self.node.iter().map(|n| n.size_mib).sum();
-        let mut args = vec!["-m".into(), format!("{total}M"), "-smp".into(), self.cpus().to_string()];
+        let mut args =
+            vec!["-m".into(), format!("{total}M"), "-smp".into(), self.cpus().to_string()];
         let initiator = self.node.iter().position(|n| n.cpus > 0).unwrap_or(0);
         let mut cpu = 0;
         for (i, node) in self.node.iter().enumerate() {
@@ -189,8 +190,13 @@ bandwidth_mib_s = 4096
     #[test]
     fn nodes_become_arguments() {
         let args = Topology::parse(TWO).unwrap().memory_args();
-        let numa: Vec<&str> =
-            args.iter().skip_while(|a| *a != "-object").skip(1).step_by(2).map(String::as_str).collect();
+        let numa: Vec<&str> = args
+            .iter()
+            .skip_while(|a| *a != "-object")
+            .skip(1)
+            .step_by(2)
+            .map(String::as_str)
+            .collect();
         assert_eq!(args[..4], ["-m", "768M", "-smp", "2"]);
         assert_eq!(
             numa,
@@ -208,7 +214,8 @@ bandwidth_mib_s = 4096
 
     #[test]
     fn cpus_are_numbered_over_all_nodes() {
-        let two = "about = ''\n[[node]]\nsize_mib = 1\ncpus = 2\n[[node]]\nsize_mib = 1\ncpus = 1\n";
+        let two =
+            "about = ''\n[[node]]\nsize_mib = 1\ncpus = 2\n[[node]]\nsize_mib = 1\ncpus = 1\n";
         let args = Topology::parse(two).unwrap().memory_args();
         assert!(args.contains(&"node,nodeid=1,memdev=m1,cpus=2-2".to_owned()), "{args:?}");
     }

@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use isotherm_core::{Attrs, Step};
-use isotherm_linux::{Hold, Way, sys};
+use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::{Hold, Way};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
 use self::follow::Follower;
@@ -56,7 +57,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Children that come later may be other users'.
     let reach = limits.rotate.is_some() || o.children;
-    let mut privileges = Privileges { reach, writing: None };
+    let mut privileges = Privileges { reach, frames: way.takes_frames(), writing: None };
     privileges.fit(&writer)?;
     for fact in follower.news() {
         let _ = writer.target(fact)?;
@@ -208,6 +209,8 @@ impl Recording {
 struct Privileges {
     /// Files of others are written while it goes on.
     reach: bool,
+    /// Page frames are looked up while it goes on.
+    frames: bool,
     /// whether files can still be made and renamed in directories of others
     writing: Option<bool>,
 }
@@ -217,7 +220,8 @@ impl Privileges {
     fn fit(&mut self, writer: &Writer) -> Result<()> {
         let writing = self.reach || !writer.is_settled();
         if self.writing != Some(writing) {
-            sys::drop_privileges(writing).context("cannot give up capabilities")?;
+            sys::drop_privileges(Kept { writing, frames: self.frames })
+                .context("cannot give up capabilities")?;
             self.writing = Some(writing);
         }
         Ok(())

@@ -42,6 +42,10 @@ impl Ready for Looks {
         &mut *self.ops
     }
 
+    fn takes_frames(&self) -> bool {
+        self.way.takes_frames()
+    }
+
     fn begin(
         self: Box<Self>,
         attrs: Attrs,

@@ -28,6 +28,11 @@ pub trait Ready {
         None
     }
 
+    /// Whether pages are found by their frames while it goes on.
+    fn takes_frames(&self) -> bool {
+        false
+    }
+
     /// Begins to watch what is held.
     fn begin(
         self: Box<Self>,
