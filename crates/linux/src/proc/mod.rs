@@ -5,6 +5,7 @@ mod children;
 mod clear_refs;
 mod fds;
 mod maps;
+mod namespace;
 mod page_idle;
 mod pagemap;
 mod ram;
@@ -18,6 +19,7 @@ pub use children::children;
 pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
 pub use maps::{mappings, parse_maps};
+pub use namespace::check_namespace;
 pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use ram::{Ram, system_ram};
@@ -43,6 +45,11 @@ pub enum ProcError {
         /// the text in question
         what: String,
     },
+    /// a container without a `/proc` of its own
+    #[error(
+        "/proc is not that of the pid namespace isotherm is in, so its pids are of other processes: mount it anew (mount -t proc proc /proc in a mount namespace of your own, as unshare --mount-proc does), or run isotherm outside"
+    )]
+    Foreign,
 }
 
 impl ProcError {
