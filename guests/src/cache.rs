@@ -84,7 +84,10 @@ impl Cache {
         for debian in missing {
             let release = debian.choose(apt.packages()).with_context(|| {
                 let suites = debian.suites.join(", ");
-                format!("{suites} has no kernel {} any more: kernels.toml needs a change", debian.series)
+                format!(
+                    "{suites} has no kernel {} any more: kernels.toml needs a change",
+                    debian.series
+                )
             })?;
             say(&format!("fetching {release}"));
             self.add(debian, release, &apt).with_context(|| format!("cannot fetch {release}"))?;
