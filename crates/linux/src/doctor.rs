@@ -6,9 +6,10 @@ use std::path::Path;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::Serialize;
 
+use crate::damon::{self, Availability};
 use crate::proc::{Pagemap, ProcError, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
-use crate::walker::{Reading, WalkError, Walker, Want, own_pid};
+use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::ways::{Way, WayError};
 use crate::x86::Level;
 
@@ -47,11 +48,14 @@ pub struct Finding {
     pub detail: String,
     /// what to do about it
     pub advice: Option<String>,
+    /// what the kernel said of it, line by line, where that is more than a reason
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<String>,
 }
 
 impl Finding {
     fn new(what: &'static str, state: State, detail: impl Into<String>) -> Self {
-        Finding { what, state, detail: detail.into(), advice: None }
+        Finding { what, state, detail: detail.into(), advice: None, log: Vec::new() }
     }
 
     fn advise(self, advice: impl Into<String>) -> Self {
@@ -64,12 +68,13 @@ impl Finding {
 pub fn examine(root: &Path) -> Vec<Finding> {
     let mut findings = vec![capabilities()];
     findings.extend(ways());
-    if let Ok(mut walker) = Walker::load(Reading::Direct) {
+    if let Ok(mut walker) = Walker::fastest() {
         findings.push(clearing(&mut walker));
         findings.push(huge_pages(&mut walker));
     }
     findings.push(shared_pages(root));
     findings.push(other_users(root));
+    findings.push(kernel_damon(root));
     findings.extend(others_who_clear(root));
     findings
 }
@@ -91,18 +96,23 @@ fn ways() -> Vec<Finding> {
             ),
         ),
         Err(e) => {
-            let (why, help) = match e {
-                WayError::Walk(WalkError::Load { reason, help }) => (reason, help),
-                WayError::Walk(other) => (other.to_string(), bpf_help()),
-                other => (other.to_string(), "It is not needed where one before it works".into()),
+            let (why, help, log) = match e {
+                WayError::Walk(WalkError::Load { reason, help, log }) => (reason, help, log),
+                WayError::Walk(e @ (WalkError::Namespace | WalkError::NoFunction)) => {
+                    (e.to_string(), NOT_NEEDED.into(), Vec::new())
+                }
+                WayError::Walk(other) => (other.to_string(), bpf_help(), Vec::new()),
+                other => (other.to_string(), NOT_NEEDED.into(), Vec::new()),
             };
             let state = if any { State::Limited } else { State::Fails };
             let why = format!("{}\n{why}", way.name());
-            Finding::new("way to look", state, why).advise(help)
+            Finding { log, ..Finding::new("way to look", state, why).advise(help) }
         }
     };
     opened.into_iter().map(finding).collect()
 }
+
+const NOT_NEEDED: &str = "It is not needed where another one works";
 
 /// What may help where the BPF program does not load, as far as it can be told.
 pub(crate) fn bpf_help() -> String {
@@ -237,6 +247,32 @@ fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
             0 => "it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; your own processes work".into(),
             n => format!("{n} others can be opened: this one is protected in a way of its own"),
         }),
+    }
+}
+
+/// Whether a kdamond could be had; what an isotherm that was killed has left of one is taken away.
+fn kernel_damon(root: &Path) -> Finding {
+    let what = "the kernel's DAMON";
+    let left = match damon::sweep(root) {
+        Ok(None) => String::new(),
+        Ok(Some(pid)) => {
+            format!("\nwhat isotherm {pid}, which was killed, had left was taken away")
+        }
+        Err(e) => format!("\nwhat an isotherm has left cannot be taken away: {e}"),
+    };
+    let names: Vec<&str> = damon::operations(root).iter().map(|o| o.name()).collect();
+    let operations = match &*names {
+        [] => "operations cannot be told: /proc/kallsyms shows none".to_owned(),
+        names => format!("operations: {}", names.join(", ")),
+    };
+    match damon::availability(root) {
+        Availability::Free => Finding::new(what, State::Works, format!("free; {operations}{left}")),
+        Availability::Held(holder) => {
+            let detail = format!("belongs to {holder}; {operations}{left}");
+            Finding::new(what, State::Limited, detail).advise("isotherm leaves it alone")
+        }
+        Availability::Absent(why) => Finding::new(what, State::Limited, format!("{why}{left}"))
+            .advise("only looking by it takes it"),
     }
 }
 

@@ -27,6 +27,39 @@ fn keep(_: PrintLevel, text: String) {
 
 /// The error in words, with what libbpf said of it.
 pub(crate) fn reason(error: &libbpf_rs::Error) -> String {
-    let said = SAID.lock().map(|s| s.join("; ")).unwrap_or_default();
-    if said.is_empty() { format!("{error:#}") } else { format!("{error:#} ({said})") }
+    match telling(&said()) {
+        Some(line) => format!("{error:#} ({line})"),
+        None => format!("{error:#}"),
+    }
+}
+
+/// The last lines that libbpf said.
+pub(crate) fn said() -> Vec<String> {
+    SAID.lock().map(|said| said.clone()).unwrap_or_default()
+}
+
+/// The last line that says what is wrong: in the log of the verifier, counts and consequences follow.
+fn telling(said: &[String]) -> Option<&str> {
+    const FOLLOWING: [&str; 5] =
+        ["processed ", "verification time ", "stack depth ", "-- END PROG", "libbpf: "];
+    let tells = |line: &&String| !FOLLOWING.iter().any(|start| line.starts_with(start));
+    said.iter().rfind(tells).or(said.last()).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_verifier_objects_to_is_told() {
+        let log = "; status = why; @ walk.bpf.c:440\n13: (4f) r2 |= r1\n\
+                   R2 pointer |= pointer prohibited\n\
+                   processed 10 insns (limit 1000000) max_states_per_insn 0\n\
+                   -- END PROG LOAD LOG --\nlibbpf: prog 'do_order': failed to load: -EACCES\n\
+                   libbpf: failed to load object 'walk_bpf'";
+        let said: Vec<String> = log.lines().map(str::to_owned).collect();
+        assert_eq!(telling(&said), Some("R2 pointer |= pointer prohibited"));
+        assert_eq!(telling(&said[5..]), Some("libbpf: failed to load object 'walk_bpf'"));
+        assert_eq!(telling(&[]), None);
+    }
 }

@@ -6,7 +6,7 @@ use std::io;
 use isotherm_core::AddrRange;
 use rustix::mm::Advice;
 
-use crate::sys::OwnPages;
+use crate::sys::{OwnPages, SleepingChild};
 use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
 
@@ -78,6 +78,7 @@ fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
         return Err(mismatch("three pages", "three frames", &frames).into());
     }
     expect("an untouched page just read", View { frame: zero2.frame, ..zero }, zero)?;
+    expect_twice("a page that a child has too", walker, &own, 1, 1)?;
     if zeros != 0 || !zero.resident {
         return Err(mismatch("an untouched page just read", "the zero page", &zero).into());
     }
@@ -111,12 +112,13 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<u64>, WalkError> {
     let mapped = first(walker, own.range(index, 1))?;
     let order = pages.ilog2();
     // Not every kernel counts mappings of single pages of a huge one.
-    let counted = mapped.folio.map_or(0, |f| f.mapped);
+    let counted = mapped.folio.map_or(0, |f| f.mapped).min(1);
     let index_in = u32::try_from(index).unwrap_or(0);
     let folio = Some(Folio { order, index: index_in, on_lru: true, mapped: counted });
     let frame = young.frame + index;
     let want = View { level: Level::Pte, resident: true, young: true, frame, folio };
     expect("a page of a huge page mapped by single entries", want, mapped)?;
+    expect_twice("such a page that a child has too", walker, &own, index, counted)?;
     Ok((zero.level == Level::Pmd && zero.resident).then_some(zero.frame))
 }
 
@@ -154,6 +156,21 @@ fn first(walker: &mut Walker, range: AddrRange) -> Result<View, WalkError> {
 
 fn expect(page: &'static str, expected: View, seen: View) -> Result<(), ProofError> {
     if expected == seen { Ok(()) } else { Err(mismatch(page, &format!("{expected:?}"), &seen)) }
+}
+
+/// Whether more is read as the count of mappings of a page when a child has it too.
+fn expect_twice(
+    page: &'static str,
+    walker: &mut Walker,
+    own: &OwnPages,
+    index: u64,
+    alone: u32,
+) -> Result<(), WalkError> {
+    let _child = SleepingChild::fork()?;
+    let _ = own.read(index);
+    let seen = first(walker, own.range(index, 1))?;
+    let folio = seen.folio.map(|f| Folio { mapped: 2 * alone, ..f });
+    Ok(expect(page, View { folio, ..seen }, seen)?)
 }
 
 fn mismatch(page: &'static str, expected: &str, seen: &impl std::fmt::Debug) -> ProofError {

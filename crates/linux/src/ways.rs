@@ -116,7 +116,9 @@ impl Way {
                 "a page (2 MiB in huge pages), first touches 20 ms to 1 s or more after all bits are \
                  cleared, once in 1 to 60 s"
             }
-            Way::PageIdle => "a page, one sampling interval",
+            Way::PageIdle => {
+                "a page (a folio in huge pages and large folios), one sampling interval"
+            }
             Way::Smaps => {
                 "a mapping, first touches within 100 ms or within 1 s or more after its bits are \
                  cleared, once in 1 to 60 s; rates above about 10 Hz cannot be told apart"
@@ -138,9 +140,8 @@ impl Way {
                  clearing would hold up for 0.1 s"
             }
             Way::PageIdle => {
-                "memory of KVM guests on old kernels, of devices, hugetlb, huge pages and large \
-                 folios but for their first page; what the TLB holds looks idle until it is dropped \
-                 there"
+                "memory of KVM guests, of devices, hugetlb, pages too new to be on an LRU list; what \
+                 the TLB holds looks idle until it is dropped there"
             }
             Way::Smaps => {
                 "memory of KVM guests, of devices, hugetlb; all that differs within a mapping; what \
@@ -184,6 +185,13 @@ impl Way {
         }
     }
 
+    /// Whether it finds pages by their frames, which takes `CAP_SYS_ADMIN` each time that a process is
+    /// attached or replaces itself.
+    #[must_use]
+    pub fn takes_frames(self) -> bool {
+        self == Way::PageIdle
+    }
+
     /// An operations set that looks in this way.
     ///
     /// # Errors
@@ -200,11 +208,7 @@ impl Way {
             Way::BpfIter => by_advice(Reading::Iterator),
             Way::ClearRefs => {
                 try_refs(root)?;
-                let with = |reading| Vaddr::with(reading, Clearing::Refs);
-                let ops = with(Reading::Direct).or_else(|e| {
-                    with(Reading::Probe).or_else(|_| with(Reading::Iterator)).map_err(|_| e)
-                })?;
-                Ok(Box::new(ops))
+                Ok(Box::new(Vaddr::clearing(Clearing::Refs)?))
             }
             Way::PageIdle => Ok(Box::new(Idle::new(root)?)),
             Way::Smaps => {

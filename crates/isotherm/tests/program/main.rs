@@ -24,6 +24,7 @@ mod servers;
 mod synthetic;
 mod workload;
 mod wrong_usage;
+mod zones;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
 #[test]

@@ -34,7 +34,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define HUGE 0x80ull
 #define TABLE 0x000ffffffffff000ull /* physical address in an entry that leads to a table */
 
-enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE };
+enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE, NO_FUNCTION };
 enum level { NONE, PTE, PMD, PUD, CHANGED };
 /* Of which pages the folios are wanted: of none, of those of a window with a young page, of all. */
 enum want { NO_FOLIOS, FOLIOS_IF_YOUNG, FOLIOS };
@@ -71,14 +71,24 @@ struct page {
 	unsigned long compound_head;
 	struct atomic _mapcount;
 } __attribute__((preserve_access_index));
+struct page___of_7_2 {
+	unsigned long compound_info;
+} __attribute__((preserve_access_index));
 struct bpf_iter__task {
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 struct folio {
-	unsigned long _flags_1; /* the low byte is the order, since 6.6 */
+	unsigned long _flags_1; /* the low byte is the order */
 	struct atomic _entire_mapcount;
 } __attribute__((preserve_access_index));
+struct folio___of_6_1 {
+	void *mapping;
+	unsigned long _flags_1;
+	unsigned char _folio_order;
+	struct atomic _total_mapcount; /* the name is wrong: it counts huge entries */
+} __attribute__((preserve_access_index));
 enum pageflags { PG_lru = 5, PG_head = 6 };
+enum pageflags___of_6_1 { PG_double_map = 6 };
 
 extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym __weak;
 extern struct task_struct *bpf_task_from_vpid(__s32 pid) __ksym __weak;
@@ -223,27 +233,67 @@ static __always_inline int walk_to_pmd(struct walk *w, __u64 addr, __u64 *out)
 	return entry & PRESENT && table_of(w, entry) ? PTE : NONE;
 }
 
+/* What kernels keep in different places is below, each found by its name. */
+
+/* The first page of the folio that `page` belongs to. */
+static __always_inline __u64 head_of(__u64 page)
+{
+	__u64 link;
+
+	if (bpf_core_field_exists(struct page, compound_head)) {
+		link = load(page + bpf_core_field_offset(struct page, compound_head));
+		return link & 1 ? link - 1 : page;
+	}
+	link = load(page + bpf_core_field_offset(struct page___of_7_2, compound_info));
+	if (!(link & 1))
+		return page;
+	/* The address, or, if struct pages are aligned for that, a mask that leads to it. No struct
+	 * page lies in the last 4 GiB of the address space: the kernel itself does. */
+	return link >> 32 == 0xffffffff ? page & link : link - 1;
+}
+
+static __always_inline __u64 order_of(__u64 head)
+{
+	if (bpf_core_field_exists(struct folio___of_6_1, _folio_order))
+		return load(head + bpf_core_field_offset(struct folio___of_6_1, _folio_order)) & 0xff;
+	return load(head + bpf_core_field_offset(struct folio, _flags_1)) & 0xff;
+}
+
+/* By how many huge entries, which map each of its pages, a folio is mapped. Mappings are counted
+ * from -1. */
+static __always_inline __u32 mapped_whole(__u64 head)
+{
+	__u64 is_anon, is_double;
+	__u32 whole;
+
+	if (bpf_core_field_exists(struct folio, _entire_mapcount))
+		return load(head + bpf_core_field_offset(struct folio, _entire_mapcount)) + 1;
+	if (!bpf_core_field_exists(struct folio___of_6_1, _total_mapcount))
+		return 0;
+	whole = load(head + bpf_core_field_offset(struct folio___of_6_1, _total_mapcount)) + 1;
+	/* Here the counts of single pages hold those of huge entries too: always for files, and once
+	 * for private memory that is mapped in both ways. */
+	is_anon = load(head + bpf_core_field_offset(struct folio___of_6_1, mapping)) & 1;
+	is_double = load(head + bpf_core_field_offset(struct folio___of_6_1, _flags_1))
+		    >> bpf_core_enum_value(enum pageflags___of_6_1, PG_double_map) & 1;
+	return is_anon ? whole - is_double : 0;
+}
+
 static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
 {
 	const __u64 size = bpf_core_type_size(struct page);
 	__u64 page = w->vmemmap + ((entry & TABLE) >> 12) * size;
-	__u64 link = load(page + bpf_core_field_offset(struct page, compound_head));
-	__u64 head = link & 1 ? link - 1 : page;
-	__u64 flags = load(head), order;
-	/* Counted from -1. */
+	__u64 head = head_of(page);
+	__u64 flags = load(head);
 	__u32 mapped = load(page + bpf_core_field_offset(struct page, _mapcount)) + 1;
 	__u64 known = 1ull << 24 | (flags >> bpf_core_enum_value(enum pageflags, PG_lru) & 1) << 25
 		    | (__u64)mapped << 32;
 
 	if (!(flags >> bpf_core_enum_value(enum pageflags, PG_head) & 1))
 		return known;
-	/* By how many huge entries, which map each of its pages. */
-	if (bpf_core_field_exists(struct folio, _entire_mapcount)) {
-		mapped += load(head + bpf_core_field_offset(struct folio, _entire_mapcount)) + 1;
-		known = (known & 0xffffffff) | (__u64)mapped << 32;
-	}
-	order = load(head + bpf_core_field_offset(struct folio, _flags_1));
-	return known | (order & 0xff) << 16 | (((page - head) / size) & 0xffff);
+	mapped += mapped_whole(head);
+	return (known & 0xffffffff) | (__u64)mapped << 32 | order_of(head) << 16
+	       | (((page - head) / size) & 0xffff);
 }
 
 /* An index that the verifier can see is in bounds; `size` is a power of two. */
@@ -331,6 +381,8 @@ static __always_inline struct task_struct *find_task(__s32 pid, int *why)
 			*why = NO_NAMESPACE;
 		else
 			task = bpf_task_from_pid(pid);
+	} else {
+		*why = NO_FUNCTION;
 	}
 	return task;
 }

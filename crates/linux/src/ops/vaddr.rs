@@ -12,7 +12,7 @@ use super::clear::{check_folios, clear};
 use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
 use super::process::Process;
-use super::processes::Processes;
+use super::processes::Hold;
 use super::targets::Targets;
 use super::window::read_windows;
 use crate::proc;
@@ -46,9 +46,15 @@ impl Vaddr {
     /// # Errors
     /// If page tables cannot be read by BPF here: why not in the fastest way.
     pub fn new() -> Result<Self, WalkError> {
-        let with = |reading| Vaddr::with(reading, Clearing::Cold);
-        with(Reading::Direct)
-            .or_else(|e| with(Reading::Probe).or_else(|_| with(Reading::Iterator)).map_err(|_| e))
+        Ok(Self::over(Walker::fastest()?, Clearing::Cold))
+    }
+
+    /// The same, but cleared in this way.
+    ///
+    /// # Errors
+    /// As those of [`Vaddr::new`].
+    pub fn clearing(clearing: Clearing) -> Result<Self, WalkError> {
+        Ok(Self::over(Walker::fastest()?, clearing))
     }
 
     /// An operations set without targets that works in this way.
@@ -56,6 +62,10 @@ impl Vaddr {
     /// # Errors
     /// If page tables cannot be read by BPF in this way here.
     pub fn with(reading: Reading, clearing: Clearing) -> Result<Self, WalkError> {
+        Ok(Self::over(Walker::load(reading)?, clearing))
+    }
+
+    fn over(walker: Walker, clearing: Clearing) -> Self {
         let root = PathBuf::from("/");
         // Where it cannot be told, nothing is cleared that may be wanted.
         let soft_dirty = proc::has_soft_dirty(&root).unwrap_or(true);
@@ -63,14 +73,14 @@ impl Vaddr {
             Clearing::Cold => Scope::Unclearable,
             Clearing::Refs => Scope::All,
         };
-        Ok(Vaddr {
-            walker: Walker::load(reading)?,
+        Vaddr {
+            walker,
             clearing,
             epochs: Epochs::new(scope, soft_dirty),
             root,
             targets: Targets::default(),
             cpu: CpuLaps::begin(),
-        })
+        }
     }
 
     /// From now on as on kernels with soft-dirty bits, for tests of what is done there.
@@ -109,7 +119,7 @@ impl Vaddr {
     }
 }
 
-impl Processes for Vaddr {
+impl Hold for Vaddr {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         let cold = self.clearing == Clearing::Cold;
         let process = Process::attach(&mut self.walker, &self.root, pid, cold)?;

@@ -15,6 +15,8 @@ pub enum WalkError {
         reason: String,
         /// what may help
         help: String,
+        /// the last lines of what libbpf and the kernel said
+        log: Vec<String>,
     },
     /// signals
     #[error("the kernel was interrupted while it checked the BPF program: try again")]
@@ -48,9 +50,14 @@ pub enum WalkError {
     /// kernel threads
     #[error("process {0} has no memory of its own: it is a kernel thread, or it has just ended")]
     NoMemory(i32),
+    /// old kernels
+    #[error(
+        "this kernel lets no BPF program of this kind find a process: bpf_task_from_pid is for it since Linux 6.10"
+    )]
+    NoFunction,
     /// old kernels in containers
     #[error(
-        "this kernel (before 6.14) finds processes by BPF in the initial pid namespace only, and this is another one: run isotherm outside of the container"
+        "this kernel (before 6.14) lets such a BPF program find processes in the initial pid namespace only, and this is another one: --look bpf-iter works here too, or run isotherm outside of the container"
     )]
     Namespace,
     /// system calls on own pages

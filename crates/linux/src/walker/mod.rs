@@ -95,6 +95,16 @@ impl Walker {
         Ok(walker)
     }
 
+    /// Reads in the fastest way that works here.
+    ///
+    /// # Errors
+    /// If none does: why not the fastest.
+    pub fn fastest() -> Result<Self, WalkError> {
+        Self::load(Reading::Direct).or_else(|e| {
+            Self::load(Reading::Probe).or_else(|_| Self::load(Reading::Iterator)).map_err(|_| e)
+        })
+    }
+
     /// The verifier gives up when a signal comes (EAGAIN), as when a child ends: then once more.
     fn open(reading: Reading) -> Result<Self, WalkError> {
         const TRIES: u32 = 5;
@@ -119,12 +129,12 @@ impl Walker {
             libbpf_rs::ErrorKind::WouldBlock | libbpf_rs::ErrorKind::Interrupted => {
                 WalkError::Interrupted
             }
-            // What libbpf guesses at without capabilities leads astray.
-            _ if !missing_capabilities().is_empty() => {
-                WalkError::Load { reason: e.to_string(), help: crate::doctor::bpf_help() }
-            }
             _ => {
-                WalkError::Load { reason: crate::log::reason(&e), help: crate::doctor::bpf_help() }
+                // What libbpf guesses at without capabilities leads astray.
+                let guesses = !missing_capabilities().is_empty();
+                let reason = if guesses { e.to_string() } else { crate::log::reason(&e) };
+                let help = crate::doctor::bpf_help();
+                WalkError::Load { reason, help, log: crate::log::said() }
             }
         };
         let mut skel = WalkSkelBuilder::default().open(place).map_err(load_error)?;
@@ -272,6 +282,7 @@ fn check(status: u32, pid: i32) -> Result<(), WalkError> {
         NO_TASK => Err(WalkError::NoTask(pid)),
         2 => Err(WalkError::NoMemory(pid)),
         3 => Err(WalkError::Namespace),
+        4 => Err(WalkError::NoFunction),
         other => Err(WalkError::Run(format!("it answered {other}"))),
     }
 }

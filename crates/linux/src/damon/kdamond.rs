@@ -1,0 +1,252 @@
+//! A kdamond of ours as a source of snapshots.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{Attrs, Cost, EndReason, Nanos, OpsError, Snapshot, Source, Step, TargetId};
+
+use super::attrs::KdamondAttrs;
+use super::clock::Clock;
+use super::error::DamonError;
+use super::reader::Reader;
+use super::results::Aggregated;
+use super::seat::Seat;
+use super::sysfs::{Context, Operations};
+use super::tried;
+use super::views::Scale;
+use super::watched::{Member, Watched, members, target_views};
+use crate::sys::{CpuLaps, monotonic};
+
+/// A kdamond of ours, which runs until it is dropped.
+pub struct Kdamond {
+    // Fields are dropped in this order: nobody reads a kdamond that is gone.
+    reader: Reader,
+    seat: Seat,
+    root: PathBuf,
+    operations: Operations,
+    asked: KdamondAttrs,
+    /// as in force now
+    attrs: Attrs,
+    members: Vec<Member>,
+    clock: Clock,
+    next_update: Nanos,
+    cpu: CpuLaps,
+    thread_cpu: Duration,
+    seq: u64,
+    ended: Option<EndReason>,
+}
+
+impl Kdamond {
+    /// Sets up a kdamond and starts it; what a killed isotherm has left is taken away before.
+    /// `root` is `/`, or a tree for tests.
+    ///
+    /// # Errors
+    /// If DAMON is not there, or somebody else's, or does not take what is asked.
+    pub fn start(root: &Path, watched: Watched, asked: KdamondAttrs) -> Result<Self, DamonError> {
+        let attrs = asked.attrs.checked()?;
+        let operations = watched.operations();
+        let members = members(root, watched)?;
+        if members.is_empty() {
+            return Err(DamonError::NoTargets);
+        }
+        let mut seat = Seat::take(root)?;
+        let reader = Reader::open(root, &mut seat, attrs.max_regions)?;
+        let mut kdamond = Kdamond {
+            reader,
+            seat,
+            root: root.to_owned(),
+            operations,
+            asked,
+            attrs,
+            members,
+            clock: Clock::begin(monotonic(), attrs.interval()),
+            next_update: Nanos(0),
+            cpu: CpuLaps::begin(),
+            thread_cpu: Duration::ZERO,
+            seq: 0,
+            ended: None,
+        };
+        kdamond.begin()?;
+        Ok(kdamond)
+    }
+
+    /// Starts it with all that have not ended; DAMON does not take one that has.
+    fn begin(&mut self) -> Result<(), DamonError> {
+        loop {
+            self.members.retain(|m| !m.dropped && !m.has_ended());
+            if self.members.is_empty() {
+                self.ended = Some(EndReason::TargetsGone);
+                return Ok(());
+            }
+            self.seat.set_up(&self.context())?;
+            match self.seat.start() {
+                Ok(()) => break,
+                Err(_) if self.members.iter().any(Member::has_ended) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.clock = Clock::begin(monotonic(), self.attrs.interval());
+        self.thread_cpu = Duration::ZERO;
+        self.reader.begin(self.clock.last_end(), &self.attrs);
+        Ok(())
+    }
+
+    fn context(&self) -> Context {
+        let unit = self.unit();
+        let monitoring_attrs = self.asked.monitoring_attrs();
+        let sample_us = monitoring_attrs.intervals.sample_us;
+        Context {
+            operations: self.operations,
+            addr_unit: self.asked.addr_unit,
+            monitoring_attrs,
+            targets: self.members.iter().map(|m| m.target(unit)).collect(),
+            schemes: match self.reader {
+                Reader::Trace(_) => Vec::new(),
+                Reader::Tried(..) => tried::schemes(self.members.len(), sample_us),
+            },
+            ..Context::default()
+        }
+    }
+
+    fn unit(&self) -> u64 {
+        self.asked.addr_unit.unwrap_or(1).max(1)
+    }
+
+    /// By which interface results come, and why not by the better one.
+    #[must_use]
+    pub fn results(&self) -> String {
+        self.reader.to_string()
+    }
+
+    /// The attributes in force: the kernel may have tuned them.
+    #[must_use]
+    pub fn attrs(&self) -> Attrs {
+        self.attrs
+    }
+
+    /// Watches these processes from now on. What is known of those that stay is kept if none has
+    /// ended or goes; else the kdamond is started anew, as DAMON knows targets by their position.
+    /// One that has ended is passed over.
+    ///
+    /// # Errors
+    /// If it does not watch processes, or the kernel refuses.
+    pub fn set_targets(&mut self, targets: &[(TargetId, i32)]) -> Result<(), DamonError> {
+        if self.operations != Operations::Vaddr {
+            return Err(DamonError::FixedTargets);
+        }
+        let wanted = |m: &Member| targets.iter().any(|&(id, _)| id == m.id);
+        self.members.iter_mut().for_each(|m| m.dropped |= !wanted(m));
+        let new = targets.iter().filter(|(id, _)| !self.members.iter().any(|m| m.id == *id));
+        let mut added = Vec::new();
+        for &(id, pid) in new {
+            match Member::process(&self.root, id, pid, Vec::new()) {
+                Ok(member) => added.push(member),
+                Err(DamonError::Attach(e)) if e.is_gone() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if added.is_empty() {
+            return Ok(());
+        }
+        let whole = self.members.iter().all(|m| !m.dropped && !m.has_ended());
+        self.members.extend(added);
+        self.next_update = Nanos(0);
+        if whole {
+            self.seat.set_up(&self.context())?;
+            // A target that ended meanwhile makes the kernel refuse, and maybe stop.
+            if self.seat.commit().is_ok() && self.seat.is_running() {
+                return Ok(());
+            }
+        }
+        self.restart()
+    }
+
+    fn restart(&mut self) -> Result<(), DamonError> {
+        self.seat.stop()?;
+        self.reader.forget()?;
+        self.begin()
+    }
+
+    /// Ends it: the next step answers [`Step::End`]. It is taken away when dropped.
+    ///
+    /// # Errors
+    /// If the kernel refuses to stop it.
+    pub fn stop(&mut self) -> Result<(), DamonError> {
+        self.ended.get_or_insert(EndReason::Stopped);
+        self.seat.stop()
+    }
+
+    fn try_step(&mut self, now: Nanos) -> Result<Step, DamonError> {
+        if let Some(why) = self.ended {
+            return Ok(Step::End(why));
+        }
+        if self.members.iter().all(|m| m.dropped || m.has_ended()) {
+            self.ended = Some(EndReason::TargetsGone);
+            return Ok(Step::End(EndReason::TargetsGone));
+        }
+        if now >= self.next_update {
+            self.next_update = now + self.attrs.update;
+            self.update()?;
+        }
+        match self.reader.next(now, self.clock.pace())? {
+            Some(result) => Ok(Step::Snapshot(Arc::new(self.snapshot(result)))),
+            None => {
+                self.check(now)?;
+                Ok(Step::Wait(self.clock.next(now)))
+            }
+        }
+    }
+
+    /// A kdamond that is overdue may have been stopped.
+    fn check(&self, now: Nanos) -> Result<(), DamonError> {
+        if self.clock.is_late(now) && !self.seat.is_running() {
+            return Err(DamonError::Stopped);
+        }
+        if self.clock.is_silent(now) {
+            return Err(DamonError::Silent { dropped: self.reader.dropped() });
+        }
+        Ok(())
+    }
+
+    fn update(&mut self) -> Result<(), DamonError> {
+        let members = self.members.iter_mut().filter(|m| !m.dropped);
+        for member in members {
+            // One that cannot be read any more has ended, which the next step finds.
+            let _ = member.update();
+        }
+        if self.asked.intervals_goal.is_some() {
+            let tuned = self.seat.tuned()?;
+            self.attrs.sample = Duration::from_micros(tuned.sample_us);
+            self.attrs.aggr = Duration::from_micros(tuned.aggr_us);
+        }
+        Ok(())
+    }
+
+    fn snapshot(&mut self, result: Aggregated) -> Snapshot {
+        let (start, length) = self.clock.interval(result.at, self.reader.dropped());
+        let samples = self.attrs.samples();
+        let scale =
+            Scale { samples, sample: length / samples, aggr: self.clock.pace(), unit: self.unit() };
+        let end = self.clock.last_end();
+        let looks = result.targets.values().map(Vec::len).sum::<usize>() as u64;
+        let looks = looks * u64::from(samples);
+        let most = self.attrs.max_regions as usize;
+        let targets = target_views(&mut self.members, result, scale, most);
+        let thread = self.seat.cpu();
+        let cpu = self.cpu.lap() + thread.saturating_sub(self.thread_cpu);
+        self.thread_cpu = thread;
+        self.seq += 1;
+        // DAMON clears without a flush: no shootdowns.
+        let cost = Cost { cpu, looks, pages: looks, clears: 0 };
+        Snapshot { seq: self.seq - 1, start, end, attrs: self.attrs, cost, targets }
+    }
+}
+
+impl Source for Kdamond {
+    /// A step lasts as long as it takes to read the mappings of all targets, and without tracefs up to
+    /// a sampling interval and a tenth of a second more.
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        self.try_step(now).map_err(|e| OpsError::Failed(e.to_string()))
+    }
+}
