@@ -75,12 +75,11 @@ impl Scenario {
         let file: File = toml::from_str(&text).with_context(|| path.display().to_string())?;
         ensure!(dir.join("run").is_file(), "{} has no script `run`", dir.display());
         ensure!((1..=MAX_LIMIT_S).contains(&file.timeout_s), "timeout_s is 1 to {MAX_LIMIT_S}");
-        let topology = room().join("topologies").join(format!("{}.toml", file.topology));
         Ok(Scenario {
             name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             about: file.about,
             dir: dir.to_owned(),
-            topology: Topology::read(&topology)?,
+            topology: Topology::named(&file.topology)?,
             limit: Duration::from_secs(file.timeout_s),
             kernel_args: file.kernel_args,
             kernels: file.kernels,
