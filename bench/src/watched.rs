@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use isotherm_core::{Attrs, Monitor, Snapshot, Source, Step};
-use isotherm_linux::{Processes, Vaddr, sys};
+use isotherm_linux::{Hold, Vaddr, sys};
 
 use crate::load::{Load, Shape};
 use crate::slices::{Slice, Way};

@@ -1,8 +1,8 @@
 //! How right the monitor is about workloads: watched, scored, and told in one table.
 
-mod figures;
 mod options;
 mod real;
+mod row;
 mod table;
 
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use isotherm_core::{Snapshot, TargetId};
 use isotherm_sim::workload::{Layout, Schedule, Workload, play};
 use isotherm_sim::{GroundTruth, MachineKind};
 
-pub use figures::{Row, row};
 pub use options::Options;
+pub use row::{Row, row};
 pub use table::{head, line};
 
 /// A workload as it was watched.

@@ -1,9 +1,8 @@
 //! The table.
 
-use isotherm_sim::MachineKind;
+use isotherm_sim::{Delay, Figures, Kind, MachineKind};
 
 use super::Row;
-use super::figures::{Delay, Figures, Kind};
 
 const HEAD: &str = "\
 | workload | machine | hot: precision | hot: recall | warm: precision | warm: recall | cold: precision | cold: recall | log2 error of the rate | delay in s | left out MiB: hot, cold | unknown MiB | regions | clears/s | own CPU | bytes a region |
@@ -20,24 +19,25 @@ pub fn head(seed: u64) -> String {
 /// A row.
 #[must_use]
 pub fn line(r: &Row) -> String {
-    let machine = match r.machine {
+    let a = &r.accuracy;
+    let machine = match a.machine {
         MachineKind::Real => "real",
         MachineKind::Simulated => "simulated",
     };
-    let kinds = [&r.hot, &r.warm, &r.cold];
+    let kinds = [&a.hot, &a.warm, &a.cold];
     let shares: Vec<String> = kinds.into_iter().flat_map(kind).collect();
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
     format!(
         "| {} | {machine} | {} | {} | {} | {:.1}, {:.1} | {:.1} | {:.0} | {:.0} | {} | {} |",
-        r.workload,
+        a.workload,
         shares.join(" | "),
-        figures(&r.rate_error, 2),
-        delay(&r.delay),
-        mib(r.hot.left_out_bytes),
-        mib(r.cold.left_out_bytes),
-        mib(r.unknown_bytes),
-        r.regions,
-        r.clears_per_second,
+        figures(&a.rate_error, 2),
+        delay(&a.delay),
+        mib(a.hot.left_out_bytes),
+        mib(a.cold.left_out_bytes),
+        mib(a.unknown_bytes),
+        a.regions,
+        a.clears_per_second,
         r.own_cpu_percent.map_or("-".to_owned(), |p| format!("{p:.1} %")),
         r.bytes_a_region.map_or("-".to_owned(), |b| format!("{b:.1}")),
     )

@@ -24,6 +24,8 @@ pub enum MappingKind {
     File,
     /// what the kernel or a driver put there
     Special,
+    /// physical memory, whoever uses it
+    Physical,
 }
 
 /// A range of addresses that the target may access.
@@ -33,7 +35,8 @@ pub struct Mapping {
     pub range: AddrRange,
     /// what it is made of
     pub kind: MappingKind,
-    /// as in `/proc/PID/maps`: a path, `[heap]`, `[stack]`; empty for anonymous memory
+    /// as in `/proc/PID/maps`: a path, `[heap]`, `[stack]`; empty for anonymous memory; of physical
+    /// memory the node and the zone: `node 0 Normal`
     pub name: Arc<str>,
     /// why its accesses cannot be seen, if that holds for all of it
     pub unknown: Option<Unknown>,

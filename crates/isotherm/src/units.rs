@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use isotherm_linux::Way;
+use isotherm_linux::damon::sysfs::IntervalsGoal;
 pub use isotherm_sim::workload::units::{duration, size};
 
 use crate::cli::Look;
 
-/// The name of a way to look, or `auto`.
+/// The name of a way to look, `damon`, or `auto`.
 pub fn way(text: &str) -> Result<Look, String> {
-    if text == "auto" {
-        return Ok(Look(None));
+    match text {
+        "auto" => Ok(Look::Auto),
+        "damon" => Ok(Look::Damon),
+        _ => Way::find(text).map(Look::By).map_err(|e| format!("{e}, damon or auto")),
     }
-    Way::find(text).map(|way| Look(Some(way))).map_err(|e| format!("{e}, or auto"))
 }
 
 /// Two parts around `..`.
@@ -81,6 +83,27 @@ pub fn percent(text: &str) -> Result<f64, String> {
     inside.ok_or(format!("{text:?} is no number from 0 to 100"))
 }
 
+/// `4%,3,5ms..10s`: a share of accesses, aggregation intervals, bounds of the sampling interval.
+pub fn intervals_goal(text: &str) -> Result<IntervalsGoal, String> {
+    let parts: Vec<&str> = text.split(',').collect();
+    let [share, aggrs, bounds] = parts[..] else {
+        return Err(format!("{text:?} is no goal: write SHARE,N,MIN..MAX, as in 4%,3,5ms..10s"));
+    };
+    let (min, max) = halves(bounds)?;
+    let micros =
+        |text| Ok::<u64, String>(u64::try_from(duration(text)?.as_micros()).unwrap_or(u64::MAX));
+    let goal = IntervalsGoal {
+        access_bp: (percent(share)? * 100.0).round() as u64,
+        aggrs: aggrs.trim().parse().map_err(|_| format!("{aggrs:?} is no number of intervals"))?,
+        min_sample_us: micros(min)?,
+        max_sample_us: micros(max)?,
+    };
+    if goal.access_bp == 0 || goal.aggrs == 0 || goal.min_sample_us > goal.max_sample_us {
+        return Err("share and intervals must be above 0, and MIN not above MAX".into());
+    }
+    Ok(goal)
+}
+
 /// A number above zero, in Hz.
 pub fn rate(text: &str) -> Result<f64, String> {
     let number = hz(text).ok_or("no number of Hz; write one, as in 10")?;
@@ -118,6 +141,16 @@ mod tests {
         assert_eq!(rate("0.5Hz"), Ok(0.5));
         for bad in ["", "0", "-1", "NaN", "inf", "1e999", "often"] {
             assert!(rate(bad).unwrap_err().contains("as in 10"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_goal_of_intervals() {
+        let goal = intervals_goal("4%,3,5ms..10s").unwrap();
+        assert_eq!((goal.access_bp, goal.aggrs), (400, 3));
+        assert_eq!((goal.min_sample_us, goal.max_sample_us), (5000, 10_000_000));
+        for bad in ["4%", "4%,3", "0,3,1..2", "4,0,1..2", "4,3,2..1", "4,x,1..2", "101,3,1..2"] {
+            assert!(intervals_goal(bad).is_err(), "{bad}");
         }
     }
 

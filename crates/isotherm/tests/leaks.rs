@@ -11,7 +11,7 @@ use isotherm_core::{
     Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Seen, Source, Space, Step,
     TargetId,
 };
-use isotherm_linux::{Processes, Vaddr};
+use isotherm_linux::{Hold, Vaddr};
 use isotherm_record::{Facts, Limits, Reader, TargetFact, Why, Writer};
 
 /// An operations set that outlives its monitor: loading it takes longer than a short recording.

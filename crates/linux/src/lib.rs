@@ -3,9 +3,11 @@
 //! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] tells
 //! what works and why not.
 
+pub mod damon;
 pub mod doctor;
 mod log;
 mod ops;
+mod physical;
 pub mod proc;
 mod proof;
 pub mod sys;
@@ -13,7 +15,10 @@ mod walker;
 mod ways;
 pub mod x86;
 
-pub use ops::{AttachError, Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
+pub use ops::{
+    AttachError, Clearing, Hold, Holder, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
+};
+pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,

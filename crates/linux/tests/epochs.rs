@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{Obedient, look, obey as be_obedient, root_or_skip};
 use isotherm_core::{AddrRange, PAGE_SIZE, Seen, Space, TargetId, Unknown};
-use isotherm_linux::{Clearing, Processes, Reading, Vaddr, WalkError};
+use isotherm_linux::{Clearing, Hold, Reading, Vaddr, WalkError};
 
 #[test]
 fn obey() {

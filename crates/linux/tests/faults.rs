@@ -14,7 +14,7 @@ use isotherm_core::{
     AddrRange, Ask, Attrs, Liveness, Look, Monitor, Nanos, PAGE_SIZE, Seen, Source, Space, Step,
     TargetId,
 };
-use isotherm_linux::{AttachError, Processes, Vaddr, WalkError, proc};
+use isotherm_linux::{AttachError, Hold, Vaddr, WalkError, proc};
 use rustix::mm::{MapFlags, ProtFlags};
 
 #[test]

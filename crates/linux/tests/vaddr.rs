@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use common::{Obedient, look, obey as be_obedient, root_or_skip, young};
 use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, TargetId, Unknown};
-use isotherm_linux::{AttachError, Processes, Reading, Vaddr, Walker};
+use isotherm_linux::{AttachError, Hold, Reading, Vaddr, Walker};
 
 #[test]
 fn obey() {

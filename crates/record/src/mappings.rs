@@ -22,12 +22,13 @@ pub(crate) struct MappingSet {
     pub mappings: Arc<Vec<Mapping>>,
 }
 
-const KINDS: [(MappingKind, &str); 5] = [
+const KINDS: [(MappingKind, &str); 6] = [
     (MappingKind::Anonymous, "anonymous"),
     (MappingKind::Heap, "heap"),
     (MappingKind::Stack, "stack"),
     (MappingKind::File, "file"),
     (MappingKind::Special, "special"),
+    (MappingKind::Physical, "physical"),
 ];
 
 fn kind_name(kind: MappingKind) -> &'static str {

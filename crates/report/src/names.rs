@@ -75,6 +75,7 @@ pub(crate) fn label_of(m: &Mapping) -> &str {
         ("", MappingKind::Stack) => "[stack]",
         ("", MappingKind::File) => "(unnamed file)",
         ("", MappingKind::Special) => "(special)",
+        ("", MappingKind::Physical) => "(physical memory)",
         (name, _) => name,
     }
 }

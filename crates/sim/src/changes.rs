@@ -34,6 +34,45 @@ struct Change {
     until: Nanos,
 }
 
+/// Finds when changes are seen, snapshot by snapshot.
+#[derive(Debug)]
+pub(crate) struct Seeing {
+    target: TargetId,
+    unseen: Vec<Change>,
+    out: Delays,
+    end: Nanos,
+}
+
+impl Seeing {
+    /// The changes of `truth` from `from` on.
+    pub fn new(truth: &GroundTruth, target: TargetId, from: Nanos) -> Self {
+        let all = (0..truth.stretches.len()).flat_map(|i| changes(truth, i));
+        let unseen = all.filter(|c| c.at >= from).collect();
+        Seeing { target, unseen, out: Delays::default(), end: Nanos(0) }
+    }
+
+    /// The next snapshot.
+    pub fn push(&mut self, s: &Snapshot) {
+        self.end = s.end;
+        let Seeing { target, unseen, out, .. } = self;
+        unseen.retain(|c| {
+            let in_time = s.end > c.at && s.end <= c.until;
+            let seen = in_time && called(s, *target, c.range, c.to) >= RIGHT;
+            if seen {
+                out.seen.push(s.end.since(c.at));
+            }
+            !seen
+        });
+    }
+
+    /// What became of all of them.
+    pub fn finish(mut self) -> Delays {
+        let begun = self.unseen.iter().filter(|c| c.at < self.end);
+        self.out.missed = begun.filter(|c| c.until.min(self.end).since(c.at) >= LATE).count();
+        self.out
+    }
+}
+
 /// How soon the changes of `truth` from `from` on were seen in `snapshots` of `target`, which are
 /// ascending.
 #[must_use]
@@ -43,19 +82,9 @@ pub fn delays(
     target: TargetId,
     from: Nanos,
 ) -> Delays {
-    let mut out = Delays::default();
-    let Some(end) = snapshots.last().map(|s| s.end) else { return out };
-    let all = (0..truth.stretches.len()).flat_map(|i| changes(truth, i));
-    for c in all.filter(|c| c.at >= from && c.at < end) {
-        let mut later = snapshots.iter().filter(|s| s.end > c.at && s.end <= c.until);
-        let seen = later.find(|s| called(s, target, c.range, c.to) >= RIGHT);
-        match seen {
-            Some(s) => out.seen.push(s.end.since(c.at)),
-            None if c.until.min(end).since(c.at) >= LATE => out.missed += 1,
-            None => {}
-        }
-    }
-    out
+    let mut seeing = Seeing::new(truth, target, from);
+    snapshots.iter().for_each(|s| seeing.push(s));
+    seeing.finish()
 }
 
 /// The changes of a stretch that was ever touched. It becomes cold at the end of the interval in

@@ -31,6 +31,7 @@
 //! ```
 
 mod access;
+mod accuracy;
 mod area;
 mod changes;
 mod ground_truth;
@@ -45,6 +46,7 @@ mod space;
 mod truth;
 pub mod workload;
 
+pub use accuracy::{AGED, Accuracy, AccuracyBuilder, Delay, Figures, Kind, SETTLED};
 pub use area::Memory;
 pub use changes::{Delays, delays};
 pub use ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION, TruthError};

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use isotherm_core::{Attrs, AttrsError};
+use isotherm_core::{AddrRange, Attrs, AttrsError};
 use isotherm_linux::Way;
+use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_record::{Limits, LimitsError};
 
 use crate::units;
 
-pub use report::{Access, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
+pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 
 /// Options that make no sense: exit status 2.
 #[derive(Debug)]
@@ -70,11 +71,20 @@ pub enum Command {
     Doctor(Doctor),
     /// Touch memory in a known way, to be watched, and write what was really touched
     Workload(Workload),
+    /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
+    Zones(Zones),
 }
 
-/// A way to look; none: the best one.
+/// How to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look(pub Option<Way>);
+pub enum Look {
+    /// in the best way that works
+    Auto,
+    /// by our own monitor, in this way
+    By(Way),
+    /// by the kernel's
+    Damon,
+}
 
 /// Options of `record`.
 #[derive(Debug, Args)]
@@ -82,6 +92,17 @@ pub struct Record {
     /// Process to watch; may be given several times
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<i32>,
+    /// Watch the physical memory of the machine, whoever uses it: by kernel DAMON where that is free,
+    /// else by page_idle
+    #[arg(long, conflicts_with_all = ["pid", "command", "children"])]
+    pub physical: bool,
+    /// Only memory of this node, with --physical; may be given several times
+    #[arg(long, value_name = "N", requires = "physical")]
+    pub node: Vec<u32>,
+    /// Only these addresses: physical ones with --physical, else those of the one process that is
+    /// watched with --look damon; may be given several times
+    #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
+    pub range: Vec<AddrRange>,
     /// Record nothing; tell whether this record is sound: its checksums, bounds, order, and that
     /// regions cover what is mapped. Exit status 1 if it is not
     #[arg(long, value_name = "FILE", exclusive = true)]
@@ -89,8 +110,8 @@ pub struct Record {
     /// Record to write; an earlier record of that name is kept as FILE.old
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub output: PathBuf,
-    /// How to look: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle or smaps; auto is the first of
-    /// these that works here (isotherm doctor)
+    /// How to look: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps or damon; auto is the
+    /// first of these that works here (isotherm doctor), but damon only with --physical
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
     pub look: Look,
     /// Time between clearing and reading accessed bits [default: 20ms; 100ms for page_idle and smaps]
@@ -124,6 +145,14 @@ pub struct Record {
     /// One part more when splitting has found nothing new, as the kernel does
     #[arg(long)]
     pub extra_split: bool,
+    /// Have the kernel tune the intervals until this share of all accesses that it could see is seen
+    /// within so many aggregation intervals, as 4%,3,5ms..10s; the last are bounds of the sampling
+    /// interval (--look damon, Linux 6.15)
+    #[arg(long, value_name = "SHARE,N,MIN..MAX", value_parser = units::intervals_goal)]
+    pub intervals_goal: Option<IntervalsGoal>,
+    /// Bytes that a step of a physical address stands for (--look damon, Linux 6.18)
+    #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "physical")]
+    pub addr_unit: Option<u64>,
     /// End after this time [default: when all targets have ended, or at Ctrl-C]. A started command
     /// that still runs is then ended too (SIGTERM, after 5 s SIGKILL)
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
@@ -169,6 +198,32 @@ impl Record {
             clear_every: self.clear_every,
             split_uniform: self.split_uniform,
             extra_split: self.extra_split,
+        };
+        Ok(attrs.checked()?)
+    }
+
+    /// The attributes of the kernel's monitor, with its own defaults. It takes part of ours.
+    pub fn damon_attrs(&self) -> Result<Attrs, UsageError> {
+        let default = Attrs::default();
+        let ours = [
+            ("--min-region", self.min_region != default.min_region_size),
+            ("--window", self.window != default.window),
+            ("--split", self.split != default.split_parts),
+            ("--clear-every", self.clear_every != default.clear_every),
+            ("--split-uniform", self.split_uniform),
+            ("--extra-split", self.extra_split),
+        ];
+        if let Some((name, _)) = ours.iter().find(|(_, given)| *given) {
+            let text = format!("kernel DAMON has its own rules for {name}: leave it out");
+            return Err(UsageError(text));
+        }
+        let attrs = Attrs {
+            sample: self.sample.unwrap_or(Duration::from_millis(5)),
+            aggr: self.aggr.unwrap_or(Duration::from_millis(100)),
+            update: self.update,
+            min_regions: self.regions.0,
+            max_regions: self.regions.1,
+            ..default
         };
         Ok(attrs.checked()?)
     }
@@ -222,4 +277,24 @@ pub struct Workload {
     /// says]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
+}
+
+/// Options of `zones`.
+#[derive(Debug, Args)]
+pub struct Zones {
+    /// Print what has happened since the last time, over and over, until Ctrl-C
+    #[arg(short, long, conflicts_with = "command")]
+    pub watch: bool,
+    /// Time from one print of --watch to the next
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    pub interval: Duration,
+    /// End --watch after this time
+    #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "watch")]
+    pub duration: Option<Duration>,
+    /// Print JSON: an object, or one a line with --watch
+    #[arg(long)]
+    pub json: bool,
+    /// Command to run; what has happened until it ends is shown
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
 }

@@ -69,6 +69,8 @@ pub enum ReportKind {
     Access(Access),
     /// Every region of every snapshot, a line each; as JSON, a line a snapshot
     Raw(Raw),
+    /// How right a recording of `isotherm workload` is, against the truth that it wrote
+    Accuracy(Accuracy),
 }
 
 /// Options of `report summary`.
@@ -175,4 +177,22 @@ pub struct Raw {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// Options of `report accuracy`.
+#[derive(Debug, Args)]
+pub struct Accuracy {
+    /// Record to read
+    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
+    pub input: PathBuf,
+    /// What was really touched: written by isotherm workload --truth
+    #[arg(long, value_name = "FILE.json")]
+    pub truth: PathBuf,
+    /// The target that was the workload, if there are several: its pid, a part of its command line,
+    /// or its number in the record
+    #[arg(long, value_name = "PID|NAME|NUMBER")]
+    pub target: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }

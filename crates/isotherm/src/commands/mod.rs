@@ -1,11 +1,13 @@
 //! One file a command.
 
+mod child;
 pub mod doctor;
 pub mod export;
 pub mod record;
 pub mod report;
 mod stop;
 pub mod workload;
+pub mod zones;
 
 use std::fs::File;
 use std::io::ErrorKind;

@@ -25,6 +25,7 @@ mod servers;
 mod synthetic;
 mod workload;
 mod wrong_usage;
+mod zones;
 
 /// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
 #[test]

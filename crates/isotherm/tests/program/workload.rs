@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Attrs, Snapshot, TargetId};
 use isotherm_sim::workload::{Layout, Named, Schedule, Workload, play};
-use isotherm_sim::{GroundTruth, MachineKind, Scores, score};
+use isotherm_sim::{Accuracy, AccuracyBuilder, Figures, GroundTruth, MachineKind};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -217,10 +217,6 @@ fn what_is_no_workload_is_told() {
     assert!(run(&["big.toml"]).err.contains("longer than 1 MiB"));
 }
 
-/// Hot memory counts from here on, as in `bench/accuracy`.
-const SETTLED: Duration = Duration::from_secs(2);
-/// Warm and cold memory count from here on.
-const AGED: Duration = Duration::from_secs(7);
 const LENGTH: Duration = Duration::from_secs(10);
 
 /// How right a monitor was: medians over snapshots, as memory of a process that had to wait for a
@@ -240,19 +236,15 @@ impl Right {
 }
 
 fn right(snapshots: &[Arc<Snapshot>], target: TargetId, truth: &GroundTruth) -> Right {
-    let first = snapshots[0].start;
-    let median = |after: Duration, share: fn(&Scores) -> Option<f64>| {
-        let later = snapshots.iter().filter(|s| s.start >= first + after);
-        let scores = later.filter_map(|s| score(truth, s, target));
-        let mut shares: Vec<f64> = scores.map(|s| share(&s).unwrap_or(0.0)).collect();
-        shares.sort_unstable_by(f64::total_cmp);
-        shares.get(shares.len() / 2).copied().unwrap_or(0.0)
-    };
+    let mut builder = AccuracyBuilder::new(truth, target);
+    snapshots.iter().for_each(|s| builder.push(s));
+    let Accuracy { hot, cold, .. } = builder.finish();
+    let median = |f: Figures| f.median.unwrap_or(0.0);
     Right {
-        hot_precision: median(SETTLED, |s| s.hot.precision()),
-        hot_recall: median(SETTLED, |s| s.hot.recall()),
-        cold_precision: median(AGED, |s| s.cold.precision()),
-        cold_recall: median(AGED, |s| s.cold.recall()),
+        hot_precision: median(hot.precision),
+        hot_recall: median(hot.recall),
+        cold_precision: median(cold.precision),
+        cold_recall: median(cold.recall),
     }
 }
 
@@ -301,4 +293,49 @@ fn the_simulated_machine_shows_the_same_as_the_real_one() {
         }
         assert!(tries.last().is_some_and(alike), "{name}: {tries:.3?}, {simulated:.3?}");
     }
+}
+
+#[test]
+fn a_recording_is_scored_against_the_truth() {
+    if !root_or_skip("a_recording_is_scored_against_the_truth") {
+        return;
+    }
+    let mut running = Running::start("ladder.toml", &["--duration", "1h"]);
+    let mut recorder = Recorder::start(&["--pid", &running.pid(), "--duration", "5s"]);
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let truth = running.end();
+    let dir = running.dir.path();
+    fs::copy(recorder.record(), dir.join("isotherm.rec")).unwrap();
+    let run = |args: &[&str]| run_in(dir, &[&["report", "accuracy"], args].concat());
+
+    let json = run(&["--truth", "truth.json", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(json.text()).unwrap();
+    let record = Record::read(&recorder.record());
+    let mut builder = AccuracyBuilder::new(&truth, record.targets[0].id);
+    record.snapshots.iter().for_each(|s| builder.push(s));
+    let here = builder.finish();
+    assert!(here.snapshots > 4, "{here:?}");
+    assert_eq!(json["snapshots"].as_u64(), Some(here.snapshots as u64));
+    assert_eq!(json["hot"]["recall"]["run"].as_f64(), here.hot.recall.run);
+    assert_eq!(json["schema_version"], 1);
+    let text = run(&["--truth", "truth.json"]);
+    for part in ["workload ladder.toml", "precision", "recall", "cold"] {
+        assert!(text.text().contains(part), "{part} is not in {}", text.text());
+    }
+
+    for (args, said) in [
+        (&["--truth", "isotherm.rec"][..], "no truth of a workload"),
+        (&["--truth", "none.json"], "cannot read none.json"),
+        (&["--truth", "truth.json", "--target", "redis"], "no target fits"),
+        (&["--truth", "truth.json", "--input", "none.rec"], "none.rec"),
+    ] {
+        let done = run(args);
+        assert_eq!((done.status, done.out.len()), (1, 0), "{args:?}");
+        assert!(done.err.contains(said), "{args:?}: {}", done.err);
+    }
+    let other = fs::read_to_string(dir.join("truth.json")).unwrap();
+    let mut other: GroundTruth = serde_json::from_str(&other).unwrap();
+    other.intervals.clear();
+    fs::write(dir.join("other.json"), serde_json::to_string(&other).unwrap()).unwrap();
+    assert!(run(&["--truth", "other.json"]).err.contains("from the time of the truth"));
 }

@@ -62,7 +62,7 @@ pub enum AttachError {
 
 /// A process held by a pidfd.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     pub pid: i32,
     pub pidfd: OwnedFd,
     /// of the file system in which `/proc` is
@@ -91,7 +91,7 @@ impl Held {
 }
 
 impl AttachError {
-    pub(super) fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         match self {
             AttachError::Walk(e) => matches!(e, WalkError::NoTask(_) | WalkError::NoMemory(_)),
             AttachError::Proc(e) => e.is_gone(),

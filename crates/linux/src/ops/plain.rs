@@ -12,7 +12,7 @@ use crate::proc::{self, Holdings, Pagemap, Usage};
 
 /// A target of [`super::Smaps`] and of [`super::Idle`].
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(crate) struct Plain {
     held: Held,
     /// Bound to the address space, so that an `exec` shows.
     pub pagemap: Pagemap,

@@ -4,9 +4,8 @@ use isotherm_core::{Look, Space, TargetId};
 
 use super::held::AttachError;
 
-/// An operations set whose targets are processes, each held by a pidfd, so that it can never become
-/// another one.
-pub trait Processes: Space + Look + Send {
+/// Holds processes, each by a pidfd, so that it can never become another one.
+pub trait Hold {
     /// Takes hold of process `pid`, counted in our own pid namespace.
     ///
     /// # Errors
@@ -19,3 +18,8 @@ pub trait Processes: Space + Look + Send {
     /// Lets go of a target.
     fn detach(&mut self, target: TargetId);
 }
+
+/// An operations set whose targets are processes.
+pub trait Processes: Space + Look + Hold + Send {}
+
+impl<T: Space + Look + Hold + Send> Processes for T {}

@@ -12,7 +12,7 @@ use isotherm_core::{
 use super::epochs;
 use super::held::{AttachError, Held, no_refs};
 use super::plain::Plain;
-use super::processes::Processes;
+use super::processes::Hold;
 use super::targets::Targets;
 use crate::proc::{self, ClearRefs, Refs, Usage};
 use crate::sys::{CpuLaps, monotonic, thread_cpu};
@@ -140,7 +140,7 @@ impl Reading {
     }
 }
 
-impl Processes for Smaps {
+impl Hold for Smaps {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         let process = Plain::attach(&self.root, pid)?;
         let refs = ClearRefs::open(&self.root, pid).map_err(|e| no_refs(pid, e))?;

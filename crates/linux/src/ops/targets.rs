@@ -38,17 +38,21 @@ impl<P: Deref<Target = Held>> Targets<P> {
         self.processes.get_mut(&target).ok_or(OpsError::NoTarget(target))
     }
 
+    pub fn find(&self, target: TargetId) -> Option<&P> {
+        self.processes.get(&target)
+    }
+
     pub fn all(&mut self) -> impl Iterator<Item = &mut P> {
         self.processes.values_mut()
     }
 
     pub fn is_alive(&self, target: TargetId) -> bool {
-        self.processes.get(&target).is_some_and(|p| !p.has_ended())
+        self.find(target).is_some_and(|p| !p.has_ended())
     }
 
     /// CPU time that a target has used since it began.
     pub fn ran(&self, target: TargetId) -> Option<Duration> {
-        let process = self.processes.get(&target)?;
+        let process = self.find(target)?;
         process_cpu(process.pid).filter(|_| !process.has_ended())
     }
 }

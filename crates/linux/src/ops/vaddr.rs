@@ -12,7 +12,7 @@ use super::clear::{check_folios, clear};
 use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
 use super::process::Process;
-use super::processes::Processes;
+use super::processes::Hold;
 use super::targets::Targets;
 use super::window::read_windows;
 use crate::proc;
@@ -119,7 +119,7 @@ impl Vaddr {
     }
 }
 
-impl Processes for Vaddr {
+impl Hold for Vaddr {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         let cold = self.clearing == Clearing::Cold;
         let process = Process::attach(&mut self.walker, &self.root, pid, cold)?;

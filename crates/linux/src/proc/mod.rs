@@ -1,30 +1,44 @@
 //! Readers of `/proc` and `/sys`, one kernel interface a file. Each takes the root of the file
 //! system, so that tests can bring a tree of their own.
 
+mod buddyinfo;
 mod children;
 mod clear_refs;
 mod fds;
+mod kpageflags;
 mod maps;
+mod memory_block;
 mod namespace;
+mod page_flags;
 mod page_idle;
 mod pagemap;
+mod pagetypeinfo;
 mod ram;
 mod smaps;
 mod stat;
+mod vmstat;
+mod zoneinfo;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub use buddyinfo::{FreeBlocks, buddyinfo};
 pub use children::children;
 pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
+pub use kpageflags::{FrameUse, FrameUses};
 pub use maps::{mappings, parse_maps};
+pub use memory_block::{MemoryBlock, memory_block, memory_block_size};
 pub use namespace::check_namespace;
+pub use page_flags::{KPageFlags, PageFlags};
 pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
+pub use pagetypeinfo::{Pageblocks, pagetypeinfo};
 pub use ram::{Ram, system_ram};
 pub use smaps::{Usage, parse as parse_smaps, usage};
 pub use stat::{Resident, Stat, command, resident, stat};
+pub use vmstat::vmstat;
+pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo};
 
 /// A kernel interface could not be read.
 #[derive(Debug, thiserror::Error)]

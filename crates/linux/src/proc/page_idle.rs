@@ -8,19 +8,13 @@ use std::path::Path;
 
 use super::ProcError;
 
+const PATH: &str = "sys/kernel/mm/page_idle/bitmap";
+/// The kernel reads and writes the file by words of so many frames.
+const WORD: u64 = 64;
+
 /// The file, open for reading and writing.
 #[derive(Debug)]
-pub struct IdleBitmap {
-    bitmap: File,
-    flags: File,
-}
-
-const FLAGS: &str = "proc/kpageflags";
-const KPF_LRU: u64 = 1 << 5;
-const KPF_COMPOUND_TAIL: u64 = 1 << 16;
-const KPF_NOPAGE: u64 = 1 << 20;
-const KPF_ZERO_PAGE: u64 = 1 << 24;
-const PATH: &str = "sys/kernel/mm/page_idle/bitmap";
+pub struct IdleBitmap(File);
 
 impl IdleBitmap {
     /// Opens it.
@@ -30,61 +24,44 @@ impl IdleBitmap {
     pub fn open(root: &Path) -> Result<Self, ProcError> {
         let path = root.join(PATH);
         let bitmap = OpenOptions::new().read(true).write(true).open(&path);
-        let bitmap = bitmap.map_err(|e| ProcError::read(&path, e))?;
-        let path = root.join(FLAGS);
-        let flags = File::open(&path).map_err(|e| ProcError::read(&path, e))?;
-        Ok(IdleBitmap { bitmap, flags })
+        Ok(IdleBitmap(bitmap.map_err(|e| ProcError::read(&path, e))?))
     }
 
-    /// Whether the kernel tracks each of `frames`: pages on an LRU list, of a folio only the first.
-    /// What it does not track never looks idle. Frame 0 stands for one that is hidden.
+    /// Whether each of `frames` is idle: not accessed since it was marked. `None` stands for frames that
+    /// the file does not hold: those in the last word of memory, if that is not whole. Neighbours in
+    /// one word cost one read, in which the kernel asks all who map the word's idle pages.
     ///
     /// # Errors
     /// Those of reading.
-    pub fn are_tracked(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
-        const NOT: u64 = KPF_COMPOUND_TAIL | KPF_NOPAGE | KPF_ZERO_PAGE;
-        let tracked = |&frame: &u64| {
-            let mut bytes = [0; 8];
-            let whole = self.flags.read_at(&mut bytes, frame * 8)? == 8;
-            let flags = u64::from_ne_bytes(bytes);
-            Ok(whole && frame != 0 && flags & KPF_LRU != 0 && flags & NOT == 0)
-        };
-        frames.iter().map(tracked).collect()
-    }
-
-    /// Whether each of `frames` is idle: not accessed since it was marked. Frames that the kernel does
-    /// not track are not. Neighbours in one word of 64 cost one read.
-    ///
-    /// # Errors
-    /// Those of reading.
-    pub fn are_idle(&self, frames: &[u64]) -> io::Result<Vec<bool>> {
+    pub fn are_idle(&self, frames: &[u64]) -> io::Result<Vec<Option<bool>>> {
         let mut idle = Vec::with_capacity(frames.len());
-        for word in frames.chunk_by(|a, b| a / 64 == b / 64) {
+        for (word, frames) in words(frames) {
             let mut bytes = [0; 8];
-            let at = word.first().map_or(0, |f| f / 64 * 8);
-            match self.bitmap.read_at(&mut bytes, at)? {
-                8 => {}
-                _ => bytes = [0; 8],
-            }
+            let whole = self.0.read_at(&mut bytes, word * 8)? == bytes.len();
             let bits = u64::from_ne_bytes(bytes);
-            idle.extend(word.iter().map(|f| bits >> (f % 64) & 1 == 1));
+            idle.extend(frames.iter().map(|f| whole.then_some(bits >> (f % WORD) & 1 == 1)));
         }
         Ok(idle)
     }
 
-    /// Marks `frames` as idle.
+    /// Marks `frames` as idle. Neighbours in one word cost one write.
     ///
     /// # Errors
     /// Those of writing.
     pub fn mark(&self, frames: &[u64]) -> io::Result<()> {
-        for word in frames.chunk_by(|a, b| a / 64 == b / 64) {
-            let bits = word.iter().fold(0u64, |bits, f| bits | 1 << (f % 64));
-            let at = word.first().map_or(0, |f| f / 64 * 8);
+        for (word, frames) in words(frames) {
+            let bits = frames.iter().fold(0u64, |bits, f| bits | 1 << (f % WORD));
             // Bits that are zero change nothing.
-            self.bitmap.write_at(&bits.to_ne_bytes(), at)?;
+            self.0.write_at(&bits.to_ne_bytes(), word * 8)?;
         }
         Ok(())
     }
+}
+
+/// Adjacent `frames` of one word, with its number.
+fn words(frames: &[u64]) -> impl Iterator<Item = (u64, &[u64])> {
+    let same = frames.chunk_by(|a, b| a / WORD == b / WORD);
+    same.filter_map(|frames| Some((frames.first()? / WORD, frames)))
 }
 
 #[cfg(test)]
@@ -98,16 +75,11 @@ mod tests {
         let path = root.path().join(PATH);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         assert!(IdleBitmap::open(root.path()).is_err());
-        std::fs::write(&path, [0; 32]).unwrap();
-        assert!(IdleBitmap::open(root.path()).is_err(), "no flags");
-        std::fs::create_dir(root.path().join("proc")).unwrap();
-        let flags = [KPF_LRU, KPF_LRU, KPF_LRU | KPF_COMPOUND_TAIL, 0, KPF_LRU | KPF_ZERO_PAGE];
-        std::fs::write(root.path().join(FLAGS), flags.map(u64::to_ne_bytes).concat()).unwrap();
+        std::fs::write(&path, [0; 25]).unwrap();
         let bitmap = IdleBitmap::open(root.path()).unwrap();
         bitmap.mark(&[3, 5, 64, 130]).unwrap();
-        let idle = bitmap.are_idle(&[3, 4, 5, 64, 65, 130, 100_000]).unwrap();
-        assert_eq!(idle, [true, false, true, true, false, true, false]);
-        let tracked = bitmap.are_tracked(&[0, 1, 2, 3, 4, 5]).unwrap();
-        assert_eq!(tracked, [false, true, false, false, false, false]);
+        let idle = bitmap.are_idle(&[3, 4, 5, 64, 65, 130, 192, 100_000]).unwrap();
+        let [yes, no] = [Some(true), Some(false)];
+        assert_eq!(idle, [yes, no, yes, yes, no, yes, None, None]);
     }
 }

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, PAGE_SIZE, join_touching};
 
 use super::{ProcError, pid_file};
-use crate::sys::OwnPages;
+use crate::sys::{OwnPages, resident_ranges};
 use crate::walker::own_pid;
 
 /// One page's word.
@@ -79,4 +79,26 @@ impl Pagemap {
         let (words, _) = self.buffer.get(..got).unwrap_or_default().as_chunks();
         words.iter().map(|&w| PagemapEntry(u64::from_ne_bytes(w)))
     }
+
+    /// Appends the resident parts of `range`, sorted and disjoint, to `out`, which is to have `limit`
+    /// at most; nothing if the address space has gone.
+    pub fn resident(&mut self, range: AddrRange, limit: usize, out: &mut Vec<AddrRange>) {
+        let before = out.len();
+        if resident_ranges(&self.file, range, limit, out).is_ok() {
+            return;
+        }
+        out.truncate(before);
+        let mut at = range.start;
+        while at < range.end && out.len() < limit {
+            let part = AddrRange::new(at, range.end.min(at + PART));
+            let entries = self.read(part).enumerate().filter(|(_, e)| e.is_present());
+            let pages = entries.map(|(i, _)| at + i as u64 * PAGE_SIZE);
+            out.extend(join_touching(pages.map(|p| AddrRange::new(p, p + PAGE_SIZE))));
+            at = part.end;
+        }
+        out.truncate(limit);
+    }
 }
+
+/// What is read of the file at a time covers so many bytes of memory.
+const PART: u64 = 128 << 20;

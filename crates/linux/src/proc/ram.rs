@@ -37,8 +37,11 @@ pub fn system_ram(root: &Path) -> Result<Vec<Ram>, ProcError> {
     Ok(firmware)
 }
 
+/// Memory that a driver has brought (CXL, virtio-mem) has the driver's name behind it.
 fn parse_iomem(text: &str) -> Vec<Ram> {
-    text.lines().filter_map(|line| line.strip_suffix(" : System RAM")).filter_map(range).collect()
+    let lines = text.lines().filter_map(|line| line.split_once(" : System RAM"));
+    let lines = lines.filter(|(_, by)| by.is_empty() || by.starts_with(" ("));
+    lines.filter_map(|(addresses, _)| range(addresses)).collect()
 }
 
 /// `start-end`, both inclusive, hexadecimal. What is shown without the privilege (0-0) is nothing.
@@ -69,9 +72,15 @@ mod tests {
     #[test]
     fn iomem() {
         let text = "00000000-00000fff : Reserved\n00001000-0009fbff : System RAM\n  \
-                    000f0000-000fffff : System ROM\n100000000-61fffffff : System RAM\n";
-        let want =
-            [Ram { start: 0x1000, end: 0x9fc00 }, Ram { start: 0x1_0000_0000, end: 0x6_2000_0000 }];
+                    000f0000-000fffff : System ROM\n100000000-61fffffff : System RAM\n\
+                    700000000-7ffffffff : dax0.0\n  \
+                    700000000-7ffffffff : System RAM (kmem)\n";
+        let ram = |start, end| Ram { start, end };
+        let want = [
+            ram(0x1000, 0x9fc00),
+            ram(0x1_0000_0000, 0x6_2000_0000),
+            ram(0x7_0000_0000, 0x8_0000_0000),
+        ];
         assert_eq!(parse_iomem(text), want);
         assert_eq!(parse_iomem("00000000-00000000 : System RAM\n"), []);
     }

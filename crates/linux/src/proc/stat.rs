@@ -15,6 +15,8 @@ pub struct Stat {
     pub ppid: i32,
     /// a thread of the kernel, without memory of its own
     pub kernel_thread: bool,
+    /// when it started, in clock ticks since boot: with the pid, it names the process for good
+    pub start_ticks: u64,
 }
 
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -36,7 +38,8 @@ fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = after.split_whitespace().collect();
     let flags: u64 = fields.get(6)?.parse().ok()?;
     let ppid = fields.get(1)?.parse().ok()?;
-    Some(Stat { comm, ppid, kernel_thread: flags & PF_KTHREAD != 0 })
+    let start_ticks = fields.get(19)?.parse().ok()?;
+    Some(Stat { comm, ppid, kernel_thread: flags & PF_KTHREAD != 0, start_ticks })
 }
 
 /// The command line, blank-separated; the program's name where there is none.
@@ -78,9 +81,13 @@ mod tests {
     #[test]
     fn a_name_with_everything() {
         let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 99 1000 10";
-        let want = Stat { comm: "a (b) c".into(), ppid: 7, kernel_thread: false };
+        let want = Stat { comm: "a (b) c".into(), ppid: 7, kernel_thread: false, start_ticks: 99 };
         assert_eq!(parse(line), Some(want));
-        assert!(parse("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0").unwrap().kernel_thread);
+        assert!(
+            parse("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 6 0 0")
+                .unwrap()
+                .kernel_thread
+        );
         assert_eq!(parse("42 (cut"), None);
     }
 }

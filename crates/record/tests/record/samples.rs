@@ -159,6 +159,7 @@ fn mappings() -> impl Strategy<Value = Arc<Vec<Mapping>>> {
         MappingKind::Stack,
         MappingKind::File,
         MappingKind::Special,
+        MappingKind::Physical,
     ]);
     let unknown = prop::option::of(prop::sample::select(Unknown::ALL.to_vec()));
     let rest = prop::collection::vec((kind, "[a-z/ä]{0,9}", unknown), 6);

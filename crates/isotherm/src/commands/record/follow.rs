@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use isotherm_core::TargetId;
-use isotherm_linux::{AttachError, Processes, proc};
+use isotherm_linux::{AttachError, Hold, proc};
 use isotherm_record::TargetFact;
 
 /// Processes by pid; those that ended are forgotten.
 #[derive(Default)]
 pub struct Follower {
     processes: BTreeMap<i32, Followed>,
+    /// what is no process, and never ends
+    lasting: Option<TargetId>,
     news: Vec<TargetFact>,
     count: usize,
 }
@@ -21,17 +23,23 @@ struct Followed {
 }
 
 impl Follower {
+    /// Watches this, if anything, besides the processes that are attached.
+    pub fn new(lasting: Option<TargetFact>) -> Self {
+        let id = lasting.as_ref().map(|fact| fact.id);
+        Follower { lasting: id, news: lasting.into_iter().collect(), ..Follower::default() }
+    }
+
     /// Takes hold of a process; a pid given twice is one process.
     pub fn attach(
         &mut self,
-        ops: &mut dyn Processes,
+        held: &mut dyn Hold,
         pid: i32,
         with_children: bool,
     ) -> Result<(), AttachError> {
         if self.processes.contains_key(&pid) {
             return Ok(());
         }
-        let target = ops.attach(pid)?;
+        let target = held.attach(pid)?;
         self.processes.insert(pid, Followed { target, with_children });
         self.count += 1;
         let command = proc::command("/".as_ref(), pid).unwrap_or_default();
@@ -48,10 +56,10 @@ impl Follower {
 
     /// Forgets who has ended, and takes hold of children that have come. One that cannot be
     /// watched, or has ended already, is passed over. Returns who has ended: to be detached.
-    pub fn find_children(&mut self, ops: &mut dyn Processes) -> Vec<TargetId> {
+    pub fn find_children(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
         let mut ended = Vec::new();
         self.processes.retain(|_, p| {
-            let alive = ops.is_alive(p.target);
+            let alive = held.is_alive(p.target);
             if !alive {
                 ended.push(p.target);
             }
@@ -61,7 +69,7 @@ impl Follower {
             self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
         while let Some(parent) = parents.pop() {
             for child in proc::children("/".as_ref(), parent) {
-                if !self.processes.contains_key(&child) && self.attach(ops, child, true).is_ok() {
+                if !self.processes.contains_key(&child) && self.attach(held, child, true).is_ok() {
                     parents.push(child);
                 }
             }
@@ -76,12 +84,12 @@ impl Follower {
 
     /// Who is watched now.
     pub fn targets(&self) -> Vec<TargetId> {
-        self.processes.values().map(|p| p.target).collect()
+        self.lasting.into_iter().chain(self.processes.values().map(|p| p.target)).collect()
     }
 
     /// Whether anybody is left.
-    pub fn any_alive(&self, ops: &dyn Processes) -> bool {
-        self.processes.values().any(|p| ops.is_alive(p.target))
+    pub fn any_alive(&self, held: &dyn Hold) -> bool {
+        self.lasting.is_some() || self.processes.values().any(|p| held.is_alive(p.target))
     }
 
     /// How many processes have been watched in all.

@@ -1,24 +1,25 @@
 //! `isotherm record`.
 
 mod check;
-mod child;
 mod follow;
 mod status;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use isotherm_core::{Attrs, Monitor, Source, Step};
-use isotherm_linux::{Best, Processes, Way, WayError, sys};
+use isotherm_core::{Attrs, Step};
+use isotherm_linux::{Hold, Way, sys};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
-use self::child::Started;
 use self::follow::Follower;
 use self::status::Status;
+use self::watch::{Ready, Watch, ready};
+use super::child::{self, Started};
 use super::stop::Stop;
-use crate::cli::{Record, UsageError};
+use crate::cli::{Look, Record, UsageError};
 use crate::words::{chain, say};
 
 /// How often signals, ended targets and new children are looked for.
@@ -29,31 +30,30 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if let Some(path) = &o.check {
         return check::run(path);
     }
-    if o.pid.is_empty() && o.command.is_empty() {
-        let text =
-            "nothing to watch: give --pid PID, or a command after -- (isotherm record -- ./app)";
+    if o.pid.is_empty() && o.command.is_empty() && !o.physical {
+        let text = "nothing to watch: give --pid PID, a command after -- (isotherm record -- ./app), \
+                    or --physical";
         return Err(UsageError::new(text).into());
     }
     // Before anything is opened, for the ways that are not chosen yet.
-    o.attrs(o.look.0.unwrap_or(Way::Bpf))?;
+    match o.look {
+        Look::Auto => o.attrs(Way::Bpf)?,
+        Look::By(way) => o.attrs(way)?,
+        Look::Damon => o.damon_attrs()?,
+    };
     let limits = o.limits()?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
-    let (way, mut ops) = open(o.look.0)?;
-    let attrs = o.attrs(way)?;
-    let mut follower = Follower::default();
+    let mut way = ready(&o)?;
+    let attrs = way.attrs(&o)?;
+    let mut follower = Follower::new(way.watched());
     for &pid in &o.pid {
-        follower.attach(&mut *ops, pid, o.children)?;
+        follower.attach(way.hold(), pid, o.children)?;
     }
     let program = child::resolve(&o.command)?;
-    let mut writer = Writer::create(&o.output, &facts(attrs, seed, way), limits)?;
-    let mut started = match start(program, &o.command, &mut *ops, &mut follower) {
-        Ok(started) => started,
-        Err(e) => {
-            let _ = writer.finish(Why::Failed, &chain(&e));
-            return Err(e);
-        }
-    };
+    let writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
+    let started = start(program, &o.command, way.hold(), &mut follower);
+    let (mut started, mut writer) = or_finish(started, writer)?;
     // Children that come later may be other users'.
     let reach = limits.rotate.is_some() || o.children;
     let mut privileges = Privileges { reach, writing: None };
@@ -61,9 +61,10 @@ pub fn run(o: Record) -> Result<ExitCode> {
     for fact in follower.news() {
         let _ = writer.target(fact)?;
     }
-    let monitor = Monitor::new(ops, attrs, &follower.targets(), seed).map_err(UsageError::from)?;
+    let begun = way.begin(attrs, &follower.targets(), seed);
+    let (watch, writer) = or_finish(begun, writer)?;
     let status = Status::new(sys::monotonic(), sys::own_cpu());
-    let mut recording = Recording { monitor, writer, follower, status, privileges };
+    let mut recording = Recording { watch, writer, follower, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);
     let over = || stop.is_over();
@@ -82,32 +83,27 @@ pub fn run(o: Record) -> Result<ExitCode> {
     })
 }
 
-/// The way to look that was asked for, or the best one, saying why it is not the first.
-fn open(asked: Option<Way>) -> Result<(Way, Box<dyn Processes>), WayError> {
-    if let Some(way) = asked {
-        return Ok((way, way.open()?));
+/// Gives a record that comes to nothing its end.
+fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
+    match result {
+        Ok(value) => Ok((value, writer)),
+        Err(e) => {
+            let _ = writer.finish(Why::Failed, &chain(&e));
+            Err(e)
+        }
     }
-    let Best { way, ops, passed } = Way::best()?;
-    if let Some((first, e)) = passed.first() {
-        say(format_args!(
-            "isotherm: looking by {}, since {} does not work: {e}",
-            way.name(),
-            first.name()
-        ));
-    }
-    Ok((way, ops))
 }
 
 /// Starts the command, if there is one, and takes hold of it, unless it has ended by then.
 fn start(
     program: Option<PathBuf>,
     command: &[String],
-    ops: &mut dyn Processes,
+    held: &mut dyn Hold,
     follower: &mut Follower,
 ) -> Result<Option<Started>> {
     let Some(program) = program else { return Ok(None) };
     let mut child = Started::spawn(&program, command)?;
-    match follower.attach(ops, child.pid(), true) {
+    match follower.attach(held, child.pid(), true) {
         Ok(()) => follower.name_newest(command.join(" ")),
         Err(e) if !child.has_ended_in(WAKE)? => {
             return Err(e).context("the command cannot be watched");
@@ -117,7 +113,7 @@ fn start(
     Ok(Some(child))
 }
 
-fn facts(attrs: Attrs, seed: u64, way: Way) -> Facts {
+fn facts(attrs: Attrs, seed: u64, way: &dyn Ready) -> Facts {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Facts {
@@ -132,7 +128,7 @@ fn facts(attrs: Attrs, seed: u64, way: Way) -> Facts {
 }
 
 struct Recording {
-    monitor: Monitor<Box<dyn Processes>>,
+    watch: Box<dyn Watch>,
     writer: Writer,
     follower: Follower,
     status: Status,
@@ -154,11 +150,11 @@ impl Recording {
             if now >= next_check {
                 next_check = now + WAKE;
                 self.follow()?;
-                if !self.follower.any_alive(&**self.monitor.ops()) {
+                if !self.follower.any_alive(self.watch.hold()) {
                     return Ok((Why::TargetsGone, String::new()));
                 }
             }
-            match self.monitor.step(now)? {
+            match self.watch.step(now)? {
                 Step::Wait(until) => {
                     let until = until.min(next_check).min(stop.end().unwrap_or(until));
                     std::thread::sleep(until.since(sys::monotonic()));
@@ -180,21 +176,21 @@ impl Recording {
 
     /// Children that have come since, and processes that have ended.
     fn follow(&mut self) -> Result<()> {
-        let ended = self.follower.find_children(&mut **self.monitor.ops());
+        let ended = self.follower.find_children(self.watch.hold());
         let news = self.follower.news();
         for fact in &news {
             let _ = self.writer.target(fact.clone())?;
         }
         if !news.is_empty() || !ended.is_empty() {
-            self.monitor.set_targets(&self.follower.targets());
+            self.watch.set_targets(&self.follower.targets())?;
         }
-        ended.into_iter().for_each(|target| self.monitor.ops().detach(target));
+        ended.into_iter().for_each(|target| self.watch.hold().detach(target));
         Ok(())
     }
 
     /// Gives the record its end, whatever happened, and says what has come of it.
     fn finish(mut self, result: Result<Ended>, path: &Path) -> Result<()> {
-        self.monitor.stop();
+        let result = result.and_then(|ended| self.watch.stop().map(|()| ended));
         let (why, note) = match &result {
             Ok((why, note)) => (*why, note.clone()),
             Err(e) => (Why::Failed, chain(e)),

@@ -1,5 +1,6 @@
 //! `isotherm report`.
 
+mod accuracy;
 mod output;
 mod select;
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use isotherm_core::Snapshot;
-use isotherm_record::{Event, ReadError, Reader};
+use isotherm_record::{Event, Facts, ReadError, Reader, TargetFact};
 use isotherm_report::{
     AccessBuilder, Extent, Grid, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder,
     access_text, heatmap_picture, json, raw_head_text, raw_text, regions_picture, regions_text,
@@ -32,6 +33,7 @@ pub fn run(o: cli::Report) -> Result<ExitCode> {
         ReportKind::Regions(o) => regions(&o),
         ReportKind::Access(o) => access(&o),
         ReportKind::Raw(o) => raw(&o),
+        ReportKind::Accuracy(o) => accuracy::run(&o),
     }
 }
 
@@ -150,8 +152,14 @@ fn each_event(
 
 /// Title, names of the targets and what to show, from the record's facts and the command line.
 fn options(selection: &Selection) -> Result<Options> {
+    let (facts, targets) = head(&selection.input)?;
+    select::options(selection, facts.as_ref(), &targets)
+}
+
+/// What the record says of itself and its targets.
+fn head(path: &Path) -> Result<(Option<Facts>, Vec<TargetFact>)> {
     let (mut facts, mut targets) = (None, Vec::new());
-    each_event(open(&selection.input)?.without_snapshots(), false, |event| {
+    each_event(open(path)?.without_snapshots(), false, |event| {
         match event {
             Event::Facts(f) => facts = Some(f.clone()),
             Event::Target(t) => targets.push(t.clone()),
@@ -159,5 +167,5 @@ fn options(selection: &Selection) -> Result<Options> {
         }
         Ok(())
     })?;
-    select::options(selection, facts.as_ref(), &targets)
+    Ok((facts, targets))
 }

@@ -43,6 +43,17 @@ fn chosen(words: &[String], targets: &[TargetFact]) -> Result<Option<BTreeSet<Ta
     Ok((!words.is_empty()).then_some(ids))
 }
 
+/// The only target that `word` fits, or that there is.
+pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId> {
+    let words: Vec<String> = word.map(str::to_owned).into_iter().collect();
+    let all = || targets.iter().map(|t| t.id).collect();
+    let ids = chosen(&words, targets)?.unwrap_or_else(all);
+    match (ids.first(), ids.len()) {
+        (Some(&id), 1) => Ok(id),
+        _ => bail!("say by --target which target is meant: the record has {}", list(targets)),
+    }
+}
+
 /// A number is a pid, and if no target has it, the number of a target; anything else is a part of
 /// a command line.
 fn fitting(word: &str, targets: &[TargetFact]) -> Vec<TargetId> {
@@ -123,6 +134,9 @@ mod tests {
         assert_eq!(ids(&["1"]), Ok(Some(vec![2])), "a pid before a number");
         assert_eq!(ids(&["0"]), Ok(Some(vec![0])));
         assert_eq!(ids(&["writer", "redis"]), Ok(Some(vec![0, 1])));
+        assert_eq!(only(Some("redis"), &targets()).ok(), Some(TargetId(0)));
+        assert_eq!(only(None, &targets()[1..2]).ok(), Some(TargetId(1)));
+        assert!(only(None, &targets()).unwrap_err().to_string().contains("--target"));
         let error = ids(&["writer", "mysql"]).unwrap_err();
         for part in
             ["mysql", "0: redis-server (pid 70)", "1: postgres: (pid 71)", "2: init (pid 1)"]

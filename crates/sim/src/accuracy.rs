@@ -1,12 +1,13 @@
-//! The figures of one workload, from what was watched.
+//! How right a whole recording is, in figures.
 
 use std::time::Duration;
 
-use isotherm_core::{Heat, Snapshot};
-use isotherm_sim::{Delays, MachineKind, Score, Scores, delays, score};
+use isotherm_core::{Heat, Nanos, Snapshot, TargetId};
 use serde::Serialize;
 
-use super::Watched;
+use crate::changes::{Delays, Seeing};
+use crate::ground_truth::{GroundTruth, MachineKind};
+use crate::score::{Score, Scores, score};
 
 /// Hot memory counts from here on: until then the monitor sweeps and splits.
 pub const SETTLED: Duration = Duration::from_secs(2);
@@ -14,9 +15,9 @@ pub const SETTLED: Duration = Duration::from_secs(2);
 /// 5 s that make it cold before.
 pub const AGED: Duration = Duration::from_secs(7);
 
-/// A workload on a machine.
+/// A recording of a workload against the truth.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct Accuracy {
     /// its name
     pub workload: String,
     /// where
@@ -41,10 +42,6 @@ pub struct Row {
     pub regions: f64,
     /// TLB shootdowns
     pub clears_per_second: f64,
-    /// of one CPU, in percent
-    pub own_cpu_percent: Option<f64>,
-    /// of the record on disk
-    pub bytes_a_region: Option<f64>,
 }
 
 /// How well one kind of memory was found.
@@ -66,6 +63,8 @@ pub struct Figures {
     /// over snapshots
     pub mean: Option<f64>,
     /// of all snapshots
+    pub median: Option<f64>,
+    /// of all snapshots
     pub worst: Option<f64>,
 }
 
@@ -82,35 +81,80 @@ pub struct Delay {
     pub missed: usize,
 }
 
-/// The figures of what was watched.
-#[must_use]
-pub fn row(w: &Watched) -> Row {
-    let begin = w.snapshots.first().map_or_else(Default::default, |s| s.start);
-    let scored = |after: Duration| -> Vec<Scores> {
-        let later = w.snapshots.iter().filter(|s| s.start >= begin + after);
-        later.filter_map(|s| score(&w.truth, s, w.target)).collect()
-    };
-    let (settled, aged) = (scored(SETTLED), scored(AGED));
-    let mean_of = |f: fn(&Snapshot) -> f64| mean(w.snapshots.iter().map(|s| f(s))).unwrap_or(0.0);
-    let seconds = mean_of(|s| s.end.since(s.start).as_secs_f64());
-    Row {
-        workload: w.truth.workload.clone(),
-        machine: w.truth.machine,
-        seed: w.truth.seed,
-        snapshots: settled.len(),
-        hot: kind(&settled, Heat::Hot),
-        warm: kind(&aged, Heat::Warm),
-        cold: kind(&aged, Heat::Cold),
-        rate_error: rate_error(&settled),
-        delay: delay(&delays(&w.truth, &w.snapshots, w.target, begin + AGED)),
-        unknown_bytes: mean(settled.iter().map(|s| s.unknown as f64)).unwrap_or(0.0),
-        regions: mean_of(|s| s.nr_regions() as f64),
-        clears_per_second: mean_of(|s| s.cost.clears as f64) / seconds,
-        own_cpu_percent: w.own_cpu.map(|share| share * 100.0),
-        bytes_a_region: w.record_bytes.map(|bytes| {
-            let regions: usize = w.snapshots.iter().map(|s| s.nr_regions()).sum();
-            bytes as f64 / regions.max(1) as f64
-        }),
+/// Tallies snapshots of one target against the truth, as they come.
+#[derive(Debug)]
+pub struct AccuracyBuilder<'a> {
+    truth: &'a GroundTruth,
+    target: TargetId,
+    /// when the first snapshot began, and the changes from then on
+    begun: Option<(Nanos, Seeing)>,
+    settled: Vec<Scores>,
+    aged: Vec<Scores>,
+    sums: Sums,
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    snapshots: u32,
+    regions: f64,
+    clears: f64,
+    seconds: f64,
+}
+
+impl<'a> AccuracyBuilder<'a> {
+    /// Of `target`, which `truth` is about.
+    #[must_use]
+    pub fn new(truth: &'a GroundTruth, target: TargetId) -> Self {
+        AccuracyBuilder {
+            truth,
+            target,
+            begun: None,
+            settled: Vec::new(),
+            aged: Vec::new(),
+            sums: Sums::default(),
+        }
+    }
+
+    /// The next snapshot.
+    pub fn push(&mut self, s: &Snapshot) {
+        let (begin, seeing) = self
+            .begun
+            .get_or_insert_with(|| (s.start, Seeing::new(self.truth, self.target, s.start + AGED)));
+        seeing.push(s);
+        let begin = *begin;
+        self.sums.snapshots += 1;
+        self.sums.regions += s.nr_regions() as f64;
+        self.sums.clears += s.cost.clears as f64;
+        self.sums.seconds += s.end.since(s.start).as_secs_f64();
+        if s.start < begin + SETTLED {
+            return;
+        }
+        let Some(scores) = score(self.truth, s, self.target) else { return };
+        if s.start >= begin + AGED {
+            self.aged.push(scores);
+        }
+        self.settled.push(scores);
+    }
+
+    /// The figures.
+    #[must_use]
+    pub fn finish(self) -> Accuracy {
+        let AccuracyBuilder { truth, begun, settled, aged, sums, .. } = self;
+        let delays = begun.map_or_else(Delays::default, |(_, seeing)| seeing.finish());
+        Accuracy {
+            workload: truth.workload.clone(),
+            machine: truth.machine,
+            seed: truth.seed,
+            snapshots: settled.len(),
+            hot: kind(&settled, Heat::Hot),
+            warm: kind(&aged, Heat::Warm),
+            cold: kind(&aged, Heat::Cold),
+            rate_error: rate_error(&settled),
+            delay: delay(&delays),
+            unknown_bytes: mean(settled.iter().map(|s| s.unknown as f64)).unwrap_or(0.0),
+            regions: sums.regions / f64::from(sums.snapshots.max(1)),
+            clears_per_second: if sums.seconds > 0.0 { sums.clears / sums.seconds } else { 0.0 },
+        }
     }
 }
 
@@ -126,7 +170,7 @@ fn kind(scores: &[Scores], heat: Heat) -> Kind {
     let figures = |f: fn(&Score) -> Option<f64>| {
         let each: Vec<f64> = scores.iter().filter_map(f).collect();
         let worst = each.iter().copied().reduce(f64::min);
-        Figures { run: f(&all), mean: mean(each.into_iter()), worst }
+        Figures { run: f(&all), mean: mean(each.iter().copied()), median: median(each), worst }
     };
     Kind {
         precision: figures(Score::precision),
@@ -140,7 +184,8 @@ fn rate_error(scores: &[Scores]) -> Figures {
     Figures {
         run: mean(each.iter().map(|e| e * e)).map(f64::sqrt),
         worst: each.iter().copied().reduce(f64::max),
-        mean: mean(each.into_iter()),
+        mean: mean(each.iter().copied()),
+        median: median(each),
     }
 }
 
@@ -157,4 +202,10 @@ fn delay(delays: &Delays) -> Delay {
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, n) = values.fold((0.0, 0u32), |(sum, n), v| (sum + v, n + 1));
     (n > 0).then(|| sum / f64::from(n))
+}
+
+/// The upper one of two.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }

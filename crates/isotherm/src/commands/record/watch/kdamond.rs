@@ -1,0 +1,161 @@
+//! The kernel's own monitor.
+
+use anyhow::Result;
+use isotherm_core::{AddrRange, Attrs, Nanos, OpsError, Source, Step, TargetId};
+use isotherm_linux::damon::{
+    Availability, DamonError, Kdamond, KdamondAttrs, Watched, availability,
+};
+use isotherm_linux::{Hold, Holder, Physical, Stretch};
+use isotherm_record::TargetFact;
+
+use super::{ROOT, Ready, Watch, physical};
+use crate::cli::{Record, UsageError};
+use crate::words::say;
+
+/// Processes, or ranges of one.
+pub struct OfProcesses {
+    holder: Holder,
+    ranges: Vec<AddrRange>,
+    asked: KdamondAttrs,
+}
+
+impl OfProcesses {
+    /// If DAMON is free.
+    pub fn open(o: &Record) -> Result<Self> {
+        if !o.range.is_empty() && (o.pid.len() != 1 || !o.command.is_empty() || o.children) {
+            let text = "--range is of one process: give one --pid, no command and no --children";
+            return Err(UsageError::new(text).into());
+        }
+        let asked = asked(o)?;
+        match availability(ROOT.as_ref()) {
+            Availability::Free => {}
+            Availability::Held(holder) => return Err(DamonError::Held(holder).into()),
+            Availability::Absent(why) => return Err(DamonError::Absent(why).into()),
+        }
+        Ok(OfProcesses { holder: Holder::default(), ranges: o.range.clone(), asked })
+    }
+
+    fn watched(&self, targets: &[TargetId]) -> Watched {
+        let all = with_pids(&self.holder, targets);
+        match all.first() {
+            Some(&(target, pid)) if !self.ranges.is_empty() => {
+                Watched::Ranges { target, pid, ranges: self.ranges.clone() }
+            }
+            _ => Watched::Processes(all),
+        }
+    }
+}
+
+fn with_pids(holder: &Holder, targets: &[TargetId]) -> Vec<(TargetId, i32)> {
+    targets.iter().filter_map(|&t| Some((t, holder.pid(t)?))).collect()
+}
+
+/// The attributes of a kdamond.
+fn asked(o: &Record) -> Result<KdamondAttrs, UsageError> {
+    let attrs = o.damon_attrs()?;
+    Ok(KdamondAttrs {
+        intervals_goal: o.intervals_goal.clone(),
+        addr_unit: o.addr_unit,
+        ..KdamondAttrs::from(attrs)
+    })
+}
+
+fn describe(of: &str) -> String {
+    format!(
+        "damon: the kernel's own monitor, {of}. Resolution: regions, whose borders are found by chance; \
+         one page of each is looked at in a sampling interval. Not seen: memory of devices, and what \
+         is on no LRU list"
+    )
+}
+
+impl Ready for OfProcesses {
+    fn describe(&self) -> String {
+        describe(if self.ranges.is_empty() { "vaddr" } else { "fvaddr" })
+    }
+
+    fn attrs(&self, _: &Record) -> Result<Attrs, UsageError> {
+        Ok(self.asked.attrs)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.holder
+    }
+
+    fn begin(self: Box<Self>, _: Attrs, targets: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+        let watched = self.watched(targets);
+        let kdamond = Kdamond::start(ROOT.as_ref(), watched, self.asked)?;
+        say_results(&kdamond);
+        Ok(Box::new(Working { kdamond, holder: self.holder }))
+    }
+}
+
+fn say_results(kdamond: &Kdamond) {
+    say(format_args!("isotherm: kernel DAMON: results by {}", kdamond.results()));
+}
+
+/// Physical memory. The kdamond works from the beginning, as whether it can is found by trying.
+pub struct OfMemory(Working, Attrs);
+
+impl OfMemory {
+    /// Of these stretches.
+    pub fn open(o: &Record, memory: &[Stretch]) -> Result<Self> {
+        let asked = asked(o)?;
+        let attrs = asked.attrs;
+        let watched = Watched::Physical {
+            target: Physical::TARGET,
+            ranges: memory.iter().map(|s| s.range).collect(),
+            mappings: memory.iter().map(Stretch::mapping).collect(),
+        };
+        let kdamond = Kdamond::start(ROOT.as_ref(), watched, asked)?;
+        say_results(&kdamond);
+        Ok(OfMemory(Working { kdamond, holder: Holder::default() }, attrs))
+    }
+}
+
+impl Ready for OfMemory {
+    fn describe(&self) -> String {
+        describe("paddr")
+    }
+
+    fn attrs(&self, _: &Record) -> Result<Attrs, UsageError> {
+        Ok(self.1)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.0.holder
+    }
+
+    fn watched(&self) -> Option<TargetFact> {
+        Some(physical::fact())
+    }
+
+    fn begin(self: Box<Self>, _: Attrs, _: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+        Ok(Box::new(self.0))
+    }
+}
+
+/// A kdamond at work.
+struct Working {
+    kdamond: Kdamond,
+    holder: Holder,
+}
+
+impl Source for Working {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        self.kdamond.step(now)
+    }
+}
+
+impl Watch for Working {
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.holder
+    }
+
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
+        Ok(self.kdamond.set_targets(&with_pids(&self.holder, targets))?)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        Ok(self.kdamond.stop()?)
+    }
+}

@@ -1,0 +1,97 @@
+//! What delivers the snapshots of a recording: a way that works here, and then that way at work.
+
+mod kdamond;
+mod looks;
+mod physical;
+
+use anyhow::{Result, anyhow};
+use isotherm_core::{Attrs, Source, TargetId};
+use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
+use isotherm_record::TargetFact;
+
+use crate::cli::{Look, Record, UsageError};
+use crate::words::{chain, say};
+
+/// A way to watch that works here; nothing is watched yet.
+pub trait Ready {
+    /// How it looks, for the record.
+    fn describe(&self) -> String;
+
+    /// The attributes asked for, with what this way takes for those that were not.
+    fn attrs(&self, o: &Record) -> Result<Attrs, UsageError>;
+
+    /// Who is to be watched.
+    fn hold(&mut self) -> &mut dyn Hold;
+
+    /// What is watched besides what is held.
+    fn watched(&self) -> Option<TargetFact> {
+        None
+    }
+
+    /// Begins to watch what is held.
+    fn begin(
+        self: Box<Self>,
+        attrs: Attrs,
+        targets: &[TargetId],
+        seed: u64,
+    ) -> Result<Box<dyn Watch>>;
+}
+
+/// A way to watch, at work.
+pub trait Watch: Source {
+    /// Who is watched.
+    fn hold(&mut self) -> &mut dyn Hold;
+
+    /// Watches these from now on.
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<()>;
+
+    /// Ends watching.
+    fn stop(&mut self) -> Result<()>;
+}
+
+const ROOT: &str = "/";
+
+/// The way that was asked for, or the best one.
+pub fn ready(o: &Record) -> Result<Box<dyn Ready>> {
+    if o.physical {
+        return of_memory(o);
+    }
+    match o.look {
+        Look::Damon => Ok(Box::new(kdamond::OfProcesses::open(o)?)),
+        _ if !o.range.is_empty() => {
+            Err(UsageError::new("--range takes --physical, or --look damon").into())
+        }
+        Look::By(way) => Ok(Box::new(looks::Looks::open(Some(way))?)),
+        Look::Auto => Ok(Box::new(looks::Looks::open(None)?)),
+    }
+}
+
+fn of_memory(o: &Record) -> Result<Box<dyn Ready>> {
+    let part = Part { nodes: o.node.clone(), ranges: o.range.clone() };
+    let by_damon = |memory: &[Stretch]| kdamond::OfMemory::open(o, memory);
+    let memory = || -> Result<Vec<Stretch>> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
+    match o.look {
+        Look::Damon => Ok(Box::new(by_damon(&memory()?)?)),
+        Look::By(Way::PageIdle) => Ok(Box::new(physical::Idle::open(&memory()?)?)),
+        Look::By(way) => Err(UsageError::new(format!(
+            "physical memory is looked at by damon or page_idle: {} sees processes",
+            way.name()
+        ))
+        .into()),
+        Look::Auto => {
+            let memory = memory()?;
+            let why = match by_damon(&memory) {
+                Ok(ready) => return Ok(Box::new(ready)),
+                Err(e) if e.is::<UsageError>() => return Err(e),
+                Err(e) => chain(&e),
+            };
+            let idle = physical::Idle::open(&memory).map_err(|e| {
+                anyhow!(
+                    "physical memory cannot be looked at here.\n  damon: {why}\n  page_idle: {e}"
+                )
+            })?;
+            say(format_args!("isotherm: looking by page_idle, since damon does not work: {why}"));
+            Ok(Box::new(idle))
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Our own monitor, over physical memory.
+
+use anyhow::Result;
+use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId};
+use isotherm_linux::{Hold, Holder, IdleError, Physical, Stretch, Way};
+use isotherm_record::TargetFact;
+
+use super::{ROOT, Ready, Watch};
+use crate::cli::{Record, UsageError};
+
+/// Physical memory, by idle page tracking.
+pub struct Idle {
+    ops: Physical,
+    /// of nobody
+    holder: Holder,
+}
+
+impl Idle {
+    /// Of these stretches.
+    pub fn open(memory: &[Stretch]) -> Result<Self, IdleError> {
+        Ok(Idle { ops: Physical::new(ROOT.as_ref(), memory)?, holder: Holder::default() })
+    }
+}
+
+/// What physical memory is called in a record.
+pub fn fact() -> TargetFact {
+    TargetFact { id: Physical::TARGET, pid: None, command: "physical memory".to_owned() }
+}
+
+impl Ready for Idle {
+    fn describe(&self) -> String {
+        let way = Way::PageIdle;
+        format!("{}; of physical memory; resolution: a folio, one sampling interval", way.how())
+    }
+
+    fn attrs(&self, o: &Record) -> Result<Attrs, UsageError> {
+        o.attrs(Way::PageIdle)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.holder
+    }
+
+    fn watched(&self) -> Option<TargetFact> {
+        Some(fact())
+    }
+
+    fn begin(
+        self: Box<Self>,
+        attrs: Attrs,
+        targets: &[TargetId],
+        seed: u64,
+    ) -> Result<Box<dyn Watch>> {
+        let monitor = Monitor::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        Ok(Box::new(Working { monitor, holder: self.holder }))
+    }
+}
+
+struct Working {
+    monitor: Monitor<Physical>,
+    holder: Holder,
+}
+
+impl Source for Working {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        self.monitor.step(now)
+    }
+}
+
+impl Watch for Working {
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.holder
+    }
+
+    /// Physical memory stays what it is.
+    fn set_targets(&mut self, _: &[TargetId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.monitor.stop();
+        Ok(())
+    }
+}

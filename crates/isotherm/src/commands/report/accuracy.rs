@@ -1,0 +1,108 @@
+//! `isotherm report accuracy`.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use isotherm_report::json;
+use isotherm_sim::{Accuracy, AccuracyBuilder, Delay, Figures, GroundTruth, Kind};
+use serde::Serialize;
+
+use super::output::print;
+use super::{each_snapshot, head, select};
+use crate::cli;
+
+/// A truth is at most this long, in bytes.
+const MAX_TRUTH: u64 = 64 << 20;
+
+/// Scores a recording against the truth.
+pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
+    let truth = read(&o.truth)?;
+    let target = select::only(o.target.as_deref(), &head(&o.input)?.1)?;
+    let mut builder = AccuracyBuilder::new(&truth, target);
+    each_snapshot(&o.input, true, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    let accuracy = builder.finish();
+    if accuracy.snapshots == 0 {
+        bail!(
+            "no snapshot of {} is from the time of the truth, later than 2 s after the begin: \
+             record the workload while it runs, and for longer",
+            o.input.display()
+        );
+    }
+    let text = if o.json {
+        json(&Versioned { schema_version: 1, accuracy: &accuracy })? + "\n"
+    } else {
+        text(&accuracy)
+    };
+    print(text.as_bytes())
+}
+
+#[derive(Serialize)]
+struct Versioned<'a> {
+    schema_version: u32,
+    #[serde(flatten)]
+    accuracy: &'a Accuracy,
+}
+
+fn read(path: &Path) -> Result<GroundTruth> {
+    let unreadable = || format!("cannot read {}", path.display());
+    let mut file = File::open(path).with_context(unreadable)?.take(MAX_TRUTH + 1);
+    let mut text = Vec::new();
+    let read = file.read_to_end(&mut text).with_context(unreadable)?;
+    if read as u64 > MAX_TRUTH {
+        bail!("{} is longer than {} MiB: no truth is", path.display(), MAX_TRUTH >> 20);
+    }
+    let no_truth = || format!("{} is no truth of a workload", path.display());
+    let truth: GroundTruth = serde_json::from_slice(&text).with_context(no_truth)?;
+    truth.checked().with_context(no_truth)
+}
+
+fn text(a: &Accuracy) -> String {
+    let kinds = [("hot", &a.hot), ("warm", &a.warm), ("cold", &a.cold)];
+    let kinds: String = kinds.iter().map(|(name, k)| kind(name, k)).collect();
+    format!(
+        "workload {}, seed {}; {} snapshots scored, {:.0} regions in the mean\n\n\
+         {:16}{:>10}{:>8}{:>10}{:>8}\n{kinds}\n\
+         log2 error of the rate  {}\n{}{:.0} TLB shootdowns a second\n",
+        a.workload,
+        a.seed,
+        a.snapshots,
+        a.regions,
+        "",
+        "precision",
+        "worst",
+        "recall",
+        "worst",
+        number(a.rate_error.run, 2),
+        delay(&a.delay),
+        a.clears_per_second,
+    )
+}
+
+fn kind(name: &str, k: &Kind) -> String {
+    let cells = |f: &Figures| format!("{:>10}{:>8}", number(f.run, 3), number(f.worst, 3));
+    format!("{name:16}{}{}\n", cells(&k.precision), cells(&k.recall))
+}
+
+fn number(x: Option<f64>, digits: usize) -> String {
+    x.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
+}
+
+/// Nothing where nothing changed.
+fn delay(d: &Delay) -> String {
+    if d.seen + d.missed == 0 {
+        return String::new();
+    }
+    format!(
+        "changes of heat: {} seen, after {} s in the mean and {} s at most; {} not seen\n",
+        d.seen,
+        number(d.mean, 2),
+        number(d.worst, 2),
+        d.missed
+    )
+}

@@ -1,0 +1,124 @@
+//! What stands out, in sentences.
+
+use std::collections::BTreeSet;
+
+use isotherm_report::bytes;
+
+use super::change::{Change, KindChange};
+use super::state::{State, ZoneState};
+
+/// Watermarks may differ from the formula by so much, as it rounds, and by this share, as zones may
+/// grow and shrink after they were set.
+const SLACK_BYTES: u64 = 8 * 4096;
+const SLACK: f64 = 0.02;
+/// A huge page on x86-64 is of this order.
+const HUGE_ORDER: usize = 9;
+/// From here on little of the free memory can become huge pages.
+const FRAGMENTED: f64 = 0.8;
+/// Below this, kinds of zones are not used by their size: of two that are equally large, one has
+/// given half as much as the other at 0.9.
+const UNFAIR: f64 = 0.9;
+/// Less than this, in bytes, says nothing.
+const LITTLE: u64 = 64 << 20;
+
+/// Of what there is.
+pub fn of_state(s: &State) -> Vec<String> {
+    let given_up: BTreeSet<u32> =
+        s.zones.iter().filter(|z| z.unreclaimable).map(|z| z.node).collect();
+    let given_up = given_up.iter().map(|node| {
+        format!("kswapd has given up on node {node}, as it could reclaim nothing there")
+    });
+    s.zones.iter().flat_map(of_zone).chain(given_up).collect()
+}
+
+fn of_zone(z: &ZoneState) -> Vec<String> {
+    [level(z), mark(z), boost(z), fragments(z)].into_iter().flatten().collect()
+}
+
+fn level(z: &ZoneState) -> Option<String> {
+    let name = z.name();
+    if z.reserve_bytes >= z.managed_bytes {
+        let (reserve, size) = (bytes(z.reserve_bytes), bytes(z.managed_bytes));
+        return Some(format!(
+            "{name} is smaller ({size}) than what it keeps in reserve ({reserve}): ordinary allocations never come here"
+        ));
+    }
+    if z.free_bytes <= z.min_bytes {
+        Some(format!("{name} is below its min watermark: who allocates must reclaim first"))
+    } else if z.free_bytes <= z.low_bytes {
+        Some(format!("{name} is below its low watermark: kswapd is to work"))
+    } else {
+        None
+    }
+}
+
+fn mark(z: &ZoneState) -> Option<String> {
+    let (is, should) = (z.min_bytes.saturating_sub(z.boost_bytes), z.expected?.min_bytes);
+    let slack = SLACK_BYTES.max((should as f64 * SLACK) as u64);
+    let (name, is_off) = (z.name(), is.abs_diff(should) > slack);
+    let (is, should) = (bytes(is), bytes(should));
+    is_off.then(|| format!("{name} has a min watermark of {is}, but the formula gives {should}"))
+}
+
+fn boost(z: &ZoneState) -> Option<String> {
+    let (name, boost) = (z.name(), bytes(z.boost_bytes));
+    (z.boost_bytes > 0).then(|| {
+        format!(
+            "{name} has its watermarks raised by {boost} for a while, since its blocks were mixed"
+        )
+    })
+}
+
+fn fragments(z: &ZoneState) -> Option<String> {
+    let unusable = z.unusable.get(HUGE_ORDER).copied()?;
+    let stands_out = unusable > FRAGMENTED && z.free_bytes > z.high_bytes;
+    let (name, percent) = (z.name(), unusable * 100.0);
+    stands_out.then(|| {
+        format!("{name} is fragmented: {percent:.0} % of its free memory is in blocks too small for a huge page")
+    })
+}
+
+/// Of what has happened.
+pub fn of_change(c: &Change) -> Vec<String> {
+    [favourite(c), stalls(c), kswapd(c), misses(c)].into_iter().flatten().collect()
+}
+
+fn favourite(c: &Change) -> Option<String> {
+    let over = |k: &KindChange| k.allocated_share - k.size_share;
+    let k = c.kinds.iter().max_by(|a, b| over(a).total_cmp(&over(b)))?;
+    let stands_out = c.fairness.is_some_and(|f| f < UNFAIR) && c.allocated() >= LITTLE;
+    let (got, has) = (k.allocated_share * 100.0, k.size_share * 100.0);
+    let why = if c.lists_by_node {
+        ": since Linux 4.8 the highest zone goes first, as pages age by node"
+    } else {
+        ": its pages are reclaimed younger or older than those of others"
+    };
+    stands_out.then(|| {
+        format!(
+            "{} gave {got:.0} % of what was allocated with {has:.0} % of the memory{why}",
+            k.zone
+        )
+    })
+}
+
+fn stalls(c: &Change) -> Option<String> {
+    let by: Vec<String> = c.kinds.iter().filter(|k| k.stalls > 0).map(stalled).collect();
+    (!by.is_empty()).then(|| format!("who allocated had to reclaim first: {}", by.join(", ")))
+}
+
+fn stalled(k: &KindChange) -> String {
+    format!("{} times for {}", k.stalls, k.zone)
+}
+
+fn kswapd(c: &Change) -> Option<String> {
+    let at_work = c.nodes.iter().filter(|n| n.kswapd_cpu_ms > 0);
+    let by: Vec<String> =
+        at_work.map(|n| format!("{} ms on node {}", n.kswapd_cpu_ms, n.node)).collect();
+    (!by.is_empty()).then(|| format!("kswapd was at work: {}", by.join(", ")))
+}
+
+fn misses(c: &Change) -> Option<String> {
+    let n: u64 = c.nodes.iter().map(|n| n.numa_miss).sum();
+    (n > 0)
+        .then(|| format!("{n} allocations went to another node than the one they were meant for"))
+}

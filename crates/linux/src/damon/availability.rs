@@ -1,0 +1,189 @@
+//! Whose kernel DAMON is.
+
+use std::fmt::{self, Display};
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+
+use super::claim::{self, Standing};
+use super::sysfs::{self, Command, Element, Kdamond, Operations, SysfsError};
+
+/// Whether a kdamond can be had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Availability {
+    /// nobody uses DAMON, or only what an isotherm that was killed has left
+    Free,
+    /// somebody does
+    Held(Holder),
+    /// not in this kernel, or not for us
+    Absent(String),
+}
+
+/// Who uses DAMON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// another isotherm, by its pid
+    Isotherm(i32),
+    /// who made these kdamonds
+    Kdamonds(Vec<Foreign>),
+    /// a module of the kernel, as `DAMON_STAT`
+    Module(String),
+}
+
+/// A kdamond that is not ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// its number in sysfs
+    pub number: u64,
+    /// of its thread, if it runs
+    pub pid: Option<i32>,
+}
+
+impl Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Holder::Isotherm(pid) => write!(f, "another isotherm (pid {pid})"),
+            Holder::Module(name) => {
+                write!(
+                    f,
+                    "{name} (ended by N in /sys/module/{}/parameters/enabled)",
+                    name.to_lowercase()
+                )
+            }
+            Holder::Kdamonds(all) => {
+                write!(f, "somebody else, who has set up ")?;
+                for (i, k) in all.iter().enumerate() {
+                    let comma = if i > 0 { ", " } else { "" };
+                    match k.pid {
+                        Some(pid) => write!(f, "{comma}kdamond {} (running, pid {pid})", k.number)?,
+                        None => write!(f, "{comma}kdamond {} (not running)", k.number)?,
+                    }
+                }
+                write!(f, " in /sys/kernel/mm/damon/admin/kdamonds")
+            }
+        }
+    }
+}
+
+/// Kdamonds that are looked at at most.
+const MOST: u64 = 64;
+
+/// Whose DAMON is; nothing is changed.
+#[must_use]
+pub fn availability(root: &Path) -> Availability {
+    let dir = sysfs::kdamonds(root);
+    if let Some(module) = modules(root) {
+        return Availability::Held(Holder::Module(module));
+    }
+    let count = match sysfs::read::<u64>(&dir.join(Kdamond::COUNT)) {
+        Ok(count) => count.min(MOST),
+        Err(e) => return Availability::Absent(why_absent(&e)),
+    };
+    match claim::standing(root) {
+        Standing::Living(pid) => return Availability::Held(Holder::Isotherm(pid)),
+        Standing::Leftover => return Availability::Free,
+        Standing::None => {}
+    }
+    if count == 0 {
+        return Availability::Free;
+    }
+    let foreign = |number: u64| Foreign { number, pid: running(&dir.join(number.to_string())) };
+    Availability::Held(Holder::Kdamonds((0..count).map(foreign).collect()))
+}
+
+/// The pid of a kdamond's thread, if it runs.
+pub(super) fn running(kdamond: &Path) -> Option<i32> {
+    let on = sysfs::read::<Command>(&kdamond.join("state")).ok()? == Command::On;
+    sysfs::read::<i32>(&kdamond.join("pid")).ok().filter(|&pid| on && pid > 0)
+}
+
+/// A module that uses DAMON: `DAMON_STAT`, `DAMON_RECLAIM`, `DAMON_LRU_SORT` or a later one.
+fn modules(root: &Path) -> Option<String> {
+    let all = fs::read_dir(root.join("sys/module")).ok()?.flatten();
+    let names = all.filter_map(|m| m.file_name().into_string().ok());
+    let mut damon: Vec<String> = names.filter(|name| name.starts_with("damon_")).collect();
+    damon.sort();
+    let enabled = |name: &String| {
+        let path = root.join("sys/module").join(name).join("parameters/enabled");
+        sysfs::read::<bool>(&path).unwrap_or(false)
+    };
+    damon.into_iter().find(enabled).map(|name| name.to_uppercase())
+}
+
+fn why_absent(e: &SysfsError) -> String {
+    match e {
+        SysfsError::Missing { .. } => {
+            "there is no /sys/kernel/mm/damon/admin: it takes Linux 5.18 or later, built with CONFIG_DAMON_SYSFS".into()
+        }
+        SysfsError::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            "its files in sysfs may not be read: run as root".into()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// The operations sets in the kernel, as its symbols tell: asking DAMON itself takes a kdamond.
+#[must_use]
+pub fn operations(root: &Path) -> Vec<Operations> {
+    let Ok(file) = fs::File::open(root.join("proc/kallsyms")) else { return Vec::new() };
+    let (mut vaddr, mut paddr) = (false, false);
+    for line in BufReader::new(file).lines().map_while(Result::ok) {
+        let name = line.split(' ').nth(2).unwrap_or_default();
+        vaddr |= name.starts_with("damon_va_prepare_access_checks");
+        paddr |= name.starts_with("damon_pa_prepare_access_checks");
+        if vaddr && paddr {
+            break;
+        }
+    }
+    let has = |operations: &Operations| match operations {
+        Operations::Paddr => paddr,
+        Operations::Vaddr | Operations::Fvaddr => vaddr,
+    };
+    Operations::ALL.iter().copied().filter(has).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn free_held_absent() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let Availability::Absent(why) = availability(root) else { panic!("nothing there") };
+        assert!(why.contains("CONFIG_DAMON_SYSFS"), "{why}");
+        let dir = "sys/kernel/mm/damon/admin/kdamonds";
+        file(root, &format!("{dir}/nr_kdamonds"), "0\n");
+        file(root, "sys/module/damon_reclaim/parameters/enabled", "N\n");
+        assert_eq!(availability(root), Availability::Free);
+        file(root, &format!("{dir}/nr_kdamonds"), "2\n");
+        for (n, state, pid) in [(0, "on", "607"), (1, "off", "-1")] {
+            file(root, &format!("{dir}/{n}/state"), state);
+            file(root, &format!("{dir}/{n}/pid"), pid);
+        }
+        let Availability::Held(holder) = availability(root) else { panic!("it is held") };
+        assert_eq!(
+            holder.to_string(),
+            "somebody else, who has set up kdamond 0 (running, pid 607), kdamond 1 (not running) in \
+             /sys/kernel/mm/damon/admin/kdamonds"
+        );
+        file(root, "sys/module/damon_stat/parameters/enabled", "Y\n");
+        assert_eq!(availability(root), Availability::Held(Holder::Module("DAMON_STAT".into())));
+    }
+
+    #[test]
+    fn operations_by_symbols() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(operations(root.path()), []);
+        file(root.path(), "proc/kallsyms", "0 t damon_va_prepare_access_checks\n0 T other\n");
+        assert_eq!(operations(root.path()), [Operations::Vaddr, Operations::Fvaddr]);
+        file(root.path(), "proc/kallsyms", "0 t damon_pa_prepare_access_checks.cold\n");
+        assert_eq!(operations(root.path()), [Operations::Paddr]);
+    }
+}

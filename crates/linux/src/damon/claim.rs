@@ -1,0 +1,212 @@
+//! The file that says that a kdamond is isotherm's, so that a crash leaves nothing for ever.
+//!
+//! It is locked while its owner lives. A later isotherm that finds it without a lock takes away what it
+//! names, if that is still the same: sysfs gives each directory a number that it does not use again
+//! before the next boot.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::availability::{Holder, running};
+use super::error::DamonError;
+use super::sysfs::{self, Command, Element, Kdamond};
+use super::trace;
+use crate::proc::stat;
+use crate::walker::own_pid;
+
+const PATH: &str = "run/isotherm/damon.json";
+/// What is read of it at most.
+const LIMIT: u64 = 4096;
+/// It may be removed between opening and locking it, so often.
+const ATTEMPTS: u32 = 5;
+
+/// What is ours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Mark {
+    boot_id: String,
+    owner: Thread,
+    /// of the directory `kdamonds/0` that we have made
+    pub directory: Option<u64>,
+    /// its thread
+    pub kdamond: Option<Thread>,
+    /// in tracefs
+    pub instance: Option<PathBuf>,
+}
+
+/// A process or thread, for good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Thread {
+    pub pid: i32,
+    pub start_ticks: u64,
+}
+
+impl Thread {
+    /// The one with this pid now.
+    pub fn now(root: &Path, pid: i32) -> Option<Self> {
+        Some(Thread { pid, start_ticks: stat(root, pid).ok()?.start_ticks })
+    }
+}
+
+/// What the file tells of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// an isotherm that lives, by its pid
+    Living(i32),
+    /// what one that was killed has left
+    Leftover,
+    /// nothing
+    None,
+}
+
+/// The locked file; removed when dropped.
+#[derive(Debug)]
+pub(super) struct Claim {
+    file: File,
+    path: PathBuf,
+    pub mark: Mark,
+}
+
+impl Claim {
+    /// Takes it; what an isotherm that was killed has left is taken away before.
+    pub fn take(root: &Path) -> Result<Self, DamonError> {
+        let path = root.join(PATH);
+        let failed = |what| move |source| DamonError::State { what, path: root.join(PATH), source };
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).map_err(failed("make the directory of"))?;
+        }
+        let file = lock(root, true).map_err(failed("lock"))?;
+        let Some(file) = file else {
+            return Err(DamonError::Held(Holder::Isotherm(owner(&path))));
+        };
+        take_away_left(root, &file)?;
+        let boot_id = boot_id(root).map_err(failed("mark"))?;
+        let owner =
+            Thread::now(root, own_pid()).unwrap_or(Thread { pid: own_pid(), start_ticks: 0 });
+        let mark = Mark { boot_id, owner, directory: None, kdamond: None, instance: None };
+        let claim = Claim { file, path, mark };
+        claim.save()?;
+        Ok(claim)
+    }
+
+    /// Writes what is ours by now. It only ever becomes more.
+    pub fn save(&self) -> Result<(), DamonError> {
+        let text = serde_json::to_string(&self.mark).map_err(io::Error::other);
+        let written = text.and_then(|text| {
+            self.file.write_all_at(text.as_bytes(), 0)?;
+            self.file.set_len(text.len() as u64)
+        });
+        written.map_err(|source| DamonError::State {
+            what: "write",
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What the file tells of now; nothing is changed.
+pub(super) fn standing(root: &Path) -> Standing {
+    match lock(root, false) {
+        Ok(None) => Standing::Living(owner(&root.join(PATH))),
+        Ok(Some(file)) => match read(&file) {
+            Some(mark) if is_ours(root, &mark) => Standing::Leftover,
+            _ => Standing::None,
+        },
+        Err(_) => Standing::None,
+    }
+}
+
+/// Takes away what an isotherm that was killed has left; its pid, if there was such a one.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn sweep(root: &Path) -> Result<Option<i32>, DamonError> {
+    let Ok(Some(file)) = lock(root, false) else { return Ok(None) };
+    let left = take_away_left(root, &file)?;
+    let _ = fs::remove_file(root.join(PATH));
+    Ok(left)
+}
+
+fn take_away_left(root: &Path, file: &File) -> Result<Option<i32>, DamonError> {
+    let Some(mark) = read(file) else { return Ok(None) };
+    if boot_id(root).ok().as_ref() != Some(&mark.boot_id) {
+        return Ok(None);
+    }
+    if let Some(instance) = &mark.instance {
+        trace::remove(instance);
+    }
+    take_away(root, &mark)?;
+    Ok(Some(mark.owner.pid))
+}
+
+/// Stops and removes the kdamond that `mark` names, if it is still that one.
+pub(super) fn take_away(root: &Path, mark: &Mark) -> Result<(), DamonError> {
+    if !is_ours(root, mark) {
+        return Ok(());
+    }
+    let all = sysfs::kdamonds(root);
+    if running(&all.join("0")).is_some() {
+        sysfs::write(&all.join("0/state"), &Command::Off)?;
+    }
+    Ok(sysfs::write(&all.join(Kdamond::COUNT), &0u64)?)
+}
+
+/// Whether the only kdamond is the one of `mark`: in the same directory, and the same thread if it
+/// runs.
+fn is_ours(root: &Path, mark: &Mark) -> bool {
+    let all = sysfs::kdamonds(root);
+    let directory = fs::metadata(all.join("0")).ok().map(|m| m.ino());
+    let alone = sysfs::read::<u64>(&all.join(Kdamond::COUNT)).is_ok_and(|n| n == 1);
+    let same_thread = |pid| mark.kdamond.is_none_or(|k| Thread::now(root, pid) == Some(k));
+    boot_id(root).ok().as_ref() == Some(&mark.boot_id)
+        && alone
+        && directory.is_some()
+        && directory == mark.directory
+        && running(&all.join("0")).is_none_or(same_thread)
+}
+
+/// The file, locked; `None` if somebody who lives has it.
+fn lock(root: &Path, create: bool) -> io::Result<Option<File>> {
+    let path = root.join(PATH);
+    for _ in 0..ATTEMPTS {
+        let file =
+            OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+        // Its owner may have removed it since it was opened: then the lock means nothing.
+        let same = |now: fs::Metadata| Ok::<_, io::Error>(now.ino() == file.metadata()?.ino());
+        if fs::metadata(&path).and_then(same).unwrap_or(false) {
+            return Ok(Some(file));
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::ResourceBusy))
+}
+
+fn read(file: &File) -> Option<Mark> {
+    let mut text = String::new();
+    file.take(LIMIT).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Who has written the file; 0 if that cannot be told.
+fn owner(path: &Path) -> i32 {
+    File::open(path).ok().and_then(|f| read(&f)).map_or(0, |mark| mark.owner.pid)
+}
+
+fn boot_id(root: &Path) -> io::Result<String> {
+    let text = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))?;
+    Ok(text.trim().to_owned())
+}

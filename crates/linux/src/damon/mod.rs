@@ -1,0 +1,27 @@
+//! The kernel's own monitor, DAMON, as a source of snapshots.
+//!
+//! [`Kdamond`] makes a kdamond of ours, reads its results, and takes it away again. DAMON has one user
+//! at a time: a kdamond that is not ours, running or only set up, is left alone.
+
+mod attrs;
+mod availability;
+mod claim;
+mod error;
+mod kdamond;
+mod reader;
+mod resident;
+mod results;
+mod seat;
+pub mod sysfs;
+mod trace;
+mod tried;
+mod views;
+mod watched;
+
+pub use attrs::KdamondAttrs;
+pub use availability::{Availability, Foreign, Holder, availability, operations};
+pub use claim::sweep;
+pub use error::DamonError;
+pub use kdamond::Kdamond;
+pub use trace::TraceError;
+pub use watched::Watched;

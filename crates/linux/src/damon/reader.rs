@@ -1,0 +1,78 @@
+//! The ways to read results, the better one first.
+
+use std::fmt::{self, Display};
+use std::path::Path;
+use std::time::Duration;
+
+use isotherm_core::{Attrs, Nanos};
+
+use super::error::DamonError;
+use super::results::Aggregated;
+use super::seat::Seat;
+use super::trace::{self, Trace, TraceError};
+use super::tried::Tried;
+use crate::walker::own_pid;
+
+pub(super) enum Reader {
+    Trace(Trace),
+    /// and why not by the tracepoint
+    Tried(Tried, TraceError),
+}
+
+impl Reader {
+    /// The tracepoint if it can be had. The instance is noted before it is made.
+    pub fn open(root: &Path, seat: &mut Seat, max_regions: u32) -> Result<Self, DamonError> {
+        let place = trace::place(root, own_pid());
+        if let Some(place) = &place {
+            seat.note_instance(place)?;
+        }
+        Ok(match Trace::open(place.as_deref(), max_regions) {
+            Ok(trace) => Reader::Trace(trace),
+            Err(why) => Reader::Tried(Tried::new(seat.dir()), why),
+        })
+    }
+
+    /// The kdamond has started.
+    pub fn begin(&mut self, now: Nanos, attrs: &Attrs) {
+        if let Reader::Tried(tried, _) = self {
+            tried.begin(now + attrs.interval());
+        }
+    }
+
+    /// The next result that is there by `now`; they come every `interval`.
+    pub fn next(
+        &mut self,
+        now: Nanos,
+        interval: Duration,
+    ) -> Result<Option<Aggregated>, DamonError> {
+        Ok(match self {
+            Reader::Trace(trace) => trace.next(now, interval)?,
+            Reader::Tried(tried, _) => tried.next(now, interval)?,
+        })
+    }
+
+    /// Drops what has not been told yet: positions of targets are to change.
+    pub fn forget(&mut self) -> Result<(), DamonError> {
+        match self {
+            Reader::Trace(trace) => Ok(trace.forget()?),
+            Reader::Tried(..) => Ok(()),
+        }
+    }
+
+    /// How many results could not be told whole.
+    pub fn dropped(&self) -> u64 {
+        match self {
+            Reader::Trace(trace) => trace.dropped(),
+            Reader::Tried(..) => 0,
+        }
+    }
+}
+
+impl Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reader::Trace(_) => write!(f, "the tracepoint damon_aggregated"),
+            Reader::Tried(_, why) => write!(f, "tried_regions, since {why}"),
+        }
+    }
+}

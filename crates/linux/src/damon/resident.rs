@@ -1,0 +1,115 @@
+//! What of a region is there, and what of that DAMON can see: it does not know the first.
+
+use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Pages, Unknown};
+
+use crate::proc::{FrameUse, FrameUses, Pagemap};
+
+/// Of the bytes of a range: how many are resident, and how many of these are unknown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Presence {
+    pub resident: u64,
+    pub unknown: Pages<u64>,
+}
+
+impl Presence {
+    /// Resident bytes whose accesses DAMON sees.
+    pub fn seen(&self) -> u64 {
+        self.resident.saturating_sub(self.unknown.total())
+    }
+}
+
+impl std::ops::AddAssign for Presence {
+    fn add_assign(&mut self, o: Presence) {
+        self.resident += o.resident;
+        self.unknown.0.iter_mut().zip(o.unknown.0).for_each(|(sum, n)| *sum += n);
+    }
+}
+
+/// Tells what of a range is there.
+pub(super) trait Present {
+    /// Of `range`, which lies within what is mapped.
+    fn presence(&self, range: AddrRange) -> Presence;
+}
+
+/// Resident ranges kept of one process at most: each takes 24 bytes.
+const MOST_RANGES: usize = 1 << 20;
+
+/// Resident memory of a process.
+#[derive(Debug, Default)]
+pub(super) struct Resident {
+    ranges: Vec<AddrRange>,
+    /// resident bytes before each range
+    before: Vec<u64>,
+    /// mappings that DAMON does not see into
+    hidden: Vec<(AddrRange, Unknown)>,
+}
+
+impl Resident {
+    /// Reads it anew.
+    pub fn read(&mut self, pagemap: &mut Pagemap, mappings: &[Mapping]) {
+        self.ranges.clear();
+        for mapping in mappings {
+            pagemap.resident(mapping.range, MOST_RANGES, &mut self.ranges);
+        }
+        let mut sum = 0;
+        self.before.clear();
+        self.before.extend(self.ranges.iter().map(|r| {
+            sum += r.len();
+            sum - r.len()
+        }));
+        let hidden = mappings.iter().filter_map(|m| Some((m.range, m.unknown?)));
+        self.hidden = hidden.collect();
+    }
+
+    fn bytes(&self, range: AddrRange) -> u64 {
+        self.below(range.end).saturating_sub(self.below(range.start))
+    }
+
+    /// Resident bytes at addresses below `addr`.
+    fn below(&self, addr: u64) -> u64 {
+        let i = self.ranges.partition_point(|r| r.start < addr);
+        let last = i.checked_sub(1).and_then(|i| self.ranges.get(i).zip(self.before.get(i)));
+        last.map_or(0, |(r, before)| before + addr.min(r.end).saturating_sub(r.start))
+    }
+}
+
+impl Present for Resident {
+    fn presence(&self, range: AddrRange) -> Presence {
+        let mut presence = Presence { resident: self.bytes(range), ..Presence::default() };
+        let first = self.hidden.partition_point(|(h, _)| h.end <= range.start);
+        let hidden = self.hidden.iter().skip(first).take_while(|(h, _)| h.start < range.end);
+        for (part, why) in hidden.filter_map(|(h, why)| Some((h.intersect(&range)?, why))) {
+            presence.unknown.0[why.index()] += self.bytes(part);
+        }
+        presence
+    }
+}
+
+/// Physical memory, judged by some of its page frames. DAMON sees what is on an LRU list.
+#[derive(Debug)]
+pub(super) struct Frames(pub FrameUses);
+
+/// Page frames looked at in a range; a share is then off by a quarter of it at most, mostly.
+const FRAMES: u64 = 16;
+
+impl Present for Frames {
+    fn presence(&self, range: AddrRange) -> Presence {
+        let (start, len) = (range.start / PAGE_SIZE, range.len() / PAGE_SIZE);
+        let n = len.clamp(1, FRAMES);
+        let mut presence = Presence::default();
+        for i in 0..n {
+            // The middle of each of n equal parts.
+            let frame = start + (len * (2 * i + 1)) / (2 * n);
+            let bytes = range.len() / n;
+            match self.0.of(frame) {
+                FrameUse::Free => {}
+                FrameUse::Lru => presence.resident += bytes,
+                FrameUse::Kernel => {
+                    presence.resident += bytes;
+                    presence.unknown.0[Unknown::Special.index()] += bytes;
+                }
+            }
+        }
+        presence
+    }
+}

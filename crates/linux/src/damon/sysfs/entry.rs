@@ -1,0 +1,280 @@
+//! How a value becomes a file, and a struct a directory.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What is read of a file at most: the kernel shows no more than a page.
+const LIMIT: u64 = 4096;
+/// Elements of a list at most.
+const MOST: u64 = 100_000;
+/// While a kdamond serves somebody, other files answer EBUSY: they are tried again for so long.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A file of DAMON could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum SysfsError {
+    /// the kernel does not have it
+    #[error("{path} is not there: it takes Linux {since} or later")]
+    Missing {
+        /// which
+        path: PathBuf,
+        /// first kernel that has it
+        since: &'static str,
+    },
+    /// by the system
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// which
+        path: PathBuf,
+        /// why
+        source: io::Error,
+    },
+    /// refused
+    #[error("cannot write '{text}' to {path}: {source}")]
+    Write {
+        /// which
+        path: PathBuf,
+        /// what
+        text: String,
+        /// why
+        source: io::Error,
+    },
+    /// by us
+    #[error("{path} holds '{text}', which isotherm does not understand")]
+    Parse {
+        /// which
+        path: PathBuf,
+        /// its text
+        text: String,
+    },
+}
+
+impl SysfsError {
+    /// Whether the kernel has answered EBUSY: another user of DAMON is in the way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        match self {
+            SysfsError::Read { source, .. } | SysfsError::Write { source, .. } => is_busy(source),
+            _ => false,
+        }
+    }
+}
+
+/// Where an [`Entry`] is, and since which kernel.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// the file or directory
+    pub path: PathBuf,
+    /// first kernel that has it
+    pub since: &'static str,
+}
+
+impl Place {
+    /// `name` in this directory; `since` if that came later than the directory itself.
+    pub(super) fn join(&self, name: &str, since: Option<&'static str>) -> Self {
+        let path = if name == "." { self.path.clone() } else { self.path.join(name) };
+        Place { path, since: since.unwrap_or(self.since) }
+    }
+}
+
+/// What is kept in a file or directory.
+pub trait Entry: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// If it is not there, cannot be read, or is not understood.
+    fn read(place: &Place) -> Result<Self, SysfsError>;
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// If it is not there, or the kernel refuses.
+    fn write(&self, place: &Place) -> Result<(), SysfsError>;
+}
+
+/// A value that is the text of one file.
+pub trait Word: Sized {
+    /// From the file's text, without blanks at its ends.
+    fn parse(text: &str) -> Option<Self>;
+    /// What is written; nothing is if it is empty.
+    fn text(&self) -> String;
+}
+
+impl<T: Word> Entry for T {
+    fn read(place: &Place) -> Result<Self, SysfsError> {
+        let text = read_text(place)?;
+        let text = text.trim();
+        T::parse(text).ok_or_else(|| SysfsError::Parse {
+            path: place.path.clone(),
+            text: text.chars().take(120).collect(),
+        })
+    }
+
+    fn write(&self, place: &Place) -> Result<(), SysfsError> {
+        let text = self.text();
+        if text.is_empty() { Ok(()) } else { write_text(place, &text) }
+    }
+}
+
+/// What not every kernel has: `None` is left alone.
+impl<T: Entry> Entry for Option<T> {
+    fn read(place: &Place) -> Result<Self, SysfsError> {
+        if place.path.exists() { T::read(place).map(Some) } else { Ok(None) }
+    }
+
+    fn write(&self, place: &Place) -> Result<(), SysfsError> {
+        self.as_ref().map_or(Ok(()), |value| value.write(place))
+    }
+}
+
+/// What the kernel shows and does not take; writing it does nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Shown<T>(pub T);
+
+impl<T: Entry> Entry for Shown<T> {
+    fn read(place: &Place) -> Result<Self, SysfsError> {
+        T::read(place).map(Shown)
+    }
+
+    fn write(&self, _: &Place) -> Result<(), SysfsError> {
+        Ok(())
+    }
+}
+
+/// A directory of which there are as many as a file says: `nr_targets`, then `0`, `1` and so on.
+pub trait Element: Entry {
+    /// name of that file
+    const COUNT: &'static str;
+}
+
+impl<T: Element> Entry for Vec<T> {
+    fn read(place: &Place) -> Result<Self, SysfsError> {
+        let count = u64::read(&place.join(T::COUNT, None))?.min(MOST);
+        (0..count).map(|i| T::read(&place.join(&i.to_string(), None))).collect()
+    }
+
+    /// Writing the count makes the directories anew: what was in them is gone.
+    fn write(&self, place: &Place) -> Result<(), SysfsError> {
+        (self.len() as u64).write(&place.join(T::COUNT, None))?;
+        let mut all = self.iter().enumerate();
+        all.try_for_each(|(i, e)| e.write(&place.join(&i.to_string(), None)))
+    }
+}
+
+/// Numbered directories without a count, in the order of their numbers; the kernel makes them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Numbered<T>(pub Vec<T>);
+
+impl<T: Entry> Entry for Numbered<T> {
+    fn read(place: &Place) -> Result<Self, SysfsError> {
+        let entries = std::fs::read_dir(&place.path)
+            .map_err(|source| SysfsError::Read { path: place.path.clone(), source })?;
+        let names = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u64>().ok());
+        let mut names: Vec<u64> = names.collect();
+        names.sort_unstable();
+        let all = names.iter().map(|n| T::read(&place.join(&n.to_string(), None)));
+        all.collect::<Result<_, _>>().map(Numbered)
+    }
+
+    fn write(&self, _: &Place) -> Result<(), SysfsError> {
+        Ok(())
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => { $(impl Word for $number {
+        fn parse(text: &str) -> Option<Self> {
+            text.parse().ok()
+        }
+        fn text(&self) -> String {
+            self.to_string()
+        }
+    })* };
+}
+numbers!(u64 u32 i32);
+
+impl Word for bool {
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "Y" => Some(true),
+            "N" => Some(false),
+            _ => None,
+        }
+    }
+    fn text(&self) -> String {
+        if *self { "Y".into() } else { "N".into() }
+    }
+}
+
+impl Word for String {
+    fn parse(text: &str) -> Option<Self> {
+        Some(text.to_owned())
+    }
+    fn text(&self) -> String {
+        self.clone()
+    }
+}
+
+fn read_text(place: &Place) -> Result<String, SysfsError> {
+    let read = || {
+        let mut text = String::new();
+        std::fs::File::open(&place.path)?.take(LIMIT).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    patiently(read).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => missing(place),
+        _ => SysfsError::Read { path: place.path.clone(), source },
+    })
+}
+
+pub(super) fn write_text(place: &Place, text: &str) -> Result<(), SysfsError> {
+    // One write is one value; a file that is not there is not made.
+    let write = || {
+        let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(&place.path)?;
+        file.write_all(text.as_bytes())
+    };
+    patiently(write).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => missing(place),
+        _ => SysfsError::Write { path: place.path.clone(), text: text.into(), source },
+    })
+}
+
+fn missing(place: &Place) -> SysfsError {
+    SysfsError::Missing { path: place.path.clone(), since: place.since }
+}
+
+fn patiently<T>(what: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let since = Instant::now();
+    loop {
+        match what() {
+            Err(e) if is_busy(&e) && since.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_busy(e: &io::Error) -> bool {
+    e.kind() == io::ErrorKind::ResourceBusy
+}
+
+/// The first kernel with DAMON's files in sysfs.
+const FIRST: &str = "5.18, built with CONFIG_DAMON_SYSFS,";
+
+/// The entry at `path`, read.
+///
+/// # Errors
+/// Those of [`Entry::read`].
+pub fn read<T: Entry>(path: &Path) -> Result<T, SysfsError> {
+    T::read(&Place { path: path.to_owned(), since: FIRST })
+}
+
+/// The entry at `path`, written.
+///
+/// # Errors
+/// Those of [`Entry::write`].
+pub fn write<T: Entry>(path: &Path, value: &T) -> Result<(), SysfsError> {
+    value.write(&Place { path: path.to_owned(), since: FIRST })
+}

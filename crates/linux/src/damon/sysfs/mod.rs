@@ -1,0 +1,32 @@
+//! DAMON's files in sysfs, from Linux 6.12 to 7.2, as plain structs.
+//!
+//! What a kernel has is found by trying. A value that is asked for and whose file is not there is an
+//! error that names both; `None` leaves a file alone.
+//! Source: `Documentation/admin-guide/mm/damon/usage.rst`, and the trees of 6.12, 6.18 and 7.2.
+
+mod entry;
+mod tree;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+pub use entry::{Element, Entry, Numbered, Place, Shown, SysfsError, Word, read, write};
+pub use tree::{
+    AccessPattern, Bounds, Context, Destination, Filter, Goal, Intervals, IntervalsGoal, Kdamond,
+    MonitoringAttrs, Probe, ProbeFilter, Quotas, Region, Scheme, Stats, Target, TriedRegion,
+    TriedRegions, Watermarks, Weights,
+};
+pub use words::{
+    Action, Available, Command, FilterType, GoalMetric, GoalTuner, Operations, ProbeFilterType,
+    WatermarkMetric,
+};
+
+/// The directory of all kdamonds: a `Vec<Kdamond>`.
+#[must_use]
+pub fn kdamonds(root: &Path) -> PathBuf {
+    root.join("sys/kernel/mm/damon/admin/kdamonds")
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

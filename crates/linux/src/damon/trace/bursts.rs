@@ -1,0 +1,165 @@
+//! From single events to whole results.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use isotherm_core::Nanos;
+
+use super::format::Event;
+use crate::damon::results::Aggregated;
+
+/// Events of one result come at once, from one thread; it may change its CPU in between, and what
+/// another CPU has is read a little later.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Events kept at most.
+const MOST: usize = 1 << 20;
+
+/// Events that have come and are not yet part of a result.
+#[derive(Debug, Default)]
+pub(super) struct Bursts {
+    pending: Vec<Traced>,
+    /// results that were dropped, as events of them were lost
+    pub dropped: u64,
+}
+
+/// An event with its time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Traced {
+    pub at: Nanos,
+    pub event: Event,
+    /// Events just before it were lost.
+    pub after_loss: bool,
+}
+
+impl Bursts {
+    /// Adds what was read of all CPUs.
+    pub fn add(&mut self, events: impl Iterator<Item = Traced>) {
+        let room = MOST.saturating_sub(self.pending.len());
+        self.pending.extend(events.take(room));
+        self.pending.sort_by_key(|t| t.at);
+    }
+
+    /// Drops all events.
+    pub fn forget(&mut self) {
+        self.pending.clear();
+    }
+
+    /// The first result that is complete by `now`. One of which events are missing is dropped.
+    pub fn next(&mut self, now: Nanos, interval: Duration) -> Option<Aggregated> {
+        loop {
+            let len = self.first_burst(interval);
+            let last = self.pending.get(len.checked_sub(1)?)?.at;
+            // Another one behind it says as well that it is over.
+            if len == self.pending.len() && now < last + SETTLE {
+                return None;
+            }
+            let burst: Vec<Traced> = self.pending.drain(..len).collect();
+            match whole(&burst, last) {
+                Some(result) => return Some(result),
+                None => self.dropped += 1,
+            }
+        }
+    }
+
+    /// Events of one result are in the order of targets and addresses, and close together.
+    fn first_burst(&self, interval: Duration) -> usize {
+        let key = |t: &Traced| (t.event.target, t.event.region.range.start);
+        let ends = |pair: &[Traced]| match pair {
+            [a, b] => key(b) <= key(a) || b.at.since(a.at) > interval / 2,
+            _ => false,
+        };
+        self.pending.windows(2).position(ends).map_or(self.pending.len(), |i| i + 1)
+    }
+}
+
+/// The result, if each target has as many regions as it says.
+fn whole(burst: &[Traced], at: Nanos) -> Option<Aggregated> {
+    let mut targets = BTreeMap::<u64, Vec<_>>::new();
+    for t in burst {
+        targets.entry(t.event.target).or_default().push(t.event.region);
+    }
+    let complete = |t: &Traced| {
+        let count = targets.get(&t.event.target).map_or(0, Vec::len) as u64;
+        count == t.event.nr_regions && !t.after_loss
+    };
+    burst.iter().all(complete).then_some(Aggregated { at, targets })
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::AddrRange;
+
+    use super::*;
+    use crate::damon::results::RawRegion;
+
+    const INTERVAL: Duration = Duration::from_millis(100);
+    const MS: u64 = 1_000_000;
+
+    /// Of `nr` regions of `target`, those that `which` names.
+    fn burst(ms: u64, target: u64, nr: u64, which: std::ops::Range<u64>) -> Vec<Traced> {
+        let event = |i: u64| {
+            let range = AddrRange::new(i * 4096, (i + 1) * 4096);
+            let region = RawRegion { range, nr_accesses: 1, age: 2 };
+            let event = Event { target, nr_regions: nr, region };
+            Traced { at: Nanos(ms * MS + i), event, after_loss: false }
+        };
+        which.map(event).collect()
+    }
+
+    fn results(bursts: &mut Bursts, now_ms: u64) -> Vec<(u64, Vec<usize>)> {
+        let all = std::iter::from_fn(|| bursts.next(Nanos(now_ms * MS), INTERVAL));
+        all.map(|r| (r.at.0 / MS, r.targets.values().map(Vec::len).collect())).collect()
+    }
+
+    #[test]
+    fn a_result_is_over_when_nothing_more_comes() {
+        let mut bursts = Bursts::default();
+        bursts.add(burst(100, 0, 4, 0..4).into_iter());
+        assert_eq!(results(&mut bursts, 105), []);
+        assert_eq!(results(&mut bursts, 111), [(100, vec![4])]);
+        assert_eq!(results(&mut bursts, 300), []);
+    }
+
+    #[test]
+    fn targets_belong_together_and_results_do_not() {
+        let mut bursts = Bursts::default();
+        let all = [
+            burst(100, 0, 2, 0..2),
+            burst(101, 2, 1, 0..1),
+            burst(200, 0, 1, 0..1),
+            burst(300, 0, 1, 0..1),
+            // The first target has gone: only time tells that this is another result.
+            burst(400, 1, 1, 0..1),
+        ];
+        bursts.add(all.concat().into_iter().rev());
+        let want = [(101, vec![2, 1]), (200, vec![1]), (300, vec![1]), (400, vec![1])];
+        assert_eq!(results(&mut bursts, 500), want);
+        assert_eq!(bursts.dropped, 0);
+    }
+
+    #[test]
+    fn what_is_not_whole_is_dropped() {
+        let mut bursts = Bursts::default();
+        let mut lossy = burst(400, 0, 3, 0..3);
+        lossy[0].after_loss = true;
+        let all = [
+            burst(100, 0, 3, 1..3), // the head is missing
+            burst(200, 0, 3, 0..2), // the tail
+            burst(300, 0, 3, 0..3),
+            lossy, // maybe a whole target
+        ];
+        bursts.add(all.concat().into_iter());
+        assert_eq!(results(&mut bursts, 500), [(300, vec![3])]);
+        assert_eq!(bursts.dropped, 3);
+    }
+
+    /// What another CPU had is read later.
+    #[test]
+    fn events_come_out_of_order() {
+        let mut bursts = Bursts::default();
+        bursts.add(burst(100, 0, 4, 2..4).into_iter());
+        assert_eq!(results(&mut bursts, 101), []);
+        bursts.add(burst(100, 0, 4, 0..2).into_iter());
+        assert_eq!(results(&mut bursts, 120), [(100, vec![4])]);
+    }
+}

@@ -1,0 +1,193 @@
+//! Results by the tracepoint `damon:damon_aggregated`, in an instance of tracefs of our own.
+
+mod bursts;
+mod format;
+mod page;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use isotherm_core::Nanos;
+
+use super::results::Aggregated;
+use bursts::{Bursts, Traced};
+use format::Format;
+use page::Page;
+
+/// Why the tracepoint is not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// no tracefs, or no right to use it
+    #[error("{what} {path}: {source}")]
+    Io {
+        /// what failed
+        what: &'static str,
+        /// where
+        path: PathBuf,
+        /// why
+        source: io::Error,
+    },
+    /// a field
+    #[error("the tracepoint damon_aggregated of this kernel has no {0}")]
+    Format(&'static str),
+}
+
+/// Where tracefs is, the usual place first.
+const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
+const INSTANCES: &str = "instances";
+const EVENT: &str = "events/damon/damon_aggregated";
+/// What the name of an instance of ours begins with.
+const OURS: &str = "isotherm-";
+/// An event with its header takes 52 bytes; rounded up for what is lost at the ends of pages.
+const EVENT_BYTES: u64 = 64;
+/// Results that the buffer holds, so that a reader that comes late loses none.
+const RESULTS: u64 = 8;
+/// Of all CPUs together, in KiB; but each has at least what two results take.
+const MOST_KIB: u64 = 64 << 10;
+/// Pages read at a time at most.
+const MOST_PAGES: usize = 4096;
+
+/// An instance, removed when dropped.
+#[derive(Debug)]
+pub(super) struct Trace {
+    dir: Dir,
+    format: Format,
+    cpus: Vec<File>,
+    page: Vec<u8>,
+    bursts: Bursts,
+}
+
+#[derive(Debug)]
+struct Dir(PathBuf);
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+/// Removes an instance; one that is not ours, by its name, is left alone.
+pub(super) fn remove(dir: &Path) {
+    let name = dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let within = dir.parent().is_some_and(|p| p.ends_with(INSTANCES));
+    if within && name.starts_with(OURS) {
+        let _ = fs::write(dir.join(EVENT).join("enable"), "0");
+        let _ = fs::remove_dir(dir);
+    }
+}
+
+/// The instance that a process `pid` makes.
+pub(super) fn place(root: &Path, pid: i32) -> Option<PathBuf> {
+    let all = PLACES.iter().map(|p| root.join(p).join(INSTANCES)).find(|p| p.is_dir())?;
+    Some(all.join(format!("{OURS}{pid}")))
+}
+
+impl Trace {
+    /// Makes the instance `dir` for results of at most `max_regions` regions.
+    pub fn open(dir: Option<&Path>, max_regions: u32) -> Result<Self, TraceError> {
+        let Some(dir) = dir else {
+            let source = io::Error::from(io::ErrorKind::NotFound);
+            return Err(failed("there is no tracefs at", Path::new("/sys/kernel/tracing"), source));
+        };
+        fs::create_dir(dir).map_err(|e| failed("cannot make the trace instance", dir, e))?;
+        let dir = Dir(dir.to_owned());
+        let path = dir.0.join(EVENT).join("format");
+        let text = fs::read_to_string(&path).map_err(|e| failed("cannot read", &path, e))?;
+        let format = Format::parse(&text).map_err(TraceError::Format)?;
+        let cpus = open_cpus(&dir.0)?;
+        let events = u64::from(max_regions) * EVENT_BYTES;
+        let kib = (events * RESULTS >> 10).min(MOST_KIB / (cpus.len() as u64).max(1));
+        let kib = kib.max(events * 2 >> 10).max(16);
+        dir.write("trace_clock", "mono")?;
+        dir.write("buffer_size_kb", &kib.to_string())?;
+        dir.write(&format!("{EVENT}/enable"), "1")?;
+        let page = vec![0; dir.page_size()];
+        Ok(Trace { dir, format, cpus, page, bursts: Bursts::default() })
+    }
+
+    /// The next result that is complete by `now`; results come every `interval`.
+    pub fn next(
+        &mut self,
+        now: Nanos,
+        interval: Duration,
+    ) -> Result<Option<Aggregated>, TraceError> {
+        let ready = self.bursts.next(now, interval);
+        if ready.is_some() {
+            return Ok(ready);
+        }
+        self.read()?;
+        Ok(self.bursts.next(now, interval))
+    }
+
+    /// Drops what has come so far.
+    pub fn forget(&mut self) -> Result<(), TraceError> {
+        self.read()?;
+        self.bursts.forget();
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), TraceError> {
+        (0..self.cpus.len()).try_for_each(|i| self.read_cpu(i))
+    }
+
+    /// How many results were dropped as events of them were lost.
+    pub fn dropped(&self) -> u64 {
+        self.bursts.dropped
+    }
+
+    fn read_cpu(&mut self, i: usize) -> Result<(), TraceError> {
+        let Some(cpu) = self.cpus.get_mut(i) else { return Ok(()) };
+        for _ in 0..MOST_PAGES {
+            let len = match cpu.read(&mut self.page) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) => return Err(failed("cannot read events from", &self.dir.0, e)),
+            };
+            let Some(page) = self.page.get(..len).and_then(Page::new) else { continue };
+            let mut after_loss = page.missed;
+            let events = page.filter_map(|(at, bytes)| Some((at, self.format.decode(bytes)?)));
+            self.bursts.add(events.map(|(at, event)| Traced {
+                at,
+                event,
+                after_loss: std::mem::take(&mut after_loss),
+            }));
+        }
+        Ok(())
+    }
+}
+
+impl Dir {
+    fn write(&self, name: &str, text: &str) -> Result<(), TraceError> {
+        let path = self.0.join(name);
+        fs::write(&path, text).map_err(|e| failed("cannot write", &path, e))
+    }
+
+    /// Of the ring buffer; since Linux 6.8 it may be more than a page.
+    fn page_size(&self) -> usize {
+        let kib = fs::read_to_string(self.0.join("buffer_subbuf_size_kb")).ok();
+        let kib = kib.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(4);
+        kib.clamp(4, 1024) << 10
+    }
+}
+
+fn open_cpus(dir: &Path) -> Result<Vec<File>, TraceError> {
+    let all = dir.join("per_cpu");
+    let cpus = fs::read_dir(&all).map_err(|e| failed("cannot read", &all, e))?;
+    let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    cpus.flatten()
+        .map(|cpu| {
+            let path = cpu.path().join("trace_pipe_raw");
+            let file = OpenOptions::new().read(true).custom_flags(nonblock).open(&path);
+            file.map_err(|e| failed("cannot open", &path, e))
+        })
+        .collect()
+}
+
+fn failed(what: &'static str, path: &Path, source: io::Error) -> TraceError {
+    TraceError::Io { what, path: path.to_owned(), source }
+}

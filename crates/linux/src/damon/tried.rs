@@ -1,0 +1,97 @@
+//! Results by `tried_regions`, where tracefs is not to be had: a scheme for each target that does
+//! nothing but count is tried on all of it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Nanos};
+
+use super::results::{Aggregated, RawRegion};
+use super::sysfs::{
+    self, AccessPattern, Action, Bounds, Command, Filter, FilterType, Scheme, SysfsError,
+    TriedRegions,
+};
+use crate::sys::monotonic;
+
+/// The kernel takes the biggest number of its type, and a longer one not at all.
+const ALL_SIZES: Bounds = Bounds { min: 0, max: u64::MAX };
+const ALL_COUNTS: Bounds = Bounds { min: 0, max: u32::MAX as u64 };
+
+/// A scheme for each of `targets`. They are tried every sampling interval, as what is told then is a
+/// sum that moves: the counts of the last aggregation interval up to now.
+pub(super) fn schemes(targets: usize, sample_us: u64) -> Vec<Scheme> {
+    let scheme = |i: usize| Scheme {
+        action: Action::Stat,
+        target_nid: -1,
+        apply_interval_us: sample_us,
+        access_pattern: AccessPattern { sz: ALL_SIZES, nr_accesses: ALL_COUNTS, age: ALL_COUNTS },
+        filters: if targets > 1 { vec![others_than(i)] } else { Vec::new() },
+        ..Scheme::default()
+    };
+    (0..targets).map(scheme).collect()
+}
+
+/// Keeps out what is not of target `i`.
+fn others_than(i: usize) -> Filter {
+    Filter {
+        kind: FilterType::Target,
+        matching: false,
+        damon_target_idx: i32::try_from(i).unwrap_or(i32::MAX),
+        ..Filter::default()
+    }
+}
+
+/// Asks the kdamond in `kdamond` for what its regions are now.
+///
+/// # Errors
+/// If it does not run, or its files cannot be read.
+pub(super) fn ask(kdamond: &Path) -> Result<Aggregated, SysfsError> {
+    sysfs::write(&kdamond.join("state"), &Command::UpdateTriedRegions)?;
+    let at = monotonic();
+    let schemes = kdamond.join("contexts/0/schemes");
+    let count = sysfs::read::<u64>(&schemes.join("nr_schemes"))?;
+    let tried = |i: u64| -> PathBuf { schemes.join(i.to_string()).join("tried_regions") };
+    let targets = (0..count).map(|i| Ok((i, regions(sysfs::read(&tried(i))?))));
+    Ok(Aggregated { at, targets: targets.collect::<Result<_, SysfsError>>()? })
+}
+
+fn regions(tried: TriedRegions) -> Vec<RawRegion> {
+    let raw = tried.regions.0.into_iter().map(|r| RawRegion {
+        range: AddrRange::new(r.start.0, r.end.0),
+        nr_accesses: r.nr_accesses.0,
+        age: r.age.0,
+    });
+    raw.collect()
+}
+
+/// Asks once in an interval.
+#[derive(Debug)]
+pub(super) struct Tried {
+    kdamond: PathBuf,
+    next: Nanos,
+}
+
+impl Tried {
+    /// Of the kdamond in this directory.
+    pub fn new(kdamond: PathBuf) -> Self {
+        Tried { kdamond, next: Nanos(0) }
+    }
+
+    /// It has started; there is something to ask for from `first` on.
+    pub fn begin(&mut self, first: Nanos) {
+        self.next = first;
+    }
+
+    /// What there is, if it is time to ask.
+    pub fn next(
+        &mut self,
+        now: Nanos,
+        interval: Duration,
+    ) -> Result<Option<Aggregated>, SysfsError> {
+        if now < self.next {
+            return Ok(None);
+        }
+        self.next = now + interval;
+        ask(&self.kdamond).map(Some)
+    }
+}

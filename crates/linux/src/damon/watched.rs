@@ -1,0 +1,180 @@
+//! What a kdamond watches, and what is known of it without DAMON.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Liveness, Mapping, OpsError, TargetId, Unknown, join_touching};
+
+use super::error::DamonError;
+use super::resident::{Frames, Present, Resident};
+use super::sysfs::{Operations, Region, Target};
+use crate::ops::Plain;
+use crate::proc::FrameUses;
+use crate::sys::process_cpu;
+
+/// What to watch.
+#[derive(Debug, Clone)]
+pub enum Watched {
+    /// all memory of processes, by their pids
+    Processes(Vec<(TargetId, i32)>),
+    /// fixed ranges of a process, sorted and disjoint
+    Ranges {
+        /// whose
+        target: TargetId,
+        /// its pid
+        pid: i32,
+        /// where
+        ranges: Vec<AddrRange>,
+    },
+    /// physical memory
+    Physical {
+        /// what it is called in snapshots
+        target: TargetId,
+        /// where, in bytes: sorted and disjoint
+        ranges: Vec<AddrRange>,
+        /// what that is: sorted, disjoint
+        mappings: Vec<Mapping>,
+    },
+}
+
+impl Watched {
+    pub(super) fn operations(&self) -> Operations {
+        match self {
+            Watched::Processes(_) => Operations::Vaddr,
+            Watched::Ranges { .. } => Operations::Fvaddr,
+            Watched::Physical { .. } => Operations::Paddr,
+        }
+    }
+}
+
+/// A target, at the position that it has in DAMON.
+pub(super) struct Member {
+    pub id: TargetId,
+    pub mappings: Arc<Vec<Mapping>>,
+    /// adjacent mappings joined
+    pub areas: Vec<AddrRange>,
+    /// where, if that is fixed
+    ranges: Vec<AddrRange>,
+    kind: Kind,
+    ran: Option<Duration>,
+    /// to be left out of snapshots
+    pub dropped: bool,
+}
+
+enum Kind {
+    Process { process: Box<Plain>, resident: Resident },
+    Physical(Frames),
+}
+
+/// All members of what is to be watched.
+pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, DamonError> {
+    match watched {
+        Watched::Processes(all) => {
+            all.into_iter().map(|(id, pid)| Member::process(root, id, pid, Vec::new())).collect()
+        }
+        Watched::Ranges { target, pid, ranges } => {
+            Ok(vec![Member::process(root, target, pid, ranges)?])
+        }
+        Watched::Physical { target, ranges, mappings } => {
+            let frames = Frames(FrameUses::open(root)?);
+            let mut member = Member::new(target, ranges, Kind::Physical(frames));
+            member.set_mappings(mappings);
+            Ok(vec![member])
+        }
+    }
+}
+
+impl Member {
+    fn new(id: TargetId, ranges: Vec<AddrRange>, kind: Kind) -> Self {
+        let (mappings, areas) = (Arc::default(), Vec::new());
+        Member { id, mappings, areas, ranges, kind, ran: None, dropped: false }
+    }
+
+    /// Takes hold of process `pid`.
+    pub fn process(
+        root: &Path,
+        id: TargetId,
+        pid: i32,
+        ranges: Vec<AddrRange>,
+    ) -> Result<Self, DamonError> {
+        let process = Box::new(Plain::attach(root, pid)?);
+        Ok(Member::new(id, ranges, Kind::Process { process, resident: Resident::default() }))
+    }
+
+    /// As DAMON is to be told; with `unit` bytes a step of an address.
+    pub fn target(&self, unit: u64) -> Target {
+        let region = |r: &AddrRange| Region { start: r.start / unit, end: r.end / unit };
+        Target {
+            pid_target: self.pid().unwrap_or(0),
+            obsolete_target: None,
+            regions: self.ranges.iter().map(region).collect(),
+        }
+    }
+
+    /// Of its process, if it is one.
+    pub fn pid(&self) -> Option<i32> {
+        match &self.kind {
+            Kind::Process { process, .. } => Some(process.pid),
+            Kind::Physical(_) => None,
+        }
+    }
+
+    /// Physical memory does not end.
+    pub fn has_ended(&self) -> bool {
+        match &self.kind {
+            Kind::Process { process, .. } => process.has_ended(),
+            Kind::Physical(_) => false,
+        }
+    }
+
+    /// Reads anew what is mapped and resident.
+    pub fn update(&mut self) -> Result<(), OpsError> {
+        let Kind::Process { process, resident } = &mut self.kind else { return Ok(()) };
+        let mut mappings = Vec::new();
+        if process.mappings_into(&mut mappings)? == Liveness::Gone {
+            return Ok(());
+        }
+        mappings.iter_mut().for_each(|m| m.unknown = m.unknown.filter(|&why| is_hidden(why)));
+        if !self.ranges.is_empty() {
+            mappings = within(&mappings, &self.ranges);
+        }
+        resident.read(&mut process.pagemap, &mappings);
+        self.set_mappings(mappings);
+        Ok(())
+    }
+
+    fn set_mappings(&mut self, mappings: Vec<Mapping>) {
+        if *self.mappings != mappings {
+            self.areas = join_touching(mappings.iter().map(|m| m.range));
+            self.mappings = Arc::new(mappings);
+        }
+    }
+
+    pub fn present(&self) -> &dyn Present {
+        match &self.kind {
+            Kind::Process { resident, .. } => resident,
+            Kind::Physical(frames) => frames,
+        }
+    }
+
+    /// CPU time since the last call.
+    pub fn ran(&mut self) -> Option<Duration> {
+        let now = process_cpu(self.pid()?)?;
+        let before = self.ran.replace(now)?;
+        Some(now.saturating_sub(before))
+    }
+}
+
+/// DAMON asks the tables of KVM guests too, and clears bits of locked, shared and huge pages as of any
+/// other. It does not see devices, nor what is on no LRU list.
+fn is_hidden(why: Unknown) -> bool {
+    matches!(why, Unknown::Dma | Unknown::Special)
+}
+
+fn within(mappings: &[Mapping], ranges: &[AddrRange]) -> Vec<Mapping> {
+    let cut = |m: &Mapping, r: &AddrRange| {
+        m.range.intersect(r).map(|range| Mapping { range, ..m.clone() })
+    };
+    mappings.iter().flat_map(|m| ranges.iter().filter_map(move |r| cut(m, r))).collect()
+}

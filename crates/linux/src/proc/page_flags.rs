@@ -1,0 +1,140 @@
+//! `/proc/kpageflags`: what each page frame is used for.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::ProcError;
+
+const PATH: &str = "proc/kpageflags";
+
+/// The flags of one page frame. Their numbers are those of `linux/kernel-page-flags.h`, the same on all
+/// kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageFlags(pub u64);
+
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident: $($bit:literal)|+;)*) => {
+        impl PageFlags {
+            $($(#[$doc])* #[must_use] pub fn $name(self) -> bool {
+                self.0 & (0 $(| 1 << $bit)+) != 0
+            })*
+        }
+    };
+}
+
+flags! {
+    /// on a list of pages that may be reclaimed, or would be if they were not locked
+    is_lru: 5;
+    /// free, on a list of the buddy allocator
+    is_free: 10;
+    /// anonymous or shared memory, also while it is on no list
+    is_user: 12 | 14;
+    /// first of the pages of a folio
+    is_head: 15;
+    /// another page of a folio
+    is_tail: 16;
+    /// of an explicit huge page
+    is_hugetlb: 17;
+    /// no memory there, or offline
+    is_hole: 20 | 23;
+    /// the zero page, or the huge one
+    is_zero: 24;
+}
+
+/// The file, open for reading.
+#[derive(Debug)]
+pub struct KPageFlags(File);
+
+impl KPageFlags {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// If there is none, or we are not root.
+    pub fn open(root: &Path) -> Result<Self, ProcError> {
+        let path = root.join(PATH);
+        Ok(KPageFlags(File::open(&path).map_err(|e| ProcError::read(&path, e))?))
+    }
+
+    /// The flags of each of `frames`. Behind the end of memory are holes. Neighbours cost one read.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn of(&self, frames: &[u64]) -> io::Result<Vec<PageFlags>> {
+        const HOLE: u64 = 1 << 20;
+        let mut all = Vec::with_capacity(frames.len());
+        for run in frames.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
+            let mut words = vec![HOLE.to_ne_bytes(); run.len()];
+            let at = run.first().map_or(0, |f| f.saturating_mul(8));
+            self.0.read_at(words.as_flattened_mut(), at)?;
+            all.extend(words.into_iter().map(|w| PageFlags(u64::from_ne_bytes(w))));
+        }
+        Ok(all)
+    }
+
+    /// The first frame of the folio that `tail` is part of, and its flags; `None` if the folio has
+    /// just gone, or is a huge page beyond what the buddy allocator has.
+    ///
+    /// A folio begins at a multiple of its size, which is a power of two. So of the multiples of 2, 4, 8
+    /// ... before `tail`, the first one that is a head is its own: those before lie in the folio too.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn head_of(&self, tail: u64) -> io::Result<Option<(u64, PageFlags)>> {
+        const MAX_ORDER: u32 = 10;
+        for order in 1..=MAX_ORDER {
+            let frame = tail >> order << order;
+            match self.of(&[frame])?.first() {
+                Some(flags) if flags.is_head() => return Ok(Some((frame, *flags))),
+                Some(flags) if flags.is_tail() => {}
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: u64 = 1 << 15;
+    const TAIL: u64 = 1 << 16;
+
+    fn file(words: &[u64]) -> (tempfile::TempDir, KPageFlags) {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let bytes: Vec<[u8; 8]> = words.iter().map(|w| w.to_ne_bytes()).collect();
+        std::fs::write(root.path().join(PATH), bytes.concat()).unwrap();
+        let flags = KPageFlags::open(root.path()).unwrap();
+        (root, flags)
+    }
+
+    #[test]
+    fn flags_of_frames_in_any_order() {
+        let (_root, flags) = file(&[0, 1 << 5, 1 << 10, 1 << 12, 1 << 24]);
+        let got = flags.of(&[3, 1, 2, 3, 4, 5, 6, 1 << 50]).unwrap();
+        let told = |f: &PageFlags| match f {
+            f if f.is_lru() => 'l',
+            f if f.is_free() => 'f',
+            f if f.is_user() => 'u',
+            f if f.is_zero() => 'z',
+            f if f.is_hole() => '-',
+            _ => '?',
+        };
+        assert_eq!(got.iter().map(told).collect::<String>(), "ulfuz---");
+    }
+
+    #[test]
+    fn each_tail_finds_its_head() {
+        // folios of 1, 1, 2, 4 and 8 pages, and a tail whose head has gone
+        let (_root, flags) = file(
+            &[&[0, 0, HEAD, TAIL, HEAD][..], &[TAIL; 3], &[HEAD], &[TAIL; 7], &[0, TAIL]].concat(),
+        );
+        let head = |tail| flags.head_of(tail).unwrap().map(|(frame, _)| frame);
+        assert_eq!([3, 5, 6, 7].map(head), [Some(2), Some(4), Some(4), Some(4)]);
+        assert_eq!((9..16).map(head).collect::<Vec<_>>(), [Some(8); 7]);
+        assert_eq!((head(17), head(100)), (None, None));
+    }
+}

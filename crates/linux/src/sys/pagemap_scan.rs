@@ -1,0 +1,119 @@
+//! The `PAGEMAP_SCAN` ioctl of `/proc/PID/pagemap`, since Linux 6.7.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use isotherm_core::AddrRange;
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`, which has 96 bytes.
+const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610;
+const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// Ranges in one call.
+const RANGES: usize = 1024;
+
+/// `struct pm_scan_arg` of `include/uapi/linux/fs.h`.
+#[repr(C)]
+#[derive(Default)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+/// `struct page_region` of `include/uapi/linux/fs.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct PageRegion {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// Appends the resident parts of `range` of the address space behind `pagemap`: sorted, disjoint, of
+/// `limit` ranges at most.
+///
+/// # Errors
+/// ENOTTY before Linux 6.7; ESRCH if the address space has gone.
+pub fn resident_ranges(
+    pagemap: &File,
+    range: AddrRange,
+    limit: usize,
+    out: &mut Vec<AddrRange>,
+) -> io::Result<()> {
+    let mut found = vec![PageRegion::default(); RANGES];
+    let mut at = range.start;
+    while at < range.end && out.len() < limit {
+        let mut arg = ScanArg {
+            size: size_of::<ScanArg>() as u64,
+            start: at,
+            end: range.end,
+            vec: found.as_mut_ptr() as u64,
+            vec_len: found.len() as u64,
+            category_mask: PAGE_IS_PRESENT,
+            return_mask: PAGE_IS_PRESENT,
+            ..ScanArg::default()
+        };
+        // SAFETY: `arg` is what the call takes, and `found` has room for as many elements as it
+        // says; both live until the call returns.
+        let n = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
+        let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+        out.extend(found.iter().take(n).map(|r| AddrRange::new(r.start, r.end)));
+        // Where the walk ended is not told well if it was begun anew within the call.
+        at = match found.get(n.saturating_sub(1)) {
+            Some(last) if n == RANGES && last.end > at => last.end,
+            _ => break,
+        };
+    }
+    out.truncate(limit);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OwnPages;
+    use super::*;
+
+    #[test]
+    fn touched_pages_are_resident() {
+        let mut own = OwnPages::map(16).unwrap();
+        [1, 2, 9].into_iter().for_each(|page| own.write(page, 1));
+        let pagemap = File::open("/proc/self/pagemap").unwrap();
+        let resident = |range, limit| {
+            let mut out = Vec::new();
+            resident_ranges(&pagemap, range, limit, &mut out).map(|()| out)
+        };
+        let all = match resident(own.range(0, 16), 10) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOTTY) => return, // before Linux 6.7
+            all => all.unwrap(),
+        };
+        assert_eq!(all, [own.range(1, 2), own.range(9, 1)]);
+        assert_eq!(resident(own.range(0, 16), 1).unwrap(), [own.range(1, 2)]);
+        assert_eq!(resident(own.range(3, 4), 10).unwrap(), []);
+    }
+
+    /// More ranges than fit into one call.
+    #[test]
+    fn many_ranges_take_several_calls() {
+        let mut own = OwnPages::map(4096).unwrap();
+        (0..2048).for_each(|i| own.write(i * 2, 1));
+        let pagemap = File::open("/proc/self/pagemap").unwrap();
+        let mut out = Vec::new();
+        match resident_ranges(&pagemap, own.range(0, 4096), 1 << 20, &mut out) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOTTY) => {}
+            done => {
+                done.unwrap();
+                assert_eq!(out.len(), 2048);
+            }
+        }
+    }
+}

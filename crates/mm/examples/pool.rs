@@ -1,0 +1,63 @@
+//! A pool of pages over two zones, small ones for one device and large ones for everybody: who
+//! takes a page is told nothing of zones, and each gives its share.
+//!
+//! `cargo run -p isotherm-mm --example pool`
+
+use isotherm_mm::{Backing, Fair, FrameId, Layout, Memory, PageKind, Request, ZoneKind};
+
+/// What is in the pool, by key; the oldest is dropped when room is needed.
+#[derive(Default)]
+struct Pool {
+    pages: Vec<Option<FrameId>>,
+    dropped: u64,
+}
+
+impl Backing for Pool {
+    fn give_up(&mut self, owner: u64, _frame: FrameId) -> bool {
+        self.dropped += 1;
+        usize::try_from(owner)
+            .ok()
+            .and_then(|key| self.pages.get_mut(key))
+            .is_some_and(|p| p.take().is_some())
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let layout = Layout::single(1, &[(ZoneKind::Dma32, 10_000), (ZoneKind::Normal, 30_000)]);
+    let mut memory = Memory::new(&layout, Fair::Landed.rules())?;
+    let mut pool = Pool { pages: vec![None; 100_000], ..Pool::default() };
+
+    // More than there is room for: kswapd makes some, as far as it is let.
+    for key in 0..100_000_u64 {
+        let request = Request {
+            cpu: 0,
+            node: 0,
+            class: ZoneKind::Normal,
+            kind: Some(PageKind::File),
+            write: false,
+            owner: key,
+        };
+        let page = memory.allocate(request, &mut pool)?.frame;
+        pool.pages[usize::try_from(key)?] = Some(page);
+        memory.run_kswapd(0, 4, &mut pool);
+    }
+
+    let held = pool.pages.iter().flatten().count();
+    println!("{held} pages are held, {} were dropped", pool.dropped);
+    for zone in memory.zones() {
+        println!(
+            "{:7} gave {} pages, {} are free",
+            zone.kind.name(),
+            zone.stats.allocated,
+            zone.free.exact()
+        );
+    }
+    let small = memory.zones()[0].stats.allocated as f64 / 100_000.0;
+    assert!((small - 0.25).abs() < 0.01, "a quarter is in the small zone: {small}");
+    Ok(())
+}
+
+#[test]
+fn each_zone_gives_its_share() -> Result<(), Box<dyn std::error::Error>> {
+    main()
+}

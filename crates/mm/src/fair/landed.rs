@@ -1,0 +1,35 @@
+//! Linux 3.17 (commits 4ffeaf3560a5 and f7b5d647946a): a zone whose batch is used up is marked;
+//! batches are set anew if a marked one was passed over, and a pass that could find nothing new is
+//! saved on machines of one node.
+
+use super::{AfterFair, FairPass, FairPolicy, Verdict};
+use crate::zone::Zone;
+
+/// See [`super::Fair::Landed`].
+#[derive(Debug, Clone, Copy)]
+pub struct Landed;
+
+impl FairPolicy for Landed {
+    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> Verdict {
+        if !local {
+            return Verdict::Stop;
+        }
+        if zone.depleted {
+            pass.skipped += 1;
+            return Verdict::Skip;
+        }
+        pass.charged += 1;
+        Verdict::Take
+    }
+
+    fn after(&self, pass: &FairPass, nodes: usize) -> AfterFair {
+        let reset = pass.skipped > 0;
+        AfterFair { reset, rescan: reset || nodes > 1 }
+    }
+
+    fn charged(&self, zone: &mut Zone) {
+        if zone.batch.read() <= 0 {
+            zone.depleted = true;
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Linux 4.8 (commit e6cbd7f2efb4): lists are per node, so pages age alike in all its zones, and no
+//! policy is needed.
+
+use super::{AfterFair, FairPass, FairPolicy, Off, Verdict};
+use crate::zone::Zone;
+
+/// See [`super::Fair::NodeLru`].
+#[derive(Debug, Clone, Copy)]
+pub struct NodeLru;
+
+impl FairPolicy for NodeLru {
+    fn has_fair_pass(&self) -> bool {
+        Off.has_fair_pass()
+    }
+
+    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> Verdict {
+        Off.judge(pass, zone, local)
+    }
+
+    fn after(&self, pass: &FairPass, nodes: usize) -> AfterFair {
+        Off.after(pass, nodes)
+    }
+}

@@ -1,0 +1,22 @@
+//! No policy: the highest zone first, until it is at its low watermark. Linux before 3.12.
+
+use super::{AfterFair, FairPass, FairPolicy, Verdict};
+use crate::zone::Zone;
+
+/// See [`super::Fair::Off`].
+#[derive(Debug, Clone, Copy)]
+pub struct Off;
+
+impl FairPolicy for Off {
+    fn has_fair_pass(&self) -> bool {
+        false
+    }
+
+    fn judge(&self, _pass: &mut FairPass, _zone: &Zone, _local: bool) -> Verdict {
+        Verdict::Take
+    }
+
+    fn after(&self, _pass: &FairPass, _nodes: usize) -> AfterFair {
+        AfterFair { reset: false, rescan: false }
+    }
+}

@@ -1,0 +1,56 @@
+//! The rules of Linux's zoned page allocator and of reclaim, without I/O, clocks or threads.
+//!
+//! [`Memory`] has nodes of zones. It gives out single pages by the kernel's watermarks, zonelists
+//! and one of its fair policies, keeps them on active and inactive lists, and takes them back when
+//! it runs short: by itself if it must, by kswapd if it is let ([`Memory::run_kswapd`]). The rules
+//! are those of Linux 3.15 or of 4.8 ([`Rules`]); each formula names the function that it is from.
+//!
+//! ```
+//! use isotherm_mm::{Fair, Layout, Memory, PageKind, Request, ZoneKind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let layout = Layout::single(1, &[(ZoneKind::Dma32, 1000), (ZoneKind::Normal, 3000)]);
+//! let mut memory = Memory::new(&layout, Fair::Baseline.rules())?;
+//! let request = Request {
+//!     cpu: 0, node: 0, class: ZoneKind::Normal, kind: Some(PageKind::File), write: false, owner: 7,
+//! };
+//! let page = memory.allocate(request, &mut ())?.frame;
+//! assert_eq!(memory.owner_of(page), 7);
+//! assert_eq!(memory.zones()[memory.zone_of(page)].kind, ZoneKind::Normal);
+//! memory.free(0, page);
+//! # Ok(())
+//! # }
+//! ```
+
+mod alloc;
+mod counter;
+pub mod fair;
+mod fairness;
+mod fragmentation;
+mod kswapd;
+mod layout;
+mod lru;
+mod memory;
+mod pages;
+mod reclaim;
+mod rules;
+mod watermark;
+mod zone;
+mod zonelist;
+
+pub use alloc::{Allocated, OutOfMemory, Request};
+pub use counter::{Counter, drift_mark, normal_threshold, pressure_threshold};
+pub use fair::{FAIR, Fair};
+pub use fairness::jain;
+pub use fragmentation::unusable_free_index;
+pub use layout::{
+    KINDS, LOCAL_DISTANCE, Layout, LayoutError, MAX_CPUS, MAX_NODES, MAX_PAGES, NodeLayout,
+    ZoneKind, ZoneLayout,
+};
+pub use lru::{FrameId, ListKind, PageKind};
+pub use memory::{Backing, Departure, Memory, Stats};
+pub use reclaim::Work;
+pub use rules::{LruScope, Rules, ZoneBalance};
+pub use watermark::{Generation, Watermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks};
+pub use zone::{Zone, ZoneStats};
+pub use zonelist::{ZonelistOrder, nodes_by_distance, zonelists};

@@ -1,0 +1,280 @@
+//! Taking pages back: `shrink_lruvec` and what it does, of mm/vmscan.c.
+
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use crate::layout::ZoneKind;
+use crate::lru::{DIRTY, FrameId, ListKind, Lruvec, MAPPED, PageKind, RECLAIM, REFERENCED};
+use crate::memory::{Backing, Memory};
+use crate::rules::LruScope;
+
+/// Pages taken in hand at a time: `SWAP_CLUSTER_MAX`.
+pub(crate) const CLUSTER: i64 = 32;
+/// The first pass scans 1/4096 of each list, each further one twice as much: `DEF_PRIORITY`.
+pub(crate) const FIRST_PRIORITY: u32 = 12;
+
+/// What reclaim has done, in pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Work {
+    /// looked at
+    pub scanned: u64,
+    /// taken back
+    pub reclaimed: u64,
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, other: Work) {
+        self.scanned += other.scanned;
+        self.reclaimed += other.reclaimed;
+    }
+}
+
+/// Who reclaims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reclaimer {
+    Kswapd,
+    Direct,
+}
+
+/// What is left to scan of the lists of a zone or node, at one priority.
+#[derive(Debug, Clone)]
+pub(crate) struct Shrink {
+    pub lruvec: usize,
+    /// zones of a higher kind are of no use
+    pub class: ZoneKind,
+    /// by [`ListKind::LRU`]
+    pub left: [i64; 4],
+    pub to_reclaim: u64,
+    pub done: Work,
+}
+
+impl Memory {
+    /// Plans to scan lists at a priority: `get_scan_count`.
+    pub(crate) fn shrink(
+        &self,
+        lruvec: usize,
+        priority: u32,
+        class: ZoneKind,
+        to_reclaim: u64,
+    ) -> Shrink {
+        let l = &self.lruvecs[lruvec];
+        let share = |kind: PageKind| self.share(lruvec, kind);
+        let (anon, file) = (share(PageKind::Anon), share(PageKind::File));
+        let left = ListKind::LRU.map(|list| {
+            let len = l.len(list);
+            let scan = match len >> priority {
+                // Else the last pages of a small list are never found.
+                0 => len.min(CLUSTER),
+                scan => scan,
+            };
+            let (part, whole) = if list.page_kind() == Some(PageKind::Anon) { anon } else { file };
+            if whole == 0 { 0 } else { scan * part / whole }
+        });
+        Shrink { lruvec, class, left, to_reclaim, done: Work::default() }
+    }
+
+    /// Which part of a kind's pages is scanned: none of what processes have while there are enough
+    /// unused pages of files; else the more, the fewer of those scanned lately were in use.
+    fn share(&self, lruvec: usize, kind: PageKind) -> (i64, i64) {
+        let l = &self.lruvecs[lruvec];
+        if !self.swap || !l.inactive_is_low(PageKind::File) && l.len(ListKind::InactiveFile) > 0 {
+            return (i64::from(kind == PageKind::File), 1);
+        }
+        if self.is_short_of_files(lruvec) {
+            return (i64::from(kind == PageKind::Anon), 1);
+        }
+        let swappiness = i64::from(self.rules.swappiness);
+        let part = |kind: PageKind, weight: i64| {
+            weight * (l.scanned[kind as usize] + 1) / (l.rotated[kind as usize] + 1)
+        };
+        let anon = part(PageKind::Anon, swappiness);
+        let file = part(PageKind::File, 200 - swappiness);
+        (if kind == PageKind::Anon { anon } else { file }, anon + file + 1)
+    }
+
+    /// Whether all files and all that is free together do not make the high watermark.
+    fn is_short_of_files(&self, lruvec: usize) -> bool {
+        let zones = (0..self.zones.len()).filter(|&z| self.lruvec_of(z) == lruvec);
+        let sums = zones.map(|z| &self.zones[z]).fold((0, 0), |(have, high), z| {
+            (have + z.free.read() + z.file, high + z.watermarks.high)
+        });
+        sums.0 <= sums.1
+    }
+
+    /// Scans up to a cluster of each list; whether there is more to do.
+    pub(crate) fn shrink_step(
+        &mut self,
+        shrink: &mut Shrink,
+        who: Reclaimer,
+        backing: &mut impl Backing,
+    ) -> bool {
+        for list in ListKind::LRU {
+            let left = &mut shrink.left[list as usize];
+            let scan = (*left).min(CLUSTER);
+            *left -= scan;
+            if scan == 0 {
+                continue;
+            }
+            let kind = list.page_kind().unwrap_or(PageKind::File);
+            if !list.is_active() {
+                shrink.done +=
+                    self.shrink_inactive(shrink.lruvec, list, scan, shrink.class, who, backing);
+            } else if self.lruvecs[shrink.lruvec].inactive_is_low(kind) {
+                self.shrink_active(shrink.lruvec, kind, scan, backing);
+            }
+        }
+        // The active lists alone free nothing.
+        let inactive = shrink.left[ListKind::InactiveAnon as usize]
+            + shrink.left[ListKind::InactiveFile as usize]
+            + shrink.left[ListKind::ActiveFile as usize];
+        inactive > 0 && shrink.done.reclaimed < shrink.to_reclaim
+    }
+
+    /// Takes back what of the oldest inactive pages is neither in use nor to be written.
+    fn shrink_inactive(
+        &mut self,
+        lruvec: usize,
+        list: ListKind,
+        scan: i64,
+        class: ZoneKind,
+        who: Reclaimer,
+        backing: &mut impl Backing,
+    ) -> Work {
+        let kind = list.page_kind().unwrap_or(PageKind::File);
+        let mut work = Work::default();
+        for _ in 0..scan {
+            let Some(frame) = self.lruvecs[lruvec].lists[list as usize].tail() else { break };
+            let zone = self.zone_of(frame);
+            if self.rules.lru == LruScope::Node && self.zones[zone].kind > class {
+                self.move_to(frame, list);
+                continue;
+            }
+            work.scanned += 1;
+            self.lruvecs[lruvec].scanned_one(kind);
+            let z = &mut self.zones[zone];
+            z.scanned_in_vain += 1;
+            match who {
+                Reclaimer::Kswapd => z.stats.scanned_kswapd += 1,
+                Reclaimer::Direct => z.stats.scanned_direct += 1,
+            }
+            match self.verdict(frame, kind, backing) {
+                Fate::Keep => self.move_to(frame, list),
+                Fate::Activate => self.activate(frame),
+                Fate::Reclaim => {
+                    let owner = self.frames[frame as usize].owner;
+                    if backing.give_up(owner, frame) {
+                        work.reclaimed += 1;
+                        self.note_departure(frame);
+                        match who {
+                            Reclaimer::Kswapd => self.zones[zone].stats.reclaimed_kswapd += 1,
+                            Reclaimer::Direct => self.zones[zone].stats.reclaimed_direct += 1,
+                        }
+                        // Its CPU hardly matters: a page comes as it went.
+                        self.free(0, frame);
+                    } else {
+                        self.activate(frame);
+                    }
+                }
+            }
+        }
+        work
+    }
+
+    /// `page_check_references`, and that dirty pages of files are left to be written first.
+    fn verdict(&mut self, frame: FrameId, kind: PageKind, backing: &mut impl Backing) -> Fate {
+        let f = &mut self.frames[frame as usize];
+        let used_before = f.take(REFERENCED);
+        let accessed = f.has(MAPPED) && backing.take_accessed(f.owner);
+        if accessed && (kind == PageKind::Anon || used_before) {
+            return Fate::Activate;
+        }
+        if accessed {
+            f.set(REFERENCED, true);
+            return Fate::Keep;
+        }
+        if f.has(DIRTY) {
+            f.set(RECLAIM, true);
+            return Fate::Keep;
+        }
+        Fate::Reclaim
+    }
+
+    /// Makes the oldest active pages inactive.
+    pub(crate) fn shrink_active(
+        &mut self,
+        lruvec: usize,
+        kind: PageKind,
+        scan: i64,
+        backing: &mut impl Backing,
+    ) {
+        for _ in 0..scan {
+            let list = &self.lruvecs[lruvec].lists[ListKind::of(kind, true) as usize];
+            let Some(frame) = list.tail() else { break };
+            self.lruvecs[lruvec].scanned_one(kind);
+            let f = &self.frames[frame as usize];
+            // What is in use is counted, and made inactive all the same: it has time to come back.
+            if f.has(MAPPED) && backing.take_accessed(f.owner) {
+                self.lruvecs[lruvec].rotated[kind as usize] += 1;
+                self.frames[frame as usize].set(REFERENCED, true);
+            }
+            self.move_to(frame, ListKind::of(kind, false));
+        }
+    }
+
+    /// `try_to_free_pages`: all zones of the list, one after the other, harder each time, until a
+    /// cluster is free.
+    pub(crate) fn reclaim_directly(
+        &mut self,
+        node: usize,
+        class: ZoneKind,
+        backing: &mut impl Backing,
+    ) -> Work {
+        let mut work = Work::default();
+        let mut lruvecs: Vec<usize> = Vec::new();
+        for &zone in self.zonelist(node, class) {
+            let lruvec = self.lruvec_of(zone);
+            if !lruvecs.contains(&lruvec) {
+                lruvecs.push(lruvec);
+            }
+        }
+        for priority in (0..=FIRST_PRIORITY).rev() {
+            for &lruvec in &lruvecs {
+                let mut shrink = self.shrink(lruvec, priority, class, CLUSTER.unsigned_abs());
+                while self.shrink_step(&mut shrink, Reclaimer::Direct, backing) {}
+                work += shrink.done;
+                self.age_anon(lruvec, backing);
+            }
+            if work.reclaimed >= CLUSTER.unsigned_abs() {
+                break;
+            }
+        }
+        work
+    }
+
+    /// Keeps enough pages of processes inactive: `age_active_anon`.
+    pub(crate) fn age_anon(&mut self, lruvec: usize, backing: &mut impl Backing) {
+        if self.swap && self.lruvecs[lruvec].inactive_is_low(PageKind::Anon) {
+            self.shrink_active(lruvec, PageKind::Anon, CLUSTER, backing);
+        }
+    }
+}
+
+impl Lruvec {
+    /// Counts a page scanned; what was long ago counts half, again and again.
+    fn scanned_one(&mut self, kind: PageKind) {
+        let k = kind as usize;
+        self.scanned[k] += 1;
+        let len = self.len(ListKind::of(kind, true)) + self.len(ListKind::of(kind, false));
+        if self.scanned[k] > len / 4 {
+            self.scanned[k] /= 2;
+            self.rotated[k] /= 2;
+        }
+    }
+}
+
+enum Fate {
+    Keep,
+    Activate,
+    Reclaim,
+}

@@ -1,0 +1,140 @@
+//! Watermarks and reserves: `__setup_per_zone_wmarks` and `setup_per_zone_lowmem_reserve` of
+//! mm/page_alloc.c. Pages throughout, unless a name says kbytes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{Layout, NodeLayout, ZoneKind};
+
+const PAGE_KBYTES: i64 = 4;
+/// `sysctl_lowmem_reserve_ratio` by [`ZoneKind::index`].
+const RESERVE_RATIO: [i64; 5] = [256, 256, 32, 32, 1];
+
+/// How far the low and high watermark lie above the lowest one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Generation {
+    /// up to Linux 4.5: low is 125 % of min, high 150 %
+    Ratio,
+    /// from Linux 4.6 on: steps of 25 % of min, or of this many 10,000ths of the zone if that is
+    /// more (`watermark_scale_factor`, 10 unless it is changed)
+    Scale(u32),
+}
+
+/// Free pages at which something changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Watermarks {
+    /// nobody is to allocate below it who is not about to free memory
+    pub min: i64,
+    /// below it kswapd is woken
+    pub low: i64,
+    /// kswapd reclaims up to it
+    pub high: i64,
+}
+
+/// `vm.min_free_kbytes` for `lowmem` pages (those that are not [`ZoneKind::HighMem`]): the root of
+/// 16 times as many kbytes, from 128 to 65536 ([`Generation::Ratio`]) or 262144.
+#[must_use]
+pub fn min_free_kbytes(lowmem: i64, generation: Generation) -> i64 {
+    let most = if generation == Generation::Ratio { 65536 } else { 262_144 };
+    (lowmem.max(0) * PAGE_KBYTES * 16).isqrt().clamp(128, most)
+}
+
+/// Watermarks of a zone of `managed` pages, one of `lowmem` in all.
+#[must_use]
+pub fn watermarks(
+    kind: ZoneKind,
+    managed: i64,
+    lowmem: i64,
+    min_free_kbytes: i64,
+    generation: Generation,
+) -> Watermarks {
+    let share = min_free_kbytes / PAGE_KBYTES * managed / lowmem.max(1);
+    let min = if kind == ZoneKind::HighMem { (managed / 1024).clamp(32, 128) } else { share };
+    match generation {
+        Generation::Ratio => Watermarks { min, low: min + share / 4, high: min + share / 2 },
+        Generation::Scale(factor) => {
+            let step = (share / 4).max(managed * i64::from(factor) / 10_000);
+            Watermarks { min, low: min + step, high: min + 2 * step }
+        }
+    }
+}
+
+/// Pages of all zones but [`ZoneKind::HighMem`].
+#[must_use]
+pub fn lowmem(layout: &Layout) -> i64 {
+    let zones = layout.nodes.iter().flat_map(|n| &n.zones);
+    zones.filter(|z| z.kind != ZoneKind::HighMem).map(|z| z.managed).sum()
+}
+
+/// Pages that the `at`-th zone of a node keeps from those who would be content with a higher kind,
+/// by [`ZoneKind::index`] of that: the pages of the zones above it, up to that kind, over a ratio.
+#[must_use]
+pub fn lowmem_reserve(node: &NodeLayout, at: usize) -> [i64; 5] {
+    let own = node.zones[at].kind;
+    let above = |class: usize| {
+        let higher = node.zones[at + 1..].iter().filter(|z| z.kind.index() <= class);
+        higher.map(|z| z.managed).sum::<i64>()
+    };
+    std::array::from_fn(|class| above(class) / RESERVE_RATIO[own.index()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ZoneKind::{Dma, Dma32, HighMem, Movable, Normal};
+
+    fn marks(min: i64, low: i64, high: i64) -> Watermarks {
+        Watermarks { min, low, high }
+    }
+
+    /// The worked example: 8 GiB as /proc/zoneinfo shows them on Linux 3.15.
+    #[test]
+    fn eight_gib() {
+        let layout = Layout::single(4, &[(Dma, 3976), (Dma32, 757_760), (Normal, 1_290_240)]);
+        let lowmem = lowmem(&layout);
+        let kbytes = min_free_kbytes(lowmem, Generation::Ratio);
+        assert_eq!(kbytes, 11459);
+        let found = layout.nodes[0].zones.iter().enumerate().map(|(i, z)| {
+            let w = watermarks(z.kind, z.managed, lowmem, kbytes, Generation::Ratio);
+            (w, w.high - w.low, lowmem_reserve(&layout.nodes[0], i)[Normal.index()])
+        });
+        let expected = [
+            (marks(5, 6, 7), 1, 8000),
+            (marks(1057, 1321, 1585), 264, 5040),
+            (marks(1800, 2250, 2700), 450, 0),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn since_4_6_the_steps_are_a_thousandth_of_the_zone() {
+        let kbytes = min_free_kbytes(2_051_976, Generation::Scale(10));
+        let of = |managed| watermarks(Normal, managed, 2_051_976, kbytes, Generation::Scale(10));
+        assert_eq!(of(1_290_240), marks(1800, 1800 + 1290, 1800 + 2580));
+        let steep = watermarks(Normal, 1_290_240, 2_051_976, kbytes, Generation::Scale(1));
+        assert_eq!(steep, marks(1800, 2250, 2700), "a quarter of min at least");
+    }
+
+    #[test]
+    fn the_root_has_bounds() {
+        assert_eq!(min_free_kbytes(1, Generation::Ratio), 128);
+        assert_eq!(min_free_kbytes(1 << 30, Generation::Ratio), 65536);
+        assert_eq!(min_free_kbytes(1 << 40, Generation::Scale(10)), 262_144);
+    }
+
+    #[test]
+    fn high_memory_has_a_min_of_its_own() {
+        let w = |managed| watermarks(HighMem, managed, 200_000, 3000, Generation::Ratio);
+        assert_eq!(w(1_000_000).min, 128);
+        assert_eq!(w(40_000).min, 39);
+        assert_eq!(w(1000).min, 32);
+    }
+
+    #[test]
+    fn movable_memory_is_kept_from_by_a_32nd() {
+        let layout = Layout::single(1, &[(Dma32, 25_600), (Normal, 51_200), (Movable, 64_000)]);
+        let of = |at| lowmem_reserve(&layout.nodes[0], at);
+        assert_eq!(of(0), [0, 0, 200, 200, 450]);
+        assert_eq!(of(1)[Movable.index()], 2000);
+    }
+}

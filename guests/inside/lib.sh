@@ -1,0 +1,64 @@
+# For the scripts of scenarios, which begin with `. /lib.sh`. What is to come out goes into /out.
+set -eu
+
+# Ends the scenario, with a reason that the table shows.
+fail() {
+    echo "$*" >>/out/failed
+    echo "failed: $*" >&2
+    exit 1
+}
+
+# A line for the table.
+seen() {
+    echo "$*" | tee -a /out/seen
+}
+
+# equal WHAT IS WANTED
+equal() {
+    [ "$2" = "$3" ] || fail "$1: $2, not $3"
+}
+
+# has WHAT FILE PATTERN: a line of the file matches
+has() {
+    grep -qE -e "$3" "$2" || fail "$1: $(head -c 300 "$2")"
+}
+
+# within SECONDS COMMAND...: waits until the command succeeds
+within() {
+    left=$(($1 * 20))
+    shift
+    until "$@"; do
+        left=$((left - 1))
+        [ "$left" -gt 0 ] || fail "it does not come to be: $*"
+        usleep 50000
+    done
+}
+
+# The emulator keeps translations until another address space comes, and sets no accessed bit
+# meanwhile. So each CPU switches to a process of ours now and then: all that looks at accessed bits
+# of running processes needs this.
+ticker() {
+    mkfifo /tmp/never
+    for cpu in $(seq 0 $(($(nproc) - 1))); do
+        taskset -c "$cpu" sh -c 'exec 3<>/tmp/never; while :; do read -t 0.002 -u 3 _ || :; done' &
+    done
+}
+
+# The way to look that doctor recommends.
+way() {
+    isotherm doctor | sed -n 's/^ok  *way to look: //p' | head -n 1
+}
+
+# workload FILE|NAME: starts it, and waits until its memory is there. $workload is its pid; its truth
+# is in /out/truth.json after end_workload.
+workload() {
+    rm -f /tmp/ready
+    isotherm workload "$1" --truth /out/truth.json --duration 600 >/tmp/ready &
+    workload=$!
+    within 60 test -s /tmp/ready
+}
+
+end_workload() {
+    kill "$workload"
+    wait "$workload" || fail "the workload failed"
+}

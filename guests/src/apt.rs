@@ -1,0 +1,144 @@
+//! Packages of Debian's suites, by apt with lists and archives of our own: those of the machine are
+//! left alone.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// Whose signature counts; from the package debian-archive-keyring.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Where the machine itself has its packages from.
+#[derive(Debug, PartialEq, Eq)]
+struct Mirrors {
+    debian: String,
+    security: Option<String>,
+}
+
+impl Mirrors {
+    /// From lines of a site and a label.
+    fn parse(lines: &str) -> Option<Self> {
+        let labelled = |label: &str| {
+            let sites = lines.lines().filter_map(|l| l.split_once(' '));
+            sites.filter(|(_, l)| *l == label).map(|(site, _)| site.to_owned()).next()
+        };
+        Some(Mirrors { debian: labelled("Debian")?, security: labelled("Debian-Security") })
+    }
+
+    /// A line of sources.list; none of a suite that the machine has no mirror of.
+    fn source(&self, suite: &str) -> Option<String> {
+        let security = suite.ends_with("-security");
+        let site = if security { self.security.as_ref()? } else { &self.debian };
+        Some(format!("deb [signed-by={KEYRING}] {site} {suite} main\n"))
+    }
+}
+
+/// apt over some suites.
+pub struct Apt {
+    root: PathBuf,
+    packages: Vec<String>,
+}
+
+impl Apt {
+    /// Reads the lists of these suites, into `root`.
+    ///
+    /// # Errors
+    /// If the machine has no mirror of Debian, or it fails twice.
+    pub fn open(root: &Path, suites: &BTreeSet<&str>) -> Result<Self> {
+        for dir in ["lists/partial", "cache/archives/partial"] {
+            std::fs::create_dir_all(root.join(dir))?;
+        }
+        let mirrors = mirrors()?;
+        let sources: String = suites.iter().filter_map(|s| mirrors.source(s)).collect();
+        std::fs::write(root.join("sources.list"), sources)?;
+        let mut apt = Apt { root: root.to_owned(), packages: Vec::new() };
+        // Without it, a list that cannot be had is a warning.
+        apt.run("apt-get", &["update", "-q", "-o", "APT::Update::Error-Mode=any"], root)?;
+        let names = apt.run("apt-cache", &["pkgnames", "linux-"], root)?;
+        apt.packages = names.lines().map(str::to_owned).collect();
+        Ok(apt)
+    }
+
+    /// Names of the packages of the kernel.
+    #[must_use]
+    pub fn packages(&self) -> &[String] {
+        &self.packages
+    }
+
+    /// Puts a package into `dir`.
+    ///
+    /// # Errors
+    /// If the mirror fails twice.
+    pub fn download(&self, package: &str, dir: &Path) -> Result<()> {
+        self.run("apt-get", &["download", "-q", package], dir).map(drop)
+    }
+
+    /// What it says.
+    fn run(&self, program: &str, args: &[&str], dir: &Path) -> Result<String> {
+        let at = |name: &str| self.root.join(name).display().to_string();
+        let options = [
+            format!("Dir::Etc::sourcelist={}", at("sources.list")),
+            "Dir::Etc::sourceparts=/dev/null".to_owned(),
+            format!("Dir::State::lists={}", at("lists")),
+            format!("Dir::Cache={}", at("cache")),
+            // The user of apt may not write here.
+            "APT::Sandbox::User=".to_owned(),
+            // A mirror that fails is tried again, once.
+            "Acquire::Retries=1".to_owned(),
+        ];
+        let options = options.iter().flat_map(|o| ["-o", o]);
+        output(Command::new(program).args(options).args(args).current_dir(dir))
+    }
+}
+
+/// Those of the machine.
+fn mirrors() -> Result<Mirrors> {
+    let format = ["indextargets", "--format", "$(SITE) $(LABEL)", "Created-By: Packages"];
+    let lines = output(Command::new("apt-get").args(format))?;
+    Mirrors::parse(&lines).context("apt knows no Debian mirror: run apt-get update")
+}
+
+/// What a command says; an error is told in its own words.
+///
+/// # Errors
+/// If it cannot be run, or fails.
+pub fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let out = command.output().with_context(|| format!("{program} cannot be run: install it"))?;
+    if !out.status.success() {
+        bail!("{program} failed: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    ensure!(out.stdout.len() <= 64 << 20, "{program} says more than 64 MiB");
+    Ok(String::from_utf8(out.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINES: &str = "\
+http://others.example/apt others
+http://mirror.example/debian Debian
+http://other.example/debian Debian
+http://mirror.example/debian-security Debian-Security
+";
+
+    #[test]
+    fn the_mirrors_of_the_machine_are_used() {
+        let mirrors = Mirrors::parse(LINES).unwrap();
+        let line = |site: &str, suite: &str| {
+            Some(format!("deb [signed-by={KEYRING}] http://mirror.example/{site} {suite} main\n"))
+        };
+        assert_eq!(mirrors.source("sid"), line("debian", "sid"));
+        assert_eq!(mirrors.source("trixie-security"), line("debian-security", "trixie-security"));
+    }
+
+    #[test]
+    fn without_a_mirror_of_debian_there_is_none() {
+        assert_eq!(Mirrors::parse("http://others.example/apt others\n"), None);
+        let mirrors = Mirrors::parse("http://mirror.example/debian Debian\n").unwrap();
+        assert_eq!(mirrors.source("trixie-security"), None);
+    }
+}

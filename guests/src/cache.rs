@@ -1,0 +1,159 @@
+//! Kernels that were fetched or built, kept for later runs. What is here needs no network.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::apt::{self, Apt};
+use crate::image;
+use crate::kernels::{Debian, Kernels};
+
+/// Packages that make up a kernel: the image alone, or, from 7 on, all of them.
+const PARTS: [&str; 4] = ["image", "base", "binary", "modules"];
+
+/// A kernel to boot.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// its name in `kernels.toml`
+    pub series: String,
+    /// as `uname -r` says it
+    pub release: String,
+    /// an ELF file: it boots sooner
+    pub vmlinux: PathBuf,
+    /// a bzImage, which unpacks itself; need not be there
+    pub vmlinuz: PathBuf,
+    /// `modules.dep` and what it names; need not be there
+    pub modules: PathBuf,
+}
+
+/// A directory of kernels.
+pub struct Cache {
+    root: PathBuf,
+}
+
+impl Cache {
+    /// `$ISOTHERM_GUESTS_CACHE`, or else `isotherm/guests` in the cache directory of the user.
+    ///
+    /// # Errors
+    /// If there is none, or it cannot be written.
+    pub fn open() -> Result<Self> {
+        let variable = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty());
+        let root = place(variable).context("HOME is not set: set ISOTHERM_GUESTS_CACHE")?;
+        fs::create_dir_all(root.join("kernels"))
+            .with_context(|| format!("cannot write {}", root.display()))?;
+        Ok(Cache { root })
+    }
+
+    /// What is here of a series.
+    #[must_use]
+    pub fn find(&self, kernels: &Kernels, series: &str) -> Option<Kernel> {
+        let pinned = kernels.debian.iter().find(|d| d.series == series).map(|d| d.pin.as_str());
+        let dir = self.root.join("kernels").join(pinned.unwrap_or(series));
+        let release = fs::read_to_string(dir.join("release")).ok()?;
+        Some(Kernel {
+            series: series.to_owned(),
+            release: release.trim().to_owned(),
+            vmlinux: dir.join("vmlinux"),
+            vmlinuz: dir.join("vmlinuz"),
+            modules: dir.join("modules"),
+        })
+    }
+
+    /// Fetches what is not here of `series`; `say` is told.
+    ///
+    /// # Errors
+    /// If a mirror fails, or has no kernel of a series.
+    pub fn fetch(&self, kernels: &Kernels, series: &[&str], say: impl Fn(&str)) -> Result<()> {
+        // Two runs at once are not to fetch the same.
+        let lock = File::create(self.root.join("lock"))?;
+        lock.lock().context("cannot lock the cache")?;
+        let wanted = kernels.debian.iter().filter(|d| series.contains(&d.series.as_str()));
+        let missing: Vec<&Debian> =
+            wanted.filter(|d| self.find(kernels, &d.series).is_none()).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let suites: BTreeSet<&str> =
+            missing.iter().flat_map(|d| &d.suites).map(String::as_str).collect();
+        say("reading the lists of Debian's packages");
+        let apt = Apt::open(&self.root.join("apt"), &suites)?;
+        for debian in missing {
+            let release = debian.choose(apt.packages()).with_context(|| {
+                let suites = debian.suites.join(", ");
+                format!("{suites} has no kernel {} any more: kernels.toml needs a change", debian.series)
+            })?;
+            say(&format!("fetching {release}"));
+            self.add(debian, release, &apt).with_context(|| format!("cannot fetch {release}"))?;
+        }
+        Ok(())
+    }
+
+    /// Puts a kernel here, whole or not at all.
+    fn add(&self, debian: &Debian, release: &str, apt: &Apt) -> Result<()> {
+        let kernels = self.root.join("kernels");
+        let temporary = tempfile::Builder::new().prefix("new-").tempdir_in(&kernels)?;
+        let dir = temporary.path();
+        let unpacked = dir.join("unpacked");
+        unpack(release, apt, dir, &unpacked)?;
+        let base = if unpacked.join("lib/modules").is_dir() { "" } else { "usr" };
+        let base = unpacked.join(base);
+        let modules = base.join("lib/modules").join(release);
+        apt::output(Command::new("depmod").arg("-b").arg(&base).arg(release))?;
+        let places = [unpacked.join(format!("boot/vmlinuz-{release}")), modules.join("vmlinuz")];
+        let image = places.iter().find(|p| p.is_file()).context("it has no image")?;
+        image::extract(image, &dir.join("vmlinux"))?;
+        fs::rename(image, dir.join("vmlinuz"))?;
+        fs::rename(&modules, dir.join("modules"))?;
+        fs::remove_dir_all(unpacked)?;
+        fs::write(dir.join("release"), release)?;
+        Ok(fs::rename(temporary.keep(), kernels.join(&debian.pin))?)
+    }
+}
+
+/// Unpacks the packages of a release into `to`.
+fn unpack(release: &str, apt: &Apt, dir: &Path, to: &Path) -> Result<()> {
+    for part in PARTS {
+        let package = format!("linux-{part}-{release}");
+        if apt.packages().contains(&package) {
+            apt.download(&package, dir)?;
+        }
+    }
+    for file in fs::read_dir(dir)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|e| e == "deb") {
+            apt::output(Command::new("dpkg-deb").arg("-x").arg(&path).arg(to))?;
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the cache is, by the variables of the environment.
+fn place(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let ours = variable("ISOTHERM_GUESTS_CACHE").map(PathBuf::from);
+    let xdg = || variable("XDG_CACHE_HOME").map(PathBuf::from);
+    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    ours.or_else(|| xdg().or_else(home).map(|cache| cache.join("isotherm/guests")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(set: &[(&str, &str)]) -> Option<PathBuf> {
+        place(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value)))
+    }
+
+    #[test]
+    fn the_nearest_variable_counts() {
+        let all = [("ISOTHERM_GUESTS_CACHE", "/c"), ("XDG_CACHE_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(placed(&all), Some("/c".into()));
+        assert_eq!(placed(&all[1..]), Some("/x/isotherm/guests".into()));
+        assert_eq!(placed(&all[2..]), Some("/h/.cache/isotherm/guests".into()));
+        assert_eq!(placed(&[]), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! Boots real kernels, and tries isotherm on them; or gives a prompt inside of one.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use isotherm_guests::suite::{self, Asked};
+use isotherm_guests::table;
+
+/// isotherm on real kernels, under QEMU.
+#[derive(Debug, Parser)]
+struct Options {
+    #[command(subcommand)]
+    command: Doing,
+}
+
+#[derive(Debug, Subcommand)]
+enum Doing {
+    /// Run scenarios, each on its kernels, and print a table; exit status 1 if one fails
+    Run {
+        /// Only on kernels of this series; may be given several times
+        #[arg(long, value_name = "SERIES")]
+        kernel: Vec<String>,
+        /// Keep what comes out of each guest in a folder here
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+        /// Only these
+        scenario: Vec<String>,
+    },
+    /// Boot a kernel of this series, with a prompt
+    Shell {
+        /// of the kernel
+        series: String,
+        /// the machine, by the name of its file
+        #[arg(long, default_value = "three-nodes")]
+        topology: String,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    let say = |text: &str| eprintln!("{text}");
+    let all_ok = match Options::parse().command {
+        Doing::Run { kernel, keep, scenario } => {
+            print!("{}", table::head());
+            let asked = Asked { kernels: kernel, scenarios: scenario, keep };
+            suite::run(&asked, |outcome| print!("{}", outcome.lines()), say)?
+        }
+        Doing::Shell { series, topology } => {
+            suite::shell(&series, &topology, say)?;
+            true
+        }
+    };
+    Ok(if all_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,210 @@
+//! QEMU: its command line, and its life.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cache::Kernel;
+use crate::topology::Topology;
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// The board without what a guest has no use for, which costs time at boot.
+const MACHINE: &str = "q35,sata=off,smbus=off,i8042=off,hpet=off";
+
+/// Features of the CPUs that are dear to emulate, and change nothing that is tested.
+const CPU: [(&str, &str); 5] =
+    [("la57", "off"), ("pku", "off"), ("svm", "off"), ("smap", "off"), ("smep", "off")];
+
+/// For all kernels: messages on the serial line, no waiting, the end when it panics.
+const KERNEL_ARGS: [&str; 15] = [
+    "console=ttyS0",
+    "panic=-1",
+    "quiet",
+    "loglevel=4",
+    "nokaslr",
+    "mitigations=off",
+    "no_timer_check",
+    "tsc=reliable",
+    "8250.nr_uarts=1",
+    "random.trust_cpu=on",
+    "audit=0",
+    "apparmor=0",
+    "nowatchdog",
+    "rcupdate.rcu_expedited=1",
+    "cryptomgr.notests",
+];
+
+/// What comes out of a guest, in the directory that it is given.
+pub const TEXT: &str = "text";
+/// A tar archive of its `/out`.
+pub const FILES: &str = "files.tar";
+/// What its kernel says.
+pub const CONSOLE: &str = "console";
+/// What QEMU says.
+pub const ERRORS: &str = "qemu";
+
+/// Whether QEMU is there at all.
+#[must_use]
+pub fn is_here() -> bool {
+    let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).status();
+    version.is_ok_and(|status| status.success())
+}
+
+/// A guest to boot.
+pub struct Boot<'a> {
+    /// to boot
+    pub kernel: &'a Kernel,
+    /// its first root file system
+    pub initramfs: &'a Path,
+    /// its machine
+    pub topology: &'a Topology,
+    /// arguments of the kernel, besides those of the topology
+    pub kernel_args: &'a [String],
+}
+
+impl Boot<'_> {
+    /// Boots it, and waits for its end. What it says is in `dir` then.
+    ///
+    /// # Errors
+    /// If QEMU cannot be run, or does not end in time.
+    pub fn run(&self, dir: &Path, limit: Duration) -> Result<()> {
+        let errors = File::create(dir.join(ERRORS))?;
+        let mut command = self.command();
+        command.args(["-serial", &format!("file:{}", dir.join(CONSOLE).display())]);
+        for (i, name) in [TEXT, FILES].into_iter().enumerate() {
+            command.arg("-chardev");
+            command.arg(format!("file,id=c{i},path={}", dir.join(name).display()));
+            command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let mut guest = Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
+        let begin = Instant::now();
+        while guest.0.try_wait()?.is_none() {
+            if begin.elapsed() > limit {
+                bail!("it does not end within {} s", limit.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Boots it with its console on the terminal, until it ends.
+    ///
+    /// # Errors
+    /// If QEMU cannot be run.
+    pub fn interact(&self) -> Result<()> {
+        let mut command = self.command();
+        command.args(["-serial", "mon:stdio"]);
+        let mut guest = Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
+        guest.0.wait()?;
+        Ok(())
+    }
+
+    /// QEMU, which dies with us however we die.
+    fn command(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", QEMU]).args(self.args());
+        command
+    }
+
+    fn args(&self) -> Vec<String> {
+        // /dev/kvm may be there and not work: the emulator always does.
+        let fixed = "-nodefaults -no-user-config -display none -no-reboot -bios qboot.rom \
+                     -accel tcg,thread=multi,tb-size=512";
+        let mut args: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
+        let hmat = if self.topology.has_hmat() { ",hmat=on" } else { "" };
+        args.extend(["-machine".into(), format!("{MACHINE}{hmat}")]);
+        args.extend(["-cpu".into(), cpu(self.topology)]);
+        args.extend(self.topology.memory_args());
+        args.extend(["-kernel".into(), self.image().display().to_string()]);
+        args.extend(["-initrd".into(), self.initramfs.display().to_string()]);
+        args.extend(["-append".into(), self.kernel_args()]);
+        // Without ioeventfd, what was written has arrived when the guest goes on.
+        args.extend(["-device".into(), "virtio-serial-pci,ioeventfd=off".into()]);
+        args.extend(self.topology.qemu_args.iter().cloned());
+        args
+    }
+
+    fn image(&self) -> &Path {
+        if self.topology.has_five_levels() { &self.kernel.vmlinuz } else { &self.kernel.vmlinux }
+    }
+
+    fn kernel_args(&self) -> String {
+        let fixed = KERNEL_ARGS.into_iter();
+        let own = self.topology.kernel_args.iter().chain(self.kernel_args).map(String::as_str);
+        fixed.chain(own).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The model of the CPUs and its features.
+fn cpu(topology: &Topology) -> String {
+    let default = CPU.into_iter().filter(|(name, _)| !topology.cpu.contains_key(*name));
+    let own = topology.cpu.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let features = default.chain(own).map(|(name, value)| format!(",{name}={value}"));
+    format!("max{}", features.collect::<String>())
+}
+
+/// A QEMU that runs, killed when dropped.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room;
+
+    fn args(topology: &str, kernel_args: &[String]) -> Vec<String> {
+        let path = room().join("topologies").join(topology);
+        let topology = Topology::read(&path).unwrap();
+        let kernel = Kernel {
+            series: "9.9".to_owned(),
+            release: "9.9.9".to_owned(),
+            vmlinux: "/vmlinux".into(),
+            vmlinuz: "/vmlinuz".into(),
+            modules: "/modules".into(),
+        };
+        let initramfs = Path::new("/i");
+        Boot { kernel: &kernel, initramfs, topology: &topology, kernel_args }.args()
+    }
+
+    fn value<'a>(args: &'a [String], option: &str) -> &'a str {
+        &args[args.iter().position(|a| a == option).unwrap() + 1]
+    }
+
+    #[test]
+    fn a_feature_of_the_topology_counts() {
+        assert!(value(&args("five-levels.toml", &[]), "-cpu").ends_with(",la57=on"));
+        assert!(!value(&args("five-levels.toml", &[]), "-cpu").contains("la57=off"));
+        assert!(value(&args("three-nodes.toml", &[]), "-cpu").contains("la57=off"));
+    }
+
+    #[test]
+    fn only_a_kernel_that_unpacks_itself_turns_on_five_levels() {
+        assert_eq!(value(&args("five-levels.toml", &[]), "-kernel"), "/vmlinuz");
+        assert_eq!(value(&args("three-nodes.toml", &[]), "-kernel"), "/vmlinux");
+    }
+
+    #[test]
+    fn arguments_of_the_scenario_come_last() {
+        let args = args("three-nodes.toml", &["damon_stat.enabled=Y".to_owned()]);
+        let append = value(&args, "-append");
+        assert!(append.starts_with("console=ttyS0 "), "{append}");
+        assert!(append.ends_with(" damon_stat.enabled=N damon_stat.enabled=Y"), "{append}");
+    }
+
+    #[test]
+    fn the_board_knows_of_hmat_where_there_is_one() {
+        assert!(value(&args("three-nodes.toml", &[]), "-machine").ends_with(",hmat=on"));
+        assert!(!value(&args("five-levels.toml", &[]), "-machine").contains("hmat"));
+    }
+}

@@ -1,0 +1,126 @@
+//! A scenario: what runs in a guest, on which kernels, and what is expected of it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::room;
+use crate::score::Expected;
+use crate::topology::Topology;
+
+/// A guest may take as long, in seconds.
+const MAX_LIMIT_S: u64 = 600;
+
+/// What stands in `scenarios/NAME/scenario.toml`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    about: String,
+    topology: String,
+    #[serde(default = "two_minutes")]
+    timeout_s: u64,
+    #[serde(default)]
+    kernel_args: Vec<String>,
+    kernels: BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(default)]
+    score: Vec<Expected>,
+}
+
+fn two_minutes() -> u64 {
+    120
+}
+
+/// A scenario.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// that of its folder
+    pub name: String,
+    /// what it is, in a line
+    pub about: String,
+    /// its folder
+    pub dir: PathBuf,
+    /// the machine that it takes
+    pub topology: Topology,
+    /// the guest has ended by then, or failed
+    pub limit: Duration,
+    /// arguments of the kernel
+    pub kernel_args: Vec<String>,
+    /// by series: what its script is told
+    pub kernels: BTreeMap<String, BTreeMap<String, String>>,
+    /// records that it brings out, and how right they are to be
+    pub score: Vec<Expected>,
+}
+
+impl Scenario {
+    /// All that are here, by name.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn all() -> Result<Vec<Self>> {
+        let mut folders = Vec::new();
+        for folder in std::fs::read_dir(room().join("scenarios"))? {
+            folders.push(folder?.path());
+        }
+        folders.sort();
+        folders.iter().map(|f| Scenario::read(f)).collect()
+    }
+
+    fn read(dir: &Path) -> Result<Self> {
+        let path = dir.join("scenario.toml");
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        let file: File = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        ensure!(dir.join("run").is_file(), "{} has no script `run`", dir.display());
+        ensure!((1..=MAX_LIMIT_S).contains(&file.timeout_s), "timeout_s is 1 to {MAX_LIMIT_S}");
+        let topology = room().join("topologies").join(format!("{}.toml", file.topology));
+        Ok(Scenario {
+            name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            about: file.about,
+            dir: dir.to_owned(),
+            topology: Topology::read(&topology)?,
+            limit: Duration::from_secs(file.timeout_s),
+            kernel_args: file.kernel_args,
+            kernels: file.kernels,
+            score: file.score,
+        })
+    }
+
+    /// What its script is told on a kernel of this series, as the script of a shell.
+    #[must_use]
+    pub fn variables(&self, series: &str) -> String {
+        let told = self.kernels.get(series).into_iter().flatten();
+        let line = |(name, value): (&String, &String)| {
+            format!("export {name}='{}'\n", value.replace('\'', "'\\''"))
+        };
+        format!("export SERIES={series}\n") + &told.map(line).collect::<String>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Kernels;
+
+    #[test]
+    fn all_that_are_here_are_sound() {
+        let kernels = Kernels::read(&room().join("kernels.toml")).unwrap();
+        let series: Vec<&str> = kernels.series().collect();
+        for scenario in Scenario::all().unwrap() {
+            let known = |s: &String| assert!(series.contains(&s.as_str()), "{}", scenario.name);
+            scenario.kernels.keys().for_each(known);
+            scenario.score.iter().flat_map(|s| &s.kernels).for_each(known);
+            assert!(!scenario.kernels.is_empty(), "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn the_script_is_told_what_is_expected() {
+        let mut record = Scenario::all().unwrap().into_iter().find(|s| s.name == "record").unwrap();
+        let told = BTreeMap::from([("WAY".to_owned(), "it's".to_owned())]);
+        record.kernels.insert("9.9".to_owned(), told);
+        assert_eq!(record.variables("9.9"), "export SERIES=9.9\nexport WAY='it'\\''s'\n");
+    }
+}
