@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use crate::room;
+
 /// No guest is bigger, so that two fit on a small machine.
 const MAX_MIB: u64 = 16 << 10;
 const MAX_NODES: usize = 8;
@@ -62,11 +64,15 @@ pub struct Link {
 }
 
 impl Topology {
-    /// Reads a file.
+    /// Of this name.
     ///
     /// # Errors
-    /// If it cannot be read, or describes nothing that a guest can have.
-    pub fn read(path: &Path) -> Result<Self> {
+    /// If there is none, or it describes nothing that a guest can have.
+    pub fn named(name: &str) -> Result<Self> {
+        Topology::read(&room().join("topologies").join(format!("{name}.toml")))
+    }
+
+    fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         Topology::parse(&text).with_context(|| path.display().to_string())
@@ -246,8 +252,9 @@ bandwidth_mib_s = 4096
 
     #[test]
     fn all_that_are_here_are_sound() {
-        let files = std::fs::read_dir(crate::room().join("topologies")).unwrap();
-        let read = files.map(|f| Topology::read(&f.unwrap().path()).unwrap()).count();
-        assert!(read >= 2);
+        let files = std::fs::read_dir(room().join("topologies")).unwrap();
+        let read: Vec<Topology> =
+            files.map(|f| Topology::read(&f.unwrap().path()).unwrap()).collect();
+        assert!(read.len() >= 2);
     }
 }

@@ -1,22 +1,39 @@
 //! Watches by a kdamond of ours and prints what it sees: `kdamond SECONDS PID...`,
-//! `kdamond SECONDS physical START-END...` or `kdamond SECONDS PID START-END...` (hexadecimal).
+//! `kdamond SECONDS physical START-END...` or `kdamond SECONDS PID START-END...` (hexadecimal). A pid
+//! with a plus is watched as well from half of the time on; `goal=BP` has intervals tuned, and `unit=N`
+//! makes a step of a physical address N bytes.
 
 use std::time::Duration;
 
 use isotherm_core::{
     AddrRange, Attrs, HeatBytes, Mapping, MappingKind, Snapshot, Source, Step, TargetId, Thresholds,
 };
+use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_linux::damon::{Kdamond, KdamondAttrs, Watched, availability, sweep};
-use isotherm_linux::sys::monotonic;
+use isotherm_linux::sys::{Kept, drop_privileges, monotonic};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
-fn main() -> Fallible<()> {
+fn main() -> std::process::ExitCode {
+    match run() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(e) => {
+            println!("{e}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Fallible<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let root = "/".as_ref();
     println!("DAMON: {:?}", availability(root));
     let [seconds, what @ ..] = &args[..] else { return Err("kdamond SECONDS PID...".into()) };
-    let end = monotonic() + Duration::from_secs(seconds.parse()?);
+    let seconds = Duration::from_secs(seconds.parse()?);
+    let (half, end) = (monotonic() + seconds / 2, monotonic() + seconds);
+    let (later, what): (Vec<String>, Vec<String>) =
+        what.iter().cloned().partition(|w| w.starts_with('+'));
+    let mut later = Some(pids(&later)?).filter(|all| !all.is_empty());
     if let Some(pid) = sweep(root)? {
         println!("swept what isotherm {pid} has left");
     }
@@ -25,7 +42,21 @@ fn main() -> Fallible<()> {
         aggr: Duration::from_millis(400),
         ..Attrs::default()
     };
-    let mut kdamond = Kdamond::start(root, watched(what)?, KdamondAttrs::from(attrs))?;
+    let watched = watched(&what)?;
+    let processes = match &watched {
+        Watched::Processes(all) => all.clone(),
+        _ => Vec::new(),
+    };
+    let mut attrs = KdamondAttrs::from(attrs);
+    attrs.addr_unit = word(&what, "unit=")?;
+    attrs.intervals_goal = word(&what, "goal=")?.map(|access_bp| IntervalsGoal {
+        access_bp,
+        aggrs: 3,
+        min_sample_us: 5_000,
+        max_sample_us: 10_000_000,
+    });
+    let mut kdamond = Kdamond::start(root, watched, attrs)?;
+    drop_privileges(Kept { writing: false, frames: false })?;
     println!("results by {}", kdamond.results());
     loop {
         match kdamond.step(monotonic())? {
@@ -35,6 +66,12 @@ fn main() -> Fallible<()> {
                 println!("ended: {why:?}");
                 return Ok(());
             }
+        }
+        if monotonic() >= half
+            && let Some(more) = later.take()
+        {
+            let new = more.iter().map(|&(TargetId(n), pid)| (TargetId(n + 100), pid));
+            kdamond.set_targets(&processes.iter().copied().chain(new).collect::<Vec<_>>())?;
         }
         if monotonic() >= end {
             kdamond.stop()?;
@@ -55,14 +92,22 @@ fn watched(what: &[String]) -> Fallible<Watched> {
         let mappings = ranges.iter().map(mapping).collect();
         return Ok(Watched::Physical { target: id, ranges, mappings });
     }
-    let mut pids = Vec::new();
-    for pid in what.iter().filter(|w| !w.contains('-')) {
-        pids.push((TargetId(u32::try_from(pids.len())?), pid.parse()?));
-    }
+    let pids = pids(what)?;
     match (&pids[..], ranges.is_empty()) {
         (&[(target, pid)], false) => Ok(Watched::Ranges { target, pid, ranges }),
         _ => Ok(Watched::Processes(pids)),
     }
+}
+
+fn pids(what: &[String]) -> Fallible<Vec<(TargetId, i32)>> {
+    let pids = what.iter().filter(|w| !w.contains(['-', '='])).zip(0..);
+    pids.map(|(w, n)| Ok((TargetId(n), w.trim_start_matches('+').parse()?))).collect()
+}
+
+/// The number behind `name` in one of the words.
+fn word(what: &[String], name: &str) -> Fallible<Option<u64>> {
+    let found = what.iter().find_map(|w| w.strip_prefix(name));
+    Ok(found.map(str::parse).transpose()?)
 }
 
 fn range(text: &str) -> Option<AddrRange> {
@@ -76,10 +121,11 @@ fn print(s: &Snapshot) {
         s.bytes(&Thresholds { cold_age: Duration::from_secs(2), ..Default::default() });
     let mib = |bytes: u64| bytes >> 20;
     println!(
-        "{} {:.2}-{:.2} s: {} regions, MiB hot {} warm {} cold {} unknown {} absent {}, left out {}, own CPU {:.1} ms",
+        "{} {:.2}-{:.2} s (sample {:?}): {} regions, MiB hot {} warm {} cold {} unknown {} absent {}, left out {}, own CPU {:.1} ms",
         s.seq,
         s.start.0 as f64 / 1e9,
         s.end.0 as f64 / 1e9,
+        s.attrs.sample,
         s.nr_regions(),
         mib(b.hot),
         mib(b.warm),
@@ -89,4 +135,8 @@ fn print(s: &Snapshot) {
         s.targets.iter().map(|t| mib(t.left_out)).sum::<u64>(),
         s.cost.cpu.as_secs_f64() * 1e3,
     );
+    for t in &s.targets {
+        let oldest = t.regions.iter().map(|r| r.age).max().unwrap_or_default();
+        println!("    target {}: {} regions, oldest {oldest:.1?}", t.id.0, t.regions.len());
+    }
 }

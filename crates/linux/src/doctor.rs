@@ -8,6 +8,7 @@ use std::path::Path;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::Serialize;
 
+use crate::damon::{self, Availability};
 use crate::proc::{Pagemap, ProcError, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
 use crate::walker::{WalkError, Walker, Want, own_pid};
@@ -75,6 +76,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     }
     findings.push(shared_pages(root));
     findings.push(other_users(root));
+    findings.push(kernel_damon(root));
     findings.extend(others_who_clear(root));
     findings.extend(physical::findings(root));
     findings
@@ -248,6 +250,32 @@ fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
             0 => "it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; your own processes work".into(),
             n => format!("{n} others can be opened: this one is protected in a way of its own"),
         }),
+    }
+}
+
+/// Whether a kdamond could be had; what an isotherm that was killed has left of one is taken away.
+fn kernel_damon(root: &Path) -> Finding {
+    let what = "the kernel's DAMON";
+    let left = match damon::sweep(root) {
+        Ok(None) => String::new(),
+        Ok(Some(pid)) => {
+            format!("\nwhat isotherm {pid}, which was killed, had left was taken away")
+        }
+        Err(e) => format!("\nwhat an isotherm has left cannot be taken away: {e}"),
+    };
+    let names: Vec<&str> = damon::operations(root).iter().map(|o| o.name()).collect();
+    let operations = match &*names {
+        [] => "operations cannot be told: /proc/kallsyms shows none".to_owned(),
+        names => format!("operations: {}", names.join(", ")),
+    };
+    match damon::availability(root) {
+        Availability::Free => Finding::new(what, State::Works, format!("free; {operations}{left}")),
+        Availability::Held(holder) => {
+            let detail = format!("belongs to {holder}; {operations}{left}");
+            Finding::new(what, State::Limited, detail).advise("isotherm leaves it alone")
+        }
+        Availability::Absent(why) => Finding::new(what, State::Limited, format!("{why}{left}"))
+            .advise("only looking by it takes it"),
     }
 }
 

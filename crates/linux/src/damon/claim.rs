@@ -210,3 +210,7 @@ fn boot_id(root: &Path) -> io::Result<String> {
     let text = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))?;
     Ok(text.trim().to_owned())
 }
+
+#[cfg(test)]
+#[path = "claim_tests.rs"]
+mod tests;

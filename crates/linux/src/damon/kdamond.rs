@@ -4,28 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{
-    Attrs, Cost, EndReason, Nanos, OpsError, RegionView, Snapshot, Source, Step, TargetId,
-    TargetView,
-};
+use isotherm_core::{Attrs, Cost, EndReason, Nanos, OpsError, Snapshot, Source, Step, TargetId};
 
 use super::attrs::KdamondAttrs;
+use super::clock::Clock;
 use super::error::DamonError;
 use super::reader::Reader;
 use super::results::Aggregated;
 use super::seat::Seat;
 use super::sysfs::{Context, Operations};
 use super::tried;
-use super::views::{Scale, fit, views};
-use super::watched::{Member, Watched, members};
+use super::views::Scale;
+use super::watched::{Member, Watched, members, target_views};
 use crate::sys::{CpuLaps, monotonic};
-
-/// A kdamond that tells nothing for so many aggregation intervals, and this time, is given up.
-const SILENT_INTERVALS: u32 = 20;
-const SILENT: Duration = Duration::from_secs(10);
-/// How often it is asked whether there is a result that is due, at most and at least.
-const SOONEST: Duration = Duration::from_millis(10);
-const LATEST: Duration = Duration::from_secs(1);
 
 /// A kdamond of ours, which runs until it is dropped.
 pub struct Kdamond {
@@ -39,21 +30,11 @@ pub struct Kdamond {
     attrs: Attrs,
     members: Vec<Member>,
     clock: Clock,
+    next_update: Nanos,
     cpu: CpuLaps,
     thread_cpu: Duration,
     seq: u64,
     ended: Option<EndReason>,
-}
-
-#[derive(Debug)]
-struct Clock {
-    last_end: Nanos,
-    /// what an aggregation interval really takes
-    pace: Duration,
-    last_result: Nanos,
-    next_update: Nanos,
-    /// results dropped by then
-    dropped: u64,
 }
 
 impl Kdamond {
@@ -79,23 +60,35 @@ impl Kdamond {
             asked,
             attrs,
             members,
-            clock: Clock::begin(&attrs),
+            clock: Clock::begin(monotonic(), attrs.interval()),
+            next_update: Nanos(0),
             cpu: CpuLaps::begin(),
             thread_cpu: Duration::ZERO,
             seq: 0,
             ended: None,
         };
-        kdamond.seat.set_up(&kdamond.context())?;
         kdamond.begin()?;
         Ok(kdamond)
     }
 
+    /// Starts it with all that have not ended; DAMON does not take one that has.
     fn begin(&mut self) -> Result<(), DamonError> {
-        self.seat.start()?;
-        self.clock = Clock::begin(&self.attrs);
-        self.clock.dropped = self.reader.dropped();
+        loop {
+            self.members.retain(|m| !m.dropped && !m.has_ended());
+            if self.members.is_empty() {
+                self.ended = Some(EndReason::TargetsGone);
+                return Ok(());
+            }
+            self.seat.set_up(&self.context())?;
+            match self.seat.start() {
+                Ok(()) => break,
+                Err(_) if self.members.iter().any(Member::has_ended) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.clock = Clock::begin(monotonic(), self.attrs.interval());
         self.thread_cpu = Duration::ZERO;
-        self.reader.begin(self.clock.last_end, &self.attrs);
+        self.reader.begin(self.clock.last_end(), &self.attrs);
         Ok(())
     }
 
@@ -158,7 +151,7 @@ impl Kdamond {
         }
         let whole = self.members.iter().all(|m| !m.dropped && !m.has_ended());
         self.members.extend(added);
-        self.clock.next_update = Nanos(0);
+        self.next_update = Nanos(0);
         if whole {
             self.seat.set_up(&self.context())?;
             // A target that ended meanwhile makes the kernel refuse, and maybe stop.
@@ -171,13 +164,7 @@ impl Kdamond {
 
     fn restart(&mut self) -> Result<(), DamonError> {
         self.seat.stop()?;
-        self.members.retain(|m| !m.dropped && !m.has_ended());
         self.reader.forget()?;
-        if self.members.is_empty() {
-            self.ended = Some(EndReason::TargetsGone);
-            return Ok(());
-        }
-        self.seat.set_up(&self.context())?;
         self.begin()
     }
 
@@ -198,17 +185,28 @@ impl Kdamond {
             self.ended = Some(EndReason::TargetsGone);
             return Ok(Step::End(EndReason::TargetsGone));
         }
-        if now >= self.clock.next_update {
-            self.clock.next_update = now + self.attrs.update;
+        if now >= self.next_update {
+            self.next_update = now + self.attrs.update;
             self.update()?;
         }
-        match self.reader.next(now, self.clock.pace)? {
+        match self.reader.next(now, self.clock.pace())? {
             Some(result) => Ok(Step::Snapshot(Arc::new(self.snapshot(result)))),
             None => {
-                self.clock.check(now, &self.seat, &self.reader)?;
+                self.check(now)?;
                 Ok(Step::Wait(self.clock.next(now)))
             }
         }
+    }
+
+    /// A kdamond that is overdue may have been stopped.
+    fn check(&self, now: Nanos) -> Result<(), DamonError> {
+        if self.clock.is_late(now) && !self.seat.is_running() {
+            return Err(DamonError::Stopped);
+        }
+        if self.clock.is_silent(now) {
+            return Err(DamonError::Silent { dropped: self.reader.dropped() });
+        }
+        Ok(())
     }
 
     fn update(&mut self) -> Result<(), DamonError> {
@@ -225,105 +223,23 @@ impl Kdamond {
         Ok(())
     }
 
-    fn snapshot(&mut self, mut result: Aggregated) -> Snapshot {
-        let (start, length) =
-            self.clock.interval(result.at, self.attrs.interval(), self.reader.dropped());
+    fn snapshot(&mut self, result: Aggregated) -> Snapshot {
+        let (start, length) = self.clock.interval(result.at, self.reader.dropped());
         let samples = self.attrs.samples();
-        let scale = Scale { samples, sample: length / samples.max(1), aggr: self.clock.pace };
-        let unit = self.unit();
-        let mut looks = 0;
-        let mut regions: Vec<Vec<RegionView>> = Vec::with_capacity(self.members.len());
-        for (i, member) in self.members.iter().enumerate() {
-            let mut raw = result.targets.remove(&(i as u64)).unwrap_or_default();
-            looks += raw.len() as u64 * u64::from(samples);
-            raw.iter_mut().for_each(|r| r.scale(unit));
-            let gone = member.dropped || member.has_ended();
-            regions.push(if gone {
-                Vec::new()
-            } else {
-                views(&raw, &member.areas, member.present(), scale)
-            });
-        }
-        fit(&mut regions, self.attrs.max_regions as usize);
-        let both = self.members.iter_mut().zip(regions);
-        let mut targets: Vec<TargetView> = both
-            .filter(|(m, _)| !m.dropped && !m.has_ended())
-            .map(|(m, regions)| view(m, regions))
-            .collect();
-        targets.sort_by_key(|t| t.id);
+        let scale =
+            Scale { samples, sample: length / samples, aggr: self.clock.pace(), unit: self.unit() };
+        let end = self.clock.last_end();
+        let looks = result.targets.values().map(Vec::len).sum::<usize>() as u64;
+        let looks = looks * u64::from(samples);
+        let most = self.attrs.max_regions as usize;
+        let targets = target_views(&mut self.members, result, scale, most);
         let thread = self.seat.cpu();
         let cpu = self.cpu.lap() + thread.saturating_sub(self.thread_cpu);
         self.thread_cpu = thread;
         self.seq += 1;
-        Snapshot {
-            seq: self.seq - 1,
-            start,
-            end: result.at,
-            attrs: self.attrs,
-            // DAMON clears without a flush: no shootdowns.
-            cost: Cost { cpu, looks, pages: looks, clears: 0 },
-            targets,
-        }
-    }
-}
-
-fn view(member: &mut Member, regions: Vec<RegionView>) -> TargetView {
-    let sum = |ranges: &mut dyn Iterator<Item = u64>| ranges.sum::<u64>();
-    let mapped = sum(&mut member.mappings.iter().map(|m| m.range.len()));
-    let covered = sum(&mut regions.iter().map(|r| r.range.len()));
-    TargetView {
-        id: member.id,
-        ran: member.ran(),
-        mappings: Arc::clone(&member.mappings),
-        left_out: mapped.saturating_sub(covered),
-        regions,
-    }
-}
-
-impl Clock {
-    fn begin(attrs: &Attrs) -> Self {
-        let now = monotonic();
-        Clock {
-            last_end: now,
-            pace: attrs.interval(),
-            last_result: now,
-            next_update: now,
-            dropped: 0,
-        }
-    }
-
-    /// When the interval that ended `at` began, and how long it was. Where results were dropped
-    /// before, it is taken to be as long as others.
-    fn interval(&mut self, at: Nanos, nominal: Duration, dropped: u64) -> (Nanos, Duration) {
-        let length = at.since(self.last_end).max(Duration::from_nanos(1));
-        let gap = std::mem::replace(&mut self.dropped, dropped) != dropped;
-        let earliest = self.last_end;
-        self.last_end = at;
-        self.last_result = monotonic();
-        if !gap {
-            // A single late one says little of the others.
-            self.pace = (self.pace * 7 + length) / 8;
-            return (earliest, length.max(nominal / 2));
-        }
-        (earliest.max(Nanos(at.0.saturating_sub(self.pace.as_nanos() as u64))), self.pace)
-    }
-
-    /// When a result may be there.
-    fn next(&self, now: Nanos) -> Nanos {
-        let again = now + (self.pace / 20).clamp(SOONEST, LATEST);
-        (self.last_end + self.pace + SOONEST).max(again).min(now + LATEST)
-    }
-
-    /// A kdamond that is overdue may have been stopped.
-    fn check(&self, now: Nanos, seat: &Seat, reader: &Reader) -> Result<(), DamonError> {
-        let silent = now.since(self.last_result);
-        if silent > self.pace * 3 && !seat.is_running() {
-            return Err(DamonError::Stopped);
-        }
-        if silent > self.pace * SILENT_INTERVALS + SILENT {
-            return Err(DamonError::Silent { dropped: reader.dropped() });
-        }
-        Ok(())
+        // DAMON clears without a flush: no shootdowns.
+        let cost = Cost { cpu, looks, pages: looks, clears: 0 };
+        Snapshot { seq: self.seq - 1, start, end, attrs: self.attrs, cost, targets }
     }
 }
 

@@ -6,6 +6,7 @@
 mod attrs;
 mod availability;
 mod claim;
+mod clock;
 mod error;
 mod kdamond;
 mod reader;

@@ -7,19 +7,12 @@ use isotherm_core::{AddrRange, Nanos};
 /// A region as DAMON has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RawRegion {
+    /// in DAMON's addresses, whose steps may stand for more than a byte
     pub range: AddrRange,
     /// sampling intervals in which it was accessed
     pub nr_accesses: u32,
     /// aggregation intervals for which it has been so
     pub age: u32,
-}
-
-impl RawRegion {
-    /// From addresses whose steps stand for `unit` bytes.
-    pub fn scale(&mut self, unit: u64) {
-        let scale = |addr: u64| addr.saturating_mul(unit);
-        self.range = AddrRange::new(scale(self.range.start), scale(self.range.end));
-    }
 }
 
 /// One result.

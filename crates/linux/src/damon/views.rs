@@ -16,6 +16,8 @@ pub(super) struct Scale {
     pub sample: Duration,
     /// what an aggregation interval really took
     pub aggr: Duration,
+    /// bytes that one step of an address stands for
+    pub unit: u64,
 }
 
 /// The parts of `raw` that are mapped. `areas` are sorted, disjoint and do not touch.
@@ -31,12 +33,14 @@ pub(super) fn views(
 ) -> Vec<RegionView> {
     let mut views = Vec::with_capacity(raw.len());
     for region in raw {
+        let bytes = |addr: u64| addr.saturating_mul(scale.unit);
+        let range = AddrRange::new(bytes(region.range.start), bytes(region.range.end));
         let parts: Vec<(AddrRange, Presence)> =
-            parts(region.range, areas).map(|part| (part, present.presence(part))).collect();
+            parts(range, areas).map(|part| (part, present.presence(part))).collect();
         let mut all = Presence::default();
         parts.iter().for_each(|(_, presence)| all += *presence);
         let nr = region.nr_accesses.min(scale.samples);
-        let seen = all.seen() as f64 / region.range.len().max(1) as f64;
+        let seen = all.seen() as f64 / range.len().max(1) as f64;
         let looks = (f64::from(scale.samples) * seen).max(f64::from(nr));
         let rate = rate(f64::from(nr), looks, looks.ceil() as u64, scale.sample);
         views.extend(parts.into_iter().map(|(range, presence)| RegionView {
@@ -86,8 +90,12 @@ mod tests {
 
     use super::*;
 
-    const SCALE: Scale =
-        Scale { samples: 20, sample: Duration::from_millis(5), aggr: Duration::from_millis(100) };
+    const SCALE: Scale = Scale {
+        samples: 20,
+        sample: Duration::from_millis(5),
+        aggr: Duration::from_millis(100),
+        unit: 1,
+    };
 
     /// Half of all is resident, and from 0x8000 on unknown.
     struct Half;
@@ -129,6 +137,13 @@ mod tests {
         let want = rate(2.0, 4.0, 4, SCALE.sample);
         assert_eq!(views[0].rate, want);
         assert!((want.hz - 138.6).abs() < 0.1, "-ln(1 - 1/2) / 5 ms");
+    }
+
+    #[test]
+    fn addresses_may_be_in_steps() {
+        let scale = Scale { unit: 0x1000, ..SCALE };
+        let views = views(&[raw(2, 4, 1)], &[AddrRange::new(0x1000, 0x3000)], &Half, scale);
+        assert_eq!(ranges(&views), [(0x2000, 0x3000)]);
     }
 
     #[test]

@@ -4,13 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Liveness, Mapping, OpsError, TargetId, Unknown, join_touching};
+use isotherm_core::{
+    AddrRange, Liveness, Mapping, OpsError, RegionView, TargetId, TargetView, Unknown,
+    join_touching,
+};
 
 use super::error::DamonError;
 use super::resident::{Frames, Present, Resident};
+use super::results::Aggregated;
 use super::sysfs::{Operations, Region, Target};
+use super::views::{Scale, fit, views};
 use crate::ops::Plain;
-use crate::proc::FrameUses;
+use crate::proc::KPageFlags;
 use crate::sys::process_cpu;
 
 /// What to watch.
@@ -51,9 +56,9 @@ impl Watched {
 /// A target, at the position that it has in DAMON.
 pub(super) struct Member {
     pub id: TargetId,
-    pub mappings: Arc<Vec<Mapping>>,
+    mappings: Arc<Vec<Mapping>>,
     /// adjacent mappings joined
-    pub areas: Vec<AddrRange>,
+    areas: Vec<AddrRange>,
     /// where, if that is fixed
     ranges: Vec<AddrRange>,
     kind: Kind,
@@ -77,7 +82,7 @@ pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, Damo
             Ok(vec![Member::process(root, target, pid, ranges)?])
         }
         Watched::Physical { target, ranges, mappings } => {
-            let frames = Frames(FrameUses::open(root)?);
+            let frames = Frames(KPageFlags::open(root)?);
             let mut member = Member::new(target, ranges, Kind::Physical(frames));
             member.set_mappings(mappings);
             Ok(vec![member])
@@ -151,19 +156,54 @@ impl Member {
         }
     }
 
-    pub fn present(&self) -> &dyn Present {
+    fn present(&self) -> &dyn Present {
         match &self.kind {
             Kind::Process { resident, .. } => resident,
             Kind::Physical(frames) => frames,
         }
     }
 
+    fn view(&mut self, regions: Vec<RegionView>) -> TargetView {
+        let mapped: u64 = self.mappings.iter().map(|m| m.range.len()).sum();
+        let covered: u64 = regions.iter().map(|r| r.range.len()).sum();
+        TargetView {
+            id: self.id,
+            ran: self.ran(),
+            mappings: Arc::clone(&self.mappings),
+            left_out: mapped.saturating_sub(covered),
+            regions,
+        }
+    }
+
     /// CPU time since the last call.
-    pub fn ran(&mut self) -> Option<Duration> {
+    fn ran(&mut self) -> Option<Duration> {
         let now = process_cpu(self.pid()?)?;
         let before = self.ran.replace(now)?;
         Some(now.saturating_sub(before))
     }
+}
+
+/// What a result has shown of those that are still watched, with `most` regions of all together.
+pub(super) fn target_views(
+    members: &mut [Member],
+    mut result: Aggregated,
+    scale: Scale,
+    most: usize,
+) -> Vec<TargetView> {
+    let watched = (0u64..).zip(members).filter(|(_, m)| !m.dropped && !m.has_ended());
+    let watched: Vec<(u64, &mut Member)> = watched.collect();
+    let mut regions: Vec<Vec<RegionView>> = watched
+        .iter()
+        .map(|(position, member)| {
+            let raw = result.targets.remove(position).unwrap_or_default();
+            views(&raw, &member.areas, member.present(), scale)
+        })
+        .collect();
+    fit(&mut regions, most);
+    let both = watched.into_iter().zip(regions);
+    let mut targets: Vec<TargetView> = both.map(|((_, m), regions)| m.view(regions)).collect();
+    targets.sort_by_key(|t| t.id);
+    targets
 }
 
 /// DAMON asks the tables of KVM guests too, and clears bits of locked, shared and huge pages as of any

@@ -92,8 +92,12 @@ impl Follower {
         self.lasting.is_some() || self.processes.values().any(|p| held.is_alive(p.target))
     }
 
-    /// How many processes have been watched in all.
-    pub fn count(&self) -> usize {
-        self.count
+    /// Who has been watched in all, in words.
+    pub fn summary(&self) -> String {
+        match (self.lasting, self.count) {
+            (Some(_), _) => "physical memory".to_owned(),
+            (None, 1) => "1 process".to_owned(),
+            (None, n) => format!("{n} processes"),
+        }
     }
 }

@@ -200,7 +200,7 @@ impl Recording {
         self.status.clear();
         let ended = result?;
         let summary = written?;
-        say(self.status.last_lines(&ended, &summary, self.follower.count(), path));
+        say(self.status.last_lines(&ended, &summary, &self.follower.summary(), path));
         Ok(())
     }
 }

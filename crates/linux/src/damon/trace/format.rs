@@ -81,7 +81,7 @@ impl Field {
     }
 }
 
-/// `	field:unsigned long start;	offset:24;	size:8;	signed:0;`
+/// E.g. `field:unsigned long start; offset:24; size:8; signed:0;`, with tabs.
 fn parse_field(line: &str, name: &str) -> Option<Field> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declared = parts.next()?.strip_prefix("field:")?;

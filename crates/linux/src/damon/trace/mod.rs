@@ -53,9 +53,10 @@ const MOST_PAGES: usize = 4096;
 /// An instance, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Trace {
+    // An instance with open files cannot be removed: they are dropped first.
+    cpus: Vec<File>,
     dir: Dir,
     format: Format,
-    cpus: Vec<File>,
     page: Vec<u8>,
     bursts: Bursts,
 }
@@ -99,13 +100,13 @@ impl Trace {
         let format = Format::parse(&text).map_err(TraceError::Format)?;
         let cpus = open_cpus(&dir.0)?;
         let events = u64::from(max_regions) * EVENT_BYTES;
-        let kib = (events * RESULTS >> 10).min(MOST_KIB / (cpus.len() as u64).max(1));
-        let kib = kib.max(events * 2 >> 10).max(16);
+        let kib = (events * RESULTS / 1024).min(MOST_KIB / (cpus.len() as u64).max(1));
+        let kib = kib.max(events * 2 / 1024).max(16);
         dir.write("trace_clock", "mono")?;
         dir.write("buffer_size_kb", &kib.to_string())?;
         dir.write(&format!("{EVENT}/enable"), "1")?;
         let page = vec![0; dir.page_size()];
-        Ok(Trace { dir, format, cpus, page, bursts: Bursts::default() })
+        Ok(Trace { cpus, dir, format, page, bursts: Bursts::default() })
     }
 
     /// The next result that is complete by `now`; results come every `interval`.

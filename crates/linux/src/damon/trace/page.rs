@@ -122,27 +122,18 @@ mod tests {
 
     #[test]
     fn times_and_lengths_of_all_kinds() {
-        let words = [
-            1 | 5 << 5,
-            7, // 4 bytes, 5 ns later
-            TIME_EXTEND | 1 << 5,
-            2, // 2 x 2^27 + 1 ns later
-            0,
-            8,
-            9, // with a length of its own
-            PADDING | 3 << 5,
-            8,
-            0, // left out, but its time counts
-            1,
-            10,
-            TIME_STAMP | 4 << 5,
-            1, // at 2^27 + 4
-            1,
-            11,
-            PADDING,
-            1, // the rest of the page is empty
-        ];
-        let bytes = page(words.len() as u64 * 4 | MISSED, &words);
+        let words: Vec<u32> = [
+            &[1 | (5 << 5), 7][..],       // 4 bytes, 5 ns later
+            &[TIME_EXTEND | (1 << 5), 2], // 2 x 2^27 + 1 ns later
+            &[0, 8, 9],                   // with a length of its own
+            &[PADDING | (3 << 5), 8, 0],  // left out, but its time counts
+            &[1, 10],
+            &[TIME_STAMP | (4 << 5), 1], // at 2^27 + 4
+            &[1, 11],
+            &[PADDING, 1], // the rest of the page is empty
+        ]
+        .concat();
+        let bytes = page((words.len() as u64 * 4) | MISSED, &words);
         let page = Page::new(&bytes).unwrap();
         assert!(page.missed);
         let events: Vec<_> = page.map(|(at, b)| (at.0, b[0])).collect();

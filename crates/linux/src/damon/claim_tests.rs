@@ -1,0 +1,125 @@
+use super::*;
+
+const ALL: &str = "sys/kernel/mm/damon/admin/kdamonds";
+
+fn file(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// A machine with one kdamond that runs as thread 607, and what an isotherm that was killed has
+/// written of it.
+fn left() -> (tempfile::TempDir, Mark) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    file(root, "proc/sys/kernel/random/boot_id", "this-boot\n");
+    file(root, "proc/607/stat", &stat_line(1038));
+    file(root, &format!("{ALL}/nr_kdamonds"), "1\n");
+    file(root, &format!("{ALL}/0/state"), "on\n");
+    file(root, &format!("{ALL}/0/pid"), "607\n");
+    let mark = Mark {
+        boot_id: "this-boot".into(),
+        owner: Thread { pid: 42, start_ticks: 7 },
+        directory: Some(fs::metadata(root.join(ALL).join("0")).unwrap().ino()),
+        kdamond: Some(Thread { pid: 607, start_ticks: 1038 }),
+        instance: None,
+    };
+    (dir, mark)
+}
+
+fn stat_line(start_ticks: u64) -> String {
+    let zeros = "0 ".repeat(10);
+    format!("607 (kdamond.0) I 2 0 0 0 -1 2129984 {zeros}0 0 {start_ticks} 0 0\n")
+}
+
+fn write(root: &Path, mark: &Mark) {
+    file(root, PATH, &serde_json::to_string(mark).unwrap());
+}
+
+fn tree(root: &Path) -> [String; 2] {
+    ["0/state", "nr_kdamonds"]
+        .map(|name| fs::read_to_string(root.join(ALL).join(name)).unwrap().trim().to_owned())
+}
+
+#[test]
+fn it_is_locked_as_long_as_its_owner_lives() {
+    let (dir, _) = left();
+    let root = dir.path();
+    assert_eq!(standing(root), Standing::None, "there is no file");
+    let claim = Claim::take(root).unwrap();
+    assert_eq!(standing(root), Standing::Living(own_pid()));
+    let second = Claim::take(root).unwrap_err();
+    assert!(matches!(second, DamonError::Held(Holder::Isotherm(pid)) if pid == own_pid()));
+    assert!(sweep(root).unwrap().is_none(), "the living are not swept");
+    drop(claim);
+    assert!(!root.join(PATH).exists());
+    assert_eq!(tree(root), ["on", "1"]);
+}
+
+#[test]
+fn what_was_left_is_taken_away() {
+    for kdamond in [Some(Thread { pid: 607, start_ticks: 1038 }), None] {
+        let (dir, mark) = left();
+        let root = dir.path();
+        write(root, &Mark { kdamond, ..mark });
+        assert_eq!(standing(root), Standing::Leftover);
+        assert_eq!(sweep(root).unwrap(), Some(42));
+        assert_eq!(tree(root), ["off", "0"]);
+        assert!(!root.join(PATH).exists());
+    }
+}
+
+/// One that has stopped by itself, as its targets have ended.
+#[test]
+fn a_kdamond_that_does_not_run_is_removed() {
+    let (dir, mark) = left();
+    file(dir.path(), &format!("{ALL}/0/state"), "off\n");
+    file(dir.path(), &format!("{ALL}/0/pid"), "-1\n");
+    write(dir.path(), &mark);
+    drop(Claim::take(dir.path()).unwrap());
+    assert_eq!(tree(dir.path()), ["off", "0"]);
+}
+
+#[test]
+fn what_is_not_the_same_any_more_is_left_alone() {
+    let (dir, mark) = left();
+    let root = dir.path();
+    let directory = mark.directory.map(|n| n + 1);
+    let others = [
+        ("another boot", Mark { boot_id: "before".into(), ..mark.clone() }),
+        ("another directory", Mark { directory, ..mark.clone() }),
+        ("no directory yet", Mark { directory: None, ..mark.clone() }),
+        (
+            "another thread",
+            Mark { kdamond: Some(Thread { pid: 8, start_ticks: 9 }), ..mark.clone() },
+        ),
+    ];
+    for (what, other) in others {
+        write(root, &other);
+        assert_eq!(standing(root), Standing::None, "{what}");
+        sweep(root).unwrap();
+        assert_eq!(tree(root), ["on", "1"], "{what}");
+        assert!(!root.join(PATH).exists(), "{what}");
+    }
+    write(root, &mark);
+    file(root, "proc/607/stat", &stat_line(2000));
+    sweep(root).unwrap();
+    assert_eq!(tree(root), ["on", "1"], "a thread that has the pid by chance");
+    file(root, PATH, "{ torn");
+    assert_eq!(sweep(root).unwrap(), None);
+    assert_eq!(tree(root), ["on", "1"], "a file that was not written to its end");
+}
+
+#[test]
+fn only_instances_of_ours_are_removed() {
+    let (dir, mark) = left();
+    let instances = dir.path().join("tracing/instances");
+    for (name, stays) in [("isotherm-42", false), ("perf", true)] {
+        let instance = instances.join(name);
+        fs::create_dir_all(&instance).unwrap();
+        write(dir.path(), &Mark { instance: Some(instance.clone()), ..mark.clone() });
+        sweep(dir.path()).unwrap();
+        assert_eq!(instance.exists(), stays, "{name}");
+    }
+}
