@@ -1,5 +1,7 @@
 //! What works on this machine: found by trying, never from the kernel's configuration.
 
+mod physical;
+
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -76,6 +78,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     findings.push(other_users(root));
     findings.push(kernel_damon(root));
     findings.extend(others_who_clear(root));
+    findings.extend(physical::findings(root));
     findings
 }
 
