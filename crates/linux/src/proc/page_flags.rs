@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use isotherm_core::Unknown;
+
 use super::ProcError;
 
 const PATH: &str = "proc/kpageflags";
@@ -41,6 +43,33 @@ flags! {
     is_hole: 20 | 23;
     /// the zero page, or the huge one
     is_zero: 24;
+}
+
+/// Whether the kernel tracks accesses to a page frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tracked {
+    /// yes: it is on an LRU list
+    Yes,
+    /// no, and why
+    No(Unknown),
+    /// nothing is in it
+    Empty,
+}
+
+impl PageFlags {
+    /// Whether its accesses are tracked, by its folio's first page. The kernel tracks what is on an
+    /// LRU list.
+    #[must_use]
+    pub fn tracked(self) -> Tracked {
+        match self {
+            f if f.is_hole() || f.is_free() || f.is_zero() => Tracked::Empty,
+            f if f.is_hugetlb() => Tracked::No(Unknown::Hugetlb),
+            f if f.is_lru() => Tracked::Yes,
+            // Too new to be on a list, or just being moved.
+            f if f.is_user() => Tracked::No(Unknown::Unseen),
+            _ => Tracked::No(Unknown::Special),
+        }
+    }
 }
 
 /// The file, open for reading.

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use isotherm_core::{Attrs, Step};
 use isotherm_linux::sys::{self, Kept};
-use isotherm_linux::{Hold, Way};
+use isotherm_linux::{Hold, Way, damon};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
 use self::follow::Follower;
@@ -45,6 +45,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let limits = o.limits()?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
+    sweep();
     let mut way = ready(&o)?;
     let attrs = way.attrs(&o)?;
     let mut follower = Follower::new(way.watched());
@@ -82,6 +83,18 @@ pub fn run(o: Record) -> Result<ExitCode> {
         Ok(()) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(_) => ExitCode::FAILURE,
     })
+}
+
+/// Takes away a kdamond that an isotherm has left which was killed. What comes in the way of that is
+/// no reason not to record.
+fn sweep() {
+    match damon::sweep("/".as_ref()) {
+        Ok(None) => {}
+        Ok(Some(pid)) => say(format_args!(
+            "isotherm: isotherm {pid}, which was killed, has left a kdamond: it was taken away"
+        )),
+        Err(e) => say(format_args!("isotherm: a kdamond that was left cannot be taken away: {e}")),
+    }
 }
 
 /// Gives a record that comes to nothing its end.

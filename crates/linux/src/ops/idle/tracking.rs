@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{Ask, Cost, OpsError, Seen, Unknown};
 
-use crate::proc::{IdleBitmap, KPageFlags, PageFlags, ProcError};
+use crate::proc::{IdleBitmap, KPageFlags, PageFlags, ProcError, Tracked};
 use crate::sys::monotonic;
 
 /// The two files that tell.
@@ -30,31 +30,6 @@ impl Window {
     }
 }
 
-/// What a page frame holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
-    /// nothing
-    Nothing,
-    /// what the kernel does not track
-    Unknown(Unknown),
-    /// a page that is tracked by this frame, the first one of its folio
-    Tracked(u64),
-}
-
-impl Content {
-    /// The kernel tracks what is on an LRU list.
-    fn of(head: u64, flags: PageFlags) -> Self {
-        match flags {
-            f if f.is_hole() || f.is_free() || f.is_zero() => Content::Nothing,
-            f if f.is_hugetlb() => Content::Unknown(Unknown::Hugetlb),
-            f if f.is_lru() => Content::Tracked(head),
-            // Too new to be on a list, or just being moved.
-            f if f.is_user() => Content::Unknown(Unknown::Unseen),
-            _ => Content::Unknown(Unknown::Special),
-        }
-    }
-}
-
 impl Tracking {
     pub fn open(root: &Path) -> Result<Self, ProcError> {
         Ok(Tracking { bitmap: IdleBitmap::open(root)?, flags: KPageFlags::open(root)? })
@@ -68,9 +43,9 @@ impl Tracking {
         let mut heads = Vec::with_capacity(frames.len());
         for content in self.contents(frames).map_err(failed)? {
             match content {
-                Content::Nothing => {}
-                Content::Unknown(why) => seen.unknown.0[why.index()] += 1,
-                Content::Tracked(head) => heads.push(head),
+                (_, Tracked::Empty) => {}
+                (_, Tracked::No(why)) => seen.unknown.0[why.index()] += 1,
+                (head, Tracked::Yes) => heads.push(head),
             }
         }
         let mut young = Vec::new();
@@ -111,7 +86,8 @@ impl Tracking {
         Ok(cost)
     }
 
-    fn contents(&self, frames: &[u64]) -> io::Result<Vec<Content>> {
+    /// For each frame, the first one of its folio, and whether that is tracked.
+    fn contents(&self, frames: &[u64]) -> io::Result<Vec<(u64, Tracked)>> {
         let mut contents = Vec::with_capacity(frames.len());
         // The frame before, and the head of its folio.
         let mut last: Option<(u64, u64, PageFlags)> = None;
@@ -124,8 +100,8 @@ impl Tracking {
                 _ => self.flags.head_of(frame)?,
             };
             last = head.map(|(head, flags)| (frame, head, flags));
-            let unseen = Content::Unknown(Unknown::Unseen);
-            contents.push(head.map_or(unseen, |(head, flags)| Content::of(head, flags)));
+            let unseen = (frame, Tracked::No(Unknown::Unseen));
+            contents.push(head.map_or(unseen, |(head, flags)| (head, flags.tracked())));
         }
         Ok(contents)
     }
