@@ -27,6 +27,8 @@ struct File {
     kernels: BTreeMap<String, BTreeMap<String, String>>,
     #[serde(default)]
     score: Vec<Expected>,
+    #[serde(default)]
+    by_name: bool,
 }
 
 fn two_minutes() -> u64 {
@@ -52,6 +54,8 @@ pub struct Scenario {
     pub kernels: BTreeMap<String, BTreeMap<String, String>>,
     /// records that it brings out, and how right they are to be
     pub score: Vec<Expected>,
+    /// only run if it is asked for by its name: it measures, and shows nothing that a test does not
+    pub by_name: bool,
 }
 
 impl Scenario {
@@ -84,6 +88,7 @@ impl Scenario {
             kernel_args: file.kernel_args,
             kernels: file.kernels,
             score: file.score,
+            by_name: file.by_name,
         })
     }
 

@@ -38,9 +38,11 @@ impl Default for Asked {
 }
 
 impl Asked {
-    fn has(&self, scenario: &str, series: &str) -> bool {
-        let among = |names: &[String], name| names.is_empty() || names.iter().any(|n| n == name);
-        among(&self.scenarios, scenario) && among(&self.kernels, series)
+    fn has(&self, scenario: &Scenario, series: &str) -> bool {
+        let named = |names: &[String], name: &str| names.iter().any(|n| n == name);
+        let by_default = self.scenarios.is_empty() && !scenario.by_name;
+        (by_default || named(&self.scenarios, &scenario.name))
+            && (self.kernels.is_empty() || named(&self.kernels, series))
     }
 
     /// Where a guest is to put what comes out of it, and what removes it again.
@@ -96,7 +98,7 @@ pub fn run(
 /// The longest first, so that no long one is left to run by itself at the end.
 fn pairs<'a>(asked: &Asked, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
     let all = scenarios.iter().flat_map(|s| s.kernels.keys().map(move |k| (s, k.as_str())));
-    let mut pairs: Vec<_> = all.filter(|(s, k)| asked.has(&s.name, k)).collect();
+    let mut pairs: Vec<_> = all.filter(|(s, k)| asked.has(s, k)).collect();
     pairs.sort_by_key(|(s, _)| Reverse(s.limit));
     pairs
 }
@@ -179,5 +181,9 @@ mod tests {
         let pairs = pairs(&asked, &scenarios);
         assert_eq!(pairs.len(), 1);
         assert_eq!((pairs[0].0.name.as_str(), pairs[0].1), ("nodes", "6.12"));
+        let all = super::pairs(&Asked::default(), &scenarios);
+        assert!(!all.is_empty() && all.iter().all(|(s, _)| !s.by_name));
+        let asked = Asked { scenarios: vec!["side-by-side".to_owned()], ..Asked::default() };
+        assert_eq!(super::pairs(&asked, &scenarios).len(), 2);
     }
 }

@@ -34,6 +34,9 @@ pub enum WayError {
     /// from idle page tracking
     #[error(transparent)]
     Idle(#[from] IdleError),
+    /// no `/proc` to go by
+    #[error(transparent)]
+    Proc(ProcError),
     /// no `process_madvise`
     #[error(
         "accessed bits cannot be cleared by process_madvise: {0}. It takes Linux 5.10, and CAP_SYS_NICE for other processes: run as root"
@@ -198,6 +201,8 @@ impl Way {
     /// Why that is not possible here, and what would help.
     pub fn open(self) -> Result<Box<dyn Processes>, WayError> {
         let root = Path::new("/");
+        // Before any file of a process is opened: it may be a stranger's.
+        proc::check_namespace(root).map_err(WayError::Proc)?;
         let by_advice = |reading| -> Result<Box<dyn Processes>, WayError> {
             clears_by_advice().map_err(|e| WayError::NoAdvice(e.to_string()))?;
             Ok(Box::new(Vaddr::with(reading, Clearing::Cold)?))

@@ -5,6 +5,7 @@
 mod check;
 mod churn;
 mod command;
+mod container;
 mod damage;
 mod disk;
 mod doctor;

@@ -15,7 +15,7 @@ use super::results::Aggregated;
 use super::sysfs::{Operations, Region, Target};
 use super::views::{Scale, fit, views};
 use crate::ops::Plain;
-use crate::proc::FrameUses;
+use crate::proc::KPageFlags;
 use crate::sys::process_cpu;
 
 /// What to watch.
@@ -82,7 +82,7 @@ pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, Damo
             Ok(vec![Member::process(root, target, pid, ranges)?])
         }
         Watched::Physical { target, ranges, mappings } => {
-            let frames = Frames(FrameUses::open(root)?);
+            let frames = Frames(KPageFlags::open(root)?);
             let mut member = Member::new(target, ranges, Kind::Physical(frames));
             member.set_mappings(mappings);
             Ok(vec![member])
