@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Pages, Unknown};
 
-use crate::proc::{KPageFlags, PageFlags, Pagemap};
+use crate::proc::{FrameContent, KPageFlags, Pagemap};
 
 /// Of the bytes of a range: how many are resident, and how many of these are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,32 +92,23 @@ pub(super) struct Frames(pub KPageFlags);
 /// Page frames looked at in a range; a share is then off by a quarter of it at most, mostly.
 const FRAMES: u64 = 16;
 
-/// None if a page frame holds nothing, else why DAMON does not see it, if so.
-fn content(flags: PageFlags) -> Option<Option<Unknown>> {
-    match flags {
-        f if f.is_hole() || f.is_free() || f.is_zero() => None,
-        f if f.is_hugetlb() => Some(Some(Unknown::Hugetlb)),
-        f if f.is_lru() => Some(None),
-        // Too new to be on a list, or just being moved.
-        f if f.is_user() => Some(Some(Unknown::Unseen)),
-        _ => Some(Some(Unknown::Special)),
-    }
-}
-
 impl Present for Frames {
     fn presence(&self, range: AddrRange) -> Presence {
         let (start, len) = (range.start / PAGE_SIZE, range.len() / PAGE_SIZE);
         let n = len.clamp(1, FRAMES);
         // The middle of each of n equal parts.
         let frames: Vec<u64> = (0..n).map(|i| start + (len * (2 * i + 1)) / (2 * n)).collect();
-        // What cannot be read is as good as free.
-        let flags = self.0.of(&frames).unwrap_or_default();
+        let bytes = range.len() / n;
         let mut presence = Presence::default();
-        for content in flags.into_iter().filter_map(content) {
-            let bytes = range.len() / n;
-            presence.resident += bytes;
-            if let Some(why) = content {
-                presence.unknown.0[why.index()] += bytes;
+        // What cannot be read is as good as free.
+        for content in self.0.contents(&frames).unwrap_or_default() {
+            match content {
+                FrameContent::Nothing => {}
+                FrameContent::Seen(_) => presence.resident += bytes,
+                FrameContent::Unknown(why) => {
+                    presence.resident += bytes;
+                    presence.unknown.0[why.index()] += bytes;
+                }
             }
         }
         presence
