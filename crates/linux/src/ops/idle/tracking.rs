@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{Ask, Cost, OpsError, Seen, Unknown};
 
-use crate::proc::{IdleBitmap, KPageFlags, PageFlags, ProcError, Tracked};
+use crate::proc::{FrameContent, IdleBitmap, KPageFlags, ProcError};
 use crate::sys::monotonic;
 
 /// The two files that tell.
@@ -41,11 +41,11 @@ impl Tracking {
         let read_at = monotonic();
         let mut seen = Seen { pages, read_at, cleared_at: read_at, ..Seen::default() };
         let mut heads = Vec::with_capacity(frames.len());
-        for content in self.contents(frames).map_err(failed)? {
+        for content in self.flags.contents(frames).map_err(failed)? {
             match content {
-                (_, Tracked::Empty) => {}
-                (_, Tracked::No(why)) => seen.unknown.0[why.index()] += 1,
-                (head, Tracked::Yes) => heads.push(head),
+                FrameContent::Nothing => {}
+                FrameContent::Unknown(why) => seen.unknown.0[why.index()] += 1,
+                FrameContent::Seen(head) => heads.push(head),
             }
         }
         let mut young = Vec::new();
@@ -84,26 +84,6 @@ impl Tracking {
             out.push(seen);
         }
         Ok(cost)
-    }
-
-    /// For each frame, the first one of its folio, and whether that is tracked.
-    fn contents(&self, frames: &[u64]) -> io::Result<Vec<(u64, Tracked)>> {
-        let mut contents = Vec::with_capacity(frames.len());
-        // The frame before, and the head of its folio.
-        let mut last: Option<(u64, u64, PageFlags)> = None;
-        for (&frame, flags) in frames.iter().zip(self.flags.of(frames)?) {
-            let follows = last.filter(|(before, ..)| before.checked_add(1) == Some(frame));
-            let head = match (flags, follows) {
-                _ if frame == 0 => None,
-                (f, _) if !f.is_tail() || f.is_hugetlb() => Some((frame, f)),
-                (_, Some((_, head, flags))) => Some((head, flags)),
-                _ => self.flags.head_of(frame)?,
-            };
-            last = head.map(|(head, flags)| (frame, head, flags));
-            let unseen = (frame, Tracked::No(Unknown::Unseen));
-            contents.push(head.map_or(unseen, |(head, flags)| (head, flags.tracked())));
-        }
-        Ok(contents)
     }
 }
 
