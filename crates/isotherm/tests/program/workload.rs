@@ -333,6 +333,13 @@ fn a_recording_is_scored_against_the_truth() {
         assert_eq!((done.status, done.out.len()), (1, 0), "{args:?}");
         assert!(done.err.contains(said), "{args:?}: {}", done.err);
     }
+    // Another process has no memory there.
+    let mut elsewhere = truth.clone();
+    elsewhere.stretches.truncate(1);
+    (elsewhere.stretches[0].start, elsewhere.stretches[0].end) = (4096, 8192);
+    elsewhere.intervals.clear();
+    fs::write(dir.join("elsewhere.json"), serde_json::to_string(&elsewhere).unwrap()).unwrap();
+    assert!(run(&["--truth", "elsewhere.json"]).err.contains("of another process"));
     let other = fs::read_to_string(dir.join("truth.json")).unwrap();
     let mut other: GroundTruth = serde_json::from_str(&other).unwrap();
     other.intervals.clear();
