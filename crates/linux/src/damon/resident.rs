@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Pages, Unknown};
 
-use crate::proc::{KPageFlags, PageFlags, Pagemap};
+use crate::proc::{FrameContent, KPageFlags, Pagemap};
 
 /// Of the bytes of a range: how many are resident, and how many of these are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,34 +92,92 @@ pub(super) struct Frames(pub KPageFlags);
 /// Page frames looked at in a range; a share is then off by a quarter of it at most, mostly.
 const FRAMES: u64 = 16;
 
-/// None if a page frame holds nothing, else why DAMON does not see it, if so.
-fn content(flags: PageFlags) -> Option<Option<Unknown>> {
-    match flags {
-        f if f.is_hole() || f.is_free() || f.is_zero() => None,
-        f if f.is_hugetlb() => Some(Some(Unknown::Hugetlb)),
-        f if f.is_lru() => Some(None),
-        // Too new to be on a list, or just being moved.
-        f if f.is_user() => Some(Some(Unknown::Unseen)),
-        _ => Some(Some(Unknown::Special)),
-    }
-}
-
 impl Present for Frames {
     fn presence(&self, range: AddrRange) -> Presence {
         let (start, len) = (range.start / PAGE_SIZE, range.len() / PAGE_SIZE);
         let n = len.clamp(1, FRAMES);
         // The middle of each of n equal parts.
         let frames: Vec<u64> = (0..n).map(|i| start + (len * (2 * i + 1)) / (2 * n)).collect();
-        // What cannot be read is as good as free.
-        let flags = self.0.of(&frames).unwrap_or_default();
+        let bytes = range.len() / n;
         let mut presence = Presence::default();
-        for content in flags.into_iter().filter_map(content) {
-            let bytes = range.len() / n;
-            presence.resident += bytes;
-            if let Some(why) = content {
-                presence.unknown.0[why.index()] += bytes;
+        // What cannot be read is as good as free.
+        for content in self.0.contents(&frames).unwrap_or_default() {
+            match content {
+                FrameContent::Nothing => {}
+                FrameContent::Seen(_) => presence.resident += bytes,
+                FrameContent::Unknown(why) => {
+                    presence.resident += bytes;
+                    presence.unknown.0[why.index()] += bytes;
+                }
             }
         }
         presence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::MappingKind;
+
+    use super::*;
+
+    #[test]
+    fn resident_bytes_of_any_range() {
+        let range = |start, end| AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE);
+        let resident = Resident {
+            ranges: vec![range(2, 4), range(6, 10), range(20, 21)],
+            before: vec![0, 2 * PAGE_SIZE, 6 * PAGE_SIZE],
+            hidden: vec![(range(8, 12), Unknown::Dma)],
+        };
+        let pages = |start, end| {
+            let p = resident.presence(range(start, end));
+            (
+                p.resident / PAGE_SIZE,
+                p.unknown.0[Unknown::Dma.index()] / PAGE_SIZE,
+                p.seen() / PAGE_SIZE,
+            )
+        };
+        assert_eq!(pages(0, 100), (7, 2, 5));
+        assert_eq!(pages(0, 2), (0, 0, 0));
+        assert_eq!(pages(3, 7), (2, 0, 2));
+        assert_eq!(pages(9, 11), (1, 1, 0));
+        assert_eq!(pages(12, 12), (0, 0, 0));
+    }
+
+    /// Our own memory, page by page as it was touched.
+    #[test]
+    fn resident_memory_of_a_process() {
+        let mut own = crate::sys::OwnPages::map(64).unwrap();
+        (10..20).for_each(|page| own.write(page, 1));
+        let mut pagemap = Pagemap::open("/".as_ref(), crate::walker::own_pid()).unwrap();
+        let mapping = Mapping {
+            range: own.range(0, 64),
+            kind: MappingKind::Anonymous,
+            name: "".into(),
+            unknown: None,
+        };
+        let mut resident = Resident::default();
+        resident.read(&mut pagemap, &[mapping]);
+        let pages = |first, pages| resident.presence(own.range(first, pages)).resident / PAGE_SIZE;
+        assert_eq!((pages(0, 64), pages(0, 10), pages(15, 49)), (10, 0, 5));
+    }
+
+    #[test]
+    fn physical_memory_by_what_its_frames_are_used_for() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let (lru, free, head, tail) = (1u64 << 5, 1 << 10, 1 << 15, 1 << 16);
+        // 4 pages on a list, 4 free, 4 of the kernel, and a folio of 4 of which only the first tells
+        let words = [[lru; 4], [free; 4], [0; 4], [head | lru, tail, tail, tail]].concat();
+        let bytes: Vec<[u8; 8]> = words.iter().map(|w| w.to_ne_bytes()).collect();
+        std::fs::write(root.path().join("proc/kpageflags"), bytes.concat()).unwrap();
+        let frames = Frames(KPageFlags::open(root.path()).unwrap());
+        let p = frames.presence(AddrRange::new(0, 16 * PAGE_SIZE));
+        assert_eq!(p.resident, 12 * PAGE_SIZE);
+        assert_eq!(p.unknown.0[Unknown::Special.index()], 4 * PAGE_SIZE);
+        assert_eq!(
+            frames.presence(AddrRange::new(1 << 40, (1 << 40) + PAGE_SIZE)),
+            Presence::default()
+        );
     }
 }
