@@ -1,12 +1,13 @@
 //! Scenarios on kernels: which, in which order, and what comes of each.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
 use crate::guest;
@@ -47,7 +48,7 @@ impl Asked {
     /// Where a guest is to put what comes out of it, and what removes it again.
     fn place(&self, scenario: &str, release: &str) -> Result<(PathBuf, Option<TempDir>)> {
         let Some(keep) = &self.keep else {
-            let dir = tempfile::tempdir()?;
+            let dir = tempfile::Builder::new().prefix("isotherm-guest-").tempdir()?;
             return Ok((dir.path().to_owned(), Some(dir)));
         };
         let dir = keep.join(format!("{scenario}-{release}"));
@@ -76,6 +77,7 @@ pub fn run(
     asked.kernels.iter().try_for_each(|k| known(k, lab.kernels.series()))?;
     asked.scenarios.iter().try_for_each(|s| known(s, names()))?;
     let pairs = pairs(asked, &scenarios);
+    ensure!(!pairs.is_empty(), "none of these scenarios is for these kernels");
     let series: BTreeSet<&str> = pairs.iter().map(|(_, series)| *series).collect();
     lab.cache.fetch(&lab.kernels, &series.into_iter().collect::<Vec<_>>(), &say)?;
     let one = |(scenario, series): (&Scenario, &str)| match lab.kernel(series) {
@@ -93,9 +95,12 @@ pub fn run(
     Ok(all_ok)
 }
 
+/// The longest first, so that no long one is left to run by itself at the end.
 fn pairs<'a>(asked: &Asked, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
     let all = scenarios.iter().flat_map(|s| s.kernels.keys().map(move |k| (s, k.as_str())));
-    all.filter(|(s, k)| asked.has(s, k)).collect()
+    let mut pairs: Vec<_> = all.filter(|(s, k)| asked.has(s, k)).collect();
+    pairs.sort_by_key(|(s, _)| Reverse(s.limit));
+    pairs
 }
 
 /// Does `one` with all `pairs`, `jobs` at a time; `row` is told as they end.

@@ -141,7 +141,7 @@ fn help_with_bpf(root: &Path, missing: &[&str]) -> String {
                 boot it with lockdown=integrity, or without"
             .into();
     }
-    "It takes Linux 6.10 or later".into()
+    "It takes Linux 6.1 or later".into()
 }
 
 fn capabilities() -> Finding {
@@ -338,7 +338,7 @@ mod tests {
         assert!(help(&[]).contains("locked down for confidentiality"));
         let lockdown = root.path().join("sys/kernel/security/lockdown");
         std::fs::write(lockdown, "none [integrity] confidentiality\n").unwrap();
-        assert!(help(&[]).contains("Linux 6.10"));
+        assert!(help(&[]).contains("Linux 6.1 "));
     }
 
     #[test]

@@ -56,13 +56,15 @@ fn a_recorder_in_a_container_watches_the_right_process() {
         let path = dir.path().join("a.rec");
         let mut command = container(true);
         command.arg(env!("CARGO_BIN_EXE_isotherm")).arg("record").args(QUICK);
-        command.args(["--look", way, "--duration", "3s", "-o"]).arg(&path).arg("--");
+        command.args(["--look", way, "--duration", "4s", "-o"]).arg(&path).arg("--");
         Load::words(&mut command, 64, 16);
         let mut load = Load::from_command(command.stderr(Stdio::null()));
         assert_eq!(load.child().wait().unwrap().code(), Some(0));
         let record = Record::read(&path);
         assert!(record.pids()[0] < 100, "{way}: {:?}", record.targets);
-        assert!(found(&record, &load, 10.0) > 14 * MIB, "{way}");
+        // Of a stranger, nothing would be found.
+        let hot = found(&record, &load, 10.0);
+        assert!(hot > 8 * MIB, "{way}: {hot} bytes found hot");
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+mod cgroups;
 mod check;
 mod churn;
 mod command;

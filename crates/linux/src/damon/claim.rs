@@ -126,7 +126,7 @@ pub(super) fn standing(root: &Path) -> Standing {
     }
 }
 
-/// Takes away what an isotherm that was killed has left; its pid, if there was such a one.
+/// Takes away the kdamond that an isotherm that was killed has left; the pid of that, if there was one.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -145,20 +145,20 @@ fn take_away_left(root: &Path, file: &File) -> Result<Option<i32>, DamonError> {
     if let Some(instance) = &mark.instance {
         trace::remove(instance);
     }
-    take_away(root, &mark)?;
-    Ok(Some(mark.owner.pid))
+    Ok(take_away(root, &mark)?.then_some(mark.owner.pid))
 }
 
 /// Stops and removes the kdamond that `mark` names, if it is still that one.
-pub(super) fn take_away(root: &Path, mark: &Mark) -> Result<(), DamonError> {
+pub(super) fn take_away(root: &Path, mark: &Mark) -> Result<bool, DamonError> {
     if !is_ours(root, mark) {
-        return Ok(());
+        return Ok(false);
     }
     let all = sysfs::kdamonds(root);
     if running(&all.join("0")).is_some() {
         sysfs::write(&all.join("0/state"), &Command::Off)?;
     }
-    Ok(sysfs::write(&all.join(Kdamond::COUNT), &0u64)?)
+    sysfs::write(&all.join(Kdamond::COUNT), &0u64)?;
+    Ok(true)
 }
 
 /// Whether the only kdamond is the one of `mark`: in the same directory, and the same thread if it

@@ -114,3 +114,70 @@ impl Present for Frames {
         presence
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::MappingKind;
+
+    use super::*;
+
+    #[test]
+    fn resident_bytes_of_any_range() {
+        let range = |start, end| AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE);
+        let resident = Resident {
+            ranges: vec![range(2, 4), range(6, 10), range(20, 21)],
+            before: vec![0, 2 * PAGE_SIZE, 6 * PAGE_SIZE],
+            hidden: vec![(range(8, 12), Unknown::Dma)],
+        };
+        let pages = |start, end| {
+            let p = resident.presence(range(start, end));
+            (
+                p.resident / PAGE_SIZE,
+                p.unknown.0[Unknown::Dma.index()] / PAGE_SIZE,
+                p.seen() / PAGE_SIZE,
+            )
+        };
+        assert_eq!(pages(0, 100), (7, 2, 5));
+        assert_eq!(pages(0, 2), (0, 0, 0));
+        assert_eq!(pages(3, 7), (2, 0, 2));
+        assert_eq!(pages(9, 11), (1, 1, 0));
+        assert_eq!(pages(12, 12), (0, 0, 0));
+    }
+
+    /// Our own memory, page by page as it was touched.
+    #[test]
+    fn resident_memory_of_a_process() {
+        let mut own = crate::sys::OwnPages::map(64).unwrap();
+        (10..20).for_each(|page| own.write(page, 1));
+        let mut pagemap = Pagemap::open("/".as_ref(), crate::walker::own_pid()).unwrap();
+        let mapping = Mapping {
+            range: own.range(0, 64),
+            kind: MappingKind::Anonymous,
+            name: "".into(),
+            unknown: None,
+        };
+        let mut resident = Resident::default();
+        resident.read(&mut pagemap, &[mapping]);
+        let pages = |first, pages| resident.presence(own.range(first, pages)).resident / PAGE_SIZE;
+        assert_eq!((pages(0, 64), pages(0, 10), pages(15, 49)), (10, 0, 5));
+    }
+
+    #[test]
+    fn physical_memory_by_what_its_frames_are_used_for() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let (lru, free, head, tail) = (1u64 << 5, 1 << 10, 1 << 15, 1 << 16);
+        // 4 pages on a list, 4 free, 4 of the kernel, and a folio of 4 of which only the first tells
+        let words = [[lru; 4], [free; 4], [0; 4], [head | lru, tail, tail, tail]].concat();
+        let bytes: Vec<[u8; 8]> = words.iter().map(|w| w.to_ne_bytes()).collect();
+        std::fs::write(root.path().join("proc/kpageflags"), bytes.concat()).unwrap();
+        let frames = Frames(KPageFlags::open(root.path()).unwrap());
+        let p = frames.presence(AddrRange::new(0, 16 * PAGE_SIZE));
+        assert_eq!(p.resident, 12 * PAGE_SIZE);
+        assert_eq!(p.unknown.0[Unknown::Special.index()], 4 * PAGE_SIZE);
+        assert_eq!(
+            frames.presence(AddrRange::new(1 << 40, (1 << 40) + PAGE_SIZE)),
+            Presence::default()
+        );
+    }
+}

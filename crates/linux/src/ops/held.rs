@@ -91,7 +91,9 @@ impl Held {
 }
 
 impl AttachError {
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether the process has ended, rather than something being wrong.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
         match self {
             AttachError::Walk(e) => matches!(e, WalkError::NoTask(_) | WalkError::NoMemory(_)),
             AttachError::Proc(e) => e.is_gone(),

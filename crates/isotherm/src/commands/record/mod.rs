@@ -2,6 +2,7 @@
 
 mod check;
 mod follow;
+mod groups;
 mod status;
 mod watch;
 
@@ -12,10 +13,11 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use isotherm_core::{Attrs, Step};
 use isotherm_linux::sys::{self, Kept};
-use isotherm_linux::{Hold, Way};
+use isotherm_linux::{Hold, Way, damon};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
 use self::follow::Follower;
+use self::groups::Groups;
 use self::status::Status;
 use self::watch::{Ready, Watch, ready};
 use super::child::{self, Started};
@@ -23,7 +25,7 @@ use super::stop::Stop;
 use crate::cli::{Look, Record, UsageError};
 use crate::words::{chain, say};
 
-/// How often signals, ended targets and new children are looked for.
+/// How often signals, ended targets and new ones are looked for.
 const WAKE: Duration = Duration::from_millis(100);
 
 /// Records until there is a reason to end.
@@ -31,9 +33,9 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if let Some(path) = &o.check {
         return check::run(path);
     }
-    if o.pid.is_empty() && o.command.is_empty() && !o.physical {
-        let text = "nothing to watch: give --pid PID, a command after -- (isotherm record -- ./app), \
-                    or --physical";
+    if o.pid.is_empty() && o.cgroup.is_empty() && o.command.is_empty() && !o.physical {
+        let text = "nothing to watch: give --pid PID, --cgroup PATH, a command after -- \
+                    (isotherm record -- ./app), or --physical";
         return Err(UsageError::new(text).into());
     }
     // Before anything is opened, for the ways that are not chosen yet.
@@ -45,25 +47,30 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let limits = o.limits()?;
     let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
+    sweep();
     let mut way = ready(&o)?;
     let attrs = way.attrs(&o)?;
     let mut follower = Follower::new(way.watched());
     for &pid in &o.pid {
         follower.attach(way.hold(), pid, o.children)?;
     }
+    follower.join(way.hold(), Groups::find(&o.cgroup)?, o.children)?;
     let program = child::resolve(&o.command)?;
     let writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
     let started = start(program, &o.command, way.hold(), &mut follower);
     let (mut started, mut writer) = or_finish(started, writer)?;
-    // Children that come later may be other users'.
-    let reach = limits.rotate.is_some() || o.children;
+    // Those that come later may be other users'.
+    let reach = limits.rotate.is_some() || o.children || !o.cgroup.is_empty();
     let mut privileges = Privileges { reach, frames: way.takes_frames(), writing: None };
     privileges.fit(&writer)?;
     for fact in follower.news() {
         let _ = writer.target(fact)?;
     }
     let begun = way.begin(attrs, &follower.targets(), seed);
-    let (watch, writer) = or_finish(begun, writer)?;
+    let (mut watch, writer) = or_finish(begun, writer)?;
+    if follower.may_grow() {
+        watch.outlive_targets();
+    }
     let status = Status::new(sys::monotonic(), sys::own_cpu());
     let mut recording = Recording { watch, writer, follower, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
@@ -82,6 +89,18 @@ pub fn run(o: Record) -> Result<ExitCode> {
         Ok(()) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(_) => ExitCode::FAILURE,
     })
+}
+
+/// Takes away a kdamond that an isotherm has left which was killed. What comes in the way of that is
+/// no reason not to record.
+fn sweep() {
+    match damon::sweep("/".as_ref()) {
+        Ok(None) => {}
+        Ok(Some(pid)) => say(format_args!(
+            "isotherm: isotherm {pid}, which was killed, has left a kdamond: it was taken away"
+        )),
+        Err(e) => say(format_args!("isotherm: a kdamond that was left cannot be taken away: {e}")),
+    }
 }
 
 /// Gives a record that comes to nothing its end.
@@ -175,9 +194,9 @@ impl Recording {
         }
     }
 
-    /// Children that have come since, and processes that have ended.
+    /// Processes that have come since, and those that have ended.
     fn follow(&mut self) -> Result<()> {
-        let ended = self.follower.find_children(self.watch.hold());
+        let ended = self.follower.follow(self.watch.hold());
         let news = self.follower.news();
         for fact in &news {
             let _ = self.writer.target(fact.clone())?;

@@ -67,6 +67,10 @@ impl Watch for Monitor<Box<dyn Processes>> {
         Ok(())
     }
 
+    fn outlive_targets(&mut self) {
+        self.outlive_targets();
+    }
+
     fn stop(&mut self) -> Result<()> {
         self.stop();
         Ok(())

@@ -50,6 +50,9 @@ pub trait Watch: Source {
     /// Watches these from now on.
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()>;
 
+    /// Goes on when all targets have ended, if it can: others may come.
+    fn outlive_targets(&mut self) {}
+
     /// Ends watching.
     fn stop(&mut self) -> Result<()>;
 }
