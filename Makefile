@@ -16,7 +16,7 @@ packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 CARGO_DENY_VERSION := 0.20.2
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test guests bench release check install-deps clean
+.PHONY: demo needs-root test guests guests-page-idle bench release check install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -34,6 +34,10 @@ test: release
 # isotherm on real kernels with several nodes, and a table. guests/README.md tells of it.
 guests: release
 	guests/run
+
+# A small kernel with idle page tracking, for scenarios that take one. It is built once, into the cache.
+guests-page-idle: install-deps
+	guests/page-idle-kernel
 
 # Every figure in the documentation. bench/README.md says what is printed.
 bench: install-deps

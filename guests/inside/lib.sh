@@ -83,3 +83,26 @@ damon_is_free() {
     equal "what is in /run/isotherm" "$(ls /run/isotherm 2>/dev/null)" ""
     equal "the number of trace instances" "$(find /sys/kernel/tracing/instances -mindepth 1 -maxdepth 1 | wc -l)" 0
 }
+
+# on_node N COMMAND...: with memory of this node alone, which what it starts keeps to
+on_node() {
+    group=/sys/fs/cgroup/node$1
+    echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir -p "$group"
+    echo "$1" >"$group/cpuset.mems"
+    echo $$ >"$group/cgroup.procs"
+    shift
+    "$@"
+    echo $$ >/sys/fs/cgroup/cgroup.procs
+}
+
+# mib_of SUMMARY MAPPING KEY: MiB, from a summary as JSON
+mib_of() {
+    bytes=$(tr '{' '\n' <"$1" | sed -n "/\"name\":\"$2\"/s/.*\"$3\":\([0-9]*\).*/\1/p")
+    echo $((${bytes:-0} >> 20))
+}
+
+# between LOW HIGH WHAT IS
+between() {
+    [ "$4" -ge "$1" ] && [ "$4" -le "$2" ] || fail "$3: $4, not $1 to $2"
+}

@@ -4,11 +4,15 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
 /// Whose signature counts; from the package debian-archive-keyring.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+/// Before a mirror that has failed is tried again.
+const PAUSE: Duration = Duration::from_secs(2);
 
 /// Where the machine itself has its packages from.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,15 +51,18 @@ impl Apt {
     /// # Errors
     /// If the machine has no mirror of Debian, or it fails twice.
     pub fn open(root: &Path, suites: &BTreeSet<&str>) -> Result<Self> {
+        Apt::over(&mirrors()?, root, suites)
+    }
+
+    fn over(mirrors: &Mirrors, root: &Path, suites: &BTreeSet<&str>) -> Result<Self> {
         for dir in ["lists/partial", "cache/archives/partial"] {
             std::fs::create_dir_all(root.join(dir))?;
         }
-        let mirrors = mirrors()?;
         let sources: String = suites.iter().filter_map(|s| mirrors.source(s)).collect();
         std::fs::write(root.join("sources.list"), sources)?;
         let mut apt = Apt { root: root.to_owned(), packages: Vec::new() };
         // Without it, a list that cannot be had is a warning.
-        apt.run("apt-get", &["update", "-q", "-o", "APT::Update::Error-Mode=any"], root)?;
+        apt.fetch(&["update", "-q", "-o", "APT::Update::Error-Mode=any"], root)?;
         let names = apt.run("apt-cache", &["pkgnames", "linux-"], root)?;
         apt.packages = names.lines().map(str::to_owned).collect();
         Ok(apt)
@@ -72,7 +79,16 @@ impl Apt {
     /// # Errors
     /// If the mirror fails twice.
     pub fn download(&self, package: &str, dir: &Path) -> Result<()> {
-        self.run("apt-get", &["download", "-q", package], dir).map(drop)
+        self.fetch(&["download", "-q", package], dir)
+    }
+
+    /// A mirror that fails is tried again, once.
+    fn fetch(&self, args: &[&str], dir: &Path) -> Result<()> {
+        let fetch = || self.run("apt-get", args, dir).map(drop);
+        fetch().or_else(|_| {
+            std::thread::sleep(PAUSE);
+            fetch()
+        })
     }
 
     /// What it says.
@@ -85,8 +101,8 @@ impl Apt {
             format!("Dir::Cache={}", at("cache")),
             // The user of apt may not write here.
             "APT::Sandbox::User=".to_owned(),
-            // A mirror that fails is tried again, once.
-            "Acquire::Retries=1".to_owned(),
+            // Else it tries some files again and others not.
+            "Acquire::Retries=0".to_owned(),
         ];
         let options = options.iter().flat_map(|o| ["-o", o]);
         output(Command::new(program).args(options).args(args).current_dir(dir))
@@ -116,6 +132,10 @@ pub fn output(command: &mut Command) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     const LINES: &str = "\
@@ -133,6 +153,31 @@ http://mirror.example/debian-security Debian-Security
         };
         assert_eq!(mirrors.source("sid"), line("debian", "sid"));
         assert_eq!(mirrors.source("trixie-security"), line("debian-security", "trixie-security"));
+    }
+
+    #[test]
+    fn a_mirror_that_fails_is_tried_again_once_and_then_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let debian = format!("http://{}/debian", listener.local_addr().unwrap());
+        let (asked, requests) = channel();
+        // It ends with the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut line = String::new();
+                BufReader::new(&stream).read_line(&mut line).unwrap();
+                asked.send(line).unwrap();
+                let answer = "HTTP/1.1 503 no\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let dir = tempfile::tempdir().unwrap();
+        let mirrors = Mirrors { debian, security: None };
+        let error = Apt::over(&mirrors, dir.path(), &BTreeSet::from(["sid"])).err().unwrap();
+        assert!(error.to_string().contains("503"), "{error}");
+        let requests: Vec<String> = requests.try_iter().collect();
+        let of = |file: &str| requests.iter().filter(|r| r.contains(file)).count();
+        assert_eq!(of("/sid/InRelease"), 2, "{requests:?}");
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::apt::{self, Apt};
 use crate::image;
 use crate::kernels::{Debian, Kernels};
 
+/// How the folder of a kernel begins that is not whole yet.
+const NEW: &str = "fetch-";
+
 /// Packages that make up a kernel: the image alone, or, from 7 on, all of them.
 const PARTS: [&str; 4] = ["image", "base", "binary", "modules"];
 
@@ -79,12 +82,16 @@ impl Cache {
         }
         let suites: BTreeSet<&str> =
             missing.iter().flat_map(|d| &d.suites).map(String::as_str).collect();
+        self.remove_halves()?;
         say("reading the lists of Debian's packages");
         let apt = Apt::open(&self.root.join("apt"), &suites)?;
         for debian in missing {
             let release = debian.choose(apt.packages()).with_context(|| {
                 let suites = debian.suites.join(", ");
-                format!("{suites} has no kernel {} any more: kernels.toml needs a change", debian.series)
+                format!(
+                    "{suites} has no kernel {} any more: kernels.toml needs a change",
+                    debian.series
+                )
             })?;
             say(&format!("fetching {release}"));
             self.add(debian, release, &apt).with_context(|| format!("cannot fetch {release}"))?;
@@ -92,10 +99,21 @@ impl Cache {
         Ok(())
     }
 
+    /// Removes what runs that were killed have left.
+    fn remove_halves(&self) -> Result<()> {
+        for folder in fs::read_dir(self.root.join("kernels"))? {
+            let folder = folder?;
+            if folder.file_name().to_string_lossy().starts_with(NEW) {
+                fs::remove_dir_all(folder.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Puts a kernel here, whole or not at all.
     fn add(&self, debian: &Debian, release: &str, apt: &Apt) -> Result<()> {
         let kernels = self.root.join("kernels");
-        let temporary = tempfile::Builder::new().prefix("new-").tempdir_in(&kernels)?;
+        let temporary = tempfile::Builder::new().prefix(NEW).tempdir_in(&kernels)?;
         let dir = temporary.path();
         let unpacked = dir.join("unpacked");
         unpack(release, apt, dir, &unpacked)?;

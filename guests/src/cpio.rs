@@ -117,8 +117,9 @@ mod tests {
         archive.link("bin/sh", "busybox");
         archive.file("etc/a/b", b"text\n");
         let lines = listed(archive, &["-itv", "--quiet"]);
-        let column =
-            |n: usize| lines.lines().map(|l| l.split_whitespace().nth(n).unwrap()).collect::<Vec<_>>();
+        let column = |n: usize| {
+            lines.lines().map(|l| l.split_whitespace().nth(n).unwrap()).collect::<Vec<_>>()
+        };
         assert_eq!(column(0)[..4], ["drwxr-xr-x", "drwxr-xr-x", "-rwxr-xr-x", "lrwxrwxrwx"]);
         assert_eq!(column(4), ["0", "0", "4097", "7", "0", "0", "5"]);
         assert_eq!(column(8), ["proc", "bin", "bin/busybox", "bin/sh", "etc", "etc/a", "etc/a/b"]);

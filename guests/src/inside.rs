@@ -1,6 +1,6 @@
 //! What a guest finds inside when it boots: its first root file system.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
@@ -8,22 +8,22 @@ use anyhow::{Context, Result};
 use crate::apt;
 use crate::cache::Kernel;
 use crate::cpio::Archive;
+use crate::lab::Lab;
 use crate::modules;
 use crate::room;
+use crate::topology::Topology;
 
 /// Where busybox is; from the package busybox-static.
 const BUSYBOX: &str = "/bin/busybox";
 
 /// What differs from guest to guest.
 pub struct Inside<'a> {
-    /// which modules are its own
+    /// with isotherm, and what modules to have
+    pub lab: &'a Lab,
+    /// whose modules
     pub kernel: &'a Kernel,
-    /// modules to have, if they are modules
-    pub modules: &'a [String],
-    /// the static isotherm
-    pub program: &'a Path,
-    /// the facts of its topology
-    pub facts: String,
+    /// what its script may compare with
+    pub topology: &'a Topology,
     /// what its script is told, as the script of a shell
     pub variables: String,
     /// a folder with its script; none: a prompt
@@ -31,21 +31,27 @@ pub struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    /// As the kernel takes it.
+    /// Writes it to a file in `dir`, as the kernel takes it.
     ///
     /// # Errors
     /// If something of it is not there.
-    pub fn archive(&self) -> Result<Vec<u8>> {
+    pub fn write(&self, dir: &Path) -> Result<PathBuf> {
+        let path = dir.join("initramfs");
+        std::fs::write(&path, self.archive()?)?;
+        Ok(path)
+    }
+
+    fn archive(&self) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         for dir in ["proc", "sys", "dev", "tmp", "run", "root", "out"] {
             archive.directory(dir);
         }
         busybox(&mut archive)?;
-        archive.program("bin/isotherm", &read(self.program)?);
+        archive.program("bin/isotherm", &read(&self.lab.program)?);
         for name in ["init", "lib.sh", "workload.toml"] {
             archive.program(name, &read(&room().join("inside").join(name))?);
         }
-        archive.file("etc/topology", self.facts.as_bytes());
+        archive.file("etc/topology", self.topology.facts().as_bytes());
         archive.file("etc/variables", self.variables.as_bytes());
         self.add_modules(&mut archive)?;
         if let Some(folder) = self.scenario {
@@ -66,7 +72,7 @@ impl Inside<'_> {
         let to = format!("lib/modules/{}", self.kernel.release);
         let text = |name: &str| std::fs::read_to_string(from.join(name));
         let (dep, alias) = (text("modules.dep")?, text("modules.alias")?);
-        let needed = modules::needed(&dep, self.modules);
+        let needed = modules::needed(&dep, &self.lab.kernels.modules);
         for path in needed.iter().filter_map(|line| modules::paths(line).next()) {
             let file = format!("{to}/{}", modules::unpacked(path));
             archive.file(&file, &unpacked(&from.join(path))?);

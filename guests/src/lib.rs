@@ -1,14 +1,16 @@
 //! Tests on real kernels: boots them under QEMU with several nodes, runs the static `isotherm` inside,
 //! and checks what it says. `README.md` tells how to use it, and how to add a scenario.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub mod apt;
 pub mod cache;
 pub mod cpio;
+pub mod guest;
 pub mod image;
 pub mod inside;
 pub mod kernels;
+pub mod lab;
 pub mod modules;
 pub mod qemu;
 pub mod scenario;
@@ -21,18 +23,4 @@ pub mod topology;
 #[must_use]
 pub fn room() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The static program, beside which this one was built; `$ISOTHERM_GUESTS_BINARY` if that is set.
-///
-/// # Errors
-/// If it is not there.
-pub fn program() -> anyhow::Result<PathBuf> {
-    if let Some(path) = std::env::var_os("ISOTHERM_GUESTS_BINARY") {
-        return Ok(path.into());
-    }
-    let own = std::env::current_exe()?;
-    let places = own.ancestors().map(|d| d.join("x86_64-unknown-linux-gnu/release/isotherm"));
-    let there = places.into_iter().find(|path| path.is_file());
-    there.ok_or_else(|| anyhow::anyhow!("the static isotherm is not there: make release"))
 }

@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use isotherm_guests::lab::Lab;
 use isotherm_guests::suite::{self, Asked};
-use isotherm_guests::table;
+use isotherm_guests::topology::Topology;
+use isotherm_guests::{guest, table};
 
 /// isotherm on real kernels, under QEMU.
 #[derive(Debug, Parser)]
@@ -25,6 +27,9 @@ enum Doing {
         /// Keep what comes out of each guest in a folder here
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
+        /// Guests at a time
+        #[arg(long, value_name = "N", default_value_t = suite::JOBS)]
+        jobs: usize,
         /// Only these
         scenario: Vec<String>,
     },
@@ -41,13 +46,17 @@ enum Doing {
 fn main() -> Result<ExitCode> {
     let say = |text: &str| eprintln!("{text}");
     let all_ok = match Options::parse().command {
-        Doing::Run { kernel, keep, scenario } => {
+        Doing::Run { kernel, keep, jobs, scenario } => {
             print!("{}", table::head());
-            let asked = Asked { kernels: kernel, scenarios: scenario, keep };
+            let asked = Asked { kernels: kernel, scenarios: scenario, keep, jobs };
             suite::run(&asked, |outcome| print!("{}", outcome.lines()), say)?
         }
         Doing::Shell { series, topology } => {
-            suite::shell(&series, &topology, say)?;
+            let topology = Topology::named(&topology)?;
+            let lab = Lab::open()?;
+            let kernel = lab.fetched(&series, say)?;
+            say("Ctrl-A X ends the guest, and so does `exit`");
+            guest::shell(&lab, &kernel, &topology)?;
             true
         }
     };

@@ -81,7 +81,8 @@ impl Boot<'_> {
             command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-        let mut guest = Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
+        let mut guest =
+            Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
         let begin = Instant::now();
         while guest.0.try_wait()?.is_none() {
             if begin.elapsed() > limit {
@@ -99,7 +100,8 @@ impl Boot<'_> {
     pub fn interact(&self) -> Result<()> {
         let mut command = self.command();
         command.args(["-serial", "mon:stdio"]);
-        let mut guest = Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
+        let mut guest =
+            Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
         guest.0.wait()?;
         Ok(())
     }
@@ -161,11 +163,9 @@ impl Drop for Guest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::room;
 
     fn args(topology: &str, kernel_args: &[String]) -> Vec<String> {
-        let path = room().join("topologies").join(topology);
-        let topology = Topology::read(&path).unwrap();
+        let topology = Topology::named(topology).unwrap();
         let kernel = Kernel {
             series: "9.9".to_owned(),
             release: "9.9.9".to_owned(),
@@ -183,20 +183,20 @@ mod tests {
 
     #[test]
     fn a_feature_of_the_topology_counts() {
-        assert!(value(&args("five-levels.toml", &[]), "-cpu").ends_with(",la57=on"));
-        assert!(!value(&args("five-levels.toml", &[]), "-cpu").contains("la57=off"));
-        assert!(value(&args("three-nodes.toml", &[]), "-cpu").contains("la57=off"));
+        assert!(value(&args("five-levels", &[]), "-cpu").contains(",la57=on"));
+        assert!(!value(&args("five-levels", &[]), "-cpu").contains("la57=off"));
+        assert!(value(&args("three-nodes", &[]), "-cpu").contains("la57=off"));
     }
 
     #[test]
     fn only_a_kernel_that_unpacks_itself_turns_on_five_levels() {
-        assert_eq!(value(&args("five-levels.toml", &[]), "-kernel"), "/vmlinuz");
-        assert_eq!(value(&args("three-nodes.toml", &[]), "-kernel"), "/vmlinux");
+        assert_eq!(value(&args("five-levels", &[]), "-kernel"), "/vmlinuz");
+        assert_eq!(value(&args("three-nodes", &[]), "-kernel"), "/vmlinux");
     }
 
     #[test]
     fn arguments_of_the_scenario_come_last() {
-        let args = args("three-nodes.toml", &["damon_stat.enabled=Y".to_owned()]);
+        let args = args("three-nodes", &["damon_stat.enabled=Y".to_owned()]);
         let append = value(&args, "-append");
         assert!(append.starts_with("console=ttyS0 "), "{append}");
         assert!(append.ends_with(" damon_stat.enabled=N damon_stat.enabled=Y"), "{append}");
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn the_board_knows_of_hmat_where_there_is_one() {
-        assert!(value(&args("three-nodes.toml", &[]), "-machine").ends_with(",hmat=on"));
-        assert!(!value(&args("five-levels.toml", &[]), "-machine").contains("hmat"));
+        assert!(value(&args("three-nodes", &[]), "-machine").ends_with(",hmat=on"));
+        assert!(!value(&args("five-levels", &[]), "-machine").contains("hmat"));
     }
 }

@@ -27,6 +27,8 @@ struct File {
     kernels: BTreeMap<String, BTreeMap<String, String>>,
     #[serde(default)]
     score: Vec<Expected>,
+    #[serde(default)]
+    by_name: bool,
 }
 
 fn two_minutes() -> u64 {
@@ -52,6 +54,8 @@ pub struct Scenario {
     pub kernels: BTreeMap<String, BTreeMap<String, String>>,
     /// records that it brings out, and how right they are to be
     pub score: Vec<Expected>,
+    /// only run if it is asked for by its name: it measures, and shows nothing that a test does not
+    pub by_name: bool,
 }
 
 impl Scenario {
@@ -75,16 +79,16 @@ impl Scenario {
         let file: File = toml::from_str(&text).with_context(|| path.display().to_string())?;
         ensure!(dir.join("run").is_file(), "{} has no script `run`", dir.display());
         ensure!((1..=MAX_LIMIT_S).contains(&file.timeout_s), "timeout_s is 1 to {MAX_LIMIT_S}");
-        let topology = room().join("topologies").join(format!("{}.toml", file.topology));
         Ok(Scenario {
             name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             about: file.about,
             dir: dir.to_owned(),
-            topology: Topology::read(&topology)?,
+            topology: Topology::named(&file.topology)?,
             limit: Duration::from_secs(file.timeout_s),
             kernel_args: file.kernel_args,
             kernels: file.kernels,
             score: file.score,
+            by_name: file.by_name,
         })
     }
 

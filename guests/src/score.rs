@@ -5,9 +5,8 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use isotherm_bench::accuracy::{Row, Watched, row};
 use isotherm_record::{Event, Reader};
-use isotherm_sim::GroundTruth;
+use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth};
 use serde::Deserialize;
 
 /// A truth is at most this long, in bytes.
@@ -60,7 +59,7 @@ impl Expected {
 }
 
 impl Least {
-    fn missed(&self, row: &Row) -> Vec<String> {
+    fn missed(&self, row: &Accuracy) -> Vec<String> {
         let shares = [
             ("precision of hot memory", row.hot.precision.run.or(Some(1.0)), self.hot_precision),
             ("recall of hot memory", row.hot.recall.run, self.hot_recall),
@@ -76,19 +75,18 @@ impl Least {
 ///
 /// # Errors
 /// If the record or its truth cannot be read.
-pub fn figures(record: &Path, truth: &Path) -> Result<Row> {
-    let (mut snapshots, mut target) = (Vec::new(), None);
+pub fn figures(record: &Path, truth: &Path) -> Result<Accuracy> {
+    let truth = read(truth)?;
+    let mut builder = None;
     for event in Reader::open(record)? {
-        match event? {
-            Event::Snapshot(s) => snapshots.push(s),
-            Event::Target(t) => target = target.or(Some(t.id)),
+        match (event?, &mut builder) {
+            (Event::Target(t), None) => builder = Some(AccuracyBuilder::new(&truth, t.id)),
+            (Event::Snapshot(s), Some(builder)) => builder.push(&s),
             _ => {}
         }
     }
-    let target = target.with_context(|| format!("{} has no target", record.display()))?;
-    let record_bytes = Some(std::fs::metadata(record)?.len());
-    let truth = read(truth)?;
-    Ok(row(&Watched { snapshots, target, truth, own_cpu: None, record_bytes }))
+    let builder = builder.with_context(|| format!("{} has no target", record.display()))?;
+    Ok(builder.finish())
 }
 
 fn read(path: &Path) -> Result<GroundTruth> {
@@ -100,7 +98,7 @@ fn read(path: &Path) -> Result<GroundTruth> {
 }
 
 /// The figures in a line.
-fn told(row: &Row) -> String {
+fn told(row: &Accuracy) -> String {
     format!(
         "{} snapshots; hot: precision {}, recall {}; cold: precision {}, recall {}; {:.0} regions",
         row.snapshots,

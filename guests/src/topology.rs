@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
+use crate::room;
+
 /// No guest is bigger, so that two fit on a small machine.
 const MAX_MIB: u64 = 16 << 10;
 const MAX_NODES: usize = 8;
@@ -62,11 +64,15 @@ pub struct Link {
 }
 
 impl Topology {
-    /// Reads a file.
+    /// Of this name.
     ///
     /// # Errors
-    /// If it cannot be read, or describes nothing that a guest can have.
-    pub fn read(path: &Path) -> Result<Self> {
+    /// If there is none, or it describes nothing that a guest can have.
+    pub fn named(name: &str) -> Result<Self> {
+        Topology::read(&room().join("topologies").join(format!("{name}.toml")))
+    }
+
+    fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         Topology::parse(&text).with_context(|| path.display().to_string())
@@ -114,7 +120,8 @@ impl Topology {
     #[must_use]
     pub fn memory_args(&self) -> Vec<String> {
         let total: u64 = self.node.iter().map(|n| n.size_mib).sum();
-        let mut args = vec!["-m".into(), format!("{total}M"), "-smp".into(), self.cpus().to_string()];
+        let mut args =
+            vec!["-m".into(), format!("{total}M"), "-smp".into(), self.cpus().to_string()];
         let initiator = self.node.iter().position(|n| n.cpus > 0).unwrap_or(0);
         let mut cpu = 0;
         for (i, node) in self.node.iter().enumerate() {
@@ -189,8 +196,13 @@ bandwidth_mib_s = 4096
     #[test]
     fn nodes_become_arguments() {
         let args = Topology::parse(TWO).unwrap().memory_args();
-        let numa: Vec<&str> =
-            args.iter().skip_while(|a| *a != "-object").skip(1).step_by(2).map(String::as_str).collect();
+        let numa: Vec<&str> = args
+            .iter()
+            .skip_while(|a| *a != "-object")
+            .skip(1)
+            .step_by(2)
+            .map(String::as_str)
+            .collect();
         assert_eq!(args[..4], ["-m", "768M", "-smp", "2"]);
         assert_eq!(
             numa,
@@ -208,7 +220,8 @@ bandwidth_mib_s = 4096
 
     #[test]
     fn cpus_are_numbered_over_all_nodes() {
-        let two = "about = ''\n[[node]]\nsize_mib = 1\ncpus = 2\n[[node]]\nsize_mib = 1\ncpus = 1\n";
+        let two =
+            "about = ''\n[[node]]\nsize_mib = 1\ncpus = 2\n[[node]]\nsize_mib = 1\ncpus = 1\n";
         let args = Topology::parse(two).unwrap().memory_args();
         assert!(args.contains(&"node,nodeid=1,memdev=m1,cpus=2-2".to_owned()), "{args:?}");
     }
@@ -239,8 +252,9 @@ bandwidth_mib_s = 4096
 
     #[test]
     fn all_that_are_here_are_sound() {
-        let files = std::fs::read_dir(crate::room().join("topologies")).unwrap();
-        let read = files.map(|f| Topology::read(&f.unwrap().path()).unwrap()).count();
-        assert!(read >= 2);
+        let files = std::fs::read_dir(room().join("topologies")).unwrap();
+        let read: Vec<Topology> =
+            files.map(|f| Topology::read(&f.unwrap().path()).unwrap()).collect();
+        assert!(read.len() >= 2);
     }
 }

@@ -85,6 +85,8 @@ pub struct Monitor<O> {
     /// sampling intervals since the begin
     tick: u64,
     ended: Option<EndReason>,
+    /// see [`Monitor::outlive_targets`]
+    outlives: bool,
     asks: Vec<Ask>,
     seen: Vec<Seen>,
 }
@@ -119,6 +121,7 @@ impl<O: Space + Look> Monitor<O> {
             turn: 0,
             tick: 0,
             ended: None,
+            outlives: false,
             asks: Vec::new(),
             seen: Vec::new(),
         };
@@ -164,6 +167,11 @@ impl<O: Space + Look> Monitor<O> {
         self.clock = Clock::default();
         self.fit(0);
         Ok(())
+    }
+
+    /// Goes on from now on when all targets have ended, with snapshots of nothing: others may come.
+    pub fn outlive_targets(&mut self) {
+        self.outlives = true;
     }
 
     /// Changes the targets while running: what is known of those that stay is kept.
@@ -426,7 +434,7 @@ impl<O: Space + Look> Monitor<O> {
         }
         self.targets.retain(|t| !ended.contains(&t.id));
         self.cover();
-        if self.targets.is_empty() {
+        if self.targets.is_empty() && !self.outlives {
             self.end(EndReason::TargetsGone);
         }
         Ok(())

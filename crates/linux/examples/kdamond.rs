@@ -10,7 +10,7 @@ use isotherm_core::{
 };
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_linux::damon::{Kdamond, KdamondAttrs, Watched, availability, sweep};
-use isotherm_linux::sys::{drop_privileges, monotonic};
+use isotherm_linux::sys::{Kept, drop_privileges, monotonic};
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -56,7 +56,7 @@ fn run() -> Fallible<()> {
         max_sample_us: 10_000_000,
     });
     let mut kdamond = Kdamond::start(root, watched, attrs)?;
-    drop_privileges(false)?;
+    drop_privileges(Kept { writing: false, frames: false })?;
     println!("results by {}", kdamond.results());
     loop {
         match kdamond.step(monotonic())? {

@@ -1,5 +1,7 @@
 //! What works on this machine: found by trying, never from the kernel's configuration.
 
+mod physical;
+
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -76,6 +78,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     findings.push(other_users(root));
     findings.push(kernel_damon(root));
     findings.extend(others_who_clear(root));
+    findings.extend(physical::findings(root));
     findings
 }
 
@@ -138,7 +141,7 @@ fn help_with_bpf(root: &Path, missing: &[&str]) -> String {
                 boot it with lockdown=integrity, or without"
             .into();
     }
-    "It takes Linux 6.10 or later".into()
+    "It takes Linux 6.1 or later".into()
 }
 
 fn capabilities() -> Finding {
@@ -335,7 +338,7 @@ mod tests {
         assert!(help(&[]).contains("locked down for confidentiality"));
         let lockdown = root.path().join("sys/kernel/security/lockdown");
         std::fs::write(lockdown, "none [integrity] confidentiality\n").unwrap();
-        assert!(help(&[]).contains("Linux 6.10"));
+        assert!(help(&[]).contains("Linux 6.1 "));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] tells
 //! what works and why not.
 
+pub mod cgroup;
 pub mod damon;
 pub mod doctor;
 mod log;

@@ -72,7 +72,7 @@ fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
         View { young: false, frame: old.frame, ..young_page }.with(order0()),
         old,
     )?;
-    expect("a PROT_NONE page", View { young: none.young, ..before }.with(none.folio), none)?;
+    expect("a PROT_NONE page", View { young: none.young, ..before }.with(order0()), none)?;
     let frames = [young.frame, old.frame, none.frame];
     if frames.contains(&0) || young.frame == old.frame || old.frame == none.frame {
         return Err(mismatch("three pages", "three frames", &frames).into());

@@ -34,6 +34,9 @@ pub enum WayError {
     /// from idle page tracking
     #[error(transparent)]
     Idle(#[from] IdleError),
+    /// no `/proc` to go by
+    #[error(transparent)]
+    Proc(ProcError),
     /// no `process_madvise`
     #[error(
         "accessed bits cannot be cleared by process_madvise: {0}. It takes Linux 5.10, and CAP_SYS_NICE for other processes: run as root"
@@ -116,7 +119,9 @@ impl Way {
                 "a page (2 MiB in huge pages), first touches 20 ms to 1 s or more after all bits are \
                  cleared, once in 1 to 60 s"
             }
-            Way::PageIdle => "a page, one sampling interval",
+            Way::PageIdle => {
+                "a page (a folio in huge pages and large folios), one sampling interval"
+            }
             Way::Smaps => {
                 "a mapping, first touches within 100 ms or within 1 s or more after its bits are \
                  cleared, once in 1 to 60 s; rates above about 10 Hz cannot be told apart"
@@ -138,9 +143,8 @@ impl Way {
                  clearing would hold up for 0.1 s"
             }
             Way::PageIdle => {
-                "memory of KVM guests on old kernels, of devices, hugetlb, huge pages and large \
-                 folios but for their first page; what the TLB holds looks idle until it is dropped \
-                 there"
+                "memory of KVM guests, of devices, hugetlb, pages too new to be on an LRU list; what \
+                 the TLB holds looks idle until it is dropped there"
             }
             Way::Smaps => {
                 "memory of KVM guests, of devices, hugetlb; all that differs within a mapping; what \
@@ -184,12 +188,21 @@ impl Way {
         }
     }
 
+    /// Whether it finds pages by their frames, which takes `CAP_SYS_ADMIN` each time that a process is
+    /// attached or replaces itself.
+    #[must_use]
+    pub fn takes_frames(self) -> bool {
+        self == Way::PageIdle
+    }
+
     /// An operations set that looks in this way.
     ///
     /// # Errors
     /// Why that is not possible here, and what would help.
     pub fn open(self) -> Result<Box<dyn Processes>, WayError> {
         let root = Path::new("/");
+        // Before any file of a process is opened: it may be a stranger's.
+        proc::check_namespace(root).map_err(WayError::Proc)?;
         let by_advice = |reading| -> Result<Box<dyn Processes>, WayError> {
             clears_by_advice().map_err(|e| WayError::NoAdvice(e.to_string()))?;
             Ok(Box::new(Vaddr::with(reading, Clearing::Cold)?))

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 
 use common::{Obedient, look, obey as be_obedient, root_or_skip};
 use isotherm_core::{AddrRange, PAGE_SIZE, Seen, Space, TargetId, Unknown};
-use isotherm_linux::{Clearing, Hold, Reading, Vaddr};
+use isotherm_linux::{Clearing, Hold, Reading, Vaddr, WalkError};
 
 #[test]
 fn obey() {
     be_obedient();
 }
+
+/// Several epochs, also of those that are not flushed.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn part(range: AddrRange, first: u64, pages: u64) -> AddrRange {
     let start = range.start + first * PAGE_SIZE;
@@ -45,7 +48,7 @@ fn watch(
     let begin = Instant::now();
     let mut epochs = std::collections::BTreeSet::new();
     let mut seen = Vec::new();
-    while epochs.len() < 2 && begin.elapsed() < Duration::from_secs(20) {
+    while epochs.len() < 2 && begin.elapsed() < PATIENCE {
         touch();
         for &target in targets.iter().rev() {
             seen = look(ops, target, range, false);
@@ -69,6 +72,13 @@ fn about(found: u32, truth: u32) -> bool {
     found.abs_diff(truth) <= 1 + truth / 100
 }
 
+/// With soft-dirty bits, a flush is not sure, and private memory that is shared with a child or locked
+/// is left unknown.
+fn private_is_seen() -> bool {
+    let root = std::path::Path::new("/");
+    isotherm_linux::proc::has_soft_dirty(root).is_ok_and(|has| !has)
+}
+
 #[test]
 fn what_parent_and_child_share_is_seen_if_both_are_watched() {
     if !root_or_skip("what_parent_and_child_share_is_seen_if_both_are_watched") {
@@ -83,6 +93,10 @@ fn what_parent_and_child_share_is_seen_if_both_are_watched() {
     let seen = watch(&mut ops, &targets, memory, || {
         process.tell(&read);
     });
+    if !private_is_seen() {
+        assert_eq!((shared(&seen), touched(&seen)), (512, 0), "{seen:?}");
+        return;
+    }
     assert_eq!(shared(&seen), 0, "all who map it are watched: {seen:?}");
     assert_eq!(sum(&seen, |s| s.present), 512);
     assert!(about(touched(&seen), 64), "{seen:?}");
@@ -106,8 +120,9 @@ fn untouched_memory_that_strangers_map_stays_unknown() {
     let seen = watch(&mut ops, &[target], memory, || {
         process.tell(&read);
     });
-    assert!(about(touched(&seen), 64), "{seen:?}");
-    assert!(about(shared(&seen), 512 - 64), "{seen:?}");
+    let visible = if private_is_seen() { 64 } else { 0 };
+    assert!(about(touched(&seen), visible), "{seen:?}");
+    assert!(about(shared(&seen), 512 - visible), "{seen:?}");
     process.tell(&format!("reap {child}"));
 }
 
@@ -123,8 +138,9 @@ fn locked_memory_is_seen() {
     let target = ops.attach(process.pid()).unwrap();
     let hot = part(memory, 30, 50);
     let seen = watch(&mut ops, &[target], memory, || process.touch(hot));
-    assert_eq!(sum(&seen, |s| s.present), 256, "{seen:?}");
-    assert!(about(touched(&seen), 50), "{seen:?}");
+    let (present, hot) = if private_is_seen() { (256, 50) } else { (0, 0) };
+    assert_eq!(sum(&seen, |s| s.present), present, "{seen:?}");
+    assert!(about(touched(&seen), hot), "{seen:?}");
 }
 
 /// Every way to read, and clearing at once for all memory.
@@ -134,12 +150,16 @@ fn without_advice_all_memory_is_seen_in_epochs() {
         return;
     }
     for reading in [Reading::Direct, Reading::Probe, Reading::Iterator] {
+        let mut ops = match Vaddr::with(reading, Clearing::Refs) {
+            // Before Linux 6.10 there is one way to read.
+            Err(WalkError::NoFunction) if reading != Reading::Iterator => continue,
+            opened => opened.unwrap(),
+        };
         let mut process = Obedient::start();
         let memory = process.map(512, "small");
         let huge = process.map(1024, "huge");
         process.touch(memory);
         process.touch(huge);
-        let mut ops = Vaddr::with(reading, Clearing::Refs).unwrap();
         assert_eq!(ops.reading(), reading);
         let target = ops.attach(process.pid()).unwrap();
         let hot = part(memory, 7, 200);
@@ -172,8 +192,7 @@ fn with_soft_dirty_bits_shared_memory_is_seen_and_private_memory_is_not_cleared(
     ops.pretend_soft_dirty();
     let targets = [process.pid(), child, second].map(|pid| ops.attach(pid).unwrap());
     let read = format!("read {} 64", shared_memory.start);
-    let begin = Instant::now();
-    // Without a flush, each epoch would take 5 s.
+    let mut begins = Vec::new();
     for _ in 0..2 {
         let seen = watch(&mut ops, &targets, shared_memory, || {
             process.tell(&read);
@@ -181,8 +200,10 @@ fn with_soft_dirty_bits_shared_memory_is_seen_and_private_memory_is_not_cleared(
         });
         assert_eq!(sum(&seen, |s| s.present), 128, "{seen:?}");
         assert!(about(touched(&seen), 64), "{seen:?}");
+        begins.extend(seen.iter().filter_map(|s| s.since).max());
     }
-    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    let [first, next] = begins[..] else { panic!("{begins:?}") };
+    assert!(next.since(first) < Duration::from_secs(5), "an epoch without a flush lasts as long");
     let seen = look(&mut ops, targets[0], private, false);
     assert_eq!(shared(&seen), 512, "{seen:?}");
     for pid in [child, second] {

@@ -92,9 +92,14 @@ pub struct Record {
     /// Process to watch; may be given several times
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<i32>,
+    /// Watch the processes of this control group and of those below it, as they come and go, until it
+    /// is removed: a path below the mount of cgroups (system.slice/ssh.service), or a directory; may be
+    /// given several times
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Vec<PathBuf>,
     /// Watch the physical memory of the machine, whoever uses it: by kernel DAMON where that is free,
     /// else by page_idle
-    #[arg(long, conflicts_with_all = ["pid", "command", "children"])]
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "command", "children"])]
     pub physical: bool,
     /// Only memory of this node, with --physical; may be given several times
     #[arg(long, value_name = "N", requires = "physical")]
@@ -153,7 +158,7 @@ pub struct Record {
     /// Bytes that a step of a physical address stands for (--look damon, Linux 6.18)
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "physical")]
     pub addr_unit: Option<u64>,
-    /// End after this time [default: when all targets have ended, or at Ctrl-C]. A started command
+    /// End after this time [default: when all targets have ended and no --cgroup is left, or at Ctrl-C]. A started command
     /// that still runs is then ended too (SIGTERM, after 5 s SIGKILL)
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,

@@ -6,7 +6,7 @@ use crate::load::{Load, MIB};
 use crate::run::{Record, Recorder, root_or_skip, run_in};
 
 /// Bytes of the load's hot range that the last snapshots call hot, in the mean.
-fn found(record: &Record, load: &Load, hot_hz: f64) -> u64 {
+pub fn found(record: &Record, load: &Load, hot_hz: f64) -> u64 {
     let t = Thresholds { hot_hz, ..Thresholds::default() };
     let last = record.snapshots.iter().rev().take(3);
     let hot = last.flat_map(|s| &s.targets).flat_map(|t| &t.regions);

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+mod cgroups;
 mod check;
 mod churn;
 mod command;
+mod container;
 mod damage;
 mod disk;
 mod doctor;

@@ -31,6 +31,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define PRESENT 1ull
 #define ACCESSED 0x20ull
+#define PROT_NONE 0x100ull /* in an entry that is not present */
 #define HUGE 0x80ull
 #define TABLE 0x000ffffffffff000ull /* physical address in an entry that leads to a table */
 
@@ -145,7 +146,7 @@ __u32 status;
 struct window windows[MAX_WINDOWS];
 __u32 levels[MAX_WINDOWS];
 __u64 entries[MAX_ENTRIES + TABLE_ENTRIES]; /* a whole table fits behind the last index */
-/* For the entries that are present, where they are wanted: the page's index in its folio in bits
+/* For the entries with memory behind them, where they are wanted: the page's index in its folio in bits
  * 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether it is
  * on an LRU list: the kernel clears no other. In the upper half, by how many entries the page is
  * mapped. */
@@ -282,7 +283,9 @@ static __always_inline __u32 mapped_whole(__u64 head)
 static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
 {
 	const __u64 size = bpf_core_type_size(struct page);
-	__u64 page = w->vmemmap + ((entry & TABLE) >> 12) * size;
+	/* The kernel inverts the frame in entries that are not present. */
+	__u64 frame = ((entry & PRESENT ? entry : ~entry) & TABLE) >> 12;
+	__u64 page = w->vmemmap + frame * size;
 	__u64 head = head_of(page);
 	__u64 flags = load(head);
 	__u32 mapped = load(page + bpf_core_field_offset(struct page, _mapcount)) + 1;
@@ -307,7 +310,7 @@ static long read_folio(__u32 page, struct walk *w)
 {
 	__u64 at = within(w->first + page, MAX_ENTRIES);
 
-	if (entries[at] & PRESENT)
+	if (entries[at] & (PRESENT | PROT_NONE))
 		folios[at] = folio_of(w, entries[at]);
 	return 0;
 }

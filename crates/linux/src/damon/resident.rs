@@ -2,7 +2,7 @@
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Pages, Unknown};
 
-use crate::proc::{KPageFlags, PageFlags, Pagemap};
+use crate::proc::{FrameContent, KPageFlags, Pagemap};
 
 /// Of the bytes of a range: how many are resident, and how many of these are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,32 +92,23 @@ pub(super) struct Frames(pub KPageFlags);
 /// Page frames looked at in a range; a share is then off by a quarter of it at most, mostly.
 const FRAMES: u64 = 16;
 
-impl Frames {
-    /// Of a folio, the first page tells: on old kernels the others have no flag of a list.
-    fn flags(&self, frame: u64) -> Option<PageFlags> {
-        let flags = self.0.of(&[frame]).ok()?.first().copied()?;
-        let head = if flags.is_tail() { self.0.head_of(frame).ok()? } else { None };
-        Some(head.map_or(flags, |(_, head)| head))
-    }
-}
-
 impl Present for Frames {
     fn presence(&self, range: AddrRange) -> Presence {
         let (start, len) = (range.start / PAGE_SIZE, range.len() / PAGE_SIZE);
         let n = len.clamp(1, FRAMES);
+        // The middle of each of n equal parts.
+        let frames: Vec<u64> = (0..n).map(|i| start + (len * (2 * i + 1)) / (2 * n)).collect();
         let bytes = range.len() / n;
         let mut presence = Presence::default();
-        // The middle of each of n equal parts; one that cannot be read is taken to be free.
-        let frames = (0..n).map(|i| start + (len * (2 * i + 1)) / (2 * n));
-        for flags in frames.filter_map(|frame| self.flags(frame)) {
-            if flags.is_free() || flags.is_hole() {
-                continue;
-            }
-            presence.resident += bytes;
-            if !flags.is_lru() {
-                // What has just come is on a list soon.
-                let why = if flags.is_user() { Unknown::Unseen } else { Unknown::Special };
-                presence.unknown.0[why.index()] += bytes;
+        // What cannot be read is as good as free.
+        for content in self.0.contents(&frames).unwrap_or_default() {
+            match content {
+                FrameContent::Nothing => {}
+                FrameContent::Seen(_) => presence.resident += bytes,
+                FrameContent::Unknown(why) => {
+                    presence.resident += bytes;
+                    presence.unknown.0[why.index()] += bytes;
+                }
             }
         }
         presence

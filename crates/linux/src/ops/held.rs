@@ -72,6 +72,7 @@ pub(crate) struct Held {
 impl Held {
     /// Takes hold of process `pid`, counted in our own pid namespace.
     pub fn take(root: &Path, pid: i32) -> Result<Self, AttachError> {
+        proc::check_namespace(root)?;
         let stat = proc::stat(root, pid)
             .map_err(|e| if e.is_gone() { AttachError::NoProcess(pid) } else { e.into() })?;
         if stat.kernel_thread {
@@ -90,7 +91,9 @@ impl Held {
 }
 
 impl AttachError {
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether the process has ended, rather than something being wrong.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
         match self {
             AttachError::Walk(e) => matches!(e, WalkError::NoTask(_) | WalkError::NoMemory(_)),
             AttachError::Proc(e) => e.is_gone(),

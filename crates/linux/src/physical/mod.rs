@@ -62,7 +62,7 @@ pub enum PhysicalError {
         have: Vec<u32>,
     },
     /// not memory
-    #[error("there is no System RAM in {0:?}: see /proc/iomem for where it is")]
+    #[error("there is no System RAM in {:#x}..{:#x}: see /proc/iomem for where it is", .0.start, .0.end)]
     NoRam(AddrRange),
     /// not together
     #[error("the chosen ranges have no memory of the chosen nodes")]

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_not_there() {
         assert!(chosen(&[2], &[]).unwrap_err().contains("node 2: nodes with memory are 0, 1"));
-        assert!(chosen(&[], &[(0x20000, 0x30000)]).unwrap_err().contains("0x20000-0x30000"));
+        assert!(chosen(&[], &[(0x20000, 0x30000)]).unwrap_err().contains("0x20000..0x30000"));
         assert!(chosen(&[], &[(0x5000, 0x5000)]).unwrap_err().contains("no System RAM"));
         assert!(chosen(&[], &[(0x6000, 0x5000)]).unwrap_err().contains("no System RAM"));
         assert!(chosen(&[1], &[(0x30000, 0x40000)]).unwrap_err().contains("chosen nodes"));

@@ -5,9 +5,10 @@ mod buddyinfo;
 mod children;
 mod clear_refs;
 mod fds;
+mod kpageflags;
 mod maps;
 mod memory_block;
-mod page_flags;
+mod namespace;
 mod page_idle;
 mod pagemap;
 mod pagetypeinfo;
@@ -24,9 +25,10 @@ pub use buddyinfo::{FreeBlocks, buddyinfo};
 pub use children::children;
 pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
+pub use kpageflags::{FrameContent, KPageFlags, PageFlags};
 pub use maps::{mappings, parse_maps};
 pub use memory_block::{MemoryBlock, memory_block, memory_block_size};
-pub use page_flags::{KPageFlags, PageFlags};
+pub use namespace::check_namespace;
 pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use pagetypeinfo::{Pageblocks, pagetypeinfo};
@@ -55,6 +57,11 @@ pub enum ProcError {
         /// the text in question
         what: String,
     },
+    /// a container without a `/proc` of its own
+    #[error(
+        "/proc is not that of the pid namespace isotherm is in, so its pids are of other processes: mount it anew (mount -t proc proc /proc in a mount namespace of your own, as unshare --mount-proc does), or run isotherm outside"
+    )]
+    Foreign,
 }
 
 impl ProcError {

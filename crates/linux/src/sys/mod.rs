@@ -14,6 +14,6 @@ pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
 pub use fork::SleepingChild;
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::resident_ranges;
-pub use privileges::{drop_privileges, missing as missing_capabilities};
+pub use privileges::{Kept, drop_privileges, missing as missing_capabilities};
 pub use process_madvise::{Advice, clears_by_advice, process_madvise};
 pub use signal::is_ignored;

@@ -12,15 +12,26 @@ const WATCHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::DAC_READ_SEARCH);
 
-/// Gives up, for good, every capability that watching does not take; with `writing`, the one to write
-/// files of others is kept: a rotating record makes new ones, and processes attached later have a
-/// `clear_refs` each.
+/// What is kept beyond what watching takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// the capability to write files of others: a rotating record makes new ones, and processes attached
+    /// later have a `clear_refs` each
+    pub writing: bool,
+    /// the one to see page frames (`CAP_SYS_ADMIN`): they are hidden from whoever lacks it when opening
+    /// a `pagemap`, of which each child and each `exec` brings a new one
+    pub frames: bool,
+}
+
+/// Gives up, for good, every capability but those that watching takes and those to be `kept`.
 ///
 /// # Errors
 /// If the kernel refuses, which leaves them as they were.
-pub fn drop_privileges(writing: bool) -> io::Result<()> {
-    let extra = if writing { CapabilitySet::DAC_OVERRIDE } else { CapabilitySet::empty() };
-    let kept = WATCHING | extra;
+pub fn drop_privileges(kept: Kept) -> io::Result<()> {
+    let when = |kept, capability| if kept { capability } else { CapabilitySet::empty() };
+    let kept = WATCHING
+        | when(kept.writing, CapabilitySet::DAC_OVERRIDE)
+        | when(kept.frames, CapabilitySet::SYS_ADMIN);
     let now = capabilities(None)?;
     let sets = CapabilitySets {
         effective: now.effective & kept,

@@ -1,11 +1,14 @@
-//! The processes that are watched, and their children.
+//! The processes that are watched, their children, and those of control groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use isotherm_core::TargetId;
 use isotherm_linux::{AttachError, Hold, proc};
 use isotherm_record::TargetFact;
+
+use super::groups::Groups;
+use crate::words::say;
 
 /// Processes by pid; those that ended are forgotten.
 #[derive(Default)]
@@ -13,6 +16,11 @@ pub struct Follower {
     processes: BTreeMap<i32, Followed>,
     /// what is no process, and never ends
     lasting: Option<TargetId>,
+    groups: Groups,
+    /// of their members
+    with_children: bool,
+    /// of those in the groups, who cannot be watched
+    refused: BTreeSet<i32>,
     news: Vec<TargetFact>,
     count: usize,
 }
@@ -20,6 +28,8 @@ pub struct Follower {
 struct Followed {
     target: TargetId,
     with_children: bool,
+    /// It is watched as long as it is in a group.
+    as_member: bool,
 }
 
 impl Follower {
@@ -40,7 +50,7 @@ impl Follower {
             return Ok(());
         }
         let target = held.attach(pid)?;
-        self.processes.insert(pid, Followed { target, with_children });
+        self.processes.insert(pid, Followed { target, with_children, as_member: false });
         self.count += 1;
         let command = proc::command("/".as_ref(), pid).unwrap_or_default();
         self.news.push(TargetFact { id: target, pid: u32::try_from(pid).ok(), command });
@@ -54,17 +64,64 @@ impl Follower {
         }
     }
 
+    /// Watches who is in these groups, as long as they are; with their children, wherever those go.
+    /// Nobody need be in them yet, but if none who is can be watched, that is an error.
+    pub fn join(&mut self, held: &mut dyn Hold, groups: Groups, with_children: bool) -> Result<()> {
+        let members = groups.members()?;
+        self.groups = groups;
+        self.with_children = with_children;
+        match self.follow_members(held, &members) {
+            Some(e) if self.processes.is_empty() => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes hold of members that have come; returns why one of them cannot be watched.
+    fn follow_members(
+        &mut self,
+        held: &mut dyn Hold,
+        members: &BTreeSet<i32>,
+    ) -> Option<AttachError> {
+        self.refused.retain(|pid| members.contains(pid));
+        let mut why = None;
+        for &pid in members {
+            if self.processes.contains_key(&pid) || self.refused.contains(&pid) {
+                continue;
+            }
+            match self.attach(held, pid, self.with_children) {
+                Ok(()) => {
+                    self.processes.entry(pid).and_modify(|p| p.as_member = true);
+                }
+                Err(e) => {
+                    self.refused.insert(pid);
+                    why.get_or_insert(e);
+                }
+            }
+        }
+        why
+    }
+
     /// Forgets who has ended, and takes hold of children that have come. One that cannot be
-    /// watched, or has ended already, is passed over. Returns who has ended: to be detached.
-    pub fn find_children(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
+    /// watched, or has ended already, is passed over. The same for the groups, where leaving is an end
+    /// too. Returns who has ended: to be detached.
+    pub fn follow(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
         let mut ended = Vec::new();
-        self.processes.retain(|_, p| {
-            let alive = held.is_alive(p.target);
-            if !alive {
+        let members = self.groups.members_if_due();
+        let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
+        self.processes.retain(|pid, p| {
+            let stays = held.is_alive(p.target) && (!p.as_member || is_in(pid));
+            if !stays {
                 ended.push(p.target);
             }
-            alive
+            stays
         });
+        if let Some(members) = members {
+            let before = self.refused.len();
+            let why = self.follow_members(held, &members);
+            if let Some(e) = why.filter(|e| before == 0 && !e.is_gone()) {
+                say(format_args!("isotherm: passing over members of the group: {e}"));
+            }
+        }
         let mut parents: Vec<i32> =
             self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
         while let Some(parent) = parents.pop() {
@@ -89,11 +146,22 @@ impl Follower {
 
     /// Whether anybody is left.
     pub fn any_alive(&self, held: &dyn Hold) -> bool {
-        self.lasting.is_some() || self.processes.values().any(|p| held.is_alive(p.target))
+        self.may_grow()
+            || self.lasting.is_some()
+            || self.processes.values().any(|p| held.is_alive(p.target))
     }
 
-    /// How many processes have been watched in all.
-    pub fn count(&self) -> usize {
-        self.count
+    /// Whether others may come when all have ended.
+    pub fn may_grow(&self) -> bool {
+        self.groups.any_exists()
+    }
+
+    /// Who has been watched in all, in words.
+    pub fn summary(&self) -> String {
+        match (self.lasting, self.count) {
+            (Some(_), _) => "physical memory".to_owned(),
+            (None, 1) => "1 process".to_owned(),
+            (None, n) => format!("{n} processes"),
+        }
     }
 }

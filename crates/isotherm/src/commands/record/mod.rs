@@ -2,6 +2,7 @@
 
 mod check;
 mod follow;
+mod groups;
 mod status;
 mod watch;
 
@@ -11,10 +12,12 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use isotherm_core::{Attrs, Step};
-use isotherm_linux::{Hold, Way, damon, sys};
+use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::{Hold, Way, damon};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
 use self::follow::Follower;
+use self::groups::Groups;
 use self::status::Status;
 use self::watch::{Ready, Watch, ready};
 use super::child::{self, Started};
@@ -22,7 +25,7 @@ use super::stop::Stop;
 use crate::cli::{Look, Record, UsageError};
 use crate::words::{chain, say};
 
-/// How often signals, ended targets and new children are looked for.
+/// How often signals, ended targets and new ones are looked for.
 const WAKE: Duration = Duration::from_millis(100);
 
 /// Records until there is a reason to end.
@@ -30,9 +33,9 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if let Some(path) = &o.check {
         return check::run(path);
     }
-    if o.pid.is_empty() && o.command.is_empty() && !o.physical {
-        let text = "nothing to watch: give --pid PID, a command after -- (isotherm record -- ./app), \
-                    or --physical";
+    if o.pid.is_empty() && o.cgroup.is_empty() && o.command.is_empty() && !o.physical {
+        let text = "nothing to watch: give --pid PID, --cgroup PATH, a command after -- \
+                    (isotherm record -- ./app), or --physical";
         return Err(UsageError::new(text).into());
     }
     // Before anything is opened, for the ways that are not chosen yet.
@@ -51,19 +54,23 @@ pub fn run(o: Record) -> Result<ExitCode> {
     for &pid in &o.pid {
         follower.attach(way.hold(), pid, o.children)?;
     }
+    follower.join(way.hold(), Groups::find(&o.cgroup)?, o.children)?;
     let program = child::resolve(&o.command)?;
     let writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
     let started = start(program, &o.command, way.hold(), &mut follower);
     let (mut started, mut writer) = or_finish(started, writer)?;
-    // Children that come later may be other users'.
-    let reach = limits.rotate.is_some() || o.children;
-    let mut privileges = Privileges { reach, writing: None };
+    // Those that come later may be other users'.
+    let reach = limits.rotate.is_some() || o.children || !o.cgroup.is_empty();
+    let mut privileges = Privileges { reach, frames: way.takes_frames(), writing: None };
     privileges.fit(&writer)?;
     for fact in follower.news() {
         let _ = writer.target(fact)?;
     }
     let begun = way.begin(attrs, &follower.targets(), seed);
-    let (watch, writer) = or_finish(begun, writer)?;
+    let (mut watch, writer) = or_finish(begun, writer)?;
+    if follower.may_grow() {
+        watch.outlive_targets();
+    }
     let status = Status::new(sys::monotonic(), sys::own_cpu());
     let mut recording = Recording { watch, writer, follower, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
@@ -187,9 +194,9 @@ impl Recording {
         }
     }
 
-    /// Children that have come since, and processes that have ended.
+    /// Processes that have come since, and those that have ended.
     fn follow(&mut self) -> Result<()> {
-        let ended = self.follower.find_children(self.watch.hold());
+        let ended = self.follower.follow(self.watch.hold());
         let news = self.follower.news();
         for fact in &news {
             let _ = self.writer.target(fact.clone())?;
@@ -212,7 +219,7 @@ impl Recording {
         self.status.clear();
         let ended = result?;
         let summary = written?;
-        say(self.status.last_lines(&ended, &summary, self.follower.count(), path));
+        say(self.status.last_lines(&ended, &summary, &self.follower.summary(), path));
         Ok(())
     }
 }
@@ -221,6 +228,8 @@ impl Recording {
 struct Privileges {
     /// Files of others are written while it goes on.
     reach: bool,
+    /// Page frames are looked up while it goes on.
+    frames: bool,
     /// whether files can still be made and renamed in directories of others
     writing: Option<bool>,
 }
@@ -230,7 +239,8 @@ impl Privileges {
     fn fit(&mut self, writer: &Writer) -> Result<()> {
         let writing = self.reach || !writer.is_settled();
         if self.writing != Some(writing) {
-            sys::drop_privileges(writing).context("cannot give up capabilities")?;
+            sys::drop_privileges(Kept { writing, frames: self.frames })
+                .context("cannot give up capabilities")?;
             self.writing = Some(writing);
         }
         Ok(())

@@ -20,6 +20,8 @@ pub struct Status {
     begin: Nanos,
     cpu_before: Duration,
     clears: u64,
+    /// what looking has cost, by whomever
+    looking: Duration,
     bar: ProgressBar,
     next_line: Nanos,
 }
@@ -35,12 +37,13 @@ impl Status {
             bar.set_style(style);
         }
         let next_line = if is_terminal { Nanos(u64::MAX) } else { begin };
-        Status { begin, cpu_before, clears: 0, bar, next_line }
+        Status { begin, cpu_before, clears: 0, looking: Duration::ZERO, bar, next_line }
     }
 
     /// Tells of a snapshot.
     pub fn show(&mut self, s: &Snapshot) {
         self.clears += s.cost.clears;
+        self.looking += s.cost.cpu;
         let b = s.bytes(&Thresholds::default());
         let line = format!(
             "{:.1} s  {} regions  hot {}  warm {}  cold {}  unknown {}  own CPU {:.1} %",
@@ -68,8 +71,9 @@ impl Status {
         sys::monotonic().since(self.begin).as_secs_f64()
     }
 
+    /// A kdamond works in a thread of its own, whose time is not in ours.
     fn cpu_percent(&self) -> f64 {
-        let used = sys::own_cpu().saturating_sub(self.cpu_before);
+        let used = sys::own_cpu().saturating_sub(self.cpu_before).max(self.looking);
         used.as_secs_f64() / self.seconds().max(1e-9) * 100.0
     }
 
@@ -78,7 +82,7 @@ impl Status {
         &self,
         (why, note): &(Why, String),
         s: &Summary,
-        processes: usize,
+        watched: &str,
         path: &Path,
     ) -> String {
         let because = match why {
@@ -90,8 +94,7 @@ impl Status {
         let seconds = self.seconds();
         let count = |n: u64, one, many| format!("{n} {}", if n == 1 { one } else { many });
         let recorded = format!(
-            "recorded {seconds:.1} s ({because}): {} in {}",
-            count(processes as u64, "process", "processes"),
+            "recorded {seconds:.1} s ({because}): {watched} in {}",
             count(s.snapshots, "snapshot", "snapshots"),
         );
         if s.snapshots == 0 {

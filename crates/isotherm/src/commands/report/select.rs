@@ -77,7 +77,7 @@ fn list(targets: &[TargetFact]) -> String {
 }
 
 fn title(facts: Option<&Facts>, targets: &[&TargetFact]) -> String {
-    let first = targets.first().map_or("a process", |t| program(&t.command));
+    let first = targets.first().map_or("a process", |t| short(t));
     let count = targets.iter().map(|t| t.id).collect::<BTreeSet<_>>().len();
     let others = if count > 1 { format!(" and {} more", count - 1) } else { String::new() };
     let on = facts.map(|f| format!(" on {}, Linux {}", f.host, f.kernel)).unwrap_or_default();
@@ -86,9 +86,14 @@ fn title(facts: Option<&Facts>, targets: &[&TargetFact]) -> String {
 
 fn label(t: &TargetFact) -> String {
     match t.pid {
-        Some(pid) => format!("{} (pid {pid})", program(&t.command)),
-        None => program(&t.command).to_owned(),
+        Some(pid) => format!("{} (pid {pid})", short(t)),
+        None => short(t).to_owned(),
     }
+}
+
+/// What is no process has a name, not a command line.
+fn short(t: &TargetFact) -> &str {
+    if t.pid.is_some() { program(&t.command) } else { &t.command }
 }
 
 /// The name of the program in a command line: `/usr/bin/redis-server *:0` is `redis-server`.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{Ask, Cost, OpsError, Seen, Unknown};
 
-use crate::proc::{IdleBitmap, KPageFlags, PageFlags, ProcError};
+use crate::proc::{FrameContent, IdleBitmap, KPageFlags, ProcError};
 use crate::sys::monotonic;
 
 /// The two files that tell.
@@ -30,31 +30,6 @@ impl Window {
     }
 }
 
-/// What a page frame holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
-    /// nothing
-    Nothing,
-    /// what the kernel does not track
-    Unknown(Unknown),
-    /// a page that is tracked by this frame, the first one of its folio
-    Tracked(u64),
-}
-
-impl Content {
-    /// The kernel tracks what is on an LRU list.
-    fn of(head: u64, flags: PageFlags) -> Self {
-        match flags {
-            f if f.is_hole() || f.is_free() || f.is_zero() => Content::Nothing,
-            f if f.is_hugetlb() => Content::Unknown(Unknown::Hugetlb),
-            f if f.is_lru() => Content::Tracked(head),
-            // Too new to be on a list, or just being moved.
-            f if f.is_user() => Content::Unknown(Unknown::Unseen),
-            _ => Content::Unknown(Unknown::Special),
-        }
-    }
-}
-
 impl Tracking {
     pub fn open(root: &Path) -> Result<Self, ProcError> {
         Ok(Tracking { bitmap: IdleBitmap::open(root)?, flags: KPageFlags::open(root)? })
@@ -66,11 +41,11 @@ impl Tracking {
         let read_at = monotonic();
         let mut seen = Seen { pages, read_at, cleared_at: read_at, ..Seen::default() };
         let mut heads = Vec::with_capacity(frames.len());
-        for content in self.contents(frames).map_err(failed)? {
+        for content in self.flags.contents(frames).map_err(failed)? {
             match content {
-                Content::Nothing => {}
-                Content::Unknown(why) => seen.unknown.0[why.index()] += 1,
-                Content::Tracked(head) => heads.push(head),
+                FrameContent::Nothing => {}
+                FrameContent::Unknown(why) => seen.unknown.0[why.index()] += 1,
+                FrameContent::Seen(head) => heads.push(head),
             }
         }
         let mut young = Vec::new();
@@ -109,25 +84,6 @@ impl Tracking {
             out.push(seen);
         }
         Ok(cost)
-    }
-
-    fn contents(&self, frames: &[u64]) -> io::Result<Vec<Content>> {
-        let mut contents = Vec::with_capacity(frames.len());
-        // The frame before, and the head of its folio.
-        let mut last: Option<(u64, u64, PageFlags)> = None;
-        for (&frame, flags) in frames.iter().zip(self.flags.of(frames)?) {
-            let follows = last.filter(|(before, ..)| before.checked_add(1) == Some(frame));
-            let head = match (flags, follows) {
-                _ if frame == 0 => None,
-                (f, _) if !f.is_tail() || f.is_hugetlb() => Some((frame, f)),
-                (_, Some((_, head, flags))) => Some((head, flags)),
-                _ => self.flags.head_of(frame)?,
-            };
-            last = head.map(|(head, flags)| (frame, head, flags));
-            let unseen = Content::Unknown(Unknown::Unseen);
-            contents.push(head.map_or(unseen, |(head, flags)| Content::of(head, flags)));
-        }
-        Ok(contents)
     }
 }
 

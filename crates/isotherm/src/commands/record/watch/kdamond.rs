@@ -22,8 +22,8 @@ pub struct OfProcesses {
 impl OfProcesses {
     /// If DAMON is free.
     pub fn open(o: &Record) -> Result<Self> {
-        if !o.range.is_empty() && (o.pid.len() != 1 || !o.command.is_empty() || o.children) {
-            let text = "--range is of one process: give one --pid, no command and no --children";
+        if !o.range.is_empty() && (o.pid.len() != 1 || has_more(o)) {
+            let text = "--range is of one process: give one --pid, and no command, --cgroup or --children";
             return Err(UsageError::new(text).into());
         }
         let asked = asked(o)?;
@@ -44,6 +44,11 @@ impl OfProcesses {
             _ => Watched::Processes(all),
         }
     }
+}
+
+/// Whether more than one process may be watched.
+fn has_more(o: &Record) -> bool {
+    !o.command.is_empty() || !o.cgroup.is_empty() || o.children
 }
 
 fn with_pids(holder: &Holder, targets: &[TargetId]) -> Vec<(TargetId, i32)> {

@@ -42,6 +42,10 @@ impl Ready for Looks {
         &mut *self.ops
     }
 
+    fn takes_frames(&self) -> bool {
+        self.way.takes_frames()
+    }
+
     fn begin(
         self: Box<Self>,
         attrs: Attrs,
@@ -61,6 +65,10 @@ impl Watch for Monitor<Box<dyn Processes>> {
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
         self.set_targets(targets);
         Ok(())
+    }
+
+    fn outlive_targets(&mut self) {
+        self.outlive_targets();
     }
 
     fn stop(&mut self) -> Result<()> {

@@ -28,6 +28,11 @@ pub trait Ready {
         None
     }
 
+    /// Whether pages are found by their frames while it goes on.
+    fn takes_frames(&self) -> bool {
+        false
+    }
+
     /// Begins to watch what is held.
     fn begin(
         self: Box<Self>,
@@ -44,6 +49,9 @@ pub trait Watch: Source {
 
     /// Watches these from now on.
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()>;
+
+    /// Goes on when all targets have ended, if it can: others may come.
+    fn outlive_targets(&mut self) {}
 
     /// Ends watching.
     fn stop(&mut self) -> Result<()>;

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use isotherm_core::Unknown;
+
 use super::ProcError;
 
 const PATH: &str = "proc/kpageflags";
@@ -43,6 +45,31 @@ flags! {
     is_zero: 24;
 }
 
+/// What a page frame holds, as far as accesses to it can be seen by those who ask by frame: idle page
+/// tracking, and kernel DAMON for physical memory. They see what is on an LRU list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameContent {
+    /// nothing
+    Nothing,
+    /// what they do not see
+    Unknown(Unknown),
+    /// a page that they see; this frame, the first one of its folio, speaks for it
+    Seen(u64),
+}
+
+impl FrameContent {
+    fn of(head: u64, flags: PageFlags) -> Self {
+        match flags {
+            f if f.is_hole() || f.is_free() || f.is_zero() => FrameContent::Nothing,
+            f if f.is_hugetlb() => FrameContent::Unknown(Unknown::Hugetlb),
+            f if f.is_lru() => FrameContent::Seen(head),
+            // Too new to be on a list, or just being moved.
+            f if f.is_user() => FrameContent::Unknown(Unknown::Unseen),
+            _ => FrameContent::Unknown(Unknown::Special),
+        }
+    }
+}
+
 /// The file, open for reading.
 #[derive(Debug)]
 pub struct KPageFlags(File);
@@ -55,6 +82,29 @@ impl KPageFlags {
     pub fn open(root: &Path) -> Result<Self, ProcError> {
         let path = root.join(PATH);
         Ok(KPageFlags(File::open(&path).map_err(|e| ProcError::read(&path, e))?))
+    }
+
+    /// What each of `frames` holds. Neighbours cost one read. Frame 0 stands for one that is hidden.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn contents(&self, frames: &[u64]) -> io::Result<Vec<FrameContent>> {
+        let mut contents = Vec::with_capacity(frames.len());
+        // The frame before, and the head of its folio.
+        let mut last: Option<(u64, u64, PageFlags)> = None;
+        for (&frame, flags) in frames.iter().zip(self.of(frames)?) {
+            let follows = last.filter(|(before, ..)| before.checked_add(1) == Some(frame));
+            let head = match (flags, follows) {
+                _ if frame == 0 => None,
+                (f, _) if !f.is_tail() || f.is_hugetlb() => Some((frame, f)),
+                (_, Some((_, head, flags))) => Some((head, flags)),
+                _ => self.head_of(frame)?,
+            };
+            last = head.map(|(head, flags)| (frame, head, flags));
+            let unseen = FrameContent::Unknown(Unknown::Unseen);
+            contents.push(head.map_or(unseen, |(head, flags)| FrameContent::of(head, flags)));
+        }
+        Ok(contents)
     }
 
     /// The flags of each of `frames`. Behind the end of memory are holes. Neighbours cost one read.

@@ -1,0 +1,137 @@
+//! Control groups: who is in them is watched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use isotherm_record::Why;
+
+use crate::load::Load;
+use crate::run::{Record, Recorder, root_or_skip, run_in};
+
+/// A group of our own with one below it; removed when dropped, as nobody may be left in them then.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(mount: &Path, name: &str) -> Self {
+        let dir = mount.join(format!("isotherm-test-{name}-{}", std::process::id()));
+        fs::create_dir_all(dir.join("below")).unwrap();
+        Group(dir)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+
+    fn remove(&self) {
+        for dir in [self.0.join("below"), self.0.clone()] {
+            // Who has just ended may be in there still, for a moment.
+            (0..100).any(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                fs::remove_dir(&dir).is_ok()
+            });
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn put(pid: i32, dir: &Path) {
+    fs::write(dir.join("cgroup.procs"), pid.to_string()).unwrap();
+}
+
+/// Those of version 2 and of version 1's memory controller, as far as this machine has them.
+fn mounts() -> Vec<PathBuf> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let is_one = |l: &&str| l.contains(" - cgroup2 ") || l.ends_with("memory");
+    let mounts = text.lines().filter(is_one);
+    mounts.map(|l| PathBuf::from(l.split(' ').nth(4).unwrap())).filter(|m| m.is_dir()).collect()
+}
+
+/// Or says why not. A machine without cgroups may be a container.
+fn mounts_or_skip(test: &str) -> Vec<PathBuf> {
+    if !root_or_skip(test) {
+        return Vec::new();
+    }
+    let mounts = mounts();
+    let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+    assert!(!mounts.is_empty() || !required, "{test} takes a mount of cgroups");
+    if mounts.is_empty() {
+        eprintln!("skipped {test}: there is no mount of cgroups");
+    }
+    mounts
+}
+
+/// Enough for the recorder to ask several times who is there, and for snapshots in between.
+const A_WHILE: Duration = Duration::from_millis(1500);
+
+#[test]
+fn members_are_watched_as_they_come_and_go() {
+    for mount in mounts_or_skip("members_are_watched_as_they_come_and_go") {
+        let group = Group::new(&mount, "members");
+        let outside = Load::start(16, 4);
+        let pid = outside.pid().to_string();
+        // Nobody is there yet.
+        let mut recorder = Recorder::recording(&["--cgroup", group.path(), "--pid", &pid]);
+        let (mut ends, leaves, stays) =
+            (Load::start(16, 4), Load::start(16, 4), Load::start(16, 4));
+        put(ends.pid(), &group.0);
+        put(leaves.pid(), &group.0.join("below"));
+        put(stays.pid(), &group.0.join("below"));
+        std::thread::sleep(A_WHILE);
+        put(leaves.pid(), &mount);
+        ends.end(0);
+        ends.child().wait().unwrap();
+        std::thread::sleep(A_WHILE);
+        let record = recorder.stop();
+        record.assert_without_gaps();
+        assert_eq!(record.pids().len(), 4, "{:?}", record.targets);
+        let now = record.snapshots.last().unwrap();
+        let seen: Vec<u32> = record
+            .targets
+            .iter()
+            .filter(|t| now.targets.iter().any(|n| n.id == t.id))
+            .filter_map(|t| t.pid)
+            .collect();
+        let mut still = [&outside, &stays].map(|load| load.pid().cast_unsigned());
+        still.sort_unstable();
+        assert_eq!(seen, still, "{:?}", record.targets);
+        let of_leaver = record.snapshots_of(leaves.pid().cast_unsigned());
+        assert!((1..record.snapshots.len() - 2).contains(&of_leaver), "{of_leaver}");
+    }
+}
+
+#[test]
+fn a_removed_group_ends_the_recording() {
+    for mount in mounts_or_skip("a_removed_group_ends_the_recording") {
+        let group = Group::new(&mount, "removed");
+        let mut load = Load::start(16, 4);
+        put(load.pid(), &group.0);
+        let mut recorder = Recorder::recording(&["--cgroup", group.path()]);
+        load.end(0);
+        load.child().wait().unwrap();
+        std::thread::sleep(A_WHILE);
+        group.remove();
+        assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+        let record = Record::read(&recorder.record());
+        assert_eq!(record.pids(), [load.pid().cast_unsigned()]);
+        assert_eq!(record.end.unwrap().why, Why::TargetsGone);
+        let check = run_in(recorder.dir(), &["record", "--check", "a.rec"]);
+        assert_eq!(check.status, 0, "{}", check.text());
+    }
+}
+
+#[test]
+fn a_group_that_is_not_there_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["no/such/group", "/no/such/group", "/tmp", ".."] {
+        let done = run_in(dir.path(), &["record", "--cgroup", path, "--look", "smaps"]);
+        assert_eq!(done.status, 1, "{}", done.err);
+        assert!(done.err.contains("there is no control group"), "{}", done.err);
+        assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+    }
+}

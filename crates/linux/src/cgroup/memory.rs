@@ -1,0 +1,112 @@
+//! The memory of a group: how much there is, how much there may be, and having some taken back.
+
+use super::{Cgroup, CgroupError, Version};
+
+/// A bound on the memory of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// in bytes
+    Bytes(u64),
+    /// `max`
+    None,
+}
+
+/// What has come of [`Cgroup::reclaim`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reclaimed {
+    /// as much as was asked for, or more
+    All,
+    /// less: the kernel found no more that was worth it
+    Less,
+}
+
+const TAKES_CONTROLLER: &str = "it takes a group with the memory controller";
+const TAKES_RECLAIM: &str =
+    "it takes a group of version 2 with the memory controller, and Linux 5.19";
+const TAKES_V2: &str = "it takes a group of version 2 with the memory controller";
+
+/// Version 1 says `no limit` by the greatest number of whole pages.
+const V1_UNLIMITED: u64 = i64::MAX as u64 / 4096 * 4096;
+
+impl Cgroup {
+    /// Bytes that are charged to the group and those below it: resident memory, files that they have
+    /// brought in, and what the kernel needs for them.
+    ///
+    /// # Errors
+    /// If the group has no memory controller.
+    pub fn memory_current(&self) -> Result<u64, CgroupError> {
+        let name = self.either("memory.current", "memory.usage_in_bytes");
+        let text = self.read(name, TAKES_CONTROLLER)?;
+        text.trim().parse().map_err(|_| self.parse_error(name, &text))
+    }
+
+    /// Beyond it, the group is reclaimed from, and processes are killed if that does not help.
+    ///
+    /// # Errors
+    /// If the group has no memory controller.
+    pub fn memory_max(&self) -> Result<Limit, CgroupError> {
+        self.limit(self.either("memory.max", "memory.limit_in_bytes"), TAKES_CONTROLLER)
+    }
+
+    /// Sets [`Cgroup::memory_max`].
+    ///
+    /// # Errors
+    /// If the group has no memory controller, or that is not permitted.
+    pub fn set_memory_max(&self, limit: Limit) -> Result<(), CgroupError> {
+        self.set_limit(self.either("memory.max", "memory.limit_in_bytes"), limit, TAKES_CONTROLLER)
+    }
+
+    /// Beyond it, the group is slowed down and reclaimed from, and nothing is killed. Of version 2 only.
+    ///
+    /// # Errors
+    /// If the group has no such limit.
+    pub fn memory_high(&self) -> Result<Limit, CgroupError> {
+        self.limit("memory.high", TAKES_V2)
+    }
+
+    /// Sets [`Cgroup::memory_high`].
+    ///
+    /// # Errors
+    /// If the group has no such limit, or that is not permitted.
+    pub fn set_memory_high(&self, limit: Limit) -> Result<(), CgroupError> {
+        self.set_limit("memory.high", limit, TAKES_V2)
+    }
+
+    /// Has the kernel take back this many bytes from the group, what was not accessed for longest first.
+    /// It takes as long as that takes. Of version 2 only, since Linux 5.19.
+    ///
+    /// # Errors
+    /// If the kernel does not offer it, or that is not permitted.
+    pub fn reclaim(&self, bytes: u64) -> Result<Reclaimed, CgroupError> {
+        match self.write("memory.reclaim", &bytes.to_string()) {
+            Ok(()) => Ok(Reclaimed::All),
+            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(Reclaimed::Less),
+            Err(e) => Err(self.failed("write", "memory.reclaim", TAKES_RECLAIM, e)),
+        }
+    }
+
+    fn either(&self, v2: &'static str, v1: &'static str) -> &'static str {
+        if self.version == Version::V2 { v2 } else { v1 }
+    }
+
+    fn limit(&self, name: &str, why: &'static str) -> Result<Limit, CgroupError> {
+        let text = self.read(name, why)?;
+        match text.trim() {
+            "max" => Ok(Limit::None),
+            number => match number.parse() {
+                Ok(V1_UNLIMITED..) => Ok(Limit::None),
+                Ok(bytes) => Ok(Limit::Bytes(bytes)),
+                Err(_) => Err(self.parse_error(name, &text)),
+            },
+        }
+    }
+
+    fn set_limit(&self, name: &str, limit: Limit, why: &'static str) -> Result<(), CgroupError> {
+        let text = match (limit, self.version) {
+            (Limit::Bytes(bytes), _) => bytes.to_string(),
+            (Limit::None, Version::V2) => "max".to_owned(),
+            (Limit::None, Version::V1) => "-1".to_owned(),
+        };
+        self.write(name, &text).map_err(|e| self.failed("write", name, why, e))
+    }
+}

@@ -1,0 +1,176 @@
+//! Control groups, of version 2 and of version 1's memory controller: who is in one, and its memory.
+//!
+//! Each reader takes the directory of a group, so that tests can bring a tree of their own.
+
+mod members;
+mod memory;
+mod mounts;
+mod pressure;
+mod stat;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub use memory::{Limit, Reclaimed};
+pub use pressure::{Averages, Pressure};
+pub use stat::MemoryStat;
+
+/// Why a control group cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// by name
+    #[error(
+        "there is no control group {path} (sought in {sought}): give its path below the mount of cgroups, e.g. system.slice/ssh.service, or the directory itself"
+    )]
+    None {
+        /// as it was given
+        path: PathBuf,
+        /// the mounts
+        sought: String,
+    },
+    /// it was removed
+    #[error("the control group {0} has been removed")]
+    Removed(PathBuf),
+    /// a file is not there
+    #[error("{path} is not there: {why}")]
+    Absent {
+        /// which file
+        path: PathBuf,
+        /// what it takes
+        why: &'static str,
+    },
+    /// by the system
+    #[error("cannot {what} {path}: {source}")]
+    Refused {
+        /// read or write
+        what: &'static str,
+        /// which file
+        path: PathBuf,
+        /// why
+        source: io::Error,
+    },
+    /// by us
+    #[error("{path} holds what isotherm does not understand: {text}")]
+    Parse {
+        /// which file
+        path: PathBuf,
+        /// the text in question
+        text: String,
+    },
+    /// limits
+    #[error("{path} has more than {limit} {what}: give one of the groups below it")]
+    TooMany {
+        /// which group
+        path: PathBuf,
+        /// as many may be
+        limit: usize,
+        /// groups or processes
+        what: &'static str,
+    },
+}
+
+/// Which interface the kernel offers for a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// a hierarchy for each controller
+    V1,
+    /// one hierarchy
+    V2,
+}
+
+/// A control group: a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    dir: PathBuf,
+    version: Version,
+}
+
+const PROCS: &str = "cgroup.procs";
+
+impl Cgroup {
+    /// The group at `path`: a directory, or below a mount of cgroups: first of version 2, then of
+    /// version 1's memory controller. `root` is `/`, or a tree for tests.
+    ///
+    /// # Errors
+    /// If there is no such group.
+    pub fn find(root: &Path, path: &Path) -> Result<Self, CgroupError> {
+        let mounts = mounts::mounts(root);
+        let below = path.strip_prefix("/").unwrap_or(path);
+        let given = path.is_absolute().then(|| root.join(below));
+        let places = given.into_iter().chain(mounts.iter().map(|mount| mount.join(below)));
+        let found = places.into_iter().find(|dir| dir.join(PROCS).is_file());
+        let sought = || match &mounts[..] {
+            [] => "/proc/self/mountinfo, which has no mount of cgroups".to_owned(),
+            mounts => mounts.iter().map(|m| m.display().to_string()).collect::<Vec<_>>().join(", "),
+        };
+        let none = || CgroupError::None { path: path.to_owned(), sought: sought() };
+        let dir = found.ok_or_else(none)?;
+        // The only file that each group of version 2 has, and none of version 1.
+        let is_v2 = dir.join("cgroup.controllers").is_file();
+        Ok(Cgroup { dir, version: if is_v2 { Version::V2 } else { Version::V1 } })
+    }
+
+    /// Its directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Its interface.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether it is there still.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.dir.join(PROCS).is_file()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A file of at most 64 KiB, which each one but `cgroup.procs` is; `why` says what it takes.
+    fn read(&self, name: &str, why: &'static str) -> Result<String, CgroupError> {
+        read_limited(&self.file(name), 64 << 10)
+            .map_err(|source| self.failed("read", name, why, source))
+    }
+
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        use std::io::Write;
+        // One write, as the kernel takes each for itself; and the file is not to be made.
+        let mut file = std::fs::OpenOptions::new().write(true).open(self.file(name))?;
+        file.write_all(text.as_bytes())
+    }
+
+    fn failed(
+        &self,
+        what: &'static str,
+        name: &str,
+        why: &'static str,
+        source: io::Error,
+    ) -> CgroupError {
+        match source.raw_os_error() {
+            _ if !self.exists() => CgroupError::Removed(self.dir.clone()),
+            Some(libc::ENODEV) => CgroupError::Removed(self.dir.clone()),
+            Some(libc::ENOENT) => CgroupError::Absent { path: self.file(name), why },
+            _ => CgroupError::Refused { what, path: self.file(name), source },
+        }
+    }
+
+    fn parse_error(&self, name: &str, text: &str) -> CgroupError {
+        CgroupError::Parse { path: self.file(name), text: text.chars().take(120).collect() }
+    }
+}
+
+fn read_limited(path: &Path, limit: u64) -> io::Result<String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests;

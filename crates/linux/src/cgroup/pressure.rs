@@ -1,0 +1,58 @@
+//! Pressure stall information: how long processes of a group have waited for memory.
+
+use std::time::Duration;
+
+use super::{Cgroup, CgroupError};
+
+/// Of the last 10, 60 and 300 s, and in all.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Averages {
+    /// percent of the last 10 s
+    pub avg10: f64,
+    /// percent of the last 60 s
+    pub avg60: f64,
+    /// percent of the last 300 s
+    pub avg300: f64,
+    /// since the group was made
+    pub total: Duration,
+}
+
+/// What `memory.pressure` says.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pressure {
+    /// at least one process waited
+    pub some: Averages,
+    /// all that had something to do waited
+    pub full: Averages,
+}
+
+const NAME: &str = "memory.pressure";
+
+impl Cgroup {
+    /// Reads `memory.pressure`. Of version 2 only.
+    ///
+    /// # Errors
+    /// If the kernel does not count that.
+    pub fn memory_pressure(&self) -> Result<Pressure, CgroupError> {
+        let text = self.read(NAME, "it takes a group of version 2, and a kernel with CONFIG_PSI that was not booted with psi=0")?;
+        parse(&text).ok_or_else(|| self.parse_error(NAME, &text))
+    }
+}
+
+fn parse(text: &str) -> Option<Pressure> {
+    let line = |word: &str| text.lines().find_map(|line| line.strip_prefix(word));
+    Some(Pressure { some: averages(line("some ")?)?, full: averages(line("full ")?)? })
+}
+
+fn averages(line: &str) -> Option<Averages> {
+    let value = |key: &str| {
+        line.split_whitespace().find_map(|field| field.strip_prefix(key)?.strip_prefix('='))
+    };
+    let percent = |key: &str| value(key)?.parse().ok().filter(|p| (0.0..=100.0).contains(p));
+    Some(Averages {
+        avg10: percent("avg10")?,
+        avg60: percent("avg60")?,
+        avg300: percent("avg300")?,
+        total: Duration::from_micros(value("total")?.parse().ok()?),
+    })
+}

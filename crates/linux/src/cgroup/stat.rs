@@ -1,0 +1,83 @@
+//! `memory.stat`.
+
+use super::{Cgroup, CgroupError, Version};
+
+/// What `memory.stat` says of a group and those below it; bytes, and events since it was made. What a
+/// kernel does not count is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MemoryStat {
+    /// anonymous memory, without what is in swap
+    pub anon: u64,
+    /// files in the page cache, shared memory and tmpfs among them
+    pub file: u64,
+    /// of that, shared memory and tmpfs
+    pub shmem: u64,
+    /// of `file`, what is mapped
+    pub file_mapped: u64,
+    /// of the LRU lists
+    pub inactive_anon: u64,
+    /// likewise
+    pub active_anon: u64,
+    /// likewise
+    pub inactive_file: u64,
+    /// likewise
+    pub active_file: u64,
+    /// locked, or else not to be reclaimed
+    pub unevictable: u64,
+    /// pages that came back from swap soon after they had been reclaimed
+    pub refault_anon: u64,
+    /// pages of files that came back
+    pub refault_file: u64,
+    /// faults that had to wait for a disk
+    pub major_faults: u64,
+}
+
+const NAME: &str = "memory.stat";
+
+impl Cgroup {
+    /// Reads `memory.stat`.
+    ///
+    /// # Errors
+    /// If the group has no memory controller.
+    pub fn memory_stat(&self) -> Result<MemoryStat, CgroupError> {
+        let text = self.read(NAME, "it takes a group with the memory controller")?;
+        parse(&text, self.version).ok_or_else(|| self.parse_error(NAME, &text))
+    }
+}
+
+fn parse(text: &str, version: Version) -> Option<MemoryStat> {
+    let mut stat = MemoryStat::default();
+    for line in text.lines() {
+        let (key, value) = line.split_once(' ')?;
+        // Without this, version 1 counts the group alone.
+        let key = match version {
+            Version::V2 => Some(key),
+            Version::V1 => key.strip_prefix("total_"),
+        };
+        if let Some(field) = key.and_then(|key| stat.field(key)) {
+            *field = value.parse().ok()?;
+        }
+    }
+    Some(stat)
+}
+
+impl MemoryStat {
+    /// By its name in version 2, or in version 1.
+    fn field(&mut self, key: &str) -> Option<&mut u64> {
+        Some(match key {
+            "anon" | "rss" => &mut self.anon,
+            "file" | "cache" => &mut self.file,
+            "shmem" => &mut self.shmem,
+            "file_mapped" | "mapped_file" => &mut self.file_mapped,
+            "inactive_anon" => &mut self.inactive_anon,
+            "active_anon" => &mut self.active_anon,
+            "inactive_file" => &mut self.inactive_file,
+            "active_file" => &mut self.active_file,
+            "unevictable" => &mut self.unevictable,
+            "workingset_refault_anon" => &mut self.refault_anon,
+            "workingset_refault_file" => &mut self.refault_file,
+            "pgmajfault" => &mut self.major_faults,
+            _ => return None,
+        })
+    }
+}

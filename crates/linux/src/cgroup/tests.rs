@@ -1,0 +1,149 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A machine on which both versions are mounted, with one group each: files of real ones, of Linux
+/// 6.12 and 6.18.
+fn machine() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "proc/self/mountinfo",
+        "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+         26 23 0:24 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+    );
+    for (name, text) in [
+        ("cgroup.controllers", "memory pids\n"),
+        ("cgroup.procs", "812\n815\n0\n"),
+        ("below/cgroup.procs", "900\n"),
+        ("memory.current", include_str!("fixtures/v2/memory.current")),
+        ("memory.high", include_str!("fixtures/v2/memory.high")),
+        ("memory.max", include_str!("fixtures/v2/memory.max")),
+        ("memory.stat", include_str!("fixtures/v2/memory.stat")),
+        ("memory.pressure", include_str!("fixtures/v2/memory.pressure")),
+        ("memory.reclaim", ""),
+    ] {
+        write(&format!("sys/fs/cgroup/unified/shop/{name}"), text);
+    }
+    for (name, text) in [
+        ("cgroup.procs", "7\n"),
+        ("memory.usage_in_bytes", "27119616\n"),
+        ("memory.limit_in_bytes", "9223372036854771712\n"),
+        ("memory.stat", include_str!("fixtures/v1/memory.stat")),
+    ] {
+        write(&format!("sys/fs/cgroup/memory/old/{name}"), text);
+    }
+    root
+}
+
+fn find(root: &TempDir, path: &str) -> Result<Cgroup, CgroupError> {
+    Cgroup::find(root.path(), Path::new(path))
+}
+
+#[test]
+fn by_path_below_a_mount_and_by_directory() {
+    let root = machine();
+    let shop = find(&root, "shop").unwrap();
+    assert_eq!(shop.version(), Version::V2);
+    assert_eq!(find(&root, "/shop").unwrap(), shop, "as /proc/PID/cgroup has it");
+    assert_eq!(find(&root, "/sys/fs/cgroup/unified/shop").unwrap(), shop);
+    assert_eq!(find(&root, "old").unwrap().version(), Version::V1);
+    let said = find(&root, "shop/none").unwrap_err().to_string();
+    assert!(said.contains("no control group shop/none") && said.contains("unified"), "{said}");
+    let nothing = tempfile::tempdir().unwrap();
+    let said = find(&nothing, "shop").unwrap_err().to_string();
+    assert!(said.contains("no mount of cgroups"), "{said}");
+}
+
+#[test]
+fn those_below_are_members_and_strangers_are_not() {
+    let root = machine();
+    let shop = find(&root, "shop").unwrap();
+    assert_eq!(shop.processes().unwrap(), BTreeSet::from([812, 815, 900]));
+    fs::remove_dir_all(shop.dir()).unwrap();
+    assert!(matches!(shop.processes(), Err(CgroupError::Removed(_))));
+    assert!(!shop.exists());
+}
+
+#[test]
+fn memory_of_version_2() {
+    let root = machine();
+    let shop = find(&root, "shop").unwrap();
+    let stat = shop.memory_stat().unwrap();
+    let current = shop.memory_current().unwrap();
+    assert!(stat.anon > 8 << 20 && stat.anon + stat.file <= current, "{stat:?} of {current}");
+    assert_eq!(shop.memory_max().unwrap(), Limit::Bytes(64 << 20));
+    assert_eq!(shop.memory_high().unwrap(), Limit::None);
+    assert!(Limit::Bytes(u64::MAX) < Limit::None);
+    let pressure = shop.memory_pressure().unwrap();
+    assert!(pressure.some.total >= pressure.full.total);
+    assert!(pressure.some.total > Duration::ZERO, "{pressure:?}");
+}
+
+#[test]
+fn what_is_written_is_what_the_kernel_reads() {
+    let root = machine();
+    let shop = find(&root, "shop").unwrap();
+    let read = |name: &str| fs::read_to_string(shop.dir().join(name)).unwrap();
+    assert_eq!(shop.reclaim(4096).unwrap(), Reclaimed::All);
+    assert_eq!(read("memory.reclaim"), "4096");
+    for (limit, text) in [(Limit::Bytes(1 << 30), "1073741824"), (Limit::None, "max")] {
+        fs::write(shop.dir().join("memory.high"), "").unwrap();
+        shop.set_memory_high(limit).unwrap();
+        assert_eq!(read("memory.high"), text);
+    }
+    fs::write(shop.dir().join("memory.max"), "").unwrap();
+    shop.set_memory_max(Limit::Bytes(5)).unwrap();
+    assert_eq!(read("memory.max"), "5");
+}
+
+#[test]
+fn version_1_has_less() {
+    let root = machine();
+    let old = find(&root, "old").unwrap();
+    assert_eq!(old.memory_current().unwrap(), 27_119_616);
+    assert_eq!(old.memory_max().unwrap(), Limit::None);
+    let stat = old.memory_stat().unwrap();
+    assert_eq!((stat.anon, stat.shmem), (1_642_340_352, 364_126_208), "with those below");
+    for said in [
+        old.memory_high().unwrap_err(),
+        old.memory_pressure().unwrap_err(),
+        old.reclaim(1).unwrap_err(),
+    ] {
+        assert!(said.to_string().contains("version 2"), "{said}");
+    }
+}
+
+#[test]
+fn nonsense_is_said() {
+    let root = machine();
+    let shop = find(&root, "shop").unwrap();
+    for (name, text) in [
+        ("memory.current", "many\n"),
+        ("memory.max", "-1\n"),
+        ("memory.stat", "anon lots\n"),
+        ("memory.pressure", "some avg10=0.00 avg60=0.00 total=0\n"),
+        (
+            "memory.pressure",
+            "some avg10=101.00 avg60=0.00 avg300=0.00 total=0\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+        ),
+    ] {
+        fs::write(shop.dir().join(name), text).unwrap();
+        let said = match name {
+            "memory.current" => shop.memory_current().unwrap_err(),
+            "memory.max" => shop.memory_max().unwrap_err(),
+            "memory.stat" => shop.memory_stat().unwrap_err(),
+            _ => shop.memory_pressure().unwrap_err(),
+        };
+        assert!(matches!(said, CgroupError::Parse { .. }), "{name}: {said}");
+    }
+}

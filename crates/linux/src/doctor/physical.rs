@@ -1,0 +1,73 @@
+//! Whether physical memory can be watched.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{Finding, State};
+use crate::ops::Physical;
+use crate::physical::{Stretch, physical_memory};
+
+/// What memory there is, and whether idle page tracking tells of it. Kernel DAMON, the other way, is
+/// tried elsewhere.
+pub(super) fn findings(root: &Path) -> Vec<Finding> {
+    let what = "physical memory";
+    let memory = match physical_memory(root) {
+        Ok(memory) => memory,
+        Err(e) => return vec![Finding::new(what, State::Limited, e.to_string())],
+    };
+    let by_idle = match Physical::new(root, &memory) {
+        Ok(_) => (State::Works, "page_idle tells of it".to_owned()),
+        Err(e) => (State::Limited, e.to_string()),
+    };
+    vec![
+        Finding::new(what, State::Works, told(&memory)),
+        Finding::new("physical memory by page_idle", by_idle.0, by_idle.1),
+    ]
+}
+
+/// `node 0: DMA 15 MiB, Normal 1008 MiB`, a line a node.
+fn told(memory: &[Stretch]) -> String {
+    let mut nodes: BTreeMap<u32, Vec<(&str, u64)>> = BTreeMap::new();
+    for stretch in memory {
+        let zones = nodes.entry(stretch.node).or_default();
+        match zones.iter_mut().find(|(zone, _)| *zone == &*stretch.zone) {
+            Some((_, bytes)) => *bytes += stretch.range.len(),
+            None => zones.push((&stretch.zone, stretch.range.len())),
+        }
+    }
+    let zone = |(name, bytes): &(&str, u64)| format!("{name} {} MiB", bytes >> 20);
+    let line = |(node, zones): (&u32, &Vec<_>)| {
+        format!("node {node}: {}", zones.iter().map(zone).collect::<Vec<_>>().join(", "))
+    };
+    nodes.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::AddrRange;
+
+    #[test]
+    fn nodes_and_their_zones() {
+        let stretch = |start: u64, end: u64, node, zone: &str| Stretch {
+            range: AddrRange::new(start << 20, end << 20),
+            node,
+            zone: zone.into(),
+        };
+        let memory = [
+            stretch(0, 1, 0, "DMA"),
+            stretch(2, 16, 0, "DMA"),
+            stretch(16, 64, 0, "DMA32"),
+            stretch(64, 128, 1, "DMA32"),
+        ];
+        assert_eq!(told(&memory), "node 0: DMA 15 MiB, DMA32 48 MiB\nnode 1: DMA32 64 MiB");
+    }
+
+    #[test]
+    fn a_machine_that_does_not_tell() {
+        let root = tempfile::tempdir().unwrap();
+        let found = findings(root.path());
+        assert!(found.len() == 1 && found[0].state == State::Limited, "{found:?}");
+        assert!(found[0].detail.contains("proc/iomem"));
+    }
+}

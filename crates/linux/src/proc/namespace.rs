@@ -1,0 +1,39 @@
+//! Whose pids `/proc` shows.
+
+use std::path::Path;
+
+use super::{ProcError, read_limited};
+use crate::walker::own_pid;
+
+/// That `/proc` counts pids as the system calls of this process do: it was mounted in the pid
+/// namespace that this process is in.
+///
+/// # Errors
+/// If it was not, or is not there.
+pub fn check_namespace(root: &Path) -> Result<(), ProcError> {
+    let status = read_limited(&root.join("proc/self/status"), 1 << 16);
+    let is_ours = status.is_ok_and(|text| pids(&text).is_some_and(|pids| pids == [own_pid()]));
+    if is_ours { Ok(()) } else { Err(ProcError::Foreign) }
+}
+
+/// Of a process: its pid in the namespace of `/proc`, then in each one below that it is in.
+fn pids(status: &str) -> Option<Vec<i32>> {
+    let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
+    // Kernels without namespaces have the second alone.
+    line("NSpid:").or(line("Pid:"))?.split_whitespace().map(|pid| pid.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outer_inner_and_old() {
+        assert_eq!(pids("Name:\tsh\nPid:\t812\nNSpid:\t812\t1\n"), Some(vec![812, 1]));
+        assert_eq!(pids("Name:\tsh\nPid:\t7\nPPid:\t1\n"), Some(vec![7]));
+        assert_eq!(pids("Name:\tsh\n"), None);
+        assert!(check_namespace("/".as_ref()).is_ok());
+        let nothing = tempfile::tempdir().unwrap();
+        assert!(matches!(check_namespace(nothing.path()), Err(ProcError::Foreign)));
+    }
+}

@@ -1,0 +1,161 @@
+//! One guest: what goes in, and what is made of what comes out.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::apt;
+use crate::cache::Kernel;
+use crate::inside::Inside;
+use crate::lab::Lab;
+use crate::qemu::{self, Boot};
+use crate::scenario::Scenario;
+use crate::table::{Outcome, Verdict};
+use crate::topology::Topology;
+
+/// Lines of the console and of the script that are shown of a guest that failed.
+const SHOWN: usize = 40;
+/// A guest may say so much, in bytes.
+const MAX_TEXT: usize = 1 << 20;
+
+/// Boots one guest, and judges what comes out of it; `dir` has it afterwards.
+///
+/// # Errors
+/// If what goes in cannot be put together.
+pub fn run(
+    lab: &Lab,
+    scenario: &Scenario,
+    kernel: &Kernel,
+    dir: &Path,
+    say: impl Fn(&str),
+) -> Result<Outcome> {
+    let inside = Inside {
+        lab,
+        kernel,
+        topology: &scenario.topology,
+        variables: scenario.variables(&kernel.series),
+        scenario: Some(&scenario.dir),
+    };
+    let boot = Boot {
+        kernel,
+        initramfs: &inside.write(dir)?,
+        topology: &scenario.topology,
+        kernel_args: &scenario.kernel_args,
+    };
+    let begin = Instant::now();
+    let ended = boot.run(dir, scenario.limit);
+    let took = begin.elapsed();
+    let (seen, mut wrong) = judge(scenario, &kernel.series, dir);
+    wrong.extend(ended.err().map(|e| e.to_string()));
+    if !wrong.is_empty() {
+        for name in [qemu::CONSOLE, qemu::ERRORS, qemu::TEXT] {
+            say(&format!("{} on {}: {name}:\n{}", scenario.name, kernel.release, last(dir, name)));
+        }
+    }
+    let verdict = if wrong.is_empty() { Verdict::Ok } else { Verdict::Failed(wrong) };
+    let kernel = kernel.release.clone();
+    Ok(Outcome { scenario: scenario.name.clone(), kernel, verdict, took, seen })
+}
+
+/// A prompt in a guest, on this terminal.
+///
+/// # Errors
+/// If what goes in cannot be put together, or QEMU cannot be run.
+pub fn shell(lab: &Lab, kernel: &Kernel, topology: &Topology) -> Result<()> {
+    let variables = format!("export SERIES={}\n", kernel.series);
+    let inside = Inside { lab, kernel, topology, variables, scenario: None };
+    let dir = tempfile::tempdir()?;
+    let initramfs = &inside.write(dir.path())?;
+    Boot { kernel, initramfs, topology, kernel_args: &[] }.interact()
+}
+
+/// What the guest has seen, and what of it is not as expected.
+fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<String>) {
+    let out = dir.join("out");
+    let brought = bring_out(dir, &out);
+    let text = |name: &str| fs::read_to_string(out.join(name)).unwrap_or_default();
+    let lines = |name: &str| text(name).lines().map(str::to_owned).collect::<Vec<_>>();
+    let (mut seen, mut wrong) = (lines("seen"), lines("failed"));
+    match text("status").trim() {
+        "0" => {}
+        "" => wrong.push("the guest broke off: see its console".to_owned()),
+        status if wrong.is_empty() => wrong.push(format!("its script ended with {status}")),
+        _ => {}
+    }
+    wrong.extend(brought.err().map(|e| format!("{e:#}")));
+    if !wrong.is_empty() {
+        return (seen, wrong);
+    }
+    for score in scenario.score.iter().filter(|s| s.is_of(series)) {
+        match score.judge(&out) {
+            Ok((told, missed)) => {
+                seen.push(told);
+                wrong.extend(missed);
+            }
+            Err(e) => wrong.push(format!("{}: {e:#}", score.record)),
+        }
+    }
+    (seen, wrong)
+}
+
+/// Unpacks the files that the guest has sent.
+fn bring_out(dir: &Path, out: &Path) -> Result<()> {
+    fs::create_dir(out)?;
+    let tar = dir.join(qemu::FILES);
+    apt::output(Command::new("tar").arg("-x").arg("-f").arg(tar).arg("-C").arg(out)).map(drop)
+}
+
+/// The last lines of a file.
+fn last(dir: &Path, name: &str) -> String {
+    let bytes = fs::read(dir.join(name)).unwrap_or_default();
+    let tail = &bytes[bytes.len().saturating_sub(MAX_TEXT)..];
+    let text = String::from_utf8_lossy(tail);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(SHOWN)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is made of a guest that leaves these files in its /out.
+    fn judged(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
+        let scenario = Scenario::all().unwrap().into_iter().find(|s| s.name == "nodes").unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("inside");
+        fs::create_dir(&inside).unwrap();
+        for (name, content) in files {
+            fs::write(inside.join(name), content).unwrap();
+        }
+        let tar = dir.path().join(qemu::FILES);
+        apt::output(Command::new("tar").arg("-cf").arg(tar).arg("-C").arg(inside).arg("."))
+            .unwrap();
+        judge(&scenario, "6.12", dir.path())
+    }
+
+    #[test]
+    fn a_script_that_ends_well_has_succeeded() {
+        let (seen, wrong) = judged(&[("status", "0\n"), ("seen", "one\ntwo\n")]);
+        assert_eq!((seen.len(), wrong), (2, vec![]));
+    }
+
+    #[test]
+    fn a_reason_is_told() {
+        let (_, wrong) = judged(&[("status", "1\n"), ("failed", "no record\n")]);
+        assert_eq!(wrong, ["no record"]);
+        let (_, wrong) = judged(&[("status", "139\n")]);
+        assert_eq!(wrong, ["its script ended with 139"]);
+    }
+
+    #[test]
+    fn a_guest_that_breaks_off_has_failed() {
+        let (_, wrong) = judged(&[("seen", "one\n")]);
+        assert_eq!(wrong, ["the guest broke off: see its console"]);
+        let scenario = Scenario::all().unwrap().swap_remove(0);
+        let empty = tempfile::tempdir().unwrap();
+        assert!(!judge(&scenario, "6.12", empty.path()).1.is_empty());
+    }
+}
