@@ -37,6 +37,7 @@ mod ground_truth;
 mod kind;
 mod machine;
 mod ops;
+pub mod paged;
 mod pattern;
 mod random;
 mod run;
