@@ -35,6 +35,7 @@ mod area;
 mod changes;
 mod ground_truth;
 mod kind;
+pub mod lab;
 mod machine;
 mod ops;
 pub mod paged;
