@@ -1,5 +1,6 @@
 //! What may be typed.
 
+mod lab;
 mod report;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use isotherm_record::{Limits, LimitsError};
 
 use crate::units;
 
+pub use lab::{Experiment, Fairzone, Figure, Lab};
 pub use report::{Access, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 
 /// Options that make no sense: exit status 2.
@@ -70,6 +72,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Touch memory in a known way, to be watched, and write what was really touched
     Workload(Workload),
+    /// Make an experiment on a simulated machine
+    Lab(Lab),
 }
 
 /// A way to look; none: the best one.

@@ -1,6 +1,6 @@
 //! `isotherm report`.
 
-mod output;
+pub mod output;
 mod select;
 
 use std::io::{BufWriter, Write};
