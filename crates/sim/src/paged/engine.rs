@@ -5,6 +5,9 @@ use isotherm_mm::OutOfMemory;
 use super::disk::DiskRequest;
 use super::system::{Actor, PagedMachine};
 
+/// So many pages of a file are written before it is another's turn: 4 MiB, `MAX_WRITEBACK_PAGES`.
+const TURN_PAGES: usize = 1024;
+
 /// What a task does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
@@ -64,8 +67,8 @@ struct Engine<'a> {
     machine: &'a mut PagedMachine,
     states: Vec<State>,
     flushing: Option<Flushing>,
-    /// the file that is written next
-    next_file: usize,
+    /// the file that is written, and how many pages of it before it is another's turn
+    turn: (usize, usize),
     served: Option<(DiskRequest, u64)>,
 }
 
@@ -77,8 +80,8 @@ impl PagedMachine {
     /// If one finds no memory.
     pub fn run(&mut self, tasks: &mut [Box<dyn Task>]) -> Result<Vec<u64>, OutOfMemory> {
         let states = vec![State::Ready(self.now); tasks.len()];
-        let next_file = 0;
-        let mut engine = Engine { machine: self, states, flushing: None, next_file, served: None };
+        let turn = (0, TURN_PAGES);
+        let mut engine = Engine { machine: self, states, flushing: None, turn, served: None };
         while engine.event(tasks)? {}
         engine.finish_flush();
         let end = |s: &State| if let State::Ended(at) = s { *at } else { 0 };
@@ -177,19 +180,24 @@ impl Engine<'_> {
             return;
         }
         let files = self.machine.dirty.len();
-        for i in 0..files {
-            let file = (self.next_file + i) % files;
-            if let Some((page, pages)) = self.machine.dirty[file].take_run() {
-                self.next_file = (file + 1) % files;
-                self.flushing = Some(Flushing { file, page, pages });
-                let at = self.machine.place(file, page);
-                let (stream, asked) = (self.states.len(), self.machine.now);
-                let pages = pages as u64;
-                let request = DiskRequest { stream, at, pages, sequential: false, asked };
-                self.machine.disk.ask(request);
+        for i in 0..=files {
+            let file = (self.turn.0 + i) % files;
+            if i > 0 {
+                self.turn = (file, TURN_PAGES);
+            }
+            if let Some((page, pages)) = self.machine.dirty[file].take_run(self.turn.1) {
+                self.turn.1 -= pages;
+                self.write_out(Flushing { file, page, pages });
                 return;
             }
         }
+    }
+
+    fn write_out(&mut self, run: Flushing) {
+        let (at, pages) = (self.machine.place(run.file, run.page), run.pages as u64);
+        let (stream, asked) = (self.states.len(), self.machine.now);
+        self.machine.disk.ask(DiskRequest { stream, at, pages, sequential: false, asked });
+        self.flushing = Some(run);
     }
 
     fn complete(&mut self) {

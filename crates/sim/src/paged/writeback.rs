@@ -1,7 +1,5 @@
 //! Which pages of files are to be written, and when writers have to wait.
 
-/// At most so many pages are written at a time: 4 MiB, `MAX_WRITEBACK_PAGES`.
-const MAX_RUN: usize = 1024;
 /// Percent of what may be dirty at which pages are written in the background, and at which those
 /// who make more wait: `vm.dirty_background_ratio`, `vm.dirty_ratio`.
 const BACKGROUND_PERCENT: i64 = 10;
@@ -38,11 +36,14 @@ impl DirtyPages {
         new
     }
 
-    /// The next pages in a row, from where the last ones ended; they are taken out.
-    pub fn take_run(&mut self) -> Option<(usize, usize)> {
+    /// The next pages in a row, at most `most`, from where the last ones ended; they are taken out.
+    pub fn take_run(&mut self, most: usize) -> Option<(usize, usize)> {
+        if most == 0 {
+            return None;
+        }
         let first = self.next(self.cursor).or_else(|| self.next(0))?;
         let mut len = 0;
-        while len < MAX_RUN && self.take(first + len) {
+        while len < most && self.take(first + len) {
             len += 1;
         }
         self.cursor = first + len;
@@ -100,16 +101,16 @@ mod tests {
     #[test]
     fn runs_go_on_where_the_last_one_ended() {
         let mut d = DirtyPages::new(5000);
-        assert_eq!(d.take_run(), None);
+        assert_eq!(d.take_run(1024), None);
         for page in (100..103).chain([64, 4999]).chain(2000..4000) {
             assert!(d.insert(page));
             assert!(!d.insert(page));
         }
         assert_eq!(d.count(), 2005);
-        let runs: Vec<_> = std::iter::from_fn(|| d.take_run()).collect();
+        let runs: Vec<_> = std::iter::from_fn(|| d.take_run(1024)).collect();
         assert_eq!(runs, [(64, 1), (100, 3), (2000, 1024), (3024, 976), (4999, 1)]);
         d.insert(3);
-        assert_eq!((d.take_run(), d.count()), (Some((3, 1)), 0));
+        assert_eq!((d.take_run(1), d.count()), (Some((3, 1)), 0));
     }
 
     #[test]

@@ -11,7 +11,8 @@ const NAME: usize = 24;
 const COLUMN: usize = 11;
 
 impl Fairzone {
-    /// Rates by policy beside those that were published, then what memory did.
+    /// Rates by policy beside those that were published, then what memory did with the
+    /// first number of threads.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!(
@@ -24,7 +25,9 @@ impl Fairzone {
             out += &self.rates(&phase, threads, &policies);
         }
         out += &legend(&policies);
-        for run in &self.runs {
+        // All of it would be long: JSON has it.
+        let first = self.runs.first().map(|r| r.threads);
+        for run in self.runs.iter().filter(|r| Some(r.threads) == first) {
             for phase in &run.phases {
                 out += &memory(run, phase);
             }
