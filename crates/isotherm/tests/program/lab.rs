@@ -118,3 +118,24 @@ fn what_makes_no_sense_is_told() {
         assert!(done.out.is_empty(), "{args:?}");
     }
 }
+
+/// The files that the documentation shows are read.
+#[test]
+fn files_as_documented() {
+    let document = include_str!("../../../../docs/abi/testing/lab.md");
+    let files: Vec<&str> =
+        document.split("```").filter_map(|part| part.strip_prefix("toml\n")).collect();
+    let dir = TempDir::new().unwrap();
+    for (name, text) in ["machine.toml", "rules.toml", "streams.toml"].iter().zip(&files) {
+        let small = text.replace("000000", "000").replace("500000", "500").replace("2.0", "0.1");
+        fs::write(dir.path().join(name), small.replace("pages = 4000", "pages = 40")).unwrap();
+    }
+    let done = fairzone(dir.path(), &["--policy", "rules.toml", "--json"]);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let found = done.json();
+    for value in [&found, &found["runs"][0], &found["runs"][0]["phases"][0]] {
+        for key in value.as_object().unwrap().keys() {
+            assert!(document.contains(&format!("`{key}`")), "{key} is not documented");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! A machine as a file describes it (`docs/abi/testing/machine.md`).
+//! A machine as a file describes it (`docs/abi/testing/lab.md`).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What is read and written: a file describes it (`docs/abi/testing/streams.md`).
+//! What is read and written: a file describes it (`docs/abi/testing/lab.md`).
 
 use serde::{Deserialize, Serialize};
 
