@@ -1,5 +1,6 @@
 //! What may be typed.
 
+mod lab;
 mod report;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use isotherm_record::{Limits, LimitsError};
 
 use crate::units;
 
+pub use lab::{Experiment, Fairzone, Figure, Lab};
 pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 
 /// Options that make no sense: exit status 2.
