@@ -73,6 +73,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Touch memory in a known way, to be watched, and write what was really touched
     Workload(Workload),
+    /// Make an experiment on a simulated machine
+    Lab(Lab),
     /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
     Zones(Zones),
 }
