@@ -20,7 +20,9 @@ equal() {
 
 # has WHAT FILE PATTERN: a line of the file matches
 has() {
-    grep -qE -e "$3" "$2" || fail "$1: $(head -c 300 "$2")"
+    grep -qE -e "$3" "$2" && return
+    cat "$2"
+    fail "$1: no line of $2 matches $3"
 }
 
 # within SECONDS COMMAND...: waits until the command succeeds

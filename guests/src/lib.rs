@@ -18,6 +18,7 @@ pub mod score;
 pub mod suite;
 pub mod table;
 pub mod topology;
+pub mod tsc;
 
 /// Where scenarios, topologies and what runs inside are.
 #[must_use]

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cache::Kernel;
 use crate::topology::Topology;
+use crate::tsc;
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -136,9 +137,10 @@ impl Boot<'_> {
     }
 
     fn kernel_args(&self) -> String {
-        let fixed = KERNEL_ARGS.into_iter();
-        let own = self.topology.kernel_args.iter().chain(self.kernel_args).map(String::as_str);
-        fixed.chain(own).collect::<Vec<_>>().join(" ")
+        let fixed = KERNEL_ARGS.map(str::to_owned).into_iter();
+        let clock = format!("tsc_early_khz={}", *tsc::KHZ);
+        let own = self.topology.kernel_args.iter().chain(self.kernel_args).cloned();
+        fixed.chain([clock]).chain(own).collect::<Vec<_>>().join(" ")
     }
 }
 

@@ -119,10 +119,12 @@ pub struct Record {
     /// first of these that works here (isotherm doctor), but damon only with --physical
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
     pub look: Look,
-    /// Time between clearing and reading accessed bits [default: 20ms; 100ms for page_idle and smaps]
+    /// Time between clearing and reading accessed bits [default: 20ms; 100ms for page_idle and
+    /// smaps; 5ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub sample: Option<Duration>,
-    /// Time from one snapshot to the next [default: 400ms; 1s for clear_refs, page_idle and smaps]
+    /// Time from one snapshot to the next [default: 400ms; 1s for clear_refs,
+    /// page_idle and smaps; 100ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub aggr: Option<Duration>,
     /// Time between two readings of the mappings
