@@ -27,7 +27,9 @@ pub fn holdings(root: &Path, pid: i32) -> Holdings {
         let Ok(link) = std::fs::read_link(fd.path()) else { continue };
         let link = link.to_string_lossy();
         if let Some(why) = hides(&link) {
-            found.everything = Some(why);
+            // Devices hide more than guests do: kernel DAMON sees what a guest accesses.
+            found.everything =
+                Some(if found.everything == Some(Unknown::Dma) { Unknown::Dma } else { why });
         } else if link.starts_with("anon_inode:[io_uring]") {
             let info = pid_file(root, pid, "fdinfo").join(fd.file_name());
             found.ranges.extend(fixed_buffers(&read_limited(&info, 4 << 20).unwrap_or_default()));
@@ -98,6 +100,15 @@ mod tests {
         ] {
             let root = tree(&[("0", "/dev/null"), ("5", link)], &[]);
             assert_eq!(holdings(root.path(), 7).everything, Some(why), "{link}");
+        }
+    }
+
+    #[test]
+    fn a_virtual_machine_with_a_device() {
+        for links in [["anon_inode:kvm-vm", "/dev/vfio/12"], ["/dev/vfio/12", "anon_inode:kvm-vm"]]
+        {
+            let root = tree(&[("5", links[0]), ("6", links[1])], &[]);
+            assert_eq!(holdings(root.path(), 7).everything, Some(Unknown::Dma));
         }
     }
 
