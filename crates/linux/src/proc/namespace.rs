@@ -9,11 +9,19 @@ use crate::walker::own_pid;
 /// namespace that this process is in.
 ///
 /// # Errors
-/// If it was not, or is not there.
+/// If it was not, or is not there, or cannot be read just now.
 pub fn check_namespace(root: &Path) -> Result<(), ProcError> {
-    let status = read_limited(&root.join("proc/self/status"), 1 << 16);
-    let is_ours = status.is_ok_and(|text| pids(&text).is_some_and(|pids| pids == [own_pid()]));
-    if is_ours { Ok(()) } else { Err(ProcError::Foreign) }
+    let path = root.join("proc/self/status");
+    match read_limited(&path, 1 << 16) {
+        Ok(text) => match pids(&text) {
+            Some(pids) if pids == [own_pid()] => Ok(()),
+            Some(_) => Err(ProcError::Foreign),
+            None => Err(ProcError::parse(&path, &text)),
+        },
+        // In that of a namespace that we are not in, nobody is `self`.
+        Err(e) if e.is_gone() => Err(ProcError::Foreign),
+        Err(e) => Err(e),
+    }
 }
 
 /// Of a process: its pid in the namespace of `/proc`, then in each one below that it is in.
@@ -35,5 +43,8 @@ mod tests {
         assert!(check_namespace("/".as_ref()).is_ok());
         let nothing = tempfile::tempdir().unwrap();
         assert!(matches!(check_namespace(nothing.path()), Err(ProcError::Foreign)));
+        // What hinders reading is not taken for that.
+        std::fs::create_dir_all(nothing.path().join("proc/self/status")).unwrap();
+        assert!(matches!(check_namespace(nothing.path()), Err(ProcError::Read { .. })));
     }
 }

@@ -78,6 +78,21 @@ impl OwnPages {
             .map_err(Into::into)
     }
 
+    /// Makes huge pages of some pages, whatever the settings (Linux 6.1).
+    ///
+    /// # Errors
+    /// Those of `madvise`.
+    pub fn collapse(&self, pages: std::ops::Range<u64>) -> io::Result<()> {
+        let range = self.range(pages.start, pages.end - pages.start);
+        let len = usize::try_from(range.len()).map_err(io::Error::other)?;
+        let start = range.start as usize as *mut libc::c_void;
+        // SAFETY: the range is ours; what it holds stays the same.
+        match unsafe { libc::madvise(start, len, libc::MADV_COLLAPSE) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Takes all permissions from some pages, for good.
     ///
     /// # Errors

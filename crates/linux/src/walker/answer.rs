@@ -26,6 +26,7 @@ pub struct Answer<'a> {
     /// one entry a page for [`Level::Pte`], one in all otherwise
     pub entries: &'a [u64],
     folios: &'a [u64],
+    large_folios: bool,
 }
 
 impl Answer<'_> {
@@ -48,10 +49,12 @@ impl Answer<'_> {
         }
     }
 
-    /// The folio behind a page, if that was asked for.
+    /// The folio behind a page, if that was asked for, and what is told of such folios could be
+    /// proven.
     #[must_use]
     pub fn folio(&self, index: usize) -> Option<Folio> {
-        self.folios.get(index).and_then(|&raw| Folio::from_raw(raw))
+        let folio = self.folios.get(index).and_then(|&raw| Folio::from_raw(raw));
+        folio.filter(|f| f.order == 0 || self.large_folios)
     }
 }
 
@@ -62,6 +65,7 @@ pub struct Batch<'a> {
     pub identity: Identity,
     pub(super) bss: &'a types::bss,
     pub(super) windows: usize,
+    pub(super) large_folios: bool,
 }
 
 impl Batch<'_> {
@@ -75,6 +79,7 @@ impl Batch<'_> {
                 level,
                 entries: self.bss.entries.get(first..first + n).unwrap_or_default(),
                 folios: self.bss.folios.get(first..first + n).unwrap_or_default(),
+                large_folios: self.large_folios,
             }
         })
     }
@@ -99,4 +104,21 @@ pub(super) fn pages_in(range: AddrRange) -> u32 {
 
 pub(super) fn identity(bss: &types::bss) -> Identity {
     Identity { start_boottime: bss.identity.start_boottime, mm: bss.identity.mm }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_large_folios_only_what_is_proven_is_told() {
+        let raw = |order: u64| 1 << 32 | 1 << 24 | order << 16;
+        let folios = [raw(0), raw(4)];
+        let orders = |large_folios| {
+            let answer = Answer { level: Level::Pte, entries: &[], folios: &folios, large_folios };
+            [0, 1].map(|index| answer.folio(index).map(|f| f.order))
+        };
+        assert_eq!(orders(true), [Some(0), Some(4)]);
+        assert_eq!(orders(false), [Some(0), None]);
+    }
 }

@@ -60,6 +60,11 @@ pub enum WalkError {
         "this kernel (before 6.14) lets such a BPF program find processes in the initial pid namespace only, and this is another one: --look bpf-iter works here too, or run isotherm outside of the container"
     )]
     Namespace,
+    /// no child
+    #[error(
+        "the proof that page tables are read rightly takes a child process for a moment, and none can be had: {0}. Raise the limit on processes (pids.max of the control group, ulimit -u), or let isotherm fork"
+    )]
+    Fork(io::Error),
     /// system calls on own pages
     #[error("own test pages: {0}")]
     OwnPages(#[from] io::Error),

@@ -61,6 +61,8 @@ pub struct Walker {
     direct_map: u64,
     vmemmap: u64,
     zero_frames: Vec<u64>,
+    /// What is told of them is true; until the proof it is taken to be.
+    large_folios: bool,
 }
 
 /// The memory in which libbpf's object lives; freed when dropped.
@@ -91,7 +93,9 @@ impl Walker {
         walker.set_ram(&ram);
         walker.find_direct_map()?;
         walker.find_struct_pages()?;
-        walker.zero_frames = proof::prove(&mut walker)?;
+        let proven = proof::prove(&mut walker)?;
+        walker.zero_frames = proven.zero_frames;
+        walker.large_folios = proven.large_folios;
         Ok(walker)
     }
 
@@ -153,6 +157,7 @@ impl Walker {
             direct_map: 0,
             vmemmap: 0,
             zero_frames: Vec::new(),
+            large_folios: true,
         })
     }
 
@@ -189,8 +194,9 @@ impl Walker {
         }
         let windows = u32::try_from(count).unwrap_or(0);
         self.run_order(types::order { job: READ_WINDOWS, windows, ..self.order(pid) })?;
+        let large_folios = self.large_folios;
         let bss = self.bss()?;
-        Ok(Batch { identity: identity(bss), bss, windows: count })
+        Ok(Batch { identity: identity(bss), bss, windows: count, large_folios })
     }
 
     /// Who process `pid` is.
