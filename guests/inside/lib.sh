@@ -65,6 +65,27 @@ end_workload() {
     wait "$workload" || fail "the workload failed"
 }
 
+kdamonds=/sys/kernel/mm/damon/admin/kdamonds
+
+# refused COMMAND...: it fails; /tmp/said is what it says
+refused() {
+    if "$@" >/tmp/said 2>&1; then
+        fail "it is not refused: $*"
+    fi
+}
+
+# kdamond_is on|off
+kdamond_is() {
+    [ "$(cat "$kdamonds/0/state" 2>/dev/null)" = "$1" ]
+}
+
+# Nobody uses DAMON, and nothing of ours is left of it.
+damon_is_free() {
+    equal "the number of kdamonds" "$(cat "$kdamonds/nr_kdamonds")" 0
+    equal "what is in /run/isotherm" "$(ls /run/isotherm 2>/dev/null)" ""
+    equal "the number of trace instances" "$(find /sys/kernel/tracing/instances -mindepth 1 -maxdepth 1 | wc -l)" 0
+}
+
 # on_node N COMMAND...: with memory of this node alone, which what it starts keeps to
 on_node() {
     group=/sys/fs/cgroup/node$1

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
         cli::Command::Export(options) => commands::export::run(&options),
         cli::Command::Doctor(options) => commands::doctor::run(&options),
         cli::Command::Workload(options) => commands::workload::run(&options),
+        cli::Command::Lab(options) => commands::lab::run(&options),
         cli::Command::Zones(options) => commands::zones::run(&options),
     };
     result.unwrap_or_else(|e| {

@@ -5,6 +5,7 @@ use crate::layout::ZoneKind;
 use crate::lru::{FrameId, ListKind, PageKind};
 use crate::memory::{Backing, Memory};
 use crate::reclaim::Work;
+use crate::zone::Zone;
 
 /// Rounds of direct reclaim before an allocation fails.
 const MAX_ROUNDS: u32 = 16;
@@ -45,6 +46,14 @@ pub struct Allocated {
 )]
 pub struct OutOfMemory;
 
+/// A request, and the first zone that may serve it: what is local is local to it.
+struct Wanted {
+    request: Request,
+    preferred: usize,
+    /// its kind: who asks for Normal and has only DMA32 left asks for DMA32, with its reserve
+    class: ZoneKind,
+}
+
 /// What a zone is held against.
 #[derive(Clone, Copy, PartialEq)]
 enum Mark {
@@ -66,19 +75,39 @@ impl Memory {
         request: Request,
         backing: &mut impl Backing,
     ) -> Result<Allocated, OutOfMemory> {
-        let (cpu, node) = (request.cpu % self.cpus, request.node % self.nodes());
-        let request = Request { cpu, node, ..request };
         self.stats.allocations += 1;
-        if let Some(zone) = self.fast_path(&request) {
-            let frame = self.take(&request, zone).ok_or(OutOfMemory)?;
+        let wanted = self.wanted(request).ok_or_else(|| self.failure())?;
+        if let Some(zone) = self.fast_path(&wanted) {
+            let frame = self.take(&wanted.request, zone).ok_or(OutOfMemory)?;
             return Ok(Allocated { frame, stalled: Work::default(), slow: false });
         }
+        self.slow_path(&wanted, backing)
+    }
+
+    fn wanted(&self, request: Request) -> Option<Wanted> {
+        let (cpu, node) = (request.cpu % self.cpus, request.node % self.nodes());
+        let preferred = *self.zonelists[node][request.class.index()].first()?;
+        let class = self.zones[preferred].kind;
+        Some(Wanted { request: Request { cpu, node, ..request }, preferred, class })
+    }
+
+    fn failure(&mut self) -> OutOfMemory {
+        self.stats.failures += 1;
+        OutOfMemory
+    }
+
+    fn slow_path(
+        &mut self,
+        wanted: &Wanted,
+        backing: &mut impl Backing,
+    ) -> Result<Allocated, OutOfMemory> {
+        let request = &wanted.request;
         self.stats.slow_paths += 1;
-        self.wake_kswapds(&request);
+        self.wake_kswapds(request);
         let mut stalled = Work::default();
         for round in 0..=MAX_ROUNDS {
-            if let Some(zone) = self.plain_pass(&request, Mark::Min) {
-                let frame = self.take(&request, zone).ok_or(OutOfMemory)?;
+            if let Some(zone) = self.plain_pass(wanted, Mark::Min) {
+                let frame = self.take(request, zone).ok_or(OutOfMemory)?;
                 return Ok(Allocated { frame, stalled, slow: true });
             }
             self.stats.stalls += u64::from(round == 0);
@@ -88,68 +117,50 @@ impl Memory {
                 break;
             }
         }
-        self.stats.failures += 1;
-        Err(OutOfMemory)
+        Err(self.failure())
     }
 
     /// The zone that a request gets its page from without the slow path. Batches may be set anew
     /// on the way.
-    fn fast_path(&mut self, request: &Request) -> Option<usize> {
+    fn fast_path(&mut self, wanted: &Wanted) -> Option<usize> {
         if self.policy.has_fair_pass() {
             let mut pass = FairPass::default();
-            if let Some(zone) = self.fair_pass(request, &mut pass) {
+            if let Some(zone) = self.fair_pass(wanted, &mut pass) {
                 return Some(zone);
             }
             let after = self.policy.after(&pass, self.nodes());
             if after.reset {
-                self.reset_batches(request);
+                self.reset_batches(wanted);
             }
             if !after.rescan {
                 return None;
             }
         }
-        self.plain_pass(request, Mark::Low)
+        self.plain_pass(wanted, Mark::Low)
     }
 
-    fn fair_pass(&mut self, request: &Request, pass: &mut FairPass) -> Option<usize> {
+    fn fair_pass(&mut self, wanted: &Wanted, pass: &mut FairPass) -> Option<usize> {
         self.stats.passes += 1;
-        let list = &self.zonelists[request.node][request.class.index()];
-        let preferred = self.preferred(request)?;
-        for &z in list {
-            let local = self.zones[z].node == self.zones[preferred].node;
-            match self.policy.judge(pass, &self.zones[z], local) {
+        let node = self.zones[wanted.preferred].node;
+        for &z in self.list(wanted) {
+            let zone = &self.zones[z];
+            match self.policy.judge(pass, zone, zone.node == node) {
                 Verdict::Stop => break,
-                Verdict::Take if self.is_usable(z, request, Mark::Low) => return Some(z),
+                Verdict::Take if is_usable(zone, wanted, Mark::Low) => return Some(z),
                 Verdict::Take | Verdict::Skip => {}
             }
         }
         None
     }
 
-    fn plain_pass(&mut self, request: &Request, mark: Mark) -> Option<usize> {
+    fn plain_pass(&mut self, wanted: &Wanted, mark: Mark) -> Option<usize> {
         self.stats.passes += 1;
-        let list = &self.zonelists[request.node][request.class.index()];
-        list.iter().copied().find(|&z| self.is_usable(z, request, mark))
+        let mut list = self.list(wanted).iter().copied();
+        list.find(|&z| is_usable(&self.zones[z], wanted, mark))
     }
 
-    #[inline]
-    fn is_usable(&self, zone: usize, request: &Request, mark: Mark) -> bool {
-        let z = &self.zones[zone];
-        // A request for Normal that has only DMA32 left is one for DMA32, with its reserve.
-        let class = self.preferred(request).map_or(request.class, |p| self.zones[p].kind);
-        let enough = match mark {
-            Mark::Low => {
-                z.is_above(z.watermarks.low, class) && (!request.write || z.is_within_dirty_limit())
-            }
-            Mark::Min => z.is_above(z.watermarks.min, class),
-        };
-        enough && !z.free_frames.is_empty()
-    }
-
-    /// The first zone of the list: what is local is local to it.
-    #[inline]
-    fn preferred(&self, request: &Request) -> Option<usize> {
-        self.zonelists[request.node][request.class.index()].first().copied()
+    fn list(&self, wanted: &Wanted) -> &[usize] {
+        &self.zonelists[wanted.request.node][wanted.request.class.index()]
     }
 
     fn take(&mut self, request: &Request, zone: usize) -> Option<FrameId> {
@@ -173,15 +184,28 @@ impl Memory {
     }
 
     /// Sets the batches of the local zones of the list anew: `reset_alloc_batches`.
-    fn reset_batches(&mut self, request: &Request) {
-        let Some(node) = self.preferred(request).map(|p| self.zones[p].node) else { return };
+    fn reset_batches(&mut self, wanted: &Wanted) {
+        let Request { cpu, node, class, .. } = wanted.request;
+        let local = self.zones[wanted.preferred].node;
         self.stats.resets += 1;
-        for &z in &self.zonelists[request.node][request.class.index()] {
+        for &z in &self.zonelists[node][class.index()] {
             let zone = &mut self.zones[z];
-            if zone.node == node {
+            if zone.node == local {
                 let missing = zone.missing_batch();
-                zone.add_to_batch(request.cpu, missing);
+                zone.add_to_batch(cpu, missing);
             }
         }
     }
+}
+
+#[inline]
+fn is_usable(zone: &Zone, wanted: &Wanted, mark: Mark) -> bool {
+    let enough = match mark {
+        Mark::Low => {
+            zone.is_above(zone.watermarks.low, wanted.class)
+                && (!wanted.request.write || zone.is_within_dirty_limit())
+        }
+        Mark::Min => zone.is_above(zone.watermarks.min, wanted.class),
+    };
+    enough && !zone.free_frames.is_empty()
 }

@@ -2,7 +2,7 @@
 
 /// The unusable free space index of a zone for blocks of 2^`order` pages, of 0 to 1: the share of its
 /// free pages that no such block can be made of. `by_order` holds the free blocks of 2^i pages at
-/// index i. None if nothing is free.
+/// index i. None if nothing is free, which the kernel takes for 1.
 ///
 /// With 6 single pages and 1 block of 2 pages free, 6 of 8 pages are of no use to an allocation of
 /// order 1.

@@ -40,7 +40,7 @@ pub struct Accuracy {
     pub unknown_bytes: f64,
     /// mean
     pub regions: f64,
-    /// TLB shootdowns
+    /// TLB shootdowns, for all targets of the recording
     pub clears_per_second: f64,
 }
 
@@ -123,7 +123,8 @@ impl<'a> AccuracyBuilder<'a> {
         seeing.push(s);
         let begin = *begin;
         self.sums.snapshots += 1;
-        self.sums.regions += s.nr_regions() as f64;
+        let own = s.targets.iter().filter(|t| t.id == self.target);
+        self.sums.regions += own.map(|t| t.regions.len()).sum::<usize>() as f64;
         self.sums.clears += s.cost.clears as f64;
         self.sums.seconds += s.end.since(s.start).as_secs_f64();
         if s.start < begin + SETTLED {

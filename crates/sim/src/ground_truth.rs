@@ -158,7 +158,8 @@ impl GroundTruth {
     }
 
     /// Indices of the stretches that hold a part of `range`.
-    pub(crate) fn stretches_in(&self, range: AddrRange) -> std::ops::Range<usize> {
+    #[must_use]
+    pub fn stretches_in(&self, range: AddrRange) -> std::ops::Range<usize> {
         let first = self.stretches.partition_point(|s| s.end <= range.start);
         let last = self.stretches.partition_point(|s| s.start < range.end);
         first..last.max(first)

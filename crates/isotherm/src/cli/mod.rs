@@ -1,5 +1,6 @@
 //! What may be typed.
 
+mod lab;
 mod report;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use isotherm_record::{Limits, LimitsError};
 
 use crate::units;
 
+pub use lab::{Experiment, Fairzone, Figure, Lab};
 pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 
 /// Options that make no sense: exit status 2.
@@ -71,6 +73,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Touch memory in a known way, to be watched, and write what was really touched
     Workload(Workload),
+    /// Make an experiment on a simulated machine
+    Lab(Lab),
     /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
     Zones(Zones),
 }
@@ -119,10 +123,12 @@ pub struct Record {
     /// first of these that works here (isotherm doctor), but damon only with --physical
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
     pub look: Look,
-    /// Time between clearing and reading accessed bits [default: 20ms; 100ms for page_idle and smaps]
+    /// Time between clearing and reading accessed bits [default: 20ms; 100ms for page_idle and
+    /// smaps; 5ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub sample: Option<Duration>,
-    /// Time from one snapshot to the next [default: 400ms; 1s for clear_refs, page_idle and smaps]
+    /// Time from one snapshot to the next [default: 400ms; 1s for clear_refs,
+    /// page_idle and smaps; 100ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub aggr: Option<Duration>,
     /// Time between two readings of the mappings

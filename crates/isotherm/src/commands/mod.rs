@@ -3,6 +3,7 @@
 mod child;
 pub mod doctor;
 pub mod export;
+pub mod lab;
 pub mod record;
 pub mod report;
 mod stop;
@@ -10,7 +11,7 @@ pub mod workload;
 pub mod zones;
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -18,6 +19,20 @@ use anyhow::{Context, Result};
 use isotherm_record::{ReadError, Reader};
 
 use crate::cli::UsageError;
+
+/// A file that describes something is at most this long, in bytes.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// Reads a file that describes something; `unknown` says what else could have been named.
+fn text_of(path: &Path, unknown: impl Fn() -> String) -> Result<String> {
+    let mut text = String::new();
+    let file = File::open(path).with_context(&unknown)?;
+    file.take(MAX_TEXT + 1).read_to_string(&mut text).with_context(&unknown)?;
+    if text.len() as u64 > MAX_TEXT {
+        anyhow::bail!("{} is longer than 1 MiB: such files are a few lines", path.display());
+    }
+    Ok(text)
+}
 
 /// Opens a record; where there is none, says how to make one.
 fn open(path: &Path) -> Result<Reader> {

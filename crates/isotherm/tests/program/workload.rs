@@ -316,7 +316,8 @@ fn a_recording_is_scored_against_the_truth() {
     let here = builder.finish();
     assert!(here.snapshots > 4, "{here:?}");
     assert_eq!(json["snapshots"].as_u64(), Some(here.snapshots as u64));
-    assert_eq!(json["hot"]["recall"]["run"].as_f64(), here.hot.recall.run);
+    let recall = json["hot"]["recall"]["run"].as_f64().unwrap();
+    assert!((recall - here.hot.recall.run.unwrap()).abs() < 1e-9, "{recall}");
     assert_eq!(json["schema_version"], 1);
     let text = run(&["--truth", "truth.json"]);
     for part in ["workload ladder.toml", "precision", "recall", "cold"] {
@@ -333,6 +334,13 @@ fn a_recording_is_scored_against_the_truth() {
         assert_eq!((done.status, done.out.len()), (1, 0), "{args:?}");
         assert!(done.err.contains(said), "{args:?}: {}", done.err);
     }
+    // Another process has no memory there.
+    let mut elsewhere = truth.clone();
+    elsewhere.stretches.truncate(1);
+    (elsewhere.stretches[0].start, elsewhere.stretches[0].end) = (4096, 8192);
+    elsewhere.intervals.clear();
+    fs::write(dir.join("elsewhere.json"), serde_json::to_string(&elsewhere).unwrap()).unwrap();
+    assert!(run(&["--truth", "elsewhere.json"]).err.contains("of another process"));
     let other = fs::read_to_string(dir.join("truth.json")).unwrap();
     let mut other: GroundTruth = serde_json::from_str(&other).unwrap();
     other.intervals.clear();

@@ -146,9 +146,9 @@ __u32 status;
 struct window windows[MAX_WINDOWS];
 __u32 levels[MAX_WINDOWS];
 __u64 entries[MAX_ENTRIES + TABLE_ENTRIES]; /* a whole table fits behind the last index */
-/* For the entries with memory behind them, where they are wanted: the page's index in its folio in bits
- * 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether it is
- * on an LRU list: the kernel clears no other. In the upper half, by how many entries the page is
+/* For the entries with memory behind them, where they are wanted: the page's index in its folio in
+ * bits 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether it
+ * is on an LRU list: the kernel clears no other. In the upper half, by how many entries the page is
  * mapped. */
 __u64 folios[MAX_ENTRIES];
 struct ram ram[MAX_RAM];

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::availability::{Holder, running};
 use super::error::DamonError;
-use super::sysfs::{self, Command, Element, Kdamond};
+use super::sysfs::{self, Command, Element, Kdamond, SysfsError};
 use super::trace;
 use crate::proc::stat;
 use crate::walker::own_pid;
@@ -154,11 +154,18 @@ pub(super) fn take_away(root: &Path, mark: &Mark) -> Result<bool, DamonError> {
         return Ok(false);
     }
     let all = sysfs::kdamonds(root);
-    if running(&all.join("0")).is_some() {
-        sysfs::write(&all.join("0/state"), &Command::Off)?;
-    }
+    off(&all.join("0"))?;
     sysfs::write(&all.join(Kdamond::COUNT), &0u64)?;
     Ok(true)
+}
+
+/// Stops a kdamond. One that has just stopped by itself refuses.
+pub(super) fn off(kdamond: &Path) -> Result<(), SysfsError> {
+    if running(kdamond).is_none() {
+        return Ok(());
+    }
+    let stopped = sysfs::write(&kdamond.join("state"), &Command::Off);
+    stopped.or_else(|e| if running(kdamond).is_none() { Ok(()) } else { Err(e) })
 }
 
 /// Whether the only kdamond is the one of `mark`: in the same directory, and the same thread if it

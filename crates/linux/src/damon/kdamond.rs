@@ -1,5 +1,7 @@
 //! A kdamond of ours as a source of snapshots.
 
+mod targets;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,9 @@ pub struct Kdamond {
     cpu: CpuLaps,
     thread_cpu: Duration,
     seq: u64,
+    /// targets that wait for their turn, and when that is
+    waiting: Option<Vec<(TargetId, i32)>>,
+    next_change: Nanos,
     ended: Option<EndReason>,
 }
 
@@ -65,6 +70,8 @@ impl Kdamond {
             cpu: CpuLaps::begin(),
             thread_cpu: Duration::ZERO,
             seq: 0,
+            waiting: None,
+            next_change: Nanos(0),
             ended: None,
         };
         kdamond.begin()?;
@@ -74,7 +81,7 @@ impl Kdamond {
     /// Starts it with all that have not ended; DAMON does not take one that has.
     fn begin(&mut self) -> Result<(), DamonError> {
         loop {
-            self.members.retain(|m| !m.dropped && !m.has_ended());
+            self.members.retain(|m| !m.is_over());
             if self.members.is_empty() {
                 self.ended = Some(EndReason::TargetsGone);
                 return Ok(());
@@ -125,49 +132,6 @@ impl Kdamond {
         self.attrs
     }
 
-    /// Watches these processes from now on. What is known of those that stay is kept if none has
-    /// ended or goes; else the kdamond is started anew, as DAMON knows targets by their position.
-    /// One that has ended is passed over.
-    ///
-    /// # Errors
-    /// If it does not watch processes, or the kernel refuses.
-    pub fn set_targets(&mut self, targets: &[(TargetId, i32)]) -> Result<(), DamonError> {
-        if self.operations != Operations::Vaddr {
-            return Err(DamonError::FixedTargets);
-        }
-        let wanted = |m: &Member| targets.iter().any(|&(id, _)| id == m.id);
-        self.members.iter_mut().for_each(|m| m.dropped |= !wanted(m));
-        let new = targets.iter().filter(|(id, _)| !self.members.iter().any(|m| m.id == *id));
-        let mut added = Vec::new();
-        for &(id, pid) in new {
-            match Member::process(&self.root, id, pid, Vec::new()) {
-                Ok(member) => added.push(member),
-                Err(DamonError::Attach(e)) if e.is_gone() => {}
-                Err(e) => return Err(e),
-            }
-        }
-        if added.is_empty() {
-            return Ok(());
-        }
-        let whole = self.members.iter().all(|m| !m.dropped && !m.has_ended());
-        self.members.extend(added);
-        self.next_update = Nanos(0);
-        if whole {
-            self.seat.set_up(&self.context())?;
-            // A target that ended meanwhile makes the kernel refuse, and maybe stop.
-            if self.seat.commit().is_ok() && self.seat.is_running() {
-                return Ok(());
-            }
-        }
-        self.restart()
-    }
-
-    fn restart(&mut self) -> Result<(), DamonError> {
-        self.seat.stop()?;
-        self.reader.forget()?;
-        self.begin()
-    }
-
     /// Ends it: the next step answers [`Step::End`]. It is taken away when dropped.
     ///
     /// # Errors
@@ -181,7 +145,8 @@ impl Kdamond {
         if let Some(why) = self.ended {
             return Ok(Step::End(why));
         }
-        if self.members.iter().all(|m| m.dropped || m.has_ended()) {
+        self.take_waiting(now)?;
+        if self.members.iter().all(Member::is_over) {
             self.ended = Some(EndReason::TargetsGone);
             return Ok(Step::End(EndReason::TargetsGone));
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::availability::{Availability, availability, running};
-use super::claim::{Claim, Thread, take_away};
+use super::claim::{Claim, Thread, off, take_away};
 use super::error::DamonError;
 use super::sysfs::{self, Available, Command, Context, Element, Intervals, Kdamond, Operations};
 use crate::sys::process_cpu;
@@ -85,9 +85,7 @@ impl Seat {
 
     /// Stops it, to start it anew.
     pub fn stop(&mut self) -> Result<(), DamonError> {
-        if running(&self.dir()).is_some() {
-            self.command(Command::Off)?;
-        }
+        off(&self.dir())?;
         self.claim.mark.kdamond = None;
         self.claim.save()
     }

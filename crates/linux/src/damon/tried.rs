@@ -95,3 +95,51 @@ impl Tried {
         ask(&self.kdamond).map(Some)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn one_target_needs_no_filter_and_several_do() {
+        assert_eq!(schemes(1, 5000)[0].filters, []);
+        let two = schemes(2, 5000);
+        let targets: Vec<i32> = two.iter().map(|s| s.filters[0].damon_target_idx).collect();
+        assert_eq!(targets, [0, 1]);
+        assert!(two.iter().all(|s| !s.filters[0].matching && s.apply_interval_us == 5000));
+    }
+
+    /// A tree with a scheme for each of two targets; the second one has no regions yet.
+    #[test]
+    fn regions_are_those_of_their_scheme() {
+        let kdamond = tempfile::tempdir().unwrap();
+        let file = |path: &str, text: &str| {
+            let path = kdamond.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        file("state", "on");
+        file("contexts/0/schemes/nr_schemes", "2");
+        for i in 0..2 {
+            file(&format!("contexts/0/schemes/{i}/tried_regions/total_bytes"), "0");
+        }
+        for (name, value) in
+            [("start", "4096"), ("end", "8192"), ("nr_accesses", "7"), ("age", "3")]
+        {
+            file(&format!("contexts/0/schemes/0/tried_regions/5/{name}"), value);
+        }
+        let mut tried = Tried::new(kdamond.path().to_owned());
+        tried.begin(Nanos(100));
+        let interval = Duration::from_secs(1);
+        assert_eq!(tried.next(Nanos(99), interval).unwrap(), None, "it is too early");
+        let result = tried.next(Nanos(100), interval).unwrap().unwrap();
+        let region = RawRegion { range: AddrRange::new(4096, 8192), nr_accesses: 7, age: 3 };
+        assert_eq!(result.targets[&0], [region]);
+        assert_eq!(result.targets[&1], []);
+        let asked = fs::read_to_string(kdamond.path().join("state")).unwrap();
+        assert_eq!(asked, "update_schemes_tried_regions");
+        assert_eq!(tried.next(Nanos(200), interval).unwrap(), None);
+    }
+}

@@ -133,6 +133,11 @@ impl Member {
         }
     }
 
+    /// Whether there is nothing more to be told of it.
+    pub fn is_over(&self) -> bool {
+        self.dropped || self.has_ended()
+    }
+
     /// Reads anew what is mapped and resident.
     pub fn update(&mut self) -> Result<(), OpsError> {
         let Kind::Process { process, resident } = &mut self.kind else { return Ok(()) };
@@ -190,7 +195,7 @@ pub(super) fn target_views(
     scale: Scale,
     most: usize,
 ) -> Vec<TargetView> {
-    let watched = (0u64..).zip(members).filter(|(_, m)| !m.dropped && !m.has_ended());
+    let watched = (0u64..).zip(members).filter(|(_, m)| !m.is_over());
     let watched: Vec<(u64, &mut Member)> = watched.collect();
     let mut regions: Vec<Vec<RegionView>> = watched
         .iter()

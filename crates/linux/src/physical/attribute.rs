@@ -29,10 +29,10 @@ pub(super) fn attribute(
             match (&*here, block_size) {
                 ([], _) => {}
                 ([span], _) | ([span, ..], None) => out.push(piece, span),
-                (spans, Some(size)) => {
+                (spans @ [smallest, ..], Some(size)) => {
                     for (number, part) in blocks(piece, size) {
                         let block = block(number);
-                        out.push(part, spans.iter().find(|s| s.fits(&block)).unwrap_or(&spans[0]));
+                        out.push(part, spans.iter().find(|s| s.fits(&block)).unwrap_or(smallest));
                     }
                 }
             }

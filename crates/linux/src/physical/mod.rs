@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use isotherm_core::{AddrRange, Mapping, MappingKind, PAGE_SIZE};
 
-use crate::proc::{
-    MemoryBlock, ProcError, Zone, memory_block, memory_block_size, system_ram, zoneinfo,
-};
+use crate::proc::{ProcError, Zone, memory_block, memory_block_size, system_ram, zoneinfo};
 use attribute::attribute;
 pub use part::Part;
 
@@ -84,9 +82,7 @@ pub fn physical_memory(root: &Path) -> Result<Vec<Stretch>, PhysicalError> {
     let zones: Vec<Zone> =
         zoneinfo(root)?.zones.into_iter().filter(|z| z.present > 0 && z.name != "Device").collect();
     let size = memory_block_size(root);
-    let block =
-        |number| if size.is_some() { memory_block(root, number) } else { MemoryBlock::default() };
-    let stretches = attribute(&ram, &zones, size, block);
+    let stretches = attribute(&ram, &zones, size, |number| memory_block(root, number));
     match stretches.len() {
         0 => Err(PhysicalError::None),
         n if n > MOST_STRETCHES => Err(PhysicalError::Pieces(n)),

@@ -1,6 +1,6 @@
 //! What is said of the policies, on generated machines.
 
-use isotherm_mm::{Fair, Layout, Memory, NodeLayout, Request, Rules, ZoneKind, ZoneLayout};
+use isotherm_mm::{Fair, Layout, Memory, NodeLayout, Rules, ZoneKind, ZoneLayout};
 use proptest::prelude::*;
 
 use super::{Pages, file, memory, one_node, stream};
@@ -110,13 +110,10 @@ fn the_boundary() {
         let layout = Layout::single(1, &[(ZoneKind::Dma32, 50_000), (ZoneKind::Normal, 50_000)]);
         let mut memory = memory(&layout, rules);
         let mut pages = Pages::default();
-        let low = memory.zones()[1].watermarks.low;
-        // Normal to its low watermark, by pages that stay; its batch is made 1000, the other's 0.
-        let keep = Request { kind: None, ..file(0) };
-        while memory.zones()[1].free.exact() > low {
-            memory.zone_mut(1).unwrap().batch.add(0, 1000);
-            pages.allocate(&mut memory, keep).unwrap();
-        }
+        // Normal down to its low watermark; its batch is made 1000, the other's 0.
+        let normal = &memory.zones()[1];
+        let above = normal.free.exact() - normal.watermarks.low;
+        assert_eq!(memory.occupy(1, above), above);
         for (z, batch) in [(0, 0), (1, 1000)] {
             let zone = memory.zone_mut(z).unwrap();
             let missing = batch - zone.batch.exact();

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
+use isotherm_core::{Snapshot, TargetId};
 use isotherm_report::json;
 use isotherm_sim::{Accuracy, AccuracyBuilder, Delay, Figures, GroundTruth, Kind};
 use serde::Serialize;
@@ -22,11 +23,21 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     let truth = read(&o.truth)?;
     let target = select::only(o.target.as_deref(), &head(&o.input)?.1)?;
     let mut builder = AccuracyBuilder::new(&truth, target);
+    let mut covered = false;
     each_snapshot(&o.input, true, |s| {
+        covered = covered || covers(s, target, &truth);
         builder.push(s);
         Ok(())
     })?;
     let accuracy = builder.finish();
+    if !covered {
+        bail!(
+            "target {} of {} has no memory where the truth has: the record is of another process, \
+             or name the workload by --target",
+            target.0,
+            o.input.display()
+        );
+    }
     if accuracy.snapshots == 0 {
         bail!(
             "no snapshot of {} is from the time of the truth, later than 2 s after the begin: \
@@ -40,6 +51,12 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
         text(&accuracy)
     };
     print(text.as_bytes())
+}
+
+/// Whether a region of the target lies in memory that the truth is about.
+fn covers(s: &Snapshot, target: TargetId, truth: &GroundTruth) -> bool {
+    let own = s.targets.iter().filter(|t| t.id == target);
+    own.flat_map(|t| &t.regions).any(|r| !truth.stretches_in(r.range).is_empty())
 }
 
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! `isotherm report`.
 
 mod accuracy;
-mod output;
+pub mod output;
 mod select;
 
 use std::io::{BufWriter, Write};

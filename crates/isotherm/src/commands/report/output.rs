@@ -41,6 +41,11 @@ impl<'a> Output<'a> {
         Ok(Output { form, path, input: &selection.input })
     }
 
+    /// A picture, by the name of its file; of what is in no record.
+    pub fn picture(path: &'a Path) -> Result<Self, UsageError> {
+        Ok(Output { form: by_name(path)?, path: Some(path), input: Path::new("") })
+    }
+
     pub fn form(&self) -> Form {
         self.form
     }

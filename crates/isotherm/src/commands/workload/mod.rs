@@ -5,7 +5,7 @@ mod run;
 mod touch;
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,11 +17,9 @@ use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
 
 use self::run::Running;
 use super::stop::Stop;
+use super::text_of;
 use crate::cli::{self, UsageError};
 use crate::words::say;
-
-/// A workload file is at most this long, in bytes.
-const MAX_FILE: u64 = 1 << 20;
 
 /// Lists workloads, or runs one.
 pub fn run(o: &cli::Workload) -> Result<ExitCode> {
@@ -72,12 +70,7 @@ fn find(name: &str) -> Result<Workload> {
         let names = names.join(", ");
         format!("{name} is no workload: name one ({names}), or a file that describes one")
     };
-    let mut text = String::new();
-    let file = File::open(name).with_context(unknown)?;
-    file.take(MAX_FILE + 1).read_to_string(&mut text).with_context(unknown)?;
-    if text.len() as u64 > MAX_FILE {
-        anyhow::bail!("{name} is longer than 1 MiB: a workload is a few lines");
-    }
+    let text = text_of(Path::new(name), unknown)?;
     Workload::parse(&text).map_err(|e| UsageError::new(format!("{name}: {e}")).into())
 }
 

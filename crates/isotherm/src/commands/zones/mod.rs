@@ -26,6 +26,8 @@ use crate::words::say;
 
 /// How often signals are looked for.
 const WAKE: Duration = Duration::from_millis(50);
+/// The interval that ends with --duration counts.
+const GRACE: Duration = Duration::from_millis(50);
 /// A shorter --watch would see itself.
 const SHORTEST: Duration = Duration::from_millis(100);
 
@@ -65,9 +67,13 @@ fn around(o: &Zones, first: &Reading) -> Result<ExitCode> {
 }
 
 fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
-    let stop = Stop::at_signals()?.at(o.duration.map(|d| sys::monotonic() + d));
+    if o.duration.is_some_and(|d| d < o.interval) {
+        return Err(UsageError::new("--duration is shorter than --interval").into());
+    }
+    let stop = Stop::at_signals()?.at(o.duration.map(|d| last.at + d + GRACE));
+    let mut next = last.at;
     loop {
-        let next = last.at + o.interval;
+        next = next + o.interval;
         while sys::monotonic() < next && !stop.is_over() {
             std::thread::sleep(WAKE.min(next.since(sys::monotonic())));
         }
@@ -76,6 +82,7 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         let now = Reading::take(root())?;
+        say_missing(&now, &last);
         let change = Change::between(&last, &now);
         let state = State::new(&now);
         let mut remarks = remarks::of_change(&change);
@@ -89,6 +96,12 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
         shown.print(o.json)?;
         last = now;
     }
+}
+
+/// What can no longer be read.
+fn say_missing(now: &Reading, last: &Reading) {
+    let new = now.missing.iter().filter(|what| !last.missing.contains(what));
+    new.for_each(|what| say(format_args!("isotherm: {what}")));
 }
 
 /// What is printed.

@@ -102,23 +102,23 @@ fn favourite(c: &Change) -> Option<String> {
 }
 
 fn stalls(c: &Change) -> Option<String> {
-    let by: Vec<String> = c.kinds.iter().filter(|k| k.stalls > 0).map(stalled).collect();
+    let by: Vec<String> = c.kinds.iter().filter_map(stalled).collect();
     (!by.is_empty()).then(|| format!("who allocated had to reclaim first: {}", by.join(", ")))
 }
 
-fn stalled(k: &KindChange) -> String {
-    format!("{} times for {}", k.stalls, k.zone)
+fn stalled(k: &KindChange) -> Option<String> {
+    k.stalls.filter(|&n| n > 0).map(|n| format!("{n} times for {}", k.zone))
 }
 
 fn kswapd(c: &Change) -> Option<String> {
-    let at_work = c.nodes.iter().filter(|n| n.kswapd_cpu_ms > 0);
-    let by: Vec<String> =
-        at_work.map(|n| format!("{} ms on node {}", n.kswapd_cpu_ms, n.node)).collect();
+    let at_work =
+        c.nodes.iter().filter_map(|n| Some((n.kswapd_cpu_ms.filter(|&ms| ms > 0)?, n.node)));
+    let by: Vec<String> = at_work.map(|(ms, node)| format!("{ms} ms on node {node}")).collect();
     (!by.is_empty()).then(|| format!("kswapd was at work: {}", by.join(", ")))
 }
 
 fn misses(c: &Change) -> Option<String> {
-    let n: u64 = c.nodes.iter().map(|n| n.numa_miss).sum();
+    let n: u64 = c.nodes.iter().filter_map(|n| n.numa_miss).sum();
     (n > 0)
         .then(|| format!("{n} allocations went to another node than the one they were meant for"))
 }

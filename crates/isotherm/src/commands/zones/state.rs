@@ -79,7 +79,7 @@ fn zone(r: &Reading, z: &Zone, lowmem: i64) -> ZoneState {
     let of_zone = |node: u32, name: &str| node == z.node && name == z.name;
     let blocks = r.free_blocks.iter().find(|b| of_zone(b.node, &b.zone));
     let free_blocks = blocks.map(|b| b.by_order.clone()).unwrap_or_default();
-    let index = |order| unusable_free_index(&free_blocks, order).unwrap_or(0.0);
+    let index = |order| unusable_free_index(&free_blocks, order).unwrap_or(1.0);
     let pageblocks = r.pageblocks.iter().find(|b| of_zone(b.node, &b.zone));
     ZoneState {
         node: z.node,

@@ -71,6 +71,21 @@ fn a_guest_follows_the_formula() {
 }
 
 #[test]
+fn a_new_kernel_tells_reclaim_by_node() {
+    let guest = Machine::guest("7.2");
+    let before = guest.reading();
+    let path = guest.0.path().join("proc/zoneinfo");
+    let text = fs::read_to_string(&path).unwrap();
+    let (first, last) = text.rsplit_once("pgsteal_kswapd 0").unwrap();
+    fs::write(&path, format!("{first}pgsteal_kswapd 7{last}")).unwrap();
+    let change = Change::between(&before, &guest.reading());
+    let stolen = |n: &change::NodeChange| n.reclaim.unwrap().kswapd_stolen_bytes;
+    let by_node: Vec<_> = change.nodes.iter().map(stolen).collect();
+    assert_eq!(by_node, [Some(0), Some(0), Some(7 * 4096)]);
+    assert!(text::change(&change).contains("node 2: kswapd"));
+}
+
+#[test]
 fn what_stands_out_is_said() {
     let guest = Machine::guest("6.1");
     let before = guest.reading();
@@ -84,8 +99,9 @@ fn what_stands_out_is_said() {
     let said = remarks::of_state(&State::new(&after)).join("\n");
     assert!(said.contains("node 2 Normal has a min watermark of"), "{said}");
     let change = Change::between(&before, &after);
-    assert_eq!(change.reclaim.kswapd_scanned_bytes, 20 * 4096);
-    assert_eq!(change.reclaim.direct_scanned_bytes, 0, "throttling is no scan");
+    assert_eq!(change.reclaim.kswapd_scanned_bytes, Some(20 * 4096));
+    assert_eq!(change.reclaim.direct_scanned_bytes, Some(0), "throttling is no scan");
+    assert!(change.kinds.iter().all(|k| k.reclaimed_bytes.is_none()));
     let said = remarks::of_change(&change).join("\n");
     for part in ["Normal gave 99 %", "Linux 4.8", "3 times for Normal"] {
         assert!(said.contains(part), "{part} is not in {said}");
@@ -137,8 +153,9 @@ Node 0, zone   Normal
 #[test]
 fn an_old_kernel_counts_reclaim_by_zone_and_stalls_as_one() {
     let old = |alloc, stall, scan| {
+        let steal = scan * 5 / 8;
         format!(
-            "pgalloc_dma32 {alloc}\npgalloc_normal 0\nallocstall {stall}\npgscan_kswapd_dma32 {scan}\npgscan_kswapd_normal {scan}\n"
+            "pgalloc_dma32 {alloc}\npgalloc_normal 0\nallocstall {stall}\npgscan_kswapd_dma32 {scan}\npgscan_kswapd_normal {scan}\npgsteal_kswapd_dma32 {steal}\n"
         )
     };
     let machine = Machine::new(&[("zoneinfo", OLD), ("vmstat", &old(0, 0, 0))]);
@@ -152,7 +169,10 @@ fn an_old_kernel_counts_reclaim_by_zone_and_stalls_as_one() {
     assert!(said.contains("node 0 DMA32 is below its min watermark"), "{said}");
     assert!(said.contains("node 0 Normal is below its low watermark"), "{said}");
     let change = Change::between(&before, &after);
-    assert_eq!(change.reclaim.kswapd_scanned_bytes, 16 * 4096);
+    assert_eq!(change.reclaim.kswapd_scanned_bytes, Some(16 * 4096));
+    assert_eq!(change.reclaim.direct_scanned_bytes, None);
+    assert_eq!(change.kinds[0].reclaimed_bytes, Some(5 * 4096));
+    assert_eq!((change.kswapd_runs, change.nodes[0].kswapd_cpu_ms), (None, None));
     let said = remarks::of_change(&change).join("\n");
     assert!(said.contains("DMA32 gave 100 %") && said.contains("younger or older"), "{said}");
     assert!(said.contains("2 times for Normal"), "{said}");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use isotherm_report::bytes;
 
-use super::change::Change;
+use super::change::{Change, Reclaim};
 use super::state::{State, ZoneState};
 
 /// What there is.
@@ -70,53 +70,72 @@ fn pageblocks(zones: &[ZoneState]) -> String {
 /// What has happened.
 pub fn change(c: &Change) -> String {
     let mut out = format!(
-        "{:16}{:>11}{:>12}{:>11}{:>12}{:>9}{:>11}\n",
+        "{:16}{:>11}{:>12}{:>11}{:>12}{:>12}{:>9}{:>11}\n",
         format!("in {:.1} s", c.seconds),
         "size share",
         "allocated",
         "share",
         "free",
+        "reclaimed",
         "stalls",
         "skipped"
     );
     for k in &c.kinds {
         let _ = writeln!(
             out,
-            "{:16}{:>11}{:>12}{:>11}{:>12}{:>9}{:>11}",
+            "{:16}{:>11}{:>12}{:>11}{:>12}{:>12}{:>9}{:>11}",
             k.zone,
             percent(k.size_share),
-            bytes(k.allocated_bytes),
+            size(k.allocated_bytes),
             percent(k.allocated_share),
             signed(k.freed_bytes),
-            k.stalls,
-            bytes(k.skipped_bytes)
+            size(k.reclaimed_bytes),
+            number(k.stalls),
+            size(k.skipped_bytes)
         );
     }
     let fairness = c.fairness.map_or_else(|| "-".to_owned(), |f| format!("{f:.3}"));
-    let r = &c.reclaim;
     let _ = writeln!(
         out,
         "fairness {fairness} (Jain's index over ordinary zones)\n\
-         reclaimed by kswapd {} of {} looked at, in {} runs; by who allocates {} of {}; {} stalls to compact",
-        bytes(r.kswapd_stolen_bytes),
-        bytes(r.kswapd_scanned_bytes),
-        c.kswapd_runs,
-        bytes(r.direct_stolen_bytes),
-        bytes(r.direct_scanned_bytes),
-        c.compaction_stalls
+         all nodes: reclaimed {}; kswapd had work {} times; {} stalls to compact",
+        reclaim(&c.reclaim),
+        number(c.kswapd_runs),
+        number(c.compaction_stalls)
     );
     for n in &c.nodes {
+        let reclaimed =
+            n.reclaim.map_or_else(String::new, |r| format!("; reclaimed {}", reclaim(&r)));
         let _ = writeln!(
             out,
-            "node {}: kswapd {} ms of CPU; allocations {} as wanted, {} meant for elsewhere; refaulted {}",
+            "node {}: kswapd {} ms of CPU; allocations {} as wanted, {} meant for elsewhere; refaulted {}{reclaimed}",
             n.node,
-            n.kswapd_cpu_ms,
-            n.numa_hit,
-            n.numa_miss,
-            bytes(n.refaulted_bytes)
+            number(n.kswapd_cpu_ms),
+            number(n.numa_hit),
+            number(n.numa_miss),
+            size(n.refaulted_bytes)
         );
     }
     out
+}
+
+fn reclaim(r: &Reclaim) -> String {
+    format!(
+        "by kswapd {} of {} looked at, by who allocates {} of {}",
+        size(r.kswapd_stolen_bytes),
+        size(r.kswapd_scanned_bytes),
+        size(r.direct_stolen_bytes),
+        size(r.direct_scanned_bytes)
+    )
+}
+
+/// What is not told is a dash.
+fn size(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".to_owned(), bytes)
+}
+
+fn number(n: Option<u64>) -> String {
+    n.map_or_else(|| "-".to_owned(), |n| n.to_string())
 }
 
 fn percent(share: f64) -> String {

@@ -45,8 +45,9 @@ const OURS: &str = "isotherm-";
 const EVENT_BYTES: u64 = 64;
 /// Results that the buffer holds, so that a reader that comes late loses none.
 const RESULTS: u64 = 8;
-/// Of all CPUs together, in KiB; but each has at least what two results take.
+/// Of all CPUs together, in KiB, for that; and for two results in each, as any CPU may have all.
 const MOST_KIB: u64 = 64 << 10;
+const MOST_KIB_FOR_TWO: u64 = 256 << 10;
 /// Pages read at a time at most.
 const MOST_PAGES: usize = 4096;
 
@@ -99,9 +100,7 @@ impl Trace {
         let text = fs::read_to_string(&path).map_err(|e| failed("cannot read", &path, e))?;
         let format = Format::parse(&text).map_err(TraceError::Format)?;
         let cpus = open_cpus(&dir.0)?;
-        let events = u64::from(max_regions) * EVENT_BYTES;
-        let kib = (events * RESULTS / 1024).min(MOST_KIB / (cpus.len() as u64).max(1));
-        let kib = kib.max(events * 2 / 1024).max(16);
+        let kib = buffer_kib(max_regions, cpus.len() as u64);
         dir.write("trace_clock", "mono")?;
         dir.write("buffer_size_kb", &kib.to_string())?;
         dir.write(&format!("{EVENT}/enable"), "1")?;
@@ -176,6 +175,13 @@ impl Dir {
     }
 }
 
+/// Of each CPU.
+fn buffer_kib(max_regions: u32, cpus: u64) -> u64 {
+    let result = (u64::from(max_regions) * EVENT_BYTES).div_ceil(1024).max(4);
+    let many = (result * RESULTS).min(MOST_KIB / cpus.max(1));
+    many.max((result * 2).min(MOST_KIB_FOR_TWO / cpus.max(1)))
+}
+
 fn open_cpus(dir: &Path) -> Result<Vec<File>, TraceError> {
     let all = dir.join("per_cpu");
     let cpus = fs::read_dir(&all).map_err(|e| failed("cannot read", &all, e))?;
@@ -191,4 +197,17 @@ fn open_cpus(dir: &Path) -> Result<Vec<File>, TraceError> {
 
 fn failed(what: &'static str, path: &Path, source: io::Error) -> TraceError {
     TraceError::Io { what, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_hold_results_within_limits() {
+        assert_eq!(buffer_kib(1000, 2), 63 * 8);
+        assert_eq!(buffer_kib(3, 2), 32);
+        assert_eq!(buffer_kib(1000, 1024), 126, "two results each");
+        assert_eq!(buffer_kib(100_000, 1024), 256, "not even one: some are lost, and that is said");
+    }
 }

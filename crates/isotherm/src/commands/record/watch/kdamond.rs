@@ -23,7 +23,8 @@ impl OfProcesses {
     /// If DAMON is free.
     pub fn open(o: &Record) -> Result<Self> {
         if !o.range.is_empty() && (o.pid.len() != 1 || has_more(o)) {
-            let text = "--range is of one process: give one --pid, and no command, --cgroup or --children";
+            let text =
+                "--range is of one process: give one --pid, and no command, --cgroup or --children";
             return Err(UsageError::new(text).into());
         }
         let asked = asked(o)?;

@@ -69,6 +69,10 @@ pub fn ready(o: &Record) -> Result<Box<dyn Ready>> {
         _ if !o.range.is_empty() => {
             Err(UsageError::new("--range takes --physical, or --look damon").into())
         }
+        _ if o.intervals_goal.is_some() => {
+            Err(UsageError::new("--intervals-goal takes --look damon: the kernel tunes its own")
+                .into())
+        }
         Look::By(way) => Ok(Box::new(looks::Looks::open(Some(way))?)),
         Look::Auto => Ok(Box::new(looks::Looks::open(None)?)),
     }
@@ -90,9 +94,13 @@ fn of_memory(o: &Record) -> Result<Box<dyn Ready>> {
             let memory = memory()?;
             let why = match by_damon(&memory) {
                 Ok(ready) => return Ok(Box::new(ready)),
-                Err(e) if e.is::<UsageError>() => return Err(e),
-                Err(e) => chain(&e),
+                Err(e) => e,
             };
+            // What only DAMON takes was meant for it; what it does not take, page_idle may.
+            if o.intervals_goal.is_some() || o.addr_unit.is_some() {
+                return Err(why);
+            }
+            let why = chain(&why);
             let idle = physical::Idle::open(&memory).map_err(|e| {
                 anyhow!(
                     "physical memory cannot be looked at here.\n  damon: {why}\n  page_idle: {e}"

@@ -29,8 +29,11 @@ pub fn fact() -> TargetFact {
 
 impl Ready for Idle {
     fn describe(&self) -> String {
-        let way = Way::PageIdle;
-        format!("{}; of physical memory; resolution: a folio, one sampling interval", way.how())
+        let (name, how) = (Way::PageIdle.name(), Way::PageIdle.how());
+        format!(
+            "{name}: {how}, of physical memory. Resolution: a folio, one sampling interval. Not seen: what \
+             is on no LRU list; what the TLB holds looks idle until it is dropped there"
+        )
     }
 
     fn attrs(&self, o: &Record) -> Result<Attrs, UsageError> {

@@ -1,0 +1,95 @@
+//! How fast the simulated machine is: page accesses a second, on one core. One table.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Parser;
+use isotherm_mm::Fair;
+use isotherm_sim::lab::fairzone::MACHINE;
+use isotherm_sim::paged::{
+    MachineSpec, PagedMachine, Populate, Stream, StreamOrder, Task, Toucher,
+};
+use isotherm_sim::workload::{Layout, Op, Workload};
+
+/// 1 GiB, each page of which is touched as often as it can be.
+const TOUCHED: &str = "about = 'all at random'\nislands = 0\n\
+    region = [{ name = 'r', size = '1G' }]\n[[phase]]\nname = 'p'\nduration = '2s'\n\
+    access = [{ region = 'r', rate = 'max' }]\n";
+
+#[derive(Debug, Parser)]
+struct Options {
+    /// Times that each is measured; the best one counts
+    #[arg(long, default_value_t = 5)]
+    times: u32,
+    /// Where all random numbers begin
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// What was accessed, and how long that took.
+type Measured = (u64, f64);
+
+fn main() -> Result<()> {
+    let o = Options::parse();
+    println!("| accesses | pages | seconds | 10^6 a second |\n|---|---|---|---|");
+    let kinds: [(&str, fn(u64) -> Result<Measured>); 4] = [
+        ("of a process of 1 GiB, at random", touched),
+        ("of a file of 4 GiB in memory, one after the other", cached),
+        ("of a file of 16 GiB, read on 8 GiB", |seed| streamed(seed, &[Op::Read])),
+        ("of a file of 16 GiB, written and read on 8 GiB", |seed| {
+            streamed(seed, &[Op::Write, Op::Read])
+        }),
+    ];
+    for (name, measure) in kinds {
+        let runs = (0..o.times.max(1)).map(|_| measure(o.seed)).collect::<Result<Vec<_>>>()?;
+        let best = runs.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 1.0));
+        let rate = best.0 as f64 / best.1 / 1e6;
+        println!("| {name} | {} | {:.2} | {rate:.1} |", best.0, best.1);
+    }
+    Ok(())
+}
+
+fn machine(seed: u64) -> Result<PagedMachine> {
+    Ok(PagedMachine::new(&MachineSpec::parse(MACHINE)?, Fair::Landed.rules(), seed)?)
+}
+
+/// Runs a task; how long that took, in s.
+fn timed(machine: &mut PagedMachine, task: impl Task + 'static) -> Result<f64> {
+    let begin = Instant::now();
+    machine.run(&mut [Box::new(task) as Box<dyn Task>])?;
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+fn touched(seed: u64) -> Result<Measured> {
+    let (workload, mut m) = (Workload::parse(TOUCHED)?, machine(seed)?);
+    let layout = Layout::new(&workload, seed);
+    let process = m.add_process(usize::try_from(layout.len() / 4096)?);
+    timed(&mut m, Populate::new(process))?;
+    let (before, phase) = (m.counts().touches, &workload.phases[0]);
+    let of = (&workload, &layout);
+    let toucher = Toucher::new(&m, process, of, (&phase.accesses[0], 0), phase.duration);
+    let seconds = timed(&mut m, toucher)?;
+    Ok((m.counts().touches - before, seconds))
+}
+
+fn cached(seed: u64) -> Result<Measured> {
+    let mut m = machine(seed)?;
+    let file = m.add_file(1 << 20);
+    let reader =
+        |m: &PagedMachine| Stream::new(m, file, Op::Read, StreamOrder::Sequential, 1 << 20);
+    let task = reader(&m);
+    timed(&mut m, task)?;
+    let task = reader(&m);
+    Ok((1 << 20, timed(&mut m, task)?))
+}
+
+fn streamed(seed: u64, ops: &[Op]) -> Result<Measured> {
+    let (mut m, pages) = (machine(seed)?, 4 << 20);
+    let file = m.add_file(pages);
+    let mut seconds = 0.0;
+    for &op in ops {
+        let task = Stream::new(&m, file, op, StreamOrder::Sequential, pages as u64);
+        seconds += timed(&mut m, task)?;
+    }
+    Ok((ops.len() as u64 * pages as u64, seconds))
+}

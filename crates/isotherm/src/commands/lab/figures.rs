@@ -1,0 +1,85 @@
+//! Pictures of the experiments: their figures as plain lines.
+
+use isotherm_report::{Line, Lines, Plot};
+use isotherm_sim::lab::fairzone::{Fairzone, Run, ZoneFigures, published};
+
+/// The phase whose rates are drawn.
+const PHASE: &str = "SeqRead";
+
+/// How old pages are when they leave a zone: a plot for each policy, a line for each zone.
+pub fn ages(found: &Fairzone) -> Lines {
+    let threads = found.runs.first().map_or(1, |r| r.threads);
+    let runs = found.runs.iter().filter(|r| r.threads == threads);
+    Lines {
+        title: "How long pages stay in each zone".into(),
+        note: "Where lines lie apart, a page's time in memory depends on the zone that it was given: age \
+               inversion."
+            .into(),
+        x: "time since the experiment began".into(),
+        y: "mean age of the pages that leave the zone, s".into(),
+        plots: runs.map(plot_of_ages).collect(),
+        basis: basis(found),
+        ..Lines::default()
+    }
+}
+
+fn plot_of_ages(run: &Run) -> Plot {
+    let used = |z: &ZoneFigures| z.stats.allocated > 0;
+    let zones: Vec<String> =
+        run.phases.first().map_or(&[][..], |p| &p.zones).iter().map(name_of).collect();
+    let is_used = |i: usize| run.phases.iter().any(|p| p.zones.get(i).is_some_and(used));
+    let line = |(name, ages): (&String, &Vec<(f64, f64)>)| Line {
+        name: name.clone(),
+        points: ages.clone(),
+    };
+    let left = zones.iter().zip(&run.ages).filter(|(_, ages)| !ages.is_empty());
+    let stuck = zones.iter().enumerate().filter(|(i, _)| run.ages[*i].is_empty() && is_used(*i));
+    let stuck: Vec<&str> = stuck.map(|(_, name)| name.as_str()).collect();
+    let mut name = format!(
+        "{}, {} thread{}",
+        run.policy,
+        run.threads,
+        if run.threads == 1 { "" } else { "s" }
+    );
+    if !stuck.is_empty() {
+        name += &format!("; nothing leaves {}", stuck.join(", "));
+    }
+    Plot { name, lines: left.map(line).collect() }
+}
+
+fn name_of(zone: &ZoneFigures) -> String {
+    format!("node {} {}", zone.node, zone.kind)
+}
+
+/// Rates of those who read one page after the other, over the number of threads: a plot for each
+/// policy, with what was published.
+pub fn rates(found: &Fairzone) -> Lines {
+    let mut threads: Vec<u32> = found.runs.iter().map(|r| r.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    let place = |t: u32| threads.iter().position(|&x| x == t).unwrap_or(0) as f64;
+    let plot = |policy: &str| {
+        let points = |rate: &dyn Fn(u32) -> Option<f64>| -> Vec<(f64, f64)> {
+            threads.iter().filter_map(|&t| Some((place(t), rate(t)?))).collect()
+        };
+        let ours = points(&|t| found.phase(policy, t, PHASE).map(|p| p.mb_s));
+        let theirs = points(&|t| published(policy, PHASE, t).map(|p| p.0));
+        let line = |name: &str, points| Line { name: name.into(), points };
+        let lines = vec![line("simulated", ours), line("published, of another machine", theirs)];
+        let lines = lines.into_iter().filter(|l| !l.points.is_empty()).collect();
+        Plot { name: policy.into(), lines }
+    };
+    Lines {
+        title: "Streaming readers".into(),
+        note: format!("{PHASE}: each thread reads a file of its own that was just written"),
+        x: "threads".into(),
+        y: "10^6 bytes a second".into(),
+        marks: threads.iter().map(|&t| (place(t), t.to_string())).collect(),
+        plots: found.policies().into_iter().map(plot).collect(),
+        basis: basis(found),
+    }
+}
+
+fn basis(found: &Fairzone) -> String {
+    format!("Simulated: {}. {}. Seed {}.", found.machine, found.workload, found.seed)
+}

@@ -1,0 +1,71 @@
+//! Targets that change while a kdamond runs.
+
+use isotherm_core::{Nanos, TargetId};
+
+use super::Kdamond;
+use crate::damon::error::DamonError;
+use crate::damon::sysfs::Operations;
+use crate::damon::watched::Member;
+use crate::sys::monotonic;
+
+/// Targets change at most once in so many aggregation intervals: a change ends the one under way, so
+/// that with many short-lived children there would never be a result.
+const CHANGE_INTERVALS: u32 = 4;
+
+impl Kdamond {
+    /// Watches these processes from now on. What is known of those that stay is kept if none has
+    /// ended or goes; else the kdamond is started anew, as DAMON knows targets by their position.
+    /// One that has ended is passed over; those who come in quick succession wait for a few
+    /// aggregation intervals.
+    ///
+    /// # Errors
+    /// If one is new and it does not watch all of the memory of processes, or the kernel refuses.
+    pub fn set_targets(&mut self, targets: &[(TargetId, i32)]) -> Result<(), DamonError> {
+        let wanted = |m: &Member| targets.iter().any(|&(id, _)| id == m.id);
+        self.members.iter_mut().for_each(|m| m.dropped |= !wanted(m));
+        self.waiting = Some(targets.to_vec());
+        self.take_waiting(monotonic())
+    }
+
+    /// Watches those that wait, if it is time for that.
+    pub(super) fn take_waiting(&mut self, now: Nanos) -> Result<(), DamonError> {
+        // If nobody is left, there is nothing to be kept.
+        let due = now >= self.next_change || self.members.iter().all(Member::is_over);
+        let Some(targets) = self.waiting.take_if(|_| due) else {
+            return Ok(());
+        };
+        let is_new = |id: &TargetId| !self.members.iter().any(|m| m.id == *id);
+        let mut added = Vec::new();
+        for &(id, pid) in targets.iter().filter(|(id, _)| is_new(id)) {
+            if self.operations != Operations::Vaddr {
+                return Err(DamonError::FixedTargets);
+            }
+            match Member::process(&self.root, id, pid, Vec::new()) {
+                Ok(member) => added.push(member),
+                Err(DamonError::Attach(e)) if e.is_gone() => {}
+                Err(e) => return Err(e),
+            }
+        }
+        if added.is_empty() {
+            return Ok(());
+        }
+        self.next_change = now + self.clock.pace() * CHANGE_INTERVALS;
+        let whole = !self.members.iter().any(Member::is_over);
+        self.members.extend(added);
+        self.next_update = Nanos(0);
+        if whole {
+            self.seat.set_up(&self.context())?;
+            // A target that ended meanwhile makes the kernel refuse, and maybe stop.
+            if self.seat.commit().is_ok() && self.seat.is_running() {
+                return Ok(());
+            }
+        }
+        self.restart()
+    }
+
+    fn restart(&mut self) -> Result<(), DamonError> {
+        self.seat.stop()?;
+        self.reader.forget()?;
+        self.begin()
+    }
+}

@@ -1,0 +1,139 @@
+//! Lines as a picture.
+
+use super::RenderError;
+use super::axis::{Tick, count_ticks, time_ticks};
+use super::color::{self, Rgb};
+use super::picture::{Anchor, Paint, Picture};
+use super::style::{
+    HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, heading, swatch,
+};
+use crate::lines::{Lines, Plot};
+
+/// Pixels: of a plot, of its name above it, and of all below the last one.
+const HEIGHT: usize = 200;
+const ABOVE: usize = 34;
+const FOOT: usize = 130;
+/// How thick a line is.
+const PEN: f32 = 2.2;
+/// At most so many lines in a plot have a colour of their own.
+const COLORS: [f64; 4] = [0.2, 0.62, 0.8, 0.4];
+
+/// Lines as a picture.
+///
+/// # Errors
+/// If the font that is built in cannot be read.
+pub fn lines_picture(lines: &Lines) -> Result<Picture, RenderError> {
+    let plots = lines.plots.len().max(1);
+    let bottom = HEAD + plots * (ABOVE + HEIGHT);
+    let mut picture = Picture::new((WIDTH, bottom + FOOT), PAPER)?;
+    heading(&mut picture, &lines.title, "Lines", &lines.note);
+    for (i, plot) in lines.plots.iter().enumerate() {
+        draw(&mut picture, lines, plot, HEAD + i * (ABOVE + HEIGHT));
+    }
+    below(&mut picture, lines, bottom);
+    Ok(picture)
+}
+
+fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
+    let (name_y, top) = ((above + 22) as f32, above + ABOVE);
+    let end = picture.text((LEFT as f32, name_y), Anchor::Left, NAME, &plot.name);
+    let mut x = end as usize + 28;
+    for (i, line) in plot.lines.iter().enumerate() {
+        x = swatch(picture, (x, above + 10), &line.name, |_, _| color_of(i));
+    }
+    let most = (lines.top() * 1.06).max(1e-9);
+    let y = |value: f64| ((top + HEIGHT) as f64 - value / most * HEIGHT as f64) as f32;
+    for tick in count_ticks(most as u64, 4) {
+        let at = y(tick.at * (most as u64) as f64);
+        picture.rect((LEFT, at as usize), (PLOT, 1), Paint { color: QUIET, part: 0.16 });
+        picture.text((LEFT as f32 - 12.0, at + 5.0), Anchor::Right, LABEL, &tick.label);
+    }
+    let (from, to) = lines.span();
+    for (i, line) in plot.lines.iter().enumerate().rev() {
+        let value = |x: usize| line.at(from + (to - from) * x as f64 / (PLOT - 1) as f64).map(y);
+        let spans = (0..PLOT).map(|x| value(x).map(|here| stroke(here, value(x + 1))));
+        picture.columns(LEFT, spans.collect(), color_of(i));
+    }
+    picture.frame((LEFT, top), (PLOT, HEIGHT), LINE);
+}
+
+/// What a line covers in a column of pixels, from its height there to the next one.
+fn stroke(here: f32, next: Option<f32>) -> (f32, f32) {
+    let next = next.unwrap_or(here);
+    (here.min(next) - PEN / 2.0, here.max(next) + PEN / 2.0)
+}
+
+fn below(picture: &mut Picture, lines: &Lines, bottom: usize) {
+    let (from, to) = lines.span();
+    let mark =
+        |(x, label): &(f64, String)| Tick { at: (x - from) / (to - from), label: label.clone() };
+    let ticks: Vec<Tick> = match lines.marks.is_empty() {
+        true => time_ticks(from, to, 9).0,
+        false => lines.marks.iter().map(mark).filter(|t| (0.0..=1.0).contains(&t.at)).collect(),
+    };
+    for tick in ticks {
+        let x = LEFT + ((tick.at * PLOT as f64) as usize).min(PLOT - 1);
+        picture.rect((x, bottom + 1), (1, 5), LINE);
+        picture.text((x as f32, (bottom + 22) as f32), Anchor::Middle, LABEL, &tick.label);
+    }
+    let middle = (LEFT + PLOT / 2) as f32;
+    let x = match lines.marks.is_empty() {
+        true => format!("{}, {}", lines.x, time_ticks(from, to, 9).1),
+        false => lines.x.clone(),
+    };
+    picture.text((middle, (bottom + 43) as f32), Anchor::Middle, NOTE, &x);
+    picture.text(
+        (LEFT as f32, (bottom + 74) as f32),
+        Anchor::Left,
+        LABEL,
+        &format!("upwards: {}", lines.y),
+    );
+    let basis = picture.fonts.fit(&lines.basis, NOTE.size, NOTE.weight, PLOT as f32);
+    picture.text((LEFT as f32, (bottom + FOOT - 14) as f32), Anchor::Left, NOTE, &basis);
+}
+
+fn color_of(i: usize) -> Rgb {
+    COLORS.get(i).map_or(INK, |&at| color::at(at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::Line;
+
+    fn lines() -> Lines {
+        let line =
+            |name: &str, points: &[(f64, f64)]| Line { name: name.into(), points: points.into() };
+        let plot = Plot {
+            name: "one".into(),
+            lines: vec![
+                line("up", &[(0.0, 0.0), (10.0, 100.0)]),
+                line("flat", &[(0.0, 50.0), (5.0, 50.0)]),
+            ],
+        };
+        let other = Plot { name: "two".into(), lines: Vec::new() };
+        Lines {
+            plots: vec![plot, other],
+            title: "Title".into(),
+            y: "age, s".into(),
+            ..Lines::default()
+        }
+    }
+
+    #[test]
+    fn names_and_lines_are_there() {
+        let svg = lines_picture(&lines()).unwrap().svg().unwrap();
+        for text in ["Title", "one", "two", "up", "flat", "upwards: age, s"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert!(lines_picture(&lines()).unwrap().png().unwrap().starts_with(b"\x89PNG"));
+    }
+
+    #[test]
+    fn nothing_can_be_drawn_too() {
+        assert!(lines_picture(&Lines::default()).unwrap().png().is_ok());
+        let nan = Line { name: String::new(), points: vec![(f64::NAN, 1.0), (1.0, f64::INFINITY)] };
+        let plots = vec![Plot { name: String::new(), lines: vec![nan] }];
+        assert!(lines_picture(&Lines { plots, ..Lines::default() }).unwrap().png().is_ok());
+    }
+}

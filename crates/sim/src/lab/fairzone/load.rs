@@ -1,0 +1,56 @@
+//! What runs on the machine: streams, or a process whose memory is touched as a workload says.
+
+use super::streams::{Streams, StreamsError};
+use crate::workload::{Workload, WorkloadError};
+
+/// See the head of this file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Load {
+    /// files that are read and written
+    Streams(Streams),
+    /// memory that is touched
+    Process(Workload),
+}
+
+/// Why something is no workload.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// of files
+    #[error(transparent)]
+    Streams(#[from] StreamsError),
+    /// of memory
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+}
+
+impl Load {
+    /// Reads a file of either kind: one with regions is about memory.
+    ///
+    /// # Errors
+    /// If it is neither, or makes no sense.
+    pub fn parse(text: &str) -> Result<Self, LoadError> {
+        let table: toml::Table = toml::from_str(text).map_err(StreamsError::Toml)?;
+        if table.contains_key("region") {
+            return Ok(Load::Process(Workload::parse(text)?));
+        }
+        Ok(Load::Streams(Streams::parse(text)?))
+    }
+
+    /// What it is, in a line.
+    #[must_use]
+    pub fn about(&self) -> &str {
+        match self {
+            Load::Streams(s) => &s.about,
+            Load::Process(w) => &w.about,
+        }
+    }
+
+    /// Numbers of threads that it is to be run with.
+    #[must_use]
+    pub fn threads(&self) -> Vec<u32> {
+        match self {
+            Load::Streams(s) => s.threads.clone(),
+            Load::Process(_) => vec![1],
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Experiments on simulated machines. One folder each.
+
+pub mod fairzone;
