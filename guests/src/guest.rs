@@ -97,7 +97,7 @@ fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<Str
         status if wrong.is_empty() => wrong.push(format!("its script ended with {status}")),
         _ => {}
     }
-    wrong.extend(brought.err().map(|e| format!("{e:#}")));
+    wrong.extend(brought.err().map(|e| format!("{e:#}").replace('\n', " ")));
     if !wrong.is_empty() {
         return (seen, wrong);
     }
