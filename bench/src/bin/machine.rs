@@ -26,11 +26,13 @@ struct Options {
 
 /// What was accessed, and how long that took.
 type Measured = (u64, f64);
+/// Measures accesses of a kind, from a seed.
+type Measure = fn(u64) -> Result<Measured>;
 
 fn main() -> Result<()> {
     let o = Options::parse();
     println!("| accesses | pages | CPU seconds | 10^6 a second |\n|---|---|---|---|");
-    let kinds: [(&str, fn(u64) -> Result<Measured>); 4] = [
+    let kinds: [(&str, Measure); 4] = [
         ("of a process of 1 GiB, at random", touched),
         ("of a file of 4 GiB in memory, one after the other", cached),
         ("of a file of 16 GiB, read on 8 GiB", |seed| streamed(seed, &[Op::Read])),

@@ -31,7 +31,7 @@ fn plot_of_ages(run: &Run) -> Plot {
     };
     // A zone that nothing leaves keeps its colour.
     let line = |(i, zone)| {
-        let points = run.ages.get(i).cloned().unwrap_or_default();
+        let points: Vec<(f64, f64)> = run.ages.get(i).cloned().unwrap_or_default();
         let stuck = if points.is_empty() { ": nothing leaves" } else { "" };
         Line { name: name_of(zone) + stuck, points }
     };
