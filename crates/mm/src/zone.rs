@@ -41,6 +41,8 @@ pub struct Zone {
     pub stats: ZoneStats,
     pub(crate) free_frames: Vec<FrameId>,
     drift_mark: Option<i64>,
+    /// free pages that are not counted on for what is to be written: `dirty_balance_reserve`
+    never_dirty: i64,
 }
 
 /// What has happened in a zone, in pages unless it says otherwise.
@@ -117,6 +119,7 @@ impl Zone {
             stats: ZoneStats::default(),
             free_frames: frames.rev().collect(),
             drift_mark: drift_mark(cpus, threshold, min, low, high),
+            never_dirty: high + reserve.iter().copied().max().unwrap_or(0),
         };
         zone.set_threshold(threshold);
         zone
@@ -172,8 +175,7 @@ impl Zone {
     /// Whether a page that is to be written may be put here: `zone_dirty_ok`.
     #[must_use]
     pub fn is_within_dirty_limit(&self) -> bool {
-        let kept = self.watermarks.high + self.reserve.iter().copied().max().unwrap_or(0);
-        let dirtyable = (self.free.read() - kept).max(0) + self.file;
+        let dirtyable = (self.free.read() - self.never_dirty).max(0) + self.file;
         self.dirty <= dirtyable * DIRTY_PERCENT / 100
     }
 

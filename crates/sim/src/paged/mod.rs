@@ -23,7 +23,10 @@
 //! # }
 //! ```
 
+mod accesses;
 mod ages;
+mod background;
+mod bus;
 mod disk;
 mod engine;
 mod owners;

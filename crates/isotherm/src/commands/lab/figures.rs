@@ -24,27 +24,20 @@ pub fn ages(found: &Fairzone) -> Lines {
 }
 
 fn plot_of_ages(run: &Run) -> Plot {
-    let used = |z: &ZoneFigures| z.stats.allocated > 0;
-    let zones: Vec<String> =
-        run.phases.first().map_or(&[][..], |p| &p.zones).iter().map(name_of).collect();
-    let is_used = |i: usize| run.phases.iter().any(|p| p.zones.get(i).is_some_and(used));
-    let line = |(name, ages): (&String, &Vec<(f64, f64)>)| Line {
-        name: name.clone(),
-        points: ages.clone(),
+    let zones = run.phases.first().map_or(&[][..], |p| &p.zones).iter().enumerate();
+    let is_used = |i: usize| {
+        let mut stats = run.phases.iter().filter_map(|p| Some(p.zones.get(i)?.stats));
+        stats.any(|s| s.allocated > 0)
     };
-    let left = zones.iter().zip(&run.ages).filter(|(_, ages)| !ages.is_empty());
-    let stuck = zones.iter().enumerate().filter(|(i, _)| run.ages[*i].is_empty() && is_used(*i));
-    let stuck: Vec<&str> = stuck.map(|(_, name)| name.as_str()).collect();
-    let mut name = format!(
-        "{}, {} thread{}",
-        run.policy,
-        run.threads,
-        if run.threads == 1 { "" } else { "s" }
-    );
-    if !stuck.is_empty() {
-        name += &format!("; nothing leaves {}", stuck.join(", "));
-    }
-    Plot { name, lines: left.map(line).collect() }
+    // A zone that nothing leaves keeps its colour.
+    let line = |(i, zone)| {
+        let points: Vec<(f64, f64)> = run.ages.get(i).cloned().unwrap_or_default();
+        let stuck = if points.is_empty() { ": nothing leaves" } else { "" };
+        Line { name: name_of(zone) + stuck, points }
+    };
+    let s = if run.threads == 1 { "" } else { "s" };
+    let name = format!("{}, {} thread{s}", run.policy, run.threads);
+    Plot { name, lines: zones.filter(|(i, _)| is_used(*i)).map(line).collect() }
 }
 
 fn name_of(zone: &ZoneFigures) -> String {

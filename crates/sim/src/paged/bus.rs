@@ -1,0 +1,72 @@
+//! What an access to memory takes: the way to its node, in turn with all others who want some.
+
+use super::spec::MachineSpec;
+
+const PAGE_BYTES: u64 = 4096;
+/// What a processor reads at a time.
+const LINE_BYTES: u64 = 64;
+
+/// Memory as CPUs see it. All times in ns.
+#[derive(Debug)]
+pub(super) struct Bus {
+    /// by CPU
+    node_of: Vec<usize>,
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    busy_until: u64,
+    page_ns: u64,
+    line_ns: u64,
+    /// by the node that asks
+    latency_ns: Vec<u64>,
+}
+
+impl Bus {
+    pub fn new(spec: &MachineSpec) -> Self {
+        let layout = spec.layout();
+        let (cpus, n) = (spec.cpus as usize, spec.nodes.len());
+        let node = |(i, node): (usize, &super::NodeSpec)| {
+            let ns = |bytes: u64| bytes * 1000 / u64::from(node.bandwidth_mb_s);
+            let latency =
+                |from: usize| node.latency_ns.saturating_mul(layout.nodes[from].distances[i]) / 10;
+            Node {
+                busy_until: 0,
+                page_ns: ns(PAGE_BYTES),
+                line_ns: ns(LINE_BYTES),
+                latency_ns: (0..n).map(|from| latency(from).into()).collect(),
+            }
+        };
+        // CPUs are shared out evenly, in order.
+        let node_of = (0..cpus).map(|cpu| cpu * n / cpus).collect();
+        Bus { node_of, nodes: spec.nodes.iter().enumerate().map(node).collect() }
+    }
+
+    /// The node that a CPU belongs to.
+    #[inline]
+    pub fn node_of(&self, cpu: u32) -> usize {
+        self.node_of.get(cpu as usize).copied().unwrap_or(0)
+    }
+
+    /// When a CPU that asks a node for a page at `now` has it.
+    pub fn page(&mut self, cpu: u32, node: usize, now: u64) -> u64 {
+        let busy = self.nodes[node].page_ns;
+        self.access(cpu, node, now, busy)
+    }
+
+    /// The same for a line.
+    #[inline]
+    pub fn line(&mut self, cpu: u32, node: usize, now: u64) -> u64 {
+        let busy = self.nodes[node].line_ns;
+        self.access(cpu, node, now, busy)
+    }
+
+    #[inline]
+    fn access(&mut self, cpu: u32, node: usize, now: u64, busy: u64) -> u64 {
+        let from = self.node_of(cpu);
+        let node = &mut self.nodes[node];
+        node.busy_until = node.busy_until.max(now) + busy;
+        node.busy_until + node.latency_ns[from]
+    }
+}
