@@ -170,7 +170,7 @@ pub(super) fn off(kdamond: &Path) -> Result<(), SysfsError> {
 
 /// Whether the only kdamond is the one of `mark`: in the same directory, and the same thread if it
 /// runs.
-fn is_ours(root: &Path, mark: &Mark) -> bool {
+pub(super) fn is_ours(root: &Path, mark: &Mark) -> bool {
     let all = sysfs::kdamonds(root);
     let directory = fs::metadata(all.join("0")).ok().map(|m| m.ino());
     let alone = sysfs::read::<u64>(&all.join(Kdamond::COUNT)).is_ok_and(|n| n == 1);

@@ -39,15 +39,20 @@ impl Reader {
         }
     }
 
-    /// The next result that is there by `now`; they come every `interval`.
+    /// The next result of the kdamond in `seat` that is there by `now`; they come every `interval`.
     pub fn next(
         &mut self,
         now: Nanos,
         interval: Duration,
+        seat: &Seat,
     ) -> Result<Option<Aggregated>, DamonError> {
         Ok(match self {
             Reader::Trace(trace) => trace.next(now, interval)?,
-            Reader::Tried(tried, _) => tried.next(now, interval)?,
+            Reader::Tried(tried, _) if tried.is_due(now) => {
+                seat.check()?;
+                Some(tried.ask(now, interval)?)
+            }
+            Reader::Tried(..) => None,
         })
     }
 

@@ -82,17 +82,15 @@ impl Tried {
         self.next = first;
     }
 
-    /// What there is, if it is time to ask.
-    pub fn next(
-        &mut self,
-        now: Nanos,
-        interval: Duration,
-    ) -> Result<Option<Aggregated>, SysfsError> {
-        if now < self.next {
-            return Ok(None);
-        }
+    /// Whether it is time to ask.
+    pub fn is_due(&self, now: Nanos) -> bool {
+        now >= self.next
+    }
+
+    /// What there is.
+    pub fn ask(&mut self, now: Nanos, interval: Duration) -> Result<Aggregated, SysfsError> {
         self.next = now + interval;
-        ask(&self.kdamond).map(Some)
+        ask(&self.kdamond)
     }
 }
 
@@ -133,13 +131,13 @@ mod tests {
         let mut tried = Tried::new(kdamond.path().to_owned());
         tried.begin(Nanos(100));
         let interval = Duration::from_secs(1);
-        assert_eq!(tried.next(Nanos(99), interval).unwrap(), None, "it is too early");
-        let result = tried.next(Nanos(100), interval).unwrap().unwrap();
+        assert!(!tried.is_due(Nanos(99)) && tried.is_due(Nanos(100)));
+        let result = tried.ask(Nanos(100), interval).unwrap();
         let region = RawRegion { range: AddrRange::new(4096, 8192), nr_accesses: 7, age: 3 };
         assert_eq!(result.targets[&0], [region]);
         assert_eq!(result.targets[&1], []);
         let asked = fs::read_to_string(kdamond.path().join("state")).unwrap();
         assert_eq!(asked, "update_schemes_tried_regions");
-        assert_eq!(tried.next(Nanos(200), interval).unwrap(), None);
+        assert!(!tried.is_due(Nanos(200)));
     }
 }
