@@ -154,7 +154,7 @@ impl Kdamond {
             self.next_update = now + self.attrs.update;
             self.update()?;
         }
-        match self.reader.next(now, self.clock.pace(), &self.seat)? {
+        match self.reader.next(now, self.attrs.interval(), &self.seat)? {
             Some(result) => Ok(Step::Snapshot(Arc::new(self.snapshot(result)))),
             None => {
                 self.check(now)?;

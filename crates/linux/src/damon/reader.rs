@@ -68,7 +68,7 @@ impl Reader {
     pub fn dropped(&self) -> u64 {
         match self {
             Reader::Trace(trace) => trace.dropped(),
-            Reader::Tried(..) => 0,
+            Reader::Tried(tried, _) => tried.late,
         }
     }
 }

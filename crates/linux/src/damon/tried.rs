@@ -69,12 +69,14 @@ fn regions(tried: TriedRegions) -> Vec<RawRegion> {
 pub(super) struct Tried {
     kdamond: PathBuf,
     next: Nanos,
+    /// times that it was asked so late that results have passed untold
+    pub late: u64,
 }
 
 impl Tried {
     /// Of the kdamond in this directory.
     pub fn new(kdamond: PathBuf) -> Self {
-        Tried { kdamond, next: Nanos(0) }
+        Tried { kdamond, next: Nanos(0), late: 0 }
     }
 
     /// It has started; there is something to ask for from `first` on.
@@ -87,8 +89,9 @@ impl Tried {
         now >= self.next
     }
 
-    /// What there is.
+    /// What there is: always of one interval, however long ago it was asked.
     pub fn ask(&mut self, now: Nanos, interval: Duration) -> Result<Aggregated, SysfsError> {
+        self.late += u64::from(now.since(self.next) > interval / 2);
         self.next = now + interval;
         ask(&self.kdamond)
     }
@@ -139,5 +142,10 @@ mod tests {
         let asked = fs::read_to_string(kdamond.path().join("state")).unwrap();
         assert_eq!(asked, "update_schemes_tried_regions");
         assert!(!tried.is_due(Nanos(200)));
+        let second = |n: u64| Nanos(n * 1_000_000_000);
+        for (at, late) in [(1, 0), (2, 0), (5, 1)] {
+            let _ = tried.ask(second(at), interval).unwrap();
+            assert_eq!(tried.late, late, "at {at} s");
+        }
     }
 }
