@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::availability::{Availability, availability, running};
-use super::claim::{Claim, Thread, is_ours, off, take_away};
+use super::claim::{Claim, Thread, is_ours, off};
 use super::error::DamonError;
 use super::sysfs::{self, Available, Command, Context, Element, Intervals, Kdamond, Operations};
 use crate::sys::process_cpu;
@@ -16,29 +16,32 @@ pub(super) struct Seat {
     claim: Claim,
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let _ = take_away(&self.root, &self.claim.mark);
-    }
-}
-
 impl Seat {
     /// Makes a kdamond, if nobody has one.
     pub fn take(root: &Path) -> Result<Self, DamonError> {
         // First who has it: where there is no DAMON, no state is to be written.
         refuse(availability(root))?;
-        let claim = Claim::take(root)?;
+        let mut claim = Claim::take(root)?;
         let all = sysfs::kdamonds(root);
         if sysfs::read::<u64>(&all.join(Kdamond::COUNT))? != 0 {
             drop(claim);
             refuse(availability(root))?;
             return Err(DamonError::Busy);
         }
+        // A kill between here and the end leaves an empty one.
+        claim.mark.making = true;
+        claim.save()?;
         sysfs::write(&all.join(Kdamond::COUNT), &1u64)?;
         let mut seat = Seat { root: root.to_owned(), claim };
         seat.claim.mark.directory = std::fs::metadata(seat.dir()).ok().map(|m| m.ino());
+        seat.claim.mark.making = false;
         seat.claim.save()?;
         Ok(seat)
+    }
+
+    /// Takes it away for good.
+    pub fn leave(&mut self) -> Result<(), DamonError> {
+        self.claim.take_away()
     }
 
     /// `kdamonds/0`.
