@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use isotherm_core::{Attrs, PAGE_SIZE};
 
+use super::error::DamonError;
 use super::sysfs::{Bounds, Intervals, IntervalsGoal, MonitoringAttrs};
 
 /// Attributes of a kdamond: those of [`Attrs`] that DAMON has, and some of its own.
@@ -35,6 +36,25 @@ impl From<Attrs> for KdamondAttrs {
 }
 
 impl KdamondAttrs {
+    /// These, if the kernel takes them.
+    ///
+    /// # Errors
+    /// What it does not take, and what it would.
+    pub fn checked(self) -> Result<Self, DamonError> {
+        let attrs = self.attrs.checked()?;
+        if let Some(goal) = &self.intervals_goal {
+            let (min, max) = (goal.min_sample_us, goal.max_sample_us);
+            if !(min..=max).contains(&micros(attrs.sample)) {
+                let [min, max] = [min, max].map(Duration::from_micros);
+                return Err(DamonError::OutOfGoal { sample: attrs.sample, min, max });
+            }
+        }
+        match self.addr_unit {
+            Some(unit) if !unit.is_power_of_two() => Err(DamonError::AddrUnit(unit)),
+            _ => Ok(KdamondAttrs { attrs, ..self }),
+        }
+    }
+
     pub(super) fn monitoring_attrs(&self) -> MonitoringAttrs {
         let Attrs { sample, aggr, update, min_regions, max_regions, .. } = self.attrs;
         MonitoringAttrs {
@@ -52,4 +72,26 @@ impl KdamondAttrs {
 
 fn micros(d: Duration) -> u64 {
     u64::try_from(d.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_take_is_found_before() {
+        let asked = || KdamondAttrs::from(Attrs::default());
+        assert_eq!(asked().checked().unwrap(), asked());
+        let sample = micros(asked().attrs.sample);
+        let goal = |min_sample_us, max_sample_us| {
+            let goal = IntervalsGoal { access_bp: 400, aggrs: 3, min_sample_us, max_sample_us };
+            KdamondAttrs { intervals_goal: Some(goal), ..asked() }.checked()
+        };
+        assert!(goal(sample, sample).is_ok());
+        let out = [goal(sample + 1, sample * 2), goal(1, sample - 1)];
+        assert!(out.iter().all(|r| matches!(r, Err(DamonError::OutOfGoal { .. }))));
+        let unit = |n| KdamondAttrs { addr_unit: Some(n), ..asked() }.checked();
+        assert!(unit(1).is_ok() && unit(4096).is_ok());
+        assert!([0, 3, 4097].iter().all(|&n| matches!(unit(n), Err(DamonError::AddrUnit(_)))));
+    }
 }

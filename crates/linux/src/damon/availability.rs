@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::claim::{self, Standing};
 use super::sysfs::{self, Command, Element, Kdamond, Operations, SysfsError};
+use crate::proc::is_first_namespace;
 
 /// Whether a kdamond can be had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +80,11 @@ pub fn availability(root: &Path) -> Availability {
         Ok(count) => count.min(MOST),
         Err(e) => return Availability::Absent(why_absent(&e)),
     };
+    if !is_first_namespace(root) {
+        return Availability::Absent(
+            "it shows pids of the first pid namespace, and isotherm is in another one: run it outside of the container".into(),
+        );
+    }
     match claim::standing(root) {
         Standing::Living(pid) => return Availability::Held(Holder::Isotherm(pid)),
         Standing::Leftover => return Availability::Free,
@@ -175,6 +181,17 @@ mod tests {
         );
         file(root, "sys/module/damon_stat/parameters/enabled", "Y\n");
         assert_eq!(availability(root), Availability::Held(Holder::Module("DAMON_STAT".into())));
+    }
+
+    #[test]
+    fn absent_in_a_container() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        file(root, "sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds", "0\n");
+        assert_eq!(availability(root), Availability::Free);
+        file(root, "proc/self/ns/pid", "");
+        let Availability::Absent(why) = availability(root) else { panic!("of another namespace") };
+        assert!(why.contains("pid namespace"), "{why}");
     }
 
     #[test]

@@ -8,28 +8,36 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::availability::{Holder, running};
 use super::error::DamonError;
-use super::sysfs::{self, Command, Element, Kdamond, SysfsError};
+use super::sysfs::{self, Command, Context, Element, Kdamond, SysfsError};
 use super::trace;
 use crate::proc::stat;
 use crate::walker::own_pid;
 
 const PATH: &str = "run/isotherm/damon.json";
-/// What is read of it at most.
-const LIMIT: u64 = 4096;
+/// Its size: filled up with blanks, it is always written whole, at once and over itself.
+const SIZE: usize = 4096;
 /// It may be removed between opening and locking it, so often.
 const ATTEMPTS: u32 = 5;
+/// Who only asks what it tells locks it for a moment: so often that is waited for, and so long.
+const WAITS: u32 = 10;
+const WAIT: Duration = Duration::from_millis(10);
 
 /// What is ours.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
     boot_id: String,
     owner: Thread,
+    /// `kdamonds/0` is just being made: an empty one is ours
+    #[serde(default)]
+    pub making: bool,
     /// of the directory `kdamonds/0` that we have made
     pub directory: Option<u64>,
     /// its thread
@@ -63,11 +71,11 @@ pub(super) enum Standing {
     None,
 }
 
-/// The locked file; removed when dropped.
+/// The locked file; dropped, it is removed with all that it names.
 #[derive(Debug)]
 pub(super) struct Claim {
     file: File,
-    path: PathBuf,
+    root: PathBuf,
     pub mark: Mark,
 }
 
@@ -79,46 +87,58 @@ impl Claim {
         if let Some(dir) = path.parent() {
             fs::create_dir_all(dir).map_err(failed("make the directory of"))?;
         }
-        let file = lock(root, true).map_err(failed("lock"))?;
-        let Some(file) = file else {
-            return Err(DamonError::Held(Holder::Isotherm(owner(&path))));
-        };
+        let file = lock_or_owner(root, true).map_err(failed("lock"))?;
+        let file = file.map_err(|pid| DamonError::Held(Holder::Isotherm(pid)))?;
         take_away_left(root, &file)?;
         let boot_id = boot_id(root).map_err(failed("mark"))?;
         let owner =
             Thread::now(root, own_pid()).unwrap_or(Thread { pid: own_pid(), start_ticks: 0 });
-        let mark = Mark { boot_id, owner, directory: None, kdamond: None, instance: None };
-        let claim = Claim { file, path, mark };
+        let (directory, kdamond, instance) = (None, None, None);
+        let mark = Mark { boot_id, owner, making: false, directory, kdamond, instance };
+        let claim = Claim { file, root: root.to_owned(), mark };
         claim.save()?;
         Ok(claim)
     }
 
-    /// Writes what is ours by now. It only ever becomes more.
+    /// Writes what is ours by now.
     pub fn save(&self) -> Result<(), DamonError> {
         let text = serde_json::to_string(&self.mark).map_err(io::Error::other);
         let written = text.and_then(|text| {
-            self.file.write_all_at(text.as_bytes(), 0)?;
-            self.file.set_len(text.len() as u64)
+            let text = format!("{text:<SIZE$}");
+            if text.len() > SIZE {
+                return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+            }
+            self.file.write_all_at(text.as_bytes(), 0)
         });
         written.map_err(|source| DamonError::State {
             what: "write",
-            path: self.path.clone(),
+            path: self.root.join(PATH),
             source,
         })
     }
+
+    /// Stops and removes the kdamond, if it is still ours.
+    pub fn take_away(&mut self) -> Result<(), DamonError> {
+        take_away(&self.root, &self.mark)?;
+        (self.mark.making, self.mark.directory) = (false, None);
+        Ok(())
+    }
 }
 
+/// A kdamond that could not be taken away stays marked, for a later isotherm to try.
 impl Drop for Claim {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        if self.take_away().is_ok() {
+            let _ = fs::remove_file(self.root.join(PATH));
+        }
     }
 }
 
 /// What the file tells of now; nothing is changed.
 pub(super) fn standing(root: &Path) -> Standing {
-    match lock(root, false) {
-        Ok(None) => Standing::Living(owner(&root.join(PATH))),
-        Ok(Some(file)) => match read(&file) {
+    match lock_or_owner(root, false) {
+        Ok(Err(pid)) => Standing::Living(pid),
+        Ok(Ok(file)) => match read(&file) {
             Some(mark) if is_ours(root, &mark) => Standing::Leftover,
             _ => Standing::None,
         },
@@ -149,7 +169,7 @@ fn take_away_left(root: &Path, file: &File) -> Result<Option<i32>, DamonError> {
 }
 
 /// Stops and removes the kdamond that `mark` names, if it is still that one.
-pub(super) fn take_away(root: &Path, mark: &Mark) -> Result<bool, DamonError> {
+fn take_away(root: &Path, mark: &Mark) -> Result<bool, DamonError> {
     if !is_ours(root, mark) {
         return Ok(false);
     }
@@ -170,16 +190,37 @@ pub(super) fn off(kdamond: &Path) -> Result<(), SysfsError> {
 
 /// Whether the only kdamond is the one of `mark`: in the same directory, and the same thread if it
 /// runs.
-fn is_ours(root: &Path, mark: &Mark) -> bool {
+pub(super) fn is_ours(root: &Path, mark: &Mark) -> bool {
     let all = sysfs::kdamonds(root);
     let directory = fs::metadata(all.join("0")).ok().map(|m| m.ino());
-    let alone = sysfs::read::<u64>(&all.join(Kdamond::COUNT)).is_ok_and(|n| n == 1);
+    let count = |path: PathBuf| sysfs::read::<u64>(&path).ok();
+    let alone = count(all.join(Kdamond::COUNT)) == Some(1);
+    let is_empty = || count(all.join("0/contexts").join(Context::COUNT)) == Some(0);
+    let same_directory = match mark.directory {
+        None => mark.making && is_empty(),
+        known => known == directory,
+    };
     let same_thread = |pid| mark.kdamond.is_none_or(|k| Thread::now(root, pid) == Some(k));
     boot_id(root).ok().as_ref() == Some(&mark.boot_id)
         && alone
-        && directory.is_some()
-        && directory == mark.directory
+        && same_directory
         && running(&all.join("0")).is_none_or(same_thread)
+}
+
+/// The file, locked; else the pid of who has it, who is not one that only asks.
+fn lock_or_owner(root: &Path, create: bool) -> io::Result<Result<File, i32>> {
+    for wait in 0..=WAITS {
+        if let Some(file) = lock(root, create)? {
+            return Ok(Ok(file));
+        }
+        let owner = owner(&root.join(PATH));
+        let lives = owner.filter(|o| Thread::now(root, o.pid).as_ref() == Some(o));
+        if lives.is_some() || wait == WAITS {
+            return Ok(Err(owner.map_or(0, |o| o.pid)));
+        }
+        sleep(WAIT);
+    }
+    Err(io::Error::from(io::ErrorKind::ResourceBusy))
 }
 
 /// The file, locked; `None` if somebody who lives has it.
@@ -204,13 +245,13 @@ fn lock(root: &Path, create: bool) -> io::Result<Option<File>> {
 
 fn read(file: &File) -> Option<Mark> {
     let mut text = String::new();
-    file.take(LIMIT).read_to_string(&mut text).ok()?;
+    file.take(SIZE as u64).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Who has written the file; 0 if that cannot be told.
-fn owner(path: &Path) -> i32 {
-    File::open(path).ok().and_then(|f| read(&f)).map_or(0, |mark| mark.owner.pid)
+/// Who has written the file.
+fn owner(path: &Path) -> Option<Thread> {
+    Some(read(&File::open(path).ok()?)?.owner)
 }
 
 fn boot_id(root: &Path) -> io::Result<String> {

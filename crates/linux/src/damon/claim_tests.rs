@@ -21,6 +21,7 @@ fn left() -> (tempfile::TempDir, Mark) {
     let mark = Mark {
         boot_id: "this-boot".into(),
         owner: Thread { pid: 42, start_ticks: 7 },
+        making: false,
         directory: Some(fs::metadata(root.join(ALL).join("0")).unwrap().ino()),
         kdamond: Some(Thread { pid: 607, start_ticks: 1038 }),
         instance: None,
@@ -40,6 +41,83 @@ fn write(root: &Path, mark: &Mark) {
 fn tree(root: &Path) -> [String; 2] {
     ["0/state", "nr_kdamonds"]
         .map(|name| fs::read_to_string(root.join(ALL).join(name)).unwrap().trim().to_owned())
+}
+
+/// Who holds the lock and is not whom the file names.
+#[test]
+fn who_only_asks_is_waited_for() {
+    let (dir, mark) = left();
+    write(dir.path(), &mark);
+    let asks = lock(dir.path(), false).unwrap().unwrap();
+    assert_eq!(standing(dir.path()), Standing::Living(42), "it does not end");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sleep(WAIT * 2);
+            drop(asks);
+        });
+        drop(Claim::take(dir.path()).unwrap());
+    });
+    assert_eq!(tree(dir.path()), ["off", "0"]);
+}
+
+/// Killed before it could write which directory it has made.
+#[test]
+fn what_was_just_being_made_is_taken_away_while_it_is_empty() {
+    for (contexts, state, goes) in [("0", "off", true), ("1", "off", false), ("0", "on", false)] {
+        let (dir, mark) = left();
+        let root = dir.path();
+        file(root, &format!("{ALL}/0/contexts/nr_contexts"), contexts);
+        file(root, &format!("{ALL}/0/state"), state);
+        let kdamond = Some(Thread { pid: 8, start_ticks: 9 });
+        write(root, &Mark { making: true, directory: None, kdamond, ..mark });
+        sweep(root).unwrap();
+        assert_eq!(tree(root)[1] == "0", goes, "{contexts} {state}");
+    }
+}
+
+/// A shorter mark leaves no rest of a longer one.
+#[test]
+fn marks_are_written_over_each_other() {
+    let (dir, _) = left();
+    let root = dir.path();
+    let mut claim = Claim::take(root).unwrap();
+    let instance = Some(PathBuf::from("tracing/instances/isotherm-42"));
+    let kdamond = Some(Thread { pid: 607, start_ticks: 1038 });
+    let marks = [Mark { instance, kdamond, ..claim.mark.clone() }, claim.mark.clone()];
+    for mark in marks {
+        claim.mark = mark;
+        claim.save().unwrap();
+        assert_eq!(fs::metadata(root.join(PATH)).unwrap().len(), SIZE as u64);
+        assert_eq!(read(&File::open(root.join(PATH)).unwrap()), Some(claim.mark.clone()));
+    }
+    claim.mark.instance = Some(PathBuf::from("x".repeat(SIZE)));
+    assert!(claim.save().is_err());
+}
+
+/// The count cannot be written: a later isotherm finds what was left.
+#[test]
+fn what_cannot_be_taken_away_stays_marked() {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use std::os::fd::AsRawFd;
+    let (dir, mark) = left();
+    let root = dir.path();
+    let mut claim = Claim::take(root).unwrap();
+    claim.mark.directory = mark.directory;
+    claim.mark.kdamond = mark.kdamond;
+    claim.save().unwrap();
+    let sealed = memfd_create("nr_kdamonds", MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::io::write(&sealed, b"1\n").unwrap();
+    fcntl_add_seals(&sealed, SealFlags::WRITE | SealFlags::SHRINK).unwrap();
+    let count = root.join(ALL).join("nr_kdamonds");
+    fs::remove_file(&count).unwrap();
+    let link = format!("/proc/{}/fd/{}", own_pid(), sealed.as_raw_fd());
+    std::os::unix::fs::symlink(link, &count).unwrap();
+    drop(claim);
+    assert_eq!(standing(root), Standing::Leftover);
+    fs::remove_file(&count).unwrap();
+    file(root, &format!("{ALL}/nr_kdamonds"), "1\n");
+    assert!(sweep(root).unwrap().is_some());
+    assert_eq!(tree(root), ["off", "0"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use isotherm_core::AttrsError;
 
@@ -47,6 +48,21 @@ pub enum DamonError {
     /// attributes
     #[error(transparent)]
     Attrs(#[from] AttrsError),
+    /// tuning
+    #[error(
+        "a sampling interval of {sample:?} is not within those that it may be tuned to, {min:?} to {max:?}: begin with one that is (--sample {min:?})"
+    )]
+    OutOfGoal {
+        /// to begin with
+        sample: Duration,
+        /// at least
+        min: Duration,
+        /// at most
+        max: Duration,
+    },
+    /// steps of addresses
+    #[error("a step of an address stands for a power of two of bytes, not for {0}: try 4096")]
+    AddrUnit(u64),
     /// the state file
     #[error(
         "cannot {what} {path}, which tells that a kdamond is isotherm's: {source}. It takes root"

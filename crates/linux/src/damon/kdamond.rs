@@ -132,13 +132,14 @@ impl Kdamond {
         self.attrs
     }
 
-    /// Ends it: the next step answers [`Step::End`]. It is taken away when dropped.
+    /// Ends it, and takes it away: the next step answers [`Step::End`].
     ///
     /// # Errors
-    /// If the kernel refuses to stop it.
+    /// If it is not ours any more, or the kernel refuses. What stays then is marked as ours.
     pub fn stop(&mut self) -> Result<(), DamonError> {
         self.ended.get_or_insert(EndReason::Stopped);
-        self.seat.stop()
+        self.seat.stop()?;
+        self.seat.leave()
     }
 
     fn try_step(&mut self, now: Nanos) -> Result<Step, DamonError> {
@@ -154,7 +155,7 @@ impl Kdamond {
             self.next_update = now + self.attrs.update;
             self.update()?;
         }
-        match self.reader.next(now, self.clock.pace())? {
+        match self.reader.next(now, self.attrs.interval(), &self.seat)? {
             Some(result) => Ok(Step::Snapshot(Arc::new(self.snapshot(result)))),
             None => {
                 self.check(now)?;

@@ -39,15 +39,20 @@ impl Reader {
         }
     }
 
-    /// The next result that is there by `now`; they come every `interval`.
+    /// The next result of the kdamond in `seat` that is there by `now`; they come every `interval`.
     pub fn next(
         &mut self,
         now: Nanos,
         interval: Duration,
+        seat: &Seat,
     ) -> Result<Option<Aggregated>, DamonError> {
         Ok(match self {
             Reader::Trace(trace) => trace.next(now, interval)?,
-            Reader::Tried(tried, _) => tried.next(now, interval)?,
+            Reader::Tried(tried, _) if tried.is_due(now) => {
+                seat.check()?;
+                Some(tried.ask(now, interval)?)
+            }
+            Reader::Tried(..) => None,
         })
     }
 
@@ -63,7 +68,7 @@ impl Reader {
     pub fn dropped(&self) -> u64 {
         match self {
             Reader::Trace(trace) => trace.dropped(),
-            Reader::Tried(..) => 0,
+            Reader::Tried(tried, _) => tried.late,
         }
     }
 }

@@ -16,6 +16,18 @@ impl Presence {
     pub fn seen(&self) -> u64 {
         self.resident.saturating_sub(self.unknown.total())
     }
+
+    /// The same, if it has not looked at what it sees.
+    pub fn unseen(mut self) -> Self {
+        let seen = self.seen();
+        self.unknown.0[Unknown::Unseen.index()] += seen;
+        self
+    }
+
+    /// Of `bytes` of which nothing can be told.
+    fn untold(bytes: u64) -> Self {
+        Presence { resident: bytes, ..Presence::default() }.unseen()
+    }
 }
 
 impl std::ops::AddAssign for Presence {
@@ -40,6 +52,8 @@ pub(super) struct Resident {
     ranges: Vec<AddrRange>,
     /// resident bytes before each range
     before: Vec<u64>,
+    /// from here on there was no room for ranges
+    untold_from: Option<u64>,
     /// mappings that DAMON does not see into
     hidden: Vec<(AddrRange, Unknown)>,
 }
@@ -51,6 +65,13 @@ impl Resident {
         for mapping in mappings {
             pagemap.resident(mapping.range, MOST_RANGES, &mut self.ranges);
         }
+        self.index(mappings, MOST_RANGES);
+    }
+
+    /// Prepares for questions; with `limit` ranges, there may have been more.
+    fn index(&mut self, mappings: &[Mapping], limit: usize) {
+        let last = self.ranges.last().filter(|_| self.ranges.len() >= limit);
+        self.untold_from = last.map(|r| r.end);
         let mut sum = 0;
         self.before.clear();
         self.before.extend(self.ranges.iter().map(|r| {
@@ -81,6 +102,9 @@ impl Present for Resident {
         for (part, why) in hidden.filter_map(|(h, why)| Some((h.intersect(&range)?, why))) {
             presence.unknown.0[why.index()] += self.bytes(part);
         }
+        if let Some(from) = self.untold_from {
+            presence += Presence::untold(AddrRange::new(range.start.max(from), range.end).len());
+        }
         presence
     }
 }
@@ -100,8 +124,10 @@ impl Present for Frames {
         let frames: Vec<u64> = (0..n).map(|i| start + (len * (2 * i + 1)) / (2 * n)).collect();
         let bytes = range.len() / n;
         let mut presence = Presence::default();
-        // What cannot be read is as good as free.
-        for content in self.0.contents(&frames).unwrap_or_default() {
+        let Ok(contents) = self.0.contents(&frames) else {
+            return Presence::untold(range.len());
+        };
+        for content in contents {
             match content {
                 FrameContent::Nothing => {}
                 FrameContent::Seen(_) => presence.resident += bytes,
@@ -128,6 +154,7 @@ mod tests {
             ranges: vec![range(2, 4), range(6, 10), range(20, 21)],
             before: vec![0, 2 * PAGE_SIZE, 6 * PAGE_SIZE],
             hidden: vec![(range(8, 12), Unknown::Dma)],
+            untold_from: None,
         };
         let pages = |start, end| {
             let p = resident.presence(range(start, end));
@@ -142,6 +169,20 @@ mod tests {
         assert_eq!(pages(3, 7), (2, 0, 2));
         assert_eq!(pages(9, 11), (1, 1, 0));
         assert_eq!(pages(12, 12), (0, 0, 0));
+    }
+
+    #[test]
+    fn behind_the_last_range_that_has_room_nothing_is_known() {
+        let range = |start, end| AddrRange::new(start * PAGE_SIZE, end * PAGE_SIZE);
+        let ranges = || vec![range(2, 4), range(6, 10)];
+        let pages = |limit, start, end| {
+            let mut resident = Resident { ranges: ranges(), ..Resident::default() };
+            resident.index(&[], limit);
+            let p = resident.presence(range(start, end));
+            (p.resident / PAGE_SIZE, p.seen() / PAGE_SIZE)
+        };
+        assert_eq!([pages(3, 0, 20), pages(2, 0, 20), pages(2, 0, 8)], [(6, 6), (16, 6), (4, 4)]);
+        assert_eq!(pages(2, 15, 20), (5, 0));
     }
 
     /// Our own memory, page by page as it was touched.
@@ -179,5 +220,11 @@ mod tests {
             frames.presence(AddrRange::new(1 << 40, (1 << 40) + PAGE_SIZE)),
             Presence::default()
         );
+        let file = root.path().join("proc/kpageflags");
+        std::fs::remove_file(&file).unwrap();
+        std::fs::create_dir(&file).unwrap();
+        let unreadable = Frames(KPageFlags::open(root.path()).unwrap());
+        let p = unreadable.presence(AddrRange::new(0, 16 * PAGE_SIZE));
+        assert_eq!((p.resident, p.seen()), (16 * PAGE_SIZE, 0), "a directory cannot be read");
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::availability::{Availability, availability, running};
-use super::claim::{Claim, Thread, off, take_away};
+use super::claim::{Claim, Thread, is_ours, off};
 use super::error::DamonError;
 use super::sysfs::{self, Available, Command, Context, Element, Intervals, Kdamond, Operations};
 use crate::sys::process_cpu;
@@ -16,29 +16,32 @@ pub(super) struct Seat {
     claim: Claim,
 }
 
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let _ = take_away(&self.root, &self.claim.mark);
-    }
-}
-
 impl Seat {
     /// Makes a kdamond, if nobody has one.
     pub fn take(root: &Path) -> Result<Self, DamonError> {
         // First who has it: where there is no DAMON, no state is to be written.
         refuse(availability(root))?;
-        let claim = Claim::take(root)?;
+        let mut claim = Claim::take(root)?;
         let all = sysfs::kdamonds(root);
         if sysfs::read::<u64>(&all.join(Kdamond::COUNT))? != 0 {
             drop(claim);
             refuse(availability(root))?;
             return Err(DamonError::Busy);
         }
+        // A kill between here and the end leaves an empty one.
+        claim.mark.making = true;
+        claim.save()?;
         sysfs::write(&all.join(Kdamond::COUNT), &1u64)?;
         let mut seat = Seat { root: root.to_owned(), claim };
         seat.claim.mark.directory = std::fs::metadata(seat.dir()).ok().map(|m| m.ino());
+        seat.claim.mark.making = false;
         seat.claim.save()?;
         Ok(seat)
+    }
+
+    /// Takes it away for good.
+    pub fn leave(&mut self) -> Result<(), DamonError> {
+        self.claim.take_away()
     }
 
     /// `kdamonds/0`.
@@ -50,6 +53,11 @@ impl Seat {
         self.dir().join("contexts/0")
     }
 
+    /// That the kdamond is still the one that was made: before anything is written to it.
+    pub fn check(&self) -> Result<(), DamonError> {
+        is_ours(&self.root, &self.claim.mark).then_some(()).ok_or(DamonError::Stopped)
+    }
+
     /// Remembers a trace instance, so that it is taken away as well.
     pub fn note_instance(&mut self, instance: &Path) -> Result<(), DamonError> {
         self.claim.mark.instance = Some(instance.to_owned());
@@ -58,6 +66,7 @@ impl Seat {
 
     /// Writes what is to be monitored; a kdamond that runs heeds it with a commit.
     pub fn set_up(&self, context: &Context) -> Result<(), DamonError> {
+        self.check()?;
         let count = self.dir().join("contexts").join(Context::COUNT);
         if sysfs::read::<u64>(&count)? != 1 {
             sysfs::write(&count, &1u64)?;
@@ -74,35 +83,44 @@ impl Seat {
 
     /// Starts it.
     pub fn start(&mut self) -> Result<(), DamonError> {
-        self.command(Command::On).map_err(|source| match source.is_busy() {
-            true => DamonError::Busy,
-            false => DamonError::NotStarted { source },
-        })?;
+        self.check()?;
+        // A kill between here and the end leaves one that is known by its directory alone.
+        let before = self.claim.mark.kdamond.take();
+        if before.is_some() {
+            self.claim.save()?;
+        }
+        if let Err(source) = sysfs::write(&self.dir().join("state"), &Command::On) {
+            self.claim.mark.kdamond = before;
+            return Err(match source.is_busy() {
+                true => DamonError::Busy,
+                false => DamonError::NotStarted { source },
+            });
+        }
         let pid = running(&self.dir()).ok_or(DamonError::Stopped)?;
         self.claim.mark.kdamond = Thread::now(&self.root, pid);
         self.claim.save()
     }
 
-    /// Stops it, to start it anew.
-    pub fn stop(&mut self) -> Result<(), DamonError> {
-        off(&self.dir())?;
-        self.claim.mark.kdamond = None;
-        self.claim.save()
+    /// Stops it, maybe to start it anew. Its thread stays in the mark: another one in the same
+    /// directory is somebody else's.
+    pub fn stop(&self) -> Result<(), DamonError> {
+        self.check()?;
+        Ok(off(&self.dir())?)
     }
 
     /// Has a kdamond that runs heed what was set up since.
     pub fn commit(&self) -> Result<(), DamonError> {
-        Ok(self.command(Command::Commit)?)
+        self.command(Command::Commit)
     }
 
-    fn command(&self, command: Command) -> Result<(), sysfs::SysfsError> {
-        sysfs::write(&self.dir().join("state"), &command)
+    fn command(&self, command: Command) -> Result<(), DamonError> {
+        self.check()?;
+        Ok(sysfs::write(&self.dir().join("state"), &command)?)
     }
 
     /// Whether it runs, and is the one that was started.
     pub fn is_running(&self) -> bool {
-        let now = running(&self.dir());
-        now.is_some() && now == self.claim.mark.kdamond.map(|k| k.pid)
+        running(&self.dir()).is_some() && self.check().is_ok()
     }
 
     /// CPU time of its thread so far.
@@ -124,3 +142,7 @@ fn refuse(availability: Availability) -> Result<(), DamonError> {
         Availability::Absent(why) => Err(DamonError::Absent(why)),
     }
 }
+
+#[cfg(test)]
+#[path = "seat_tests.rs"]
+mod tests;

@@ -69,12 +69,14 @@ fn regions(tried: TriedRegions) -> Vec<RawRegion> {
 pub(super) struct Tried {
     kdamond: PathBuf,
     next: Nanos,
+    /// times that it was asked so late that results have passed untold
+    pub late: u64,
 }
 
 impl Tried {
     /// Of the kdamond in this directory.
     pub fn new(kdamond: PathBuf) -> Self {
-        Tried { kdamond, next: Nanos(0) }
+        Tried { kdamond, next: Nanos(0), late: 0 }
     }
 
     /// It has started; there is something to ask for from `first` on.
@@ -82,17 +84,16 @@ impl Tried {
         self.next = first;
     }
 
-    /// What there is, if it is time to ask.
-    pub fn next(
-        &mut self,
-        now: Nanos,
-        interval: Duration,
-    ) -> Result<Option<Aggregated>, SysfsError> {
-        if now < self.next {
-            return Ok(None);
-        }
+    /// Whether it is time to ask.
+    pub fn is_due(&self, now: Nanos) -> bool {
+        now >= self.next
+    }
+
+    /// What there is: always of one interval, however long ago it was asked.
+    pub fn ask(&mut self, now: Nanos, interval: Duration) -> Result<Aggregated, SysfsError> {
+        self.late += u64::from(now.since(self.next) > interval / 2);
         self.next = now + interval;
-        ask(&self.kdamond).map(Some)
+        ask(&self.kdamond)
     }
 }
 
@@ -133,13 +134,18 @@ mod tests {
         let mut tried = Tried::new(kdamond.path().to_owned());
         tried.begin(Nanos(100));
         let interval = Duration::from_secs(1);
-        assert_eq!(tried.next(Nanos(99), interval).unwrap(), None, "it is too early");
-        let result = tried.next(Nanos(100), interval).unwrap().unwrap();
+        assert!(!tried.is_due(Nanos(99)) && tried.is_due(Nanos(100)));
+        let result = tried.ask(Nanos(100), interval).unwrap();
         let region = RawRegion { range: AddrRange::new(4096, 8192), nr_accesses: 7, age: 3 };
         assert_eq!(result.targets[&0], [region]);
         assert_eq!(result.targets[&1], []);
         let asked = fs::read_to_string(kdamond.path().join("state")).unwrap();
         assert_eq!(asked, "update_schemes_tried_regions");
-        assert_eq!(tried.next(Nanos(200), interval).unwrap(), None);
+        assert!(!tried.is_due(Nanos(200)));
+        let second = |n: u64| Nanos(n * 1_000_000_000);
+        for (at, late) in [(1, 0), (2, 0), (5, 1)] {
+            let _ = tried.ask(second(at), interval).unwrap();
+            assert_eq!(tried.late, late, "at {at} s");
+        }
     }
 }

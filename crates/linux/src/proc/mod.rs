@@ -28,7 +28,7 @@ pub use fds::{Holdings, holdings};
 pub use kpageflags::{FrameContent, KPageFlags, PageFlags};
 pub use maps::{mappings, parse_maps};
 pub use memory_block::{MemoryBlock, memory_block, memory_block_size};
-pub use namespace::check_namespace;
+pub use namespace::{check_namespace, is_first_namespace};
 pub use page_idle::IdleBitmap;
 pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use pagetypeinfo::{Pageblocks, pagetypeinfo};

@@ -1,5 +1,7 @@
 //! Whose pids `/proc` shows.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{ProcError, read_limited};
@@ -22,6 +24,16 @@ pub fn check_namespace(root: &Path) -> Result<(), ProcError> {
         Err(e) if e.is_gone() => Err(ProcError::Foreign),
         Err(e) => Err(e),
     }
+}
+
+/// The number of the first pid namespace, `PROC_PID_INIT_INO`.
+const FIRST: u64 = 0xefff_fffc;
+
+/// Whether pids count here as the kernel itself shows them in sysfs: in the first pid namespace.
+#[must_use]
+pub fn is_first_namespace(root: &Path) -> bool {
+    // Without namespaces there is but one.
+    fs::metadata(root.join("proc/self/ns/pid")).map_or(true, |m| m.ino() == FIRST)
 }
 
 /// Of a process: its pid in the namespace of `/proc`, then in each one below that it is in.

@@ -4,11 +4,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, join_touching};
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`, which has 96 bytes.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+/// The zero page, or the huge one.
+const PAGE_IS_PFNZERO: u64 = 1 << 5;
+/// Scanned in one call: meanwhile the process can map nothing.
+const PART: u64 = 1 << 30;
 /// Ranges in one call.
 const RANGES: usize = 1024;
 
@@ -40,7 +44,7 @@ struct PageRegion {
 }
 
 /// Appends the resident parts of `range` of the address space behind `pagemap`: sorted, disjoint, of
-/// `limit` ranges at most.
+/// `limit` ranges at most. The zero page is no memory of the process.
 ///
 /// # Errors
 /// ENOTTY before Linux 6.7; ESRCH if the address space has gone.
@@ -51,15 +55,18 @@ pub fn resident_ranges(
     out: &mut Vec<AddrRange>,
 ) -> io::Result<()> {
     let mut found = vec![PageRegion::default(); RANGES];
+    let mut resident = Vec::new();
     let mut at = range.start;
-    while at < range.end && out.len() < limit {
+    while at < range.end && out.len() + resident.len() < limit {
+        let end = range.end.min(at.saturating_add(PART));
         let mut arg = ScanArg {
             size: size_of::<ScanArg>() as u64,
             start: at,
-            end: range.end,
+            end,
             vec: found.as_mut_ptr() as u64,
             vec_len: found.len() as u64,
-            category_mask: PAGE_IS_PRESENT,
+            category_inverted: PAGE_IS_PFNZERO,
+            category_mask: PAGE_IS_PRESENT | PAGE_IS_PFNZERO,
             return_mask: PAGE_IS_PRESENT,
             ..ScanArg::default()
         };
@@ -67,13 +74,14 @@ pub fn resident_ranges(
         // says; both live until the call returns.
         let n = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
         let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
-        out.extend(found.iter().take(n).map(|r| AddrRange::new(r.start, r.end)));
+        resident.extend(found.iter().take(n).map(|r| AddrRange::new(r.start, r.end)));
         // Where the walk ended is not told well if it was begun anew within the call.
         at = match found.get(n.saturating_sub(1)) {
             Some(last) if n == RANGES && last.end > at => last.end,
-            _ => break,
+            _ => end,
         };
     }
+    out.extend(join_touching(resident));
     out.truncate(limit);
     Ok(())
 }
@@ -87,6 +95,7 @@ mod tests {
     fn touched_pages_are_resident() {
         let mut own = OwnPages::map(16).unwrap();
         [1, 2, 9].into_iter().for_each(|page| own.write(page, 1));
+        assert_eq!(own.read(5), 0, "it maps the zero page");
         let pagemap = File::open("/proc/self/pagemap").unwrap();
         let resident = |range, limit| {
             let mut out = Vec::new();

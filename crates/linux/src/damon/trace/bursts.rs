@@ -1,6 +1,6 @@
 //! From single events to whole results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use isotherm_core::Nanos;
@@ -18,7 +18,9 @@ const MOST: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Bursts {
     pending: Vec<Traced>,
-    /// results that were dropped, as events of them were lost
+    /// the targets that the last result told of, and when
+    last: Option<(BTreeSet<u64>, Nanos)>,
+    /// results that were dropped, as events of them were lost or came too late
     pub dropped: u64,
 }
 
@@ -39,26 +41,48 @@ impl Bursts {
         self.pending.sort_by_key(|t| t.at);
     }
 
-    /// Drops all events.
+    /// Drops all events, and what is known of targets.
     pub fn forget(&mut self) {
         self.pending.clear();
+        self.last = None;
     }
 
-    /// The first result that is complete by `now`. One of which events are missing is dropped.
+    /// The first result that is complete by `now`; results are at least `interval` apart. One of
+    /// which events are missing is dropped.
     pub fn next(&mut self, now: Nanos, interval: Duration) -> Option<Aggregated> {
         loop {
             let len = self.first_burst(interval);
             let last = self.pending.get(len.checked_sub(1)?)?.at;
+            let whole = whole(self.pending.get(..len)?, last);
+            // A kdamond that pauses among its targets goes on; one of them may have gone as well.
+            let settle = match &whole {
+                Some(result) if self.has_all(result) => SETTLE,
+                _ => SETTLE.max(interval / 4),
+            };
             // Another one behind it says as well that it is over.
-            if len == self.pending.len() && now < last + SETTLE {
+            if len == self.pending.len() && now < last + settle {
                 return None;
             }
-            let burst: Vec<Traced> = self.pending.drain(..len).collect();
-            match whole(&burst, last) {
-                Some(result) => return Some(result),
+            self.pending.drain(..len);
+            match whole.filter(|result| !self.is_rest(result, interval)) {
+                Some(result) => {
+                    self.last = Some((result.targets.keys().copied().collect(), last));
+                    return Some(result);
+                }
                 None => self.dropped += 1,
             }
         }
+    }
+
+    /// Whether all targets of the last result are there.
+    fn has_all(&self, result: &Aggregated) -> bool {
+        let there = |target: &u64| result.targets.contains_key(target);
+        self.last.as_ref().is_none_or(|(targets, _)| targets.iter().all(there))
+    }
+
+    /// Whether it comes too soon after the last one to be more than what that lacks.
+    fn is_rest(&self, result: &Aggregated, interval: Duration) -> bool {
+        self.last.as_ref().is_some_and(|(_, at)| result.at.since(*at) < interval / 2)
     }
 
     /// Events of one result are in the order of targets and addresses, and close together.
@@ -104,6 +128,41 @@ mod tests {
             Traced { at: Nanos(ms * MS + i), event, after_loss: false }
         };
         which.map(event).collect()
+    }
+
+    /// The kdamond was kept from its CPU between two targets.
+    #[test]
+    fn a_pause_among_targets_is_none_among_results() {
+        let both = |ms, pause| [burst(ms, 0, 2, 0..2), burst(ms + pause, 1, 1, 0..1)];
+        let mut bursts = Bursts::default();
+        bursts.add(both(100, 1).concat().into_iter());
+        assert_eq!(results(&mut bursts, 130), [(101, vec![2, 1])]);
+        let [first, second] = both(200, 20);
+        bursts.add(first.into_iter());
+        assert_eq!(results(&mut bursts, 215), [], "the second target is waited for");
+        bursts.add(second.into_iter());
+        assert_eq!(results(&mut bursts, 231), [(220, vec![2, 1])]);
+        // Longer than is waited: what comes then is no result of its own.
+        let [first, second] = both(320, 40);
+        bursts.add(first.into_iter());
+        assert_eq!(results(&mut bursts, 346), [(320, vec![2])]);
+        bursts.add(second.into_iter());
+        assert_eq!((results(&mut bursts, 386), bursts.dropped), (vec![], 1));
+        bursts.add(both(430, 1).concat().into_iter());
+        assert_eq!(results(&mut bursts, 445), [(431, vec![2, 1])]);
+    }
+
+    /// One that has gone is waited for once.
+    #[test]
+    fn a_target_that_has_gone_is_not_waited_for() {
+        let mut bursts = Bursts::default();
+        bursts.add([burst(100, 0, 1, 0..1), burst(100, 1, 1, 0..1)].concat().into_iter());
+        assert_eq!(results(&mut bursts, 126), [(100, vec![1, 1])]);
+        for (at, wait) in [(200, 26), (300, 11)] {
+            bursts.add(burst(at, 0, 1, 0..1).into_iter());
+            assert_eq!(results(&mut bursts, at + wait - 2), []);
+            assert_eq!(results(&mut bursts, at + wait), [(at, vec![1])]);
+        }
     }
 
     fn results(bursts: &mut Bursts, now_ms: u64) -> Vec<(u64, Vec<usize>)> {

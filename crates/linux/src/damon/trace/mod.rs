@@ -33,6 +33,17 @@ pub enum TraceError {
     /// a field
     #[error("the tracepoint damon_aggregated of this kernel has no {0}")]
     Format(&'static str),
+    /// of the ring buffer
+    #[error(
+        "the trace buffers of {cpus} CPUs, in {} MiB together, do not hold a result of {regions} regions",
+        MOST_KIB_FOR_TWO >> 10
+    )]
+    TooBig {
+        /// how many
+        cpus: u64,
+        /// at most
+        regions: u32,
+    },
 }
 
 /// Where tracefs is, the usual place first.
@@ -100,7 +111,9 @@ impl Trace {
         let text = fs::read_to_string(&path).map_err(|e| failed("cannot read", &path, e))?;
         let format = Format::parse(&text).map_err(TraceError::Format)?;
         let cpus = open_cpus(&dir.0)?;
-        let kib = buffer_kib(max_regions, cpus.len() as u64);
+        let nr_cpus = cpus.len() as u64;
+        let too_big = TraceError::TooBig { cpus: nr_cpus, regions: max_regions };
+        let kib = buffer_kib(max_regions, nr_cpus).ok_or(too_big)?;
         dir.write("trace_clock", "mono")?;
         dir.write("buffer_size_kb", &kib.to_string())?;
         dir.write(&format!("{EVENT}/enable"), "1")?;
@@ -175,11 +188,12 @@ impl Dir {
     }
 }
 
-/// Of each CPU.
-fn buffer_kib(max_regions: u32, cpus: u64) -> u64 {
+/// Of each CPU; `None` if not even one result has room.
+fn buffer_kib(max_regions: u32, cpus: u64) -> Option<u64> {
     let result = (u64::from(max_regions) * EVENT_BYTES).div_ceil(1024).max(4);
     let many = (result * RESULTS).min(MOST_KIB / cpus.max(1));
-    many.max((result * 2).min(MOST_KIB_FOR_TWO / cpus.max(1)))
+    let kib = many.max((result * 2).min(MOST_KIB_FOR_TWO / cpus.max(1)));
+    (kib >= result).then_some(kib)
 }
 
 fn open_cpus(dir: &Path) -> Result<Vec<File>, TraceError> {
@@ -205,9 +219,9 @@ mod tests {
 
     #[test]
     fn buffers_hold_results_within_limits() {
-        assert_eq!(buffer_kib(1000, 2), 63 * 8);
-        assert_eq!(buffer_kib(3, 2), 32);
-        assert_eq!(buffer_kib(1000, 1024), 126, "two results each");
-        assert_eq!(buffer_kib(100_000, 1024), 256, "not even one: some are lost, and that is said");
+        assert_eq!(buffer_kib(1000, 2), Some(63 * 8));
+        assert_eq!(buffer_kib(3, 2), Some(32));
+        assert_eq!(buffer_kib(1000, 1024), Some(126), "two results each");
+        assert_eq!(buffer_kib(100_000, 128), None, "not even one");
     }
 }
