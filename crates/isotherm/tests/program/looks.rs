@@ -61,7 +61,7 @@ fn what_makes_no_sense_is_said() {
         (
             &["--look", "eyes"][..],
             2,
-            "write bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps, or auto",
+            "write bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps, damon or auto",
         ),
         (&["--look", "smaps", "--sample", "20ms"], 2, "make --sample 100ms or longer"),
         (&["--look", "clear_refs", "--sample", "5ms"], 2, "make --sample 10ms or longer"),
