@@ -115,9 +115,10 @@ impl Boot<'_> {
     }
 
     fn args(&self) -> Vec<String> {
-        // /dev/kvm may be there and not work: the emulator always does.
+        // /dev/kvm may be there and not work: the emulator always does. In one thread, as with one for
+        // each CPU a kernel now and then meets a breakpoint of its own that another CPU has taken away.
         let fixed = "-nodefaults -no-user-config -display none -no-reboot -bios qboot.rom \
-                     -accel tcg,thread=multi,tb-size=512";
+                     -accel tcg,thread=single,tb-size=512";
         let mut args: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
         let hmat = if self.topology.has_hmat() { ",hmat=on" } else { "" };
         args.extend(["-machine".into(), format!("{MACHINE}{hmat}")]);
