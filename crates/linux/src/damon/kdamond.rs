@@ -20,6 +20,9 @@ use super::views::Scale;
 use super::watched::{Member, Watched, members, target_views};
 use crate::sys::{CpuLaps, monotonic};
 
+/// How soon it is asked again whether there is anybody to be watched.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// A kdamond of ours, which runs until it is dropped.
 pub struct Kdamond {
     // Fields are dropped in this order: nobody reads a kdamond that is gone.
@@ -39,22 +42,26 @@ pub struct Kdamond {
     /// targets that wait for their turn, and when that is
     waiting: Option<Vec<(TargetId, i32)>>,
     next_change: Nanos,
+    /// when it is asked what tuning has come to
+    next_tuned: Nanos,
+    /// Targets were changed, and no result has come since.
+    committed: bool,
+    /// Others may come when all targets have ended.
+    outlives: bool,
     ended: Option<EndReason>,
 }
 
 impl Kdamond {
-    /// Sets up a kdamond and starts it; what a killed isotherm has left is taken away before.
+    /// Sets up a kdamond and starts it, if there is anybody to be watched; what a killed isotherm has left is taken away before.
     /// `root` is `/`, or a tree for tests.
     ///
     /// # Errors
     /// If DAMON is not there, or somebody else's, or does not take what is asked.
     pub fn start(root: &Path, watched: Watched, asked: KdamondAttrs) -> Result<Self, DamonError> {
-        let attrs = asked.attrs.checked()?;
+        let asked = asked.checked()?;
+        let attrs = asked.attrs;
         let operations = watched.operations();
         let members = members(root, watched)?;
-        if members.is_empty() {
-            return Err(DamonError::NoTargets);
-        }
         let mut seat = Seat::take(root)?;
         let reader = Reader::open(root, &mut seat, attrs.max_regions)?;
         let mut kdamond = Kdamond {
@@ -72,6 +79,9 @@ impl Kdamond {
             seq: 0,
             waiting: None,
             next_change: Nanos(0),
+            next_tuned: Nanos(0),
+            committed: false,
+            outlives: false,
             ended: None,
         };
         kdamond.begin()?;
@@ -83,7 +93,6 @@ impl Kdamond {
         loop {
             self.members.retain(|m| !m.is_over());
             if self.members.is_empty() {
-                self.ended = Some(EndReason::TargetsGone);
                 return Ok(());
             }
             self.seat.set_up(&self.context())?;
@@ -95,17 +104,20 @@ impl Kdamond {
         }
         self.clock = Clock::begin(monotonic(), self.attrs.interval());
         self.thread_cpu = Duration::ZERO;
+        self.committed = false;
         self.reader.begin(self.clock.last_end(), &self.attrs);
         Ok(())
     }
 
     fn context(&self) -> Context {
         let unit = self.unit();
-        let monitoring_attrs = self.asked.monitoring_attrs();
+        // What tuning has come to stays.
+        let asked = KdamondAttrs { attrs: self.attrs, ..self.asked.clone() };
+        let monitoring_attrs = asked.monitoring_attrs();
         let sample_us = monitoring_attrs.intervals.sample_us;
         Context {
             operations: self.operations,
-            addr_unit: self.asked.addr_unit,
+            addr_unit: asked.addr_unit,
             monitoring_attrs,
             targets: self.members.iter().map(|m| m.target(unit)).collect(),
             schemes: match self.reader {
@@ -132,6 +144,11 @@ impl Kdamond {
         self.attrs
     }
 
+    /// Goes on when all targets have ended: others may come.
+    pub fn outlive_targets(&mut self) {
+        self.outlives = true;
+    }
+
     /// Ends it, and takes it away: the next step answers [`Step::End`].
     ///
     /// # Errors
@@ -148,12 +165,11 @@ impl Kdamond {
         }
         self.take_waiting(now)?;
         if self.members.iter().all(Member::is_over) {
-            self.ended = Some(EndReason::TargetsGone);
-            return Ok(Step::End(EndReason::TargetsGone));
+            return self.nobody(now);
         }
         if now >= self.next_update {
             self.next_update = now + self.attrs.update;
-            self.update()?;
+            self.update(now)?;
         }
         match self.reader.next(now, self.attrs.interval(), &self.seat)? {
             Some(result) => Ok(Step::Snapshot(Arc::new(self.snapshot(result)))),
@@ -164,10 +180,23 @@ impl Kdamond {
         }
     }
 
+    /// There is nobody left to be watched.
+    fn nobody(&mut self, now: Nanos) -> Result<Step, DamonError> {
+        if !self.outlives {
+            self.ended = Some(EndReason::TargetsGone);
+            return Ok(Step::End(EndReason::TargetsGone));
+        }
+        if self.seat.is_running() {
+            self.seat.stop()?;
+        }
+        Ok(Step::Wait(now + ASK_AGAIN))
+    }
+
     /// A kdamond that is overdue may have been stopped.
-    fn check(&self, now: Nanos) -> Result<(), DamonError> {
+    fn check(&mut self, now: Nanos) -> Result<(), DamonError> {
         if self.clock.is_late(now) && !self.seat.is_running() {
-            return Err(DamonError::Stopped);
+            // The kernel has taken a change of targets, and then found that it cannot go on.
+            return if self.committed { self.restart() } else { Err(DamonError::Stopped) };
         }
         if self.clock.is_silent(now) {
             return Err(DamonError::Silent { dropped: self.reader.dropped() });
@@ -175,13 +204,15 @@ impl Kdamond {
         Ok(())
     }
 
-    fn update(&mut self) -> Result<(), DamonError> {
+    fn update(&mut self, now: Nanos) -> Result<(), DamonError> {
         let members = self.members.iter_mut().filter(|m| !m.dropped);
         for member in members {
             // One that cannot be read any more has ended, which the next step finds.
-            let _ = member.update();
+            let _ = member.update(now);
         }
-        if self.asked.intervals_goal.is_some() {
+        // The kernel answers after a sampling interval.
+        if self.asked.intervals_goal.is_some() && now >= self.next_tuned {
+            self.next_tuned = now + self.attrs.interval();
             let tuned = self.seat.tuned()?;
             self.attrs.sample = Duration::from_micros(tuned.sample_us);
             self.attrs.aggr = Duration::from_micros(tuned.aggr_us);
@@ -190,15 +221,21 @@ impl Kdamond {
     }
 
     fn snapshot(&mut self, result: Aggregated) -> Snapshot {
+        self.committed = false;
         let (start, length) = self.clock.interval(result.at, self.reader.dropped());
         let samples = self.attrs.samples();
-        let scale =
-            Scale { samples, sample: length / samples, aggr: self.clock.pace(), unit: self.unit() };
+        let scale = Scale {
+            samples,
+            sample: length / samples,
+            aggr: self.clock.pace(),
+            unit: self.unit(),
+            oldest: Duration::MAX,
+        };
         let end = self.clock.last_end();
         let looks = result.targets.values().map(Vec::len).sum::<usize>() as u64;
         let looks = looks * u64::from(samples);
         let most = self.attrs.max_regions as usize;
-        let targets = target_views(&mut self.members, result, scale, most);
+        let targets = target_views(&mut self.members, result, end, scale, most);
         let thread = self.seat.cpu();
         let cpu = self.cpu.lap() + thread.saturating_sub(self.thread_cpu);
         self.thread_cpu = thread;
@@ -210,8 +247,9 @@ impl Kdamond {
 }
 
 impl Source for Kdamond {
-    /// A step lasts as long as it takes to read the mappings of all targets, and without tracefs up to
-    /// a sampling interval and a tenth of a second more.
+    /// A step lasts as long as it takes to read the mappings of all targets; without tracefs, or where
+    /// the kernel tunes the intervals, up to a sampling interval and a tenth of a second more; with
+    /// new targets up to an aggregation interval, if that is at most a second.
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         self.try_step(now).map_err(|e| OpsError::Failed(e.to_string()))
     }

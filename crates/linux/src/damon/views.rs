@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Pages, RegionView, Unknown, rate};
+use isotherm_core::{AddrRange, Pages, RegionView, rate};
 
 use super::resident::{Presence, Present};
 use super::results::RawRegion;
@@ -18,6 +18,8 @@ pub(super) struct Scale {
     pub aggr: Duration,
     /// bytes that one step of an address stands for
     pub unit: u64,
+    /// no region is older: since then it is of this program
+    pub oldest: Duration,
 }
 
 /// Looks at memory that can be seen, over a region's age, without which nothing is told of it: of so
@@ -46,7 +48,8 @@ pub(super) fn views(
         let nr = region.nr_accesses.min(scale.samples);
         let seen = all.seen() as f64 / range.len().max(1) as f64;
         let looks = (f64::from(scale.samples) * seen).max(f64::from(nr));
-        let ever = looks * (f64::from(region.age) + 1.0);
+        let age = scale.aggr.saturating_mul(region.age).min(scale.oldest);
+        let ever = looks * (age.as_secs_f64() / scale.aggr.as_secs_f64() + 1.0);
         let parts = parts.into_iter().map(|(part, presence)| match nr == 0 && ever < FEW_LOOKS {
             true => (part, presence.unseen()),
             false => (part, presence),
@@ -55,7 +58,7 @@ pub(super) fn views(
         views.extend(parts.map(|(range, presence)| RegionView {
             range,
             accesses_bp: bp(nr.into(), scale.samples.into()),
-            age: scale.aggr.saturating_mul(region.age),
+            age,
             rate,
             resident_bp: bp(presence.resident, range.len()),
             unknown_bp: Pages(presence.unknown.0.map(|bytes| bp(bytes, range.len()))),
@@ -95,6 +98,8 @@ fn bp(part: u64, whole: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::Unknown;
+
     use super::*;
 
     const SCALE: Scale = Scale {
@@ -102,6 +107,7 @@ mod tests {
         sample: Duration::from_millis(5),
         aggr: Duration::from_millis(100),
         unit: 1,
+        oldest: Duration::MAX,
     };
 
     /// Half of all is resident, and from 0x8000 on unknown.
@@ -159,6 +165,15 @@ mod tests {
         let views = views(&[raw(0x8000, 0x9000, 0)], &areas, &Half, SCALE);
         assert_eq!(views[0].unknown_bp.0[Unknown::Special.index()], 5000);
         assert_eq!((views[0].rate.hz, views[0].rate.high), (0.0, f32::INFINITY));
+    }
+
+    #[test]
+    fn no_age_is_from_before_an_exec() {
+        let scale = Scale { oldest: Duration::from_secs(1), ..SCALE };
+        let raw = [3, 30].map(|age| RawRegion { age, ..raw(0, 0x1000, 0) });
+        let views = views(&raw, &[AddrRange::new(0, 0x1000)], &Half, scale);
+        let ages: Vec<_> = views.iter().map(|v| v.age.as_millis()).collect();
+        assert_eq!(ages, [300, 1000]);
     }
 
     /// A hundredth is resident: it was looked at six times in 31 intervals, and once in 5.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Liveness, Mapping, OpsError, RegionView, TargetId, TargetView, Unknown,
+    AddrRange, Liveness, Mapping, Nanos, OpsError, RegionView, TargetId, TargetView, Unknown,
     join_touching,
 };
 
@@ -15,15 +15,19 @@ use super::results::Aggregated;
 use super::sysfs::{Operations, Region, Target};
 use super::views::{Scale, fit, views};
 use crate::ops::Plain;
+use crate::physical::joined_pages;
 use crate::proc::KPageFlags;
 use crate::sys::process_cpu;
+
+/// Behind it is the kernel, and its page of `vsyscall`.
+const USER_END: u64 = 1 << 63;
 
 /// What to watch.
 #[derive(Debug, Clone)]
 pub enum Watched {
     /// all memory of processes, by their pids
     Processes(Vec<(TargetId, i32)>),
-    /// fixed ranges of a process, sorted and disjoint
+    /// fixed ranges of a process
     Ranges {
         /// whose
         target: TargetId,
@@ -63,6 +67,8 @@ pub(super) struct Member {
     ranges: Vec<AddrRange>,
     kind: Kind,
     ran: Option<Duration>,
+    /// when it was found to have another program, by `exec`
+    replaced: Option<Nanos>,
     /// to be left out of snapshots
     pub dropped: bool,
 }
@@ -72,15 +78,22 @@ enum Kind {
     Physical(Frames),
 }
 
-/// All members of what is to be watched.
+/// All members of what is to be watched. A process that has ended is passed over.
 pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, DamonError> {
     match watched {
         Watched::Processes(all) => {
-            all.into_iter().map(|(id, pid)| Member::process(root, id, pid, Vec::new())).collect()
+            let members =
+                all.into_iter().map(|(id, pid)| Member::process(root, id, pid, Vec::new()));
+            members.filter_map(Result::transpose).collect()
         }
         Watched::Ranges { target, pid, ranges } => {
-            Ok(vec![Member::process(root, target, pid, ranges)?])
+            let Some(mut member) = Member::process(root, target, pid, Vec::new())? else {
+                return Ok(Vec::new());
+            };
+            member.ranges = member.clipped(&ranges)?;
+            Ok(vec![member])
         }
+        Watched::Physical { ranges, .. } if ranges.is_empty() => Err(DamonError::NoTargets),
         Watched::Physical { target, ranges, mappings } => {
             let frames = Frames(KPageFlags::open(root)?);
             let mut member = Member::new(target, ranges, Kind::Physical(frames));
@@ -93,18 +106,38 @@ pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, Damo
 impl Member {
     fn new(id: TargetId, ranges: Vec<AddrRange>, kind: Kind) -> Self {
         let (mappings, areas) = (Arc::default(), Vec::new());
-        Member { id, mappings, areas, ranges, kind, ran: None, dropped: false }
+        let (ran, replaced, dropped) = (None, None, false);
+        Member { id, mappings, areas, ranges, kind, ran, replaced, dropped }
     }
 
-    /// Takes hold of process `pid`.
+    /// Takes hold of process `pid`; `None` if it has ended.
     pub fn process(
         root: &Path,
         id: TargetId,
         pid: i32,
         ranges: Vec<AddrRange>,
-    ) -> Result<Self, DamonError> {
-        let process = Box::new(Plain::attach(root, pid)?);
-        Ok(Member::new(id, ranges, Kind::Process { process, resident: Resident::default() }))
+    ) -> Result<Option<Self>, DamonError> {
+        let process = match Plain::attach(root, pid) {
+            Ok(process) => Box::new(process),
+            Err(e) if e.is_gone() => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let kind = Kind::Process { process, resident: Resident::default() };
+        Ok(Some(Member::new(id, ranges, kind)))
+    }
+
+    /// The pages of `ranges`, sorted and disjoint, up to the end of what is mapped now.
+    fn clipped(&mut self, ranges: &[AddrRange]) -> Result<Vec<AddrRange>, DamonError> {
+        let Kind::Process { process, .. } = &mut self.kind else { return Ok(ranges.to_vec()) };
+        let mut mappings = Vec::new();
+        if process.mappings_into(&mut mappings).is_ok_and(|state| state == Liveness::Gone) {
+            return Ok(Vec::new());
+        }
+        let user = mappings.iter().map(|m| m.range.end).filter(|&end| end <= USER_END);
+        let all = AddrRange::new(0, user.max().unwrap_or(0));
+        let ranges = joined_pages(ranges);
+        let ranges: Vec<_> = ranges.iter().filter_map(|r| r.intersect(&all)).collect();
+        if ranges.is_empty() { Err(DamonError::NoTargets) } else { Ok(ranges) }
     }
 
     /// As DAMON is to be told; with `unit` bytes a step of an address.
@@ -139,11 +172,13 @@ impl Member {
     }
 
     /// Reads anew what is mapped and resident.
-    pub fn update(&mut self) -> Result<(), OpsError> {
+    pub fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         let Kind::Process { process, resident } = &mut self.kind else { return Ok(()) };
         let mut mappings = Vec::new();
-        if process.mappings_into(&mut mappings)? == Liveness::Gone {
-            return Ok(());
+        match process.mappings_into(&mut mappings)? {
+            Liveness::Gone => return Ok(()),
+            Liveness::Replaced => self.replaced = Some(now),
+            Liveness::Alive => {}
         }
         mappings.iter_mut().for_each(|m| m.unknown = m.unknown.filter(|&why| is_hidden(why)));
         if !self.ranges.is_empty() {
@@ -159,6 +194,11 @@ impl Member {
             self.areas = join_touching(mappings.iter().map(|m| m.range));
             self.mappings = Arc::new(mappings);
         }
+    }
+
+    /// How long it has had its program, if there was another one.
+    fn oldest(&self, now: Nanos) -> Duration {
+        self.replaced.map_or(Duration::MAX, |at| now.since(at))
     }
 
     fn present(&self) -> &dyn Present {
@@ -188,10 +228,11 @@ impl Member {
     }
 }
 
-/// What a result has shown of those that are still watched, with `most` regions of all together.
+/// What a result that ended at `end` has shown of those that are still watched, with `most` regions of all together.
 pub(super) fn target_views(
     members: &mut [Member],
     mut result: Aggregated,
+    end: Nanos,
     scale: Scale,
     most: usize,
 ) -> Vec<TargetView> {
@@ -201,6 +242,7 @@ pub(super) fn target_views(
         .iter()
         .map(|(position, member)| {
             let raw = result.targets.remove(position).unwrap_or_default();
+            let scale = Scale { oldest: member.oldest(end), ..scale };
             views(&raw, &member.areas, member.present(), scale)
         })
         .collect();
@@ -222,4 +264,44 @@ fn within(mappings: &[Mapping], ranges: &[AddrRange]) -> Vec<Mapping> {
         m.range.intersect(r).map(|range| Mapping { range, ..m.clone() })
     };
     mappings.iter().flat_map(|m| ranges.iter().filter_map(move |r| cut(m, r))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::OwnPages;
+    use crate::walker::own_pid;
+
+    const ROOT: &str = "/";
+    /// Above any pid there may be.
+    const NOBODY: i32 = 1 << 23;
+
+    #[test]
+    fn who_has_ended_is_passed_over() {
+        let pids = [NOBODY, own_pid()];
+        let all = Watched::Processes(pids.map(|pid| (TargetId(7), pid)).to_vec());
+        let pids: Vec<_> = members(ROOT.as_ref(), all).unwrap().iter().map(Member::pid).collect();
+        assert_eq!(pids, [Some(own_pid())]);
+        let ranges = vec![AddrRange::new(0, u64::MAX)];
+        let ended = Watched::Ranges { target: TargetId(0), pid: NOBODY, ranges };
+        assert!(members(ROOT.as_ref(), ended).unwrap().is_empty());
+    }
+
+    #[test]
+    fn ranges_are_sorted_joined_and_clipped() {
+        let own = OwnPages::map(8).unwrap();
+        let (all, inner) = (own.range(0, 8), own.range(2, 3));
+        let of = |ranges: Vec<AddrRange>| {
+            let watched = Watched::Ranges { target: TargetId(0), pid: own_pid(), ranges };
+            members(ROOT.as_ref(), watched).map(|members| members[0].ranges.clone())
+        };
+        let odd = AddrRange::new(inner.start + 1, inner.end - 1);
+        let first = own.range(0, 1);
+        assert_eq!(of(vec![odd, first, inner]).unwrap(), [first, inner]);
+        let open = of(vec![AddrRange::new(all.start, u64::MAX), all]).unwrap();
+        assert!(open.len() == 1 && open[0].start == all.start, "{open:?}");
+        assert!(open[0].end >= all.end && open[0].end <= USER_END, "{open:?}");
+        let behind = of(vec![AddrRange::new(USER_END, u64::MAX)]);
+        assert!(matches!(behind, Err(DamonError::NoTargets)));
+    }
 }

@@ -11,6 +11,7 @@ use isotherm_core::{AddrRange, Mapping, MappingKind, PAGE_SIZE};
 use crate::proc::{ProcError, Zone, memory_block, memory_block_size, system_ram, zoneinfo};
 use attribute::attribute;
 pub use part::Part;
+pub(crate) use part::joined_pages;
 
 /// A limit, as what firmware tells comes from outside. Machines have some tens.
 const MOST_STRETCHES: usize = 65_536;

@@ -37,7 +37,7 @@ impl Part {
         let ranges = if self.ranges.is_empty() {
             vec![AddrRange::new(0, u64::MAX)]
         } else {
-            joined(ranges.collect())
+            joined_pages(&self.ranges)
         };
         let of_nodes =
             memory.iter().filter(|s| self.nodes.is_empty() || self.nodes.contains(&s.node));
@@ -55,6 +55,11 @@ impl Part {
 fn pages(range: &AddrRange) -> AddrRange {
     let end = range.end.checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX);
     AddrRange::new(range.start - range.start % PAGE_SIZE, end)
+}
+
+/// The pages that hold any of `ranges`, sorted and disjoint.
+pub(crate) fn joined_pages(ranges: &[AddrRange]) -> Vec<AddrRange> {
+    joined(ranges.iter().map(pages).collect())
 }
 
 /// Sorted and disjoint.

@@ -1,5 +1,7 @@
 //! Targets that change while a kdamond runs.
 
+use std::time::Duration;
+
 use isotherm_core::{Nanos, TargetId};
 
 use super::Kdamond;
@@ -11,6 +13,9 @@ use crate::sys::monotonic;
 /// Targets change at most once in so many aggregation intervals: a change ends the one under way, so
 /// that with many short-lived children there would never be a result.
 const CHANGE_INTERVALS: u32 = 4;
+/// Before Linux 6.15 the kernel answers to a change after an aggregation interval, and nothing ends
+/// that wait: beyond this, a kdamond is started anew instead.
+const LONGEST_COMMIT: Duration = Duration::from_secs(1);
 
 impl Kdamond {
     /// Watches these processes from now on. What is known of those that stay is kept if none has
@@ -40,30 +45,29 @@ impl Kdamond {
             if self.operations != Operations::Vaddr {
                 return Err(DamonError::FixedTargets);
             }
-            match Member::process(&self.root, id, pid, Vec::new()) {
-                Ok(member) => added.push(member),
-                Err(DamonError::Attach(e)) if e.is_gone() => {}
-                Err(e) => return Err(e),
-            }
+            added.extend(Member::process(&self.root, id, pid, Vec::new())?);
         }
         if added.is_empty() {
             return Ok(());
         }
         self.next_change = now + self.clock.pace() * CHANGE_INTERVALS;
-        let whole = !self.members.iter().any(Member::is_over);
+        let whole = !self.members.is_empty()
+            && !self.members.iter().any(Member::is_over)
+            && self.attrs.interval() <= LONGEST_COMMIT;
         self.members.extend(added);
         self.next_update = Nanos(0);
         if whole {
             self.seat.set_up(&self.context())?;
             // A target that ended meanwhile makes the kernel refuse, and maybe stop.
             if self.seat.commit().is_ok() && self.seat.is_running() {
+                self.committed = true;
                 return Ok(());
             }
         }
         self.restart()
     }
 
-    fn restart(&mut self) -> Result<(), DamonError> {
+    pub(super) fn restart(&mut self) -> Result<(), DamonError> {
         self.seat.stop()?;
         self.reader.forget()?;
         self.begin()

@@ -59,11 +59,12 @@ fn with_pids(holder: &Holder, targets: &[TargetId]) -> Vec<(TargetId, i32)> {
 /// The attributes of a kdamond.
 fn asked(o: &Record) -> Result<KdamondAttrs, UsageError> {
     let attrs = o.damon_attrs()?;
-    Ok(KdamondAttrs {
+    let asked = KdamondAttrs {
         intervals_goal: o.intervals_goal.clone(),
         addr_unit: o.addr_unit,
         ..KdamondAttrs::from(attrs)
-    })
+    };
+    asked.checked().map_err(|e| UsageError::new(e.to_string()))
 }
 
 fn describe(of: &str) -> String {
@@ -159,6 +160,10 @@ impl Watch for Working {
 
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
         Ok(self.kdamond.set_targets(&with_pids(&self.holder, targets))?)
+    }
+
+    fn outlive_targets(&mut self) {
+        self.kdamond.outlive_targets();
     }
 
     fn stop(&mut self) -> Result<()> {
