@@ -56,7 +56,7 @@ mod tests {
         let nothing = tempfile::tempdir().unwrap();
         assert!(matches!(check_namespace(nothing.path()), Err(ProcError::Foreign)));
         // What hinders reading is not taken for that.
-        create_dir_all(nothing.path().join("proc/self/status")).unwrap();
+        fs::create_dir_all(nothing.path().join("proc/self/status")).unwrap();
         assert!(matches!(check_namespace(nothing.path()), Err(ProcError::Read { .. })));
     }
 }
