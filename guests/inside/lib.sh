@@ -101,10 +101,11 @@ on_node() {
 # mib_of SUMMARY MAPPING KEY: MiB, from a summary as JSON
 mib_of() {
     bytes=$(tr '{' '\n' <"$1" | sed -n "/\"name\":\"$2\"/s/.*\"$3\":\([0-9]*\).*/\1/p")
-    echo $((${bytes:-0} >> 20))
+    [ -n "$bytes" ] || { echo "$1 has no $3 of $2"; return; }
+    echo $((bytes >> 20))
 }
 
 # between LOW HIGH WHAT IS
 between() {
-    [ "$4" -ge "$1" ] && [ "$4" -le "$2" ] || fail "$3: $4, not $1 to $2"
+    [ "$4" -ge "$1" ] 2>/dev/null && [ "$4" -le "$2" ] || fail "$3: $4, not $1 to $2"
 }

@@ -15,8 +15,8 @@ use crate::lab::{Lab, known};
 use crate::scenario::Scenario;
 use crate::table::{Outcome, Verdict};
 
-/// Guests at a time: two CPUs do two in less time than one after the other, and are not held up by more.
-pub const JOBS: usize = 2;
+/// Guests at a time: each waits for a third of its time, so that three keep two CPUs at work.
+pub const JOBS: usize = 3;
 
 /// What was asked for by name; nothing: all.
 #[derive(Debug)]
@@ -103,18 +103,22 @@ fn pairs<'a>(asked: &Asked, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a
     pairs
 }
 
-/// Does `one` with all `pairs`, `jobs` at a time; `row` is told as they end.
+/// Does `one` with all `pairs`, `jobs` at a time; `row` is told as they end. After an error nothing more is
+/// begun.
 fn side_by_side<T: Send>(
     jobs: usize,
     pairs: Vec<T>,
     one: impl Fn(T) -> Result<Outcome> + Sync,
     row: impl FnMut(&Outcome) + Send,
 ) -> Result<()> {
+    let jobs = jobs.clamp(1, pairs.len().max(1));
     let (left, row) = (Mutex::new(pairs.into_iter()), Mutex::new(row));
     let next = || left.lock().ok()?.next();
     let work = || -> Result<()> {
         while let Some(pair) = next() {
-            let outcome = one(pair)?;
+            let outcome = one(pair).inspect_err(|_| {
+                let _ = left.lock().map(|mut left| left.by_ref().for_each(drop));
+            })?;
             if let Ok(mut row) = row.lock() {
                 row(&outcome);
             }
@@ -122,7 +126,7 @@ fn side_by_side<T: Send>(
         Ok(())
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
+        let threads: Vec<_> = (0..jobs).map(|_| scope.spawn(work)).collect();
         let mut ends = threads.into_iter().map(|t| t.join());
         ends.try_for_each(|end| end.unwrap_or_else(|_| bail!("a guest's thread panicked")))
     })
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_is_done_once_however_many_at_a_time() {
-        for jobs in [0, 1, 3, 20] {
+        for jobs in [0, 1, 3, 20, usize::MAX] {
             let mut took = Vec::new();
             let one = |n| Ok(outcome(n));
             side_by_side(jobs, (0..10).collect(), one, |o| took.push(o.took.as_secs())).unwrap();
@@ -160,8 +164,13 @@ mod tests {
 
     #[test]
     fn an_error_is_not_lost() {
-        let one = |n| if n == 3 { bail!("no") } else { Ok(outcome(n)) };
-        assert!(side_by_side(2, (0..10).collect(), one, |_| {}).is_err());
+        let begun = Mutex::new(Vec::new());
+        let one = |n| {
+            begun.lock().unwrap().push(n);
+            if n == 3 { bail!("no") } else { Ok(outcome(n)) }
+        };
+        assert!(side_by_side(1, (0..10).collect(), one, |_| {}).is_err());
+        assert_eq!(begun.into_inner().unwrap(), [0, 1, 2, 3], "nothing is begun after it");
     }
 
     #[test]
