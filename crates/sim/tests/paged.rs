@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
+use isotherm_core::{Attrs, Heat, Thresholds};
 use isotherm_mm::{Fair, ListKind};
 use isotherm_sim::paged::{
-    MachineSpec, PagedMachine, Populate, Stream, StreamOrder, Task, Toucher,
+    MachineSpec, PagedMachine, Populate, Stream, StreamOrder, Task, Toucher, Watcher, addresses,
 };
-use isotherm_sim::workload::{Layout, Op, Workload};
+use isotherm_sim::workload::{Layout, Op, Owner, Workload};
 
 const ONE_NODE: &str = "about = '160 MB'\ncpus = 2\n[[node]]\nzones = [{ kind = 'dma32', pages = 15000 }, \
                         { kind = 'normal', pages = 25000 }]\n";
@@ -168,4 +169,49 @@ fn the_same_seed_does_the_same() {
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).0, run(2).0);
+}
+
+/// 16 MiB hot in 127 MB, which fit until somebody else wants 64 MB.
+#[test]
+fn a_monitor_watches_who_runs_short() {
+    let text = "about = 'hot, and not'\nislands = 0\nregion = [{ name = 'hot', size = '16M', gap = '64M' }, \
+                { name = 'last', size = '1M', gap = '32M' }]\n\
+                phase = [{ name = 'p', duration = '20s', access = [{ region = 'hot', rate = 50 }] }]\n";
+    let workload = Workload::parse(text).unwrap();
+    let layout = Layout::new(&workload, 1);
+    let mut m = machine(SWAP);
+    let pages = usize::try_from(layout.len() / 4096).unwrap();
+    let process = m.add_process(pages);
+    m.run(&mut [Box::new(Populate::new(process)) as Box<dyn Task>]).unwrap();
+
+    let other = m.add_process(16_000);
+    let length = Duration::from_secs(20);
+    let access = (&workload.phases[0].accesses[0], 0);
+    let toucher = Toucher::new(&m, process, (&workload, &layout), access, length);
+    let (watcher, watched) = Watcher::new(&m, &[process], Attrs::default(), length).unwrap();
+    let tasks =
+        [Box::new(toucher) as Box<dyn Task>, Box::new(Populate::new(other)), Box::new(watcher)];
+    m.run(&mut { tasks }).unwrap();
+
+    let watched = watched.borrow();
+    assert!(watched.failed.is_none(), "{:?}", watched.failed);
+    let last = watched.snapshots.last().unwrap();
+    let t = Thresholds::default();
+    let after = last.bytes(&t);
+    assert!(watched.snapshots.len() >= 45, "{}", watched.snapshots.len());
+    assert!((15 << 20..24 << 20).contains(&after.hot), "{after:?}");
+    let (swapped, ..) = m.swapped();
+    // The other's memory was all used a moment ago, so that what went is this one's. Shares are estimates.
+    let absent = swapped * 4096;
+    assert!(absent > 16 << 20 && after.absent.abs_diff(absent) < 4 << 20, "{absent} {after:?}");
+    let hot = layout.range(Owner::Region(0));
+    let hot = addresses(usize::try_from(hot.start / 4096).unwrap(), 4096);
+    let found: u64 = last.targets[0]
+        .regions
+        .iter()
+        .filter(|r| r.heat(&t) == Heat::Hot)
+        .filter_map(|r| r.range.intersect(&hot))
+        .map(|r| r.len())
+        .sum();
+    assert!(found >= 15 << 20, "{found}");
 }

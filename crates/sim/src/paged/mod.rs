@@ -34,6 +34,7 @@ mod spec;
 mod stream;
 mod system;
 mod toucher;
+mod watcher;
 mod writeback;
 
 pub use ages::Ages;
@@ -43,3 +44,4 @@ pub use spec::{Costs, DiskSpec, MachineSpec, NodeSpec, SpecError, SwapSpec, Zone
 pub use stream::{Stream, StreamOrder};
 pub use system::{Actor, Counts, PagedMachine};
 pub use toucher::{Populate, Toucher};
+pub use watcher::{Watched, Watcher, addresses, target};
