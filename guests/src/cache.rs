@@ -80,12 +80,11 @@ impl Cache {
         if missing.is_empty() {
             return Ok(());
         }
-        let suites: BTreeSet<&str> =
-            missing.iter().flat_map(|d| &d.suites).map(String::as_str).collect();
         self.remove_halves()?;
-        say("reading the lists of Debian's packages");
-        let apt = Apt::open(&self.root.join("apt"), &suites)?;
         for debian in missing {
+            say(&format!("reading the lists of Debian's packages for {}", debian.series));
+            let suites: BTreeSet<&str> = debian.suites.iter().map(String::as_str).collect();
+            let apt = Apt::open(&self.root.join("apt").join(&debian.series), &suites)?;
             let release = debian.choose(apt.packages()).with_context(|| {
                 let suites = debian.suites.join(", ");
                 format!(

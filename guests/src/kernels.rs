@@ -75,7 +75,7 @@ impl Debian {
         let rest = version.and_then(|v| v.strip_prefix(&self.series));
         // Other flavours and release candidates have letters of their own in it.
         rest.is_some_and(|rest| {
-            let own = rest.replace("+deb", "").replace("~bpo", "");
+            let own = rest.replace("+deb", "").replace("+bpo", "");
             rest.starts_with('.') && own.chars().all(|c| c.is_ascii_digit() || ".-+".contains(c))
         })
     }
@@ -122,8 +122,10 @@ mod tests {
             "6.1.0-200-cloud-amd64",
             "6.18.3+deb13-cloud-amd64",
         ];
-        let chosen = chosen(&series("6.12", "6.12.1-cloud-amd64"), &there);
-        assert_eq!(chosen.as_deref(), Some("6.12.117+deb12-cloud-amd64"));
+        let pinned = series("6.12", "6.12.1-cloud-amd64");
+        assert_eq!(chosen(&pinned, &there).as_deref(), Some("6.12.117+deb12-cloud-amd64"));
+        let backport = ["6.12.9+bpo-cloud-amd64"];
+        assert_eq!(chosen(&pinned, &backport).as_deref(), Some(backport[0]));
     }
 
     #[test]

@@ -75,10 +75,12 @@ impl Boot<'_> {
     pub fn run(&self, dir: &Path, limit: Duration) -> Result<()> {
         let errors = File::create(dir.join(ERRORS))?;
         let mut command = self.command();
-        command.args(["-serial", &format!("file:{}", dir.join(CONSOLE).display())]);
+        // QEMU splits its options at commas, unless they are doubled.
+        let path = |name: &str| dir.join(name).display().to_string().replace(',', ",,");
+        command.args(["-serial", &format!("file:{}", path(CONSOLE))]);
         for (i, name) in [TEXT, FILES].into_iter().enumerate() {
             command.arg("-chardev");
-            command.arg(format!("file,id=c{i},path={}", dir.join(name).display()));
+            command.arg(format!("file,id=c{i},path={}", path(name)));
             command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
