@@ -319,6 +319,14 @@ fn a_recording_is_scored_against_the_truth() {
     let recall = json["hot"]["recall"]["run"].as_f64().unwrap();
     assert!((recall - here.hot.recall.run.unwrap()).abs() < 1e-9, "{recall}");
     assert_eq!(json["schema_version"], 1);
+    let documented = include_str!("../../../../docs/abi/testing/accuracy.md");
+    for key in json.as_object().unwrap().keys() {
+        assert!(documented.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+    let rows = documented.lines().filter(|l| l.starts_with("| `"));
+    for name in rows.flat_map(|l| l.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)) {
+        assert!(json.get(name).is_some(), "{name} is documented, and not there");
+    }
     let text = run(&["--truth", "truth.json"]);
     for part in ["workload ladder.toml", "precision", "recall", "cold"] {
         assert!(text.text().contains(part), "{part} is not in {}", text.text());
