@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 pub use entry::{Element, Entry, Numbered, Place, Shown, SysfsError, Word, read, write};
 pub use tree::{
     AccessPattern, Bounds, Context, Destination, Filter, Goal, Intervals, IntervalsGoal, Kdamond,
-    MonitoringAttrs, Probe, ProbeFilter, Quotas, Region, Scheme, Stats, Target, TriedRegion,
-    TriedRegions, Watermarks, Weights,
+    MonitoringAttrs, Probe, ProbeFilter, Quotas, Region, Scheme, Stats, Target, TriedProbe,
+    TriedRegion, TriedRegions, Watermarks, Weights,
 };
 pub use words::{
     Action, Available, Command, FilterType, GoalMetric, GoalTuner, Operations, ProbeFilterType,

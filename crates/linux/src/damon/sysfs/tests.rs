@@ -127,8 +127,17 @@ fn tried_regions_come_in_the_order_of_their_numbers() {
             fs::write(region.join(name), format!("{value}\n")).unwrap();
         }
     }
+    // As 7.2 has them.
+    for (probe, hits) in [(0, 20), (1, 0)] {
+        let dir = tried.join("10/probes").join(probe.to_string());
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("hits"), format!("{hits}\n")).unwrap();
+    }
     let regions: TriedRegions = read(&tried).unwrap();
     let starts: Vec<u64> = regions.regions.0.iter().map(|r| r.start.0).collect();
     assert_eq!(starts, [0, 4096]);
     assert_eq!(regions.regions.0[0].sz_filter_passed, None);
+    assert_eq!(regions.regions.0[0].probes, None);
+    let probes = regions.regions.0[1].probes.as_ref().unwrap();
+    assert_eq!(probes.0.iter().map(|p| p.hits.0).collect::<Vec<_>>(), [20, 0]);
 }

@@ -323,5 +323,13 @@ directories! {
         age: Shown<u32>;
         /// bytes that passed the filters of the operations set
         sz_filter_passed: Option<Shown<u64>>, since "6.14";
+        /// what the probes of the context have found, in their order
+        probes: Option<Numbered<TriedProbe>>, since "7.2";
+    }
+
+    /// What a probe has found in a region.
+    TriedProbe {
+        /// samples that had its attribute, in the aggregation interval
+        hits: Shown<u32>;
     }
 }
