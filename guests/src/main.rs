@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use isotherm_guests::lab::Lab;
 use isotherm_guests::suite::{self, Asked};
+use isotherm_guests::table::Outcome;
 use isotherm_guests::topology::Topology;
 use isotherm_guests::{guest, table};
 
@@ -43,13 +44,28 @@ enum Doing {
     },
 }
 
-fn main() -> Result<ExitCode> {
+fn main() -> ExitCode {
+    match run(Options::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("guests: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether all was as expected.
+fn run(doing: Doing) -> Result<bool> {
     let say = |text: &str| eprintln!("{text}");
-    let all_ok = match Options::parse().command {
+    match doing {
         Doing::Run { kernel, keep, jobs, scenario } => {
-            print!("{}", table::head());
             let asked = Asked { kernels: kernel, scenarios: scenario, keep, jobs };
-            suite::run(&asked, |outcome| print!("{}", outcome.lines()), say)?
+            let mut head = Some(table::head());
+            let row = |outcome: &Outcome| {
+                print!("{}{}", head.take().unwrap_or_default(), outcome.lines());
+            };
+            suite::run(&asked, row, say)
         }
         Doing::Shell { series, topology } => {
             let topology = Topology::named(&topology)?;
@@ -57,8 +73,7 @@ fn main() -> Result<ExitCode> {
             let kernel = lab.fetched(&series, say)?;
             say("Ctrl-A X ends the guest, and so does `exit`");
             guest::shell(&lab, &kernel, &topology)?;
-            true
+            Ok(true)
         }
-    };
-    Ok(if all_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
 }
