@@ -64,6 +64,10 @@ pub fn ready(o: &Record) -> Result<Box<dyn Ready>> {
     if o.physical {
         return of_memory(o);
     }
+    // The parser does not ask for --physical where it would conflict with --pid.
+    if !o.node.is_empty() || o.addr_unit.is_some() {
+        return Err(UsageError::new("--node and --addr-unit are of --physical memory").into());
+    }
     match o.look {
         Look::Damon => Ok(Box::new(kdamond::OfProcesses::open(o)?)),
         _ if !o.range.is_empty() => {
