@@ -17,7 +17,7 @@ mod ways;
 pub mod x86;
 
 pub use ops::{
-    AttachError, Clearing, Hold, Holder, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
+    AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
 };
 pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;

@@ -11,7 +11,7 @@ use super::targets::Targets;
 
 /// Holds processes, and nothing more: for a source that looks by itself.
 #[derive(Debug, Default)]
-pub struct Holder(Targets<Kept>);
+pub struct HeldProcesses(Targets<Kept>);
 
 #[derive(Debug)]
 struct Kept(Held);
@@ -23,7 +23,7 @@ impl Deref for Kept {
     }
 }
 
-impl Holder {
+impl HeldProcesses {
     /// The pid of a target that is held.
     #[must_use]
     pub fn pid(&self, target: TargetId) -> Option<i32> {
@@ -31,7 +31,7 @@ impl Holder {
     }
 }
 
-impl Hold for Holder {
+impl Hold for HeldProcesses {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
         Ok(self.0.add(Kept(Held::take(Path::new("/"), pid)?)))
     }
@@ -51,12 +51,12 @@ mod tests {
 
     #[test]
     fn what_is_let_go_has_no_pid() {
-        let mut holder = Holder::default();
+        let mut held = HeldProcesses::default();
         let me = i32::try_from(std::process::id()).unwrap();
-        let target = holder.attach(me).unwrap();
-        assert_eq!((holder.pid(target), holder.is_alive(target)), (Some(me), true));
-        holder.detach(target);
-        assert_eq!((holder.pid(target), holder.is_alive(target)), (None, false));
-        assert!(matches!(holder.attach(i32::MAX), Err(AttachError::NoProcess(_))));
+        let target = held.attach(me).unwrap();
+        assert_eq!((held.pid(target), held.is_alive(target)), (Some(me), true));
+        held.detach(target);
+        assert_eq!((held.pid(target), held.is_alive(target)), (None, false));
+        assert!(matches!(held.attach(i32::MAX), Err(AttachError::NoProcess(_))));
     }
 }

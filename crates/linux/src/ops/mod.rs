@@ -4,7 +4,7 @@ mod annotate;
 mod clear;
 mod epochs;
 mod held;
-mod holder;
+mod held_processes;
 mod idle;
 mod mask;
 mod plain;
@@ -17,7 +17,7 @@ mod vaddr;
 mod window;
 
 pub use held::AttachError;
-pub use holder::Holder;
+pub use held_processes::HeldProcesses;
 pub use idle::{Idle, IdleError, Physical};
 pub(crate) use plain::Plain;
 pub use processes::{Hold, Processes};

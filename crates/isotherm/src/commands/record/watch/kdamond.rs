@@ -5,7 +5,7 @@ use isotherm_core::{AddrRange, Attrs, Nanos, OpsError, Source, Step, TargetId};
 use isotherm_linux::damon::{
     Availability, DamonError, Kdamond, KdamondAttrs, Watched, availability,
 };
-use isotherm_linux::{Hold, Holder, Physical, Stretch};
+use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
 use isotherm_record::TargetFact;
 
 use super::{ROOT, Ready, Watch, physical};
@@ -14,7 +14,7 @@ use crate::words::say;
 
 /// Processes, or ranges of one.
 pub struct OfProcesses {
-    holder: Holder,
+    held: HeldProcesses,
     ranges: Vec<AddrRange>,
     asked: KdamondAttrs,
 }
@@ -33,11 +33,11 @@ impl OfProcesses {
             Availability::Held(holder) => return Err(DamonError::Held(holder).into()),
             Availability::Absent(why) => return Err(DamonError::Absent(why).into()),
         }
-        Ok(OfProcesses { holder: Holder::default(), ranges: o.range.clone(), asked })
+        Ok(OfProcesses { held: HeldProcesses::default(), ranges: o.range.clone(), asked })
     }
 
     fn watched(&self, targets: &[TargetId]) -> Watched {
-        let all = with_pids(&self.holder, targets);
+        let all = with_pids(&self.held, targets);
         match all.first() {
             Some(&(target, pid)) if !self.ranges.is_empty() => {
                 Watched::Ranges { target, pid, ranges: self.ranges.clone() }
@@ -52,8 +52,8 @@ fn has_more(o: &Record) -> bool {
     !o.command.is_empty() || !o.cgroup.is_empty() || o.children
 }
 
-fn with_pids(holder: &Holder, targets: &[TargetId]) -> Vec<(TargetId, i32)> {
-    targets.iter().filter_map(|&t| Some((t, holder.pid(t)?))).collect()
+fn with_pids(held: &HeldProcesses, targets: &[TargetId]) -> Vec<(TargetId, i32)> {
+    targets.iter().filter_map(|&t| Some((t, held.pid(t)?))).collect()
 }
 
 /// The attributes of a kdamond.
@@ -85,14 +85,14 @@ impl Ready for OfProcesses {
     }
 
     fn hold(&mut self) -> &mut dyn Hold {
-        &mut self.holder
+        &mut self.held
     }
 
     fn begin(self: Box<Self>, _: Attrs, targets: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
         let watched = self.watched(targets);
         let kdamond = Kdamond::start(ROOT.as_ref(), watched, self.asked)?;
         say_results(&kdamond);
-        Ok(Box::new(Working { kdamond, holder: self.holder }))
+        Ok(Box::new(Working { kdamond, held: self.held }))
     }
 }
 
@@ -115,7 +115,7 @@ impl OfMemory {
         };
         let kdamond = Kdamond::start(ROOT.as_ref(), watched, asked)?;
         say_results(&kdamond);
-        Ok(OfMemory(Working { kdamond, holder: Holder::default() }, attrs))
+        Ok(OfMemory(Working { kdamond, held: HeldProcesses::default() }, attrs))
     }
 }
 
@@ -129,7 +129,7 @@ impl Ready for OfMemory {
     }
 
     fn hold(&mut self) -> &mut dyn Hold {
-        &mut self.0.holder
+        &mut self.0.held
     }
 
     fn watched(&self) -> Option<TargetFact> {
@@ -144,7 +144,7 @@ impl Ready for OfMemory {
 /// A kdamond at work.
 struct Working {
     kdamond: Kdamond,
-    holder: Holder,
+    held: HeldProcesses,
 }
 
 impl Source for Working {
@@ -155,11 +155,11 @@ impl Source for Working {
 
 impl Watch for Working {
     fn hold(&mut self) -> &mut dyn Hold {
-        &mut self.holder
+        &mut self.held
     }
 
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
-        Ok(self.kdamond.set_targets(&with_pids(&self.holder, targets))?)
+        Ok(self.kdamond.set_targets(&with_pids(&self.held, targets))?)
     }
 
     fn outlive_targets(&mut self) {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId};
-use isotherm_linux::{Hold, Holder, IdleError, Physical, Stretch, Way};
+use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
 use isotherm_record::TargetFact;
 
 use super::{ROOT, Ready, Watch};
@@ -12,13 +12,13 @@ use crate::cli::{Record, UsageError};
 pub struct Idle {
     ops: Physical,
     /// of nobody
-    holder: Holder,
+    held: HeldProcesses,
 }
 
 impl Idle {
     /// Of these stretches.
     pub fn open(memory: &[Stretch]) -> Result<Self, IdleError> {
-        Ok(Idle { ops: Physical::new(ROOT.as_ref(), memory)?, holder: Holder::default() })
+        Ok(Idle { ops: Physical::new(ROOT.as_ref(), memory)?, held: HeldProcesses::default() })
     }
 }
 
@@ -42,7 +42,7 @@ impl Ready for Idle {
     }
 
     fn hold(&mut self) -> &mut dyn Hold {
-        &mut self.holder
+        &mut self.held
     }
 
     fn watched(&self) -> Option<TargetFact> {
@@ -56,13 +56,13 @@ impl Ready for Idle {
         seed: u64,
     ) -> Result<Box<dyn Watch>> {
         let monitor = Monitor::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
-        Ok(Box::new(Working { monitor, holder: self.holder }))
+        Ok(Box::new(Working { monitor, held: self.held }))
     }
 }
 
 struct Working {
     monitor: Monitor<Physical>,
-    holder: Holder,
+    held: HeldProcesses,
 }
 
 impl Source for Working {
@@ -73,7 +73,7 @@ impl Source for Working {
 
 impl Watch for Working {
     fn hold(&mut self) -> &mut dyn Hold {
-        &mut self.holder
+        &mut self.held
     }
 
     /// Physical memory stays what it is.
