@@ -1,16 +1,12 @@
 //! How right a record is that a guest has brought out.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use isotherm_record::{Event, Reader};
 use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth};
 use serde::Deserialize;
-
-/// A truth is at most this long, in bytes.
-const MAX_TRUTH: u64 = 64 << 20;
 
 /// A record, its truth, and how right it is to be.
 #[derive(Debug, Clone, Deserialize)]
@@ -76,7 +72,8 @@ impl Least {
 /// # Errors
 /// If the record or its truth cannot be read.
 pub fn figures(record: &Path, truth: &Path) -> Result<Accuracy> {
-    let truth = read(truth)?;
+    let file = File::open(truth).with_context(|| format!("cannot read {}", truth.display()))?;
+    let truth = GroundTruth::read(file)?;
     let mut builder = None;
     for event in Reader::open(record)? {
         match (event?, &mut builder) {
@@ -87,14 +84,6 @@ pub fn figures(record: &Path, truth: &Path) -> Result<Accuracy> {
     }
     let builder = builder.with_context(|| format!("{} has no target", record.display()))?;
     Ok(builder.finish())
-}
-
-fn read(path: &Path) -> Result<GroundTruth> {
-    let mut text = String::new();
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    file.take(MAX_TRUTH).read_to_string(&mut text)?;
-    let truth: GroundTruth = serde_json::from_str(&text).context("the truth cannot be read")?;
-    Ok(truth.checked()?)
 }
 
 /// The figures in a line.

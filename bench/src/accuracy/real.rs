@@ -1,7 +1,7 @@
 //! A workload in a process of its own, watched by a monitor in this one.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -19,8 +19,6 @@ use super::{Options, Watched};
 
 /// The workload goes on for longer than it is watched, and is then ended.
 const LONGER: Duration = Duration::from_secs(10);
-/// A truth is at most this long, in bytes.
-const MAX_TRUTH: u64 = 64 << 20;
 
 /// What the workload says when its memory is there.
 #[derive(Deserialize)]
@@ -45,7 +43,13 @@ pub fn watch(o: &Options, name: &str, length: Duration) -> Result<Watched> {
     let own_cpu = Some((sys::own_cpu() - cpu).as_secs_f64() / elapsed);
     process.end()?;
     let record_bytes = Some(recorded(o, &dir.path().join("a.rec"), &snapshots)?);
-    Ok(Watched { snapshots, target, truth: read(&path)?, own_cpu, record_bytes })
+    Ok(Watched {
+        snapshots,
+        target,
+        truth: GroundTruth::read(File::open(&path)?)?,
+        own_cpu,
+        record_bytes,
+    })
 }
 
 fn snapshots(
@@ -76,13 +80,6 @@ fn recorded(o: &Options, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64
         }
     }
     Ok(writer.finish(Why::Stopped, "")?.bytes)
-}
-
-fn read(path: &Path) -> Result<GroundTruth> {
-    let mut text = String::new();
-    File::open(path)?.take(MAX_TRUTH).read_to_string(&mut text)?;
-    let truth: GroundTruth = serde_json::from_str(&text).context("the truth cannot be read")?;
-    Ok(truth.checked()?)
 }
 
 /// `isotherm workload`, killed when dropped.

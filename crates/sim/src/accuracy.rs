@@ -62,7 +62,7 @@ pub struct Figures {
     pub run: Option<f64>,
     /// over snapshots
     pub mean: Option<f64>,
-    /// of all snapshots
+    /// over snapshots
     pub median: Option<f64>,
     /// of all snapshots
     pub worst: Option<f64>,

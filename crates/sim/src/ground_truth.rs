@@ -3,6 +3,8 @@
 //! Made by whoever touches real memory, or from a simulated machine; `docs/abi/testing/workload.md`
 //! describes the file.
 
+use std::io::Read;
+
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
 use serde::{Deserialize, Serialize};
 
@@ -73,9 +75,21 @@ pub struct Interval {
     pub idle: Vec<u64>,
 }
 
+/// A truth is at most this long, in bytes: a day has some MiB.
+const MAX_LEN: u64 = 64 << 20;
+
 /// Why something is no truth.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TruthError {
+    /// from whoever gives the text
+    #[error("the truth cannot be read: {0}")]
+    Read(String),
+    /// too long
+    #[error("it is longer than {} MiB: no truth is", MAX_LEN >> 20)]
+    Long,
+    /// something else
+    #[error("it is no truth of a workload: {0}")]
+    Json(String),
     /// of another version
     #[error("the truth is of version {0}, not {TRUTH_VERSION}: make it anew with this isotherm")]
     Version(u32),
@@ -124,6 +138,21 @@ impl Interval {
 }
 
 impl GroundTruth {
+    /// Reads a truth, which must be whole.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(from: impl Read) -> Result<Self, TruthError> {
+        let mut text = Vec::new();
+        let read = from.take(MAX_LEN + 1).read_to_end(&mut text);
+        read.map_err(|e| TruthError::Read(e.to_string()))?;
+        if text.len() as u64 > MAX_LEN {
+            return Err(TruthError::Long);
+        }
+        let truth: Result<GroundTruth, _> = serde_json::from_slice(&text);
+        truth.map_err(|e| TruthError::Json(e.to_string()))?.checked()
+    }
+
     /// The truth, if it is whole; for what was read from a file.
     ///
     /// # Errors

@@ -164,8 +164,8 @@ pub struct Record {
     /// Bytes that a step of a physical address stands for (--look damon, Linux 6.18)
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "physical")]
     pub addr_unit: Option<u64>,
-    /// End after this time [default: when all targets have ended and no --cgroup is left, or at Ctrl-C]. A started command
-    /// that still runs is then ended too (SIGTERM, after 5 s SIGKILL)
+    /// End after this time [default: when all targets have ended and no --cgroup is left, or at
+    /// Ctrl-C]. A started command that still runs is then ended too (SIGTERM, after 5 s SIGKILL)
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
     /// Watch the children of the processes as well; those of a started command always are

@@ -1,7 +1,6 @@
 //! `isotherm report accuracy`.
 
 use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,9 +13,6 @@ use serde::Serialize;
 use super::output::print;
 use super::{each_snapshot, head, select};
 use crate::cli;
-
-/// A truth is at most this long, in bytes.
-const MAX_TRUTH: u64 = 64 << 20;
 
 /// Scores a recording against the truth.
 pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
@@ -68,15 +64,8 @@ struct Versioned<'a> {
 
 fn read(path: &Path) -> Result<GroundTruth> {
     let unreadable = || format!("cannot read {}", path.display());
-    let mut file = File::open(path).with_context(unreadable)?.take(MAX_TRUTH + 1);
-    let mut text = Vec::new();
-    let read = file.read_to_end(&mut text).with_context(unreadable)?;
-    if read as u64 > MAX_TRUTH {
-        bail!("{} is longer than {} MiB: no truth is", path.display(), MAX_TRUTH >> 20);
-    }
-    let no_truth = || format!("{} is no truth of a workload", path.display());
-    let truth: GroundTruth = serde_json::from_slice(&text).with_context(no_truth)?;
-    truth.checked().with_context(no_truth)
+    let file = File::open(path).with_context(unreadable)?;
+    GroundTruth::read(file).with_context(|| path.display().to_string())
 }
 
 fn text(a: &Accuracy) -> String {

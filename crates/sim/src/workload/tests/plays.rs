@@ -158,4 +158,9 @@ fn a_broken_truth_is_refused() {
     assert_eq!(broken(|t| t.stretches[0].end += 1), Stretch);
     assert_eq!(broken(|t| t.intervals.swap(0, 1)), Order("intervals"));
     assert_eq!(broken(|t| t.intervals[0].idle.clear()), Counts);
+
+    let text = serde_json::to_vec(&truth).unwrap();
+    assert_eq!(GroundTruth::read(&text[..]), Ok(truth));
+    assert!(matches!(GroundTruth::read(&text[..text.len() - 1]), Err(Json(_))));
+    assert_eq!(GroundTruth::read(std::io::repeat(b' ')), Err(Long));
 }
