@@ -167,6 +167,14 @@ impl Kdamond {
         if self.members.iter().all(Member::is_over) {
             return self.nobody(now);
         }
+        match self.look(now) {
+            // The kernel refuses to answer for targets that have ended since they were asked.
+            Err(_) if self.members.iter().all(Member::is_over) => self.nobody(now),
+            looked => looked,
+        }
+    }
+
+    fn look(&mut self, now: Nanos) -> Result<Step, DamonError> {
         if now >= self.next_update {
             self.next_update = now + self.attrs.update;
             self.update(now)?;

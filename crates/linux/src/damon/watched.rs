@@ -82,12 +82,11 @@ enum Kind {
 pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, DamonError> {
     match watched {
         Watched::Processes(all) => {
-            let members =
-                all.into_iter().map(|(id, pid)| Member::process(root, id, pid, Vec::new()));
+            let members = all.into_iter().map(|(id, pid)| Member::process(root, id, pid));
             members.filter_map(Result::transpose).collect()
         }
         Watched::Ranges { target, pid, ranges } => {
-            let Some(mut member) = Member::process(root, target, pid, Vec::new())? else {
+            let Some(mut member) = Member::process(root, target, pid)? else {
                 return Ok(Vec::new());
             };
             member.ranges = member.clipped(&ranges)?;
@@ -111,19 +110,14 @@ impl Member {
     }
 
     /// Takes hold of process `pid`; `None` if it has ended.
-    pub fn process(
-        root: &Path,
-        id: TargetId,
-        pid: i32,
-        ranges: Vec<AddrRange>,
-    ) -> Result<Option<Self>, DamonError> {
+    pub fn process(root: &Path, id: TargetId, pid: i32) -> Result<Option<Self>, DamonError> {
         let process = match Plain::attach(root, pid) {
             Ok(process) => Box::new(process),
             Err(e) if e.is_gone() => return Ok(None),
             Err(e) => return Err(e.into()),
         };
         let kind = Kind::Process { process, resident: Resident::default() };
-        Ok(Some(Member::new(id, ranges, kind)))
+        Ok(Some(Member::new(id, Vec::new(), kind)))
     }
 
     /// The pages of `ranges`, sorted and disjoint, up to the end of what is mapped now.

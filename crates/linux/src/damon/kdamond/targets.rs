@@ -45,7 +45,7 @@ impl Kdamond {
             if self.operations != Operations::Vaddr {
                 return Err(DamonError::FixedTargets);
             }
-            added.extend(Member::process(&self.root, id, pid, Vec::new())?);
+            added.extend(Member::process(&self.root, id, pid)?);
         }
         if added.is_empty() {
             return Ok(());
