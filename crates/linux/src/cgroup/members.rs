@@ -26,10 +26,13 @@ impl Cgroup {
                 // A process of a namespace that we do not see is 0.
                 Ok(text) => pids
                     .extend(text.lines().filter_map(|l| l.parse().ok()).filter(|&p: &i32| p > 0)),
-                Err(e) if dir == self.dir && e.raw_os_error() != Some(libc::EOPNOTSUPP) => {
+                Err(e) if dir == self.dir => {
+                    if e.raw_os_error() == Some(libc::EOPNOTSUPP) {
+                        return Err(CgroupError::Threaded(self.dir.clone()));
+                    }
                     return Err(self.failed("read", PROCS, "it is no control group", e));
                 }
-                // It was removed meanwhile; or it has threads, whose processes are in one above.
+                // It was removed meanwhile; or it is threaded, and its processes are in one above.
                 Err(_) => {}
             }
             groups.extend(below(&dir));

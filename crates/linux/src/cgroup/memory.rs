@@ -16,7 +16,7 @@ pub enum Limit {
 pub enum Reclaimed {
     /// as much as was asked for, or more
     All,
-    /// less: the kernel found no more that was worth it
+    /// less: the kernel found no more that was worth it, or a signal came
     Less,
 }
 
@@ -80,7 +80,10 @@ impl Cgroup {
     pub fn reclaim(&self, bytes: u64) -> Result<Reclaimed, CgroupError> {
         match self.write("memory.reclaim", &bytes.to_string()) {
             Ok(()) => Ok(Reclaimed::All),
-            Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(Reclaimed::Less),
+            // A signal ends it: asked again, the kernel would begin anew.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
+                Ok(Reclaimed::Less)
+            }
             Err(e) => Err(self.failed("write", "memory.reclaim", TAKES_RECLAIM, e)),
         }
     }

@@ -31,6 +31,9 @@ pub enum CgroupError {
     /// it was removed
     #[error("the control group {0} has been removed")]
     Removed(PathBuf),
+    /// threads alone
+    #[error("the control group {0} is threaded, so that processes are in one above it: give that")]
+    Threaded(PathBuf),
     /// a file is not there
     #[error("{path} is not there: {why}")]
     Absent {
@@ -140,9 +143,13 @@ impl Cgroup {
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
         use std::io::Write;
-        // One write, as the kernel takes each for itself; and the file is not to be made.
+        // One write, as the kernel takes each for itself, also one that a signal broke off; and the
+        // file is not to be made.
         let mut file = std::fs::OpenOptions::new().write(true).open(self.file(name))?;
-        file.write_all(text.as_bytes())
+        match file.write(text.as_bytes())? {
+            n if n == text.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
+        }
     }
 
     fn failed(

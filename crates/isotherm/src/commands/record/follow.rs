@@ -124,8 +124,11 @@ impl Follower {
         }
         let mut parents: Vec<i32> =
             self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
         while let Some(parent) = parents.pop() {
-            for child in proc::children("/".as_ref(), parent) {
+            let children = proc::children("/".as_ref(), parent);
+            // Who started isotherm may be watched; isotherm does not watch itself.
+            for child in children.into_iter().filter(|&child| child != own) {
                 if !self.processes.contains_key(&child) && self.attach(held, child, true).is_ok() {
                     parents.push(child);
                 }
