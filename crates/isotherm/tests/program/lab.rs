@@ -107,6 +107,7 @@ fn what_makes_no_sense_is_told() {
         (&["--workload", "machine.toml"], 2, "machine.toml"),
         (&["--workload", "long.toml"], 1, "longer than 1 MiB"),
         (&["--threads", "0"], 2, "--threads"),
+        (&["--workload", "zipf", "--threads", "2"], 2, "--threads is of streams"),
         (&["--properties", "0"], 2, "--properties"),
         (&["--scenarios", "--threads", "1"], 2, "--scenarios"),
         (&["-o", "x.jpeg"], 2, ".png or .svg"),

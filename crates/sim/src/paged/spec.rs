@@ -159,7 +159,7 @@ impl MachineSpec {
         Layout { cpus: self.cpus, nodes: nodes.collect() }
     }
 
-    fn check(&self) -> Result<(), SpecError> {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
         self.layout().check()?;
         let (d, c) = (&self.disk, &self.costs);
         let speed = "1 to 1000000";

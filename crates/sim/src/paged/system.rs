@@ -85,6 +85,7 @@ impl PagedMachine {
     /// # Errors
     /// If there can be no such machine.
     pub fn new(spec: &MachineSpec, rules: Rules, seed: u64) -> Result<Self, SpecError> {
+        spec.check()?;
         let mut memory = Memory::new(&spec.layout(), rules)?;
         memory.set_swap(spec.swap.is_some());
         let mut owners = Owners::default();

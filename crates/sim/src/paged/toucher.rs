@@ -78,9 +78,9 @@ impl Task for Toucher {
             if actor.now >= self.end {
                 return Ok(Next::End);
             }
-            let due = self.begin + (self.done as f64 * self.every) as u64;
+            let due = self.begin.saturating_add((self.done as f64 * self.every) as u64);
             if due > actor.now {
-                return Ok(Next::Sleep(due));
+                return Ok(Next::Sleep(due.min(self.end)));
             }
             let since = Duration::from_nanos(actor.now - self.begin);
             let Some((_, page)) = self.walk.next(since) else { return Ok(Next::End) };

@@ -50,6 +50,11 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
     let output = o.output.as_deref().map(Output::picture).transpose()?;
     let machine = machine(o.machine.as_deref())?;
     let load = load(o.workload.as_deref())?;
+    if matches!(load, Load::Process(_)) && !o.threads.is_empty() {
+        let text =
+            "--threads is of streams: a workload of a process says by itself how many it has";
+        return Err(UsageError::new(text).into());
+    }
     let policies = policies_of(&o.policy)?;
     let threads = if o.threads.is_empty() { load.threads() } else { o.threads.clone() };
     let mut runs = Vec::new();
