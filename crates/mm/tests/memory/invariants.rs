@@ -4,16 +4,19 @@ use std::collections::BTreeSet;
 
 use isotherm_mm::{
     FAIR, FrameId, KINDS, Layout, ListKind, Memory, NodeLayout, PageKind, Request, Rules, ZoneKind,
-    ZoneLayout, ZonelistOrder,
+    ZoneLayout, ZonelistOrder, normal_threshold, pressure_threshold,
 };
 use proptest::prelude::*;
 
 use super::{Pages, memory};
 
+/// At most.
+const CPUS: u32 = 5;
+
 fn layouts() -> impl Strategy<Value = Layout> {
     let zones = proptest::collection::btree_map(0_usize..5, 40_i64..3000, 1..4);
     let nodes = proptest::collection::vec(zones, 1..4);
-    (1_u32..6, nodes).prop_map(|(cpus, nodes)| {
+    (1..=CPUS, nodes).prop_map(|(cpus, nodes)| {
         let n = nodes.len();
         let node = |(i, zones): (usize, std::collections::BTreeMap<usize, i64>)| NodeLayout {
             zones: zones
@@ -76,11 +79,21 @@ fn held(pages: &Pages, at: usize) -> Option<FrameId> {
 
 fn take(memory: &mut Memory, pages: &mut Pages, request: Request) {
     let before: Vec<i64> = memory.zones().iter().map(|z| z.free.read()).collect();
+    let reclaimed = |m: &Memory| m.zones().iter().map(|z| z.stats.reclaimed_direct).sum::<u64>();
+    let without = reclaimed(memory);
     let Some(frame) = pages.allocate(memory, request) else { return };
     let zone = &memory.zones()[memory.zone_of(frame)];
     assert!(zone.kind <= request.class, "{:?} for {:?}", zone.kind, request.class);
-    // Reclaim may have made more free before: then what is free now tells.
-    let seen = before[memory.zone_of(frame)].max(zone.free.exact() + 1);
+    let seen = if reclaimed(memory) == without {
+        before[memory.zone_of(frame)]
+    } else {
+        // More was free after reclaim than before. What readers saw then is what they see now and
+        // what this CPU has handed in with the page, e.g. 59 where 55 are free and 58 is the minimum.
+        let w = zone.watermarks;
+        let pressure = pressure_threshold(1, w.low, w.min);
+        let handed_in = normal_threshold(CPUS, zone.managed).max(pressure);
+        zone.free.read() + handed_in + 1
+    };
     assert!(seen > zone.watermarks.min, "{seen} free: {zone:?}");
     if request.kind == Some(PageKind::Anon) {
         memory.set_mapped(frame, true);
