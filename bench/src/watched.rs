@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use isotherm_core::{Attrs, Monitor, Snapshot, Source, Step};
+use isotherm_core::{Attrs, RegionSampler, Snapshot, Source, Step};
 use isotherm_linux::{Hold, Vaddr, sys};
 
 use crate::load::{Load, Shape};
@@ -14,7 +14,7 @@ use crate::{cpus, interrupts, smaps};
 pub struct Watched {
     load: Load,
     cpus: Vec<usize>,
-    monitor: Monitor<Vaddr>,
+    monitor: RegionSampler<Vaddr>,
 }
 
 impl Watched {
@@ -32,7 +32,7 @@ impl Watched {
         let load = Load::start(shape)?;
         let mut ops = Vaddr::new()?;
         let target = ops.attach(load.pid())?;
-        let monitor = Monitor::new(ops, Attrs::default(), &[target], seed)?;
+        let monitor = RegionSampler::new(ops, Attrs::default(), &[target], seed)?;
         let mut watched = Watched { load, cpus, monitor };
         watched.snapshots(settling(total, watched.monitor.attrs()))?;
         Ok(watched)

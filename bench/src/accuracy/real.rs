@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{Monitor, Nanos, Snapshot, Source, Step};
+use isotherm_core::{RegionSampler, Nanos, Snapshot, Source, Step};
 use isotherm_linux::{Processes, sys};
 use isotherm_record::{Facts, Limits, Why, Writer};
 use isotherm_sim::GroundTruth;
@@ -36,7 +36,7 @@ pub fn watch(o: &Options, name: &str, length: Duration) -> Result<Watched> {
     let (process, ready) = Process::start(o, name, &path, length)?;
     let mut ops = o.look.open()?;
     let target = ops.attach(ready.pid)?;
-    let mut monitor = Monitor::new(ops, o.attrs(), &[target], o.seed)?;
+    let mut monitor = RegionSampler::new(ops, o.attrs(), &[target], o.seed)?;
     let (begin, cpu) = (sys::monotonic(), sys::own_cpu());
     let snapshots = snapshots(&mut monitor, length)?;
     let elapsed = sys::monotonic().since(begin).as_secs_f64();
@@ -53,7 +53,7 @@ pub fn watch(o: &Options, name: &str, length: Duration) -> Result<Watched> {
 }
 
 fn snapshots(
-    monitor: &mut Monitor<Box<dyn Processes>>,
+    monitor: &mut RegionSampler<Box<dyn Processes>>,
     length: Duration,
 ) -> Result<Vec<Arc<Snapshot>>> {
     let mut snapshots = Vec::new();

@@ -1,7 +1,7 @@
 //! Bring your own eyes: the monitor over something that is no process at all.
 //!
 //! A cache of 64 Ki slots counts the hits of each slot by itself. By implementing [`Space`] (which
-//! slots there are) and [`Look`] (which were hit since), it lets a [`Monitor`] find its hot part,
+//! slots there are) and [`Look`] (which were hit since), it lets a [`RegionSampler`] find its hot part,
 //! at the cost of a few windows each sampling interval instead of a scan over all slots.
 //!
 //! `cargo run -p isotherm-core --example own_look`
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Cost, Heat, Liveness, Look, Mapping, MappingKind, Monitor, Nanos,
-    Observer, OpsError, PAGE_SIZE, Seen, Snapshot, Source, Space, Step, TargetId, Thresholds,
+    AddrRange, Ask, Attrs, Cost, Heat, Liveness, Look, Mapping, MappingKind, Nanos, Observer,
+    OpsError, PAGE_SIZE, RegionSampler, Seen, Snapshot, Source, Space, Step, TargetId, Thresholds,
 };
 
 const SLOTS: usize = 64 * 1024;
@@ -110,7 +110,8 @@ fn serve(cache: &Rc<RefCell<Cache>>, monitor: &mut impl Source) -> Result<Arc<Sn
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let cache = Rc::new(RefCell::new(Cache { hits: vec![0; SLOTS], ..Cache::default() }));
-    let mut monitor = Monitor::new(CacheOps(Rc::clone(&cache)), Attrs::default(), &[CACHE], 1)?;
+    let mut monitor =
+        RegionSampler::new(CacheOps(Rc::clone(&cache)), Attrs::default(), &[CACHE], 1)?;
     monitor.observe(Box::new(Progress));
     let last = serve(&cache, &mut monitor)?;
 

@@ -4,6 +4,32 @@ use std::time::Duration;
 
 use crate::range::PAGE_SIZE;
 
+/// How a monitor finds out what is hot. `docs/how-it-sees.md` tells of the first, `docs/monitor.md` of
+/// the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum MonitorKind {
+    /// Clears once and reads many times: when a page turns young tells its rate.
+    #[default]
+    Exposure,
+    /// Looks at random windows of adaptive regions, by the kernel's rules.
+    Regions,
+    /// Clears and reads all pages in each interval.
+    Pages,
+}
+
+impl MonitorKind {
+    /// All, in the order of their index.
+    pub const ALL: [MonitorKind; 3] =
+        [MonitorKind::Exposure, MonitorKind::Regions, MonitorKind::Pages];
+
+    /// The word used in options and outputs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        ["exposure", "regions", "pages"][self as usize]
+    }
+}
+
 /// The attributes of a monitor. Every way to make or change one ends in [`Attrs::checked`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attrs {
@@ -32,6 +58,18 @@ pub struct Attrs {
     pub split_uniform: bool,
     /// One part more when the last split has changed nothing, as the kernel does.
     pub extra_split: bool,
+    /// How to find out what is hot.
+    pub monitor: MonitorKind,
+    /// What [`MonitorKind::Exposure`] may cost: own CPU time and what targets lose, in millionths of
+    /// one CPU. 10,000 are 1 %.
+    pub budget_ppm: u32,
+    /// TLB shootdowns that it may cause in a second; 0: as many as the budget allows.
+    pub max_clears: u32,
+    /// Its interval: all memory is read four times in it. [`Duration::ZERO`]: as short as the budget
+    /// allows, and 1 s at least.
+    pub interval: Duration,
+    /// Tell of windows instead of regions: neighbours merge only if nothing tells them apart.
+    pub windows: bool,
 }
 
 /// What is wrong with attributes, and how to mend it.
@@ -94,6 +132,16 @@ pub enum AttrsError {
     /// parts of a split
     #[error("a region cannot be split into {0} parts: choose 2 to 16")]
     Parts(u32),
+    /// budget
+    #[error(
+        "a budget of {0} millionths of a CPU: choose 0.01 % to 100 % (100 to 1000000); 1 % is the default"
+    )]
+    Budget(u32),
+    /// a way to look that does not suit the monitor
+    #[error(
+        "the {0} monitor reads all of a process at once, which this way to look cannot: choose the regions monitor, or to look by bpf"
+    )]
+    NoSurvey(&'static str),
     /// clears
     #[error("a clear every 0 sampling intervals: choose 1 (the kernel's way) or more")]
     ClearEvery,
@@ -102,6 +150,8 @@ pub enum AttrsError {
 /// More regions than this are refused: a limit on everything that comes from outside.
 const MAX_REGIONS: u32 = 100_000;
 const SHORTEST: Duration = Duration::from_micros(100);
+/// From one reading of all memory to the next.
+const SHORTEST_READ: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Attrs {
@@ -120,6 +170,11 @@ impl Default for Attrs {
             clear_every: 8,
             split_uniform: false,
             extra_split: false,
+            monitor: MonitorKind::default(),
+            budget_ppm: 10_000,
+            max_clears: 0,
+            interval: Duration::ZERO,
+            windows: false,
         }
     }
 }
@@ -160,6 +215,13 @@ impl Attrs {
         }
         if self.clear_every == 0 {
             return Err(AttrsError::ClearEvery);
+        }
+        if !(100..=1_000_000).contains(&self.budget_ppm) {
+            return Err(AttrsError::Budget(self.budget_ppm));
+        }
+        if !self.interval.is_zero() && !(SHORTEST_READ * 4..=LONGEST).contains(&self.interval) {
+            let (value, low, high) = (self.interval, SHORTEST_READ * 4, LONGEST);
+            return Err(AttrsError::Interval { name: "monitor's", value, low, high });
         }
         Ok(self)
     }

@@ -6,25 +6,33 @@
 
 mod attrs;
 mod estimator;
+mod exposure;
 mod heat;
 mod monitor;
 mod ops;
+mod page_mask;
 mod range;
 mod region;
+mod sampler;
 mod snapshot;
+mod survey;
 mod time;
 
-pub use attrs::{Attrs, AttrsError};
+pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use estimator::{Rate, rate};
+pub use exposure::Exposure;
 pub use heat::{Heat, HeatBytes, Thresholds};
-pub use monitor::{Monitor, Observer, Target};
+pub use monitor::{Monitor, Observer, watch};
 pub use ops::{
     Act, Action, Applied, Ask, Budget, Cost, EndReason, Liveness, Look, Mapping, MappingKind,
     OpsError, Pages, Seen, Source, Space, Step, Support, TargetId, Unknown,
 };
+pub use page_mask::PageMask;
 pub use range::{AddrRange, PAGE_SIZE, join_touching};
 pub use region::{Region, Tally};
-pub use snapshot::{RegionView, Snapshot, TargetView};
+pub use sampler::{RegionSampler, Target};
+pub use snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
+pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, Survey};
 pub use time::Nanos;
 
 /// The rules of merging, splitting and fitting regions, for those who build a monitor of their own.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::range::AddrRange;
 use crate::snapshot::Snapshot;
+use crate::survey::Survey;
 use crate::time::Nanos;
 
 /// Names one target within an operations set; never used again for another one.
@@ -150,6 +151,9 @@ pub struct Cost {
     /// Ranges cleared that held a set bit: each is a TLB shootdown on every CPU that runs the
     /// target.
     pub clears: u64,
+    /// What the targets lose by it, as far as that can be told: CPU time for shootdowns on each CPU
+    /// that runs them, and for setting the bits again.
+    pub lost: Duration,
 }
 
 impl std::ops::AddAssign for Cost {
@@ -158,6 +162,7 @@ impl std::ops::AddAssign for Cost {
         self.looks += o.looks;
         self.pages += o.pages;
         self.clears += o.clears;
+        self.lost += o.lost;
     }
 }
 
@@ -204,6 +209,11 @@ pub trait Look {
     /// # Errors
     /// If looking at all has become impossible.
     fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError>;
+
+    /// The same memory read as a whole, by those that can.
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        None
+    }
 }
 
 impl<T: Space + ?Sized> Space for Box<T> {
@@ -218,6 +228,9 @@ impl<T: Space + ?Sized> Space for Box<T> {
 impl<T: Look + ?Sized> Look for Box<T> {
     fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
         (**self).look(asks, out)
+    }
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        (**self).survey()
     }
 }
 

@@ -23,8 +23,39 @@ pub struct Snapshot {
     pub attrs: Attrs,
     /// what looking cost during the interval
     pub cost: Cost,
+    /// how much to believe it, where the monitor tells
+    pub quality: Option<Quality>,
     /// in ascending order of their id
     pub targets: Vec<TargetView>,
+}
+
+/// How much a snapshot tells, and how surely.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quality {
+    /// Share of the resident memory whose accesses can be seen that has been looked at so lately that
+    /// the snapshot tells of it, of 10,000.
+    pub coverage_bp: u32,
+    /// Half of the width of the rates' 95 % intervals, as a binary logarithm: the mean over the bytes
+    /// that were touched. E.g. 0.5: rates are right within a factor of 1.4. None if nothing was
+    /// touched.
+    pub error_log2: Option<f32>,
+    /// pages that somebody else has cleared in the interval: reclaim, a kdamond
+    pub stolen: u64,
+    /// what the monitor did without, so as not to disturb its targets
+    pub restraint: Restraint,
+}
+
+/// What a monitor does without where its targets are short of memory: clearing makes pages look old to
+/// reclaim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Restraint {
+    /// nothing
+    #[default]
+    None,
+    /// Reclaim is at work, or near: short runs only, and each page seldom.
+    ShortRuns,
+    /// What is reclaimed is wanted again: nothing is cleared.
+    ReadOnly,
 }
 
 /// One target in a [`Snapshot`].
@@ -53,8 +84,11 @@ pub struct RegionView {
     pub accesses_bp: u32,
     /// how long it has kept its heat
     pub age: Duration,
-    /// first-touch rate of its resident pages whose accesses can be seen
+    /// first-touch rate of those of its pages that are touched: see `touched_bp`
     pub rate: Rate,
+    /// Share of its resident pages whose accesses can be seen that are touched at all; the others
+    /// are not. E.g. 625 where each sixteenth page is in use.
+    pub touched_bp: u32,
     /// share of its pages that are resident
     pub resident_bp: u32,
     /// share of its pages that are resident and unknown, by reason
@@ -81,18 +115,25 @@ impl RegionView {
     }
 
     /// Its bytes, sorted by what is known of them. They add up to its length.
+    ///
+    /// Of a region of which a part is touched, the rest is as old as the region: e.g. if each sixteenth
+    /// page has been hot for a minute, 15 of 16 are cold.
     #[must_use]
     pub fn bytes(&self, t: &Thresholds) -> HeatBytes {
         let len = self.range.len();
         let resident = share(len, self.resident_bp.min(10_000));
         let unknown =
             Unknown::ALL.iter().map(|&w| self.unknown_bytes(w)).sum::<u64>().min(resident);
+        let seen = resident - unknown;
         let mut b = HeatBytes { unknown, absent: len - resident, ..HeatBytes::default() };
-        *match self.heat(t) {
-            Heat::Hot => &mut b.hot,
-            Heat::Warm => &mut b.warm,
-            Heat::Cold => &mut b.cold,
-        } = resident - unknown;
+        match self.heat(t) {
+            Heat::Cold => b.cold = seen,
+            heat => {
+                let touched = share(seen, self.touched_bp.min(10_000));
+                *if heat == Heat::Hot { &mut b.hot } else { &mut b.warm } += touched;
+                *if self.age >= t.cold_age { &mut b.cold } else { &mut b.warm } += seen - touched;
+            }
+        }
         b
     }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use isotherm_core::{
-    Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Seen, Source, Space, Step,
+    Ask, Attrs, Cost, Liveness, Look, Mapping, RegionSampler, Nanos, OpsError, Seen, Source, Space, Step,
     TargetId,
 };
 use isotherm_linux::{Hold, Vaddr};
@@ -54,7 +54,7 @@ fn record(ops: &mut Vaddr, pid: i32, path: &Path) {
     let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
     let command = String::from("sleeper");
     let _ = writer.target(TargetFact { id: target, pid: None, command }).unwrap();
-    let mut monitor = Monitor::new(Lent(ops), attrs, &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(Lent(ops), attrs, &[target], 1).unwrap();
     let mut now = Nanos(0);
     let mut made = 0;
     while made < SNAPSHOTS {

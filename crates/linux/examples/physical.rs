@@ -10,8 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Heat, HeatBytes, Monitor, PAGE_SIZE, RegionView, Snapshot, Source, Step,
-    TargetView, Thresholds,
+    AddrRange, Attrs, Heat, HeatBytes, PAGE_SIZE, RegionSampler, RegionView, Snapshot, Source,
+    Step, TargetView, Thresholds,
 };
 use isotherm_linux::proc::{self, Pagemap};
 use isotherm_linux::{Part, Physical, physical_memory, sys};
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pid: Option<i32> = args.next().map(|s| s.parse()).transpose()?;
     let memory = Part::default().of(&physical_memory(root)?)?;
     let ops = Physical::new(root, &memory)?;
-    let mut monitor = Monitor::new(ops, Attrs::default(), &[Physical::TARGET], 1)?;
+    let mut monitor = RegionSampler::new(ops, Attrs::default(), &[Physical::TARGET], 1)?;
     let end = sys::monotonic() + Duration::from_secs(seconds);
     let mut last = None;
     while sys::monotonic() < end {

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use common::{Obedient, obey as be_obedient, root_or_skip};
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Liveness, Look, Monitor, Nanos, PAGE_SIZE, Seen, Source, Space, Step,
-    TargetId,
+    AddrRange, Ask, Attrs, Liveness, Look, Nanos, PAGE_SIZE, RegionSampler, Seen, Source, Space,
+    Step, TargetId,
 };
 use isotherm_linux::{AttachError, Hold, Vaddr, WalkError, proc};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -186,7 +186,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     let ms = Duration::from_millis;
     let attrs =
         Attrs { sample: ms(1), aggr: ms(4), update: ms(2), min_regions: 10, ..Attrs::default() };
-    let mut monitor = Monitor::new(ops, attrs, &[stays], 1).unwrap();
+    let mut monitor = RegionSampler::new(ops, attrs, &[stays], 1).unwrap();
     let (mut now, mut tally) = (Nanos(0), Tally::default());
     let mut held: VecDeque<Held> = VecDeque::new();
     let (mut left, mut before) = (attempts(), None);

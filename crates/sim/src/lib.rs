@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use isotherm_core::{AddrRange, Attrs, Monitor, Nanos};
+//! use isotherm_core::{AddrRange, Attrs, RegionSampler, Nanos};
 //! use isotherm_sim::{Machine, Memory, Ops, Pattern, run, score};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,7 +19,7 @@
 //! machine.touch(target, AddrRange::new(0x1000_0000, 0x1200_0000), Pattern::Poisson { hz: 50.0 })?;
 //!
 //! let ops = Ops::new(machine);
-//! let mut monitor = Monitor::new(ops.clone(), Attrs::default(), &[target], 1)?;
+//! let mut monitor = RegionSampler::new(ops.clone(), Attrs::default(), &[target], 1)?;
 //! let snapshots = run(&mut monitor, &ops, Nanos(4_000_000_000))?;
 //!
 //! let last = snapshots.last().ok_or("no snapshot")?;

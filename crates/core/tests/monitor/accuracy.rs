@@ -12,7 +12,8 @@ fn hot_warm_cold(machine: &mut Machine, target: TargetId) {
 fn hot_memory_is_found_within_two_seconds() {
     for seed in 0..3 {
         let (ops, target) = machine(seed, hot_warm_cold);
-        let mut monitor = Monitor::new(ops.clone(), Attrs::default(), &[target], seed).unwrap();
+        let mut monitor =
+            RegionSampler::new(ops.clone(), Attrs::default(), &[target], seed).unwrap();
         let snapshots = run_until(&mut monitor, &ops, 8.0);
         assert_eq!(snapshots.len(), 20);
         for s in snapshots.iter().filter(|s| s.start >= seconds(2.0)) {

@@ -68,7 +68,7 @@ fn wrong_attributes_are_refused_and_the_old_ones_stay() {
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 2.0);
     for attrs in wrong {
-        assert!(Monitor::new(ops.clone(), attrs, &[target], 1).is_err(), "{attrs:?}");
+        assert!(RegionSampler::new(ops.clone(), attrs, &[target], 1).is_err(), "{attrs:?}");
         assert!(monitor.set_attrs(attrs).is_err());
         assert_eq!(monitor.attrs(), Attrs::default());
     }
@@ -88,7 +88,7 @@ fn ages_do_not_run_ahead_of_the_clock() {
     let (ops, target) = machine(1, a_quarter_hot);
     let ms = Duration::from_millis;
     let attrs = Attrs { sample: ms(30), aggr: ms(100), ..Attrs::default() };
-    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
     let samples = Rc::new(Cell::new(0));
     monitor.observe(Box::new(Count(Rc::clone(&samples))));
     for s in run_until(&mut monitor, &ops, 6.0) {

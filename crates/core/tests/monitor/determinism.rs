@@ -9,7 +9,7 @@ fn history(machine_seed: u64, seed: u64) -> (Vec<Arc<Snapshot>>, Vec<AddrRange>)
     let log = Rc::clone(&asked);
     let spoil = move |ask: &Ask, _: &mut Seen| log.borrow_mut().push(ask.range);
     let watched = Spoiled { ops: ops.clone(), spoil };
-    let mut monitor = Monitor::new(watched, Attrs::default(), &[target], seed).unwrap();
+    let mut monitor = RegionSampler::new(watched, Attrs::default(), &[target], seed).unwrap();
     let snapshots = run(&mut monitor, &ops, seconds(3.0)).unwrap();
     drop(monitor);
     (snapshots, Rc::into_inner(asked).unwrap().into_inner())
@@ -42,7 +42,7 @@ fn a_window_is_cleared_once_and_read_once() {
     let log = Rc::clone(&asked);
     let spoil = move |ask: &Ask, seen: &mut Seen| log.borrow_mut().push((seen.read_at, *ask));
     let mut monitor =
-        Monitor::new(Spoiled { ops: ops.clone(), spoil }, attrs, &[target], 1).unwrap();
+        RegionSampler::new(Spoiled { ops: ops.clone(), spoil }, attrs, &[target], 1).unwrap();
     let snapshots = run(&mut monitor, &ops, seconds(2.0)).unwrap();
     let asked = asked.borrow();
     let at = |step: u64, clear: bool| -> Vec<AddrRange> {

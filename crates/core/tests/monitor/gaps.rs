@@ -11,7 +11,7 @@ fn a_gap_does_not_make_rates_wrong() {
         });
         // So that windows are watched whenever it stops.
         let attrs = Attrs { clear_every: 1, ..Attrs::default() };
-        let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+        let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
         run_until(&mut monitor, &ops, begin);
         ops.machine().advance(Duration::from_secs(3));
         let after = run_until(&mut monitor, &ops, begin + 4.0);

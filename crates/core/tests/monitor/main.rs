@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Region, Seen,
-    Snapshot, Space, TargetId, TargetView,
+    AddrRange, Ask, Attrs, Cost, Liveness, Look, Mapping, Nanos, OpsError, Region, RegionSampler,
+    Seen, Snapshot, Space, TargetId, TargetView,
 };
 use isotherm_sim::{Machine, Memory, Ops, Pattern, Score, run, score};
 
@@ -54,11 +54,11 @@ fn a_quarter_hot(machine: &mut Machine, target: TargetId) {
     machine.touch(target, mib(16, 16), poisson(100.0)).unwrap();
 }
 
-fn monitor(ops: &Ops, targets: &[TargetId]) -> Monitor<Ops> {
-    Monitor::new(ops.clone(), Attrs::default(), targets, 1).unwrap()
+fn monitor(ops: &Ops, targets: &[TargetId]) -> RegionSampler<Ops> {
+    RegionSampler::new(ops.clone(), Attrs::default(), targets, 1).unwrap()
 }
 
-fn run_until(monitor: &mut Monitor<Ops>, ops: &Ops, s: f64) -> Vec<Arc<Snapshot>> {
+fn run_until(monitor: &mut RegionSampler<Ops>, ops: &Ops, s: f64) -> Vec<Arc<Snapshot>> {
     run(monitor, ops, seconds(s)).unwrap()
 }
 

@@ -29,7 +29,7 @@ fn what_is_mapped_later_is_monitored_after_an_update_interval() {
     run_until(&mut monitor, &ops, 3.05);
     ops.machine().map(target, mib(100, 32), Memory::anonymous()).unwrap();
     ops.machine().touch(target, mib(100, 32), poisson(100.0)).unwrap();
-    let cover = |m: &Monitor<Ops>| covered(m.targets()[0].regions());
+    let cover = |m: &RegionSampler<Ops>| covered(m.targets()[0].regions());
     run_until(&mut monitor, &ops, 3.9);
     assert_eq!(cover(&monitor), [mib(0, 64)]);
     run_until(&mut monitor, &ops, 4.05);
@@ -73,7 +73,7 @@ fn more_areas_than_regions_leave_out_the_smallest() {
         (0..50).for_each(|i| m.map(t, area(i), Memory::anonymous()).unwrap());
     });
     let attrs = Attrs { min_regions: 10, max_regions: 20, ..Attrs::default() };
-    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
     for s in run_until(&mut monitor, &ops, 3.0) {
         let view = &s.targets[0];
         assert_eq!(
@@ -97,7 +97,7 @@ fn new_mappings_cost_no_borders() {
         (0..10).for_each(|i| m.touch(t, hot(i), poisson(100.0)).unwrap());
     });
     let attrs = Attrs { min_regions: 10, max_regions: 45, ..Attrs::default() };
-    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
     let mut found = Vec::new();
     run_until(&mut monitor, &ops, 8.0);
     for round in 0..4 {
@@ -122,7 +122,7 @@ fn many_areas_leave_borders_to_the_big_one() {
         (0..70).for_each(|i| m.map(t, mib(100 + i * 2, 1), Memory::anonymous()).unwrap());
     });
     let attrs = Attrs { min_regions: 100, max_regions: 100, ..Attrs::default() };
-    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
     let mut found = Vec::new();
     for s in run_until(&mut monitor, &ops, 9.0).iter().filter(|s| s.start > seconds(5.0)) {
         found.push(mean_hz(&s.targets[0], mib(16, 16)).round());

@@ -1,6 +1,6 @@
 //! Ways to look that clear all memory at once, at times of their own.
 
-use isotherm_core::{Attrs, Heat, Monitor, Nanos, Seen, Thresholds};
+use isotherm_core::{Attrs, Heat, Nanos, RegionSampler, Seen, Thresholds};
 
 use crate::{Spoiled, a_quarter_hot, bytes_where, machine, mean_hz, mib};
 
@@ -17,7 +17,7 @@ fn in_epochs(seen: &mut Seen, later: u32) {
 fn exposure_counts_from_the_time_of_the_answer() {
     let (ops, target) = machine(1, a_quarter_hot);
     let spoiled = Spoiled { ops: ops.clone(), spoil: |_: &_, seen: &mut Seen| in_epochs(seen, 0) };
-    let mut monitor = Monitor::new(spoiled, Attrs::default(), &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(spoiled, Attrs::default(), &[target], 1).unwrap();
     let snapshots = isotherm_sim::run(&mut monitor, &ops, crate::seconds(6.0)).unwrap();
     // Touched at 100 Hz within 20 ms, and told to be so within 40.
     let view = &snapshots.last().unwrap().targets[0];
@@ -31,7 +31,7 @@ fn exposure_counts_from_the_time_of_the_answer() {
 fn what_is_touched_too_late_for_the_rate_is_not_cold() {
     let (ops, target) = machine(1, a_quarter_hot);
     let spoiled = Spoiled { ops: ops.clone(), spoil: |_: &_, seen: &mut Seen| in_epochs(seen, 3) };
-    let mut monitor = Monitor::new(spoiled, Attrs::default(), &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(spoiled, Attrs::default(), &[target], 1).unwrap();
     let snapshots = isotherm_sim::run(&mut monitor, &ops, crate::seconds(8.0)).unwrap();
     let view = &snapshots.last().unwrap().targets[0];
     let t = Thresholds::default();

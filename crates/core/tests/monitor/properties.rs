@@ -41,6 +41,7 @@ fn attrs() -> impl Strategy<Value = Attrs> {
                 clear_every: every,
                 split_uniform: uniform,
                 extra_split: extra,
+                ..Attrs::default()
             }
         },
     )
@@ -119,7 +120,7 @@ impl Look for Checked {
 struct World {
     ops: Ops,
     targets: Vec<TargetId>,
-    monitor: Monitor<Checked>,
+    monitor: RegionSampler<Checked>,
     told: Rc<RefCell<BTreeMap<TargetId, Vec<AddrRange>>>>,
     max_regions: Rc<RefCell<u32>>,
     next_seq: u64,
@@ -140,7 +141,7 @@ impl World {
             cleared: Vec::new(),
             read: Vec::new(),
         };
-        let monitor = Monitor::new(checked, attrs, &[target], seed).unwrap();
+        let monitor = RegionSampler::new(checked, attrs, &[target], seed).unwrap();
         World { ops, targets: vec![target], monitor, told, max_regions, next_seq: 0, ended: false }
     }
 

@@ -55,7 +55,7 @@ fn several_monitors_share_a_machine() {
         m.touch(t, mib(300, 64), poisson(100.0)).unwrap();
     });
     let mut monitors: Vec<_> = (0..3)
-        .map(|seed| Monitor::new(ops.clone(), Attrs::default(), &[target], seed).unwrap())
+        .map(|seed| RegionSampler::new(ops.clone(), Attrs::default(), &[target], seed).unwrap())
         .collect();
     let mut last = vec![None; 3];
     for tick in 0..300 {

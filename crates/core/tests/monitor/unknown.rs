@@ -87,7 +87,7 @@ fn dropped_looks_say_nothing() {
         }
     };
     let spoiled = Spoiled { ops: ops.clone(), spoil: drop_upper };
-    let mut monitor = Monitor::new(spoiled, Attrs::default(), &[target], 1).unwrap();
+    let mut monitor = RegionSampler::new(spoiled, Attrs::default(), &[target], 1).unwrap();
     let snapshots = run(&mut monitor, &ops, seconds(8.0)).unwrap();
     let unseen = |r: &RegionView| r.unknown_bp.0[Unknown::Unseen.index()] == 10_000;
     let view = &snapshots.last().unwrap().targets[0];
@@ -113,7 +113,8 @@ fn some_dropped_looks_change_no_rate() {
         }
     };
     let mut monitor =
-        Monitor::new(Spoiled { ops: ops.clone(), spoil }, Attrs::default(), &[target], 1).unwrap();
+        RegionSampler::new(Spoiled { ops: ops.clone(), spoil }, Attrs::default(), &[target], 1)
+            .unwrap();
     let s = run(&mut monitor, &ops, seconds(4.0)).unwrap().pop().unwrap();
     let hz = mean_hz(&s.targets[0], mib(0, 16));
     assert!((42.0..58.0).contains(&hz), "{hz:.1} Hz instead of 50");

@@ -249,8 +249,8 @@ impl Kdamond {
         self.thread_cpu = thread;
         self.seq += 1;
         // DAMON clears without a flush: no shootdowns.
-        let cost = Cost { cpu, looks, pages: looks, clears: 0 };
-        Snapshot { seq: self.seq - 1, start, end, attrs: self.attrs, cost, targets }
+        let cost = Cost { cpu, looks, pages: looks, clears: 0, lost: Duration::ZERO };
+        Snapshot { seq: self.seq - 1, start, end, attrs: self.attrs, cost, quality: None, targets }
     }
 }
 

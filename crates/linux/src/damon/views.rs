@@ -60,6 +60,7 @@ pub(super) fn views(
             accesses_bp: bp(nr.into(), scale.samples.into()),
             age,
             rate,
+            touched_bp: if nr > 0 { 10_000 } else { 0 },
             resident_bp: bp(presence.resident, range.len()),
             unknown_bp: Pages(presence.unknown.0.map(|bytes| bp(bytes, range.len()))),
         }));

@@ -6,7 +6,6 @@ mod epochs;
 mod held;
 mod held_processes;
 mod idle;
-mod mask;
 mod plain;
 mod process;
 mod processes;

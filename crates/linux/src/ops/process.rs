@@ -6,11 +6,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind};
+use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind, PageMask};
 
 use super::annotate::{annotate, mapping_at};
 use super::held::{AttachError, Held, no_refs, not_cleared, refused};
-use super::mask::PageMask;
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
 use crate::walker::{Identity, Walker};

@@ -3,9 +3,8 @@
 //! `MADV_COLD` splits a huge page or a large folio that it is not given whole, and one that is not
 //! mapped whole. So each range holds whole folios only.
 
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, PAGE_SIZE, PageMask};
 
-use super::mask::PageMask;
 use crate::x86::{Folio, HUGE_SIZE, Level};
 
 /// What to clear in a window.

@@ -1,9 +1,8 @@
 //! Windows: reading them, and finding out what of them can be seen.
 
-use isotherm_core::{AddrRange, Ask, Nanos, OpsError, PAGE_SIZE, Seen, Unknown};
+use isotherm_core::{AddrRange, Ask, Nanos, OpsError, PAGE_SIZE, PageMask, Seen, Unknown};
 
 use super::epochs::{Asked, Epochs};
-use super::mask::PageMask;
 use super::process::Process;
 use super::shape::{Pages, Plan, plan};
 use crate::sys::monotonic;

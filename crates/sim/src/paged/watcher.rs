@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Attrs, AttrsError, Cost, Liveness, Look, Mapping, MappingKind, Monitor, Nanos,
+    AddrRange, Ask, Attrs, AttrsError, Cost, Liveness, Look, Mapping, MappingKind, RegionSampler, Nanos,
     OpsError, PAGE_SIZE, Seen, Snapshot, Source, Space, Step, TargetId,
 };
 use isotherm_mm::OutOfMemory;
@@ -113,7 +113,7 @@ pub struct Watched {
 
 /// A task that watches processes. It takes no CPU time of theirs, and no memory.
 pub struct Watcher {
-    monitor: Monitor<Tables>,
+    monitor: RegionSampler<Tables>,
     end: u64,
     watched: Rc<RefCell<Watched>>,
 }
@@ -131,7 +131,7 @@ impl Watcher {
         length: Duration,
     ) -> Result<(Self, Rc<RefCell<Watched>>), AttrsError> {
         let targets: Vec<TargetId> = processes.iter().map(|&p| target(p)).collect();
-        let monitor = Monitor::new(Tables::default(), attrs, &targets, machine.seed)?;
+        let monitor = RegionSampler::new(Tables::default(), attrs, &targets, machine.seed)?;
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let watched = Rc::new(RefCell::new(Watched::default()));
         let end = machine.now.saturating_add(length);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, AttrsError, Monitor, Nanos, OpsError, Snapshot, TargetId, Unknown,
+    AddrRange, Attrs, AttrsError, RegionSampler, Nanos, OpsError, Snapshot, TargetId, Unknown,
 };
 
 use super::layout::{Layout, Memory, Owner};
@@ -59,7 +59,7 @@ pub fn play(
     let layout = Layout::new(workload, seed);
     let stretches = layout.stretches(workload, BASE);
     let (ops, target) = lay(&layout, seed)?;
-    let mut monitor = Monitor::new(ops.clone(), attrs, &[target], seed)?;
+    let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], seed)?;
     let (mut snapshots, mut intervals) = (Vec::new(), Vec::new());
     for slot in &schedule.slots {
         let phase = &workload.phases[slot.phase];

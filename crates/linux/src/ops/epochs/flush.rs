@@ -2,11 +2,10 @@
 //!
 //! No system call is made for that, but two do it by the way; the cheaper and surer one first.
 
-use isotherm_core::{AddrRange, MappingKind, OpsError, PAGE_SIZE};
+use isotherm_core::{AddrRange, MappingKind, OpsError, PAGE_SIZE, PageMask};
 
 use super::in_tables;
 use crate::ops::clear::advise_cold;
-use crate::ops::mask::PageMask;
 use crate::ops::process::Process;
 use crate::ops::shape::{Pages, plan};
 use crate::ops::window::resident_and_young;

@@ -1,7 +1,7 @@
 //! Our own monitor, over one of the ways to look at processes.
 
 use anyhow::Result;
-use isotherm_core::{Attrs, Monitor, TargetId};
+use isotherm_core::{Attrs, RegionSampler, TargetId};
 use isotherm_linux::{Best, Hold, Processes, Way, WayError};
 
 use super::{Ready, Watch};
@@ -52,12 +52,12 @@ impl Ready for Looks {
         targets: &[TargetId],
         seed: u64,
     ) -> Result<Box<dyn Watch>> {
-        let monitor = Monitor::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        let monitor = RegionSampler::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
         Ok(Box::new(monitor))
     }
 }
 
-impl Watch for Monitor<Box<dyn Processes>> {
+impl Watch for RegionSampler<Box<dyn Processes>> {
     fn hold(&mut self) -> &mut dyn Hold {
         &mut **self.ops()
     }

@@ -1,6 +1,6 @@
-//! A bit for each page of a window.
+//! A bit for each page of 2 MiB.
 
-/// Pages in the biggest window.
+/// Pages there are a bit for.
 pub const MAX_PAGES: usize = 512;
 
 /// A set of pages of a window of at most [`MAX_PAGES`].
@@ -9,10 +9,52 @@ pub struct PageMask([u64; MAX_PAGES / 64]);
 
 impl PageMask {
     /// The pages below `pages` for which `is_in` holds.
+    #[must_use]
     pub fn of(pages: usize, is_in: impl Fn(usize) -> bool) -> Self {
         let mut mask = PageMask::default();
         (0..pages.min(MAX_PAGES)).filter(|&i| is_in(i)).for_each(|i| mask.insert(i));
         mask
+    }
+
+    /// All of the pages from `first` on and below `end`.
+    #[must_use]
+    pub fn span(first: usize, end: usize) -> Self {
+        PageMask(std::array::from_fn(|i| {
+            let (low, high) = (first.clamp(i * 64, i * 64 + 64), end.clamp(i * 64, i * 64 + 64));
+            if low < high { u64::MAX >> (64 - (high - low)) << (low - i * 64) } else { 0 }
+        }))
+    }
+
+    /// The words of the set: page 0 is bit 0 of the first one.
+    #[must_use]
+    pub fn words(&self) -> &[u64; MAX_PAGES / 64] {
+        &self.0
+    }
+
+    /// The set with these words.
+    #[must_use]
+    pub fn from_words(words: [u64; MAX_PAGES / 64]) -> Self {
+        PageMask(words)
+    }
+
+    /// How many are in, of those from `first` on and below `end`.
+    #[must_use]
+    pub fn count_in(&self, first: usize, end: usize) -> u32 {
+        if end <= first {
+            return 0;
+        }
+        // Most windows lie within one word: 64 KiB are 16 bits.
+        if first / 64 == (end - 1) / 64 {
+            let word = self.0.get(first / 64).copied().unwrap_or(0);
+            return (word >> (first % 64) & (u64::MAX >> (64 - (end - first)))).count_ones();
+        }
+        self.and(&PageMask::span(first, end)).count()
+    }
+
+    /// Pages in either.
+    #[must_use]
+    pub fn or(&self, other: &PageMask) -> PageMask {
+        PageMask(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
 
     /// Adds a page.
@@ -23,26 +65,31 @@ impl PageMask {
     }
 
     /// Whether a page is in.
+    #[must_use]
     pub fn contains(&self, page: usize) -> bool {
         self.0.get(page / 64).is_some_and(|word| word >> (page % 64) & 1 == 1)
     }
 
     /// How many are in.
+    #[must_use]
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
     /// Whether none is in.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; MAX_PAGES / 64]
     }
 
     /// Pages in both.
+    #[must_use]
     pub fn and(&self, other: &PageMask) -> PageMask {
         PageMask(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
     /// Pages in this one alone.
+    #[must_use]
     pub fn without(&self, other: &PageMask) -> PageMask {
         PageMask(std::array::from_fn(|i| self.0[i] & !other.0[i]))
     }
@@ -63,6 +110,17 @@ impl PageMask {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spans() {
+        for (first, end) in [(0, 512), (0, 0), (16, 32), (60, 70), (0, 64), (64, 192), (500, 512)] {
+            let span = PageMask::span(first, end);
+            assert_eq!(span, PageMask::of(512, |i| (first..end).contains(&i)), "{first}..{end}");
+            let even = PageMask::of(512, |i| i % 2 == 0);
+            assert_eq!(even.count_in(first, end), even.and(&span).count(), "{first}..{end}");
+        }
+        assert_eq!(PageMask::default().or(&PageMask::span(3, 5)).count(), 2);
+    }
 
     #[test]
     fn sets() {

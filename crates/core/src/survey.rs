@@ -1,0 +1,96 @@
+//! The seam of those monitors that read everything: accessed bits of whole page tables, and clears
+//! in long runs.
+
+use std::time::Duration;
+
+use crate::ops::{Cost, OpsError, TargetId, Unknown};
+use crate::page_mask::PageMask;
+use crate::range::{AddrRange, PAGE_SIZE};
+use crate::time::Nanos;
+
+/// What one page table maps, and a huge page: 2 MiB.
+pub const BLOCK_SIZE: u64 = 512 * PAGE_SIZE;
+
+/// The accessed bits of a block: 2 MiB, from a multiple of that on. Pages that were not asked for are
+/// in no set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Block {
+    /// address of its first page
+    pub start: u64,
+    /// One entry maps all of it, so that there is one bit for all its pages.
+    pub huge: bool,
+    /// pages with memory of the target behind them
+    pub resident: PageMask,
+    /// those of them whose accessed bit is set
+    pub young: PageMask,
+    /// when it was read
+    pub read_at: Nanos,
+}
+
+/// What has come of clearing a block.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cleared {
+    /// address of its first page
+    pub start: u64,
+    /// see [`Block::huge`]
+    pub huge: bool,
+    /// Pages that were asked for, whose accessed bit is clear now, and which will show when they are
+    /// accessed.
+    pub armed: PageMask,
+    /// resident pages that were asked for and whose accesses cannot be seen, and why
+    pub hidden: Vec<(Unknown, PageMask)>,
+    /// when clearing ended
+    pub cleared_at: Nanos,
+}
+
+/// Reads all accessed bits, and clears them in long runs. Reading is cheap, clearing is dear, and the
+/// longer a run the cheaper each page of it.
+pub trait Survey {
+    /// Appends the blocks of `ranges` (sorted, disjoint, page-aligned, each within one mapping) in
+    /// which anything is resident, in ascending order; of those that changed while they were read
+    /// there is none. Two ranges that meet within a block may give it twice.
+    ///
+    /// # Errors
+    /// If the target is unknown, or reading has become impossible. A target that is gone has no
+    /// blocks.
+    fn survey(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<Block>,
+    ) -> Result<Cost, OpsError>;
+
+    /// Clears the accessed bits that are set in each of `runs` (as above), with as few TLB shootdowns
+    /// as can be: over old and absent pages, never splitting a huge page or a large folio. Appends what
+    /// has come of each block in which anything is resident, in ascending order.
+    ///
+    /// # Errors
+    /// As above.
+    fn clear(
+        &mut self,
+        target: TargetId,
+        runs: &[AddrRange],
+        out: &mut Vec<Cleared>,
+    ) -> Result<Cost, OpsError>;
+
+    /// What memory pressure does to the target, if that can be told.
+    fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
+        let _ = target;
+        None
+    }
+}
+
+/// Memory pressure on a target: what its group, or the machine, has seen since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pressure {
+    /// pages that reclaim has looked at
+    pub scanned: u64,
+    /// pages that were reclaimed, and wanted again
+    pub refaults: u64,
+    /// faults that had to wait for a disk
+    pub major_faults: u64,
+    /// time in which some of its tasks waited for memory
+    pub stalled: Duration,
+    /// bytes that it may still allocate before its limit makes it reclaim, if there is one
+    pub headroom: Option<u64>,
+}
