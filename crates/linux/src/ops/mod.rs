@@ -11,6 +11,7 @@ mod process;
 mod processes;
 mod shape;
 pub(crate) mod smaps;
+mod survey;
 mod targets;
 mod vaddr;
 mod window;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::{
-    Ask, Cost, Liveness, Look, Mapping, OpsError, PAGE_SIZE, Seen, Space, TargetId,
+    Ask, Cost, Liveness, Look, Mapping, OpsError, PAGE_SIZE, Seen, Space, Survey, TargetId,
 };
 
 use super::clear::{check_folios, clear};
@@ -31,12 +31,12 @@ pub enum Clearing {
 
 /// The operations set for processes.
 pub struct Vaddr {
-    walker: Walker,
+    pub(super) walker: Walker,
     clearing: Clearing,
     epochs: Epochs,
     root: PathBuf,
-    targets: Targets<Process>,
-    cpu: CpuLaps,
+    pub(super) targets: Targets<Process>,
+    pub(super) cpu: CpuLaps,
 }
 
 impl Vaddr {
@@ -148,6 +148,10 @@ impl Look for Vaddr {
         // All this thread did since the last look: the monitor's own work counts too.
         cost.cpu = self.cpu.lap();
         Ok(cost)
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        (self.clearing == Clearing::Cold).then_some(self)
     }
 }
 
