@@ -60,7 +60,12 @@ fn main() -> Result<()> {
             v.sort();
             v[v.len() / 2].as_secs_f64() * 1e3 / (*mib as f64 / 1024.0)
         };
-        println!("{mib} MiB: {} blocks, cold {:.3} warm {:.3} ms/GiB", out.len(), median(&mut cold), median(&mut warm));
+        println!(
+            "{mib} MiB: {} blocks, cold {:.3} warm {:.3} ms/GiB",
+            out.len(),
+            median(&mut cold),
+            median(&mut warm)
+        );
     }
     Ok(())
 }

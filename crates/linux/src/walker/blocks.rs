@@ -48,6 +48,13 @@ pub(crate) struct RawBlock {
     pub read_at: Nanos,
 }
 
+impl RawBlock {
+    /// Entries that were read of it.
+    pub fn entries(&self) -> u64 {
+        if self.huge { 1 } else { 512 }
+    }
+}
+
 /// Reads what is left of some spans, run by run.
 pub(crate) struct Reader<'a> {
     spans: &'a [Span],

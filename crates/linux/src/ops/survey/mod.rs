@@ -1,8 +1,10 @@
 //! All accessed bits of a process read at once, and cleared in long runs.
 
-use isotherm_core::{
-    AddrRange, Block, Cleared, Cost, OpsError, Survey, TargetId,
-};
+mod clear;
+mod folios;
+mod runs;
+
+use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Survey, TargetId};
 
 use super::process::Process;
 use super::vaddr::Vaddr;
@@ -21,7 +23,7 @@ impl Survey for Vaddr {
         let mut cost = Cost::default();
         read_blocks(&mut self.walker, process, &spans, |block| {
             cost.looks += 1;
-            cost.pages += if block.huge { 1 } else { 512 };
+            cost.pages += block.entries();
             let Some(range) = ranges.get(block.span) else { return };
             let asked = pages_in_block(block.start, *range);
             let RawBlock { start, huge, read_at, .. } = *block;
@@ -40,8 +42,15 @@ impl Survey for Vaddr {
         runs: &[AddrRange],
         out: &mut Vec<Cleared>,
     ) -> Result<Cost, OpsError> {
-        let _ = (target, runs, out);
-        Ok(Cost { cpu: self.cpu.lap(), ..Cost::default() })
+        let process = self.targets.get(target)?;
+        let taken = clear::clear(&mut self.walker, process, runs, out)?;
+        Ok(Cost {
+            cpu: self.cpu.lap(),
+            looks: taken.blocks,
+            pages: taken.entries,
+            clears: taken.clears,
+            ..Cost::default()
+        })
     }
 }
 
