@@ -100,25 +100,42 @@ static __always_inline __u64 any_of(const __u64 *words)
 	return any;
 }
 
-/* Whether advice clears this page by itself. */
-static __always_inline __u64 is_plain(struct walk *w, __u64 entry)
+/* Whether advice clears the page behind an entry by itself. Without a branch, as this is done for each
+ * page; where there is none, `nowhere` is looked at instead. */
+static __always_inline __u64 is_plain(struct walk *w, __u64 entry, __u64 nowhere)
 {
-	__u64 folio = folio_of(w, entry);
+	__u64 resident = (entry | entry >> 8) & ~(entry >> 9) & 1;
+	__u64 inverted = (entry & PRESENT) - 1;
+	__u64 frame = ((entry ^ inverted) & TABLE) >> 12;
+	__u64 page = w->vmemmap + frame * bpf_core_type_size(struct page);
+	__u64 flags, link, more;
 
-	return folio >> 25 & (folio >> 32 == 1) & !(folio & 0xff0000);
+	page = nowhere ^ ((page ^ nowhere) & -resident);
+	flags = load(page);
+	link = load(page + (bpf_core_field_exists(struct page, compound_head)
+				    ? bpf_core_field_offset(struct page, compound_head)
+				    : bpf_core_field_offset(struct page___of_7_2, compound_info)));
+	/* Mappings are counted from -1. */
+	more = load(page + bpf_core_field_offset(struct page, _mapcount)) & 0xffffffff;
+	return resident & flags >> bpf_core_enum_value(enum pageflags, PG_lru)
+	       & ~(flags >> bpf_core_enum_value(enum pageflags, PG_head)) & ~link & (more - 1) >> 63;
 }
 
-static long read_plain(__u32 page, struct walk *w)
+static __noinline int read_plain(struct walk *w, __u32 index)
 {
-	struct block *block = &blocks[within(progress.blocks, MAX_BLOCKS)];
-	__u64 word = within(page >> 6, 8), bit = 1ull << (page & 63), entry;
+	struct block *block = &blocks[within(index, MAX_BLOCKS)];
+	__u64 table, byte = 0;
 
-	if (!(block->resident[word] & bit))
+	if (!w)
 		return 0;
-	entry = direct_loads ? load(table_of(w, block->entry) + page * 8)
-			     : entries[within(page, TABLE_ENTRIES)];
-	if (entry & (PRESENT | PROT_NONE) && is_plain(w, entry))
-		block->plain[word] |= bit;
+	table = table_of(w, block->entry);
+	for (int page = 0; page < TABLE_ENTRIES; page++) {
+		__u64 entry = direct_loads ? load(table + page * 8) : entries[page];
+
+		byte = byte >> 1 | is_plain(w, entry, w->pgd) << 7;
+		if ((page & 7) == 7)
+			((__u8 *)block->plain)[page >> 3] = byte;
+	}
 	return 0;
 }
 
@@ -155,10 +172,8 @@ static long read_block(__u32 step, struct walk *w)
 		if (!any_of(block->resident))
 			return 0;
 		block->has_plain = w->vmemmap && order.plain && (span->plain || any_of(block->young));
-		if (block->has_plain) {
-			__builtin_memset(block->plain, 0, sizeof(block->plain));
-			bpf_loop(TABLE_ENTRIES, read_plain, w, 0);
-		}
+		if (block->has_plain)
+			read_plain(w, progress.blocks);
 		/* As for windows. */
 		if (walk_to_pmd(w, at, &again) != PTE || (again & TABLE) != (pmd & TABLE))
 			return 0;
