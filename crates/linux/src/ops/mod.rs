@@ -1,6 +1,7 @@
 //! Operations sets over the real machine, one file each, and what they share.
 
 mod annotate;
+mod busy;
 mod clear;
 mod epochs;
 mod held;

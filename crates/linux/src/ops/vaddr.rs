@@ -13,6 +13,7 @@ use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
 use super::process::Process;
 use super::processes::Hold;
+use super::survey::measure_price;
 use super::targets::Targets;
 use super::window::read_windows;
 use crate::proc;
@@ -70,7 +71,10 @@ impl Vaddr {
         // Where it cannot be told, nothing is cleared that may be wanted.
         let soft_dirty = proc::has_soft_dirty(&root).unwrap_or(true);
         let scope = match clearing {
-            Clearing::Cold => Scope::Unclearable,
+            Clearing::Cold => {
+                measure_price();
+                Scope::Unclearable
+            }
             Clearing::Refs => Scope::All,
         };
         Vaddr {

@@ -2,10 +2,13 @@
 
 mod clear;
 mod folios;
+mod pressure;
+mod price;
 mod runs;
 
-use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Survey, TargetId};
+use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey, TargetId};
 
+use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
 use crate::walker::{Plain, RawBlock, Reader, Span, WalkError, Walker, pages_in_block};
@@ -44,14 +47,25 @@ impl Survey for Vaddr {
     ) -> Result<Cost, OpsError> {
         let process = self.targets.get(target)?;
         let taken = clear::clear(&mut self.walker, process, runs, out)?;
+        let lost = Price::here().of(taken.clears, process.running(), taken.young);
         Ok(Cost {
             cpu: self.cpu.lap(),
             looks: taken.blocks,
             pages: taken.entries,
             clears: taken.clears,
-            ..Cost::default()
+            lost,
         })
     }
+
+    fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
+        let process = self.targets.find(target).filter(|p| !p.has_ended())?;
+        pressure::pressure(&process.root, process.pid)
+    }
+}
+
+/// Measures what clearing costs, unless that was done before.
+pub(super) fn measure_price() {
+    Price::here();
 }
 
 /// Reads the blocks of `spans` as long as the process is what it was.

@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn short_gaps_are_bridged_across_blocks() {
         let none = PageMask::default();
-        assert_eq!(ranges(&[(0, mask(&[3, 9, 266]), none)]), [pages(3, 10), pages(266, 267)]);
+        assert_eq!(ranges(&[(0, mask(&[3, 9, 267]), none)]), [pages(3, 10), pages(267, 268)]);
         let blocks = [(0, mask(&[500]), none), (BLOCK, mask(&[0, 200]), none)];
         assert_eq!(ranges(&blocks), [pages(500, 713)]);
         let blocks = [(0, mask(&[0]), none), (BLOCK, mask(&[0]), none)];
