@@ -583,7 +583,8 @@ fn choose_window(
     window_around(page, mapping.unwrap_or(region), size)
 }
 
-fn view(r: &Region, interval: Duration) -> RegionView {
+/// What a snapshot says of a region.
+pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
     let s = &r.shares;
     if s.looks == 0 {
         let mut unseen = Pages::default();
