@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use isotherm_core::{AddrRange, Attrs, AttrsError};
+use isotherm_core::{AddrRange, Attrs, AttrsError, MonitorKind};
 use isotherm_linux::Way;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_record::{Limits, LimitsError};
@@ -209,6 +209,8 @@ impl Record {
             clear_every: self.clear_every,
             split_uniform: self.split_uniform,
             extra_split: self.extra_split,
+            monitor: MonitorKind::Regions,
+            ..Attrs::default()
         };
         Ok(attrs.checked()?)
     }
@@ -234,6 +236,7 @@ impl Record {
             update: self.update,
             min_regions: self.regions.0,
             max_regions: self.regions.1,
+            monitor: MonitorKind::Regions,
             ..default
         };
         Ok(attrs.checked()?)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, AttrsError, RegionSampler, Nanos, OpsError, Snapshot, TargetId, Unknown,
+    AddrRange, Attrs, AttrsError, Nanos, OpsError, RegionSampler, Snapshot, TargetId, Unknown,
 };
 
 use super::layout::{Layout, Memory, Owner};

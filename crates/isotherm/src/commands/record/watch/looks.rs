@@ -52,7 +52,8 @@ impl Ready for Looks {
         targets: &[TargetId],
         seed: u64,
     ) -> Result<Box<dyn Watch>> {
-        let monitor = RegionSampler::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        let monitor =
+            RegionSampler::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
         Ok(Box::new(monitor))
     }
 }

@@ -1,7 +1,7 @@
 //! Our own monitor, over physical memory.
 
 use anyhow::Result;
-use isotherm_core::{Attrs, RegionSampler, Nanos, OpsError, Source, Step, TargetId};
+use isotherm_core::{Attrs, Nanos, OpsError, RegionSampler, Source, Step, TargetId};
 use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
 use isotherm_record::TargetFact;
 
@@ -55,7 +55,8 @@ impl Ready for Idle {
         targets: &[TargetId],
         seed: u64,
     ) -> Result<Box<dyn Watch>> {
-        let monitor = RegionSampler::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        let monitor =
+            RegionSampler::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
         Ok(Box::new(Working { monitor, held: self.held }))
     }
 }
