@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{RegionSampler, Nanos, Snapshot, Source, Step};
+use isotherm_core::{Nanos, RegionSampler, Snapshot, Source, Step};
 use isotherm_linux::{Processes, sys};
 use isotherm_record::{Facts, Limits, Why, Writer};
 use isotherm_sim::GroundTruth;

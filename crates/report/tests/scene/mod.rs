@@ -18,7 +18,8 @@ pub fn snapshot(seq: u64, seconds: f64, targets: Vec<TargetView>) -> Snapshot {
         start,
         end: start + aggr,
         attrs: Attrs { aggr, ..Attrs::default() },
-        cost: Cost { cpu: aggr / 100, looks: 50, pages: 800, clears: 20 },
+        cost: Cost { cpu: aggr / 100, looks: 50, pages: 800, clears: 20, ..Cost::default() },
+        quality: None,
         targets,
     }
 }
@@ -45,6 +46,7 @@ pub fn region(start: u64, end: u64, hz: f32) -> RegionView {
         accesses_bp: ((1.0 - (-hz * 0.02).exp()) * 1e4) as u32,
         age: Duration::from_secs(if hz > 0.0 { 1 } else { 60 }),
         rate: Rate { hz, low: hz * 0.8, high: hz * 1.2 },
+        touched_bp: if hz > 0.0 { 10_000 } else { 0 },
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
     }
