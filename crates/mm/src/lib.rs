@@ -31,6 +31,7 @@ mod kswapd;
 mod layout;
 mod lru;
 mod memory;
+pub mod mempolicy;
 mod pages;
 mod reclaim;
 mod rules;
