@@ -1,6 +1,7 @@
 //! The files of weights, `/sys/kernel/mm/mempolicy/weighted_interleave`, as the kernel answers them.
 
 use super::bandwidth::{bandwidth_of, weights_from_bandwidth};
+use super::text::{parse_bool, parse_u8};
 use crate::layout::MAX_NODES;
 use crate::nodes::NodeSet;
 
@@ -185,31 +186,6 @@ impl WeightFiles {
     }
 }
 
-/// `kstrtou8` with any base: 0x is hexadecimal, 0 octal; a plus and one newline may be there.
-fn parse_u8(text: &str) -> Option<u8> {
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    let text = text.strip_prefix('+').unwrap_or(text);
-    let hex = ["0x", "0X"].iter().find_map(|p| text.strip_prefix(p));
-    let (digits, base) = match hex {
-        Some(digits) => (digits, 16),
-        None if text.starts_with('0') => (text, 8),
-        None => (text, 10),
-    };
-    // A sign in front of the digits is Rust's liberty, not the kernel's.
-    let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
-    if plain { u8::from_str_radix(digits, base).ok() } else { None }
-}
-
-/// `kstrtobool`: only the first character counts, or two of on and off.
-fn parse_bool(text: &str) -> Option<bool> {
-    let mut letters = text.bytes().map(|b| b.to_ascii_lowercase());
-    match (letters.next()?, letters.next()) {
-        (b'y' | b't' | b'1', _) | (b'o', Some(b'n')) => Some(true),
-        (b'n' | b'f' | b'0', _) | (b'o', Some(b'f')) => Some(false),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,11 +254,6 @@ mod tests {
         let mut f = files(FilesOf::V6_16);
         f.store_auto("0").unwrap();
         assert_eq!((f.show_auto(), f.show(0)), (Ok(false), Ok(1)));
-        for (text, on) in [("Y", true), ("N", false), ("oN", true), ("OFF", false), ("1x", true)] {
-            assert_eq!(parse_bool(text), Some(on), "{text}");
-        }
-        assert_eq!(parse_bool("o"), None);
-        assert_eq!(parse_bool("2"), None);
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod files;
 mod place;
 mod policy;
 mod task;
+mod text;
 mod weights;
 
 pub use bandwidth::{WEIGHTINESS, bandwidth_of, weights_from_bandwidth};
