@@ -31,6 +31,8 @@ mod kswapd;
 mod layout;
 mod lru;
 mod memory;
+pub mod mempolicy;
+mod nodes;
 mod pages;
 mod reclaim;
 mod rules;
@@ -49,6 +51,7 @@ pub use layout::{
 };
 pub use lru::{FrameId, ListKind, PageKind};
 pub use memory::{Backing, Departure, Memory, Stats};
+pub use nodes::NodeSet;
 pub use reclaim::Work;
 pub use rules::{LruScope, Rules, ZoneBalance};
 pub use watermark::{Generation, Watermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks};
