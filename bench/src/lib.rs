@@ -8,6 +8,7 @@ pub mod interrupts;
 pub mod load;
 pub mod slices;
 pub mod smaps;
+pub mod toucher;
 pub mod synthetic;
 pub mod usage;
 pub mod watched;
