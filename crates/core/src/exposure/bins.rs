@@ -15,6 +15,8 @@ pub struct Bin {
     pub survived: f64,
     /// time between the two reads, in s
     pub seconds: f64,
+    /// time from the clear to the first of them, in s
+    pub since: f64,
 }
 
 /// Rates above are taken for this one, in Hz: the first read comes after 1 ms.
@@ -90,46 +92,65 @@ pub struct Mixture {
     pub gain: f64,
 }
 
-/// Which part of the pages is touched, and how often, most likely as `bins` have it: consecutive ones,
-/// the first from the clear on.
+/// Which part of the pages is touched, and how often, most likely as `bins` have it.
 ///
-/// F(t) = p (1 - exp(-l t)): a mixture (cure) model, its likelihood maximised over a grid of l, with
-/// p = min(1, (y/n) / (1 - exp(-l T))). E.g. each sixteenth page at 500 Hz is p = 1/16 and l = 500,
-/// not 30 Hz. None if nothing was touched.
+/// A mixture (cure) model: of S(t) = 1 - p + p exp(-l t) pages are untouched t after the clear. Bins may
+/// be of pages that were watched for different times: each counts by the chance S(to) / S(from) to
+/// survive it. For each l of a grid, p is the one that explains the touches there were, and the
+/// likelihood decides. E.g. each sixteenth page at 500 Hz is p = 1/16 and l = 500, not 30 Hz. None if
+/// nothing was touched.
 #[must_use]
 pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
-    let first = bins.iter().find(|b| b.touched + b.survived > 0.0)?;
-    let n = first.touched + first.survived;
-    let y: f64 = bins.iter().map(|b| b.touched).sum();
-    if y <= 0.0 {
+    let used = || bins.iter().filter(|b| b.touched + b.survived > 0.0);
+    let touched: f64 = used().map(|b| b.touched).sum();
+    if touched <= 0.0 {
         return None;
     }
-    let total: f64 = bins.iter().map(|b| b.seconds).sum();
-    let likelihood = |p: f64, l: f64| {
-        let (mut t, mut before, mut sum) = (0.0, 1.0, 0.0);
-        for b in bins {
-            t += b.seconds;
-            let after = (-l * t).exp();
-            if b.touched > 0.0 {
-                sum += b.touched * (p * (before - after)).max(1e-300).ln();
-            }
-            before = after;
-        }
-        sum + (n - y).max(0.0) * (1.0 - p + p * before).max(1e-300).ln()
+    let last = used().map(|b| b.since + b.seconds).fold(0.0, f64::max);
+    let likelihood = |p: f64, l: f64| -> f64 {
+        let left = |t: f64| 1.0 - p + p * (-l * t).exp();
+        let one = |b: &Bin| {
+            let survive = (left(b.since + b.seconds) / left(b.since).max(1e-300)).clamp(0.0, 1.0);
+            let term = |n: f64, p: f64| if n > 0.0 { n * p.max(1e-300).ln() } else { 0.0 };
+            term(b.touched, 1.0 - survive) + term(b.survived, survive)
+        };
+        used().map(one).sum()
     };
-    let share_at = |l: f64| (y / n / -(-l * total).exp_m1()).min(1.0);
     let mut best: Option<(f64, f64, f64)> = None;
-    let mut l = 0.1 / total.max(1e-3);
+    let mut l = 0.1 / last.max(1e-3);
     while l < HIGHEST_HZ {
-        let value = likelihood(share_at(l), l);
+        let p = likeliest_share(|p| likelihood(p, l));
+        let value = likelihood(p, l);
         if best.is_none_or(|(_, _, b)| value > b) {
-            best = Some((share_at(l), l, value));
+            best = Some((p, l, value));
         }
-        l *= 1.15;
+        l *= 1.25;
     }
     let (share, hz, value) = best?;
     let alone = first_touch_rate(bins);
     Some(Mixture { share, hz, gain: value - likelihood(1.0, alone) })
+}
+
+/// The share of 0.0005 to 1 at which `likelihood` is highest, on a logarithmic scale: it has one top.
+fn likeliest_share(likelihood: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (0.0005f64.ln(), 0.0f64);
+    const GOLDEN: f64 = 0.618_033_988_75;
+    let at = |x: f64| likelihood(x.exp());
+    let (mut x1, mut x2) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
+    let (mut f1, mut f2) = (at(x1), at(x2));
+    for _ in 0..18 {
+        if f1 < f2 {
+            (low, x1, f1) = (x1, x2, f2);
+            x2 = low + GOLDEN * (high - low);
+            f2 = at(x2);
+        } else {
+            (high, x2, f2) = (x2, x1, f1);
+            x1 = high - GOLDEN * (high - low);
+            f1 = at(x1);
+        }
+    }
+    let inner = ((low + high) / 2.0).exp();
+    if likelihood(1.0) >= likelihood(inner) { 1.0 } else { inner }
 }
 
 /// What windows that were measured by themselves say of the rate of all of them together.
@@ -211,7 +232,7 @@ mod tests {
             t += seconds;
             let touched = n * (before - p * (-hz * t).exp());
             left -= touched;
-            Bin { touched, survived: left, seconds: *seconds }
+            Bin { touched, survived: left, seconds: *seconds, since: t - seconds }
         };
         DELAYS.iter().map(bin).collect()
     }
@@ -226,16 +247,16 @@ mod tests {
 
     #[test]
     fn one_bin_is_its_closed_form() {
-        let bin = Bin { touched: 632.120_558, survived: 367.879_442, seconds: 0.001 };
+        let bin = Bin { touched: 632.120_558, survived: 367.879_442, seconds: 0.001, since: 0.0 };
         assert!((first_touch_rate(&[bin]) - 1000.0).abs() < 0.1);
     }
 
     #[test]
     fn nothing_touched_has_no_rate_and_all_touched_has_a_bound() {
-        let none = [Bin { touched: 0.0, survived: 100.0, seconds: 1.0 }];
+        let none = [Bin { touched: 0.0, survived: 100.0, seconds: 1.0, since: 0.0 }];
         assert_eq!(first_touch_rate(&none), 0.0);
         assert_eq!(touched_share(&none), None);
-        let all = [Bin { touched: 16.0, survived: 0.0, seconds: 0.25 }];
+        let all = [Bin { touched: 16.0, survived: 0.0, seconds: 0.25, since: 0.0 }];
         assert!((first_touch_rate(&all) - 32f64.ln() / 0.25).abs() < 1e-9);
         assert_eq!(first_touch_rate(&[]), 0.0);
     }

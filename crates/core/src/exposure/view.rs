@@ -42,6 +42,8 @@ struct Counts {
     bins: [Bin; READS],
     /// sums of widths, weighted by pages
     widths: [f64; READS],
+    /// and of times from the clear to their begin
+    begins: [f64; READS],
     fresh: Spread,
     all: Spread,
     fresh_pages: f64,
@@ -156,9 +158,10 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
             }
         }
     }
-    for (bin, width) in c.bins.iter_mut().zip(c.widths) {
+    for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
         let weight = bin.touched + bin.survived;
         bin.seconds = if weight > 0.0 { width / weight } else { 0.0 };
+        bin.since = if weight > 0.0 { since / weight } else { 0.0 };
     }
     c
 }
@@ -166,18 +169,17 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
 /// Adds what reads have found of `armed` pages; returns their page-seconds.
 fn add_bins(c: &mut Counts, reads: &[f64; READS], found: &[u32; READS], armed: u32) -> f64 {
     let (mut t, mut had, mut e) = (0.0, 0u32, 0.0);
-    for ((bin, width), (&read, &n)) in
-        c.bins.iter_mut().zip(&mut c.widths).zip(reads.iter().zip(found))
-    {
+    for (i, (&read, &n)) in reads.iter().zip(found).enumerate() {
         if read.is_nan() {
             continue;
         }
         let seconds = (read - t).max(1e-5);
         let (touched, left) =
             (f64::from(n.saturating_sub(had)), f64::from(armed.saturating_sub(n)));
-        bin.touched += touched;
-        bin.survived += left;
-        *width += seconds * (touched + left);
+        c.bins[i].touched += touched;
+        c.bins[i].survived += left;
+        c.widths[i] += seconds * (touched + left);
+        c.begins[i] += t * (touched + left);
         e += seconds * (left + touched / 2.0);
         (t, had) = (read, n.max(had));
     }
