@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ListArray, RecordBatch, UInt16Array, UInt64Array, new_null_array};
+use arrow_array::{Float32Array, ListArray, RecordBatch, UInt16Array, UInt64Array, new_null_array};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use isotherm_core::MonitorKind;
 
@@ -59,10 +59,10 @@ pub(crate) fn from_1(batch: RecordBatch) -> Result<RecordBatch, Bad> {
     for (name, kind) in NULLS {
         columns.push(plain(name, true, new_null_array(&kind, rows)));
     }
-    let accesses: ListArray = column(&batch, "accesses_bp")?;
-    let touched = |bp: &u16| if *bp > 0 { 10_000 } else { 0 };
-    let values = Lists::<UInt16Array>::of(&batch, "accesses_bp")?.values;
+    let rates: ListArray = column(&batch, "rate_hz")?;
+    let touched = |hz: &f32| if *hz > 0.0 { 10_000 } else { 0 };
+    let values = Lists::<Float32Array>::of(&batch, "rate_hz")?.values;
     let values = UInt16Array::from_iter_values(values.values().iter().map(touched));
-    columns.push(list("touched_bp", false, accesses.offsets(), Arc::new(values))?);
+    columns.push(list("touched_bp", false, rates.offsets(), Arc::new(values))?);
     Ok(lists::batch(columns)?)
 }

@@ -59,7 +59,8 @@ pub struct Scores {
     /// bytes called unknown; they are in none of the above
     pub unknown: u64,
     /// Root of the mean square of the binary logarithm of reported over true rate, by bytes
-    /// touched in the interval; both rates within [`LEAST_HZ`] and [`highest_hz`]. None if nothing
+    /// touched in the interval: the rate that touched pages would have if those reported to be
+    /// touched were among them; both rates within [`LEAST_HZ`] and [`highest_hz`]. None if nothing
     /// was touched.
     pub rate_error: Option<f64>,
 }
@@ -101,7 +102,7 @@ pub fn score(truth: &GroundTruth, snapshot: &Snapshot, target: TargetId) -> Opti
     Some(sums.scores())
 }
 
-fn regions(snapshot: &Snapshot, target: TargetId) -> impl Iterator<Item = &RegionView> {
+pub(crate) fn regions(snapshot: &Snapshot, target: TargetId) -> impl Iterator<Item = &RegionView> {
     snapshot.targets.iter().filter(move |t| t.id == target).flat_map(|t| &t.regions)
 }
 
@@ -137,10 +138,12 @@ impl Sums {
         for ((sums, kind), share) in self.bytes.iter_mut().zip(KINDS).zip(shares) {
             add(sums, seen, share, kind, pieces);
         }
+        let touched = f64::from(region.touched_bp) / 1e4;
         for piece in pieces.iter().filter(|p| p.hz > 0.0) {
             let bytes = seen * piece.share;
+            let hz = f64::from(region.rate.hz) * (touched / piece.share).min(1.0);
             let log = |hz: f64| hz.clamp(LEAST_HZ, self.top).log2();
-            self.squares += bytes * (log(region.rate.hz.into()) - log(piece.hz)).powi(2);
+            self.squares += bytes * (log(hz) - log(piece.hz)).powi(2);
             self.touched += bytes;
         }
     }

@@ -92,7 +92,7 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
         age: Duration::from_millis(400 * seq),
         // one bit of mantissa, which a record keeps in any case
         rate: Rate { hz: [0.5, 0.75, 1.0, 1.5][(seq % 4) as usize], low: 0.5, high: f32::INFINITY },
-        touched_bp: if i * 7 + seq > 0 { 10_000 } else { 0 },
+        touched_bp: 10_000,
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RegionView, Snapshot,
-    TargetId, TargetView, Unknown,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Rate, RegionView,
+    Snapshot, TargetId, TargetView, Unknown,
 };
 
 /// The snapshot `seq` of a source that began 1000 s ago on its clock and makes one every `seconds`.
@@ -17,7 +17,7 @@ pub fn snapshot(seq: u64, seconds: f64, targets: Vec<TargetView>) -> Snapshot {
         seq,
         start,
         end: start + aggr,
-        attrs: Attrs { aggr, ..Attrs::default() },
+        attrs: Attrs { aggr, monitor: MonitorKind::Regions, ..Attrs::default() },
         cost: Cost { cpu: aggr / 100, looks: 50, pages: 800, clears: 20, ..Cost::default() },
         quality: None,
         targets,
