@@ -8,7 +8,7 @@ pub mod interrupts;
 pub mod load;
 pub mod slices;
 pub mod smaps;
-pub mod toucher;
 pub mod synthetic;
+pub mod toucher;
 pub mod usage;
 pub mod watched;
