@@ -9,6 +9,7 @@ pub mod load;
 pub mod setups;
 pub mod slices;
 pub mod smaps;
+pub mod toucher;
 pub mod synthetic;
 pub mod usage;
 pub mod watched;

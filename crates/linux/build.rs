@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let source = "src/bpf/walk.bpf.c";
-    println!("cargo:rerun-if-changed={source}");
+    println!("cargo:rerun-if-changed=src/bpf");
     let out = PathBuf::from(std::env::var("OUT_DIR")?).join("walk.skel.rs");
     libbpf_cargo::SkeletonBuilder::new()
         .source(source)

@@ -21,8 +21,9 @@ pub(super) enum Kind {
         e: f64,
         /// touched after a long time, which does not tell how often
         awoken: bool,
-        /// since when it is untouched, as a time in ms
-        touched: u32,
+        /// since when it is untouched, as a time in ms: the part of it for which that is the longest,
+        /// and the one for which it is the shortest
+        touched: (u32, u32),
     },
 }
 
@@ -97,7 +98,7 @@ fn windows(pieces: &[Piece], areas: &[AddrRange], t: &Terms, now: u32) -> Vec<Gr
             if at < piece.range.start {
                 push(&mut out, absent(AddrRange::new(at, piece.range.start)), now);
             }
-            for (i, kind) in kinds(piece, t) {
+            for (i, kind) in kinds(piece, t, now) {
                 let windows = Some(((rest, i), (rest, i + 1)));
                 push(&mut out, Group { range: piece.window_range(i), kind, windows }, now);
             }
@@ -115,7 +116,7 @@ fn absent(range: AddrRange) -> Group {
     Group { range, kind: Kind::Absent, windows: None }
 }
 
-fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = (usize, Kind)> + 'a {
+fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (usize, Kind)> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
     (0..piece.nr_windows()).map(move |i| {
@@ -134,8 +135,8 @@ fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = (usize, Kin
         let evidence = piece.evidence(i, t);
         let alike = if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
         let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
-        let touched = piece.window(i).touched;
-        (i, Kind::Seen { d, e, awoken: piece.is_awoken(i), touched })
+        let touched = piece.touched(i, now);
+        (i, Kind::Seen { d, e, awoken: piece.is_awoken(i), touched: (touched, touched) })
     })
 }
 
@@ -187,7 +188,7 @@ fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
                 return true;
             }
             if d1 == 0.0 && d2 == 0.0 {
-                return as_old(now.saturating_sub(t1), now.saturating_sub(t2));
+                return as_old(all_of(t1, t2), now);
             }
             if w1 || w2 {
                 return if w1 { d2 > 0.0 } else { d1 > 0.0 };
@@ -199,9 +200,13 @@ fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
     }
 }
 
-/// Whether two have been untouched for about the same time, in ms.
-fn as_old(a: u32, b: u32) -> bool {
-    a.max(b) <= a.min(b) / 2 * 3 + 2_000
+fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// Whether all of it has been untouched for about the same time.
+fn as_old((oldest, newest): (u32, u32), now: u32) -> bool {
+    now.saturating_sub(oldest) <= now.saturating_sub(newest) / 2 * 3 + 2_000
 }
 
 fn unite(left: &mut Group, right: &Group) {
@@ -216,7 +221,7 @@ fn unite(left: &mut Group, right: &Group) {
             Kind::Seen { d: d1, e: e1, awoken: w1, touched: t1 },
             Kind::Seen { d: d2, e: e2, awoken: w2, touched: t2 },
         ) => {
-            let touched = t1.max(t2);
+            let touched = all_of(t1, t2);
             match (w1, w2) {
                 // How often is told by the other one.
                 (true, false) => Kind::Seen { d: d2, e: e2, awoken: false, touched },

@@ -243,9 +243,7 @@ impl<O: Space + Look> Exposure<O> {
         for (w, awoken) in targets.iter_mut().zip(awoken) {
             let restraint = self.restrain.of(&mut self.ops, w, now);
             let allowance = self.allowance(nr_targets, w, restraint);
-            let regions: Vec<AddrRange> =
-                w.regions.iter().filter(|r| r.hz > 0.0).map(|r| r.range).collect();
-            let runs = plan(&w.pieces, &regions, &awoken, &allowance, &self.prices, now);
+            let runs = plan(&w.pieces, &w.regions, &awoken, &allowance, &self.prices, now);
             self.clear(w, &runs, now)?;
         }
         Ok(())
@@ -265,7 +263,8 @@ impl<O: Space + Look> Exposure<O> {
         let first = w.is_new && restraint == Restraint::None;
         let sweep =
             if first { SWEEP_SHARE * self.round.as_secs_f64() / nr_targets as f64 } else { 0.0 };
-        Allowance { seconds, runs, sweep, restraint }
+        let urgent = self.spending.per_second() * self.round.as_secs_f64();
+        Allowance { seconds, runs, urgent, sweep, restraint }
     }
 
     fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {

@@ -24,8 +24,8 @@ pub(super) const READS: usize = EARLY.len() + 5;
 /// The grain of the clock that tells how long a target has run, in s: a tick at 250 Hz.
 const GRAIN: f64 = 0.004;
 
-/// So much of its weight is left to evidence that is in doubt.
-const DOUBTED: f32 = 0.02;
+/// What is presumed weighs as much as so many seconds.
+const PRESUMED_S: f64 = 0.02;
 
 /// When something was read or cleared, and how long the target had run then.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -101,8 +101,9 @@ pub(super) struct Piece {
     found: PageMask,
     pub hidden: Vec<(Unknown, PageMask)>,
     exposed: Option<Exposed>,
-    /// What is known is in doubt, since the region that it belongs to has changed elsewhere.
-    pub doubted: bool,
+    /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
+    /// there, in Hz.
+    presumed: Option<f32>,
     /// readings of everything in which it was missing
     pub missing: u8,
     /// of a window
@@ -132,7 +133,7 @@ impl Piece {
             found: PageMask::default(),
             hidden: Vec::new(),
             exposed: None,
-            doubted: false,
+            presumed: None,
             missing: 0,
             size,
             windows: vec![Window::new(ms); usize::try_from(windows).unwrap_or(0)],
@@ -284,7 +285,7 @@ impl Piece {
         self.resident = self.resident.or(&self.armed);
         let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
         self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
-        self.doubted = false;
+        self.presumed = None;
         let last = Elapsed::default();
         self.exposed = Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0 });
         for i in 0..self.nr_windows() {
@@ -314,10 +315,18 @@ impl Piece {
         }
     }
 
-    /// Touched pages and page-seconds of the current exposure, all windows together.
-    pub fn exposed_since_clear(&self, t: &Terms) -> (f64, f64) {
-        let all = (0..self.nr_windows()).map(|i| self.current(i, t));
-        all.fold((0.0, 0.0), |(d, e), x| (d + f64::from(x.d), e + f64::from(x.e)))
+    /// Of the windows within `range`, in the current exposure: touched pages, page-seconds until then,
+    /// and the pages that would have been touched at `hz`.
+    pub fn against(&self, range: AddrRange, hz: f64, t: &Terms) -> [f64; 3] {
+        let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
+        let touched = -(-hz * seconds).exp_m1();
+        let whole =
+            |i: &usize| range.intersect(&self.window_range(*i)) == Some(self.window_range(*i));
+        (0..self.nr_windows()).filter(whole).fold([0.0; 3], |[d, e, n], i| {
+            let x = self.current(i, t);
+            let pages = f64::from(self.windows[i].pages);
+            [d + f64::from(x.d), e + f64::from(x.e), n + pages * touched]
+        })
     }
 
     /// Whether there was a sign of heat shortly before the current exposure began.
@@ -334,9 +343,26 @@ impl Piece {
 
     /// What is known of a window, by all exposures.
     pub fn evidence(&self, i: usize, t: &Terms) -> Evidence {
-        let all = self.windows[i].together(self.current(i, t), self.is_confirmed(i, t));
-        let weight = if self.doubted { DOUBTED } else { 1.0 };
-        Evidence { d: all.d * weight, e: all.e * weight }
+        if let Some(hz) = self.presumed {
+            let e = self.windows[i].idle_for(PRESUMED_S).e;
+            return Evidence { d: hz * e, e };
+        }
+        self.windows[i].together(self.current(i, t), self.is_confirmed(i, t))
+    }
+
+    /// From now on, and until it is cleared, takes it to be as hot as its region is elsewhere.
+    pub fn presume(&mut self, hz: f64) {
+        self.presumed = Some(hz as f32);
+    }
+
+    /// Whether that is so.
+    pub fn is_presumed(&self) -> bool {
+        self.presumed.is_some()
+    }
+
+    /// When a window was last touched, for all that is known: a page that is young may be at any time.
+    pub fn touched(&self, i: usize, now: u32) -> u32 {
+        if self.count(&self.young, i) > 0 { now } else { self.windows[i].touched }
     }
 
     /// Time until each read of the current exposure, in s; NaN where there was none.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::ledger::Prices;
 use super::piece::Piece;
-use crate::range::AddrRange;
+use super::watched::Known;
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
 
@@ -15,6 +15,8 @@ pub(super) struct Allowance {
     pub seconds: f64,
     /// in runs, each a shootdown
     pub runs: u32,
+    /// below zero, for what was touched after a long time, in s
+    pub urgent: f64,
     /// above that, for memory that was never cleared, in s
     pub sweep: f64,
     pub restraint: Restraint,
@@ -37,6 +39,8 @@ const NEVER_SHARE: f64 = 0.8;
 /// Of a region, one in so many pieces is cleared at a time, and not more than 16 MiB.
 const SHORT: usize = 4;
 const MOST_IN_REGION: usize = 8;
+/// What is touched less often than that is not disturbed.
+const SLOW_HZ: f64 = 2.0;
 /// Pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
 
@@ -49,7 +53,7 @@ const LONG_RUN: usize = 32;
 /// not young is never cleared.
 pub(super) fn plan(
     pieces: &[Piece],
-    regions: &[AddrRange],
+    regions: &[Known],
     awoken: &[u64],
     allowance: &Allowance,
     prices: &Prices,
@@ -128,7 +132,8 @@ impl Planner<'_> {
                 continue;
             };
             end = Some(self.pieces[i].range.end);
-            let affordable = self.allowance.seconds > 0.0 && self.allowance.runs > 0;
+            let left = self.allowance.seconds + self.allowance.urgent;
+            let affordable = left > 0.0 && self.allowance.runs > 0;
             if goes_on || !affordable || runs == MOST_AWOKEN || !self.may_clear(i) {
                 continue;
             }
@@ -159,28 +164,29 @@ impl Planner<'_> {
         self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
     }
 
-    fn regions(&mut self, regions: &[AddrRange]) {
-        let mut wanting: Vec<(Nanos, Range<usize>)> = Vec::new();
-        for r in regions {
+    fn regions(&mut self, regions: &[Known]) {
+        let mut wanting: Vec<(Nanos, Range<usize>, usize)> = Vec::new();
+        for Known { range: r, hz } in regions {
             let first = self.pieces.partition_point(|p| p.range.end <= r.start);
             let end =
                 first + self.pieces[first..].iter().take_while(|p| p.range.start < r.end).count();
             let touched = (first..end).filter(|&i| self.may_clear(i) && self.pieces[i].spent() > 0);
             let lately = (first..end).filter_map(|i| self.pieces[i].cleared_at()).max();
             if touched.count() > 0 {
-                wanting.push((lately.unwrap_or_default(), first..end));
+                // Who has to set bits again in all of a region touches it less often.
+                let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
+                let most = if *hz < SLOW_HZ { LONG_RUN } else { short };
+                wanting.push((lately.unwrap_or_default(), first..end, most));
             }
         }
-        wanting.sort_by_key(|(lately, _)| *lately);
+        wanting.sort_by_key(|(lately, ..)| *lately);
         let runs = wanting.len().min(self.allowance.runs as usize);
-        for (k, (_, pieces)) in wanting.into_iter().take(runs).enumerate() {
+        for (k, (_, pieces, most)) in wanting.into_iter().take(runs).enumerate() {
             if self.allowance.seconds <= 0.0 {
                 break;
             }
             let share = self.allowance.seconds / (runs - k) as f64;
             let share = if self.allowance.restraint == Restraint::None { share } else { 0.0 };
-            // A short run: who has to set bits again in all of a region touches it less often.
-            let most = (pieces.len() / SHORT).clamp(1, MOST_IN_REGION);
             let end = pieces.end;
             let due = |&i: &usize| self.may_clear(i) && self.pieces[i].spent() > 0;
             let Some(first) = pieces.filter(due).min_by_key(|&i| self.pieces[i].cleared_at())

@@ -109,7 +109,8 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
     for (p, first, end) in spans(pieces, from, to) {
         let piece = &pieces[p];
         let quiet = piece.is_quiet();
-        let fresh = quiet || piece.cleared_at().is_some_and(|at| at >= b.fresh);
+        let lately = piece.cleared_at().is_some_and(|at| at >= b.fresh);
+        let fresh = (quiet || lately) && !piece.is_presumed();
         let reads = piece.reads(&b.terms).filter(|_| fresh);
         let unseen = piece.unseen_pages();
         let mut sums = [0u32; READS];
@@ -127,7 +128,7 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
             if !piece.is_seen() {
                 c.unknown[Unknown::Unseen.index()] += resident;
             }
-            c.touched = c.touched.max(w.touched);
+            c.touched = c.touched.max(piece.touched(i, b.now.ms));
             let evidence = piece.evidence(i, &b.terms);
             let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
             if e > 0.0 && !piece.huge {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use super::bins::{ALIKE, llr};
+use super::bins::ALIKE;
 use super::borders::{Group, groups};
 use super::piece::{Moment, Piece, Terms};
 use super::view::{Basis, Viewed, view};
@@ -184,15 +184,16 @@ impl Watched {
             let all = self.pieces[first..].iter_mut();
             let pieces = all.take_while(|p| p.range.start < known.range.end);
             let mut pieces: Vec<&mut Piece> = pieces.collect();
-            let (mut d, mut e) = (0.0, 0.0);
+            let mut run = Compared::default();
             for p in pieces.iter().filter(|p| p.cleared_at().is_some_and(|at| at >= last)) {
-                let (touched, seconds) = p.exposed_since_clear(t);
-                (d, e) = (d + touched / ALIKE, e + seconds / ALIKE);
+                let [touched, seconds, expected] = p.against(known.range, known.hz, t);
+                run.touched += touched;
+                run.seconds += seconds;
+                run.expected += expected;
             }
-            let slower = d < e * known.hz / 3.0;
-            if slower && llr(d, e, SURE, SURE / known.hz.max(1e-9)) > CONTRADICTION {
+            if run.is_slower() {
                 let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
-                pieces.iter_mut().filter(older).for_each(|p| p.doubted = true);
+                pieces.iter_mut().filter(older).for_each(|p| p.presume(run.hz()));
             }
         }
     }
@@ -266,6 +267,27 @@ impl Watched {
     }
 }
 
+/// What was just looked at of a region, against what was known of it.
+#[derive(Default)]
+struct Compared {
+    touched: f64,
+    expected: f64,
+    seconds: f64,
+}
+
+impl Compared {
+    /// Whether fewer than half of the pages were touched that should have been, and not by chance.
+    fn is_slower(&self) -> bool {
+        let (y, n) = (self.touched, self.expected);
+        let log = if y > 0.0 { y * (y / n.max(1e-9)).ln() } else { 0.0 };
+        y < n / 2.0 && (log - y + n) / ALIKE > CONTRADICTION
+    }
+
+    fn hz(&self) -> f64 {
+        self.touched / self.seconds.max(1e-9)
+    }
+}
+
 /// Drops the smallest of `groups` that are too many; returns their bytes.
 fn leave_out(groups: &mut Vec<Group>, max: usize) -> u64 {
     let Some(excess) = groups.len().checked_sub(max).filter(|&n| n > 0) else { return 0 };
@@ -284,8 +306,7 @@ fn leave_out(groups: &mut Vec<Group>, max: usize) -> u64 {
 /// Looks at each mapping that cannot be seen in a round, and at most at so many windows in all.
 const ASIDE_LOOKS: usize = 4;
 const MOST_ASKS: usize = 128;
-/// What a published rate counts for, in independent pages.
-const SURE: f64 = 20.0;
+/// A difference above is no chance, in natural logarithms.
 const CONTRADICTION: f64 = 6.0;
 
 /// The part of the block that holds `addr` which lies in the same one of `visible`.

@@ -39,7 +39,7 @@ enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE, NO_FUNCTION };
 enum level { NONE, PTE, PMD, PUD, CHANGED };
 /* Of which pages the folios are wanted: of none, of those of a window with a young page, of all. */
 enum want { NO_FOLIOS, FOLIOS_IF_YOUNG, FOLIOS };
-enum job { READ_WINDOWS, READ_VMA_FLAGS };
+enum job { READ_WINDOWS, READ_VMA_FLAGS, READ_BLOCKS };
 
 /* Only the members used, found by name on the running kernel. */
 struct mm_struct {
@@ -120,7 +120,9 @@ struct order {
 	__u32 windows;
 	__u32 nr_vmas;
 	__u32 five_levels;
-	__u32 unused;
+	__u32 nr_spans;
+	__u32 max_blocks;
+	__u32 plain; /* whether plain pages are wanted */
 	__u64 direct_map; /* address of physical address 0 */
 	__u64 vmemmap;    /* address of the struct page of page frame 0, 0: unknown */
 	__u64 address;    /* for peek() */
@@ -207,19 +209,24 @@ static __always_inline __u64 below(struct walk *w, __u64 entry, __u64 addr, int 
 	return table ? load(table + ((addr >> shift) & 511) * 8) : 0;
 }
 
-/* The lowest entry above the page table: a PMD, or a huge PUD. */
-static __always_inline int walk_to_pmd(struct walk *w, __u64 addr, __u64 *out)
+/* The lowest entry above the page table: a PMD, or a huge PUD. The entry that it ended at stands for
+ * 2^*shift bytes. */
+static __always_inline int walk_down(struct walk *w, __u64 addr, __u64 *out, __u32 *shift)
 {
-	__u64 entry = load(w->pgd + ((addr >> (w->five_levels ? 48 : 39)) & 511) * 8);
+	__u64 entry;
 
 	*out = 0;
+	*shift = w->five_levels ? 48 : 39;
+	entry = load(w->pgd + ((addr >> *shift) & 511) * 8);
 	if (!(entry & PRESENT))
 		return NONE;
 	if (w->five_levels) {
+		*shift = 39;
 		entry = below(w, entry, addr, 39);
 		if (!(entry & PRESENT))
 			return NONE;
 	}
+	*shift = 30;
 	entry = below(w, entry, addr, 30);
 	if (!(entry & PRESENT))
 		return NONE;
@@ -227,11 +234,19 @@ static __always_inline int walk_to_pmd(struct walk *w, __u64 addr, __u64 *out)
 		*out = entry;
 		return PUD;
 	}
+	*shift = 21;
 	entry = below(w, entry, addr, 21);
 	*out = entry;
 	if (entry & HUGE)
 		return PMD; /* present, or PROT_NONE: user space tells */
 	return entry & PRESENT && table_of(w, entry) ? PTE : NONE;
+}
+
+static __always_inline int walk_to_pmd(struct walk *w, __u64 addr, __u64 *out)
+{
+	__u32 shift;
+
+	return walk_down(w, addr, out, &shift);
 }
 
 /* What kernels keep in different places is below, each found by its name. */
@@ -369,6 +384,8 @@ static long read_window(__u32 index, struct walk *w)
 	return 0;
 }
 
+#include "blocks.bpf.h"
+
 static __always_inline struct task_struct *find_task(__s32 pid, int *why)
 {
 	struct task_struct *task = NULL;
@@ -398,14 +415,17 @@ static __always_inline int identify(struct task_struct *task)
 	return identity.mm ? OK : NO_MM;
 }
 
-static __always_inline void read_windows(void)
+static __always_inline void read_memory(void)
 {
 	struct walk w = {
 		.pgd = identity.pgd, .direct_map = order.direct_map, .vmemmap = order.vmemmap,
 		.five_levels = order.five_levels,
 	};
 
-	bpf_loop(order.windows, read_window, &w, 0);
+	if (order.job == READ_BLOCKS)
+		bpf_loop(MAX_STEPS, read_block, &w, 0);
+	else
+		bpf_loop(order.windows, read_window, &w, 0);
 }
 
 static long keep_flags(struct task_struct *task, struct vm_area_struct *vma, __u64 *flags)
@@ -447,9 +467,9 @@ SEC("syscall") int do_order(void *ctx)
 	if (status == OK && order.job == READ_VMA_FLAGS)
 		read_vma_flags(task);
 	bpf_task_release(task);
-	if (status == OK && order.job == READ_WINDOWS) {
+	if (status == OK && order.job != READ_VMA_FLAGS) {
 		bpf_rcu_read_lock();
-		read_windows();
+		read_memory();
 		bpf_rcu_read_unlock();
 	}
 	return 0;
@@ -468,7 +488,7 @@ SEC("iter/task") int do_order_for(struct bpf_iter__task *ctx)
 	if (order.job == READ_VMA_FLAGS)
 		read_vma_flags(task);
 	else
-		read_windows();
+		read_memory();
 	return 0;
 }
 

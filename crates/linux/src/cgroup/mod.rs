@@ -5,6 +5,7 @@
 mod members;
 mod memory;
 mod mounts;
+mod of_process;
 mod pressure;
 mod stat;
 
@@ -12,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use memory::{Limit, Reclaimed};
-pub use pressure::{Averages, Pressure};
+pub use pressure::{Averages, Pressure, machine_pressure};
 pub use stat::MemoryStat;
 
 /// Why a control group cannot be used.
@@ -108,9 +109,13 @@ impl Cgroup {
         };
         let none = || CgroupError::None { path: path.to_owned(), sought: sought() };
         let dir = found.ok_or_else(none)?;
+        Ok(Self::with_dir(dir))
+    }
+
+    fn with_dir(dir: PathBuf) -> Self {
         // The only file that each group of version 2 has, and none of version 1.
         let is_v2 = dir.join("cgroup.controllers").is_file();
-        Ok(Cgroup { dir, version: if is_v2 { Version::V2 } else { Version::V1 } })
+        Cgroup { dir, version: if is_v2 { Version::V2 } else { Version::V1 } }
     }
 
     /// Its directory.

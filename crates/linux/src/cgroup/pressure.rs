@@ -1,8 +1,9 @@
 //! Pressure stall information: how long processes of a group have waited for memory.
 
+use std::path::Path;
 use std::time::Duration;
 
-use super::{Cgroup, CgroupError};
+use super::{Cgroup, CgroupError, read_limited};
 
 /// Of the last 10, 60 and 300 s, and in all.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -13,7 +14,7 @@ pub struct Averages {
     pub avg60: f64,
     /// percent of the last 300 s
     pub avg300: f64,
-    /// since the group was made
+    /// since the group was made, or the machine was started
     pub total: Duration,
 }
 
@@ -37,6 +38,13 @@ impl Cgroup {
         let text = self.read(NAME, "it takes a group of version 2, and a kernel with CONFIG_PSI that was not booted with psi=0")?;
         parse(&text).ok_or_else(|| self.parse_error(NAME, &text))
     }
+}
+
+/// Reads `/proc/pressure/memory`: what processes of the whole machine have waited. `None` if the kernel
+/// does not count that.
+#[must_use]
+pub fn machine_pressure(root: &Path) -> Option<Pressure> {
+    parse(&read_limited(&root.join("proc/pressure/memory"), 4096).ok()?)
 }
 
 fn parse(text: &str) -> Option<Pressure> {

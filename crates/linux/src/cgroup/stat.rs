@@ -24,6 +24,8 @@ pub struct MemoryStat {
     pub active_file: u64,
     /// locked, or else not to be reclaimed
     pub unevictable: u64,
+    /// pages that reclaim has looked at; not counted by version 1
+    pub scanned: u64,
     /// pages that came back from swap soon after they had been reclaimed
     pub refault_anon: u64,
     /// pages of files that came back
@@ -74,6 +76,7 @@ impl MemoryStat {
             "inactive_file" => &mut self.inactive_file,
             "active_file" => &mut self.active_file,
             "unevictable" => &mut self.unevictable,
+            "pgscan" => &mut self.scanned,
             "workingset_refault_anon" => &mut self.refault_anon,
             "workingset_refault_file" => &mut self.refault_file,
             "pgmajfault" => &mut self.major_faults,

@@ -1,6 +1,7 @@
 //! Operations sets over the real machine, one file each, and what they share.
 
 mod annotate;
+mod busy;
 mod clear;
 mod epochs;
 mod held;
@@ -11,6 +12,7 @@ mod process;
 mod processes;
 mod shape;
 pub(crate) mod smaps;
+mod survey;
 mod targets;
 mod vaddr;
 mod window;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind, PageMask};
 
 use super::annotate::{annotate, mapping_at};
+use super::busy::Busy;
 use super::held::{AttachError, Held, no_refs, not_cleared, refused};
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
@@ -45,6 +46,7 @@ pub(super) struct Process {
     pub stalls: bool,
     /// CPU time that it had used when all was cleared.
     pub ran_at_clear: Option<Duration>,
+    busy: Busy,
     /// What the epoch under way looks at.
     pub in_epoch: Vec<AddrRange>,
     /// CPU time that it had used when that began.
@@ -95,6 +97,7 @@ impl Process {
             refs,
             stalls: false,
             ran_at_clear: None,
+            busy: Busy::begin(pid),
             in_epoch: Vec::new(),
             ran_at_flush: Duration::ZERO,
         })
@@ -122,6 +125,7 @@ impl Process {
             self.sharing = [HashSet::new(), std::mem::take(&mut self.sharing[0])];
         }
         self.updates = self.updates.wrapping_add(1);
+        self.busy.threads = proc::stat(root, pid).map_or(1, |stat| stat.threads);
         let mappings = proc::mappings(root, pid)?;
         let starts: Vec<u64> = mappings.iter().map(|m| m.range.start).collect();
         let flags = walker.vma_flags(pid, &starts)?;
@@ -136,6 +140,11 @@ impl Process {
             (_, true) => Liveness::Replaced,
             _ => Liveness::Alive,
         })
+    }
+
+    /// On how many CPUs it has run since this was asked last.
+    pub fn running(&mut self) -> u32 {
+        self.busy.cpus(self.held.pid)
     }
 
     /// The mapping that holds `addr`.

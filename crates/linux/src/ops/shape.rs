@@ -116,7 +116,7 @@ pub fn huge_page(addr: u64) -> AddrRange {
 
 /// Where the folio of the page at `at` would be mapped whole; `None` if that is impossible: outside
 /// the mapping, or in two page tables.
-fn whole(at: u64, folio: Folio, mapping: AddrRange) -> Option<AddrRange> {
+pub fn whole(at: u64, folio: Folio, mapping: AddrRange) -> Option<AddrRange> {
     let start = at.checked_sub(u64::from(folio.index) * PAGE_SIZE)?;
     let range = AddrRange::new(start, start.checked_add(PAGE_SIZE << folio.order)?);
     let fits = range.intersect(&mapping) == Some(range);

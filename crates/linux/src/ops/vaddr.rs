@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::{
-    Ask, Cost, Liveness, Look, Mapping, OpsError, PAGE_SIZE, Seen, Space, TargetId,
+    Ask, Cost, Liveness, Look, Mapping, OpsError, PAGE_SIZE, Seen, Space, Survey, TargetId,
 };
 
 use super::clear::{check_folios, clear};
@@ -13,6 +13,7 @@ use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
 use super::process::Process;
 use super::processes::Hold;
+use super::survey::measure_price;
 use super::targets::Targets;
 use super::window::read_windows;
 use crate::proc;
@@ -31,12 +32,12 @@ pub enum Clearing {
 
 /// The operations set for processes.
 pub struct Vaddr {
-    walker: Walker,
+    pub(super) walker: Walker,
     clearing: Clearing,
     epochs: Epochs,
     root: PathBuf,
-    targets: Targets<Process>,
-    cpu: CpuLaps,
+    pub(super) targets: Targets<Process>,
+    pub(super) cpu: CpuLaps,
 }
 
 impl Vaddr {
@@ -70,7 +71,10 @@ impl Vaddr {
         // Where it cannot be told, nothing is cleared that may be wanted.
         let soft_dirty = proc::has_soft_dirty(&root).unwrap_or(true);
         let scope = match clearing {
-            Clearing::Cold => Scope::Unclearable,
+            Clearing::Cold => {
+                measure_price();
+                Scope::Unclearable
+            }
             Clearing::Refs => Scope::All,
         };
         Vaddr {
@@ -148,6 +152,10 @@ impl Look for Vaddr {
         // All this thread did since the last look: the monitor's own work counts too.
         cost.cpu = self.cpu.lap();
         Ok(cost)
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        (self.clearing == Clearing::Cold).then_some(self)
     }
 }
 

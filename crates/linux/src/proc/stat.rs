@@ -15,6 +15,8 @@ pub struct Stat {
     pub ppid: i32,
     /// a thread of the kernel, without memory of its own
     pub kernel_thread: bool,
+    /// how many threads it has
+    pub threads: u32,
     /// when it started, in clock ticks since boot: with the pid, it names the process for good
     pub start_ticks: u64,
 }
@@ -38,8 +40,9 @@ fn parse(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = after.split_whitespace().collect();
     let flags: u64 = fields.get(6)?.parse().ok()?;
     let ppid = fields.get(1)?.parse().ok()?;
+    let threads = fields.get(17)?.parse().ok()?;
     let start_ticks = fields.get(19)?.parse().ok()?;
-    Some(Stat { comm, ppid, kernel_thread: flags & PF_KTHREAD != 0, start_ticks })
+    Some(Stat { comm, ppid, kernel_thread: flags & PF_KTHREAD != 0, threads, start_ticks })
 }
 
 /// The command line, blank-separated; the program's name where there is none.
@@ -80,8 +83,9 @@ mod tests {
 
     #[test]
     fn a_name_with_everything() {
-        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 1 0 99 1000 10";
-        let want = Stat { comm: "a (b) c".into(), ppid: 7, kernel_thread: false, start_ticks: 99 };
+        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 3 0 99 1000 10";
+        let comm = "a (b) c".into();
+        let want = Stat { comm, ppid: 7, kernel_thread: false, threads: 3, start_ticks: 99 };
         assert_eq!(parse(line), Some(want));
         assert!(
             parse("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 6 0 0")

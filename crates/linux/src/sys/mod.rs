@@ -2,6 +2,7 @@
 
 mod arena;
 mod clock;
+mod cpus;
 mod fork;
 mod own_pages;
 mod pagemap_scan;
@@ -11,6 +12,7 @@ mod signal;
 
 pub use arena::{Arena, Backing};
 pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
+pub use cpus::online_cpus;
 pub use fork::SleepingChild;
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::resident_ranges;

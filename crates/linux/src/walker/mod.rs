@@ -2,6 +2,7 @@
 
 mod answer;
 mod bearings;
+mod blocks;
 mod error;
 mod task_iter;
 
@@ -13,6 +14,7 @@ use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
 
 pub use self::answer::{Answer, Batch, Identity, fitting};
 use self::answer::{identity, pages_in};
+pub(crate) use self::blocks::{Plain, RawBlock, Reader, Span, pages_in_block};
 pub use self::error::WalkError;
 use self::task_iter::TaskIter;
 use crate::proc::{self, Ram};
@@ -279,6 +281,7 @@ fn run(program: &ProgramMut<'_>) -> Result<(), WalkError> {
 /// `enum job` in `walk.bpf.c`.
 const READ_WINDOWS: u32 = 0;
 const READ_VMA_FLAGS: u32 = 1;
+const READ_BLOCKS: u32 = 2;
 /// In `enum status` there.
 const NO_TASK: u32 = 1;
 

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Reads all entries of long stretches of memory, block by block (2 MiB, what one page table maps), and
+ * gives a bit for each page. What is empty at an upper level is passed over at once.
+ */
+#define MAX_SPANS 512
+#define MAX_BLOCKS 1024
+/* Blocks, and pieces passed over, in one run: some 10 ns each where there is nothing. */
+#define MAX_STEPS (1 << 15)
+
+struct span {
+	__u64 start, end;
+	__u64 plain; /* wanted in all blocks, or else only in those with a young page */
+};
+
+struct block {
+	__u64 start;
+	__u64 entry; /* that led to its page table, or maps it as a huge page */
+	__u32 level; /* enum level: PTE, or PMD */
+	__u32 has_plain;
+	__u32 span; /* index of the one it was read for */
+	__u32 unused;
+	__u64 resident[8]; /* of level PTE, a bit a page */
+	__u64 young[8];
+	/* Pages that advice clears one by one: folios of one page, on an LRU list, mapped once. */
+	__u64 plain[8];
+};
+
+/* Where a run begins, and where it has ended: of which span, at which address. */
+struct progress {
+	__u64 at;
+	__u32 span;
+	__u32 blocks; /* how many were found */
+};
+
+struct span spans[MAX_SPANS];
+struct progress progress;
+struct block blocks[MAX_BLOCKS];
+
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
+} __attribute__((preserve_access_index));
+
+/* Of 8 entries, the bits PRESENT, ACCESSED, PROT_NONE and SPECIAL, 7 apart from entry to entry: so none
+ * meets another one. The first entry ends up highest. */
+#define SPECIAL 0x200ull
+#define BITS (PRESENT | ACCESSED | PROT_NONE | SPECIAL)
+#define EACH 0x0002040810204081ull /* bit 0 of each entry */
+
+/* Bits 7 apart, as neighbours; the highest comes first. No two of the products meet. */
+static __always_inline __u8 gathered(__u64 bits)
+{
+	return bits * 0x0101010101010101ull >> 49;
+}
+
+/* Memory stands behind an entry that is present or PROT_NONE; but not memory of the process if it is
+ * special: the zero page is always mapped so. */
+static __always_inline void note(struct block *block, int byte, __u64 packed)
+{
+	__u64 resident = (packed | packed >> 8) & ~(packed >> 9) & EACH;
+
+	((__u8 *)block->resident)[byte] = gathered(resident);
+	((__u8 *)block->young)[byte] = gathered(packed >> 5 & resident);
+}
+
+static __always_inline void read_bits(struct block *block, __u64 table)
+{
+	if (!direct_loads) {
+		bpf_probe_read_kernel(entries, TABLE_ENTRIES * 8, (void *)table);
+		for (int i = 0; i < TABLE_ENTRIES / 8; i++) {
+			__u64 packed = 0;
+
+			for (int k = 0; k < 8; k++)
+				packed = packed << 7 | (entries[i * 8 + k] & BITS);
+			note(block, i, packed);
+		}
+		return;
+	}
+	for (int i = 0; i < TABLE_ENTRIES / 16; i++) {
+		struct pt_regs *at = bpf_rdonly_cast((void *)(table + i * 128),
+						     bpf_core_type_id_kernel(struct pt_regs));
+		__u64 packed = 0;
+
+#define PACK(field) packed = packed << 7 | (at->field & BITS);
+		PACK(r15) PACK(r14) PACK(r13) PACK(r12) PACK(bp) PACK(bx) PACK(r11) PACK(r10)
+		note(block, i * 2, packed);
+		packed = 0;
+		PACK(r9) PACK(r8) PACK(ax) PACK(cx) PACK(dx) PACK(si) PACK(di) PACK(orig_ax)
+		note(block, i * 2 + 1, packed);
+#undef PACK
+	}
+}
+
+static __always_inline __u64 any_of(const __u64 *words)
+{
+	__u64 any = 0;
+
+	for (int i = 0; i < 8; i++)
+		any |= words[i];
+	return any;
+}
+
+/* Whether advice clears the page behind an entry by itself. Without a branch, as this is done for each
+ * page; where there is none, `nowhere` is looked at instead. */
+static __always_inline __u64 is_plain(struct walk *w, __u64 entry, __u64 nowhere)
+{
+	__u64 resident = (entry | entry >> 8) & ~(entry >> 9) & 1;
+	__u64 inverted = (entry & PRESENT) - 1;
+	__u64 frame = ((entry ^ inverted) & TABLE) >> 12;
+	__u64 page = w->vmemmap + frame * bpf_core_type_size(struct page);
+	__u64 flags, link, more;
+
+	page = nowhere ^ ((page ^ nowhere) & -resident);
+	flags = load(page);
+	link = load(page + (bpf_core_field_exists(struct page, compound_head)
+				    ? bpf_core_field_offset(struct page, compound_head)
+				    : bpf_core_field_offset(struct page___of_7_2, compound_info)));
+	/* Mappings are counted from -1. */
+	more = load(page + bpf_core_field_offset(struct page, _mapcount)) & 0xffffffff;
+	return resident & flags >> bpf_core_enum_value(enum pageflags, PG_lru)
+	       & ~(flags >> bpf_core_enum_value(enum pageflags, PG_head)) & ~link & (more - 1) >> 63;
+}
+
+static __noinline int read_plain(struct walk *w, __u32 index)
+{
+	struct block *block = &blocks[within(index, MAX_BLOCKS)];
+	__u64 table, byte = 0;
+
+	if (!w)
+		return 0;
+	table = table_of(w, block->entry);
+	for (int page = 0; page < TABLE_ENTRIES; page++) {
+		__u64 entry = direct_loads ? load(table + page * 8) : entries[page];
+
+		byte = byte >> 1 | is_plain(w, entry, w->pgd) << 7;
+		if ((page & 7) == 7)
+			((__u8 *)block->plain)[page >> 3] = byte;
+	}
+	return 0;
+}
+
+/* One block, or one stretch without any. */
+static long read_block(__u32 step, struct walk *w)
+{
+	struct block *block = &blocks[within(progress.blocks, MAX_BLOCKS)];
+	struct span *span = &spans[within(progress.span, MAX_SPANS)];
+	__u64 at = progress.at, pmd, again;
+	__u32 shift;
+	int level;
+
+	if (at >= span->end) {
+		progress.span++;
+		if (progress.span >= order.nr_spans)
+			return 1;
+		progress.at = spans[within(progress.span, MAX_SPANS)].start;
+		return 0;
+	}
+	if (progress.blocks >= order.max_blocks)
+		return 1;
+	level = walk_down(w, at, &pmd, &shift);
+	shift &= 63;
+	progress.at = ((at >> shift) + 1) << shift;
+	if (level != PTE && level != PMD)
+		return 0;
+	block->start = at >> 21 << 21;
+	block->entry = pmd;
+	block->level = level;
+	block->span = progress.span;
+	block->has_plain = 0;
+	if (level == PTE) {
+		read_bits(block, table_of(w, pmd));
+		if (!any_of(block->resident))
+			return 0;
+		block->has_plain = w->vmemmap && order.plain && (span->plain || any_of(block->young));
+		if (block->has_plain)
+			read_plain(w, progress.blocks);
+		/* As for windows. */
+		if (walk_to_pmd(w, at, &again) != PTE || (again & TABLE) != (pmd & TABLE))
+			return 0;
+	}
+	progress.blocks++;
+	return 0;
+}

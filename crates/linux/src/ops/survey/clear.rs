@@ -1,0 +1,214 @@
+//! Clearing in long runs: what is read, sorted out, cleared and told, up to 64 MiB at a time, so that
+//! little changes in between.
+
+use isotherm_core::{
+    AddrRange, BLOCK_SIZE, Cleared, Nanos, OpsError, PAGE_SIZE, PageMask, Unknown,
+};
+
+use super::folios::sort_folios;
+use super::runs::{BRIDGED, Runs};
+use crate::ops::clear::advise_cold;
+use crate::ops::process::Process;
+use crate::sys::monotonic;
+use crate::walker::{Plain, RawBlock, Reader, Span, WalkError, Walker, pages_in_block};
+
+/// Ranges cleared between two time stamps: each takes half a millisecond at most.
+const CLEARED_AT_ONCE: usize = 4;
+
+/// What clearing took of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Taken {
+    /// blocks read
+    pub blocks: u64,
+    /// entries read
+    pub entries: u64,
+    /// ranges cleared
+    pub clears: u64,
+    /// pages that were young
+    pub young: u64,
+}
+
+/// One block, sorted out.
+#[derive(Debug, Clone)]
+pub(super) struct Sorted {
+    pub block: RawBlock,
+    pub area: AddrRange,
+    pub asked: PageMask,
+    /// pages to be cleared
+    pub wanted: PageMask,
+    /// pages that no range may cover
+    pub kept: PageMask,
+    /// asked for or not
+    pub hidden: Vec<(Unknown, PageMask)>,
+    cleared_at: Nanos,
+}
+
+/// Stretches to be read for some runs: those with short gaps between them in one.
+struct Stretch {
+    span: Span,
+    area: AddrRange,
+    unknown: Option<Unknown>,
+    runs: Vec<AddrRange>,
+}
+
+pub(super) fn clear(
+    walker: &mut Walker,
+    process: &mut Process,
+    runs: &[AddrRange],
+    out: &mut Vec<Cleared>,
+) -> Result<Taken, OpsError> {
+    let stretches = stretches(process, runs);
+    let spans: Vec<Span> = stretches.iter().map(|s| s.span).collect();
+    let mut reader = Reader::new(&spans);
+    let mut taken = Taken::default();
+    let mut blocks = Vec::new();
+    loop {
+        blocks.clear();
+        match reader.run(walker, process.pid, &mut blocks) {
+            Ok(Some(identity)) if identity == process.identity => {}
+            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(taken),
+            Err(e) => return Err(OpsError::Failed(e.to_string())),
+        }
+        taken.blocks += blocks.len() as u64;
+        taken.entries += blocks.iter().map(RawBlock::entries).sum::<u64>();
+        let of = |b: &RawBlock| Some(sort(process, *b, stretches.get(b.span)?));
+        let mut sorted: Vec<Sorted> = blocks.iter().filter_map(of).collect();
+        sort_folios(walker, process, &mut sorted)?;
+        clear_wanted(process, &mut sorted, &mut taken)?;
+        out.extend(sorted.iter().filter_map(Sorted::told));
+    }
+}
+
+/// Only pages between runs that lie in one area can be covered without harm.
+fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<Stretch> {
+    let mut out: Vec<Stretch> = Vec::new();
+    for run in runs {
+        let Some(mapping) = process.mapping_at(run.start) else { continue };
+        let Some(run) = run.intersect(&mapping.range) else { continue };
+        let (area, unknown) = (mapping.range, mapping.unknown);
+        match out.last_mut() {
+            Some(s) if s.area == area && are_near(s.span.range, run) => {
+                s.span.range.end = run.end;
+                s.runs.push(run);
+            }
+            _ => {
+                let plain =
+                    if process.is_sharing(area.start) { Plain::Everywhere } else { Plain::IfYoung };
+                out.push(Stretch {
+                    span: Span { range: run, plain },
+                    area,
+                    unknown,
+                    runs: vec![run],
+                });
+            }
+        }
+    }
+    out
+}
+
+/// Whether they may be cleared in one go, or meet within a block.
+fn are_near(before: AddrRange, after: AddrRange) -> bool {
+    after.start.saturating_sub(before.end) <= BRIDGED
+        || after.start / BLOCK_SIZE == before.end / BLOCK_SIZE
+}
+
+/// Sorts out all but folios that are not plain.
+fn sort(process: &mut Process, block: RawBlock, stretch: &Stretch) -> Sorted {
+    let whole = AddrRange::new(block.start, block.start + BLOCK_SIZE);
+    let first = stretch.runs.partition_point(|r| r.end <= whole.start);
+    let runs = stretch.runs.get(first..).unwrap_or_default();
+    let asked = runs
+        .iter()
+        .take_while(|r| r.start < whole.end)
+        .fold(PageMask::default(), |asked, r| asked.or(&pages_in_block(block.start, *r)));
+    let area = stretch.area;
+    let (none, cleared_at) = (PageMask::default(), block.read_at);
+    let mut sorted =
+        Sorted { block, area, asked, wanted: none, kept: none, hidden: Vec::new(), cleared_at };
+    let young = block.young.and(&asked);
+    if let Some(why) = stretch.unknown {
+        sorted.hidden.push((why, block.resident));
+    } else if block.huge && !young.is_empty() {
+        let first = AddrRange::new(block.start, block.start + PAGE_SIZE);
+        if whole.intersect(&area) != Some(whole) {
+            sorted.keep(Unknown::Partial, block.resident);
+        } else if !process.shared(first, area.start).is_empty() {
+            sorted.keep(Unknown::Shared, block.resident);
+        } else {
+            sorted.wanted = block.resident;
+        }
+    } else if let Some(plain) = block.plain {
+        sorted.wanted = young.and(&plain);
+        sorted.kept = block.young.without(&asked);
+    }
+    sorted
+}
+
+impl Sorted {
+    /// Pages that cannot be seen, and that no range may cover.
+    pub fn keep(&mut self, why: Unknown, pages: PageMask) {
+        self.hidden.push((why, pages));
+        self.kept = self.kept.or(&pages);
+    }
+
+    /// What has come of it.
+    fn told(&self) -> Option<Cleared> {
+        let resident = self.block.resident.and(&self.asked);
+        let (mut armed, mut hidden) = (resident, Vec::new());
+        for (why, pages) in &self.hidden {
+            let pages = pages.and(&armed);
+            armed = armed.without(&pages);
+            if !pages.is_empty() {
+                hidden.push((*why, pages));
+            }
+        }
+        let (start, huge, cleared_at) = (self.block.start, self.block.huge, self.cleared_at);
+        (!resident.is_empty()).then_some(Cleared { start, huge, armed, hidden, cleared_at })
+    }
+}
+
+/// Clears what is wanted; where that fails, block by block; and says what could not be done.
+fn clear_wanted(
+    process: &Process,
+    sorted: &mut [Sorted],
+    taken: &mut Taken,
+) -> Result<(), OpsError> {
+    let mut runs = Runs::default();
+    for s in sorted.iter() {
+        runs.add(s.block.start, s.area, &s.wanted, &s.kept);
+        taken.young += u64::from(s.wanted.and(&s.block.young).count());
+    }
+    let ranges = runs.ranges();
+    for part in ranges.chunks(CLEARED_AT_ONCE) {
+        let failed = advise_cold(process, part)?;
+        let pieces = failed.iter().filter_map(|&i| part.get(i)).flat_map(|r| in_blocks(*r));
+        let pieces: Vec<AddrRange> = pieces.collect();
+        let lost = advise_cold(process, &pieces)?;
+        taken.clears += (part.len() + pieces.len()) as u64;
+        let at = monotonic();
+        for range in part {
+            of_range(sorted, *range).for_each(|s| s.cleared_at = at);
+        }
+        for piece in lost.iter().filter_map(|&i| pieces.get(i)) {
+            for s in of_range(sorted, *piece) {
+                let pages = pages_in_block(s.block.start, *piece);
+                s.hidden.push((Unknown::Unseen, pages));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The blocks in which something of `range` lies.
+fn of_range(sorted: &mut [Sorted], range: AddrRange) -> impl Iterator<Item = &mut Sorted> {
+    let first = sorted.partition_point(|s| s.block.start + BLOCK_SIZE <= range.start);
+    let rest = sorted.get_mut(first..).unwrap_or_default();
+    rest.iter_mut().take_while(move |s| s.block.start < range.end)
+}
+
+fn in_blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let first = range.start / BLOCK_SIZE;
+    (first..range.end.div_ceil(BLOCK_SIZE)).filter_map(move |block| {
+        range.intersect(&AddrRange::new(block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE))
+    })
+}

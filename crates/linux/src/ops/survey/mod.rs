@@ -1,0 +1,88 @@
+//! All accessed bits of a process read at once, and cleared in long runs.
+
+mod clear;
+mod folios;
+mod pressure;
+mod price;
+mod runs;
+
+use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey, TargetId};
+
+use self::price::Price;
+use super::process::Process;
+use super::vaddr::Vaddr;
+use crate::walker::{Plain, RawBlock, Reader, Span, WalkError, Walker, pages_in_block};
+
+impl Survey for Vaddr {
+    fn survey(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<Block>,
+    ) -> Result<Cost, OpsError> {
+        let spans: Vec<Span> =
+            ranges.iter().map(|&range| Span { range, plain: Plain::Nowhere }).collect();
+        let process = self.targets.get(target)?;
+        let mut cost = Cost::default();
+        read_blocks(&mut self.walker, process, &spans, |block| {
+            cost.looks += 1;
+            cost.pages += block.entries();
+            let Some(range) = ranges.get(block.span) else { return };
+            let asked = pages_in_block(block.start, *range);
+            let RawBlock { start, huge, read_at, .. } = *block;
+            let (resident, young) = (block.resident.and(&asked), block.young.and(&asked));
+            if !resident.is_empty() {
+                out.push(Block { start, huge, resident, young, read_at });
+            }
+        })?;
+        cost.cpu = self.cpu.lap();
+        Ok(cost)
+    }
+
+    fn clear(
+        &mut self,
+        target: TargetId,
+        runs: &[AddrRange],
+        out: &mut Vec<Cleared>,
+    ) -> Result<Cost, OpsError> {
+        let process = self.targets.get(target)?;
+        let taken = clear::clear(&mut self.walker, process, runs, out)?;
+        let lost = Price::here().of(taken.clears, process.running(), taken.young);
+        Ok(Cost {
+            cpu: self.cpu.lap(),
+            looks: taken.blocks,
+            pages: taken.entries,
+            clears: taken.clears,
+            lost,
+        })
+    }
+
+    fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
+        let process = self.targets.find(target).filter(|p| !p.has_ended())?;
+        pressure::pressure(&process.root, process.pid)
+    }
+}
+
+/// Measures what clearing costs, unless that was done before.
+pub(super) fn measure_price() {
+    Price::here();
+}
+
+/// Reads the blocks of `spans` as long as the process is what it was.
+fn read_blocks(
+    walker: &mut Walker,
+    process: &Process,
+    spans: &[Span],
+    mut each: impl FnMut(&RawBlock),
+) -> Result<(), OpsError> {
+    let mut reader = Reader::new(spans);
+    let mut blocks = Vec::new();
+    loop {
+        blocks.clear();
+        match reader.run(walker, process.pid, &mut blocks) {
+            Ok(Some(identity)) if identity == process.identity => blocks.iter().for_each(&mut each),
+            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(()),
+            Err(e) => return Err(OpsError::Failed(e.to_string())),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Memory pressure on a process: of its control group, or of the machine.
+
+use std::path::Path;
+
+use isotherm_core::{PAGE_SIZE, Pressure};
+
+use crate::cgroup::{Cgroup, Version, machine_pressure};
+use crate::proc;
+
+/// With more than this share of the machine's memory to be had, there is plenty.
+const PLENTY: u64 = 10;
+
+/// What memory pressure does to process `pid`. A group of version 1 tells less than the machine
+/// does, so it is asked only if there is a limit.
+pub(super) fn pressure(root: &Path, pid: i32) -> Option<Pressure> {
+    let group = Cgroup::of_process(root, pid);
+    let limited = group.as_ref().and_then(Cgroup::headroom);
+    let group = group.filter(|g| g.version() == Version::V2 || limited.is_some());
+    let pressure = group.and_then(|g| of_group(&g)).or_else(|| of_machine(root))?;
+    let headroom = limited.into_iter().chain(machine_headroom(root)).min();
+    Some(Pressure { headroom, ..pressure })
+}
+
+fn of_group(group: &Cgroup) -> Option<Pressure> {
+    let stat = group.memory_stat().ok()?;
+    Some(Pressure {
+        scanned: stat.scanned,
+        refaults: stat.refault_anon + stat.refault_file,
+        major_faults: stat.major_faults,
+        stalled: group.memory_pressure().map(|p| p.some.total).unwrap_or_default(),
+        headroom: None,
+    })
+}
+
+fn of_machine(root: &Path) -> Option<Pressure> {
+    let counters = proc::vmstat(root).ok()?;
+    let sum = |names: &[&str]| names.iter().filter_map(|&name| counters.get(name)).sum();
+    Some(Pressure {
+        scanned: sum(&["pgscan_kswapd", "pgscan_direct", "pgscan_khugepaged", "pgscan_proactive"]),
+        refaults: sum(&["workingset_refault_anon", "workingset_refault_file"]),
+        major_faults: sum(&["pgmajfault"]),
+        stalled: machine_pressure(root).map(|p| p.some.total).unwrap_or_default(),
+        headroom: None,
+    })
+}
+
+/// Until zones reach their low watermarks, if that is not far.
+fn machine_headroom(root: &Path) -> Option<u64> {
+    let memory = proc::meminfo(root).ok()?;
+    if memory.available > memory.total / PLENTY {
+        return None;
+    }
+    let zones = proc::zoneinfo(root).ok()?.zones;
+    let low: u64 = zones.iter().map(|z| z.watermarks.low).sum();
+    Some(memory.available.saturating_sub(low.saturating_mul(PAGE_SIZE)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn write(root: &TempDir, path: &str, text: &str) {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// A machine with plenty of memory and both versions of groups, and process 7 in one of them.
+    fn machine(cgroup: &str) -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/7/cgroup", cgroup),
+            (
+                "proc/self/mountinfo",
+                "35 31 0:32 / /cgroup/memory rw - cgroup cgroup rw,memory\n\
+                 26 23 0:24 / /cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n"),
+            ("proc/vmstat", include_str!("../../../tests/fixtures/vmstat/7.2")),
+            ("proc/zoneinfo", include_str!("../../../tests/fixtures/zoneinfo/7.2")),
+            (
+                "proc/pressure/memory",
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000\n\
+                 full avg10=0.00 avg60=0.00 avg300=0.00 total=1000\n",
+            ),
+            ("cgroup/unified/a/cgroup.procs", ""),
+            ("cgroup/unified/a/cgroup.controllers", "memory"),
+            ("cgroup/unified/a/memory.current", "100663296"),
+            ("cgroup/unified/a/memory.max", "max"),
+            ("cgroup/unified/a/memory.high", "104857600"),
+            ("cgroup/unified/a/b/cgroup.procs", "7"),
+            ("cgroup/unified/a/b/cgroup.controllers", "memory"),
+            ("cgroup/unified/a/b/memory.current", "50331648"),
+            ("cgroup/unified/a/b/memory.max", "67108864"),
+            ("cgroup/unified/a/b/memory.high", "max"),
+            (
+                "cgroup/unified/a/b/memory.stat",
+                "anon 5\npgscan 9\nworkingset_refault_anon 3\nworkingset_refault_file 4\npgmajfault 2\n",
+            ),
+            ("cgroup/memory/old/cgroup.procs", "7"),
+            ("cgroup/memory/old/memory.usage_in_bytes", "1048576"),
+            ("cgroup/memory/old/memory.limit_in_bytes", "9223372036854771712"),
+            ("cgroup/memory/old/memory.stat", "pgmajfault 1\ntotal_pgmajfault 8\n"),
+        ] {
+            write(&root, path, text);
+        }
+        root
+    }
+
+    #[test]
+    fn the_nearest_limit_above_counts() {
+        let root = machine("0::/a/b\n");
+        let p = pressure(root.path(), 7).unwrap();
+        let want = Pressure { scanned: 9, refaults: 7, major_faults: 2, ..p };
+        assert_eq!((p, p.headroom), (want, Some(4 * MIB)), "of the group above");
+        assert_eq!(p.stalled, Duration::ZERO, "not counted");
+        write(&root, "cgroup/unified/a/memory.high", "max");
+        assert_eq!(pressure(root.path(), 7).unwrap().headroom, Some(16 * MIB));
+        write(&root, "cgroup/unified/a/b/memory.max", "max");
+        assert_eq!(pressure(root.path(), 7).unwrap().headroom, None);
+    }
+
+    #[test]
+    fn version_1_with_a_limit_and_without() {
+        let root = machine("4:memory:/old\n0::/\n");
+        let p = pressure(root.path(), 7).unwrap();
+        assert_eq!((p.major_faults, p.stalled, p.headroom), (0, Duration::from_millis(2), None));
+        write(&root, "cgroup/memory/old/memory.limit_in_bytes", "3145728");
+        let p = pressure(root.path(), 7).unwrap();
+        assert_eq!((p.major_faults, p.stalled, p.headroom), (8, Duration::ZERO, Some(2 * MIB)));
+    }
+
+    #[test]
+    fn without_a_group_the_machine_tells() {
+        for cgroup in ["0::/\n", "0::/../elsewhere\n", "0::/gone\n", "4:cpu:/a\n", ""] {
+            let root = machine(cgroup);
+            assert_eq!(pressure(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
+        }
+        let root = machine("0::/\n");
+        write(&root, "proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 409600 kB\n");
+        let headroom = pressure(root.path(), 7).unwrap().headroom.unwrap();
+        assert!((200 * MIB..400 * MIB).contains(&headroom), "above the low watermarks: {headroom}");
+    }
+
+    #[test]
+    fn this_machine() {
+        let me = crate::walker::own_pid();
+        assert!(pressure("/".as_ref(), me).is_some());
+    }
+}

@@ -1,0 +1,164 @@
+//! What clearing costs the target: measured once, on memory of our own.
+
+use std::io;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rustix::mm::Advice;
+use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+use crate::sys::{OwnPages, online_cpus};
+
+/// What things cost whoever is cleared, in CPU time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Price {
+    /// a TLB shootdown, on each CPU that it interrupts
+    pub shootdown: Duration,
+    /// touching a page that was cleared, beyond what touching costs anyway
+    pub touch: Duration,
+}
+
+/// Where it cannot be measured: what it was in a virtual machine, where both are dear (the bench
+/// `looks`).
+const CAUTIOUS: Price =
+    Price { shootdown: Duration::from_micros(12), touch: Duration::from_nanos(300) };
+/// What is measured is believed within these; beyond, something came between.
+const SHOOTDOWNS: std::ops::RangeInclusive<Duration> =
+    Duration::from_nanos(100)..=Duration::from_micros(100);
+const TOUCHES: std::ops::RangeInclusive<Duration> =
+    Duration::from_nanos(2)..=Duration::from_micros(2);
+
+/// Pages that are touched: within the reach of a TLB, so that it is the clear that is seen.
+const PAGES: u64 = 512;
+const ROUNDS: usize = 9;
+/// Shootdowns in a round.
+const SHOTS: u32 = 20;
+const QUIET: Duration = Duration::from_micros(100);
+/// What measuring may take in all.
+const LONGEST: Duration = Duration::from_millis(10);
+
+impl Price {
+    /// As measured once in this process.
+    pub fn here() -> Self {
+        static HERE: OnceLock<Price> = OnceLock::new();
+        *HERE.get_or_init(|| {
+            let believed = |price: Option<Duration>, range: std::ops::RangeInclusive<_>, other| {
+                price.filter(|p| range.contains(p)).unwrap_or(other)
+            };
+            Price {
+                shootdown: believed(shootdown().ok().flatten(), SHOOTDOWNS, CAUTIOUS.shootdown),
+                touch: believed(touch().ok(), TOUCHES, CAUTIOUS.touch),
+            }
+        })
+    }
+
+    /// Of so many shootdowns on so many CPUs, and so many young pages cleared.
+    pub fn of(&self, shootdowns: u64, cpus: u32, young: u64) -> Duration {
+        let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        let shot = count(shootdowns).saturating_mul(cpus);
+        self.shootdown.saturating_mul(shot) + self.touch.saturating_mul(count(young))
+    }
+}
+
+/// A pass over cleared pages against one over pages just touched.
+fn touch() -> io::Result<Duration> {
+    // New pages wait on their CPU, and cannot be cleared before there are more.
+    let mut own = OwnPages::map(PAGES + 64)?;
+    (0..PAGES + 64).for_each(|page| own.write(page, 1));
+    let pass = || {
+        let begin = Instant::now();
+        for page in 0..PAGES {
+            std::hint::black_box(own.read(page));
+        }
+        begin.elapsed()
+    };
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        own.advise(0..PAGES, Advice::LinuxCold)?;
+        let cleared = pass();
+        rounds.push(cleared.saturating_sub(pass().min(pass())));
+    }
+    Ok(median(rounds) / u32::try_from(PAGES).unwrap_or(u32::MAX))
+}
+
+/// How much less a second thread gets done while it is shot at; `None` where there is one CPU.
+fn shootdown() -> io::Result<Option<Duration>> {
+    if online_cpus() < 2 {
+        return Ok(None);
+    }
+    let mut own = OwnPages::map(PAGES + 64)?;
+    (0..PAGES + 64).for_each(|page| own.write(page, 1));
+    let ours = sched_getcpu();
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let other = std::thread::Builder::new().spawn_scoped(scope, || {
+            keep_off(ours);
+            while !stop.load(Relaxed) {
+                // Alone on its cache line most of the time: it is read four times a round.
+                done.fetch_add(1, Relaxed);
+            }
+        });
+        let begin = Instant::now();
+        let mut lost = Ok(Vec::new());
+        // It may have to wait for a CPU, now and then.
+        while let Ok(rounds) = &mut lost
+            && other.is_ok()
+            && rounds.len() < ROUNDS
+            && begin.elapsed() < LONGEST
+        {
+            match shots(&mut own, &done) {
+                Ok(round) => rounds.extend(round),
+                Err(e) => lost = Err(e),
+            }
+        }
+        stop.store(true, Relaxed);
+        Ok(Some(lost?)
+            .filter(|rounds| rounds.len() > ROUNDS / 2)
+            .map(|rounds| median(rounds) / SHOTS))
+    })
+}
+
+/// Leaves a CPU to others; where that is not permitted, the scheduler most likely does.
+fn keep_off(cpu: usize) {
+    if let Ok(mut cpus) = sched_getaffinity(None) {
+        cpus.unset(cpu);
+        let _ = sched_setaffinity(None, &cpus);
+    }
+}
+
+/// One round: what the other thread has lost; `None` if it did not run.
+fn shots(own: &mut OwnPages, done: &AtomicU64) -> io::Result<Option<Duration>> {
+    let before = (Instant::now(), done.load(Relaxed));
+    while before.0.elapsed() < QUIET {
+        std::hint::spin_loop();
+    }
+    let quiet = (before.0.elapsed(), done.load(Relaxed) - before.1);
+    let before = (Instant::now(), done.load(Relaxed));
+    for page in 0..u64::from(SHOTS) {
+        own.write(page, page);
+        own.advise(page..page + 1, Advice::LinuxCold)?;
+    }
+    let (took, got) = (before.0.elapsed(), done.load(Relaxed) - before.1);
+    let worth = quiet.0.as_secs_f64() * got as f64 / quiet.1 as f64;
+    Ok((quiet.1 > 0 && got > 0).then(|| took.saturating_sub(Duration::from_secs_f64(worth))))
+}
+
+fn median(mut rounds: Vec<Duration>) -> Duration {
+    rounds.sort();
+    rounds.get(rounds.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_are_sane_and_add_up() {
+        let here = Price::here();
+        assert!(SHOOTDOWNS.contains(&here.shootdown) && TOUCHES.contains(&here.touch), "{here:?}");
+        let price = Price { shootdown: Duration::from_micros(3), touch: Duration::from_nanos(20) };
+        assert_eq!(price.of(5, 2, 1000), Duration::from_micros(50));
+        assert_eq!(price.of(5, 0, 1000), Duration::from_micros(20));
+    }
+}

@@ -1,0 +1,138 @@
+//! Reading all entries of long stretches of memory.
+
+use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PageMask};
+
+use super::answer::{Identity, identity};
+use super::{READ_BLOCKS, WalkError, Walker};
+use crate::skel::types;
+use crate::sys::monotonic;
+use crate::x86::{Entry, Level};
+
+/// Most stretches in one run of the program.
+pub(super) const MAX_SPANS: usize = 512;
+/// Most blocks in one run: 2 GiB, so that it takes about 1 ms.
+const MAX_BLOCKS: u32 = 1024;
+/// Where the state of folios is read as well: half a millisecond, or several where it is in no cache.
+const MAX_BLOCKS_PLAIN: u32 = 32;
+
+/// A stretch to be read: page-aligned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Span {
+    pub range: AddrRange,
+    pub plain: Plain,
+}
+
+/// In which blocks it is wanted which pages are plain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plain {
+    Nowhere,
+    IfYoung,
+    Everywhere,
+}
+
+/// A block in which something is mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RawBlock {
+    /// address of its first page
+    pub start: u64,
+    /// for which of the spans it was read
+    pub span: usize,
+    /// One entry maps all of it.
+    pub huge: bool,
+    pub resident: PageMask,
+    pub young: PageMask,
+    /// Pages that are folios by themselves, on an LRU list, and mapped once; `None` if that was not
+    /// wanted.
+    pub plain: Option<PageMask>,
+    /// when it was read
+    pub read_at: Nanos,
+}
+
+impl RawBlock {
+    /// Entries that were read of it.
+    pub fn entries(&self) -> u64 {
+        if self.huge { 1 } else { 512 }
+    }
+}
+
+/// Reads what is left of some spans, run by run.
+pub(crate) struct Reader<'a> {
+    spans: &'a [Span],
+    /// how many of them have been read whole
+    done: usize,
+    at: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(spans: &'a [Span]) -> Self {
+        Reader { spans, done: 0, at: spans.first().map_or(0, |s| s.range.start) }
+    }
+
+    /// Appends the blocks of one run to `out`, and tells whose they are; `None` if all is read.
+    ///
+    /// # Errors
+    /// If there is no such process or it has no memory.
+    pub fn run(
+        &mut self,
+        walker: &mut Walker,
+        pid: i32,
+        out: &mut Vec<RawBlock>,
+    ) -> Result<Option<Identity>, WalkError> {
+        let rest = self.spans.get(self.done..).unwrap_or_default();
+        let now = rest.get(..rest.len().min(MAX_SPANS)).unwrap_or_default();
+        let nr_spans = u32::try_from(now.len()).unwrap_or(0);
+        if nr_spans == 0 {
+            return Ok(None);
+        }
+        let with_plain = now.iter().any(|s| s.plain != Plain::Nowhere);
+        let bss = walker.bss()?;
+        for (slot, span) in bss.spans.iter_mut().zip(now) {
+            let plain = u64::from(span.plain == Plain::Everywhere);
+            *slot = types::span { start: span.range.start, end: span.range.end, plain };
+        }
+        bss.progress = types::progress { at: self.at, ..types::progress::default() };
+        let max_blocks = if with_plain { MAX_BLOCKS_PLAIN } else { MAX_BLOCKS };
+        let plain = u32::from(with_plain);
+        let order = walker.order(pid);
+        let order = types::order { job: READ_BLOCKS, nr_spans, max_blocks, plain, ..order };
+        walker.run_order(order)?;
+        let read_at = monotonic();
+        let zero = walker.zero_frames().to_vec();
+        let bss = walker.bss()?;
+        let found = bss.blocks.iter().take(bss.progress.blocks as usize);
+        let found = found.filter_map(|b| of_raw(b, &zero, read_at));
+        out.extend(found.map(|b| RawBlock { span: self.done + b.span, ..b }));
+        let done = (bss.progress.span as usize).min(now.len());
+        self.done += done;
+        self.at = match rest.get(done) {
+            Some(next) if done == now.len() => next.range.start,
+            _ => bss.progress.at,
+        };
+        Ok(Some(identity(bss)))
+    }
+}
+
+fn of_raw(b: &types::block, zero_frames: &[u64], read_at: Nanos) -> Option<RawBlock> {
+    let huge = Level::from_raw(b.level) == Level::Pmd;
+    let (resident, young) = if huge {
+        let entry = Entry(b.entry);
+        let is_memory = entry.is_resident() && !zero_frames.contains(&entry.frame());
+        let all = |yes| PageMask::span(0, if yes { 512 } else { 0 });
+        (all(is_memory), all(is_memory && entry.is_young()))
+    } else {
+        (PageMask::from_words(b.resident), PageMask::from_words(b.young))
+    };
+    let plain = (b.has_plain != 0).then(|| PageMask::from_words(b.plain));
+    let span = b.span as usize;
+    let block = RawBlock { start: b.start, span, huge, resident, young, plain, read_at };
+    (!resident.is_empty()).then_some(block)
+}
+
+/// The pages of the block from `start` on that lie in `range`.
+pub(crate) fn pages_in_block(start: u64, range: AddrRange) -> PageMask {
+    let page = |addr: u64| {
+        let offset = addr.saturating_sub(start).min(BLOCK_SIZE);
+        usize::try_from(offset / isotherm_core::PAGE_SIZE).unwrap_or(0)
+    };
+    PageMask::span(page(range.start), page(range.end))
+}
