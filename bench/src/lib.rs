@@ -6,6 +6,7 @@ pub mod bootstrap;
 pub mod cpus;
 pub mod interrupts;
 pub mod load;
+pub mod setups;
 pub mod slices;
 pub mod smaps;
 pub mod synthetic;

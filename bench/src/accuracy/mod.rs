@@ -3,7 +3,6 @@
 mod options;
 mod real;
 mod row;
-mod setups;
 mod table;
 
 use std::sync::Arc;
@@ -13,9 +12,10 @@ use isotherm_core::{Snapshot, TargetId};
 use isotherm_sim::workload::{Layout, Schedule, Workload, play};
 use isotherm_sim::{GroundTruth, MachineKind};
 
+use crate::setups::Setup;
+
 pub use options::Options;
 pub use row::{Row, row};
-pub use setups::{Setup, kernels_rules};
 pub use table::{head, line};
 
 /// A workload as it was watched.

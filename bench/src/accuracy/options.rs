@@ -7,7 +7,7 @@ use clap::{Parser, ValueEnum};
 use isotherm_sim::MachineKind;
 use isotherm_sim::workload::Workload;
 
-use super::setups::Setups;
+use crate::setups::Setups;
 
 /// How right the monitors are: each named workload, on the simulated machine and on the real one.
 #[derive(Debug, Clone, Parser)]

@@ -15,7 +15,8 @@ use isotherm_sim::{AGED, GroundTruth};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::Deserialize;
 
-use super::{Setup, Watched};
+use super::Watched;
+use crate::setups::Setup;
 
 /// The workload goes on for longer than it is watched, and is then ended.
 const LONGER: Duration = Duration::from_secs(10);
