@@ -96,18 +96,17 @@ impl Published {
 }
 
 impl Stream {
-    /// Of the last run.
+    /// Of the first run.
     fn curve(&self) -> Option<WeightCurve> {
-        let at = self.run.len().checked_sub(1)?;
-        let run = self.run.get(at)?;
-        let lines = self.lines_without(at);
+        let run = self.run.first()?;
+        let lines = self.lines_without(0);
         let [global, targeted] = self.weighted_layouts();
         let ratio = f64::from(self.weights[0]) / f64::from(self.weights[1]);
         let of_dram = |b: f64| 100.0 * b / run.dram;
         let marks = vec![
             mark("1:1", Some(1.0), of_dram(run.even)),
-            mark(&global, Some(ratio), of_dram(run.global)),
             mark(&targeted, Some(ratio), of_dram(run.targeted)),
+            mark(&global, Some(ratio), of_dram(run.global)),
         ];
         let network = |weights: &[f64]| self.network(run, weights, lines).pop();
         Some(curve(("STREAM", &run.name), &[run.dram, run.cxl], network, marks))

@@ -4,8 +4,10 @@ use serde::Serialize;
 
 use super::latency::Pair;
 
-/// Loads that are shown, in percent of what the near node can.
-const LOADS: [u32; 8] = [20, 40, 60, 80, 90, 100, 105, 110];
+/// Loads, in percent of what the near node can: those that are reckoned with, and those that are
+/// shown.
+const LOADS: std::ops::RangeInclusive<u32> = 1..=125;
+const SHOWN: [u32; 8] = [20, 40, 60, 80, 90, 100, 105, 110];
 
 /// What accesses take as their number rises.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,6 +39,13 @@ pub struct LoadPoint {
     pub best_far_percent: Option<f64>,
 }
 
+impl Loads {
+    /// Some of the points.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &LoadPoint> {
+        self.points.iter().filter(|p| SHOWN.contains(&p.load_percent))
+    }
+}
+
 /// Latency of two nodes over load.
 #[must_use]
 pub fn loads(of: &str, pair: &Pair) -> Loads {
@@ -45,13 +54,11 @@ pub fn loads(of: &str, pair: &Pair) -> Loads {
         of: of.to_owned(),
         idle_ns: pair.idle_ns,
         threshold_percent: 100.0 * pair.threshold() / near,
-        points: LOADS.iter().map(|&load| point(pair, load)).collect(),
+        points: LOADS.map(|load| point(pair, load)).collect(),
     }
 }
 
-/// Of one load, in percent of what the near node can.
-#[must_use]
-pub fn point(pair: &Pair, load_percent: u32) -> LoadPoint {
+fn point(pair: &Pair, load_percent: u32) -> LoadPoint {
     let [near, far] = pair.bandwidths;
     let bandwidth = near * f64::from(load_percent) / 100.0;
     let best = pair.best(bandwidth);

@@ -63,9 +63,9 @@ pub fn predict(published: &Published) -> Interleave {
 }
 
 impl Published {
-    /// Of the machine of the last run of STREAM.
+    /// Of the machine of STREAM, by its first run.
     fn loads(&self) -> Option<Loads> {
-        let run = self.stream.run.last()?;
+        let run = self.stream.run.first()?;
         let pair = latency::Pair {
             bandwidths: [run.dram, run.cxl],
             idle_ns: self.stream.idle_ns,

@@ -183,7 +183,7 @@ fn loads(all: &Loads) -> String {
     let heads = ["1:1", "perfect", "best", "far %"].map(str::to_owned);
     out +=
         &line("load, % of what the near node can", NUMBER, "near only", &widths, heads.into_iter());
-    for p in &all.points {
+    for p in all.shown() {
         let LoadPoint { load_percent, near_ns, even_ns, perfect_ns, best_ns, best_far_percent } = p;
         let rest = [even_ns, perfect_ns, best_ns, best_far_percent].map(|v| ns(*v));
         out += &line(&load_percent.to_string(), NUMBER, &ns(*near_ns), &widths, rest.into_iter());
