@@ -46,7 +46,8 @@ pub struct Mark {
     pub percent: f64,
 }
 
-fn ratios() -> impl Iterator<Item = f64> {
+/// Evenly spread over doublings.
+pub(super) fn ratios() -> impl Iterator<Item = f64> {
     (-STEPS..=DOUBLINGS * STEPS).map(|i| 2_f64.powf(f64::from(i) / f64::from(STEPS)))
 }
 

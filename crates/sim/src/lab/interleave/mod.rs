@@ -25,7 +25,7 @@ pub use forecast::{Forecast, ForecastNode, NodesError, NodesSpec, Outlook};
 pub use loads::{LoadPoint, Loads};
 pub use published::{Published, PublishedError};
 pub use stream::{LAW, NETWORK};
-pub use table::{Cell, Misfit, Optimum, Prediction, Table, Unit};
+pub use table::{Cell, Misfit, Optimum, Prediction, Queued, Table, Unit};
 
 /// What was published.
 pub const PUBLISHED: &str = include_str!("../../../lab/interleave.toml");

@@ -29,6 +29,7 @@ pub(super) fn optimum(run: &str, unit: Unit, bandwidths: &[f64], dram: f64, best
         weights,
         with_automatic: with(&automatic),
         automatic,
+        queued: None,
         achieved_percent: 100.0 * gain(best) / gain(perfect),
     }
 }

@@ -1,10 +1,11 @@
 //! STREAM: what each node gives alone is known, so whatever is interleaved can be predicted.
 
+use super::curves::ratios;
 use super::law::{as_shares, ratio, throughput};
 use super::network::{Station, bandwidths};
 use super::optimum::optimum;
 use super::published::{Stream, StreamRun};
-use super::table::{Cell, Misfit, Table, Unit};
+use super::table::{Cell, Misfit, Optimum, Queued, Table, Unit};
 
 /// What is tried as a number of lines in flight.
 const LINES: u32 = 4096;
@@ -22,9 +23,10 @@ impl Stream {
     #[must_use]
     pub fn table(&self) -> Table {
         let cells = (0..self.run.len()).flat_map(|i| self.cells(i)).collect();
-        let optima = self.run.iter().map(|r| {
+        let optima = self.run.iter().enumerate().map(|(i, r)| {
             let best = r.global.max(r.targeted);
-            optimum(&r.name, Unit::Bandwidth, &[r.dram, r.cxl], r.dram, best)
+            let found = optimum(&r.name, Unit::Bandwidth, &[r.dram, r.cxl], r.dram, best);
+            Optimum { queued: self.queued(i), ..found }
         });
         Table {
             name: "STREAM",
@@ -69,6 +71,14 @@ impl Stream {
             share: w / sum,
         };
         bandwidths(&nodes.map(station).collect::<Vec<_>>(), self.line_bytes, lines)
+    }
+
+    /// The best ratio with as many lines in flight as the other runs have.
+    fn queued(&self, i: usize) -> Option<Queued> {
+        let (run, lines) = (&self.run[i], self.lines_without(i));
+        let with =
+            |ratio| Some(Queued { ratio, best: self.network(run, &[ratio, 1.0], lines).pop()? });
+        ratios().filter_map(with).max_by(|a, b| a.best.total_cmp(&b.best))
     }
 
     fn cells(&self, i: usize) -> Vec<Cell> {

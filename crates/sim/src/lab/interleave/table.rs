@@ -75,8 +75,19 @@ pub struct Optimum {
     pub automatic: Vec<u8>,
     /// what they give
     pub with_automatic: f64,
+    /// the best by the closed network, where its parameters are known
+    pub queued: Option<Queued>,
     /// which part of what there was to gain over DRAM the best published layout has, in percent
     pub achieved_percent: f64,
+}
+
+/// What is best if queues are reckoned with.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Queued {
+    /// near to far
+    pub ratio: f64,
+    /// what it gives, in the unit of the table
+    pub best: f64,
 }
 
 /// What cannot be fitted.

@@ -41,6 +41,16 @@ fn the_law_promises_what_weights_do_not_keep_and_queues_say_why() {
     assert!(all_within(&errors(&table, "1:1", NETWORK), -0.6, 0.6), "and it spoils nothing");
 }
 
+/// Who waits for the far node asks the near one for less: the near one is to have more than its
+/// share.
+#[test]
+fn queues_move_the_optimum_to_the_near_node() {
+    for o in table("STREAM").optima {
+        let queued = o.queued.unwrap();
+        assert!(queued.ratio > o.ratio[0] && queued.best < o.perfect, "{}", o.run);
+    }
+}
+
 /// A cell is not fitted to itself: what it says has no effect on what is said of it.
 #[test]
 fn no_cell_is_predicted_from_itself() {

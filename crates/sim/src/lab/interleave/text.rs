@@ -133,10 +133,13 @@ impl Table {
 
     fn best(&self, o: &Optimum) -> String {
         let number = |value| self.unit.number(value);
+        let queued = o.queued.map_or_else(String::new, |q| {
+            format!("; with queues {:.1}:1 is best and gives {}", q.ratio, number(q.best))
+        });
         let perfect: Vec<String> = o.ratio.iter().map(|r| short(*r)).collect();
         wrapped(&format!(
-            "best, {}: {} gives {}, {} gives {}, the kernel's own {} give {}; published has {:.0} % of what \
-             there was to gain over DRAM",
+            "best, {}: {} gives {}, {} gives {}, the kernel's own {} give {}{queued}; published has {:.0} % of \
+             what there was to gain over DRAM",
             o.run,
             perfect.join(":"),
             number(o.perfect),
