@@ -10,6 +10,7 @@ pub mod law;
 mod loads;
 mod mlc;
 pub mod network;
+mod nodes;
 mod optimum;
 mod published;
 mod stream;
@@ -21,8 +22,9 @@ use serde::Serialize;
 
 pub use claims::{Reading, Sense};
 pub use curves::{Mark, WeightCurve, WeightPoint};
-pub use forecast::{Forecast, ForecastNode, NodesError, NodesSpec, Outlook};
+pub use forecast::{Forecast, ForecastNode, Outlook};
 pub use loads::{LoadPoint, Loads};
+pub use nodes::{NodeSpec, NodesError, NodesSpec};
 pub use published::{Published, PublishedError};
 pub use stream::{LAW, NETWORK};
 pub use table::{Cell, Misfit, Optimum, Prediction, Queued, Table, Unit};

@@ -18,6 +18,17 @@ pub struct Station {
     pub share: f64,
 }
 
+impl Station {
+    /// One for each node, with shares as these weights are.
+    #[must_use]
+    pub fn all(bandwidths: &[f64], idle_ns: &[f64], weights: &[f64]) -> Vec<Station> {
+        let sum: f64 = weights.iter().sum();
+        let nodes = bandwidths.iter().zip(idle_ns).zip(weights);
+        let station = |((&bandwidth, &idle_ns), w)| Station { bandwidth, idle_ns, share: w / sum };
+        nodes.map(station).collect()
+    }
+}
+
 /// Bandwidth in 10^9 bytes a second with 1, 2, ... `lines` of `line_bytes` each in flight. Service
 /// times are exponential, queues are served in the order of arrival.
 #[must_use]

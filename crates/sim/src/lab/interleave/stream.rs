@@ -63,14 +63,8 @@ impl Stream {
     /// Bandwidth with 1, 2, ... lines in flight.
     #[must_use]
     pub fn network(&self, run: &StreamRun, weights: &[f64], lines: u32) -> Vec<f64> {
-        let sum: f64 = weights.iter().sum();
-        let nodes = [run.dram, run.cxl].into_iter().zip(self.idle_ns).zip(weights);
-        let station = |((bandwidth, idle_ns), w): ((f64, f64), &f64)| Station {
-            bandwidth,
-            idle_ns,
-            share: w / sum,
-        };
-        bandwidths(&nodes.map(station).collect::<Vec<_>>(), self.line_bytes, lines)
+        let stations = Station::all(&[run.dram, run.cxl], &self.idle_ns, weights);
+        bandwidths(&stations, self.line_bytes, lines)
     }
 
     /// The best ratio with as many lines in flight as the other runs have.
