@@ -24,6 +24,10 @@ pub const ARGUMENT: &str = "--be-the-load";
 pub struct Shape {
     /// bytes of its memory, a multiple of 1 MiB
     pub total: u64,
+    /// bytes touched over and over [a sixteenth]
+    pub hot: Option<u64>,
+    /// bytes touched once a second [an eighth]
+    pub warm: Option<u64>,
     /// One thread on each of these; if there are none, one thread anywhere.
     pub cpus: Vec<usize>,
     /// under `SCHED_FIFO`, so that nothing else runs on its CPUs
@@ -37,19 +41,19 @@ impl Shape {
         Shape { total, ..Shape::default() }
     }
 
-    /// A sixteenth, touched over and over, as offsets. Begins at an odd page, so that nothing is
+    /// What is touched over and over, as offsets. Begins at an odd page, so that nothing is
     /// right by alignment.
     #[must_use]
     pub fn hot(&self) -> AddrRange {
         let start = self.total / MIB * 250 / 1024 * MIB + 3 * PAGE_SIZE;
-        AddrRange::new(start, start + self.total / 16)
+        AddrRange::new(start, start + self.hot.unwrap_or(self.total / 16))
     }
 
-    /// An eighth, touched once a second.
+    /// What is touched once a second.
     #[must_use]
     pub fn warm(&self) -> AddrRange {
         let start = self.total / MIB * 600 / 1024 * MIB + PAGE_SIZE;
-        AddrRange::new(start, start + self.total / 8)
+        AddrRange::new(start, start + self.warm.unwrap_or(self.total / 8))
     }
 
     fn threads(&self) -> usize {
@@ -57,15 +61,18 @@ impl Shape {
     }
 
     fn arguments(&self) -> Vec<String> {
+        let sizes = [self.total, self.hot().len(), self.warm().len()];
         let cpus = self.cpus.iter().map(ToString::to_string);
-        [ARGUMENT.to_owned(), self.total.to_string()].into_iter().chain(cpus).collect()
+        let words = sizes.iter().map(ToString::to_string).chain(cpus);
+        std::iter::once(ARGUMENT.to_owned()).chain(words).collect()
     }
 
     /// What [`Shape::arguments`] says, but for the scheduling, which is inherited.
     fn from_arguments(mut words: impl Iterator<Item = String>) -> Result<Self> {
-        let total = words.next().context("no size")?.parse()?;
+        let mut size = || -> Result<u64> { Ok(words.next().context("no size")?.parse()?) };
+        let (total, hot, warm) = (size()?, Some(size()?), Some(size()?));
         let cpus = words.map(|w| w.parse()).collect::<Result<_, _>>()?;
-        Ok(Shape { total, cpus, fifo: false })
+        Ok(Shape { total, hot, warm, cpus, fifo: false })
     }
 }
 

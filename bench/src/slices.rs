@@ -6,41 +6,34 @@ use serde::Serialize;
 
 use crate::bootstrap::{Estimate, below, median_of};
 
-/// How the target is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// not at all
-    Off,
-    /// by the monitor
-    Isotherm,
-    /// by `clear_refs` and `smaps`
-    Straightforward,
-}
+/// The way in which nobody watches; the others are numbered from 1 on.
+pub const OFF: usize = 0;
 
 /// What happened in a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Slice {
     /// how the target was watched
-    pub way: Way,
+    pub way: usize,
     /// length
     pub seconds: f64,
     /// pages that the target touched
     pub touched: u64,
     /// CPU time of who watched
     pub cpu_seconds: f64,
+    /// CPU time that the target lost by it, as who watched tells
+    pub lost_seconds: f64,
     /// ranges that the monitor cleared, each a TLB shootdown
     pub clears: u64,
     /// TLB shootdowns that the kernel has counted on the target's CPUs
     pub shootdowns: u64,
 }
 
-/// One slice of each of `ways`, `n` times over, each time in another order.
+/// One slice of each of so many `ways`, `n` times over, each time in another order.
 #[must_use]
-pub fn order(ways: &[Way], n: usize, seed: u64) -> Vec<Vec<Way>> {
+pub fn order(ways: usize, n: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut shuffled = || {
-        let mut round = ways.to_vec();
+        let mut round: Vec<usize> = (0..ways).collect();
         for i in (1..round.len()).rev() {
             round.swap(i, below(&mut rng, i + 1));
         }
@@ -53,24 +46,26 @@ pub fn order(ways: &[Way], n: usize, seed: u64) -> Vec<Vec<Way>> {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
     /// how
-    pub way: Way,
+    pub way: usize,
     /// Share of the target's work that is lost: 1 less the ratio of the rates, watched to not, of
     /// the two slices in a round.
     pub slowdown: Estimate,
     /// own CPU time, as a share of one CPU
     pub cpu: f64,
+    /// CPU time that the target lost, as who watched tells, likewise
+    pub lost: f64,
     /// ranges that the monitor cleared, a second
     pub clears: f64,
     /// TLB shootdowns on the target's CPUs, a second, above those while it was not watched
     pub shootdowns: f64,
 }
 
-/// What watching in `way` has cost in `rounds`, if there are slices of it and of [`Way::Off`].
+/// What watching in `way` has cost in `rounds`, if there are slices of it and of [`OFF`].
 #[must_use]
-pub fn figures(rounds: &[Vec<Slice>], way: Way, seed: u64) -> Option<Figures> {
+pub fn figures(rounds: &[Vec<Slice>], way: usize, seed: u64) -> Option<Figures> {
     let of = |round: &Vec<Slice>, way| round.iter().find(|s| s.way == way).copied();
     let pairs: Vec<(Slice, Slice)> =
-        rounds.iter().filter_map(|r| of(r, way).zip(of(r, Way::Off))).collect();
+        rounds.iter().filter_map(|r| of(r, way).zip(of(r, OFF))).collect();
     let work = |s: &Slice| s.touched as f64 / s.seconds;
     let lost: Vec<f64> = pairs.iter().map(|(on, off)| 1.0 - work(on) / work(off)).collect();
     let (on, off): (Vec<Slice>, Vec<Slice>) = pairs.into_iter().unzip();
@@ -78,6 +73,7 @@ pub fn figures(rounds: &[Vec<Slice>], way: Way, seed: u64) -> Option<Figures> {
         way,
         slowdown: median_of(&lost, seed)?,
         cpu: rate(&on, |s| s.cpu_seconds),
+        lost: rate(&on, |s| s.lost_seconds),
         clears: rate(&on, |s| s.clears as f64),
         shootdowns: rate(&on, |s| s.shootdowns as f64) - rate(&off, |s| s.shootdowns as f64),
     })
@@ -93,17 +89,16 @@ pub fn rate(slices: &[Slice], count: impl Fn(&Slice) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    const WAYS: [Way; 3] = [Way::Off, Way::Isotherm, Way::Straightforward];
-
-    fn slice(way: Way, touched: u64) -> Slice {
-        Slice { way, seconds: 2.0, touched, cpu_seconds: 0.1, clears: 40, shootdowns: 50 }
+    fn slice(way: usize, touched: u64) -> Slice {
+        let (cpu_seconds, lost_seconds) = (0.1, 0.02);
+        Slice { way, seconds: 2.0, touched, cpu_seconds, lost_seconds, clears: 40, shootdowns: 50 }
     }
 
     #[test]
     fn each_round_has_each_way_in_an_order_of_its_own() {
-        let rounds = order(&WAYS, 60, 1);
-        assert_eq!(rounds, order(&WAYS, 60, 1));
-        for way in WAYS {
+        let rounds = order(3, 60, 1);
+        assert_eq!(rounds, order(3, 60, 1));
+        for way in 0..3 {
             assert!(rounds.iter().all(|r| r.iter().filter(|w| **w == way).count() == 1));
             for place in 0..3 {
                 let there = rounds.iter().filter(|r| r[place] == way).count();
@@ -115,21 +110,21 @@ mod tests {
     /// The target slows down for reasons of its own over the run; each pair tells the same loss.
     #[test]
     fn only_slices_of_one_round_are_compared() {
-        let rounds: Vec<Vec<Slice>> = (1..=20)
-            .map(|i| vec![slice(Way::Off, 10_000 * i), slice(Way::Isotherm, 9_900 * i)])
-            .collect();
-        let f = figures(&rounds, Way::Isotherm, 1).unwrap();
+        let rounds: Vec<Vec<Slice>> =
+            (1..=20).map(|i| vec![slice(OFF, 10_000 * i), slice(1, 9_900 * i)]).collect();
+        let f = figures(&rounds, 1, 1).unwrap();
         for value in [f.slowdown.median, f.slowdown.low, f.slowdown.high] {
             assert!((value - 0.01).abs() < 1e-9, "{f:?}");
         }
         assert!((f.cpu - 0.05).abs() < 1e-9 && (f.clears - 20.0).abs() < 1e-9);
+        assert!((f.lost - 0.01).abs() < 1e-9, "{f:?}");
         assert!(f.shootdowns.abs() < 1e-9, "as many as in the others");
     }
 
     #[test]
     fn what_was_not_run_has_no_figures() {
-        let rounds = [vec![slice(Way::Off, 1), slice(Way::Isotherm, 1)]];
-        assert_eq!(figures(&rounds, Way::Straightforward, 1), None);
-        assert_eq!(figures(&[], Way::Isotherm, 1), None);
+        let rounds = [vec![slice(OFF, 1), slice(1, 1)]];
+        assert_eq!(figures(&rounds, 2, 1), None);
+        assert_eq!(figures(&[], 1, 1), None);
     }
 }

@@ -101,6 +101,7 @@ fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot
             accesses_bp: u32::try_from(s.young * 10_000 / 320).unwrap_or(10_000),
             age: AGGR * u32::try_from(seq - s.since).unwrap_or(u32::MAX),
             rate: rate(s.young as f64, 320.0, 20, SAMPLE),
+            touched_bp: if s.young > 0 { 10_000 } else { 0 },
             resident_bp: if i % 7 == 0 { 6000 } else { 10_000 },
             unknown_bp,
         }
@@ -111,7 +112,14 @@ fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot
         start,
         end: start + AGGR,
         attrs: Attrs::default(),
-        cost: Cost { cpu: AGGR / 50, looks: 20_000, pages: 320_000, clears: 400 },
+        cost: Cost {
+            cpu: AGGR / 50,
+            looks: 20_000,
+            pages: 320_000,
+            clears: 400,
+            lost: AGGR / 1000,
+        },
+        quality: None,
         targets: vec![TargetView {
             id: TargetId(0),
             ran: Some(AGGR / 2),

@@ -3,39 +3,64 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use isotherm_core::{Attrs, RegionSampler, Snapshot, Source, Step};
-use isotherm_linux::{Hold, Vaddr, sys};
+use isotherm_core::{Cost, Monitor, Quality, Step, watch};
+use isotherm_linux::{Processes, Way, sys};
 
 use crate::load::{Load, Shape};
-use crate::slices::{Slice, Way};
+use crate::setups::Setup;
+use crate::slices::{OFF, Slice};
 use crate::{cpus, interrupts, smaps};
+
+/// A way that is taken up again runs for so long before it counts.
+const LEAD_IN: Duration = Duration::from_secs(1);
+/// Who clears and reads all of a process does so as often as the region sampler makes a snapshot.
+const PASS: Duration = Duration::from_millis(400);
+/// A monitor has settled when it has told of so much, of 10,000, and 5 s more; or after so long.
+const SEEN_BP: u32 = 9_500;
+const SETTLED: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// A load, and those who watch it.
 pub struct Watched {
     load: Load,
     cpus: Vec<usize>,
-    monitor: RegionSampler<Vaddr>,
+    /// by the number of their way, from 1 on; none for who clears and reads all of it
+    watchers: Vec<Option<Watcher>>,
+}
+
+/// A monitor, and what it has told last.
+struct Watcher {
+    monitor: Box<dyn Monitor<Ops = Box<dyn Processes>>>,
+    quality: Option<Quality>,
 }
 
 impl Watched {
-    /// Starts a load of `total` bytes with one thread on each of the last `threads` of `allowed`.
-    /// If that leaves a CPU for who watches, the load has its own under `SCHED_FIFO`, and this
-    /// thread keeps to the others; else all share. The monitor then runs until it has settled.
+    /// Starts a load with one thread on each of the last `threads` of `allowed`. If that leaves a CPU
+    /// for who watches, the load has its own under `SCHED_FIFO`, and this thread keeps to the others;
+    /// else all share. The monitors of `setups` then run, one after the other, until they have
+    /// settled.
     ///
     /// # Errors
     /// If the load cannot be started, or not be watched.
-    pub fn start(total: u64, threads: usize, allowed: &[usize], seed: u64) -> Result<Self> {
+    pub fn start(
+        shape: Shape,
+        threads: usize,
+        allowed: &[usize],
+        setups: &[Setup],
+        seed: u64,
+    ) -> Result<Self> {
         let (ours, theirs) = allowed.split_at(allowed.len().saturating_sub(threads));
         cpus::pin(if ours.is_empty() { allowed } else { ours })?;
         let cpus: Vec<usize> = theirs.iter().copied().cycle().take(threads).collect();
-        let shape = Shape { total, cpus: cpus.clone(), fifo: !ours.is_empty() };
-        let load = Load::start(shape)?;
-        let mut ops = Vaddr::new()?;
-        let target = ops.attach(load.pid())?;
-        let monitor = RegionSampler::new(ops, Attrs::default(), &[target], seed)?;
-        let mut watched = Watched { load, cpus, monitor };
-        watched.snapshots(settling(total, watched.monitor.attrs()))?;
-        Ok(watched)
+        let load = Load::start(Shape { cpus: cpus.clone(), fifo: !ours.is_empty(), ..shape })?;
+        let mut watchers = Vec::new();
+        for setup in setups {
+            watchers.push(Watcher::start(setup, load.pid(), seed)?);
+        }
+        for watcher in watchers.iter_mut().flatten() {
+            watcher.settle(load.all().len())?;
+        }
+        Ok(Watched { load, cpus, watchers })
     }
 
     /// Whether the load's CPUs are its own.
@@ -44,32 +69,43 @@ impl Watched {
         self.load.is_fifo()
     }
 
-    /// Watches for so many aggregation intervals.
+    /// Share of the memory that the monitor of a way told of last, of 0 to 1, if it tells.
+    #[must_use]
+    pub fn coverage(&self, way: usize) -> Option<f64> {
+        let watcher = self.watchers.get(way.checked_sub(1)?)?.as_ref()?;
+        watcher.quality.map(|q| f64::from(q.coverage_bp) / 1e4)
+    }
+
+    /// Watches for `length`, after a lead-in.
     ///
     /// # Errors
     /// If the load has ended.
-    pub fn slice(&mut self, way: Way, intervals: u32) -> Result<Slice> {
+    pub fn slice(&mut self, way: usize, length: Duration) -> Result<Slice> {
+        self.watch(way, LEAD_IN)?;
         let before = self.counts()?;
-        let clears = match way {
-            Way::Off => {
-                std::thread::sleep(self.monitor.attrs().aggr * intervals);
-                0
-            }
-            Way::Isotherm => self.snapshots(intervals)?,
-            Way::Straightforward => {
-                self.clear_and_read(intervals)?;
-                0
-            }
-        };
+        let cost = self.watch(way, length)?;
         let after = self.counts()?;
         Ok(Slice {
             way,
             seconds: (after.at - before.at).as_secs_f64(),
             touched: after.touched - before.touched,
             cpu_seconds: (after.cpu - before.cpu).as_secs_f64(),
-            clears,
+            lost_seconds: cost.lost.as_secs_f64(),
+            clears: cost.clears,
             shootdowns: after.shootdowns - before.shootdowns,
         })
+    }
+
+    fn watch(&mut self, way: usize, length: Duration) -> Result<Cost> {
+        if way == OFF {
+            std::thread::sleep(length);
+            return Ok(Cost::default());
+        }
+        match self.watchers.get_mut(way - 1) {
+            Some(Some(watcher)) => watcher.run(length),
+            Some(None) => self.clear_and_read(length).map(|()| Cost::default()),
+            None => bail!("there is no way {way} to watch"),
+        }
     }
 
     fn counts(&self) -> Result<Counts> {
@@ -81,35 +117,65 @@ impl Watched {
         })
     }
 
-    /// Runs the monitor for `n` snapshots; returns the ranges that it cleared.
-    fn snapshots(&mut self, n: u32) -> Result<u64> {
-        let mut clears = 0;
-        for _ in 0..n {
-            clears += self.snapshot()?.cost.clears;
+    /// Clears, and at the end of each interval reads and clears again.
+    fn clear_and_read(&mut self, length: Duration) -> Result<()> {
+        let begin = Instant::now();
+        let mut end = begin;
+        while end < begin + length {
+            end += PASS;
+            smaps::clear(self.load.pid())?;
+            std::thread::sleep(end.saturating_duration_since(Instant::now()));
+            std::hint::black_box(smaps::referenced(self.load.pid())?);
         }
-        Ok(clears)
+        Ok(())
+    }
+}
+
+impl Watcher {
+    fn start(setup: &Setup, pid: i32, seed: u64) -> Result<Option<Self>> {
+        if setup.look == Way::Smaps {
+            return Ok(None);
+        }
+        let mut ops = setup.look.open()?;
+        let target = ops.attach(pid)?;
+        let monitor = watch(ops, setup.attrs, &[target], seed)?;
+        Ok(Some(Watcher { monitor, quality: None }))
     }
 
-    fn snapshot(&mut self) -> Result<std::sync::Arc<Snapshot>> {
+    /// Runs the monitor; returns the cost of the snapshots that it has made.
+    fn run(&mut self, length: Duration) -> Result<Cost> {
+        let end = sys::monotonic() + length;
+        let mut cost = Cost::default();
         loop {
-            match self.monitor.step(sys::monotonic())? {
-                Step::Wait(until) => std::thread::sleep(until.since(sys::monotonic())),
-                Step::Snapshot(s) => return Ok(s),
+            let now = sys::monotonic();
+            if now >= end {
+                return Ok(cost);
+            }
+            match self.monitor.step(now)? {
+                Step::Wait(until) => std::thread::sleep(until.min(end).since(sys::monotonic())),
+                Step::Snapshot(s) => {
+                    cost += s.cost;
+                    self.quality = s.quality;
+                }
                 Step::End(why) => bail!("the load ended: {why:?}"),
             }
         }
     }
 
-    /// Clears, and at the end of each of `n` aggregation intervals reads and clears again.
-    fn clear_and_read(&mut self, n: u32) -> Result<()> {
-        let begin = Instant::now();
-        for i in 1..=n {
-            smaps::clear(self.load.pid())?;
-            let end = begin + self.monitor.attrs().aggr * i;
-            std::thread::sleep(end.saturating_duration_since(Instant::now()));
-            std::hint::black_box(smaps::referenced(self.load.pid())?);
+    /// Until it has seen `total` bytes: the region sampler sweeps 16 MiB in a sampling interval.
+    fn settle(&mut self, total: u64) -> Result<()> {
+        let begin = sys::monotonic();
+        let sweeps = u32::try_from(total.div_ceil(16 << 20)).unwrap_or(u32::MAX);
+        let swept = self.monitor.attrs().sample.saturating_mul(sweeps);
+        loop {
+            self.run(Duration::from_secs(1))?;
+            let ran = sys::monotonic().since(begin);
+            let seen = self.quality.map_or(ran >= swept, |q| q.coverage_bp >= SEEN_BP);
+            if seen || ran >= LONGEST {
+                break;
+            }
         }
-        Ok(())
+        self.run(SETTLED).map(|_| ())
     }
 }
 
@@ -118,12 +184,4 @@ struct Counts {
     cpu: Duration,
     touched: u64,
     at: Instant,
-}
-
-/// Aggregation intervals until the monitor has swept `total` bytes, 16 MiB in a sampling interval,
-/// and 5 s more.
-fn settling(total: u64, attrs: Attrs) -> u32 {
-    let sweep = total.div_ceil(16 << 20).div_ceil(attrs.samples().into());
-    let rest = Duration::from_secs(5).as_nanos() / attrs.aggr.as_nanos().max(1);
-    u32::try_from(u128::from(sweep) + rest).unwrap_or(u32::MAX)
 }

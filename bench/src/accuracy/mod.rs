@@ -1,4 +1,4 @@
-//! How right the monitor is about workloads: watched, scored, and told in one table.
+//! How right the monitors are about workloads: watched, scored, and told in one table.
 
 mod options;
 mod real;
@@ -12,6 +12,8 @@ use isotherm_core::{Snapshot, TargetId};
 use isotherm_sim::workload::{Layout, Schedule, Workload, play};
 use isotherm_sim::{GroundTruth, MachineKind};
 
+use crate::setups::Setup;
+
 pub use options::Options;
 pub use row::{Row, row};
 pub use table::{head, line};
@@ -24,26 +26,32 @@ pub struct Watched {
     pub target: TargetId,
     /// what was so
     pub truth: GroundTruth,
-    /// own CPU time over time, of 0 to 1; none where there is none
+    /// own CPU time over time, of 0 to 1, from when memory can be cold on; none where there is none
     pub own_cpu: Option<f64>,
     /// of the record on disk; none where there is none
     pub record_bytes: Option<u64>,
 }
 
-/// Watches a workload on one kind of machine.
+/// Watches a workload on one kind of machine in one way.
 ///
 /// # Errors
 /// If it cannot be run or watched.
-pub fn watch(o: &Options, machine: MachineKind, name: &str, w: &Workload) -> Result<Watched> {
+pub fn watch(
+    o: &Options,
+    setup: &Setup,
+    machine: MachineKind,
+    name: &str,
+    w: &Workload,
+) -> Result<Watched> {
     match machine {
-        MachineKind::Real => real::watch(o, name, o.length(w)),
-        MachineKind::Simulated => simulated(o, name, w),
+        MachineKind::Real => real::watch(setup, o.seed, name, o.length(w)),
+        MachineKind::Simulated => simulated(o, setup, name, w),
     }
 }
 
-fn simulated(o: &Options, name: &str, w: &Workload) -> Result<Watched> {
+fn simulated(o: &Options, setup: &Setup, name: &str, w: &Workload) -> Result<Watched> {
     let schedule = Schedule::new(w, &Layout::new(w, o.seed), Some(o.length(w)))?;
-    let played = play((name, w), &schedule, o.seed, o.attrs())?;
+    let played = play((name, w), &schedule, o.seed, setup.attrs)?;
     Ok(Watched {
         snapshots: played.snapshots,
         target: played.target,

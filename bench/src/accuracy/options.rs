@@ -4,18 +4,18 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use isotherm_core::Attrs;
-use isotherm_linux::Way;
 use isotherm_sim::MachineKind;
 use isotherm_sim::workload::Workload;
 
-/// How right the monitor is: each named workload, on the simulated machine and on the real one.
+use crate::setups::Setups;
+
+/// How right the monitors are: each named workload, on the simulated machine and on the real one.
 #[derive(Debug, Clone, Parser)]
 pub struct Options {
     /// Only this one, or one that a file describes; may be given several times
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: Vec<String>,
-    /// Seed of layouts, accesses and the monitor
+    /// Seed of layouts, accesses and monitors
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Watch each for so long [default: as long as it takes by itself]
@@ -24,30 +24,12 @@ pub struct Options {
     /// Only on this machine
     #[arg(long)]
     only: Option<Only>,
-    /// How to look on the real machine
-    #[arg(long, value_name = "WAY", default_value = "bpf", value_parser = Way::find)]
-    pub look: Way,
     /// Write all figures here
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Sampling interval in ms [default: what suits the way to look]
-    #[arg(long)]
-    sample: Option<u64>,
-    /// Aggregation interval in ms [default: what suits the way to look]
-    #[arg(long)]
-    aggr: Option<u64>,
-    /// Parts of a split
-    #[arg(long, default_value_t = 4)]
-    parts: u32,
-    /// Sampling intervals between clears
-    #[arg(long, default_value_t = 8)]
-    every: u32,
-    /// Split uniform regions too
-    #[arg(long)]
-    uniform: bool,
-    /// Window in KiB
-    #[arg(long, default_value_t = 64)]
-    window: u64,
+    /// what watches
+    #[command(flatten)]
+    pub setups: Setups,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,20 +53,5 @@ impl Options {
     #[must_use]
     pub fn length(&self, w: &Workload) -> Duration {
         self.seconds.map_or(w.length(), Duration::from_secs)
-    }
-
-    /// Of the monitor.
-    #[must_use]
-    pub fn attrs(&self) -> Attrs {
-        let (sample, aggr) = self.look.intervals();
-        Attrs {
-            sample: self.sample.map_or(sample, Duration::from_millis),
-            aggr: self.aggr.map_or(aggr, Duration::from_millis),
-            split_parts: self.parts,
-            clear_every: self.every,
-            split_uniform: self.uniform,
-            window: self.window << 10,
-            ..Attrs::default()
-        }
     }
 }

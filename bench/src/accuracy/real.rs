@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{RegionSampler, Nanos, Snapshot, Source, Step};
+use isotherm_core::{Monitor, Nanos, Snapshot, Step, watch as monitor_of};
 use isotherm_linux::{Processes, sys};
 use isotherm_record::{Facts, Limits, Why, Writer};
-use isotherm_sim::GroundTruth;
+use isotherm_sim::{AGED, GroundTruth};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::Deserialize;
 
-use super::{Options, Watched};
+use super::Watched;
+use crate::setups::Setup;
 
 /// The workload goes on for longer than it is watched, and is then ended.
 const LONGER: Duration = Duration::from_secs(10);
@@ -27,52 +28,58 @@ struct Ready {
 }
 
 /// Watches a workload of this name for `length`.
-pub fn watch(o: &Options, name: &str, length: Duration) -> Result<Watched> {
+pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<Watched> {
     if !geteuid().is_root() {
         bail!("looking at a process takes root: run as root, or with --only simulated");
     }
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("truth.json");
-    let (process, ready) = Process::start(o, name, &path, length)?;
-    let mut ops = o.look.open()?;
+    let (process, ready) = Process::start(seed, name, &path, length)?;
+    let mut ops = setup.look.open()?;
     let target = ops.attach(ready.pid)?;
-    let mut monitor = RegionSampler::new(ops, o.attrs(), &[target], o.seed)?;
-    let (begin, cpu) = (sys::monotonic(), sys::own_cpu());
-    let snapshots = snapshots(&mut monitor, length)?;
-    let elapsed = sys::monotonic().since(begin).as_secs_f64();
-    let own_cpu = Some((sys::own_cpu() - cpu).as_secs_f64() / elapsed);
+    let mut monitor = monitor_of(ops, setup.attrs, &[target], seed)?;
+    let (snapshots, own_cpu) = snapshots(&mut *monitor, length)?;
     process.end()?;
-    let record_bytes = Some(recorded(o, &dir.path().join("a.rec"), &snapshots)?);
+    let record_bytes = Some(recorded(setup, &dir.path().join("a.rec"), &snapshots)?);
     Ok(Watched {
         snapshots,
         target,
         truth: GroundTruth::read(File::open(&path)?)?,
-        own_cpu,
+        own_cpu: Some(own_cpu),
         record_bytes,
     })
 }
 
+/// With the own CPU time over time, from when memory can be cold on: what watching costs in the long
+/// run.
 fn snapshots(
-    monitor: &mut RegionSampler<Box<dyn Processes>>,
+    monitor: &mut dyn Monitor<Ops = Box<dyn Processes>>,
     length: Duration,
-) -> Result<Vec<Arc<Snapshot>>> {
+) -> Result<(Vec<Arc<Snapshot>>, f64)> {
     let mut snapshots = Vec::new();
-    let end = sys::monotonic() + length;
+    let mut from = (sys::monotonic(), sys::own_cpu());
+    let (aged, end) = (from.0 + AGED, from.0 + length);
     while sys::monotonic() < end {
         match monitor.step(sys::monotonic())? {
             Step::Wait(until) => std::thread::sleep(until.since(sys::monotonic())),
             Step::End(why) => bail!("the workload ended: {why:?}"),
-            Step::Snapshot(s) => snapshots.push(s),
+            Step::Snapshot(s) => {
+                if s.start < aged && s.end >= aged {
+                    from = (sys::monotonic(), sys::own_cpu());
+                }
+                snapshots.push(s);
+            }
         }
     }
-    Ok(snapshots)
+    let used = sys::own_cpu().saturating_sub(from.1).as_secs_f64();
+    Ok((snapshots, used / sys::monotonic().since(from.0).as_secs_f64().max(1e-9)))
 }
 
 /// Bytes of a record of `snapshots`.
-fn recorded(o: &Options, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64> {
+fn recorded(setup: &Setup, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64> {
     let begin = snapshots.first().map_or(Nanos(0), |s| s.start);
     let mut writer =
-        Writer::create(path, &Facts::new("bench", o.attrs(), begin), Limits::default())?;
+        Writer::create(path, &Facts::new("bench", setup.attrs, begin), Limits::default())?;
     for s in snapshots {
         let _ = writer.snapshot(s)?;
         if writer.flush_by().is_some_and(|by| s.end >= by) {
@@ -86,10 +93,10 @@ fn recorded(o: &Options, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u64
 struct Process(Child);
 
 impl Process {
-    fn start(o: &Options, name: &str, truth: &Path, length: Duration) -> Result<(Self, Ready)> {
+    fn start(seed: u64, name: &str, truth: &Path, length: Duration) -> Result<(Self, Ready)> {
         let seconds = (length + LONGER).as_secs_f64().to_string();
         let child = Command::new(program()?)
-            .args(["workload", name, "--seed", &o.seed.to_string(), "--duration", &seconds])
+            .args(["workload", name, "--seed", &seed.to_string(), "--duration", &seconds])
             .arg("--truth")
             .arg(truth)
             .stdout(Stdio::piped())

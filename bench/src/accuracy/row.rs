@@ -8,6 +8,8 @@ use super::Watched;
 /// A workload on a machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
+    /// what watched
+    pub monitor: String,
     /// how right it was
     #[serde(flatten)]
     pub accuracy: Accuracy,
@@ -17,12 +19,13 @@ pub struct Row {
     pub bytes_a_region: Option<f64>,
 }
 
-/// The figures of what was watched.
+/// The figures of what was watched by this monitor.
 #[must_use]
-pub fn row(w: &Watched) -> Row {
+pub fn row(monitor: &str, w: &Watched) -> Row {
     let mut builder = AccuracyBuilder::new(&w.truth, w.target);
     w.snapshots.iter().for_each(|s| builder.push(s));
     Row {
+        monitor: monitor.to_owned(),
         accuracy: builder.finish(),
         own_cpu_percent: w.own_cpu.map(|share| share * 100.0),
         bytes_a_region: w.record_bytes.map(|bytes| {

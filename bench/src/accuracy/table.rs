@@ -1,18 +1,38 @@
 //! The table.
 
-use isotherm_sim::{Delay, Figures, Kind, MachineKind};
+use isotherm_sim::{Blocks, Delay, Figures, Kind, MachineKind};
 
 use super::Row;
 
-const HEAD: &str = "\
-| workload | machine | hot: precision | hot: recall | warm: precision | warm: recall | cold: precision | cold: recall | log2 error of the rate | delay in s | left out MiB: hot, cold | unknown MiB | regions | clears/s | own CPU | bytes a region |
-|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+const COLUMNS: [&str; 19] = [
+    "workload",
+    "machine",
+    "monitor",
+    "hot: precision",
+    "hot: recall",
+    "warm: precision",
+    "warm: recall",
+    "cold: precision",
+    "cold: recall",
+    "log2 error of the rate",
+    "delay in s",
+    "left out MiB: hot, cold",
+    "unknown MiB",
+    "regions",
+    "clears/s",
+    "own CPU",
+    "lost",
+    "bytes a region",
+    "2 MiB: log2 error, correlation; hot: precision, recall; warm: precision, recall; 95 % right; hot seen after s",
+];
 
 /// What stands above the rows.
 #[must_use]
 pub fn head(seed: u64) -> String {
     format!(
-        "Seed {seed}. Shares and errors: over all snapshots, mean and (worst) snapshot. Delays: mean (worst), changes seen + missed.\n\n{HEAD}"
+        "Seed {seed}. Shares and errors: over all snapshots, mean and (worst) snapshot. Delays: mean (worst), changes seen + missed.\n\n| {} |\n|{}",
+        COLUMNS.join(" | "),
+        "---|".repeat(COLUMNS.len()),
     )
 }
 
@@ -24,22 +44,38 @@ pub fn line(r: &Row) -> String {
         MachineKind::Real => "real",
         MachineKind::Simulated => "simulated",
     };
-    let kinds = [&a.hot, &a.warm, &a.cold];
-    let shares: Vec<String> = kinds.into_iter().flat_map(kind).collect();
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    format!(
-        "| {} | {machine} | {} | {} | {} | {:.1}, {:.1} | {:.1} | {:.0} | {:.0} | {} | {} |",
-        a.workload,
-        shares.join(" | "),
+    let mut cells = vec![a.workload.clone(), machine.to_owned(), r.monitor.clone()];
+    cells.extend([&a.hot, &a.warm, &a.cold].into_iter().flat_map(kind));
+    cells.extend([
         figures(&a.rate_error, 2),
         delay(&a.delay),
-        mib(a.hot.left_out_bytes),
-        mib(a.cold.left_out_bytes),
-        mib(a.unknown_bytes),
-        a.regions,
-        a.clears_per_second,
-        r.own_cpu_percent.map_or("-".to_owned(), |p| format!("{p:.1} %")),
+        format!("{:.1}, {:.1}", mib(a.hot.left_out_bytes), mib(a.cold.left_out_bytes)),
+        format!("{:.1}", mib(a.unknown_bytes)),
+        format!("{:.0}", a.regions),
+        format!("{:.1}", a.clears_per_second),
+        r.own_cpu_percent.map_or("-".to_owned(), |p| format!("{p:.2} %")),
+        format!("{:.2} %", a.lost_percent),
         r.bytes_a_region.map_or("-".to_owned(), |b| format!("{b:.1}")),
+        blocks(&a.blocks, &a.heating),
+    ]);
+    format!("| {} |", cells.join(" | "))
+}
+
+fn blocks(b: &Blocks, heating: &Delay) -> String {
+    let number = |f: &Figures, digits: usize| match f.run {
+        Some(run) => format!("{run:.digits$}"),
+        None => "-".to_owned(),
+    };
+    let kind = |k: &Kind| format!("{}, {}", number(&k.precision, 3), number(&k.recall, 3));
+    let right = b.intervals_right.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
+    format!(
+        "{}, {}; {}; {}; {right}; {}",
+        number(&b.log2_error, 2),
+        number(&b.correlation, 3),
+        kind(&b.hot),
+        kind(&b.warm),
+        delay(heating),
     )
 }
 

@@ -1,4 +1,4 @@
-//! How right the monitor is about workloads, simulated and real. One table, and JSON.
+//! How right the monitors are about workloads, simulated and real. One table, and JSON.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,10 +14,12 @@ fn main() -> Result<()> {
     println!("{}", head(o.seed));
     for (name, workload) in chosen(&o)? {
         for &machine in o.machines() {
-            let watched = watch(&o, machine, &name, &workload).context(name.clone())?;
-            let row = row(&watched);
-            println!("{}", line(&row));
-            rows.push(row);
+            for setup in o.setups.on(machine)? {
+                let watched = watch(&o, &setup, machine, &name, &workload);
+                let row = row(&setup.name, &watched.with_context(|| name.clone())?);
+                println!("{}", line(&row));
+                rows.push(row);
+            }
         }
     }
     o.json.as_deref().map_or(Ok(()), |path| write(path, &rows))

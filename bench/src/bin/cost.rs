@@ -8,35 +8,43 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::slices::{Figures, Slice, Way, figures, order};
+use isotherm_bench::load::Shape;
+use isotherm_bench::setups::{Setup, Setups};
+use isotherm_bench::slices::{Figures, OFF, Slice, figures, order};
 use isotherm_bench::watched::Watched;
 use isotherm_bench::{cpus, load};
-use isotherm_core::Attrs;
+use isotherm_linux::Way;
+use isotherm_sim::MachineKind;
 use serde::Serialize;
 
 #[derive(Parser)]
 struct Options {
     /// memory of the target in MiB; may be given several times
-    #[arg(long, default_values_t = [256, 1024, 4096])]
+    #[arg(long, default_values_t = [1024, 4096, 8192, 16384])]
     size: Vec<u64>,
+    /// of it, touched without pause, in MiB
+    #[arg(long, default_value_t = 64)]
+    hot: u64,
+    /// of it, touched once a second, in MiB
+    #[arg(long, default_value_t = 128)]
+    warm: u64,
     /// threads of the target; may be given several times
     #[arg(long, default_values_t = [1, 2])]
     threads: Vec<usize>,
     /// slices of each kind
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 12)]
     slices: usize,
-    /// length of a slice in ms, made whole aggregation intervals (of 400 ms)
-    #[arg(long, default_value_t = 2000)]
+    /// length of a slice in ms
+    #[arg(long, default_value_t = 4000)]
     slice_ms: u64,
-    /// watch in this way only; slices without watching there always are
-    #[arg(long)]
-    only: Option<Way>,
-    /// of the order of slices, the monitor, and the bootstrap
+    /// of the order of slices, the monitors, and the bootstrap
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// write all slices and figures there as well
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    setups: Setups,
 }
 
 /// A target and what watching it has cost.
@@ -47,6 +55,8 @@ struct Case {
     /// whether the target had its CPUs for itself
     alone: bool,
     figures: Vec<Figures>,
+    /// of the memory, by way, at the end
+    coverage: Vec<Option<f64>>,
     rounds: Vec<Vec<Slice>>,
 }
 
@@ -54,8 +64,11 @@ struct Case {
 #[derive(Serialize)]
 struct Run {
     seed: u64,
-    aggr_ms: u128,
-    intervals: u32,
+    slice_ms: u64,
+    hot_mib: u64,
+    warm_mib: u64,
+    /// by number
+    ways: Vec<String>,
     cases: Vec<Case>,
 }
 
@@ -63,21 +76,16 @@ fn main() -> Result<()> {
     load::run_if_asked()?;
     let o = Options::parse();
     let allowed = cpus::allowed()?;
-    for &mib in &o.size {
-        ensure!((16..=1 << 20).contains(&mib), "a size of {mib} MiB: choose 16 to 1048576");
-    }
-    for &n in &o.threads {
-        ensure!((1..=allowed.len()).contains(&n), "{n} threads: choose 1 to {}", allowed.len());
-    }
-    ensure!(o.only != Some(Way::Off), "nothing to compare: choose isotherm or straightforward");
-    ensure!((1..=10_000).contains(&o.slices), "{} slices: choose 1 to 10000", o.slices);
-    let aggr = Attrs::default().aggr;
-    let intervals = intervals(Duration::from_millis(o.slice_ms), aggr)?;
-    let mut run = Run { seed: o.seed, aggr_ms: aggr.as_millis(), intervals, cases: Vec::new() };
+    check(&o, &allowed)?;
+    let setups = o.setups.on(MachineKind::Real)?;
+    let names = setups.iter().map(|s| s.name.clone());
+    let ways = std::iter::once("not at all".to_owned()).chain(names).collect();
+    let (seed, slice_ms, hot_mib, warm_mib) = (o.seed, o.slice_ms, o.hot, o.warm);
+    let mut run = Run { seed, slice_ms, hot_mib, warm_mib, ways, cases: Vec::new() };
     print(HEAD)?;
     for (&threads, &mib) in o.threads.iter().flat_map(|t| o.size.iter().map(move |s| (t, s))) {
-        let case = measure(&o, mib, threads, &allowed, intervals)?;
-        print(&rows(&case))?;
+        let case = measure(&o, &setups, mib, threads, &allowed)?;
+        print(&rows(&case, &setups))?;
         run.cases.push(case);
     }
     match &o.json {
@@ -86,62 +94,76 @@ fn main() -> Result<()> {
     }
 }
 
-fn intervals(slice: Duration, aggr: Duration) -> Result<u32> {
-    let n = slice.as_nanos() / aggr.as_nanos().max(1);
-    ensure!((1..=1000).contains(&n), "a slice of {slice:?}: choose 1 to 1000 times {aggr:?}");
-    Ok(u32::try_from(n)?)
+fn check(o: &Options, allowed: &[usize]) -> Result<()> {
+    for &mib in &o.size {
+        ensure!((16..=1 << 20).contains(&mib), "a size of {mib} MiB: choose 16 to 1048576");
+        let most = mib / 4;
+        ensure!(
+            (1..=most).contains(&o.hot) && (1..=most).contains(&o.warm),
+            "of {mib} MiB, --hot and --warm may be 1 to {most} each"
+        );
+    }
+    for &n in &o.threads {
+        ensure!((1..=allowed.len()).contains(&n), "{n} threads: choose 1 to {}", allowed.len());
+    }
+    ensure!((1..=10_000).contains(&o.slices), "{} slices: choose 1 to 10000", o.slices);
+    ensure!(
+        (100..=600_000).contains(&o.slice_ms),
+        "a slice of {} ms: choose 100 to 600000",
+        o.slice_ms
+    );
+    Ok(())
 }
 
 fn measure(
     o: &Options,
+    setups: &[Setup],
     mib: u64,
     threads: usize,
     allowed: &[usize],
-    intervals: u32,
 ) -> Result<Case> {
-    let ways: Vec<Way> = [Way::Isotherm, Way::Straightforward]
+    let (hot, warm) = (Some(o.hot << 20), Some(o.warm << 20));
+    let shape = Shape { hot, warm, ..Shape::of(mib << 20) };
+    let mut watched = Watched::start(shape, threads, allowed, setups, o.seed)?;
+    let length = Duration::from_millis(o.slice_ms);
+    let rounds = order(setups.len() + 1, o.slices, o.seed)
         .into_iter()
-        .filter(|way| o.only.is_none_or(|only| only == *way))
-        .collect();
-    let mut watched = Watched::start(mib << 20, threads, allowed, o.seed)?;
-    let all = [&[Way::Off], ways.as_slice()].concat();
-    let rounds = order(&all, o.slices, o.seed)
-        .into_iter()
-        .map(|round| round.into_iter().map(|way| watched.slice(way, intervals)).collect())
+        .map(|round| round.into_iter().map(|way| watched.slice(way, length)).collect())
         .collect::<Result<Vec<Vec<Slice>>>>()?;
-    let figures = ways.iter().filter_map(|&way| figures(&rounds, way, o.seed)).collect();
-    Ok(Case { mib, threads, alone: watched.is_alone(), figures, rounds })
+    let ways = OFF + 1..=setups.len();
+    let figures = ways.clone().filter_map(|way| figures(&rounds, way, o.seed)).collect();
+    let coverage = ways.map(|way| watched.coverage(way)).collect();
+    Ok(Case { mib, threads, alone: watched.is_alone(), figures, coverage, rounds })
 }
 
 const HEAD: &str = "\
-| target | threads | watched | own CPU | of the other | slowdown (95 %) | clears a second | TLB shootdowns a second |
-|---|---|---|---|---|---|---|---|
+| target | threads | watched | own CPU | lost | of clear_refs | slowdown (95 %) | clears a second | TLB shootdowns a second | seen |
+|---|---|---|---|---|---|---|---|---|---|
 ";
 
-fn rows(case: &Case) -> String {
-    case.figures.iter().map(|f| row(case, f)).collect()
+fn rows(case: &Case, setups: &[Setup]) -> String {
+    let straightforward = setups.iter().position(|s| s.look == Way::Smaps).map(|i| i + 1);
+    let other = case.figures.iter().find(|f| Some(f.way) == straightforward).map(|f| f.cpu);
+    let ways = case.figures.iter().zip(setups).zip(&case.coverage);
+    ways.map(|((f, setup), seen)| row(case, f, &setup.name, other, *seen)).collect()
 }
 
-fn row(case: &Case, f: &Figures) -> String {
-    let cpu = |way| case.figures.iter().find(|f| f.way == way).map(|f| f.cpu);
-    let (ratio, way) = match f.way {
-        Way::Off => return String::new(),
-        Way::Isotherm => (cpu(Way::Straightforward), "isotherm"),
-        Way::Straightforward => (cpu(Way::Isotherm), "clear_refs, smaps"),
-    };
-    let ratio = ratio.map_or("-".into(), |other| times(f.cpu / other));
+fn row(case: &Case, f: &Figures, name: &str, other: Option<f64>, seen: Option<f64>) -> String {
     let percent = |share: f64| format!("{:.2}", share * 100.0);
     format!(
-        "| {} MiB | {}{} | {way} | {} % | {ratio} | {} % ({} to {}) | {:.0} | {:.0} |\n",
+        "| {} MiB | {}{} | {name} | {} % | {} % | {} | {} % ({} to {}) | {:.1} | {:.1} | {} |\n",
         case.mib,
         case.threads,
         if case.alone { "" } else { ", contended" },
         percent(f.cpu),
+        percent(f.lost),
+        other.map_or("-".into(), |other| times(f.cpu / other)),
         percent(f.slowdown.median),
         percent(f.slowdown.low),
         percent(f.slowdown.high),
         f.clears,
         f.shootdowns,
+        seen.map_or("-".into(), |share| format!("{:.0} %", share * 100.0)),
     )
 }
 

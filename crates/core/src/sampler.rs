@@ -583,7 +583,8 @@ fn choose_window(
     window_around(page, mapping.unwrap_or(region), size)
 }
 
-fn view(r: &Region, interval: Duration) -> RegionView {
+/// What a snapshot says of a region.
+pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
     let s = &r.shares;
     if s.looks == 0 {
         let mut unseen = Pages::default();
@@ -600,12 +601,14 @@ fn view(r: &Region, interval: Duration) -> RegionView {
     }
     let unknown: f64 = s.unknown.iter().sum();
     let pages = |share: f64| share * s.pages as f64;
+    let rate = rate(pages(s.young), pages(s.visible), u64::from(s.looks), s.exposure);
     RegionView {
         range: r.range,
         accesses_bp: r.accesses_bp.min(10_000),
         age: interval.saturating_mul(r.age),
-        rate: rate(pages(s.young), pages(s.visible), u64::from(s.looks), s.exposure),
-        touched_bp: if r.accesses_bp > 0 { 10_000 } else { 0 },
+        rate,
+        // Of few resident pages in many, `accesses_bp` rounds to none.
+        touched_bp: if r.accesses_bp > 0 || rate.hz > 0.0 { 10_000 } else { 0 },
         resident_bp: to_bp(s.visible + unknown),
         unknown_bp: unknown_bp(s),
     }

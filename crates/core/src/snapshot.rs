@@ -8,6 +8,7 @@ use crate::estimator::Rate;
 use crate::heat::{Heat, HeatBytes, Thresholds};
 use crate::ops::{Cost, Mapping, Pages, TargetId, Unknown};
 use crate::range::AddrRange;
+use crate::region::to_bp;
 use crate::time::Nanos;
 
 /// The state of all targets over one aggregation interval. Never changes once made.
@@ -96,16 +97,27 @@ pub struct RegionView {
 }
 
 impl RegionView {
-    /// Hot, warm or cold, for the part of the region that is not unknown.
+    /// Hot, warm or cold, for the part of the region that is not unknown: what most of that is.
+    ///
+    /// Touches at so low a rate that nine of ten pages are untouched for as long as makes them cold do
+    /// not make it warm.
     #[must_use]
     pub fn heat(&self, t: &Thresholds) -> Heat {
-        if f64::from(self.rate.hz) >= t.hot_hz {
+        let warm = self.warm_share(t);
+        if f64::from(self.rate.hz) >= t.hot_hz && self.touched_bp >= HALF_BP {
             Heat::Hot
-        } else if self.accesses_bp == 0 && self.age >= t.cold_age {
+        } else if warm < 0.1 && self.age >= t.cold_age {
             Heat::Cold
         } else {
             Heat::Warm
         }
+    }
+
+    /// Share of what can be seen that was touched within the time that makes memory cold: of pages
+    /// touched at rate l, 1 - exp(-l s) within s.
+    fn warm_share(&self, t: &Thresholds) -> f64 {
+        let within = -(-f64::from(self.rate.hz) * t.cold_age.as_secs_f64()).exp_m1();
+        within * f64::from(self.touched_bp.min(10_000)) / 10_000.0
     }
 
     /// Resident bytes whose accesses cannot be seen, for one reason.
@@ -126,17 +138,20 @@ impl RegionView {
             Unknown::ALL.iter().map(|&w| self.unknown_bytes(w)).sum::<u64>().min(resident);
         let seen = resident - unknown;
         let mut b = HeatBytes { unknown, absent: len - resident, ..HeatBytes::default() };
-        match self.heat(t) {
-            Heat::Cold => b.cold = seen,
-            heat => {
-                let touched = share(seen, self.touched_bp.min(10_000));
-                *if heat == Heat::Hot { &mut b.hot } else { &mut b.warm } += touched;
-                *if self.age >= t.cold_age { &mut b.cold } else { &mut b.warm } += seen - touched;
-            }
+        if f64::from(self.rate.hz) >= t.hot_hz {
+            b.hot = share(seen, self.touched_bp.min(10_000));
+        } else {
+            b.warm = share(seen, to_bp(self.warm_share(t)));
         }
+        // The rest is as old as the region.
+        let rest = seen - b.hot - b.warm;
+        *if self.age >= t.cold_age { &mut b.cold } else { &mut b.warm } += rest;
         b
     }
 }
+
+/// More than half: what a region is called after.
+const HALF_BP: u32 = 5_000;
 
 /// `bp` of 10,000 of `bytes`, without overflow: 2^64 x 10^4 needs 78 bits.
 fn share(bytes: u64, bp: u32) -> u64 {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::AddrRange;
+use isotherm_core::{AddrRange, MonitorKind};
 use isotherm_linux::Way;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 pub use isotherm_sim::workload::units::{duration, size};
@@ -83,6 +83,28 @@ pub fn percent(text: &str) -> Result<f64, String> {
     inside.ok_or(format!("{text:?} is no number from 0 to 100"))
 }
 
+/// `1%`: a share of one CPU, in millionths.
+pub fn budget(text: &str) -> Result<u32, String> {
+    Ok((percent(text)? * 10_000.0).round() as u32)
+}
+
+/// `auto`, which is zero, or a time.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    match text {
+        "auto" => Ok(Duration::ZERO),
+        _ => duration(text).and_then(|d| {
+            if d.is_zero() { Err("write auto, or a time as 1s".into()) } else { Ok(d) }
+        }),
+    }
+}
+
+/// The name of a kind of monitor.
+pub fn monitor(text: &str) -> Result<MonitorKind, String> {
+    let names = MonitorKind::ALL.map(MonitorKind::name).join(", ");
+    let kind = MonitorKind::ALL.into_iter().find(|kind| kind.name() == text);
+    kind.ok_or_else(|| format!("there is no such monitor: write one of {names}"))
+}
+
 /// `4%,3,5ms..10s`: a share of accesses, aggregation intervals, bounds of the sampling interval.
 pub fn intervals_goal(text: &str) -> Result<IntervalsGoal, String> {
     let parts: Vec<&str> = text.split(',').collect();
@@ -152,6 +174,21 @@ mod tests {
         for bad in ["4%", "4%,3", "0,3,1..2", "4,0,1..2", "4,3,2..1", "4,x,1..2", "101,3,1..2"] {
             assert!(intervals_goal(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn of_the_monitor() {
+        assert_eq!(
+            (budget("1%"), budget("0.5%"), budget("2.5")),
+            (Ok(10_000), Ok(5_000), Ok(25_000))
+        );
+        assert_eq!(
+            (interval("auto"), interval("2s")),
+            (Ok(Duration::ZERO), Ok(Duration::from_secs(2)))
+        );
+        assert!(interval("0s").unwrap_err().contains("auto"));
+        assert_eq!(monitor("pages"), Ok(MonitorKind::Pages));
+        assert!(monitor("page").unwrap_err().contains("exposure, regions, pages"));
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use isotherm_core::{
-    Ask, Attrs, Cost, Liveness, Look, Mapping, RegionSampler, Nanos, OpsError, Seen, Source, Space, Step,
-    TargetId,
+    Ask, Attrs, Cost, Liveness, Look, Mapping, Nanos, OpsError, RegionSampler, Seen, Source, Space,
+    Step, TargetId,
 };
 use isotherm_linux::{Hold, Vaddr};
 use isotherm_record::{Facts, Limits, Reader, TargetFact, Why, Writer};

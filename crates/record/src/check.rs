@@ -1,7 +1,7 @@
 //! What holds for every snapshot and every set of mappings in a record. Writer and reader both
 //! check it: the one so that nothing false gets in, the other so that nothing false gets out.
 
-use isotherm_core::{AddrRange, Mapping, RegionView, Snapshot, TargetView};
+use isotherm_core::{AddrRange, Mapping, Quality, RegionView, Snapshot, TargetView};
 
 use crate::bad::{Bad, ensure};
 
@@ -15,6 +15,7 @@ pub(crate) fn snapshot(s: &Snapshot) -> Result<(), Bad> {
         s.targets.is_sorted_by(|a, b| a.id < b.id),
         "the targets of a snapshot are not in ascending order",
     )?;
+    s.quality.as_ref().map_or(Ok(()), quality)?;
     s.targets.iter().try_for_each(target)
 }
 
@@ -23,13 +24,18 @@ pub(crate) fn mappings(mappings: &[Mapping]) -> Result<(), Bad> {
     disjoint(mappings.iter().map(|m| m.range), "mappings overlap or are out of order")
 }
 
+fn quality(q: &Quality) -> Result<(), Bad> {
+    ensure(q.coverage_bp <= WHOLE_BP, "a snapshot covers more than there is")?;
+    ensure(q.error_log2.is_none_or(|e| e >= 0.0), "an error is negative or no number")
+}
+
 fn target(t: &TargetView) -> Result<(), Bad> {
     disjoint(t.regions.iter().map(|r| r.range), "regions overlap or are out of order")?;
     t.regions.iter().try_for_each(region)
 }
 
 fn region(r: &RegionView) -> Result<(), Bad> {
-    let shares = r.unknown_bp.0.iter().chain([&r.accesses_bp, &r.resident_bp]);
+    let shares = r.unknown_bp.0.iter().chain([&r.accesses_bp, &r.touched_bp, &r.resident_bp]);
     ensure(shares.into_iter().all(|&bp| bp <= WHOLE_BP), "a share of a region is above one")?;
     let rates = [r.rate.hz, r.rate.low, r.rate.high];
     ensure(rates.iter().all(|&hz| hz >= 0.0), "a rate is negative or no number")

@@ -9,12 +9,13 @@ use isotherm_core::{RegionView, Snapshot, TargetView, Unknown};
 
 use crate::bad::Bad;
 use crate::lists::{Column, batch, list, numbers, offsets, plain};
+use crate::quality::{self, Qualities};
 use crate::scalars::{self, SCALARS, nanos};
 
 /// Bytes that a row, a target and a region take in the columns.
-const ROW: usize = SCALARS.len() * 8;
+const ROW: usize = SCALARS.len() * 8 + quality::ROW;
 const TARGET: usize = 4 + 9 + 8 + 8 + 4;
-const REGION: usize = 8 + 8 + 8 + 3 * 4 + 2 * 2 + 2 * Unknown::ALL.len();
+const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len();
 
 /// Bytes that `s` takes in the columns.
 pub(crate) fn bytes_of(s: &Snapshot) -> usize {
@@ -30,6 +31,7 @@ pub(crate) fn unknown_name(why: Unknown) -> String {
 #[derive(Default)]
 pub(crate) struct Columns {
     rows: Vec<[u64; SCALARS.len()]>,
+    qualities: Qualities,
     targets: Targets,
     regions: Regions,
     bytes: usize,
@@ -55,6 +57,7 @@ struct Regions {
     rate_hz: Vec<f32>,
     rate_low_hz: Vec<f32>,
     rate_high_hz: Vec<f32>,
+    touched_bp: Vec<u16>,
     resident_bp: Vec<u16>,
     unknown_bp: [Vec<u16>; Unknown::ALL.len()],
 }
@@ -85,6 +88,7 @@ impl Columns {
 
     fn append(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), Bad> {
         self.rows.push(scalars::from_snapshot(s)?);
+        self.qualities.push(s.quality.as_ref());
         self.targets.in_row.push(s.targets.len());
         self.regions.in_row.push(s.nr_regions());
         for (target, &set) in s.targets.iter().zip(sets) {
@@ -102,6 +106,7 @@ impl Columns {
         for (i, name) in SCALARS.iter().enumerate() {
             columns.push(plain(name, false, numbers(held.rows.iter().map(|row| row[i]))));
         }
+        held.qualities.columns(&mut columns);
         held.targets.columns(&mut columns)?;
         held.regions.columns(&mut columns)?;
         batch(columns)
@@ -139,6 +144,7 @@ impl Regions {
         self.rate_hz.push(r.rate.hz);
         self.rate_low_hz.push(r.rate.low);
         self.rate_high_hz.push(r.rate.high);
+        self.touched_bp.push(share(r.touched_bp)?);
         self.resident_bp.push(share(r.resident_bp)?);
         for (column, &bp) in self.unknown_bp.iter_mut().zip(&r.unknown_bp.0) {
             column.push(share(bp)?);
@@ -159,6 +165,7 @@ impl Regions {
         push("rate_hz", array::<Float32Type>(self.rate_hz))?;
         push("rate_low_hz", array::<Float32Type>(self.rate_low_hz))?;
         push("rate_high_hz", array::<Float32Type>(self.rate_high_hz))?;
+        push("touched_bp", array::<UInt16Type>(self.touched_bp))?;
         push("resident_bp", array::<UInt16Type>(self.resident_bp))?;
         for (why, values) in Unknown::ALL.into_iter().zip(self.unknown_bp) {
             push(&unknown_name(why), array::<UInt16Type>(values))?;

@@ -15,6 +15,7 @@ fn region_at(start: u64, end: u64) -> RegionView {
         accesses_bp: 100,
         age: Duration::ZERO,
         rate: Rate { hz: 2.0, low: 1.0, high: f32::INFINITY },
+        touched_bp: 10_000,
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
     }
@@ -29,6 +30,7 @@ fn sound(seq: u64) -> Snapshot {
         end: Nanos(1100 + seq * 100),
         attrs: Attrs::default(),
         cost: Cost::default(),
+        quality: None,
         targets: vec![TargetView {
             id: TargetId(0),
             ran: None,

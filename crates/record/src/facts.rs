@@ -8,6 +8,7 @@ use isotherm_core::{Attrs, EndReason, Nanos, TargetId};
 
 use crate::bad::Bad;
 use crate::scalars::{self, ATTRS};
+use crate::versions;
 
 /// The facts of a recording, as known at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,7 +86,10 @@ impl Facts {
     pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Self, Bad> {
         let mut attrs = [0; ATTRS.len()];
         for (value, key) in attrs.iter_mut().zip(ATTRS) {
-            *value = entry(metadata, key)?;
+            *value = match versions::added_in_2(key) {
+                Some(before) if !metadata.contains_key(&format!("{PREFIX}{key}")) => before,
+                _ => entry(metadata, key)?,
+            };
         }
         Ok(Facts {
             isotherm_version: entry(metadata, "version")?,

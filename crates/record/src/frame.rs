@@ -19,7 +19,7 @@ use crate::bad::Bad;
 /// First bytes of every frame, and so of every record.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
 /// The version written. It says which columns the tables have.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Bytes in a payload at most, packed or unpacked.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Bytes before the payload.
@@ -46,6 +46,7 @@ impl Kind {
 /// A frame that has passed its checksums.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
+    pub version: u16,
     pub kind: Kind,
     /// offset of its first byte
     pub at: u64,
@@ -69,6 +70,7 @@ pub(crate) enum FrameError {
 }
 
 struct Header {
+    version: u16,
     kind: Kind,
     length: usize,
     crc: u32,
@@ -107,8 +109,9 @@ fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
     if crc32c::crc32c(&bytes[..20]) != u32_at(bytes, 20) {
         return damaged("the checksum of the frame's header is wrong");
     }
-    if u16_at(bytes, 8) != VERSION {
-        return Err(FrameError::Version(u16_at(bytes, 8)));
+    let version = u16_at(bytes, 8);
+    if !(1..=VERSION).contains(&version) {
+        return Err(FrameError::Version(version));
     }
     let Some(kind) = Kind::ALL.into_iter().find(|&k| k as u16 == u16_at(bytes, 10)) else {
         return damaged("the frame is of an unknown kind");
@@ -117,7 +120,7 @@ fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
     if length > MAX_PAYLOAD {
         return damaged("the frame is longer than a frame may be");
     }
-    Ok(Header { kind, length, crc: u32_at(bytes, 16) })
+    Ok(Header { version, kind, length, crc: u32_at(bytes, 16) })
 }
 
 /// Takes frames off an input, none of whose lengths it believes.
@@ -170,7 +173,7 @@ impl<R: Read> Frames<R> {
             let damaged = FrameError::Damaged { at, why };
             return Err(self.torn_or(damaged, at, trailing_zeros(&payload)));
         }
-        Ok(Some(Frame { kind: header.kind, at, payload }))
+        Ok(Some(Frame { version: header.version, kind: header.kind, at, payload }))
     }
 
     /// `error`, unless the frame at `at` was never written whole. `zeros` bytes before where the
@@ -255,9 +258,9 @@ mod tests {
     fn frames_come_back_in_order() {
         let bytes = two();
         let mut frames = Frames::new(bytes.as_slice());
-        let one = Frame { kind: Kind::Targets, at: 0, payload: b"one".to_vec() };
+        let one = Frame { version: VERSION, kind: Kind::Targets, at: 0, payload: b"one".to_vec() };
         assert_eq!(frames.next().unwrap(), Some(one));
-        let two = Frame { kind: Kind::End, at: 27, payload: b"two".to_vec() };
+        let two = Frame { version: VERSION, kind: Kind::End, at: 27, payload: b"two".to_vec() };
         assert_eq!(frames.next().unwrap(), Some(two));
         assert_eq!(frames.next().unwrap(), None);
         assert_eq!(frames.at(), 54);
@@ -308,9 +311,9 @@ mod tests {
     #[test]
     fn a_version_of_the_future_is_told_apart_from_damage() {
         let mut bytes = two();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = crc32c::crc32c(&bytes[..20]);
         bytes[20..24].copy_from_slice(&crc.to_le_bytes());
-        assert!(matches!(Frames::new(bytes.as_slice()).next(), Err(FrameError::Version(2))));
+        assert!(matches!(Frames::new(bytes.as_slice()).next(), Err(FrameError::Version(3))));
     }
 }

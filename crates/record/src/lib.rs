@@ -39,6 +39,7 @@ mod mappings;
 mod message;
 mod outcome;
 mod packed;
+mod quality;
 mod reader;
 mod round;
 mod rows;
@@ -47,6 +48,7 @@ mod sets;
 mod state;
 mod tables;
 mod verify;
+mod versions;
 mod writer;
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::bad::{Bad, ensure};
 use crate::check;
 use crate::columns::unknown_name;
 use crate::lists::{Lists, column};
+use crate::quality;
 use crate::scalars::{self, SCALARS};
 
 const SHORT: Bad = Bad::new("the lists of a snapshot are not of one length");
@@ -25,6 +26,7 @@ pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mappin
 /// The rows of a frame of snapshots.
 pub(crate) struct Rows {
     scalars: Vec<UInt64Array>,
+    qualities: quality::Columns,
     targets: Targets,
     regions: Regions,
     next: usize,
@@ -47,6 +49,7 @@ struct Regions {
     rate_hz: Lists<Float32Array>,
     rate_low_hz: Lists<Float32Array>,
     rate_high_hz: Lists<Float32Array>,
+    touched_bp: Lists<UInt16Array>,
     resident_bp: Lists<UInt16Array>,
     unknown_bp: Vec<Lists<UInt16Array>>,
 }
@@ -60,6 +63,7 @@ struct Slices<'a> {
     rate_hz: &'a [f32],
     rate_low_hz: &'a [f32],
     rate_high_hz: &'a [f32],
+    touched_bp: &'a [u16],
     resident_bp: &'a [u16],
     unknown_bp: [&'a [u16]; Unknown::ALL.len()],
 }
@@ -68,6 +72,7 @@ impl Rows {
     pub(crate) fn of(batch: &RecordBatch) -> Result<Self, Bad> {
         Ok(Rows {
             scalars: SCALARS.iter().map(|name| column(batch, name)).collect::<Result<_, _>>()?,
+            qualities: quality::Columns::of(batch)?,
             targets: Targets::of(batch)?,
             regions: Regions::of(batch)?,
             next: 0,
@@ -88,6 +93,7 @@ impl Rows {
             *value = *column.values().get(row).ok_or(SHORT)?;
         }
         let mut snapshot = scalars::to_snapshot(values)?;
+        snapshot.quality = self.qualities.row(row)?;
         let slices = self.regions.row(row)?;
         let mut free = 0;
         let sets = self.targets.mapping_set.row(row).ok_or(SHORT)?;
@@ -156,6 +162,7 @@ impl Regions {
             rate_hz: Lists::of(batch, "rate_hz")?,
             rate_low_hz: Lists::of(batch, "rate_low_hz")?,
             rate_high_hz: Lists::of(batch, "rate_high_hz")?,
+            touched_bp: Lists::of(batch, "touched_bp")?,
             resident_bp: Lists::of(batch, "resident_bp")?,
             unknown_bp: unknown.collect::<Result<_, _>>()?,
         })
@@ -175,6 +182,7 @@ impl Regions {
             rate_hz: as_long(&self.rate_hz, row, start)?,
             rate_low_hz: as_long(&self.rate_low_hz, row, start)?,
             rate_high_hz: as_long(&self.rate_high_hz, row, start)?,
+            touched_bp: as_long(&self.touched_bp, row, start)?,
             resident_bp: as_long(&self.resident_bp, row, start)?,
             unknown_bp,
         })
@@ -204,6 +212,7 @@ impl Slices<'_> {
                 low: *self.rate_low_hz.get(i)?,
                 high: *self.rate_high_hz.get(i)?,
             },
+            touched_bp: (*self.touched_bp.get(i)?).into(),
             resident_bp: (*self.resident_bp.get(i)?).into(),
             unknown_bp,
         })

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, Cost, Nanos, Snapshot};
+use isotherm_core::{Attrs, Cost, MonitorKind, Nanos, Snapshot};
 
 use crate::bad::Bad;
 
 /// Names of the columns with one number for each snapshot.
-pub(crate) const SCALARS: [&str; 18] = [
-    "seq", "start_ns", "end_ns", "cpu_ns", "looks", "pages", "clears", ATTRS[0], ATTRS[1],
-    ATTRS[2], ATTRS[3], ATTRS[4], ATTRS[5], ATTRS[6], ATTRS[7], ATTRS[8], ATTRS[9], ATTRS[10],
+pub(crate) const SCALARS: [&str; 24] = [
+    "seq", "start_ns", "end_ns", "cpu_ns", "looks", "pages", "clears", "lost_ns", ATTRS[0],
+    ATTRS[1], ATTRS[2], ATTRS[3], ATTRS[4], ATTRS[5], ATTRS[6], ATTRS[7], ATTRS[8], ATTRS[9],
+    ATTRS[10], ATTRS[11], ATTRS[12], ATTRS[13], ATTRS[14], ATTRS[15],
 ];
 
 /// Names of the attributes, in the columns of snapshots and in the facts.
-pub(crate) const ATTRS: [&str; 11] = [
+pub(crate) const ATTRS: [&str; 16] = [
     "sample_ns",
     "aggr_ns",
     "update_ns",
@@ -25,6 +26,11 @@ pub(crate) const ATTRS: [&str; 11] = [
     "clear_every",
     "split_uniform",
     "extra_split",
+    "monitor",
+    "budget_ppm",
+    "max_clears",
+    "interval_ns",
+    "windows",
 ];
 
 /// Nanoseconds of a duration, if they fit.
@@ -33,7 +39,7 @@ pub(crate) fn nanos(d: Duration) -> Result<u64, Bad> {
 }
 
 /// The values behind [`ATTRS`].
-pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 11], Bad> {
+pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 16], Bad> {
     Ok([
         nanos(a.sample)?,
         nanos(a.aggr)?,
@@ -46,14 +52,21 @@ pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 11], Bad> {
         a.clear_every.into(),
         a.split_uniform.into(),
         a.extra_split.into(),
+        a.monitor as u64,
+        a.budget_ppm.into(),
+        a.max_clears.into(),
+        nanos(a.interval)?,
+        a.windows.into(),
     ])
 }
 
 /// The attributes behind the values of [`ATTRS`].
-pub(crate) fn to_attrs(values: [u64; 11]) -> Result<Attrs, Bad> {
-    let [sample, aggr, update, min, max, min_region_size, window, parts, every, uniform, extra] =
-        values;
-    let small = |n: u64| u32::try_from(n).map_err(|_| Bad::new("an attribute is out of range"));
+pub(crate) fn to_attrs(values: [u64; 16]) -> Result<Attrs, Bad> {
+    const OUT_OF_RANGE: Bad = Bad::new("an attribute is out of range");
+    let [sample, aggr, update, min, max, min_region_size, window, values @ ..] = values;
+    let [parts, every, uniform, extra, monitor, budget, clears, interval, windows] = values;
+    let small = |n: u64| u32::try_from(n).map_err(|_| OUT_OF_RANGE);
+    let monitor = usize::try_from(monitor).ok().and_then(|i| MonitorKind::ALL.get(i));
     Ok(Attrs {
         sample: Duration::from_nanos(sample),
         aggr: Duration::from_nanos(aggr),
@@ -66,27 +79,40 @@ pub(crate) fn to_attrs(values: [u64; 11]) -> Result<Attrs, Bad> {
         clear_every: small(every)?,
         split_uniform: uniform != 0,
         extra_split: extra != 0,
+        monitor: *monitor.ok_or(OUT_OF_RANGE)?,
+        budget_ppm: small(budget)?,
+        max_clears: small(clears)?,
+        interval: Duration::from_nanos(interval),
+        windows: windows != 0,
     })
 }
 
 /// The values behind [`SCALARS`].
-pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 18], Bad> {
-    let cost = [nanos(s.cost.cpu)?, s.cost.looks, s.cost.pages, s.cost.clears];
+pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 24], Bad> {
+    let c = &s.cost;
+    let cost = [nanos(c.cpu)?, c.looks, c.pages, c.clears, nanos(c.lost)?];
     let all = [s.seq, s.start.0, s.end.0].into_iter().chain(cost).chain(from_attrs(&s.attrs)?);
-    let mut values = [0; 18];
+    let mut values = [0; 24];
     values.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     Ok(values)
 }
 
 /// A snapshot without targets from the values of [`SCALARS`].
-pub(crate) fn to_snapshot(values: [u64; 18]) -> Result<Snapshot, Bad> {
-    let [seq, start, end, cpu, looks, pages, clears, attrs @ ..] = values;
+pub(crate) fn to_snapshot(values: [u64; 24]) -> Result<Snapshot, Bad> {
+    let [seq, start, end, cpu, looks, pages, clears, lost, attrs @ ..] = values;
     Ok(Snapshot {
         seq,
         start: Nanos(start),
         end: Nanos(end),
         attrs: to_attrs(attrs)?,
-        cost: Cost { cpu: Duration::from_nanos(cpu), looks, pages, clears },
+        cost: Cost {
+            cpu: Duration::from_nanos(cpu),
+            looks,
+            pages,
+            clears,
+            lost: Duration::from_nanos(lost),
+        },
+        quality: None,
         targets: Vec::new(),
     })
 }

@@ -16,6 +16,7 @@ use crate::mappings::{MappingSet, to_sets};
 use crate::message::{Message, decode, holds_rows};
 use crate::rows::Rows;
 use crate::tables::{Schemas, to_end, to_targets};
+use crate::versions;
 
 /// Mappings held at most: a limit on what comes from outside, far above what a machine has.
 const MOST_MAPPINGS: usize = 4 << 20;
@@ -67,15 +68,18 @@ impl State {
 
     /// Takes in a frame. Its snapshots come from [`State::snapshot`], the rest goes to `events`.
     pub(crate) fn take(&mut self, frame: Frame, events: &mut VecDeque<Event>) -> Result<(), Bad> {
-        let kind = frame.kind;
+        let (version, kind) = (frame.version, frame.kind);
         let payload = Buffer::from_vec(frame.payload);
         if self.passes && matches!(kind, Kind::Snapshots | Kind::Mappings) && holds_rows(&payload)?
         {
             return Ok(());
         }
-        match decode(payload, self.schemas.of(kind))? {
+        match decode(payload, self.schemas.of_version(version, kind))? {
             Message::Schema(schema) if kind == Kind::Snapshots => self.begin(&schema, events),
             Message::Schema(_) => Ok(()),
+            Message::Rows(rows) if version == 1 && kind == Kind::Snapshots => {
+                self.rows(kind, &versions::from_1(rows)?, events)
+            }
             Message::Rows(rows) => self.rows(kind, &rows, events),
         }
     }

@@ -12,10 +12,13 @@ use crate::facts::{End, TargetFact, Why};
 use crate::frame::Kind;
 use crate::lists::{batch, column, numbers, plain, words};
 use crate::mappings::from_sets;
+use crate::versions;
 
-/// The columns of each table.
+/// The columns of each table, as they are written.
 pub(crate) struct Schemas {
     snapshots: SchemaRef,
+    /// as version 1 had them
+    snapshots_1: SchemaRef,
     mappings: SchemaRef,
     targets: SchemaRef,
     end: SchemaRef,
@@ -23,8 +26,10 @@ pub(crate) struct Schemas {
 
 impl Schemas {
     pub(crate) fn new() -> Result<Self, ArrowError> {
+        let snapshots = Columns::default().take()?.schema();
         Ok(Schemas {
-            snapshots: Columns::default().take()?.schema(),
+            snapshots_1: versions::of_1(&snapshots),
+            snapshots,
             mappings: from_sets(&[])?.schema(),
             targets: from_targets(&[])?.schema(),
             end: from_ends(&[])?.schema(),
@@ -38,6 +43,11 @@ impl Schemas {
             Kind::Targets => &self.targets,
             Kind::End => &self.end,
         }
+    }
+
+    /// The columns of a table in frames of `version`.
+    pub(crate) fn of_version(&self, version: u16, kind: Kind) -> &SchemaRef {
+        if version == 1 && kind == Kind::Snapshots { &self.snapshots_1 } else { self.of(kind) }
     }
 }
 

@@ -11,8 +11,8 @@
 //! # use isotherm_core::{TargetId, TargetView};
 //! # let region = RegionView {
 //! #     range: AddrRange::new(0x10_0000, 0x30_0000), accesses_bp: 2000, age: Default::default(),
-//! #     rate: Rate { hz: 40.0, low: 30.0, high: 50.0 }, resident_bp: 10_000,
-//! #     unknown_bp: Pages::default(),
+//! #     rate: Rate { hz: 40.0, low: 30.0, high: 50.0 }, touched_bp: 10_000,
+//! #     resident_bp: 10_000, unknown_bp: Pages::default(),
 //! # };
 //! # let target = TargetView {
 //! #     id: TargetId(0), ran: None, mappings: Default::default(), left_out: 0,
@@ -20,7 +20,7 @@
 //! # };
 //! # let record = [Snapshot {
 //! #     seq: 0, start: Nanos(0), end: Nanos(400_000_000), attrs: Attrs::default(),
-//! #     cost: Cost::default(), targets: vec![target],
+//! #     cost: Cost::default(), quality: None, targets: vec![target],
 //! # }];
 //! let mut summarizer = Summarizer::new(Options::default());
 //! let mut extent = Extent::new(Options::default());

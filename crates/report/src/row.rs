@@ -59,12 +59,14 @@ pub struct Row {
     pub size_bytes: u64,
     /// hot, warm, cold, unknown or absent
     pub state: State,
-    /// first-touch rate of its resident pages whose accesses can be seen
+    /// first-touch rate of those of its pages that are touched: see `touched_bp`
     pub rate_hz: f32,
     /// lower end of the rate's 95 % interval
     pub rate_low_hz: f32,
     /// upper end; null in JSON if there is none
     pub rate_high_hz: f32,
+    /// resident pages whose accesses can be seen that are touched at all, of 10,000
+    pub touched_bp: u32,
     /// how long it has kept its heat
     pub age_ms: f64,
     /// looked-at pages found accessed within a sampling interval, of 10,000
@@ -88,6 +90,7 @@ impl Row {
             rate_hz: r.rate.hz,
             rate_low_hz: r.rate.low,
             rate_high_hz: r.rate.high,
+            touched_bp: r.touched_bp,
             age_ms: ms(r.age),
             accesses_bp: r.accesses_bp,
             resident_bytes: bytes.resident(),

@@ -17,9 +17,9 @@ pub struct Wss {
     /// what was looked at
     #[serde(flatten)]
     pub basis: Basis,
-    /// resident bytes in regions touched at the hot rate or more
+    /// what is touched of regions whose touched pages are touched at the hot rate or more
     pub hot_bytes: Course,
-    /// resident bytes in regions of which any looked-at page was touched in the snapshot
+    /// what is touched of regions of which any looked-at page was touched in the snapshot
     pub touched_bytes: Course,
     /// Hot and warm: resident bytes in regions that were touched within the cold age, or whose
     /// age is not known for that long yet.
@@ -58,7 +58,8 @@ impl WssBuilder {
         for region in self.options.filter.regions(s) {
             let bytes = region.bytes(&self.options.thresholds);
             if is_touched(&region, &self.options.thresholds) {
-                touched += bytes.working_set();
+                let seen = bytes.working_set() + bytes.cold;
+                touched += seen * u64::from(region.touched_bp) / 10_000;
             }
             all += bytes;
         }
@@ -141,6 +142,25 @@ mod tests {
         assert_eq!(wss.basis.resident_bytes, (20 + 20 + 20 + 28) * MIB / 4);
         assert_eq!(wss.touched_bytes.over_time.len(), 4);
         assert!(wss.hot_bytes.exact);
+    }
+
+    /// Of a region of which a quarter is touched, that is hot; the rest is cold when it is old.
+    #[test]
+    fn a_part_that_is_touched_counts_for_itself() {
+        let mut part = region(0, 4 * MIB, 50.0);
+        part.touched_bp = 2500;
+        let old = RegionView { age: Duration::from_secs(9), ..part };
+        for (r, working_set) in [(part, 4), (old, 1)] {
+            let mut builder = WssBuilder::new(Options::default());
+            builder.push(&snapshot(
+                0,
+                1.0,
+                vec![target(0, vec![mapping(0, 4 * MIB, "")], vec![r])],
+            ));
+            let wss = builder.finish(&[100.0]).unwrap();
+            assert_eq!((values(&wss.hot_bytes), values(&wss.touched_bytes)), (vec![1], vec![1]));
+            assert_eq!(values(&wss.working_set_bytes), [working_set]);
+        }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Heat, Nanos, Snapshot, TargetId};
+use isotherm_core::{Nanos, Snapshot, TargetId};
 use serde::Serialize;
 
-use crate::changes::{Delays, Seeing};
+use crate::blocks::{BlockScores, block_scores};
+use crate::changes::{Delays, Seeing, Seen};
 use crate::ground_truth::{GroundTruth, MachineKind};
 use crate::score::{Score, Scores, score};
 
@@ -36,12 +37,18 @@ pub struct Accuracy {
     pub rate_error: Figures,
     /// of changes of heat
     pub delay: Delay,
+    /// of memory that becomes hot, until half of it is called so
+    pub heating: Delay,
+    /// the same as a map of rates, block by block of 2 MiB
+    pub blocks: Blocks,
     /// bytes, mean
     pub unknown_bytes: f64,
     /// mean
     pub regions: f64,
     /// TLB shootdowns, for all targets of the recording
     pub clears_per_second: f64,
+    /// CPU time that the targets lost, of one CPU, as far as the monitor tells
+    pub lost_percent: f64,
 }
 
 /// How well one kind of memory was found.
@@ -53,6 +60,21 @@ pub struct Kind {
     pub recall: Figures,
     /// bytes that are neither right nor wrong, mean
     pub left_out_bytes: f64,
+}
+
+/// See [`BlockScores`].
+#[derive(Debug, Clone, Serialize)]
+pub struct Blocks {
+    /// mean of the absolute binary logarithm of reported over true rate
+    pub log2_error: Figures,
+    /// of the logarithms of both
+    pub correlation: Figures,
+    /// mean rate of 10 Hz or more
+    pub hot: Kind,
+    /// below, and of 0.2 Hz or more
+    pub warm: Kind,
+    /// Share of the touched regions, over all snapshots, whose 95 % interval holds the truth.
+    pub intervals_right: Option<f64>,
 }
 
 /// A share or an error, where there is something that it is of.
@@ -87,9 +109,10 @@ pub struct AccuracyBuilder<'a> {
     truth: &'a GroundTruth,
     target: TargetId,
     /// when the first snapshot began, and the changes from then on
-    begun: Option<(Nanos, Seeing)>,
+    begun: Option<(Nanos, [Seeing; 2])>,
     settled: Vec<Scores>,
     aged: Vec<Scores>,
+    blocks: Vec<BlockScores>,
     sums: Sums,
 }
 
@@ -98,6 +121,7 @@ struct Sums {
     snapshots: u32,
     regions: f64,
     clears: f64,
+    lost: f64,
     seconds: f64,
 }
 
@@ -111,21 +135,24 @@ impl<'a> AccuracyBuilder<'a> {
             begun: None,
             settled: Vec::new(),
             aged: Vec::new(),
+            blocks: Vec::new(),
             sums: Sums::default(),
         }
     }
 
     /// The next snapshot.
     pub fn push(&mut self, s: &Snapshot) {
-        let (begin, seeing) = self
-            .begun
-            .get_or_insert_with(|| (s.start, Seeing::new(self.truth, self.target, s.start + AGED)));
-        seeing.push(s);
+        let (begin, seeing) = self.begun.get_or_insert_with(|| {
+            let seeing = |what| Seeing::new(self.truth, self.target, s.start + AGED, what);
+            (s.start, [seeing(Seen::CHANGED), seeing(Seen::HEATED)])
+        });
+        seeing.iter_mut().for_each(|seeing| seeing.push(s));
         let begin = *begin;
         self.sums.snapshots += 1;
         let own = s.targets.iter().filter(|t| t.id == self.target);
         self.sums.regions += own.map(|t| t.regions.len()).sum::<usize>() as f64;
         self.sums.clears += s.cost.clears as f64;
+        self.sums.lost += s.cost.lost.as_secs_f64();
         self.sums.seconds += s.end.since(s.start).as_secs_f64();
         if s.start < begin + SETTLED {
             return;
@@ -135,32 +162,38 @@ impl<'a> AccuracyBuilder<'a> {
             self.aged.push(scores);
         }
         self.settled.push(scores);
+        self.blocks.extend(block_scores(self.truth, s, self.target));
     }
 
     /// The figures.
     #[must_use]
     pub fn finish(self) -> Accuracy {
-        let AccuracyBuilder { truth, begun, settled, aged, sums, .. } = self;
-        let delays = begun.map_or_else(Delays::default, |(_, seeing)| seeing.finish());
+        let AccuracyBuilder { truth, begun, settled, aged, blocks, sums, .. } = self;
+        let [changed, heated] =
+            begun.map_or_else(Default::default, |(_, seeing)| seeing.map(Seeing::finish));
+        let a_second = |sum: f64| if sums.seconds > 0.0 { sum / sums.seconds } else { 0.0 };
         Accuracy {
             workload: truth.workload.clone(),
             machine: truth.machine,
             seed: truth.seed,
             snapshots: settled.len(),
-            hot: kind(&settled, Heat::Hot),
-            warm: kind(&aged, Heat::Warm),
-            cold: kind(&aged, Heat::Cold),
+            hot: kind(settled.iter().map(|s| s.hot)),
+            warm: kind(aged.iter().map(|s| s.warm)),
+            cold: kind(aged.iter().map(|s| s.cold)),
             rate_error: rate_error(&settled),
-            delay: delay(&delays),
+            delay: delay(&changed),
+            heating: delay(&heated),
+            blocks: of_blocks(&blocks),
             unknown_bytes: mean(settled.iter().map(|s| s.unknown as f64)).unwrap_or(0.0),
             regions: sums.regions / f64::from(sums.snapshots.max(1)),
-            clears_per_second: if sums.seconds > 0.0 { sums.clears / sums.seconds } else { 0.0 },
+            clears_per_second: a_second(sums.clears),
+            lost_percent: a_second(sums.lost) * 100.0,
         }
     }
 }
 
-fn kind(scores: &[Scores], heat: Heat) -> Kind {
-    let scores: Vec<Score> = scores.iter().map(|s| s.of(heat)).collect();
+fn kind(scores: impl Iterator<Item = Score>) -> Kind {
+    let scores: Vec<Score> = scores.collect();
     let sum = |f: fn(&Score) -> u64| scores.iter().map(f).sum();
     let all = Score {
         reported: sum(|s| s.reported),
@@ -182,11 +215,26 @@ fn kind(scores: &[Scores], heat: Heat) -> Kind {
 
 fn rate_error(scores: &[Scores]) -> Figures {
     let each: Vec<f64> = scores.iter().filter_map(|s| s.rate_error).collect();
-    Figures {
-        run: mean(each.iter().map(|e| e * e)).map(f64::sqrt),
-        worst: each.iter().copied().reduce(f64::max),
-        mean: mean(each.iter().copied()),
-        median: median(each),
+    let run = mean(each.iter().map(|e| e * e)).map(f64::sqrt);
+    Figures { run, ..over(each, f64::max) }
+}
+
+/// Over snapshots; of the run as in the mean.
+fn over(each: Vec<f64>, worst: fn(f64, f64) -> f64) -> Figures {
+    let mean = mean(each.iter().copied());
+    let worst = each.iter().copied().reduce(worst);
+    Figures { run: mean, mean, worst, median: median(each) }
+}
+
+fn of_blocks(scores: &[BlockScores]) -> Blocks {
+    let (all, right) =
+        scores.iter().fold((0, 0), |(all, right), s| (all + s.intervals.0, right + s.intervals.1));
+    Blocks {
+        log2_error: over(scores.iter().filter_map(|s| s.log2_error).collect(), f64::max),
+        correlation: over(scores.iter().filter_map(|s| s.correlation).collect(), f64::min),
+        hot: kind(scores.iter().map(|s| s.hot)),
+        warm: kind(scores.iter().map(|s| s.warm)),
+        intervals_right: (all > 0).then(|| right as f64 / all as f64),
     }
 }
 

@@ -9,8 +9,22 @@ use crate::ground_truth::GroundTruth;
 use crate::kind::kind;
 use crate::score::called;
 
-/// A change is seen when this share of its stretch is called right.
-const RIGHT: f64 = 0.9;
+/// Which changes, and when one counts as seen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Seen {
+    /// to this heat only
+    to: Option<Heat>,
+    /// share of its stretch that is called right by then
+    share: f64,
+}
+
+impl Seen {
+    /// Any change, when nine tenths are right.
+    pub const CHANGED: Seen = Seen { to: None, share: 0.9 };
+    /// What becomes hot, when half of it is called so.
+    pub const HEATED: Seen = Seen { to: Some(Heat::Hot), share: 0.5 };
+}
+
 /// A change that was made so shortly before the end does not count as missed.
 const LATE: Duration = Duration::from_secs(2);
 
@@ -38,6 +52,8 @@ struct Change {
 #[derive(Debug)]
 pub(crate) struct Seeing {
     target: TargetId,
+    /// of a stretch, of 0 to 1
+    share: f64,
     unseen: Vec<Change>,
     out: Delays,
     end: Nanos,
@@ -45,19 +61,20 @@ pub(crate) struct Seeing {
 
 impl Seeing {
     /// The changes of `truth` from `from` on.
-    pub fn new(truth: &GroundTruth, target: TargetId, from: Nanos) -> Self {
+    pub fn new(truth: &GroundTruth, target: TargetId, from: Nanos, seen: Seen) -> Self {
         let all = (0..truth.stretches.len()).flat_map(|i| changes(truth, i));
-        let unseen = all.filter(|c| c.at >= from).collect();
-        Seeing { target, unseen, out: Delays::default(), end: Nanos(0) }
+        let wanted = |c: &Change| c.at >= from && seen.to.is_none_or(|to| to == c.to);
+        let unseen = all.filter(wanted).collect();
+        Seeing { target, share: seen.share, unseen, out: Delays::default(), end: Nanos(0) }
     }
 
     /// The next snapshot.
     pub fn push(&mut self, s: &Snapshot) {
         self.end = s.end;
-        let Seeing { target, unseen, out, .. } = self;
+        let Seeing { target, share, unseen, out, .. } = self;
         unseen.retain(|c| {
             let in_time = s.end > c.at && s.end <= c.until;
-            let seen = in_time && called(s, *target, c.range, c.to) >= RIGHT;
+            let seen = in_time && called(s, *target, c.range, c.to) >= *share;
             if seen {
                 out.seen.push(s.end.since(c.at));
             }
@@ -82,7 +99,7 @@ pub fn delays(
     target: TargetId,
     from: Nanos,
 ) -> Delays {
-    let mut seeing = Seeing::new(truth, target, from);
+    let mut seeing = Seeing::new(truth, target, from, Seen::CHANGED);
     snapshots.iter().for_each(|s| seeing.push(s));
     seeing.finish()
 }

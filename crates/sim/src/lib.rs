@@ -33,6 +33,7 @@
 mod access;
 mod accuracy;
 mod area;
+mod blocks;
 mod changes;
 mod ground_truth;
 mod kind;
@@ -48,8 +49,9 @@ mod space;
 mod truth;
 pub mod workload;
 
-pub use accuracy::{AGED, Accuracy, AccuracyBuilder, Delay, Figures, Kind, SETTLED};
+pub use accuracy::{AGED, Accuracy, AccuracyBuilder, Blocks, Delay, Figures, Kind, SETTLED};
 pub use area::Memory;
+pub use blocks::{BlockScores, block_scores};
 pub use changes::{Delays, delays};
 pub use ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION, TruthError};
 pub use machine::{Machine, SimError};

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Action, AddrRange, Applied, Ask, Budget, Cost, Liveness, Look, Mapping, OpsError,
-    PAGE_SIZE, Seen, Space, Support, TargetId,
+    Act, Action, AddrRange, Applied, Ask, Block, Budget, Cleared, Cost, Liveness, Look, Mapping,
+    OpsError, PAGE_SIZE, Seen, Space, Support, Survey, TargetId,
 };
 
 use crate::machine::{Machine, SimError};
@@ -89,6 +89,66 @@ impl Look for Ops {
         }
         Ok(cost)
     }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+}
+
+/// What reading and clearing cost on a real machine, for who plans by it: `docs/looks.md`.
+const READ_A_PAGE: Duration = Duration::from_nanos(2);
+const CLEAR_A_PAGE: Duration = Duration::from_nanos(150);
+const TOUCH_AGAIN: Duration = Duration::from_nanos(400);
+const SHOOTDOWN: Duration = Duration::from_micros(25);
+
+impl Survey for Ops {
+    fn survey(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<Block>,
+    ) -> Result<Cost, OpsError> {
+        let mut machine = self.held()?;
+        let now = machine.now();
+        let space = machine.space_mut(target)?;
+        let mut cost = Cost::default();
+        for range in ranges {
+            for block in space.blocks(*range, now) {
+                cost.pages += u64::from(block.resident.count());
+                out.push(block);
+            }
+        }
+        cost.cpu = times(READ_A_PAGE, cost.pages);
+        Ok(cost)
+    }
+
+    fn clear(
+        &mut self,
+        target: TargetId,
+        runs: &[AddrRange],
+        out: &mut Vec<Cleared>,
+    ) -> Result<Cost, OpsError> {
+        let mut machine = self.held()?;
+        let now = machine.now();
+        let space = machine.space_mut(target)?;
+        let mut cost = Cost::default();
+        let mut pages = 0;
+        for run in runs {
+            let before = pages;
+            for (cleared, young) in space.clear_blocks(*run, now) {
+                pages += u64::from(young);
+                out.push(cleared);
+            }
+            cost.clears += u64::from(pages > before);
+        }
+        cost.cpu = times(CLEAR_A_PAGE, pages) + times(SHOOTDOWN, cost.clears);
+        cost.lost = times(TOUCH_AGAIN, pages) + times(SHOOTDOWN, cost.clears);
+        Ok(cost)
+    }
+}
+
+fn times(one: Duration, n: u64) -> Duration {
+    one.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
 impl Act for Ops {

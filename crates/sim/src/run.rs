@@ -12,7 +12,7 @@ use crate::ops::Ops;
 /// # Errors
 /// Those of the source.
 pub fn run(
-    source: &mut impl Source,
+    source: &mut (impl Source + ?Sized),
     ops: &Ops,
     until: Nanos,
 ) -> Result<Vec<Arc<Snapshot>>, OpsError> {

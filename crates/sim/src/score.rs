@@ -59,7 +59,8 @@ pub struct Scores {
     /// bytes called unknown; they are in none of the above
     pub unknown: u64,
     /// Root of the mean square of the binary logarithm of reported over true rate, by bytes
-    /// touched in the interval; both rates within [`LEAST_HZ`] and [`highest_hz`]. None if nothing
+    /// touched in the interval: the rate that touched pages would have if those reported to be
+    /// touched were among them; both rates within [`LEAST_HZ`] and [`highest_hz`]. None if nothing
     /// was touched.
     pub rate_error: Option<f64>,
 }
@@ -101,7 +102,7 @@ pub fn score(truth: &GroundTruth, snapshot: &Snapshot, target: TargetId) -> Opti
     Some(sums.scores())
 }
 
-fn regions(snapshot: &Snapshot, target: TargetId) -> impl Iterator<Item = &RegionView> {
+pub(crate) fn regions(snapshot: &Snapshot, target: TargetId) -> impl Iterator<Item = &RegionView> {
     snapshot.targets.iter().filter(move |t| t.id == target).flat_map(|t| &t.regions)
 }
 
@@ -132,27 +133,25 @@ impl Sums {
         let len = region.range.len().max(1) as f64;
         let seen = bytes as f64 * (called.hot + called.warm + called.cold) as f64 / len;
         self.unknown += bytes as f64 * called.unknown as f64 / len;
-        let heat = region.heat(&Thresholds::default());
-        for piece in pieces {
+        let all = (called.hot + called.warm + called.cold).max(1) as f64;
+        let shares = [called.hot, called.warm, called.cold].map(|bytes| bytes as f64 / all);
+        for ((sums, kind), share) in self.bytes.iter_mut().zip(KINDS).zip(shares) {
+            add(sums, seen, share, kind, pieces);
+        }
+        let touched = f64::from(region.touched_bp) / 1e4;
+        for piece in pieces.iter().filter(|p| p.hz > 0.0) {
             let bytes = seen * piece.share;
-            for (sums, kind) in self.bytes.iter_mut().zip(KINDS) {
-                let (reported, real) = (heat == kind, piece.is(kind));
-                add(sums, bytes, reported, real);
-            }
-            if piece.hz > 0.0 {
-                let log = |hz: f64| hz.clamp(LEAST_HZ, self.top).log2();
-                self.squares += bytes * (log(region.rate.hz.into()) - log(piece.hz)).powi(2);
-                self.touched += bytes;
-            }
+            let hz = f64::from(region.rate.hz) * (touched / piece.share).min(1.0);
+            let log = |hz: f64| hz.clamp(LEAST_HZ, self.top).log2();
+            self.squares += bytes * (log(hz) - log(piece.hz)).powi(2);
+            self.touched += bytes;
         }
     }
 
     /// `bytes` that no region covers.
     fn missed(&mut self, bytes: u64, pieces: &[Piece]) {
-        for piece in pieces {
-            for (sums, kind) in self.bytes.iter_mut().zip(KINDS) {
-                add(sums, bytes as f64 * piece.share, false, piece.is(kind));
-            }
+        for (sums, kind) in self.bytes.iter_mut().zip(KINDS) {
+            add(sums, bytes as f64, 0.0, kind, pieces);
         }
     }
 
@@ -169,13 +168,14 @@ impl Sums {
     }
 }
 
-fn add(sums: &mut [f64; 4], bytes: f64, reported: bool, real: Option<bool>) {
-    let Some(real) = real else {
-        sums[3] += bytes;
-        return;
-    };
-    let holds = [reported, real, reported && real];
-    for (sum, holds) in sums.iter_mut().zip(holds) {
-        *sum += if holds { bytes } else { 0.0 };
+/// Adds `bytes` of a stretch with these pieces, of which a share is called `kind`. Which pages those are
+/// is not told: as many of them are right as can be.
+fn add(sums: &mut [f64; 4], bytes: f64, called: f64, kind: Heat, pieces: &[Piece]) {
+    let share_of =
+        |is: Option<bool>| pieces.iter().filter(|p| p.is(kind) == is).map(|p| p.share).sum::<f64>();
+    let (real, open) = (share_of(Some(true)), share_of(None));
+    let reported = called.min(1.0 - open);
+    for (sum, share) in sums.iter_mut().zip([reported, real, reported.min(real), open]) {
+        *sum += bytes * share;
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Action, AddrRange, Applied, Mapping, Nanos, PAGE_SIZE, Seen, Unknown};
+use isotherm_core::{
+    Action, AddrRange, Applied, BLOCK_SIZE, Block, Cleared, Mapping, Nanos, PAGE_SIZE, PageMask,
+    Seen, Unknown,
+};
 
 use crate::access::Access;
 use crate::area::{Area, Memory, Page, Since};
@@ -188,6 +191,61 @@ impl AddressSpace {
         (seen, cleared)
     }
 
+    /// The accessed bits of what is resident of `range`, by blocks.
+    pub(crate) fn blocks(&mut self, range: AddrRange, now: Nanos) -> Vec<Block> {
+        let mut out: Vec<Block> = Vec::new();
+        self.visit(range, now, |v| {
+            if !v.resident {
+                return;
+            }
+            for (start, pages) in v.by_block() {
+                let block = match out.last_mut() {
+                    Some(last) if last.start == start => last,
+                    _ => {
+                        out.push(Block { start, read_at: now, ..Block::default() });
+                        let Some(last) = out.last_mut() else { return };
+                        last
+                    }
+                };
+                block.huge |= v.page.len() >= BLOCK_SIZE;
+                block.resident = block.resident.or(&pages);
+                if v.young {
+                    block.young = block.young.or(&pages);
+                }
+            }
+        });
+        out
+    }
+
+    /// Clears the accessed bits of `range`; what has come of each block, and how many of its pages
+    /// were young.
+    pub(crate) fn clear_blocks(&mut self, range: AddrRange, now: Nanos) -> Vec<(Cleared, u32)> {
+        let mut out: Vec<(Cleared, u32)> = Vec::new();
+        self.visit(range, now, |v| {
+            if !v.resident {
+                return;
+            }
+            for (start, pages) in v.by_block() {
+                if out.last().is_none_or(|(last, _)| last.start != start) {
+                    out.push((Cleared { start, cleared_at: now, ..Cleared::default() }, 0));
+                }
+                let Some((last, young)) = out.last_mut() else { return };
+                last.huge |= v.page.len() >= BLOCK_SIZE;
+                match v.unknown {
+                    Some(why) => last.hidden.push((why, pages)),
+                    None => {
+                        last.armed = last.armed.or(&pages);
+                        *young += if v.young { pages.count() } else { 0 };
+                    }
+                }
+            }
+            if v.young && v.unknown.is_none() {
+                v.state.young = Since::after(now);
+            }
+        });
+        out
+    }
+
     /// Does `action` to the pages that lie in `range` as a whole and are not unknown, up to `bytes`.
     pub(crate) fn apply(
         &mut self,
@@ -243,6 +301,18 @@ pub(crate) struct PageView<'a> {
 }
 
 impl PageView<'_> {
+    /// Blocks that it has pages in, by their address.
+    fn by_block(&self) -> impl Iterator<Item = (u64, PageMask)> + use<> {
+        let part = self.part;
+        let page = |bytes: u64| usize::try_from(bytes / PAGE_SIZE).unwrap_or(usize::MAX);
+        let starts =
+            (part.start / BLOCK_SIZE..part.end.div_ceil(BLOCK_SIZE)).map(|i| i * BLOCK_SIZE);
+        starts.map(move |start| {
+            let (first, end) = (part.start.saturating_sub(start), part.end - start);
+            (start, PageMask::span(page(first), page(end.min(BLOCK_SIZE))))
+        })
+    }
+
     fn base_pages(&self) -> u32 {
         u32::try_from(self.part.len() / PAGE_SIZE).unwrap_or(u32::MAX)
     }

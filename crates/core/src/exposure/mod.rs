@@ -1,16 +1,94 @@
 //! The exposure monitor: clears once, reads many times.
+//!
+//! Reading accessed bits is cheap, and clearing them is dear. So a little memory is cleared now and
+//! then, in long runs, and everything is read, at growing delays. When a page turned young tells how
+//! often it is touched; a page that did not was not. `docs/how-it-sees.md` tells it at length.
 
-use std::marker::PhantomData;
+pub mod bins;
+mod borders;
+mod ledger;
+mod piece;
+mod plan;
+mod restrain;
+mod view;
+mod watched;
+mod window;
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use self::ledger::{Ledger, Mean, Prices};
+use self::piece::{EARLY, Moment, Terms};
+use self::plan::{Allowance, plan};
+use self::restrain::Restrain;
+use self::view::{Basis, Viewed};
+use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
 use crate::monitor::{Monitor, Observer};
-use crate::ops::{Look, OpsError, Source, Space, Step, TargetId};
+use crate::ops::{
+    Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
+};
+use crate::range::{AddrRange, join_touching};
+use crate::region::below;
+use crate::snapshot::{Quality, Restraint, Snapshot, TargetView};
 use crate::time::Nanos;
 
-/// Clears once, reads many times.
+/// Of the budget, reading everything may take so much; else it is read less often.
+const READING_SHARE: f64 = 0.4;
+/// From one reading of everything to the next, at least, if the budget allows.
+const SHORTEST: Duration = Duration::from_millis(250);
+/// While memory is cleared for the first time, that may take so much of a CPU.
+const SWEEP_SHARE: f64 = 0.1;
+/// The snapshot comes after those early reads that are not later than this.
+const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
+/// Without a bound on shootdowns, there are at most so many in a round.
+const MOST_RUNS: u32 = 256;
+
+/// What is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Event {
+    /// read everything, and clear what is to be
+    Round,
+    /// read what was cleared, for the n-th time
+    Early(usize),
+    Publish,
+}
+
+/// Clears once, reads many times, within a budget.
+///
+/// Time goes in rounds. Each reads everything, chooses what to clear, clears it, reads that at growing
+/// delays, and tells what it knows. Four rounds are an interval. How long a round is follows from what
+/// reading costs and what it may cost.
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
+    targets: Vec<Watched>,
+    observers: Vec<Box<dyn Observer>>,
+    rng: Xoshiro256PlusPlus,
+    events: VecDeque<(Nanos, Event)>,
+    began: Option<Nanos>,
+    /// when the last snapshot was made
+    published: Nanos,
+    next_update: Nanos,
+    /// what was cleared in this round, by target
+    armed: Vec<(TargetId, Vec<AddrRange>)>,
+    round: Duration,
+    seq: u64,
+    /// since the last snapshot
+    cost: Cost,
+    /// of this round, without clearing
+    reading: f64,
+    readings: Mean,
+    spending: Ledger,
+    shootdowns: Ledger,
+    prices: Prices,
+    restrain: Restrain,
+    ended: Option<EndReason>,
+    outlives: bool,
 }
 
 impl<O: Space + Look> Exposure<O> {
@@ -27,13 +105,345 @@ impl<O: Space + Look> Exposure<O> {
         if ops.survey().is_none() {
             return Err(AttrsError::NoSurvey(attrs.monitor.name()));
         }
-        Ok(Exposure { ops, attrs: attrs.checked()? })
+        let attrs = attrs.checked()?;
+        let mut monitor = Exposure {
+            ops,
+            attrs,
+            targets: Vec::new(),
+            observers: Vec::new(),
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            events: VecDeque::new(),
+            began: None,
+            published: Nanos(0),
+            next_update: Nanos(0),
+            armed: Vec::new(),
+            round: first_round(&attrs),
+            seq: 0,
+            cost: Cost::default(),
+            reading: 0.0,
+            readings: Mean::default(),
+            spending: Ledger::new(budget(&attrs)),
+            shootdowns: Ledger::new(attrs.max_clears.into()),
+            prices: Prices::default(),
+            restrain: Restrain::default(),
+            ended: None,
+            outlives: false,
+        };
+        Monitor::set_targets(&mut monitor, targets);
+        Ok(monitor)
     }
+
+    fn end(&mut self, why: EndReason) {
+        if self.ended.is_none() {
+            self.ended = Some(why);
+            self.observers.iter_mut().for_each(|o| o.before_end(why));
+        }
+    }
+
+    fn ms(&self, at: Nanos) -> u32 {
+        let ms = at.since(self.began.unwrap_or_default()).as_millis();
+        u32::try_from(ms).unwrap_or(u32::MAX)
+    }
+
+    fn terms(&self, w: &Watched) -> Terms {
+        let recent = u32::try_from(self.round.as_millis() * 2).unwrap_or(u32::MAX);
+        let long = self.round.as_secs_f64() * 8.0;
+        Terms { share: w.running.share(), recent, long }
+    }
+
+    fn pay(&mut self, cost: Cost) -> f64 {
+        self.cost += cost;
+        let seconds = (cost.cpu + cost.lost).as_secs_f64();
+        self.spending.spend(seconds);
+        self.shootdowns.spend(cost.clears as f64);
+        seconds
+    }
+
+    /// Reads the mappings anew.
+    fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
+        self.next_update = now + self.attrs.update.max(self.round);
+        let mut ended = Vec::new();
+        for w in &mut self.targets {
+            let mut mappings = Vec::new();
+            match self.ops.mappings(w.id, &mut mappings)? {
+                Liveness::Gone => ended.push(w.id),
+                Liveness::Replaced => w.forget(),
+                Liveness::Alive => {}
+            }
+            w.map(mappings);
+        }
+        self.targets.retain(|w| !ended.contains(&w.id));
+        if self.targets.is_empty() && !self.outlives {
+            self.end(EndReason::TargetsGone);
+        }
+        Ok(())
+    }
+
+    /// Reads everything, clears what the plan says, and sets the times of what follows.
+    fn begin_round(&mut self, now: Nanos) -> Result<(), OpsError> {
+        self.settle_round(now);
+        if now >= self.next_update {
+            self.update(now)?;
+        }
+        if self.ended.is_some() {
+            return Ok(());
+        }
+        let mut targets = std::mem::take(&mut self.targets);
+        let result = self.look_at(&mut targets, now);
+        self.targets = targets;
+        result?;
+        let delays = EARLY.iter().enumerate().filter(|(_, d)| **d < self.round.mul_f64(0.7));
+        let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
+        let (mut early, mut late) = (Vec::new(), Vec::new());
+        for (i, &delay) in delays.filter(|_| armed) {
+            let event = (now + delay, Event::Early(i));
+            if delay <= PUBLISHED_AFTER { early.push(event) } else { late.push(event) }
+        }
+        let published = early.last().map_or(now, |(at, _)| *at);
+        // Jitter, so that what comes in step is not always met at the same point.
+        let next = self.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
+        self.events.extend(early);
+        self.events.push_back((published, Event::Publish));
+        self.events.extend(late);
+        self.events.push_back((now + next, Event::Round));
+        Ok(())
+    }
+
+    /// Ends the round before: how long the next one is follows from what reading has cost.
+    fn settle_round(&mut self, now: Nanos) {
+        self.spending.accrue(now, self.round.as_secs_f64() * 2.0);
+        self.shootdowns.accrue(now, self.round.as_secs_f64() * 2.0);
+        if self.reading > 0.0 {
+            self.readings.add(std::mem::take(&mut self.reading));
+        }
+        if self.attrs.interval.is_zero() {
+            let affordable = self.readings.get() / (READING_SHARE * self.spending.per_second());
+            self.round = Duration::from_secs_f64(affordable.min(3600.0)).max(SHORTEST);
+        }
+    }
+
+    fn look_at(&mut self, targets: &mut [Watched], now: Nanos) -> Result<(), OpsError> {
+        self.armed.clear();
+        let nr_targets = targets.len().max(1);
+        let mut blocks = Vec::new();
+        let mut awoken = Vec::with_capacity(targets.len());
+        for w in targets.iter_mut() {
+            let moment = self.moment(w, now);
+            let Some(survey) = self.ops.survey() else { break };
+            blocks.clear();
+            let cost = survey.survey(w.id, &w.visible, &mut blocks)?;
+            let at = blocks.last().map_or(now, |b| b.read_at).max(now);
+            let moment = Moment { at, ms: self.ms(at), ..moment };
+            self.reading += self.pay(cost);
+            w.running.update(at, moment.ran);
+            let (terms, all) = (self.terms(w), AddrRange::new(0, u64::MAX));
+            awoken.push(w.read_all(&blocks, all, &moment, &terms, self.attrs.window));
+            self.reading += self.tell_hidden(w, moment.ms)?;
+        }
+        for (w, awoken) in targets.iter_mut().zip(awoken) {
+            let restraint = self.restrain.of(&mut self.ops, w, now);
+            let allowance = self.allowance(nr_targets, w, restraint);
+            let runs = plan(&w.pieces, &w.regions, &awoken, &allowance, &self.prices, now);
+            self.clear(w, &runs, now)?;
+        }
+        Ok(())
+    }
+
+    fn moment(&mut self, w: &Watched, at: Nanos) -> Moment {
+        Moment { at, ms: self.ms(at), ran: self.ops.ran(w.id) }
+    }
+
+    fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
+        let reserve = self.readings.get();
+        let seconds = (self.spending.balance() - reserve) / nr_targets as f64;
+        let runs = match self.attrs.max_clears {
+            0 => MOST_RUNS,
+            _ => (self.shootdowns.balance().max(0.0) / nr_targets as f64) as u32,
+        };
+        let first = w.is_new && restraint == Restraint::None;
+        let sweep =
+            if first { SWEEP_SHARE * self.round.as_secs_f64() / nr_targets as f64 } else { 0.0 };
+        let urgent = self.spending.per_second() * self.round.as_secs_f64();
+        Allowance { seconds, runs, urgent, sweep, restraint }
+    }
+
+    fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
+        let pages: u64 = runs.iter().map(|r| r.pages).sum();
+        let ranges: Vec<AddrRange> = runs
+            .iter()
+            .flat_map(|r| join_touching(w.pieces[r.pieces.clone()].iter().map(|p| p.range)))
+            .collect();
+        if !ranges.is_empty() {
+            let ran = self.moment(w, now);
+            let mut done = Vec::new();
+            let Some(survey) = self.ops.survey() else { return Ok(()) };
+            let cost = survey.clear(w.id, &ranges, &mut done)?;
+            let spent = self.pay(cost);
+            let shootdowns = u32::try_from(cost.clears).unwrap_or(u32::MAX);
+            self.prices.learn(shootdowns, pages, cost.cpu + cost.lost);
+            let terms = self.terms(w);
+            w.clear(&done, &ran, &terms, self.began.unwrap_or_default());
+            if w.is_new {
+                // What the first sweep costs is allowed beside the budget.
+                self.spending.spend(-spent.min(SWEEP_SHARE * self.round.as_secs_f64()));
+                w.is_new = w.pieces.iter().any(|p| !p.is_seen());
+            }
+        }
+        self.armed.push((w.id, ranges));
+        Ok(())
+    }
+
+    /// Reads what was cleared in this round.
+    fn read_early(&mut self, class: usize, now: Nanos) -> Result<(), OpsError> {
+        let armed = std::mem::take(&mut self.armed);
+        let mut blocks = Vec::new();
+        for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
+            let Some(at) = self.targets.iter().position(|w| w.id == *id) else { continue };
+            let Some(survey) = self.ops.survey() else { break };
+            blocks.clear();
+            let cost = survey.survey(*id, ranges, &mut blocks)?;
+            self.reading += self.pay(cost);
+            let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
+            let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
+            let terms = self.terms(&self.targets[at]);
+            self.targets[at].read_some(&blocks, class, &Moment { at: at_ns, ms, ran }, &terms);
+        }
+        self.armed = armed;
+        Ok(())
+    }
+
+    /// Asks those who may know about memory whose bits tell nothing. Returns the cost.
+    fn tell_hidden(&mut self, w: &mut Watched, ms: u32) -> Result<f64, OpsError> {
+        let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
+        if asks.is_empty() {
+            return Ok(0.0);
+        }
+        let mut seen: Vec<Seen> = Vec::new();
+        let cost = self.ops.look(&asks, &mut seen)?;
+        w.hear(&asks, &seen, ms);
+        Ok(self.pay(cost))
+    }
+
+    fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
+        let mut targets = std::mem::take(&mut self.targets);
+        let quality = self.quality(&mut targets, now);
+        let views = targets.iter_mut().map(|w| self.target_view(w)).collect();
+        self.targets = targets;
+        let aggr = now.since(self.published);
+        let snapshot = Arc::new(Snapshot {
+            seq: self.seq,
+            start: self.published,
+            end: now,
+            attrs: Attrs { aggr: aggr.max(self.attrs.sample * 2), ..self.attrs },
+            cost: std::mem::take(&mut self.cost),
+            quality: Some(quality),
+            targets: views,
+        });
+        self.seq += 1;
+        self.published = now;
+        for w in &mut self.targets {
+            w.stolen = 0;
+        }
+        self.observers.iter_mut().for_each(|o| o.after_aggregation(&snapshot));
+        snapshot
+    }
+
+    /// Makes the regions of all targets, and says how much they tell.
+    fn quality(&mut self, targets: &mut [Watched], now: Nanos) -> Quality {
+        let max = match self.attrs.windows {
+            true => MOST_WINDOWS,
+            false => self.attrs.max_regions as usize,
+        };
+        let all: u64 = targets.iter().map(Watched::resident_pages).sum();
+        let (mut visible, mut covered, mut errors, mut touched) = (0, 0, 0.0, 0.0);
+        for w in targets.iter_mut() {
+            w.doubt(self.published, &self.terms(w));
+            let own = max as u64 * w.resident_pages() / all.max(1);
+            let own = usize::try_from(own).unwrap_or(max).max(w.areas());
+            let moment = self.moment(w, now);
+            let basis = Basis {
+                terms: self.terms(w),
+                now: moment,
+                fresh: Nanos(now.0.saturating_sub(self.round.as_nanos() as u64 * 9)),
+                sample: self.attrs.sample,
+                stolen: w.stolen as f64 / (w.resident_pages().max(1)) as f64,
+            };
+            for v in w.make_regions(&basis, own.min(max), self.attrs.windows) {
+                let Viewed { view, visible: can, covered: does } = v;
+                (visible, covered) = (visible + can, covered + does);
+                let (low, high) = (f64::from(view.rate.low), f64::from(view.rate.high));
+                if view.rate.hz > 0.0 && low > 0.0 && high.is_finite() {
+                    errors += (high / low).log2() / 2.0 * can as f64;
+                    touched += can as f64;
+                }
+            }
+        }
+        Quality {
+            coverage_bp: u32::try_from(covered * 10_000 / visible.max(1)).unwrap_or(10_000),
+            error_log2: (touched > 0.0).then_some((errors / touched) as f32),
+            stolen: targets.iter().map(|w| w.stolen).sum(),
+            restraint: self.restrain.most(),
+        }
+    }
+
+    fn target_view(&mut self, w: &mut Watched) -> TargetView {
+        let ran_now = self.ops.ran(w.id);
+        let ran = ran_now.zip(w.ran).map(|(now, before)| now.saturating_sub(before));
+        w.ran = ran_now.or(w.ran);
+        TargetView {
+            id: w.id,
+            ran,
+            mappings: Arc::clone(&w.mappings),
+            left_out: w.left_out,
+            regions: std::mem::take(&mut w.views),
+        }
+    }
+}
+
+/// Windows in a snapshot that tells of them, at most.
+const MOST_WINDOWS: usize = 100_000;
+
+fn budget(attrs: &Attrs) -> f64 {
+    f64::from(attrs.budget_ppm) / 1e6
+}
+
+fn first_round(attrs: &Attrs) -> Duration {
+    if attrs.interval.is_zero() { SHORTEST } else { attrs.interval / 4 }
 }
 
 impl<O: Space + Look> Source for Exposure<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
-        Err(OpsError::Failed("not yet".into()))
+        if self.began.is_none() {
+            self.began = Some(now);
+            self.published = now;
+            self.next_update = now;
+            self.spending.accrue(now, 0.0);
+            self.events.push_back((now, Event::Round));
+        }
+        loop {
+            if let Some(why) = self.ended {
+                return Ok(Step::End(why));
+            }
+            let Some(&(at, event)) = self.events.front() else {
+                self.events.push_back((now, Event::Round));
+                continue;
+            };
+            if now < at {
+                return Ok(Step::Wait(at));
+            }
+            self.events.pop_front();
+            match event {
+                Event::Round => self.begin_round(now)?,
+                // What is too late belongs to the next read.
+                Event::Early(_)
+                    if self
+                        .events
+                        .front()
+                        .is_some_and(|(next, e)| *next <= now && matches!(e, Event::Early(_))) => {}
+                Event::Early(class) => self.read_early(class, now)?,
+                Event::Publish => return Ok(Step::Snapshot(self.publish(now))),
+            }
+        }
     }
 }
 
@@ -44,19 +454,43 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         &mut self.ops
     }
 
-    fn observe(&mut self, observer: Box<dyn Observer>) {}
+    fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
+    }
 
     fn attrs(&self) -> Attrs {
         self.attrs
     }
 
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
+        let new = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
+        if new.window != self.attrs.window {
+            self.targets.iter_mut().for_each(|w| w.pieces.clear());
+        }
+        self.attrs = new;
+        self.round = first_round(&new);
+        self.spending.set_per_second(budget(&new));
+        self.shootdowns.set_per_second(new.max_clears.into());
         Ok(())
     }
 
-    fn set_targets(&mut self, ids: &[TargetId]) {}
+    fn set_targets(&mut self, ids: &[TargetId]) {
+        self.targets.retain(|w| ids.contains(&w.id));
+        for &id in ids {
+            if !self.targets.iter().any(|w| w.id == id) {
+                self.targets.push(Watched::new(id));
+            }
+        }
+        self.targets.sort_by_key(|w| w.id);
+        self.restrain.retain(|id| ids.contains(&id));
+        self.next_update = Nanos(0);
+    }
 
-    fn outlive_targets(&mut self) {}
+    fn outlive_targets(&mut self) {
+        self.outlives = true;
+    }
 
-    fn stop(&mut self) {}
+    fn stop(&mut self) {
+        self.end(EndReason::Stopped);
+    }
 }

@@ -36,6 +36,7 @@ fn snapshot(seq: u64, range: AddrRange, mappings: &Arc<Vec<Mapping>>) -> Snapsho
         accesses_bp: u32::try_from(i * 250).unwrap(),
         age: Duration::from_millis(400 * seq),
         rate: Rate { hz: i as f32, low: i as f32 / 2.0, high: i as f32 * 2.0 },
+        touched_bp: if i > 0 { 10_000 } else { 0 },
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
     };
@@ -45,6 +46,7 @@ fn snapshot(seq: u64, range: AddrRange, mappings: &Arc<Vec<Mapping>>) -> Snapsho
         end: Nanos((seq + 1) * 400_000_000),
         attrs: Attrs::default(),
         cost: Cost::default(),
+        quality: None,
         targets: vec![TargetView {
             id: TargetId(0),
             ran: None,

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Attrs, Snapshot, TargetId};
+use isotherm_core::{AddrRange, Attrs, MonitorKind, Snapshot, TargetId};
 use isotherm_sim::workload::{Layout, Named, Schedule, Workload, play};
 use isotherm_sim::{Accuracy, AccuracyBuilder, Figures, GroundTruth, MachineKind};
 use rustix::process::{Pid, Signal, kill_process};
@@ -263,7 +263,8 @@ fn on_the_simulated_machine(name: &str) -> Right {
     let named = Named::find(name).map(|n| n.workload());
     let w = named.unwrap_or_else(|| Workload::parse(&ladder())).unwrap();
     let schedule = Schedule::new(&w, &Layout::new(&w, 1), Some(LENGTH)).unwrap();
-    let played = play((name, &w), &schedule, 1, Attrs::default()).unwrap();
+    let attrs = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
+    let played = play((name, &w), &schedule, 1, attrs).unwrap();
     right(&played.snapshots, played.target, &played.truth)
 }
 

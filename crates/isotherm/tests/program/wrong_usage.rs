@@ -27,7 +27,7 @@ fn wrong_usage_is_told_with_what_would_be_right() {
         let args = ["record", "--pid", &me].map(str::to_owned);
         args.into_iter().chain(more.iter().map(|&s| s.to_owned())).collect::<Vec<_>>()
     };
-    let cases: [(&[&'static str], &[&str]); 38] = [
+    let cases: [(&[&'static str], &[&str]); 50] = [
         (&["--regions", "5..2"], &["5 regions", "100..1000"]),
         (&["--regions", "2..10"], &["3 or more", "100..1000"]),
         (&["--regions", "100"], &["--regions", "FROM..TO"]),
@@ -64,6 +64,18 @@ fn wrong_usage_is_told_with_what_would_be_right() {
         (&["--max-size", ""], &["--max-size", "as 64M is"]),
         (&["--window", "4M"], &["a window", "2097152"]),
         (&["--split", "4294967296"], &["--split", "4294967295"]),
+        (&["--monitor", "page"], &["--monitor", "exposure, regions, pages"]),
+        (&["--monitor", "exposure", "--split", "2"], &["--split is of the regions monitor"]),
+        (&["--monitor", "regions", "--windows"], &["--windows", "--monitor exposure"]),
+        (&["--budget", "1%", "--aggr", "1s"], &["--budget", "--aggr", "leave out one"]),
+        (&["--budget", "0.001%"], &["a budget of 10", "0.01 % to 100 %"]),
+        (&["--budget", "101%"], &["--budget", "0 to 100"]),
+        (&["--interval", "10ms"], &["interval of 10ms", "200ms"]),
+        (&["--interval", "0s"], &["--interval", "write auto"]),
+        (&["--ipis", "0"], &["--ipis"]),
+        (&["--look", "smaps", "--monitor", "pages"], &["the pages monitor", "look by bpf"]),
+        (&["--look", "clear_refs", "--ipis", "9"], &["the exposure monitor", "look by bpf"]),
+        (&["--look", "damon", "--budget", "1%"], &["its own rules for --budget"]),
         (&["--seed=-1"], &["--seed"]),
         (&["--rotate", "9999", "--max-size", "1T"], &["choose 2 to"]),
     ];

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, PAGE_SIZE};
+use isotherm_core::{Attrs, MonitorKind, PAGE_SIZE};
 
 use super::error::DamonError;
 use super::sysfs::{Bounds, Intervals, IntervalsGoal, MonitoringAttrs};
@@ -29,6 +29,7 @@ impl From<Attrs> for KdamondAttrs {
             clear_every: 1,
             split_uniform: true,
             extra_split: true,
+            monitor: MonitorKind::Regions,
             ..attrs
         };
         KdamondAttrs { attrs, intervals_goal: None, addr_unit: None }

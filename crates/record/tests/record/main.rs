@@ -8,4 +8,5 @@ mod pyarrow;
 mod round_trip;
 mod samples;
 mod size;
+mod stored;
 mod verify;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RegionView, Snapshot,
-    TargetId, TargetView, Unknown,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Quality, Rate,
+    RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
 };
 use isotherm_record::{Event, Facts, Limits, Reader, TargetFact, Why, Writer};
 use proptest::prelude::*;
@@ -92,6 +92,7 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
         age: Duration::from_millis(400 * seq),
         // one bit of mantissa, which a record keeps in any case
         rate: Rate { hz: [0.5, 0.75, 1.0, 1.5][(seq % 4) as usize], low: 0.5, high: f32::INFINITY },
+        touched_bp: 10_000,
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
     };
@@ -100,7 +101,14 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
         start: Nanos(5_000_000_000 + seq * 400_000_000),
         end: Nanos(5_400_000_000 + seq * 400_000_000),
         attrs: Attrs::default(),
-        cost: Cost { cpu: Duration::from_micros(900), looks: 20, pages: 320, clears: 3 },
+        cost: Cost {
+            cpu: Duration::from_micros(900),
+            looks: 20,
+            pages: 320,
+            clears: 3,
+            ..Cost::default()
+        },
+        quality: None,
         targets: vec![TargetView {
             id: TargetId(1),
             ran: Some(Duration::from_millis(390)),
@@ -140,12 +148,13 @@ fn duration() -> impl Strategy<Value = Duration> {
 
 fn region(range: AddrRange) -> impl Strategy<Value = RegionView> {
     let bp = || prop_oneof![Just(0), Just(10_000), 0..=10_000u32];
-    (bp(), duration(), rate(), bp(), prop::array::uniform8(bp())).prop_map(
-        move |(accesses_bp, age, rate, resident_bp, unknown)| RegionView {
+    (bp(), duration(), rate(), bp(), bp(), prop::array::uniform8(bp())).prop_map(
+        move |(accesses_bp, age, rate, touched_bp, resident_bp, unknown)| RegionView {
             range,
             accesses_bp,
             age,
             rate,
+            touched_bp,
             resident_bp,
             unknown_bp: Pages(unknown),
         },
@@ -175,29 +184,51 @@ fn mappings() -> impl Strategy<Value = Arc<Vec<Mapping>>> {
 }
 
 fn attrs() -> impl Strategy<Value = Attrs> {
-    (duration(), duration(), duration(), any::<(u32, u32, u64, u64, u32, u32, bool, bool)>())
-        .prop_map(
-            |(
+    let monitor = prop::sample::select(MonitorKind::ALL.to_vec());
+    let old = any::<(u32, u32, u64, u64, u32, u32, bool, bool)>();
+    let new = (monitor, any::<(u32, u32, bool)>(), duration());
+    (duration(), duration(), duration(), old, new).prop_map(
+        |(
+            sample,
+            aggr,
+            update,
+            (min_regions, max_regions, min_region_size, window, parts, every, uniform, extra),
+            (monitor, (budget_ppm, max_clears, windows), interval),
+        )| {
+            Attrs {
                 sample,
                 aggr,
                 update,
-                (min_regions, max_regions, min_region_size, window, parts, every, uniform, extra),
-            )| {
-                Attrs {
-                    sample,
-                    aggr,
-                    update,
-                    min_regions,
-                    max_regions,
-                    min_region_size,
-                    window,
-                    split_parts: parts,
-                    clear_every: every,
-                    split_uniform: uniform,
-                    extra_split: extra,
-                }
-            },
-        )
+                min_regions,
+                max_regions,
+                min_region_size,
+                window,
+                split_parts: parts,
+                clear_every: every,
+                split_uniform: uniform,
+                extra_split: extra,
+                monitor,
+                budget_ppm,
+                max_clears,
+                interval,
+                windows,
+            }
+        },
+    )
+}
+
+fn quality() -> impl Strategy<Value = Option<Quality>> {
+    let restraint = [Restraint::None, Restraint::ShortRuns, Restraint::ReadOnly];
+    let error = prop::option::of(0.0..20f32);
+    let restraint = prop::sample::select(restraint.to_vec());
+    prop::option::of((0..=10_000u32, error, any::<u64>(), restraint).prop_map(
+        |(coverage_bp, error_log2, stolen, restraint)| Quality {
+            coverage_bp,
+            error_log2,
+            stolen,
+            restraint,
+        },
+    ))
 }
 
 fn view(id: u32, mappings: Vec<Arc<Vec<Mapping>>>) -> impl Strategy<Value = TargetView> {
@@ -216,16 +247,19 @@ fn view(id: u32, mappings: Vec<Arc<Vec<Mapping>>>) -> impl Strategy<Value = Targ
 
 fn snapshot(mappings: Vec<Arc<Vec<Mapping>>>) -> impl Strategy<Value = Snapshot> {
     let targets = (0..3).map(|id| prop::option::of(view(id, mappings.clone()))).collect::<Vec<_>>();
-    let cost = (duration(), any::<(u64, u64, u64)>())
-        .prop_map(|(cpu, (looks, pages, clears))| Cost { cpu, looks, pages, clears });
-    (attrs(), cost, targets, 0..6_000_000_000u64).prop_map(|(attrs, cost, targets, len)| Snapshot {
-        seq: 0,
-        start: Nanos(0),
-        end: Nanos(len),
-        attrs,
-        cost,
-        targets: targets.into_iter().flatten().collect(),
-    })
+    let cost = (duration(), any::<(u64, u64, u64)>(), duration())
+        .prop_map(|(cpu, (looks, pages, clears), lost)| Cost { cpu, looks, pages, clears, lost });
+    (attrs(), cost, quality(), targets, 0..6_000_000_000u64).prop_map(
+        |(attrs, cost, quality, targets, len)| Snapshot {
+            seq: 0,
+            start: Nanos(0),
+            end: Nanos(len),
+            attrs,
+            cost,
+            quality,
+            targets: targets.into_iter().flatten().collect(),
+        },
+    )
 }
 
 /// Up to `n` snapshots that follow each other, of up to three targets that come and go, with

@@ -47,6 +47,7 @@ fn server(snapshots: u64) -> Vec<Snapshot> {
                     accesses_bp: (young * 10_000 / 320) as u32,
                     age: Duration::from_millis(400 * (seq - born[i])),
                     rate: rate(young as f64, 320.0, 20, Duration::from_millis(20)),
+                    touched_bp: if young > 0 { 10_000 } else { 0 },
                     resident_bp: if i % 7 == 0 { (i as u32 * 97) % 10_000 } else { 10_000 },
                     unknown_bp: Default::default(),
                 }
@@ -69,6 +70,7 @@ fn busy(snapshots: u64) -> Vec<Snapshot> {
             let young = noise.below(looks * 5);
             *age = if noise.below(3) == 0 { 0 } else { *age + 1 };
             r.accesses_bp = (young * 10_000 / (looks * 16)) as u32;
+            r.touched_bp = if young > 0 { 10_000 } else { 0 };
             r.age = Duration::from_millis(400 * *age);
             let exposure = Duration::from_micros(20_000 + noise.below(1000));
             r.rate = rate(young as f64, looks as f64 * 16.0, looks, exposure);

@@ -63,7 +63,7 @@ pub fn raw_text(s: &RawSnapshot) -> String {
 
 /// The names of the columns; `first` is that of the target's number.
 fn heads(first: &str) -> String {
-    let cells = ["size", "state", "rate, Hz (95 %)", "age", "resident", "unknown"];
+    let cells = ["size", "state", "rate, Hz (95 %), in", "age", "resident", "unknown"];
     columns(first, "address", cells.map(str::to_owned), "mapping")
 }
 
@@ -72,7 +72,7 @@ fn line(out: &mut String, r: &Row) {
     let cells = [
         bytes(r.size_bytes),
         r.state.name().to_owned(),
-        format!("{} ({}..{high})", hz(r.rate_hz), hz(r.rate_low_hz)),
+        format!("{} ({}..{high}){}", hz(r.rate_hz), hz(r.rate_low_hz), part(r.touched_bp)),
         span(r.age_ms),
         bytes(r.resident_bytes),
         bytes(r.unknown_bytes),
@@ -84,9 +84,18 @@ fn line(out: &mut String, r: &Row) {
 fn columns(target: &str, range: &str, cells: [String; 6], mapping: &str) -> String {
     let [size, state, rate, age, resident, unknown] = cells;
     format!(
-        "{target:<6} {range:<25} {size:>10}  {state:<7}  {rate:<22}  {age:<8} {resident:>10} \
+        "{target:<6} {range:<25} {size:>10}  {state:<7}  {rate:<28}  {age:<8} {resident:>10} \
          {unknown:>10}  {mapping}\n"
     )
+}
+
+/// The part of a region that is touched, where it is not all of it or none: `, 1/16`.
+fn part(touched_bp: u32) -> String {
+    match touched_bp {
+        0 | 9_500.. => String::new(),
+        bp @ ..=5_000 => format!(", 1/{:.0}", 1e4 / f64::from(bp)),
+        bp => format!(", {:.0} %", f64::from(bp) / 100.0),
+    }
 }
 
 fn hz(rate: f32) -> String {
@@ -120,8 +129,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "0      550000000000-550000080000  512.0 KiB  hot      50 (40..60)             1 s       512.0 KiB        0 B  [heap]",
-                "0      550000080000-550000100000  512.0 KiB  cold     0 (0..)                 60 s      512.0 KiB        0 B  [heap]",
+                "0      550000000000-550000080000  512.0 KiB  hot      50 (40..60)                   1 s       512.0 KiB        0 B  [heap]",
+                "0      550000080000-550000100000  512.0 KiB  cold     0 (0..)                       60 s      512.0 KiB        0 B  [heap]",
             ]
         );
         let heads = heads("target");
@@ -129,6 +138,15 @@ mod tests {
             assert!(lines.iter().all(|l| !l[at..].starts_with(' ') && l[..at].ends_with(' ')));
         }
         assert!(text.contains("snapshot 3, 2 of 2 regions") && text.contains("unknown: 0 B"));
+    }
+
+    #[test]
+    fn the_part_that_is_touched_is_told_where_it_says_something() {
+        for (bp, text) in
+            [(0, ""), (625, ", 1/16"), (5_000, ", 1/2"), (7_000, ", 70 %"), (9_990, "")]
+        {
+            assert_eq!(part(bp), text);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use isotherm_core::PAGE_SIZE;
 
 use super::words::{looked, span};
 use crate::names::short;
-use crate::summary::{Bytes, MappingRow, Summary, TargetRow};
+use crate::summary::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow};
 use crate::units::{self, bytes, percent};
 
 /// A mapping with less than this part of what is resident is little.
@@ -33,14 +33,17 @@ pub fn summary_text(s: &Summary, top: usize) -> String {
 
 fn head(s: &Summary) -> String {
     let title = if s.title.is_empty() { String::new() } else { format!("{}\n", s.title) };
+    // The other monitors have intervals that change.
+    let intervals = match s.monitor.kind {
+        "regions" => format!("of {}, sampled every {}", span(s.aggr_ms), span(s.sample_ms)),
+        _ => format!("of {} on average", span((s.to_ms - s.from_ms) / s.snapshots.max(1) as f64)),
+    };
     format!(
-        "{title}{} to {} of the record, {} snapshot{} of {}, sampled every {}\n\n",
+        "{title}{} to {} of the record, {} snapshot{} {intervals}\n\n",
         span(s.from_ms),
         span(s.to_ms),
         units::count(s.snapshots),
         if s.snapshots == 1 { "" } else { "s" },
-        span(s.aggr_ms),
-        span(s.sample_ms)
     )
 }
 
@@ -145,15 +148,48 @@ fn monitor(s: &Summary) -> String {
         None => "whether it ran cannot be told: what did not run looks cold".to_owned(),
     };
     format!(
-        "\ntarget    {target}\nmonitor   {:.2} % of one CPU, {} looks/s, {} clears/s\n          \
-         (a clear is a TLB shootdown on each CPU that runs the target)\nregions   {:.0} on average, {} at most, {} allowed\n",
+        "\ntarget    {target}\nmonitor   {:.2} % of one CPU{}, {} looks/s, {} clears/s\n          \
+         (a clear is a TLB shootdown on each CPU that runs the target)\n{}regions   {:.0} on average, {} at most, {} allowed\n",
         m.cpu_percent,
+        lost(m),
         units::count(m.looks_per_s.round() as u64),
         units::count(m.clears_per_s.round() as u64),
+        seen(m),
         m.regions_mean,
         units::count(m.regions_max as u64),
         units::count(u64::from(m.regions_bound)),
     )
+}
+
+/// What the targets lose, and what all may cost.
+fn lost(m: &MonitorFigures) -> String {
+    let lost = match m.lost_percent {
+        0.0 => String::new(),
+        lost => format!(" + {lost:.2} % lost"),
+    };
+    lost + &m.budget_percent.map(|b| format!(" (budget {b} %)")).unwrap_or_default()
+}
+
+/// How much the snapshots tell, if the monitor says so.
+fn seen(m: &MonitorFigures) -> String {
+    let Some(coverage) = m.coverage_percent else { return String::new() };
+    let mut out = format!("seen      {coverage:.1} % of what can be seen");
+    if let Some(error) = m.error_log2 {
+        let _ = write!(out, ", rates within a factor of {:.2}", error.exp2());
+    }
+    out.push('\n');
+    let restrained = m.restrained_percent.unwrap_or_default();
+    if restrained > 0.0 {
+        let _ = writeln!(
+            out,
+            "          cleared less in {restrained:.1} % of the time: memory was short"
+        );
+    }
+    if let Some(stolen) = m.stolen_per_s.filter(|n| *n >= 0.5) {
+        let n = units::count(stolen.round() as u64);
+        let _ = writeln!(out, "          {n} pages/s were cleared by others (reclaim, a kdamond)");
+    }
+    out
 }
 
 fn definitions(s: &Summary) -> String {

@@ -2,7 +2,7 @@ use super::*;
 use crate::filter::Options;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
 use crate::summary::Summarizer;
-use isotherm_core::Unknown;
+use isotherm_core::{MonitorKind, Quality, Restraint, Unknown};
 
 const MIB: u64 = 1 << 20;
 
@@ -94,4 +94,31 @@ fn mappings_with_a_few_bytes_of_heat_are_not_named() {
     assert!(text.contains("\ndata ") && !text.contains("little"), "{text}");
     assert!(text.contains("\nlocked                      < 4 KiB"), "{text}");
     assert!(text.contains("\n1 more                      < 4 KiB"), "{text}");
+}
+
+/// Of a monitor that keeps within a budget, and knows how much it has seen.
+#[test]
+fn a_budget_and_what_it_buys_are_told() {
+    let mut s = Summarizer::new(Options::default());
+    for (seq, coverage_bp) in [(0, 9_000), (1, 10_000)] {
+        let heap = || target(0, vec![mapping(0, MIB, "[heap]")], vec![region(0, MIB, 50.0)]);
+        let mut snapshot = snapshot(seq, 0.5, vec![heap()]);
+        snapshot.attrs.monitor = MonitorKind::Exposure;
+        snapshot.cost.lost = snapshot.cost.cpu / 2;
+        let restraint = if seq == 0 { Restraint::None } else { Restraint::ShortRuns };
+        let error_log2 = Some(0.5);
+        snapshot.quality = Some(Quality { coverage_bp, error_log2, stolen: 60, restraint });
+        s.push(&snapshot);
+    }
+    let text = summary_text(&s.finish().unwrap(), 2);
+    assert!(text.contains("2 snapshots of 500 ms on average\n"), "{text}");
+    let expected = "\
+monitor   1.00 % of one CPU + 0.50 % lost (budget 1 %), 100 looks/s, 40 clears/s
+          (a clear is a TLB shootdown on each CPU that runs the target)
+seen      95.0 % of what can be seen, rates within a factor of 1.41
+          cleared less in 50.0 % of the time: memory was short
+          120 pages/s were cleared by others (reclaim, a kdamond)
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
 }

@@ -104,8 +104,23 @@ pub struct TargetRow {
 /// What monitoring did and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct MonitorFigures {
+    /// exposure, regions or pages; as last set
+    pub kind: &'static str,
     /// own CPU time, of one CPU
     pub cpu_percent: f64,
+    /// what the targets lost by it, of one CPU
+    pub lost_percent: f64,
+    /// what both may be together, as last set; none if there is no bound
+    pub budget_percent: Option<f64>,
+    /// share of the memory that can be seen that the snapshots told of, mean over the time for which
+    /// that is known
+    pub coverage_percent: Option<f64>,
+    /// half of the width of the rates' 95 % intervals, as a binary logarithm; likewise
+    pub error_log2: Option<f64>,
+    /// pages that somebody else cleared, likewise
+    pub stolen_per_s: Option<f64>,
+    /// share of the time in which the monitor did without clearing, for the targets' sake; likewise
+    pub restrained_percent: Option<f64>,
     /// windows looked at
     pub looks_per_s: f64,
     /// ranges cleared: TLB shootdowns on each CPU that runs the target

@@ -80,7 +80,7 @@ impl Summarizer {
         self.total.add(&now, seconds);
         self.last = now;
         self.seconds += seconds;
-        self.cost.add(&s.cost, s.nr_regions(), seconds, share);
+        self.cost.add(s, seconds, share);
         self.attrs = s.attrs;
     }
 
@@ -146,7 +146,7 @@ impl Summarizer {
             last: self.last.mean(1.0),
             mappings: self.rows(),
             targets,
-            monitor: self.cost.figures(self.seconds, self.attrs.max_regions),
+            monitor: self.cost.figures(self.seconds, &self.attrs),
             target_cpu_percent: (!ran.is_empty()).then(|| ran.iter().sum()),
             working_set: working_set(self.working_sets),
         })

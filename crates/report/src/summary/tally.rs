@@ -1,6 +1,6 @@
 //! Sums on the way to means.
 
-use isotherm_core::{Cost, HeatBytes, Unknown};
+use isotherm_core::{Attrs, HeatBytes, MonitorKind, Quality, Restraint, Snapshot, Unknown};
 
 use super::figures::{Bytes, MonitorFigures, WorkingSet};
 use crate::distribution::Distribution;
@@ -22,10 +22,24 @@ pub(super) struct Tally {
 #[derive(Debug, Default)]
 pub(super) struct CostTally {
     cpu: f64,
+    lost: f64,
     looks: f64,
     clears: f64,
     regions: f64,
     regions_max: usize,
+    quality: QualityTally,
+}
+
+/// Of the snapshots that tell of it; times seconds.
+#[derive(Debug, Default)]
+struct QualityTally {
+    seconds: f64,
+    coverage_bp: f64,
+    /// of the seconds, those with an error
+    errors: f64,
+    error_log2: f64,
+    stolen: f64,
+    restrained: f64,
 }
 
 impl Tally {
@@ -82,22 +96,52 @@ impl Tally {
 
 impl CostTally {
     /// A snapshot that is wanted only in part counts for its `share`.
-    pub(super) fn add(&mut self, cost: &Cost, regions: usize, seconds: f64, share: f64) {
+    pub(super) fn add(&mut self, s: &Snapshot, seconds: f64, share: f64) {
+        let (cost, regions) = (&s.cost, s.nr_regions());
         self.cpu += cost.cpu.as_secs_f64() * share;
+        self.lost += cost.lost.as_secs_f64() * share;
         self.looks += cost.looks as f64 * share;
         self.clears += cost.clears as f64 * share;
         self.regions += regions as f64 * seconds;
         self.regions_max = self.regions_max.max(regions);
+        if let Some(q) = &s.quality {
+            self.quality.add(q, seconds, share);
+        }
     }
 
-    pub(super) fn figures(&self, seconds: f64, bound: u32) -> MonitorFigures {
+    pub(super) fn figures(&self, seconds: f64, attrs: &Attrs) -> MonitorFigures {
+        let q = &self.quality;
+        let told = |value: f64| (q.seconds > 0.0).then(|| value / q.seconds);
+        let bounded = attrs.monitor == MonitorKind::Exposure;
         MonitorFigures {
+            kind: attrs.monitor.name(),
             cpu_percent: percent(self.cpu, seconds),
+            lost_percent: percent(self.lost, seconds),
+            budget_percent: bounded.then(|| f64::from(attrs.budget_ppm) / 1e4),
+            coverage_percent: told(q.coverage_bp / 100.0),
+            error_log2: (q.errors > 0.0).then(|| q.error_log2 / q.errors),
+            stolen_per_s: told(q.stolen),
+            restrained_percent: told(q.restrained * 100.0),
             looks_per_s: self.looks / seconds,
             clears_per_s: self.clears / seconds,
             regions_mean: self.regions / seconds,
             regions_max: self.regions_max,
-            regions_bound: bound,
+            regions_bound: attrs.max_regions,
+        }
+    }
+}
+
+impl QualityTally {
+    fn add(&mut self, q: &Quality, seconds: f64, share: f64) {
+        self.seconds += seconds;
+        self.coverage_bp += f64::from(q.coverage_bp) * seconds;
+        if let Some(error) = q.error_log2 {
+            self.errors += seconds;
+            self.error_log2 += f64::from(error) * seconds;
+        }
+        self.stolen += q.stolen as f64 * share;
+        if q.restraint > Restraint::None {
+            self.restrained += seconds;
         }
     }
 }

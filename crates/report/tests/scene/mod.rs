@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RegionView, Snapshot,
-    TargetId, TargetView, Unknown,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Rate, RegionView,
+    Snapshot, TargetId, TargetView, Unknown,
 };
 
 /// The snapshot `seq` of a source that began 1000 s ago on its clock and makes one every `seconds`.
@@ -17,8 +17,9 @@ pub fn snapshot(seq: u64, seconds: f64, targets: Vec<TargetView>) -> Snapshot {
         seq,
         start,
         end: start + aggr,
-        attrs: Attrs { aggr, ..Attrs::default() },
-        cost: Cost { cpu: aggr / 100, looks: 50, pages: 800, clears: 20 },
+        attrs: Attrs { aggr, monitor: MonitorKind::Regions, ..Attrs::default() },
+        cost: Cost { cpu: aggr / 100, looks: 50, pages: 800, clears: 20, ..Cost::default() },
+        quality: None,
         targets,
     }
 }
@@ -45,6 +46,7 @@ pub fn region(start: u64, end: u64, hz: f32) -> RegionView {
         accesses_bp: ((1.0 - (-hz * 0.02).exp()) * 1e4) as u32,
         age: Duration::from_secs(if hz > 0.0 { 1 } else { 60 }),
         rate: Rate { hz, low: hz * 0.8, high: hz * 1.2 },
+        touched_bp: if hz > 0.0 { 10_000 } else { 0 },
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, AttrsError, RegionSampler, Nanos, OpsError, Snapshot, TargetId, Unknown,
+    AddrRange, Attrs, AttrsError, Nanos, OpsError, Snapshot, TargetId, Unknown, watch,
 };
 
 use super::layout::{Layout, Memory, Owner};
@@ -59,14 +59,14 @@ pub fn play(
     let layout = Layout::new(workload, seed);
     let stretches = layout.stretches(workload, BASE);
     let (ops, target) = lay(&layout, seed)?;
-    let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], seed)?;
+    let mut monitor = watch(ops.clone(), attrs, &[target], seed)?;
     let (mut snapshots, mut intervals) = (Vec::new(), Vec::new());
     for slot in &schedule.slots {
         let phase = &workload.phases[slot.phase];
         for access in &phase.accesses {
             touch(&mut ops.machine(), target, workload, access, &layout, seed)?;
         }
-        snapshots.extend(run(&mut monitor, &ops, nanos(slot.end()))?);
+        snapshots.extend(run(&mut *monitor, &ops, nanos(slot.end()))?);
         let mut machine = ops.machine();
         let truth = machine.truth(target)?;
         for (from, to) in spans(slot) {

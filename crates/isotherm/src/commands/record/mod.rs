@@ -2,6 +2,7 @@
 
 mod check;
 mod follow;
+mod gauge;
 mod groups;
 mod status;
 mod watch;
@@ -40,8 +41,8 @@ pub fn run(o: Record) -> Result<ExitCode> {
     }
     // Before anything is opened, for the ways that are not chosen yet.
     match o.look {
-        Look::Auto => o.attrs(Way::Bpf)?,
-        Look::By(way) => o.attrs(way)?,
+        Look::Auto => o.attrs(Way::Bpf, true)?,
+        Look::By(way) => o.attrs(way, true)?,
         Look::Damon => o.damon_attrs()?,
     };
     let limits = o.limits()?;
@@ -71,7 +72,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if follower.may_grow() {
         watch.outlive_targets();
     }
-    let status = Status::new(sys::monotonic(), sys::own_cpu());
+    let status = Status::new(sys::monotonic(), sys::own_cpu(), &attrs);
     let mut recording = Recording { watch, writer, follower, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isotherm_core::{Nanos, Snapshot, Thresholds};
+use isotherm_core::{Attrs, Nanos, Snapshot, Thresholds};
 use isotherm_linux::sys;
 use isotherm_record::{Summary, Why};
 use isotherm_report::bytes;
 
+use super::gauge::Gauge;
 use crate::words::say;
 
 /// Where standard error is no terminal, a line comes this often.
@@ -19,16 +20,14 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 pub struct Status {
     begin: Nanos,
     cpu_before: Duration,
-    clears: u64,
-    /// what looking has cost, by whomever
-    looking: Duration,
+    gauge: Gauge,
     bar: ProgressBar,
     next_line: Nanos,
 }
 
 impl Status {
     /// From now on.
-    pub fn new(begin: Nanos, cpu_before: Duration) -> Self {
+    pub fn new(begin: Nanos, cpu_before: Duration, attrs: &Attrs) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let to =
             if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -37,23 +36,22 @@ impl Status {
             bar.set_style(style);
         }
         let next_line = if is_terminal { Nanos(u64::MAX) } else { begin };
-        Status { begin, cpu_before, clears: 0, looking: Duration::ZERO, bar, next_line }
+        Status { begin, cpu_before, gauge: Gauge::new(attrs), bar, next_line }
     }
 
     /// Tells of a snapshot.
     pub fn show(&mut self, s: &Snapshot) {
-        self.clears += s.cost.clears;
-        self.looking += s.cost.cpu;
+        self.gauge.push(s);
         let b = s.bytes(&Thresholds::default());
         let line = format!(
-            "{:.1} s  {} regions  hot {}  warm {}  cold {}  unknown {}  own CPU {:.1} %",
+            "{:.1} s  {} regions  hot {}  warm {}  cold {}  unknown {}  {}",
             s.end.since(self.begin).as_secs_f64(),
             s.nr_regions(),
             bytes(b.hot),
             bytes(b.warm),
             bytes(b.cold),
             bytes(b.unknown),
-            self.cpu_percent(),
+            self.gauge.line(self.own_cpu(), self.seconds()),
         );
         if s.end >= self.next_line {
             self.next_line = s.end + LINE_EVERY;
@@ -72,9 +70,8 @@ impl Status {
     }
 
     /// A kdamond works in a thread of its own, whose time is not in ours.
-    fn cpu_percent(&self) -> f64 {
-        let used = sys::own_cpu().saturating_sub(self.cpu_before).max(self.looking);
-        used.as_secs_f64() / self.seconds().max(1e-9) * 100.0
+    fn own_cpu(&self) -> Duration {
+        sys::own_cpu().saturating_sub(self.cpu_before).max(self.gauge.looking())
     }
 
     /// What was recorded and what it cost; and what to type next.
@@ -104,11 +101,9 @@ impl Status {
             );
         }
         format!(
-            "{recorded}, {} in {name}; own cost {:.1} % of a CPU, {:.0} TLB shootdowns a second\n\
-             next: isotherm report heatmap -i {name}",
+            "{recorded}, {} in {name}; {}\nnext: isotherm report heatmap -i {name}",
             bytes(s.bytes),
-            self.cpu_percent(),
-            self.clears as f64 / seconds.max(1e-9),
+            self.gauge.summary(self.own_cpu(), seconds),
         )
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Snapshot, TargetId};
 use isotherm_report::json;
-use isotherm_sim::{Accuracy, AccuracyBuilder, Delay, Figures, GroundTruth, Kind};
+use isotherm_sim::{Accuracy, AccuracyBuilder, Blocks, Delay, Figures, GroundTruth, Kind};
 use serde::Serialize;
 
 use super::output::print;
@@ -69,12 +69,19 @@ fn read(path: &Path) -> Result<GroundTruth> {
 }
 
 fn text(a: &Accuracy) -> String {
-    let kinds = [("hot", &a.hot), ("warm", &a.warm), ("cold", &a.cold)];
+    let (hot, warm) = (&a.blocks.hot, &a.blocks.warm);
+    let kinds = [
+        ("hot", &a.hot),
+        ("warm", &a.warm),
+        ("cold", &a.cold),
+        ("2 MiB: hot", hot),
+        ("2 MiB: warm", warm),
+    ];
     let kinds: String = kinds.iter().map(|(name, k)| kind(name, k)).collect();
     format!(
         "workload {}, seed {}; {} snapshots scored, {:.0} regions in the mean\n\n\
          {:16}{:>10}{:>8}{:>10}{:>8}\n{kinds}\n\
-         log2 error of the rate  {}\n{}{:.0} TLB shootdowns a second\n",
+         log2 error of the rate  {}\n{}{}{:.0} TLB shootdowns a second\n",
         a.workload,
         a.seed,
         a.snapshots,
@@ -85,6 +92,7 @@ fn text(a: &Accuracy) -> String {
         "recall",
         "worst",
         number(a.rate_error.run, 2),
+        blocks(&a.blocks),
         delay(&a.delay),
         a.clears_per_second,
     )
@@ -97,6 +105,18 @@ fn kind(name: &str, k: &Kind) -> String {
 
 fn number(x: Option<f64>, digits: usize) -> String {
     x.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
+}
+
+/// As a map of rates.
+fn blocks(b: &Blocks) -> String {
+    let right = b.intervals_right.map_or_else(String::new, |share| {
+        format!("; {:.0} % of the 95 % intervals hold the truth", share * 100.0)
+    });
+    format!(
+        "  of blocks of 2 MiB    {}, correlation {}{right}\n",
+        number(b.log2_error.run, 2),
+        number(b.correlation.run, 3),
+    )
 }
 
 /// Nothing where nothing changed.

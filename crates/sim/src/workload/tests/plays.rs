@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use isotherm_core::{Attrs, Heat, Nanos, Snapshot, Thresholds, Unknown};
+use isotherm_core::{Attrs, Heat, MonitorKind, Nanos, Snapshot, Thresholds, Unknown};
 
 use super::*;
 use crate::{GroundTruth, delays, score};
@@ -11,7 +11,7 @@ fn played(regions: &str, phases: &str, seconds: u64) -> Played {
     let w = Workload::parse(&text).unwrap();
     let layout = Layout::new(&w, 1);
     let schedule = Schedule::new(&w, &layout, Some(Duration::from_secs(seconds))).unwrap();
-    let attrs = Attrs { aggr: Duration::from_millis(400), ..Attrs::default() };
+    let attrs = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
     let played = play(("test", &w), &schedule, 1, attrs).unwrap();
     Played { truth: played.truth.checked().unwrap(), ..played }
 }
@@ -63,7 +63,14 @@ fn scores_tell_what_is_wrong() {
     let Played { truth, snapshots, target } = played(HOT, ALL_THE_TIME, 9);
     let last = snapshots.last().unwrap();
     let all: u64 = truth.stretches.iter().map(|s| s.range().len()).sum();
-    let all_hot = altered(last, |regions| regions.iter_mut().for_each(|r| r.rate.hz = 99.0));
+    let touched_at = |hz| {
+        altered(last, |regions| {
+            for r in regions {
+                (r.rate.hz, r.touched_bp) = (hz, 10_000);
+            }
+        })
+    };
+    let all_hot = touched_at(99.0);
     let scores = score(&truth, &all_hot, target).unwrap();
     assert_eq!((scores.hot.reported, scores.hot.both, scores.cold.both), (all, 8 << 20, 0));
     assert_eq!(scores.cold.recall(), Some(0.0));
@@ -76,7 +83,7 @@ fn scores_tell_what_is_wrong() {
     });
     let scores = score(&truth, &hidden, target).unwrap();
     assert_eq!((scores.unknown, scores.hot.real, scores.rate_error), (all, 0, None));
-    let doubled = altered(last, |regions| regions.iter_mut().for_each(|r| r.rate.hz = 200.0));
+    let doubled = touched_at(200.0);
     let error = score(&truth, &doubled, target).unwrap().rate_error.unwrap();
     assert!((error - 1.0).abs() < 0.01, "{error}");
     let later = Snapshot { end: Nanos(u64::MAX), ..(**last).clone() };

@@ -1,7 +1,7 @@
 //! Our own monitor, over one of the ways to look at processes.
 
 use anyhow::Result;
-use isotherm_core::{Attrs, RegionSampler, TargetId};
+use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
 use isotherm_linux::{Best, Hold, Processes, Way, WayError};
 
 use super::{Ready, Watch};
@@ -12,20 +12,27 @@ use crate::words::say;
 pub struct Looks {
     way: Way,
     ops: Box<dyn Processes>,
+    /// It can read all at once.
+    reads_all: bool,
 }
 
 impl Looks {
     /// The way that was asked for, or the best one, saying why it is not the first.
     pub fn open(asked: Option<Way>) -> Result<Self, WayError> {
         if let Some(way) = asked {
-            return Ok(Looks { way, ops: way.open()? });
+            return Ok(Looks::new(way, way.open()?));
         }
         let Best { way, ops, passed } = Way::best()?;
         if let Some((first, e)) = passed.first() {
             let (way, first) = (way.name(), first.name());
             say(format_args!("isotherm: looking by {way}, since {first} does not work: {e}"));
         }
-        Ok(Looks { way, ops })
+        Ok(Looks::new(way, ops))
+    }
+
+    fn new(way: Way, mut ops: Box<dyn Processes>) -> Self {
+        let reads_all = ops.survey().is_some();
+        Looks { way, ops, reads_all }
     }
 }
 
@@ -35,7 +42,7 @@ impl Ready for Looks {
     }
 
     fn attrs(&self, o: &Record) -> Result<Attrs, UsageError> {
-        o.attrs(self.way)
+        o.attrs(self.way, self.reads_all)
     }
 
     fn hold(&mut self) -> &mut dyn Hold {
@@ -52,27 +59,36 @@ impl Ready for Looks {
         targets: &[TargetId],
         seed: u64,
     ) -> Result<Box<dyn Watch>> {
-        let monitor = RegionSampler::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
-        Ok(Box::new(monitor))
+        let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        Ok(Box::new(Working(monitor)))
     }
 }
 
-impl Watch for RegionSampler<Box<dyn Processes>> {
+/// A monitor at work.
+struct Working(Box<dyn Monitor<Ops = Box<dyn Processes>>>);
+
+impl Source for Working {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        self.0.step(now)
+    }
+}
+
+impl Watch for Working {
     fn hold(&mut self) -> &mut dyn Hold {
-        &mut **self.ops()
+        &mut **self.0.ops()
     }
 
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
-        self.set_targets(targets);
+        self.0.set_targets(targets);
         Ok(())
     }
 
     fn outlive_targets(&mut self) {
-        self.outlive_targets();
+        self.0.outlive_targets();
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.stop();
+        self.0.stop();
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Our own monitor, over physical memory.
 
 use anyhow::Result;
-use isotherm_core::{Attrs, RegionSampler, Nanos, OpsError, Source, Step, TargetId};
+use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
 use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
 use isotherm_record::TargetFact;
 
@@ -38,7 +38,7 @@ impl Ready for Idle {
     }
 
     fn attrs(&self, o: &Record) -> Result<Attrs, UsageError> {
-        o.attrs(Way::PageIdle)
+        o.attrs(Way::PageIdle, false)
     }
 
     fn hold(&mut self) -> &mut dyn Hold {
@@ -55,13 +55,13 @@ impl Ready for Idle {
         targets: &[TargetId],
         seed: u64,
     ) -> Result<Box<dyn Watch>> {
-        let monitor = RegionSampler::new(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
         Ok(Box::new(Working { monitor, held: self.held }))
     }
 }
 
 struct Working {
-    monitor: RegionSampler<Physical>,
+    monitor: Box<dyn Monitor<Ops = Physical>>,
     held: HeldProcesses,
 }
 

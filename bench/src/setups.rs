@@ -1,0 +1,158 @@
+//! The monitors that are compared.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use isotherm_core::{Attrs, MonitorKind, PAGE_SIZE};
+use isotherm_linux::Way;
+use isotherm_sim::MachineKind;
+
+/// What watches, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setup {
+    /// in the table
+    pub name: String,
+    /// on the real machine
+    pub look: Way,
+    /// of the monitor
+    pub attrs: Attrs,
+}
+
+/// What may be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Compared {
+    /// the region sampler by the kernel's rules, at 5 ms and 100 ms
+    Kernel,
+    /// the region sampler at its own defaults
+    Regions,
+    /// clear once, read many times, within a budget
+    Exposure,
+    /// all pages, each interval
+    Pages,
+    /// the region sampler over `clear_refs` and `smaps`
+    Smaps,
+}
+
+/// Which are to be compared.
+#[derive(Debug, Clone, Args)]
+pub struct Setups {
+    /// Watch in this way; may be given several times
+    #[arg(long, value_name = "KIND", default_values = ["kernel", "regions", "exposure", "smaps"])]
+    monitor: Vec<Compared>,
+    /// Percent of a CPU that the exposure monitor may cost; may be given several times
+    #[arg(long, value_name = "PERCENT", default_values_t = [1.0])]
+    budget: Vec<f64>,
+    /// Its interval in ms, 0 for auto; may be given several times
+    #[arg(long, value_name = "MS", default_values_t = [0])]
+    interval: Vec<u64>,
+    /// TLB shootdowns a second that it may cause
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    ipis: u32,
+    /// It tells of windows, not of regions
+    #[arg(long)]
+    windows: bool,
+    /// How to look on the real machine, but for smaps
+    #[arg(long, value_name = "WAY", default_value = "bpf", value_parser = Way::find)]
+    look: Way,
+    /// Sampling interval of the region sampler in ms [default: what suits the way to look]
+    #[arg(long)]
+    sample: Option<u64>,
+    /// Aggregation interval of the region sampler in ms [default: what suits the way to look]
+    #[arg(long)]
+    aggr: Option<u64>,
+    /// Parts of a split
+    #[arg(long, default_value_t = 4)]
+    parts: u32,
+    /// Sampling intervals between clears
+    #[arg(long, default_value_t = 8)]
+    every: u32,
+    /// Split uniform regions too
+    #[arg(long)]
+    uniform: bool,
+    /// Window in KiB
+    #[arg(long, default_value_t = 64)]
+    window: u64,
+}
+
+impl Setups {
+    /// Those that can watch on a machine.
+    ///
+    /// # Errors
+    /// If the attributes asked for make no sense.
+    pub fn on(&self, machine: MachineKind) -> Result<Vec<Setup>> {
+        let possible = |m: &&Compared| machine == MachineKind::Real || **m != Compared::Smaps;
+        let setups = self.monitor.iter().filter(possible).flat_map(|m| self.of(*m));
+        setups.map(|s| Ok(Setup { attrs: s.attrs.checked()?, ..s })).collect()
+    }
+
+    fn of(&self, compared: Compared) -> Vec<Setup> {
+        let one = |name: &str, look, attrs| vec![Setup { name: name.to_owned(), look, attrs }];
+        match compared {
+            Compared::Kernel => one("kernel's rules", self.look, kernels_rules()),
+            Compared::Regions => one("regions", self.look, self.regions(self.look)),
+            Compared::Smaps => one("clear_refs, smaps", Way::Smaps, self.regions(Way::Smaps)),
+            Compared::Pages => {
+                one("pages", self.look, Attrs { monitor: MonitorKind::Pages, ..self.common() })
+            }
+            Compared::Exposure => self.exposures(),
+        }
+    }
+
+    fn common(&self) -> Attrs {
+        Attrs { window: self.window << 10, ..Attrs::default() }
+    }
+
+    fn regions(&self, look: Way) -> Attrs {
+        let (sample, aggr) = look.intervals();
+        Attrs {
+            sample: self.sample.map_or(sample, Duration::from_millis),
+            aggr: self.aggr.map_or(aggr, Duration::from_millis),
+            split_parts: self.parts,
+            clear_every: self.every,
+            split_uniform: self.uniform,
+            monitor: MonitorKind::Regions,
+            ..self.common()
+        }
+    }
+
+    fn exposures(&self) -> Vec<Setup> {
+        let each = self.budget.iter().flat_map(|b| self.interval.iter().map(move |i| (*b, *i)));
+        let setup = |(budget, interval): (f64, u64)| Setup {
+            name: format!("exposure, {budget} %{}", every(interval)),
+            look: self.look,
+            attrs: Attrs {
+                monitor: MonitorKind::Exposure,
+                budget_ppm: (budget * 1e4).round() as u32,
+                max_clears: self.ipis,
+                interval: Duration::from_millis(interval),
+                windows: self.windows,
+                ..self.common()
+            },
+        };
+        each.map(setup).collect()
+    }
+}
+
+fn every(interval: u64) -> String {
+    if interval == 0 { String::new() } else { format!(", {interval} ms") }
+}
+
+/// `docs/monitor.md`, "The kernel's rules".
+#[must_use]
+pub fn kernels_rules() -> Attrs {
+    Attrs {
+        sample: Duration::from_millis(5),
+        aggr: Duration::from_millis(100),
+        min_regions: 10,
+        max_regions: 1000,
+        min_region_size: PAGE_SIZE,
+        window: PAGE_SIZE,
+        split_parts: 2,
+        clear_every: 1,
+        split_uniform: true,
+        extra_split: true,
+        monitor: MonitorKind::Regions,
+        ..Attrs::default()
+    }
+}

@@ -1,0 +1,313 @@
+//! From when pages turned young to how often they are touched.
+//!
+//! Pages are cleared once and read at growing delays. A page that turned young between two reads was
+//! touched first in between: an interval-censored time to first touch. All below follows from the
+//! likelihood of such times if a page is touched at a constant rate, as a Poisson process.
+
+use crate::estimator::Rate;
+
+/// What one read has shown of pages that were untouched until the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Bin {
+    /// pages that turned young
+    pub touched: f64,
+    /// pages that did not
+    pub survived: f64,
+    /// time between the two reads, in s
+    pub seconds: f64,
+    /// time from the clear to the first of them, in s
+    pub since: f64,
+}
+
+/// Rates above are taken for this one, in Hz: the first read comes after 1 ms.
+const HIGHEST_HZ: f64 = 5_000.0;
+
+/// Touched pages, and the time for which pages were seen untouched, in page-seconds: their ratio is
+/// about the rate. A page touched within a bin counts half of it.
+#[must_use]
+pub fn score(bins: &[Bin]) -> (f64, f64) {
+    bins.iter().fold((0.0, 0.0), |(d, e), b| {
+        (d + b.touched, e + b.seconds * (b.survived + b.touched / 2.0))
+    })
+}
+
+/// The rate in Hz at which first touches come most likely as `bins` have it.
+///
+/// It solves `sum d D / (exp(l D) - 1) = sum s D` for l (d touched, s survived, D seconds of a bin), by
+/// Newton's steps in ln l from the ratio of [`score`]. E.g. 632 of 1000 pages in 1 ms: 1000 Hz. If all
+/// were touched in the first bin, half a page is taken for missed.
+#[must_use]
+pub fn first_touch_rate(bins: &[Bin]) -> f64 {
+    let (d, e) = score(bins);
+    if d <= 0.0 || e <= 0.0 {
+        return 0.0;
+    }
+    let idle: f64 = bins.iter().map(|b| b.survived * b.seconds).sum();
+    if idle <= 0.0 {
+        let first = bins.iter().find(|b| b.touched > 0.0).map_or(1.0, |b| b.seconds);
+        return ((2.0 * d).ln() / first.max(1e-6)).min(HIGHEST_HZ);
+    }
+    let mut l = d / e;
+    for _ in 0..40 {
+        let (mut f, mut slope) = (-idle, 0.0);
+        for b in bins.iter().filter(|b| b.touched > 0.0 && b.seconds > 0.0) {
+            let x = l * b.seconds;
+            if x < 500.0 {
+                let em = x.exp_m1();
+                f += b.touched * b.seconds / em;
+                slope -= b.touched * b.seconds * b.seconds * (em + 1.0) / (em * em);
+            }
+        }
+        let step = (-f / (slope * l)).clamp(-1.0, 1.0);
+        if !step.is_finite() {
+            break;
+        }
+        l *= step.exp();
+        if step.abs() < 1e-4 || l > HIGHEST_HZ {
+            break;
+        }
+    }
+    l.min(HIGHEST_HZ)
+}
+
+/// How much more likely two rates are than one for both, in natural logarithms: touched pages and
+/// page-seconds of each.
+#[must_use]
+pub fn llr(d1: f64, e1: f64, d2: f64, e2: f64) -> f64 {
+    if e1 <= 0.0 || e2 <= 0.0 || d1 + d2 <= 0.0 {
+        return 0.0;
+    }
+    let term = |d: f64, e: f64| if d > 0.0 { d * (d / e).ln() } else { 0.0 };
+    term(d1, e1) + term(d2, e2) - term(d1 + d2, e1 + e2)
+}
+
+/// A part of the pages that is touched, at a rate; the others never are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mixture {
+    /// of all pages, 0 to 1
+    pub share: f64,
+    /// of those, in Hz
+    pub hz: f64,
+    /// how much more likely that is, in natural logarithms, than that all are touched alike
+    pub gain: f64,
+}
+
+/// Which part of the pages is touched, and how often, most likely as `bins` have it.
+///
+/// A mixture (cure) model: of S(t) = 1 - p + p exp(-l t) pages are untouched t after the clear. Bins may
+/// be of pages that were watched for different times: each counts by the chance S(to) / S(from) to
+/// survive it. For each l of a grid, p is the one that explains the touches there were, and the
+/// likelihood decides. E.g. each sixteenth page at 500 Hz is p = 1/16 and l = 500, not 30 Hz. None if
+/// nothing was touched.
+#[must_use]
+pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
+    let used = || bins.iter().filter(|b| b.touched + b.survived > 0.0);
+    let touched: f64 = used().map(|b| b.touched).sum();
+    if touched <= 0.0 {
+        return None;
+    }
+    let last = used().map(|b| b.since + b.seconds).fold(0.0, f64::max);
+    let likelihood = |p: f64, l: f64| -> f64 {
+        let left = |t: f64| 1.0 - p + p * (-l * t).exp();
+        let one = |b: &Bin| {
+            let survive = (left(b.since + b.seconds) / left(b.since).max(1e-300)).clamp(0.0, 1.0);
+            let term = |n: f64, p: f64| if n > 0.0 { n * p.max(1e-300).ln() } else { 0.0 };
+            term(b.touched, 1.0 - survive) + term(b.survived, survive)
+        };
+        used().map(one).sum()
+    };
+    let mut best: Option<(f64, f64, f64)> = None;
+    let mut l = 0.1 / last.max(1e-3);
+    while l < HIGHEST_HZ {
+        let p = likeliest_share(|p| likelihood(p, l));
+        let value = likelihood(p, l);
+        if best.is_none_or(|(_, _, b)| value > b) {
+            best = Some((p, l, value));
+        }
+        l *= 1.25;
+    }
+    let (share, hz, value) = best?;
+    let alone = first_touch_rate(bins);
+    Some(Mixture { share, hz, gain: value - likelihood(1.0, alone) })
+}
+
+/// The share of 0.0005 to 1 at which `likelihood` is highest, on a logarithmic scale: it has one top.
+fn likeliest_share(likelihood: impl Fn(f64) -> f64) -> f64 {
+    let (mut low, mut high) = (0.0005f64.ln(), 0.0f64);
+    const GOLDEN: f64 = 0.618_033_988_75;
+    let at = |x: f64| likelihood(x.exp());
+    let (mut x1, mut x2) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
+    let (mut f1, mut f2) = (at(x1), at(x2));
+    for _ in 0..18 {
+        if f1 < f2 {
+            (low, x1, f1) = (x1, x2, f2);
+            x2 = low + GOLDEN * (high - low);
+            f2 = at(x2);
+        } else {
+            (high, x2, f2) = (x2, x1, f1);
+            x1 = high - GOLDEN * (high - low);
+            f1 = at(x1);
+        }
+    }
+    let inner = ((low + high) / 2.0).exp();
+    if likelihood(1.0) >= likelihood(inner) { 1.0 } else { inner }
+}
+
+/// What windows that were measured by themselves say of the rate of all of them together.
+///
+/// Pages of a window are not independent, and windows of a region not alike: so the error is that of
+/// a ratio of sums over windows (a cluster-robust one), and at least that of counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spread {
+    windows: f64,
+    d: f64,
+    e: f64,
+    dd: f64,
+    de: f64,
+    ee: f64,
+}
+
+impl Spread {
+    /// Adds a window: touched pages, and page-seconds until then.
+    pub fn add(&mut self, d: f64, e: f64) {
+        self.windows += 1.0;
+        self.d += d;
+        self.e += e;
+        self.dd += d * d;
+        self.de += d * e;
+        self.ee += e * e;
+    }
+
+    /// Touched pages.
+    #[must_use]
+    pub fn touched(&self) -> f64 {
+        self.d
+    }
+
+    /// Page-seconds.
+    #[must_use]
+    pub fn exposure(&self) -> f64 {
+        self.e
+    }
+
+    /// The 95 % interval of a rate of `hz`.
+    ///
+    /// ln of the rate has the variance `sum (d - r e)^2 / d^2`, r the ratio of the sums. Without a touch
+    /// the rate is at most that at which none comes in 1 of 40 cases, windows being all or nothing.
+    #[must_use]
+    pub fn interval(&self, hz: f64) -> Rate {
+        if self.d <= 0.0 {
+            let pages = (self.e / self.windows.max(1.0)).max(1e-9);
+            let high = 3.69 / (self.windows * pages / ALIKE).max(1e-9);
+            return Rate { hz: 0.0, low: 0.0, high: high as f32 };
+        }
+        let r = self.d / self.e.max(1e-9);
+        let residuals = self.dd - 2.0 * r * self.de + r * r * self.ee;
+        let m = self.windows;
+        let spread =
+            if m > 1.0 { residuals.max(0.0) / (self.d * self.d) * m / (m - 1.0) } else { 0.0 };
+        let few = if m < 6.0 { ALIKE } else { 1.0 };
+        let deviation = (spread.max(few / self.d)).sqrt();
+        // Student's factor for few windows, about.
+        let times = (1.96 + 4.0 / m.max(1.0)) * deviation;
+        let factor = times.min(20.0).exp();
+        Rate { hz: hz as f32, low: (hz / factor) as f32, high: (hz * factor) as f32 }
+    }
+}
+
+/// So many pages of a window tell as much as one that is independent of the others.
+pub const ALIKE: f64 = 8.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELAYS: [f64; 7] = [0.001, 0.002, 0.007, 0.02, 0.07, 0.15, 0.25];
+
+    /// Expected counts of `n` pages of which a share `p` is touched at `hz`.
+    fn expected(n: f64, p: f64, hz: f64) -> Vec<Bin> {
+        let (mut t, mut left) = (0.0, n);
+        let bin = |seconds: &f64| {
+            let before = p * (-hz * t).exp();
+            t += seconds;
+            let touched = n * (before - p * (-hz * t).exp());
+            left -= touched;
+            Bin { touched, survived: left, seconds: *seconds, since: t - seconds }
+        };
+        DELAYS.iter().map(bin).collect()
+    }
+
+    #[test]
+    fn rates_over_four_decades_come_back() {
+        for hz in [0.1, 1.0, 10.0, 100.0, 1000.0] {
+            let found = first_touch_rate(&expected(10_000.0, 1.0, hz));
+            assert!((found / hz - 1.0).abs() < 0.01, "{found} for {hz}");
+        }
+    }
+
+    #[test]
+    fn one_bin_is_its_closed_form() {
+        let bin = Bin { touched: 632.120_558, survived: 367.879_442, seconds: 0.001, since: 0.0 };
+        assert!((first_touch_rate(&[bin]) - 1000.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn nothing_touched_has_no_rate_and_all_touched_has_a_bound() {
+        let none = [Bin { touched: 0.0, survived: 100.0, seconds: 1.0, since: 0.0 }];
+        assert_eq!(first_touch_rate(&none), 0.0);
+        assert_eq!(touched_share(&none), None);
+        let all = [Bin { touched: 16.0, survived: 0.0, seconds: 0.25, since: 0.0 }];
+        assert!((first_touch_rate(&all) - 32f64.ln() / 0.25).abs() < 1e-9);
+        assert_eq!(first_touch_rate(&[]), 0.0);
+    }
+
+    #[test]
+    fn a_sixteenth_at_500_hz_is_told_from_all_at_30() {
+        let mixture = touched_share(&expected(8192.0, 1.0 / 16.0, 500.0)).unwrap();
+        assert!((mixture.share * 16.0 - 1.0).abs() < 0.02, "{mixture:?}");
+        assert!((mixture.hz / 500.0).log2().abs() < 0.2, "{mixture:?}");
+        assert!(mixture.gain > 100.0, "{mixture:?}");
+        let all = touched_share(&expected(8192.0, 1.0, 30.0)).unwrap();
+        assert!(all.gain < 1.0, "{all:?}");
+    }
+
+    #[test]
+    fn an_interval_narrows_with_windows_and_widens_with_their_differences() {
+        let of = |windows: &[(f64, f64)]| {
+            let mut spread = Spread::default();
+            windows.iter().for_each(|&(d, e)| spread.add(d, e));
+            let rate = spread.interval(10.0);
+            f64::from(rate.high / rate.low)
+        };
+        let alike = of(&[(10.0, 1.0); 20]);
+        assert!(alike < of(&[(10.0, 1.0); 4]));
+        assert!(alike < of(&[(5.0, 1.0), (15.0, 1.0)].repeat(10)));
+        let mut idle = Spread::default();
+        (0..10).for_each(|_| idle.add(0.0, 16.0));
+        let rate = idle.interval(0.0);
+        assert!(rate.low == 0.0 && rate.high > 0.0 && rate.high < 1.0, "{rate:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_estimate_lies_where_the_likelihood_is_highest(
+            hz in 0.05f64..900.0, n in 50.0f64..5000.0,
+        ) {
+            let bins: Vec<Bin> = expected(n, 1.0, hz)
+                .into_iter()
+                .map(|b| Bin { touched: b.touched.round(), ..b })
+                .collect();
+            let likelihood = |l: f64| -> f64 {
+                bins.iter()
+                    .map(|b| b.touched * (-(-l * b.seconds).exp_m1()).ln() - b.survived * l * b.seconds)
+                    .sum()
+            };
+            let found = first_touch_rate(&bins);
+            if found > 0.0 && bins.iter().any(|b| b.survived >= 1.0) {
+                for other in [found * 0.98, found * 1.02] {
+                    proptest::prop_assert!(likelihood(found) >= likelihood(other) - 1e-6);
+                }
+            }
+        }
+    }
+}

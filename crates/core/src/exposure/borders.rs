@@ -1,0 +1,235 @@
+//! Regions from windows: neighbours that nothing tells apart are joined.
+
+use super::bins::{ALIKE, llr};
+use super::piece::{Piece, Terms};
+use crate::ops::Unknown;
+use crate::range::AddrRange;
+
+/// A window: indices of its piece and of it in there.
+pub(super) type Place = (usize, usize);
+
+/// What is known of a stretch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    /// nothing is resident
+    Absent,
+    /// its accesses cannot be seen
+    Hidden(Unknown),
+    /// touched pages and page-seconds, pages of a window counted as one or two
+    Seen {
+        d: f64,
+        e: f64,
+        /// touched after a long time, which does not tell how often
+        awoken: bool,
+        /// since when it is untouched, as a time in ms: the part of it for which that is the longest,
+        /// and the one for which it is the shortest
+        touched: (u32, u32),
+    },
+}
+
+/// Adjacent windows.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Group {
+    pub range: AddrRange,
+    pub kind: Kind,
+    /// the first window and the one behind the last; none where nothing is resident
+    pub windows: Option<(Place, Place)>,
+}
+
+/// How easily neighbours are joined.
+#[derive(Debug, Clone, Copy)]
+struct Ease {
+    /// if two rates are not more likely than one by so much
+    llr: f64,
+    /// if rates differ by less than so many times
+    ratio: f64,
+    /// whatever they are
+    any: bool,
+}
+
+const FIRST: Ease = Ease { llr: 0.5, ratio: 1.1, any: false };
+const FULL: Ease = Ease { llr: 6.0, ratio: 1.5, any: false };
+/// Pages of a huge page that tell as much as one: it has one bit.
+const ALIKE_IN_HUGE: f64 = 64.0;
+/// Shorter stretches of nothing do not divide what lies around them.
+const SHORT_GAP: u64 = 256 << 10;
+
+/// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` as far as
+/// that is possible; with `all`, only what nothing at all tells apart is joined.
+///
+/// Neighbours are joined if neither was touched, for about as long; or if their rates differ little; or
+/// if two rates are hardly more likely than one. The threshold rises from low to full, so that the
+/// most alike are joined first, and then further, until there are few enough.
+pub(super) fn groups(
+    pieces: &[Piece],
+    areas: &[AddrRange],
+    t: &Terms,
+    now: u32,
+    max: usize,
+    all: bool,
+) -> Vec<Group> {
+    let mut groups = windows(pieces, areas, t, now);
+    let mut ease = FIRST;
+    if all {
+        let exact = Ease { llr: 0.0, ratio: 1.0, any: false };
+        join(&mut groups, exact, now);
+        ease = FULL;
+    } else {
+        while ease.llr < FULL.llr {
+            join(&mut groups, ease, now);
+            let (llr, ratio) = ((ease.llr * 1.9).min(FULL.llr), (ease.ratio * 1.1).min(FULL.ratio));
+            ease = Ease { llr, ratio, any: false };
+        }
+        join(&mut groups, ease, now);
+    }
+    while groups.len() > max && ease.llr < 1e12 {
+        ease = Ease { llr: ease.llr * 2.0, ratio: ease.ratio * 1.2, any: ease.llr > 1e6 };
+        join(&mut groups, ease, now);
+    }
+    groups
+}
+
+fn windows(pieces: &[Piece], areas: &[AddrRange], t: &Terms, now: u32) -> Vec<Group> {
+    let mut out: Vec<Group> = Vec::new();
+    let mut rest = 0;
+    for area in areas {
+        let mut at = area.start;
+        while let Some(piece) = pieces.get(rest).filter(|p| p.range.start < area.end) {
+            if at < piece.range.start {
+                push(&mut out, absent(AddrRange::new(at, piece.range.start)), now);
+            }
+            for (i, kind) in kinds(piece, t, now) {
+                let windows = Some(((rest, i), (rest, i + 1)));
+                push(&mut out, Group { range: piece.window_range(i), kind, windows }, now);
+            }
+            at = piece.range.end;
+            rest += 1;
+        }
+        if at < area.end {
+            push(&mut out, absent(AddrRange::new(at, area.end)), now);
+        }
+    }
+    out
+}
+
+fn absent(range: AddrRange) -> Group {
+    Group { range, kind: Kind::Absent, windows: None }
+}
+
+fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (usize, Kind)> + 'a {
+    let hidden = piece.unseen_pages();
+    let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
+    (0..piece.nr_windows()).map(move |i| {
+        let resident = piece.count(&piece.resident, i);
+        let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
+        if resident == 0 {
+            return (i, Kind::Absent);
+        }
+        if lost > resident / 2 {
+            let why = piece.hidden.iter().map(|(why, _)| *why).next();
+            return (i, Kind::Hidden(why.unwrap_or(Unknown::Unseen)));
+        }
+        if let Some(why) = unseen {
+            return (i, Kind::Hidden(why));
+        }
+        let evidence = piece.evidence(i, t);
+        let alike = if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
+        let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
+        let touched = piece.touched(i, now);
+        (i, Kind::Seen { d, e, awoken: piece.is_awoken(i), touched: (touched, touched) })
+    })
+}
+
+/// Adds a window; the many of which nothing was touched are joined at once.
+fn push(out: &mut Vec<Group>, group: Group, now: u32) {
+    if let Some(last) = out.last_mut().filter(|l| l.range.end == group.range.start) {
+        let idle = |k: &Kind| matches!(k, Kind::Seen { d, .. } if *d == 0.0);
+        let same = matches!((&last.kind, &group.kind), (Kind::Absent, Kind::Absent))
+            || idle(&last.kind) && idle(&group.kind) && alike(last, &group, FIRST, now);
+        if same {
+            unite(last, &group);
+            return;
+        }
+    }
+    out.push(group);
+}
+
+/// Joins what may be, in one pass: what was joined is compared again with what is before it.
+fn join(groups: &mut Vec<Group>, ease: Ease, now: u32) {
+    let mut out: Vec<Group> = Vec::with_capacity(groups.len());
+    for group in groups.drain(..) {
+        out.push(group);
+        while let [.., left, right] = out.as_mut_slice() {
+            if left.range.end != right.range.start || !alike(left, right, ease, now) {
+                break;
+            }
+            unite(left, right);
+            out.pop();
+        }
+    }
+    *groups = out;
+}
+
+fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
+    if ease.any {
+        return true;
+    }
+    let short = |g: &Group| g.range.len() < SHORT_GAP;
+    match (a.kind, b.kind) {
+        (Kind::Absent, Kind::Absent) => true,
+        (Kind::Absent, _) => short(a),
+        (_, Kind::Absent) => short(b),
+        (Kind::Hidden(x), Kind::Hidden(y)) => x == y,
+        (
+            Kind::Seen { d: d1, e: e1, awoken: w1, touched: t1 },
+            Kind::Seen { d: d2, e: e2, awoken: w2, touched: t2 },
+        ) => {
+            if e1 <= 0.0 || e2 <= 0.0 {
+                return true;
+            }
+            if d1 == 0.0 && d2 == 0.0 {
+                return as_old(all_of(t1, t2), now);
+            }
+            if w1 || w2 {
+                return if w1 { d2 > 0.0 } else { d1 > 0.0 };
+            }
+            let (r1, r2) = ((d1 + 0.5) / e1, (d2 + 0.5) / e2);
+            r1.max(r2) < ease.ratio * r1.min(r2) || llr(d1, e1, d2, e2) < ease.llr
+        }
+        _ => false,
+    }
+}
+
+fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// Whether all of it has been untouched for about the same time.
+fn as_old((oldest, newest): (u32, u32), now: u32) -> bool {
+    now.saturating_sub(oldest) <= now.saturating_sub(newest) / 2 * 3 + 2_000
+}
+
+fn unite(left: &mut Group, right: &Group) {
+    left.range.end = right.range.end;
+    left.windows = match (left.windows, right.windows) {
+        (Some((first, _)), Some((_, end))) => Some((first, end)),
+        (one, other) => one.or(other),
+    };
+    left.kind = match (left.kind, right.kind) {
+        (Kind::Absent, kind) | (kind, Kind::Absent) => kind,
+        (
+            Kind::Seen { d: d1, e: e1, awoken: w1, touched: t1 },
+            Kind::Seen { d: d2, e: e2, awoken: w2, touched: t2 },
+        ) => {
+            let touched = all_of(t1, t2);
+            match (w1, w2) {
+                // How often is told by the other one.
+                (true, false) => Kind::Seen { d: d2, e: e2, awoken: false, touched },
+                (false, true) => Kind::Seen { d: d1, e: e1, awoken: false, touched },
+                _ => Kind::Seen { d: d1 + d2, e: e1 + e2, awoken: w1, touched },
+            }
+        }
+        (seen @ Kind::Seen { .. }, _) | (_, seen @ Kind::Seen { .. }) => seen,
+        (hidden, _) => hidden,
+    };
+}

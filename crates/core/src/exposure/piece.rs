@@ -1,0 +1,374 @@
+//! What is known of a stretch of memory within one block and one mapping.
+
+use std::time::Duration;
+
+use super::window::{Evidence, Window};
+use crate::ops::{Seen, Unknown};
+use crate::page_mask::PageMask;
+use crate::range::{AddrRange, PAGE_SIZE, align_down};
+use crate::survey::{BLOCK_SIZE, Block, Cleared};
+use crate::time::Nanos;
+
+/// Delays of the reads of what was just cleared; two a decade are enough for a rate.
+pub(super) const EARLY: [Duration; 6] = [
+    Duration::from_millis(1),
+    Duration::from_millis(3),
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+];
+/// Those, the next four readings of everything, and the last of all later ones.
+pub(super) const READS: usize = EARLY.len() + 5;
+
+/// The grain of the clock that tells how long a target has run, in s: a tick at 250 Hz.
+const GRAIN: f64 = 0.004;
+
+/// What is presumed weighs as much as so many seconds.
+const PRESUMED_S: f64 = 0.02;
+
+/// When something was read or cleared, and how long the target had run then.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Moment {
+    pub at: Nanos,
+    /// the same in ms since the monitor began
+    pub ms: u32,
+    /// none if that cannot be told
+    pub ran: Option<Duration>,
+}
+
+/// What exposures of a target are judged by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Terms {
+    /// part of the time in which it runs
+    pub share: f64,
+    /// A sign of heat so many ms before a clear confirms what is seen after it.
+    pub recent: u32,
+    /// Memory that was untouched for so many s has been idle: what touches it then is new.
+    pub long: f64,
+}
+
+/// Time since a clear, in s: of the wall, and of the target.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Elapsed {
+    pub wall: f32,
+    /// as much as wall time if that cannot be told
+    pub ran: f32,
+}
+
+impl Elapsed {
+    const UNREAD: Elapsed = Elapsed { wall: f32::NAN, ran: f32::NAN };
+
+    fn between(from: &Moment, to: &Moment) -> Self {
+        let wall = to.at.since(from.at).as_secs_f32();
+        let ran = to.ran.zip(from.ran).map(|(to, from)| to.saturating_sub(from).as_secs_f32());
+        Elapsed { wall, ran: ran.unwrap_or(wall) }
+    }
+
+    /// For how long the target could touch pages: wall time, unless it ran for less than its share of
+    /// it.
+    ///
+    /// E.g. a target that runs all the time, was stopped just after the clear and ran for 6 of 100 ms
+    /// could for 10, a grain included. One that always runs for a hundredth could for all 100.
+    pub fn open(self, share: f64) -> f64 {
+        ((f64::from(self.ran) + GRAIN) / share.max(1e-6)).min(f64::from(self.wall))
+    }
+}
+
+/// From a clear on.
+#[derive(Debug, Clone, PartialEq)]
+struct Exposed {
+    since: Moment,
+    /// time until each read; NaN where there was none
+    reads: [Elapsed; READS],
+    /// until the last of them
+    last: Elapsed,
+    /// readings of everything
+    full: u8,
+}
+
+/// A stretch of memory within one block and one mapping, in windows.
+#[derive(Debug, Clone)]
+pub(super) struct Piece {
+    pub range: AddrRange,
+    pub huge: bool,
+    pub resident: PageMask,
+    /// as last read
+    pub young: PageMask,
+    /// cleared when the current exposure began
+    armed: PageMask,
+    /// of those, found young since
+    found: PageMask,
+    pub hidden: Vec<(Unknown, PageMask)>,
+    exposed: Option<Exposed>,
+    /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
+    /// there, in Hz.
+    presumed: Option<f32>,
+    /// readings of everything in which it was missing
+    pub missing: u8,
+    /// of a window
+    size: u64,
+    windows: Vec<Window>,
+}
+
+/// What a read has changed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Change {
+    /// pages that somebody else has cleared
+    pub stolen: u32,
+    /// It was touched, after a long time.
+    pub awoken: bool,
+}
+
+impl Piece {
+    /// One of which nothing is known, in windows of `size` bytes.
+    pub fn new(range: AddrRange, size: u64, ms: u32) -> Self {
+        let windows = range.end.div_ceil(size) - range.start / size;
+        Piece {
+            range,
+            huge: false,
+            resident: PageMask::default(),
+            young: PageMask::default(),
+            armed: PageMask::default(),
+            found: PageMask::default(),
+            hidden: Vec::new(),
+            exposed: None,
+            presumed: None,
+            missing: 0,
+            size,
+            windows: vec![Window::new(ms); usize::try_from(windows).unwrap_or(0)],
+        }
+    }
+
+    /// Address of its block.
+    pub fn block(&self) -> u64 {
+        align_down(self.range.start, BLOCK_SIZE)
+    }
+
+    /// The pages of `range`.
+    fn pages(&self, range: AddrRange) -> (usize, usize) {
+        let page = |addr: u64| usize::try_from((addr - self.block()) / PAGE_SIZE).unwrap_or(0);
+        (page(range.start), page(range.end))
+    }
+
+    /// Its pages.
+    fn span(&self) -> PageMask {
+        let (first, end) = self.pages(self.range);
+        PageMask::span(first, end)
+    }
+
+    /// How many windows it has.
+    pub fn nr_windows(&self) -> usize {
+        self.windows.len()
+    }
+
+    /// Where a window lies.
+    pub fn window_range(&self, i: usize) -> AddrRange {
+        let start = align_down(self.range.start, self.size) + i as u64 * self.size;
+        AddrRange::new(start.max(self.range.start), (start + self.size).min(self.range.end))
+    }
+
+    /// A window.
+    pub fn window(&self, i: usize) -> &Window {
+        &self.windows[i]
+    }
+
+    /// A window.
+    pub fn window_mut(&mut self, i: usize) -> &mut Window {
+        &mut self.windows[i]
+    }
+
+    /// Pages of `mask` that lie in a window.
+    pub fn count(&self, mask: &PageMask, i: usize) -> u16 {
+        let (first, end) = self.pages(self.window_range(i));
+        u16::try_from(mask.count_in(first, end)).unwrap_or(u16::MAX)
+    }
+
+    /// Whether it was ever cleared.
+    pub fn is_seen(&self) -> bool {
+        self.exposed.is_some()
+    }
+
+    /// When it was last cleared.
+    pub fn cleared_at(&self) -> Option<Nanos> {
+        self.exposed.as_ref().map(|x| x.since.at)
+    }
+
+    /// The class of the next reading of everything.
+    pub fn next_full(&mut self) -> usize {
+        let Some(x) = &mut self.exposed else { return READS - 1 };
+        let class = EARLY.len() + usize::from(x.full);
+        x.full = x.full.saturating_add(1);
+        class.min(READS - 1)
+    }
+
+    /// Pages whose accesses cannot be seen.
+    pub fn unseen_pages(&self) -> PageMask {
+        self.hidden.iter().fold(PageMask::default(), |all, (_, mask)| all.or(mask))
+    }
+
+    /// Pages that tell nothing more until they are cleared.
+    pub fn spent(&self) -> u32 {
+        match self.hidden.is_empty() {
+            true => self.young.count(),
+            false => self.young.without(&self.unseen_pages()).count(),
+        }
+    }
+
+    /// Whether nothing of it was touched since it was cleared.
+    pub fn is_quiet(&self) -> bool {
+        self.is_seen() && self.found.is_empty()
+    }
+
+    /// Takes in what a read has shown; `class` is its place among [`READS`].
+    pub fn read(&mut self, block: &Block, class: usize, now: &Moment, t: &Terms) -> Change {
+        let span = self.span();
+        let (resident, young) = (block.resident.and(&span), block.young.and(&span));
+        let stolen = self.young.without(&young).and(&resident).count();
+        let touched = young.without(&self.young);
+        (self.huge, self.resident, self.young) = (block.huge, resident, young);
+        let new = young.and(&self.armed).without(&self.found);
+        let awoken = self.expose(&new, class, now, t);
+        if !touched.is_empty() {
+            for i in
+                (0..self.nr_windows()).filter(|&i| self.count(&touched, i) > 0).collect::<Vec<_>>()
+            {
+                self.windows[i].touched = now.ms;
+            }
+        }
+        Change { stolen, awoken }
+    }
+
+    /// Adds a read at which `new` pages were found touched; says whether they had been idle for long.
+    fn expose(&mut self, new: &PageMask, class: usize, now: &Moment, t: &Terms) -> bool {
+        let Some(x) = &mut self.exposed else { return false };
+        let elapsed = Elapsed::between(&x.since, now);
+        let (was, is) = (x.last.open(t.share), elapsed.open(t.share));
+        x.reads[class] = elapsed;
+        x.last = elapsed;
+        let quiet = self.found.is_empty();
+        if quiet && new.is_empty() {
+            // Most memory is cold: what its windows have shown follows from the times alone.
+            return false;
+        }
+        self.found = self.found.or(new);
+        let mut awoken = false;
+        for i in 0..self.nr_windows() {
+            let count = self.count(new, i);
+            let w = &mut self.windows[i];
+            if quiet {
+                w.stay_idle(was);
+            }
+            if count > 0 && was > t.long && w.current().d == 0.0 {
+                awoken = true;
+                w.suspect = now.ms.max(1);
+            }
+            w.add(count, (is - was).max(0.0), class);
+        }
+        awoken
+    }
+
+    /// Takes in what clearing has done: a new exposure begins.
+    pub fn clear(&mut self, c: &Cleared, since: Moment, t: &Terms) {
+        let span = self.span();
+        for i in 0..self.nr_windows() {
+            let (current, confirmed) = (self.current(i, t), self.is_confirmed(i, t));
+            self.windows[i].carry(current, confirmed, since.ms);
+            if self.count(&self.young, i) > 0 {
+                // Until now, for all that is known.
+                self.windows[i].touched = since.ms;
+            }
+        }
+        self.huge = c.huge;
+        self.armed = c.armed.and(&span);
+        self.found = PageMask::default();
+        self.young = self.young.without(&self.armed);
+        self.resident = self.resident.or(&self.armed);
+        let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
+        self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
+        self.presumed = None;
+        let last = Elapsed::default();
+        self.exposed = Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0 });
+        for i in 0..self.nr_windows() {
+            self.windows[i].pages = self.count(&self.armed, i);
+        }
+    }
+
+    /// Takes in what somebody who sees them has told of hidden pages of a window.
+    pub fn tell(&mut self, addr: u64, seen: &Seen, ms: u32) {
+        let Some(since) = seen.since else { return };
+        let i = usize::try_from(addr / self.size - self.range.start / self.size).unwrap_or(0);
+        let told = u16::try_from(seen.present).unwrap_or(u16::MAX);
+        let w = &mut self.windows[i];
+        w.told = told;
+        if seen.young + seen.later > 0 {
+            w.touched = ms;
+        }
+        w.be_told(seen.young, told, seen.read_at.since(since).as_secs_f64());
+    }
+
+    /// What the current exposure of a window has shown.
+    fn current(&self, i: usize, t: &Terms) -> Evidence {
+        match &self.exposed {
+            None => Evidence::default(),
+            Some(x) if self.found.is_empty() => self.windows[i].idle_for(x.last.open(t.share)),
+            Some(_) => self.windows[i].current(),
+        }
+    }
+
+    /// Of the windows within `range`, in the current exposure: touched pages, page-seconds until then,
+    /// and the pages that would have been touched at `hz`.
+    pub fn against(&self, range: AddrRange, hz: f64, t: &Terms) -> [f64; 3] {
+        let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
+        let touched = -(-hz * seconds).exp_m1();
+        let whole =
+            |i: &usize| range.intersect(&self.window_range(*i)) == Some(self.window_range(*i));
+        (0..self.nr_windows()).filter(whole).fold([0.0; 3], |[d, e, n], i| {
+            let x = self.current(i, t);
+            let pages = f64::from(self.windows[i].pages);
+            [d + f64::from(x.d), e + f64::from(x.e), n + pages * touched]
+        })
+    }
+
+    /// Whether there was a sign of heat shortly before the current exposure began.
+    fn is_confirmed(&self, i: usize, t: &Terms) -> bool {
+        let since = self.exposed.as_ref().map_or(0, |x| x.since.ms);
+        let suspect = self.windows[i].suspect;
+        suspect > 0 && suspect <= since && since - suspect <= t.recent
+    }
+
+    /// Whether a window was touched after a long time, and not cleared since: how often, nobody knows.
+    pub fn is_awoken(&self, i: usize) -> bool {
+        self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
+    }
+
+    /// What is known of a window, by all exposures.
+    pub fn evidence(&self, i: usize, t: &Terms) -> Evidence {
+        if let Some(hz) = self.presumed {
+            let e = self.windows[i].idle_for(PRESUMED_S).e;
+            return Evidence { d: hz * e, e };
+        }
+        self.windows[i].together(self.current(i, t), self.is_confirmed(i, t))
+    }
+
+    /// From now on, and until it is cleared, takes it to be as hot as its region is elsewhere.
+    pub fn presume(&mut self, hz: f64) {
+        self.presumed = Some(hz as f32);
+    }
+
+    /// Whether that is so.
+    pub fn is_presumed(&self) -> bool {
+        self.presumed.is_some()
+    }
+
+    /// When a window was last touched, for all that is known: a page that is young may be at any time.
+    pub fn touched(&self, i: usize, now: u32) -> u32 {
+        if self.count(&self.young, i) > 0 { now } else { self.windows[i].touched }
+    }
+
+    /// Time until each read of the current exposure, in s; NaN where there was none.
+    pub fn reads(&self, t: &Terms) -> Option<[f64; READS]> {
+        let x = self.exposed.as_ref()?;
+        Some(x.reads.map(|r| if r.wall.is_nan() { f64::NAN } else { r.open(t.share) }))
+    }
+}

@@ -1,0 +1,204 @@
+//! What to clear next, within what may be spent.
+
+use std::ops::Range;
+
+use super::ledger::Prices;
+use super::piece::Piece;
+use super::watched::Known;
+use crate::snapshot::Restraint;
+use crate::time::Nanos;
+
+/// What may be cleared at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Allowance {
+    /// of our time and the target's, in s
+    pub seconds: f64,
+    /// in runs, each a shootdown
+    pub runs: u32,
+    /// below zero, for what was touched after a long time, in s
+    pub urgent: f64,
+    /// above that, for memory that was never cleared, in s
+    pub sweep: f64,
+    pub restraint: Restraint,
+}
+
+/// Adjacent pieces to be cleared, by their indices.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Run {
+    pub pieces: Range<usize>,
+    /// young pages in them, a huge one counted once
+    pub pages: u64,
+}
+
+/// A page is cleared again after that at the earliest where its target is short of memory.
+const SELDOM_S: f64 = 5.0;
+/// Runs of what was touched after a long time: what is hot anew is to be seen soon.
+const MOST_AWOKEN: usize = 16;
+/// Of what may be spent, memory that was never cleared gets so much.
+const NEVER_SHARE: f64 = 0.8;
+/// Of a region, one in so many pieces is cleared at a time, and not more than 16 MiB.
+const SHORT: usize = 4;
+const MOST_IN_REGION: usize = 8;
+/// What is touched less often than that is not disturbed.
+const SLOW_HZ: f64 = 2.0;
+/// Pieces in a run of memory that was never cleared: 64 MiB.
+const LONG_RUN: usize = 32;
+
+/// Chooses runs among `pieces` (sorted). `regions` are those published last, `awoken` the addresses of
+/// pieces that were touched after a long time; `turn` moves on from time to time.
+///
+/// What was touched after a long time comes first: a short run of each stretch of it. Then memory that
+/// was never cleared, in long runs. Then a run in each region that is touched, from the piece on that
+/// was cleared longest ago: those regions first of which nothing was cleared for long. Memory that is
+/// not young is never cleared.
+pub(super) fn plan(
+    pieces: &[Piece],
+    regions: &[Known],
+    awoken: &[u64],
+    allowance: &Allowance,
+    prices: &Prices,
+    now: Nanos,
+) -> Vec<Run> {
+    if allowance.restraint == Restraint::ReadOnly {
+        return Vec::new();
+    }
+    let mut p = Planner {
+        pieces,
+        prices,
+        now,
+        allowance: *allowance,
+        taken: vec![false; pieces.len()],
+        out: Vec::new(),
+    };
+    p.awoken(awoken);
+    p.never();
+    p.regions(regions);
+    p.out.sort_unstable_by_key(|r| r.pieces.start);
+    p.out
+}
+
+struct Planner<'a> {
+    pieces: &'a [Piece],
+    prices: &'a Prices,
+    now: Nanos,
+    allowance: Allowance,
+    taken: Vec<bool>,
+    out: Vec<Run>,
+}
+
+fn price(piece: &Piece) -> u64 {
+    let spent = u64::from(piece.spent());
+    if piece.huge { spent.min(1) } else { spent }
+}
+
+impl Planner<'_> {
+    fn follows(&self, i: usize) -> bool {
+        i > 0 && self.pieces[i - 1].range.end == self.pieces[i].range.start
+    }
+
+    fn may_clear(&self, i: usize) -> bool {
+        let piece = &self.pieces[i];
+        let seldom = self.allowance.restraint == Restraint::ShortRuns;
+        let lately = |at: Nanos| seldom && self.now.since(at).as_secs_f64() < SELDOM_S;
+        !self.taken[i] && !piece.cleared_at().is_some_and(lately)
+    }
+
+    /// What was cleared and has not been touched since would only be forgotten.
+    fn is_due(&self, i: usize) -> bool {
+        !self.pieces[i].is_seen() || self.pieces[i].spent() > 0
+    }
+
+    /// Takes adjacent pieces from `first` on and below `end`, as long as `seconds` last, and at least
+    /// one.
+    fn take(&mut self, first: usize, end: usize, seconds: f64) -> f64 {
+        let mut pages = price(&self.pieces[first]);
+        let mut last = first + 1;
+        self.taken[first] = true;
+        while last < end && self.follows(last) && self.may_clear(last) && self.is_due(last) {
+            let more = pages + price(&self.pieces[last]);
+            if self.prices.of(1, more) > seconds {
+                break;
+            }
+            self.taken[last] = true;
+            pages = more;
+            last += 1;
+        }
+        self.out.push(Run { pieces: first..last, pages });
+        self.allowance.runs = self.allowance.runs.saturating_sub(u32::from(pages > 0));
+        self.prices.of(u32::from(pages > 0), pages)
+    }
+
+    fn awoken(&mut self, awoken: &[u64]) {
+        let mut end = None;
+        let mut runs = 0;
+        for &start in awoken {
+            let goes_on = end == Some(start);
+            let Ok(i) = self.pieces.binary_search_by_key(&start, |p| p.range.start) else {
+                continue;
+            };
+            end = Some(self.pieces[i].range.end);
+            let left = self.allowance.seconds + self.allowance.urgent;
+            let affordable = left > 0.0 && self.allowance.runs > 0;
+            if goes_on || !affordable || runs == MOST_AWOKEN || !self.may_clear(i) {
+                continue;
+            }
+            runs += 1;
+            self.allowance.seconds -= self.take(i, i + 1, 0.0);
+        }
+    }
+
+    fn never(&mut self) {
+        let never: Vec<usize> =
+            (0..self.pieces.len()).filter(|&i| !self.pieces[i].is_seen()).collect();
+        let share = self.allowance.seconds.max(0.0) * NEVER_SHARE;
+        let mut left = share + self.allowance.sweep;
+        let short = self.allowance.restraint != Restraint::None;
+        let mut at = 0;
+        while let Some(&i) = never.get(at).filter(|_| left > 0.0 && self.allowance.runs > 0) {
+            if self.taken[i] {
+                at += 1;
+                continue;
+            }
+            let stretch = never[at..].iter().enumerate().take_while(|(k, j)| **j == i + k).count();
+            let most = stretch.min(if short { 1 } else { LONG_RUN });
+            let before = self.out.len();
+            left -= self.take(i, i + most, left);
+            at += self.out[before..].iter().map(|r| r.pieces.len()).sum::<usize>().max(1);
+        }
+        let spent = share + self.allowance.sweep - left;
+        self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
+    }
+
+    fn regions(&mut self, regions: &[Known]) {
+        let mut wanting: Vec<(Nanos, Range<usize>, usize)> = Vec::new();
+        for Known { range: r, hz } in regions {
+            let first = self.pieces.partition_point(|p| p.range.end <= r.start);
+            let end =
+                first + self.pieces[first..].iter().take_while(|p| p.range.start < r.end).count();
+            let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due(i));
+            let lately = (first..end).filter_map(|i| self.pieces[i].cleared_at()).max();
+            if touched.count() > 0 {
+                // Who has to set bits again in all of a region touches it less often.
+                let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
+                let most = if *hz < SLOW_HZ { LONG_RUN } else { short };
+                wanting.push((lately.unwrap_or_default(), first..end, most));
+            }
+        }
+        wanting.sort_by_key(|(lately, ..)| *lately);
+        let runs = wanting.len().min(self.allowance.runs as usize);
+        for (k, (_, pieces, most)) in wanting.into_iter().take(runs).enumerate() {
+            if self.allowance.seconds <= 0.0 {
+                break;
+            }
+            let share = self.allowance.seconds / (runs - k) as f64;
+            let share = if self.allowance.restraint == Restraint::None { share } else { 0.0 };
+            let end = pieces.end;
+            let due = |&i: &usize| self.may_clear(i) && self.is_due(i);
+            let Some(first) = pieces.filter(due).min_by_key(|&i| self.pieces[i].cleared_at())
+            else {
+                continue;
+            };
+            self.allowance.seconds -= self.take(first, end.min(first + most), share);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Doing without, where targets are short of memory.
+//!
+//! Clearing makes pages look old to reclaim, so that a monitor that clears all of a hot set makes
+//! reclaim take it. Reading changes nothing, and short runs next to nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::watched::Watched;
+use crate::ops::{Look, TargetId};
+use crate::snapshot::Restraint;
+use crate::survey::Pressure;
+use crate::time::Nanos;
+
+/// A sign of reclaim counts for so long.
+const REMEMBERED: Duration = Duration::from_secs(5);
+/// Asked for that often.
+const EVERY: Duration = Duration::from_millis(500);
+/// Reclaim is near if less than a so-manieth part of the target's memory may be allocated yet.
+const NEAR: u64 = 32;
+/// Tasks that wait for memory for such a part of the time are in trouble, if pages are wanted again.
+const STALLED: f64 = 0.2;
+
+/// What is known of a target's pressure.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    asked: Option<(Nanos, Pressure)>,
+    short: Option<Nanos>,
+    severe: Option<Nanos>,
+    restraint: Restraint,
+}
+
+/// Decides how much to do without, by target.
+#[derive(Debug, Default)]
+pub(super) struct Restrain(BTreeMap<TargetId, Known>);
+
+impl Restrain {
+    /// What to do without for a target.
+    pub fn of<O: Look>(&mut self, ops: &mut O, w: &Watched, now: Nanos) -> Restraint {
+        let known = self.0.entry(w.id).or_default();
+        if known.asked.is_some_and(|(at, _)| now.since(at) < EVERY) {
+            return known.restraint;
+        }
+        let Some(pressure) = ops.survey().and_then(|s| s.pressure(w.id)) else {
+            return Restraint::None;
+        };
+        known.take(now, pressure, w.resident_pages() * crate::range::PAGE_SIZE);
+        known.restraint
+    }
+
+    /// The targets that are left.
+    pub fn retain(&mut self, is_left: impl Fn(TargetId) -> bool) {
+        self.0.retain(|id, _| is_left(*id));
+    }
+
+    /// The most that is done without for any target.
+    pub fn most(&self) -> Restraint {
+        self.0.values().map(|k| k.restraint).max().unwrap_or_default()
+    }
+}
+
+impl Known {
+    fn take(&mut self, now: Nanos, is: Pressure, resident: u64) {
+        if is.headroom.is_some_and(|left| left < resident / NEAR) {
+            self.short = Some(now);
+        }
+        if let Some((at, was)) = self.asked {
+            let seconds = now.since(at).as_secs_f64().max(1e-3);
+            if is.scanned > was.scanned || is.refaults > was.refaults {
+                self.short = Some(now);
+            }
+            let stalled = is.stalled.saturating_sub(was.stalled).as_secs_f64() / seconds;
+            if stalled > STALLED && is.refaults > was.refaults {
+                self.severe = Some(now);
+            }
+        }
+        self.asked = Some((now, is));
+        let lately = |at: Option<Nanos>| at.is_some_and(|at| now.since(at) < REMEMBERED);
+        self.restraint = match (lately(self.severe), lately(self.short)) {
+            (true, _) => Restraint::ReadOnly,
+            (_, true) => Restraint::ShortRuns,
+            _ => Restraint::None,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn after(steps: &[(u64, Pressure)]) -> Restraint {
+        let mut known = Known::default();
+        for (s, p) in steps {
+            known.take(Nanos(s * 1_000_000_000), *p, 1024 * MIB);
+        }
+        known.restraint
+    }
+
+    fn seen(scanned: u64, refaults: u64, stalled_ms: u64, headroom: Option<u64>) -> Pressure {
+        let stalled = Duration::from_millis(stalled_ms);
+        Pressure { scanned, refaults, stalled, headroom, major_faults: 0 }
+    }
+
+    #[test]
+    fn reclaim_calls_for_short_runs_and_trouble_for_none() {
+        let calm = seen(7, 3, 0, None);
+        assert_eq!(after(&[(0, calm), (1, calm)]), Restraint::None);
+        assert_eq!(after(&[(0, calm), (1, seen(9, 3, 0, None))]), Restraint::ShortRuns);
+        assert_eq!(after(&[(0, seen(7, 3, 0, Some(16 * MIB)))]), Restraint::ShortRuns);
+        assert_eq!(after(&[(0, seen(7, 3, 0, Some(64 * MIB)))]), Restraint::None);
+        assert_eq!(after(&[(0, calm), (1, seen(9, 4, 300, None))]), Restraint::ReadOnly);
+        assert_eq!(after(&[(0, calm), (1, seen(9, 3, 300, None))]), Restraint::ShortRuns);
+    }
+
+    #[test]
+    fn it_lasts_for_a_while() {
+        let calm = seen(7, 3, 0, None);
+        let over = seen(9, 3, 0, None);
+        assert_eq!(after(&[(0, calm), (1, over), (5, over)]), Restraint::ShortRuns);
+        assert_eq!(after(&[(0, calm), (1, over), (7, over)]), Restraint::None);
+    }
+}

@@ -1,0 +1,257 @@
+//! Groups as regions of a snapshot.
+
+use std::time::Duration;
+
+use super::bins::{Bin, Spread, first_touch_rate, touched_share};
+use super::borders::{Group, Kind, Place};
+use super::piece::{Moment, Piece, READS, Terms};
+use super::window::UNTOUCHED;
+use crate::estimator::Rate;
+use crate::ops::{Pages, Unknown};
+use crate::range::PAGE_SIZE;
+use crate::region::to_bp;
+use crate::snapshot::RegionView;
+use crate::time::Nanos;
+
+/// What a region's figures are made from.
+pub(super) struct Basis {
+    pub terms: Terms,
+    pub now: Moment,
+    /// Exposures that began before tell of the past.
+    pub fresh: Nanos,
+    pub sample: Duration,
+    /// of the pages that were read lately, the part that somebody else has cleared
+    pub stolen: f64,
+}
+
+/// A region, and how much it says.
+pub(super) struct Viewed {
+    pub view: RegionView,
+    /// bytes that can be seen, and of those the ones that this tells of
+    pub visible: u64,
+    pub covered: u64,
+}
+
+/// Counts over the windows of a group.
+#[derive(Default)]
+struct Counts {
+    resident: u64,
+    unknown: [u64; 8],
+    /// pages looked at lately, or untouched ever since
+    covered: u64,
+    bins: [Bin; READS],
+    /// sums of widths, weighted by pages
+    widths: [f64; READS],
+    /// and of times from the clear to their begin
+    begins: [f64; READS],
+    fresh: Spread,
+    all: Spread,
+    fresh_pages: f64,
+    touched: u32,
+}
+
+/// The view of a group; windows note the heat that they have.
+pub(super) fn view(group: &Group, pieces: &mut [Piece], b: &Basis) -> Viewed {
+    let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, Kind::Absent)) else {
+        return absent(group);
+    };
+    let counts = count(pieces, from, to, b);
+    let pages = (group.range.len() / PAGE_SIZE).max(1) as f64;
+    let unknown: u64 = counts.unknown.iter().sum();
+    let visible = counts.resident.saturating_sub(unknown);
+    let (rate, share) = estimate(&counts, b);
+    let hz = f64::from(rate.hz);
+    let age = age(pieces, (from, to), &counts, hz * share, b);
+    let resident = counts.resident as f64 / pages;
+    let accessed = share * -(-hz * b.sample.as_secs_f64()).exp_m1() * resident;
+    let view = RegionView {
+        range: group.range,
+        accesses_bp: to_bp(accessed).max(u32::from(hz > 0.0)),
+        age,
+        rate,
+        touched_bp: if hz > 0.0 { to_bp(share).max(1) } else { 0 },
+        resident_bp: to_bp(resident),
+        unknown_bp: Pages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
+    };
+    // What was looked at lately stands for all of the region.
+    let covered =
+        if counts.fresh_pages >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
+    Viewed { view, visible: visible * PAGE_SIZE, covered: covered * PAGE_SIZE }
+}
+
+fn absent(group: &Group) -> Viewed {
+    let view = RegionView {
+        range: group.range,
+        accesses_bp: 0,
+        age: Duration::ZERO,
+        rate: Rate { hz: 0.0, low: 0.0, high: 0.0 },
+        touched_bp: 0,
+        resident_bp: 0,
+        unknown_bp: Pages::default(),
+    };
+    Viewed { view, visible: 0, covered: 0 }
+}
+
+/// The windows from one place to another, by piece.
+fn spans(pieces: &[Piece], from: Place, to: Place) -> impl Iterator<Item = (usize, usize, usize)> {
+    let sizes: Vec<usize> =
+        pieces[from.0..=to.0.min(pieces.len() - 1)].iter().map(Piece::nr_windows).collect();
+    (from.0..=to.0).filter_map(move |p| {
+        let first = if p == from.0 { from.1 } else { 0 };
+        let size = sizes.get(p - from.0).copied().unwrap_or(0);
+        let end = if p == to.0 { to.1 } else { size };
+        (first < end).then_some((p, first, end))
+    })
+}
+
+fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
+    let mut c = Counts::default();
+    for (p, first, end) in spans(pieces, from, to) {
+        let piece = &pieces[p];
+        let quiet = piece.is_quiet();
+        let lately = piece.cleared_at().is_some_and(|at| at >= b.fresh);
+        let fresh = (quiet || lately) && !piece.is_presumed();
+        let reads = piece.reads(&b.terms).filter(|_| fresh);
+        let unseen = piece.unseen_pages();
+        let mut sums = [0u32; READS];
+        let (mut armed, mut d_all, mut e_all) = (0u32, 0.0, 0.0);
+        for i in first..end {
+            let w = piece.window(i);
+            let resident = u64::from(piece.count(&piece.resident, i));
+            c.resident += resident;
+            if !unseen.is_empty() {
+                let told = u64::from(w.told);
+                for (why, mask) in &piece.hidden {
+                    c.unknown[why.index()] += u64::from(piece.count(mask, i)).saturating_sub(told);
+                }
+            }
+            if !piece.is_seen() {
+                c.unknown[Unknown::Unseen.index()] += resident;
+            }
+            c.touched = c.touched.max(piece.touched(i, b.now.ms));
+            let evidence = piece.evidence(i, &b.terms);
+            let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
+            if e > 0.0 && !piece.huge {
+                c.all.add(d, e);
+            }
+            (d_all, e_all) = (d_all + d, e_all + e);
+            if reads.is_some() {
+                armed += u32::from(w.pages);
+                if !quiet {
+                    sums.iter_mut().zip(w.found).for_each(|(s, n)| *s += u32::from(n));
+                    if !piece.huge && w.pages > 0 {
+                        let current = w.current();
+                        c.fresh.add(current.d.into(), current.e.into());
+                    }
+                }
+            }
+        }
+        // One bit for all of a huge page.
+        if piece.huge && e_all > 0.0 {
+            c.all.add(d_all, e_all);
+        }
+        if let Some(reads) = reads {
+            c.covered += u64::from(armed);
+            c.fresh_pages += f64::from(armed);
+            let e = add_bins(&mut c, &reads, &sums, armed);
+            if quiet || piece.huge {
+                c.fresh.add(sums.last().map_or(0.0, |&n| n.into()), e);
+            }
+        }
+    }
+    for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
+        let weight = bin.touched + bin.survived;
+        bin.seconds = if weight > 0.0 { width / weight } else { 0.0 };
+        bin.since = if weight > 0.0 { since / weight } else { 0.0 };
+    }
+    c
+}
+
+/// Adds what reads have found of `armed` pages; returns their page-seconds.
+fn add_bins(c: &mut Counts, reads: &[f64; READS], found: &[u32; READS], armed: u32) -> f64 {
+    let (mut t, mut had, mut e) = (0.0, 0u32, 0.0);
+    for (i, (&read, &n)) in reads.iter().zip(found).enumerate() {
+        if read.is_nan() {
+            continue;
+        }
+        let seconds = (read - t).max(1e-5);
+        let (touched, left) =
+            (f64::from(n.saturating_sub(had)), f64::from(armed.saturating_sub(n)));
+        c.bins[i].touched += touched;
+        c.bins[i].survived += left;
+        c.widths[i] += seconds * (touched + left);
+        c.begins[i] += t * (touched + left);
+        e += seconds * (left + touched / 2.0);
+        (t, had) = (read, n.max(had));
+    }
+    e
+}
+
+/// Fewer freshly cleared pages than these leave it to what was known before.
+const ENOUGH_PAGES: f64 = 32.0;
+/// Once so many are touched, later reads tell of the slowest pages only.
+const MOST_TOUCHED: f64 = 0.4;
+/// By so much likelier, in natural logarithms, a part of the pages must be touched than all of them.
+const CLEARLY: f64 = 24.0;
+
+/// The rate of the touched pages, and their share.
+fn estimate(c: &Counts, b: &Basis) -> (Rate, f64) {
+    let widen = |r: Rate| Rate { high: r.high / (1.0 - b.stolen.min(0.9)) as f32, ..r };
+    if c.fresh_pages < ENOUGH_PAGES {
+        let hz = c.all.touched() / c.all.exposure().max(1e-9);
+        return (widen(c.all.interval(hz)), 1.0);
+    }
+    let mut cut = c.bins;
+    let total = c.bins.iter().map(|x| x.touched + x.survived).fold(0.0, f64::max);
+    let mut touched = 0.0;
+    let last = c.bins.iter().position(|x| {
+        touched += x.touched;
+        touched >= MOST_TOUCHED * total
+    });
+    if let Some(last) = last {
+        cut[last + 1..].fill(Bin::default());
+    }
+    let hz = first_touch_rate(&cut);
+    if hz <= 0.0 {
+        return (widen(c.fresh.interval(0.0)), 0.0);
+    }
+    let mixture = touched_share(&c.bins).filter(|m| m.gain > CLEARLY && m.share < 0.9);
+    match mixture {
+        Some(m) => (widen(c.fresh.interval(m.hz)), m.share),
+        None => (widen(c.fresh.interval(hz)), 1.0),
+    }
+}
+
+/// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
+const NO_HEAT: f64 = 0.02;
+
+/// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
+fn age(
+    pieces: &mut [Piece],
+    (from, to): (Place, Place),
+    c: &Counts,
+    hz: f64,
+    b: &Basis,
+) -> Duration {
+    let now = b.now.ms;
+    let level = hz.max(NO_HEAT).log2().round() as i8;
+    let places: Vec<(usize, usize, usize)> = spans(pieces, from, to).collect();
+    let (mut sum, mut bytes) = (0.0, 0.0);
+    for (p, first, end) in places {
+        for i in first..end {
+            let len = pieces[p].window_range(i).len() as f64;
+            let w = pieces[p].window_mut(i);
+            if w.level == UNTOUCHED {
+                w.level = level;
+                w.kept = if hz > NO_HEAT { now } else { w.touched };
+            } else if w.level.abs_diff(level) > 1 {
+                w.level = level;
+                w.kept = now;
+            }
+            sum += f64::from(now.saturating_sub(w.kept)) * len;
+            bytes += len;
+        }
+    }
+    let ms = if hz > 0.0 { sum / bytes.max(1.0) } else { f64::from(now.saturating_sub(c.touched)) };
+    Duration::from_millis(ms as u64)
+}

@@ -1,0 +1,358 @@
+//! What is known of a target.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_core::Rng;
+
+use super::bins::ALIKE;
+use super::borders::{Group, groups};
+use super::piece::{Moment, Piece, Terms};
+use super::view::{Basis, Viewed, view};
+use crate::ops::{Ask, Mapping, Seen, TargetId};
+use crate::range::{AddrRange, join_touching};
+use crate::region::{Region, random_page, window_around};
+use crate::sampler::view as aside_view;
+use crate::snapshot::RegionView;
+use crate::survey::{BLOCK_SIZE, Block, Cleared};
+use crate::time::Nanos;
+
+/// A target, and what is known of its memory.
+pub(super) struct Watched {
+    pub id: TargetId,
+    pub mappings: Arc<Vec<Mapping>>,
+    /// the mappings that can be seen
+    pub visible: Vec<AddrRange>,
+    /// resident memory, sorted
+    pub pieces: Vec<Piece>,
+    /// mappings that cannot be seen
+    pub aside: Vec<Region>,
+    /// as of the last snapshot
+    pub regions: Vec<Known>,
+    /// bytes that no region covers
+    pub left_out: u64,
+    /// how long it had run at the last snapshot
+    pub ran: Option<Duration>,
+    pub running: Running,
+    /// pages cleared by others since the last snapshot
+    pub stolen: u64,
+    /// Not all of it has been cleared once.
+    pub is_new: bool,
+    /// what the next snapshot says
+    pub views: Vec<RegionView>,
+    /// when what cannot be seen was last told of
+    aside_ms: u32,
+    /// which of what is hidden was asked about last
+    turn: usize,
+}
+
+/// A region as it was published.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Known {
+    pub range: AddrRange,
+    /// mean over its pages
+    pub hz: f64,
+}
+
+impl Watched {
+    pub fn new(id: TargetId) -> Self {
+        Watched {
+            id,
+            mappings: Arc::default(),
+            visible: Vec::new(),
+            pieces: Vec::new(),
+            aside: Vec::new(),
+            regions: Vec::new(),
+            left_out: 0,
+            ran: None,
+            running: Running::default(),
+            stolen: 0,
+            is_new: true,
+            views: Vec::new(),
+            aside_ms: 0,
+            turn: 0,
+        }
+    }
+
+    /// Forgets all: it has a new address space.
+    pub fn forget(&mut self) {
+        *self = Watched::new(self.id);
+    }
+
+    /// Takes in the mappings, which are sorted and disjoint.
+    pub fn map(&mut self, mappings: Vec<Mapping>) {
+        if *self.mappings == mappings {
+            return;
+        }
+        self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
+        let unseen = mappings.iter().filter(|m| m.unknown.is_some()).map(|m| m.range);
+        let unseen: Vec<AddrRange> = unseen.collect();
+        self.aside = crate::region::set_regions(&self.aside, &unseen);
+        self.mappings = Arc::new(mappings);
+        let visible = &self.visible;
+        self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range));
+    }
+
+    /// Takes in blocks of a reading of all that is visible within `bounds`; returns those pieces that
+    /// were touched after a long time, by their address.
+    pub fn read_all(
+        &mut self,
+        blocks: &[Block],
+        bounds: AddrRange,
+        now: &Moment,
+        t: &Terms,
+        size: u64,
+    ) -> Vec<u64> {
+        let mut awoken = Vec::new();
+        let mut new = Vec::new();
+        let mut at = self.pieces.partition_point(|p| p.range.start < bounds.start);
+        for block in joined(blocks) {
+            at += self.miss(at, block.start);
+            let within = AddrRange::new(block.start, block.start + BLOCK_SIZE);
+            let first = self.visible.partition_point(|r| r.end <= within.start);
+            let parts = self.visible[first..].iter().map_while(|r| r.intersect(&within));
+            for range in parts.collect::<Vec<_>>() {
+                match self.pieces.get_mut(at).filter(|p| p.range == range) {
+                    Some(piece) => {
+                        at += 1;
+                        let class = piece.next_full();
+                        let change = piece.read(&block, class, now, t);
+                        piece.missing = 0;
+                        self.stolen += u64::from(change.stolen);
+                        if change.awoken {
+                            awoken.push(range.start);
+                        }
+                    }
+                    None => {
+                        let mut piece = Piece::new(range, size, now.ms);
+                        piece.read(&block, 0, now, t);
+                        if !piece.resident.is_empty() {
+                            new.push(piece);
+                        }
+                    }
+                }
+            }
+        }
+        self.miss(at, bounds.end);
+        self.pieces.retain(|p| p.missing < 2);
+        if !new.is_empty() {
+            self.pieces.extend(new);
+            self.pieces.sort_unstable_by_key(|p| p.range.start);
+        }
+        awoken
+    }
+
+    /// Marks pieces from `at` on in blocks below `addr`, which nothing was read of; says how many.
+    fn miss(&mut self, at: usize, addr: u64) -> usize {
+        let missed = self.pieces[at..].iter_mut().take_while(|p| p.block() < addr);
+        missed.map(|p| p.missing += 1).count()
+    }
+
+    /// Takes in blocks that were cleared lately.
+    pub fn read_some(&mut self, blocks: &[Block], class: usize, now: &Moment, t: &Terms) {
+        for block in joined(blocks) {
+            let mut stolen = 0;
+            self.in_block(block.start).for_each(|p| stolen += p.read(&block, class, now, t).stolen);
+            self.stolen += u64::from(stolen);
+        }
+    }
+
+    /// Takes in what clearing has done to the pieces within `runs`.
+    pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &Terms, began: Nanos) {
+        for c in done {
+            let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
+            let since = Moment { at: c.cleared_at, ms, ran: now.ran };
+            self.in_block(c.start).for_each(|p| p.clear(c, since, t));
+        }
+    }
+
+    /// Resident pages that can be seen.
+    pub fn resident_pages(&self) -> u64 {
+        self.pieces.iter().map(|p| u64::from(p.resident.count())).sum()
+    }
+
+    /// Stretches of what is mapped.
+    pub fn areas(&self) -> usize {
+        join_touching(self.visible.iter().copied()).len() + self.aside.len()
+    }
+
+    /// Where a region has changed for the slower as far as it was looked at since `last`, what is known
+    /// of the rest of it is in doubt.
+    pub fn doubt(&mut self, last: Nanos, t: &Terms) {
+        for known in std::mem::take(&mut self.regions) {
+            let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
+            let all = self.pieces[first..].iter_mut();
+            let pieces = all.take_while(|p| p.range.start < known.range.end);
+            let mut pieces: Vec<&mut Piece> = pieces.collect();
+            let mut run = Compared::default();
+            for p in pieces.iter().filter(|p| p.cleared_at().is_some_and(|at| at >= last)) {
+                let [touched, seconds, expected] = p.against(known.range, known.hz, t);
+                run.touched += touched;
+                run.seconds += seconds;
+                run.expected += expected;
+            }
+            if run.is_slower() {
+                let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
+                pieces.iter_mut().filter(older).for_each(|p| p.presume(run.hz()));
+            }
+        }
+    }
+
+    /// Makes the regions of a snapshot, at most `max` of them.
+    pub fn make_regions(&mut self, b: &Basis, max: usize, windows: bool) -> Vec<Viewed> {
+        let areas = join_touching(self.visible.iter().copied());
+        let room = max.saturating_sub(self.aside.len()).max(1);
+        let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
+        self.left_out = leave_out(&mut groups, room);
+        let viewed: Vec<Viewed> = groups.iter().map(|g| view(g, &mut self.pieces, b)).collect();
+        let known = |v: &Viewed| Known {
+            range: v.view.range,
+            hz: f64::from(v.view.rate.hz) * f64::from(v.view.touched_bp) / 10_000.0,
+        };
+        self.regions = viewed.iter().map(known).collect();
+        self.views = viewed.iter().map(|v| v.view).collect();
+        let interval = Duration::from_millis(b.now.ms.saturating_sub(self.aside_ms).into());
+        self.aside_ms = b.now.ms;
+        for r in &mut self.aside {
+            r.conclude();
+            self.views.push(aside_view(r, interval));
+            r.restart(u64::MAX / 4);
+        }
+        self.views.sort_unstable_by_key(|v| v.range.start);
+        viewed
+    }
+
+    /// Windows to ask about whose bits tell nothing: some of each mapping that cannot be seen, and of
+    /// the memory in which something is hidden.
+    pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
+        let target = self.id;
+        let ask = |range| Ask { target, range, clear: false };
+        let chosen = |r: &Region| {
+            (0..ASIDE_LOOKS)
+                .map(|_| window_around(random_page(r.range, rng), r.range, window))
+                .collect::<Vec<_>>()
+        };
+        let mut asks: Vec<Ask> = self.aside.iter().flat_map(chosen).map(ask).collect();
+        asks.truncate(MOST_ASKS);
+        let hidden: Vec<usize> =
+            (0..self.pieces.len()).filter(|&i| !self.pieces[i].hidden.is_empty()).collect();
+        let places =
+            hidden.iter().flat_map(|&p| (0..self.pieces[p].nr_windows()).map(move |i| (p, i)));
+        let places: Vec<(usize, usize)> = places.collect();
+        let n = places.len().min(MOST_ASKS);
+        self.turn = if places.is_empty() { 0 } else { (self.turn + n) % places.len() };
+        let due = places.iter().cycle().skip(self.turn).take(n);
+        asks.extend(due.map(|&(p, i)| ask(self.pieces[p].window_range(i))));
+        asks
+    }
+
+    /// The answers.
+    pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
+        for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
+            let at = self.aside.partition_point(|r| r.range.end <= ask.range.start);
+            if let Some(r) = self.aside.get_mut(at).filter(|r| r.range.contains(ask.range.start)) {
+                r.tally.add(seen, seen.since.unwrap_or(seen.read_at), 1);
+                continue;
+            }
+            let at = self.pieces.partition_point(|p| p.range.end <= ask.range.start);
+            if let Some(p) = self.pieces.get_mut(at).filter(|p| p.range.contains(ask.range.start)) {
+                p.tell(ask.range.start, seen, ms);
+            }
+        }
+    }
+
+    fn in_block(&mut self, start: u64) -> impl Iterator<Item = &mut Piece> {
+        let first = self.pieces.partition_point(|p| p.block() < start);
+        self.pieces[first..].iter_mut().take_while(move |p| p.block() == start)
+    }
+}
+
+/// What was just looked at of a region, against what was known of it.
+#[derive(Default)]
+struct Compared {
+    touched: f64,
+    expected: f64,
+    seconds: f64,
+}
+
+impl Compared {
+    /// Whether fewer than half of the pages were touched that should have been, and not by chance.
+    fn is_slower(&self) -> bool {
+        let (y, n) = (self.touched, self.expected);
+        let log = if y > 0.0 { y * (y / n.max(1e-9)).ln() } else { 0.0 };
+        y < n / 2.0 && (log - y + n) / ALIKE > CONTRADICTION
+    }
+
+    fn hz(&self) -> f64 {
+        self.touched / self.seconds.max(1e-9)
+    }
+}
+
+/// Drops the smallest of `groups` that are too many; returns their bytes.
+fn leave_out(groups: &mut Vec<Group>, max: usize) -> u64 {
+    let Some(excess) = groups.len().checked_sub(max).filter(|&n| n > 0) else { return 0 };
+    let mut order: Vec<usize> = (0..groups.len()).collect();
+    order.sort_by_key(|&i| groups[i].range.len());
+    let dropped: std::collections::BTreeSet<usize> = order.into_iter().take(excess).collect();
+    let bytes = dropped.iter().map(|&i| groups[i].range.len()).sum();
+    let mut at = 0;
+    groups.retain(|_| {
+        at += 1;
+        !dropped.contains(&(at - 1))
+    });
+    bytes
+}
+
+/// Looks at each mapping that cannot be seen in a round, and at most at so many windows in all.
+const ASIDE_LOOKS: usize = 4;
+const MOST_ASKS: usize = 128;
+/// A difference above is no chance, in natural logarithms.
+const CONTRADICTION: f64 = 6.0;
+
+/// The part of the block that holds `addr` which lies in the same one of `visible`.
+fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
+    let range = visible.get(visible.partition_point(|r| r.end <= addr))?;
+    let start = addr / BLOCK_SIZE * BLOCK_SIZE;
+    range.intersect(&AddrRange::new(start, start + BLOCK_SIZE)).filter(|r| r.start == addr)
+}
+
+/// `blocks` with those made one that are the same block.
+fn joined(blocks: &[Block]) -> impl Iterator<Item = Block> + '_ {
+    blocks.chunk_by(|a, b| a.start == b.start).filter_map(|same| {
+        same.iter().copied().reduce(|a, b| Block {
+            resident: a.resident.or(&b.resident),
+            young: a.young.or(&b.young),
+            ..a
+        })
+    })
+}
+
+/// The part of the time in which a target runs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Running {
+    last: Option<(Nanos, Duration)>,
+    share: Option<f64>,
+}
+
+impl Running {
+    /// Takes in how long it has run by now.
+    pub fn update(&mut self, at: Nanos, ran: Option<Duration>) {
+        let Some(ran) = ran else { return };
+        if let Some((before, had)) = self.last {
+            let wall = at.since(before).as_secs_f64();
+            if wall < 0.1 {
+                return;
+            }
+            let now = (ran.saturating_sub(had).as_secs_f64() / wall).min(1.0);
+            // Over some seconds: shorter pauses are what it is there to tell.
+            let weight = (wall / 4.0).min(0.5);
+            self.share = Some(self.share.map_or(now, |s| s + (now - s) * weight));
+        }
+        self.last = Some((at, ran));
+    }
+
+    /// 1 as long as that is not known.
+    pub fn share(&self) -> f64 {
+        self.share.unwrap_or(1.0)
+    }
+}

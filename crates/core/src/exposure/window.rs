@@ -1,0 +1,129 @@
+//! What is known of a window.
+
+use super::bins::llr;
+use super::piece::READS;
+
+/// Touched pages, and page-seconds until they were: their ratio is about a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(super) struct Evidence {
+    pub d: f32,
+    pub e: f32,
+}
+
+/// Above this, one rate does not explain both of two pieces of evidence; pages of a window are not
+/// independent.
+const CONTRADICTION: f64 = 16.0;
+
+impl Evidence {
+    fn plus(self, o: Evidence) -> Evidence {
+        Evidence { d: self.d + o.d, e: self.e + o.e }
+    }
+
+    fn hz(self) -> f32 {
+        self.d / self.e.max(1e-9)
+    }
+
+    fn contradicts(self, o: Evidence) -> bool {
+        llr(self.d.into(), self.e.into(), o.d.into(), o.e.into()) > CONTRADICTION
+    }
+}
+
+/// Of what is known, so much is kept when a window is looked at anew.
+const KEPT: f32 = 0.7;
+
+/// A window's heat when nothing of it was ever touched.
+pub(super) const UNTOUCHED: i8 = i8::MIN;
+
+/// What is known of a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Window {
+    /// pages that were cleared
+    pub pages: u16,
+    /// of hidden pages, those that somebody else has told of
+    pub told: u16,
+    /// how many pages had been found touched at each read since
+    pub found: [u16; READS],
+    current: Evidence,
+    /// of earlier exposures
+    carried: Evidence,
+    /// when it was last found touched, in ms since the monitor began; at first, when it was first seen
+    pub touched: u32,
+    /// since when its heat is what it is, likewise
+    pub kept: u32,
+    /// binary logarithm of its rate
+    pub level: i8,
+    /// When it looked faster than before, or was touched after a long time, in ms; 0: it never did.
+    pub suspect: u32,
+}
+
+impl Window {
+    pub fn new(ms: u32) -> Self {
+        Window {
+            pages: 0,
+            told: 0,
+            found: [0; READS],
+            current: Evidence::default(),
+            carried: Evidence::default(),
+            touched: ms,
+            kept: ms,
+            level: UNTOUCHED,
+            suspect: 0,
+        }
+    }
+
+    /// What an exposure of so many seconds has shown in which nothing was touched.
+    pub fn idle_for(&self, seconds: f64) -> Evidence {
+        Evidence { d: 0.0, e: f32::from(self.pages) * seconds as f32 }
+    }
+
+    pub fn stay_idle(&mut self, seconds: f64) {
+        self.current = self.idle_for(seconds);
+        self.found = [0; READS];
+    }
+
+    pub fn current(&self) -> Evidence {
+        self.current
+    }
+
+    /// Adds a read, `seconds` after the one before, at which `count` more pages were found touched.
+    pub fn add(&mut self, count: u16, seconds: f64, class: usize) {
+        let left = f32::from(self.pages) - self.current.d - f32::from(count) / 2.0;
+        self.current.d += f32::from(count);
+        self.current.e += seconds as f32 * left.max(0.0);
+        self.found[class..].fill(self.current.d as u16);
+    }
+
+    /// The same for pages that others told of, `young` of `pages` in `seconds`.
+    pub fn be_told(&mut self, young: u32, pages: u16, seconds: f64) {
+        let (d, n) = (young as f32, f32::from(pages));
+        self.carried = Evidence { d, e: seconds as f32 * (n - d / 2.0).max(0.0) };
+    }
+
+    /// What the current exposure and those before say together.
+    ///
+    /// A change to slower is believed at once. One to faster may be a burst that came just after the
+    /// clear: it is believed if there was another sign of it, not long before.
+    pub fn together(&self, current: Evidence, confirmed: bool) -> Evidence {
+        let changed = current.contradicts(self.carried);
+        match changed && (confirmed || !self.is_faster(current)) {
+            true => current,
+            false => current.plus(self.carried),
+        }
+    }
+
+    fn is_faster(&self, current: Evidence) -> bool {
+        current.hz() > self.carried.hz()
+    }
+
+    /// Ends the current exposure.
+    pub fn carry(&mut self, current: Evidence, confirmed: bool, ms: u32) {
+        let sudden = current.contradicts(self.carried) && self.is_faster(current);
+        let all = self.together(current, confirmed);
+        self.carried = Evidence { d: all.d * KEPT, e: all.e * KEPT };
+        if sudden && !confirmed {
+            self.suspect = ms.max(1);
+        }
+        self.current = Evidence::default();
+        self.found = [0; READS];
+    }
+}

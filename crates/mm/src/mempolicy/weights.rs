@@ -1,0 +1,242 @@
+//! Nodes with their weights, and the node of a page by its place: `weighted_interleave_nid` of
+//! mm/mempolicy.c.
+
+use std::ops::Range;
+
+/// At most so many nodes, as in the kernel.
+pub const MAX_WEIGHTS: usize = 1024;
+
+/// Why nodes with weights make no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WeightsError {
+    /// none
+    #[error("no node is named: name at least one")]
+    Empty,
+    /// too many
+    #[error("{0} nodes are named: name at most {MAX_WEIGHTS}")]
+    TooMany(usize),
+    /// a weight of zero
+    #[error("node {0} has the weight 0: choose 1 to 255, or leave the node out")]
+    Zero(u32),
+    /// a node twice
+    #[error("node {0} is named twice: name it once")]
+    Twice(u32),
+}
+
+/// Nodes with their weights: a round of interleaving.
+///
+/// ```
+/// use isotherm_mm::mempolicy::Weights;
+///
+/// let weights = Weights::new([(0, 5), (1, 1)])?;
+/// let round: Vec<u32> = (0..6).map(|page| weights.node(page)).collect();
+/// assert_eq!(round, [0, 0, 0, 0, 0, 1]);
+/// assert_eq!(weights.counts(0..65_537), [(0, 54_615), (1, 10_922)]);
+/// # Ok::<(), isotherm_mm::mempolicy::WeightsError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Weights {
+    nodes: Vec<(u32, u8)>,
+    /// where each node's place in the round ends
+    ends: Vec<u64>,
+}
+
+impl Weights {
+    /// Of nodes and weights in any order.
+    ///
+    /// # Errors
+    /// If there is no node, one twice, or a weight of 0.
+    pub fn new(nodes: impl IntoIterator<Item = (u32, u8)>) -> Result<Self, WeightsError> {
+        let mut nodes: Vec<(u32, u8)> = nodes.into_iter().take(MAX_WEIGHTS + 1).collect();
+        nodes.sort_unstable();
+        if nodes.is_empty() {
+            return Err(WeightsError::Empty);
+        }
+        if nodes.len() > MAX_WEIGHTS {
+            return Err(WeightsError::TooMany(nodes.len()));
+        }
+        if let Some(zero) = nodes.iter().find(|n| n.1 == 0) {
+            return Err(WeightsError::Zero(zero.0));
+        }
+        if let Some(pair) = nodes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(WeightsError::Twice(pair[0].0));
+        }
+        let sums = nodes.iter().scan(0, |sum, n| {
+            *sum += u64::from(n.1);
+            Some(*sum)
+        });
+        let ends = sums.collect();
+        Ok(Weights { nodes, ends })
+    }
+
+    /// Nodes and weights, the lowest node first.
+    #[must_use]
+    pub fn nodes(&self) -> &[(u32, u8)] {
+        &self.nodes
+    }
+
+    /// Pages in a round.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.ends[self.ends.len() - 1]
+    }
+
+    /// The node of the page (or folio) with this index: see [`interleave_index`].
+    #[must_use]
+    pub fn node(&self, index: u64) -> u32 {
+        self.run(index).0
+    }
+
+    /// The node of the page with this index, and how many pages from there on are on it.
+    #[must_use]
+    pub fn run(&self, index: u64) -> (u32, u64) {
+        if let [(node, _)] = self.nodes[..] {
+            return (node, u64::MAX - index);
+        }
+        let place = index % self.total();
+        let at = self.ends.partition_point(|&end| end <= place);
+        (self.nodes[at].0, self.ends[at] - place)
+    }
+
+    /// How many pages with these indices lie on each node, the lowest node first.
+    #[must_use]
+    pub fn counts(&self, indices: Range<u64>) -> Vec<(u32, u64)> {
+        let count = |(&(node, weight), &end): (&(u32, u8), &u64)| {
+            let place = end - u64::from(weight)..end;
+            let below = |n| self.below(n, &place);
+            (node, below(indices.end).saturating_sub(below(indices.start)))
+        };
+        self.nodes.iter().zip(&self.ends).map(count).collect()
+    }
+
+    /// Indices below `n` whose place in the round is within `place`.
+    fn below(&self, n: u64, place: &Range<u64>) -> u64 {
+        let partly = (n % self.total()).clamp(place.start, place.end) - place.start;
+        n / self.total() * (place.end - place.start) + partly
+    }
+}
+
+/// The node of the page with this index, among nodes with their weights, the lowest node first; a
+/// weight of 0 counts as 1, the default. None if there is no node.
+///
+/// [`Weights::node`] is the same for many pages.
+#[must_use]
+pub fn static_node(index: u64, nodes: &[(u32, u8)]) -> Option<u32> {
+    let weight = |n: &(u32, u8)| u64::from(n.1.max(1));
+    let total: u64 = nodes.iter().map(weight).sum();
+    let mut left = index.checked_rem(total)?;
+    for n in nodes {
+        if left < weight(n) {
+            return Some(n.0);
+        }
+        left -= weight(n);
+    }
+    None
+}
+
+/// The index that a page, or a folio of 2^`order` pages, is interleaved by: `get_vma_policy`.
+///
+/// `pgoff` is the mapping's offset in pages, and `page` that of the page within the mapping. An
+/// anonymous mapping's offset is its address, in pages, unless it was moved by mremap with memory
+/// in it: so for 4 KiB pages the index is the number of the virtual page. Memory that is shared has
+/// the number of its inode added.
+#[must_use]
+pub fn interleave_index(pgoff: u64, page: u64, order: u32) -> u64 {
+    let folios = |pages: u64| pages.checked_shr(order).unwrap_or(0);
+    folios(pgoff).wrapping_add(folios(page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn weights() -> impl Strategy<Value = Weights> {
+        proptest::collection::btree_map(0_u32..1024, 1_u8..=255, 1..9)
+            .prop_map(|nodes| Weights::new(nodes).unwrap())
+    }
+
+    #[test]
+    fn what_makes_no_sense() {
+        let new = |nodes: &[(u32, u8)]| Weights::new(nodes.iter().copied());
+        assert_eq!(new(&[]), Err(WeightsError::Empty));
+        assert_eq!(new(&[(1, 0), (0, 1)]), Err(WeightsError::Zero(1)));
+        assert_eq!(new(&[(1, 3), (0, 1), (1, 2)]), Err(WeightsError::Twice(1)));
+        let many: Vec<(u32, u8)> = (0..2000).map(|n| (n, 1)).collect();
+        assert_eq!(new(&many), Err(WeightsError::TooMany(MAX_WEIGHTS + 1)));
+        assert_eq!(new(&[(2, 1), (0, 5)]).unwrap().nodes(), [(0, 5), (2, 1)]);
+        assert_eq!(static_node(3, &[]), None);
+        assert_eq!(static_node(3, &[(0, 0), (4, 0)]), Some(4), "0 is the default: 1");
+    }
+
+    /// numa_maps of the seed: the start of a mapping, its weights, what was there of each node.
+    ///
+    /// Of the sixth row the rule gives 10922 and 54615, one page off: whatever page of that mapping
+    /// was put elsewhere, its policy did not.
+    #[test]
+    fn counts_of_the_seed() {
+        let rows = [
+            (0x0176_a000, [1, 1], 65_793, [32_897, 32_896]),
+            (0x7fce_eb9f_f000, [1, 1], 65_537, [32_768, 32_769]),
+            (0x01b1_4000, [5, 1], 65_793, [54_828, 10_965]),
+            (0x7f47_a1df_f000, [5, 1], 65_537, [54_614, 10_923]),
+            (0x01f0_7000, [1, 5], 65_793, [10_966, 54_827]),
+            (0x7f17_b1df_f000, [1, 5], 65_537, [10_922, 54_615]),
+        ];
+        for (start, [w0, w1], pages, [n0, n1]) in rows {
+            let first = start >> 12;
+            let weights = Weights::new([(0, w0), (1, w1)]).unwrap();
+            let counts = weights.counts(first..first + pages);
+            assert_eq!(counts, [(0, n0), (1, n1)], "{start:x} {w0}:{w1}");
+        }
+    }
+
+    #[test]
+    fn folios_count_as_one() {
+        assert_eq!(interleave_index(0x7f00, 5, 0), 0x7f05);
+        assert_eq!(interleave_index(512, 1024, 9), 3);
+        assert_eq!(interleave_index(512, 1023, 9), 2);
+        assert_eq!(interleave_index(1, 1, 64), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn both_ways_agree(weights in weights(), index in any::<u64>()) {
+            prop_assert_eq!(static_node(index, weights.nodes()), Some(weights.node(index)));
+        }
+
+        #[test]
+        fn counts_are_those_of_single_pages(
+            weights in weights(), from in 0..u64::MAX / 2, n in 0_u64..3000,
+        ) {
+            let counts = weights.counts(from..from + n);
+            for (node, count) in counts {
+                let single = (from..from + n).filter(|&i| weights.node(i) == node).count();
+                prop_assert_eq!(count, single as u64);
+            }
+        }
+
+        #[test]
+        fn runs_are_those_of_single_pages(weights in weights(), from in 0..u64::MAX / 2) {
+            let (node, pages) = weights.run(from);
+            prop_assert!((from..from + pages.min(300)).all(|i| weights.node(i) == node));
+            if weights.nodes().len() > 1 {
+                prop_assert_ne!(weights.node(from + pages), node);
+            }
+        }
+
+        /// Of any stretch each node has its share, to less than its weight; of whole rounds exactly.
+        #[test]
+        fn shares(weights in weights(), from in 0..u64::MAX / 2, n in 0_u64..1 << 40) {
+            let counts = weights.counts(from..from + n);
+            prop_assert_eq!(counts.iter().map(|c| c.1).sum::<u64>(), n);
+            for (&(_, count), &(_, weight)) in counts.iter().zip(weights.nodes()) {
+                let share = n as f64 * f64::from(weight) / weights.total() as f64;
+                prop_assert!((count as f64 - share).abs() <= f64::from(weight));
+                if n % weights.total() == 0 {
+                    prop_assert_eq!(count, n / weights.total() * u64::from(weight));
+                }
+            }
+        }
+    }
+}

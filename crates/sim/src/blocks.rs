@@ -1,0 +1,201 @@
+//! How right a snapshot is as a map of rates: block by block of 2 MiB, whatever its regions are.
+//!
+//! A region's rate times the share of it that is touched, spread over its pages, against the true
+//! mean rate of the pages of a block.
+
+use isotherm_core::{AddrRange, BLOCK_SIZE, RegionView, Snapshot, TargetId, Thresholds};
+
+use crate::ground_truth::GroundTruth;
+use crate::kind::{Piece, pieces};
+use crate::score::{LEAST_HZ, Score, regions};
+
+/// Rates above are taken for this one, in Hz.
+const MOST_HZ: f64 = 1000.0;
+/// Warm from this rate on: once in the 5 s after which memory is cold.
+const WARM_HZ: f64 = 0.2;
+/// A block whose true rate is within this factor of a threshold is neither right nor wrong.
+const MARGIN: f64 = 1.5;
+
+/// A snapshot against the truth, at 2 MiB.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct BlockScores {
+    /// Mean of the absolute binary logarithm of reported over true rate, by bytes; both rates within
+    /// [`LEAST_HZ`] and 1000 Hz. None without blocks.
+    pub log2_error: Option<f64>,
+    /// of the logarithms of both rates; none if either is the same everywhere
+    pub correlation: Option<f64>,
+    /// mean rate of 10 Hz or more
+    pub hot: Score,
+    /// below that, and of 0.2 Hz or more
+    pub warm: Score,
+    /// Regions that are touched, or are said to be, and of these, those whose 95 % interval holds the
+    /// true rate of their touched pages.
+    pub intervals: (usize, usize),
+}
+
+/// How right `snapshot` is about `target` and the memory of `truth`; none if the truth is of another
+/// time.
+#[must_use]
+pub fn block_scores(
+    truth: &GroundTruth,
+    snapshot: &Snapshot,
+    target: TargetId,
+) -> Option<BlockScores> {
+    let pieces = pieces(truth, snapshot.start, snapshot.end)?;
+    let mut map = Map::default();
+    for (stretch, pieces) in truth.stretches.iter().zip(&pieces) {
+        map.truth(stretch.range(), pieces.iter().map(|p| p.hz * p.share).sum());
+    }
+    let mut intervals = (0, 0);
+    for region in regions(snapshot, target) {
+        let unknown = region.unknown_bp.total() as f64;
+        let seen = (f64::from(region.resident_bp) - unknown).max(0.0) / 1e4;
+        let hz = f64::from(region.rate.hz) * f64::from(region.touched_bp) / 1e4;
+        map.reported(region.range, hz, seen);
+        if let Some(holds) = holds(truth, &pieces, region).filter(|_| seen > 0.0) {
+            intervals.0 += 1;
+            intervals.1 += usize::from(holds);
+        }
+    }
+    Some(BlockScores { intervals, ..map.scores() })
+}
+
+/// Whether the interval of a region holds the true rate of its touched pages; none if nothing of it
+/// is touched or said to be, or if the truth is not about all of it.
+fn holds(truth: &GroundTruth, pieces: &[Vec<Piece>], region: &RegionView) -> Option<bool> {
+    let (mut known, mut touched, mut touches) = (0, 0.0, 0.0);
+    for i in truth.stretches_in(region.range) {
+        let bytes = truth.stretches[i].range().intersect(&region.range).map_or(0, |r| r.len());
+        known += bytes;
+        for piece in pieces[i].iter().filter(|p| p.hz > 0.0) {
+            touched += bytes as f64 * piece.share;
+            touches += bytes as f64 * piece.share * piece.hz;
+        }
+    }
+    let hz = if touched > 0.0 { touches / touched } else { 0.0 };
+    let counts = known == region.range.len() && (hz > 0.0 || region.rate.hz > 0.0);
+    let inside = f64::from(region.rate.low) <= hz && hz <= f64::from(region.rate.high);
+    counts.then_some(inside)
+}
+
+/// Bytes, and rate times bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    bytes: f64,
+    touches: f64,
+}
+
+impl Sum {
+    fn add(&mut self, bytes: f64, hz: f64) {
+        self.bytes += bytes;
+        self.touches += bytes * hz;
+    }
+
+    fn hz(&self) -> f64 {
+        if self.bytes > 0.0 { self.touches / self.bytes } else { 0.0 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Block {
+    truth: Sum,
+    reported: Sum,
+}
+
+/// Bytes of `range` in a block.
+fn inside(number: u64, range: AddrRange) -> f64 {
+    let block = AddrRange::new(number * BLOCK_SIZE, (number + 1) * BLOCK_SIZE);
+    block.intersect(&range).map_or(0, |r| r.len()) as f64
+}
+
+/// Blocks by their number.
+#[derive(Debug, Default)]
+struct Map(std::collections::BTreeMap<u64, Block>);
+
+impl Map {
+    /// Pages of `range` are touched at this rate, in the mean.
+    fn truth(&mut self, range: AddrRange, hz: f64) {
+        for number in range.start / BLOCK_SIZE..range.end.div_ceil(BLOCK_SIZE) {
+            let bytes = inside(number, range);
+            self.0.entry(number).or_default().truth.add(bytes, hz);
+        }
+    }
+
+    /// They are said to be, of which a share is seen. What the truth does not have is passed over.
+    fn reported(&mut self, range: AddrRange, hz: f64, seen: f64) {
+        let numbers = range.start / BLOCK_SIZE..range.end.div_ceil(BLOCK_SIZE);
+        for (&number, block) in self.0.range_mut(numbers) {
+            block.reported.add(inside(number, range) * seen, hz);
+        }
+    }
+
+    fn scores(&self) -> BlockScores {
+        let hot = Thresholds::default().hot_hz;
+        let (mut logs, mut scores) = (Logs::default(), BlockScores::default());
+        for b in self.0.values().filter(|b| b.truth.bytes > 0.0) {
+            let (real, reported) = (b.truth.hz(), b.reported.hz());
+            logs.add(log2(reported), log2(real), b.truth.bytes);
+            let bytes = b.truth.bytes.round() as u64;
+            let warm = |hz: f64| (WARM_HZ..hot).contains(&hz);
+            add(&mut scores.hot, bytes, reported >= hot, real >= hot, near(real, hot));
+            let open = near(real, hot) || near(real, WARM_HZ);
+            add(&mut scores.warm, bytes, warm(reported), warm(real), open);
+        }
+        BlockScores { log2_error: logs.error(), correlation: logs.correlation(), ..scores }
+    }
+}
+
+fn log2(hz: f64) -> f64 {
+    hz.clamp(LEAST_HZ, MOST_HZ).log2()
+}
+
+fn near(hz: f64, threshold: f64) -> bool {
+    (threshold / MARGIN..threshold * MARGIN).contains(&hz)
+}
+
+fn add(score: &mut Score, bytes: u64, reported: bool, real: bool, open: bool) {
+    let of = |holds: bool| if holds { bytes } else { 0 };
+    score.left_out += of(open);
+    score.reported += of(reported && !open);
+    score.real += of(real && !open);
+    score.both += of(reported && real && !open);
+}
+
+/// Weighted sums of pairs of logarithms.
+#[derive(Debug, Default)]
+struct Logs {
+    n: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    yy: f64,
+    xy: f64,
+    distance: f64,
+}
+
+impl Logs {
+    fn add(&mut self, x: f64, y: f64, weight: f64) {
+        self.n += weight;
+        self.x += weight * x;
+        self.y += weight * y;
+        self.xx += weight * x * x;
+        self.yy += weight * y * y;
+        self.xy += weight * x * y;
+        self.distance += weight * (x - y).abs();
+    }
+
+    fn error(&self) -> Option<f64> {
+        (self.n > 0.0).then(|| self.distance / self.n)
+    }
+
+    /// Pearson's.
+    fn correlation(&self) -> Option<f64> {
+        let of = |product: f64, a: f64, b: f64| product / self.n - a / self.n * b / self.n;
+        let (xx, yy) = (of(self.xx, self.x, self.x), of(self.yy, self.y, self.y));
+        (xx > 1e-9 && yy > 1e-9).then(|| of(self.xy, self.x, self.y) / (xx * yy).sqrt())
+    }
+}
+
+#[cfg(test)]
+#[path = "blocks_tests.rs"]
+mod tests;
