@@ -9,8 +9,8 @@ use super::bins::ALIKE;
 use super::borders::{Group, groups};
 use super::piece::{Moment, Piece, Terms};
 use super::view::{Basis, Viewed, view};
-use crate::ops::{Ask, Mapping, Seen, TargetId};
-use crate::range::{AddrRange, join_touching};
+use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
+use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::region::{Region, random_page, window_around};
 use crate::sampler::view as aside_view;
 use crate::snapshot::RegionView;
@@ -46,14 +46,18 @@ pub(super) struct Watched {
     turn: usize,
     /// where the last part that was read ends
     read_to: u64,
+    /// when to look again how much of what cannot be seen is resident
+    pub next_aside: Nanos,
 }
 
 /// A region as it was published.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Known {
     pub range: AddrRange,
-    /// mean over its pages
+    /// of the pages that are touched
     pub hz: f64,
+    /// which part that is
+    pub share: f64,
 }
 
 impl Watched {
@@ -74,6 +78,7 @@ impl Watched {
             aside_ms: 0,
             turn: 0,
             read_to: 0,
+            next_aside: Nanos(0),
         }
     }
 
@@ -221,7 +226,7 @@ impl Watched {
                 let [touched, seconds, expected] = p.against(known.range, known.hz, t);
                 run.touched += touched;
                 run.seconds += seconds;
-                run.expected += expected;
+                run.expected += known.share * expected;
             }
             if run.is_slower() {
                 let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
@@ -239,14 +244,18 @@ impl Watched {
         let viewed: Vec<Viewed> = groups.iter().map(|g| view(g, &mut self.pieces, b)).collect();
         let known = |v: &Viewed| Known {
             range: v.view.range,
-            hz: f64::from(v.view.rate.hz) * f64::from(v.view.touched_bp) / 10_000.0,
+            hz: v.view.rate.hz.into(),
+            share: f64::from(v.view.touched_bp) / 10_000.0,
         };
         self.regions = viewed.iter().map(known).collect();
         self.views = viewed.iter().map(|v| v.view).collect();
         let interval = Duration::from_millis(b.now.ms.saturating_sub(self.aside_ms).into());
         self.aside_ms = b.now.ms;
         for r in &mut self.aside {
-            r.conclude();
+            // What it has shown last stays, until it is looked at again.
+            if r.tally.looks > 0 {
+                r.conclude();
+            }
             self.views.push(aside_view(r, interval));
             r.restart(u64::MAX / 4);
         }
@@ -254,17 +263,44 @@ impl Watched {
         viewed
     }
 
-    /// Windows to ask about whose bits tell nothing: some of each mapping that cannot be seen, and of
-    /// the memory in which something is hidden.
+    /// Takes in which memory of mappings that cannot be seen is resident.
+    pub fn see_aside(&mut self, blocks: &[Block]) {
+        let mappings = Arc::clone(&self.mappings);
+        for r in &mut self.aside {
+            let at = mappings.partition_point(|m| m.range.end <= r.range.start);
+            let why = mappings.get(at).and_then(|m| m.unknown).unwrap_or(Unknown::Special);
+            let mut seen = Seen { pages: pages(r.range.len()), ..Seen::default() };
+            let first = blocks.partition_point(|b| b.start + BLOCK_SIZE <= r.range.start);
+            for b in blocks.iter().skip(first).take_while(|b| b.start < r.range.end) {
+                let block = AddrRange::new(b.start, b.start + BLOCK_SIZE);
+                let Some(part) = block.intersect(&r.range) else { continue };
+                let page = |addr: u64| ((addr - b.start) / PAGE_SIZE) as usize;
+                let resident = b.resident.count_in(page(part.start), page(part.end));
+                seen.unknown.0[why.index()] += resident;
+            }
+            r.tally.add(&seen, seen.read_at, 1);
+        }
+    }
+
+    /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
+    pub fn hides_much(&self) -> bool {
+        let hidden: u64 = self.pieces.iter().map(|p| u64::from(p.unseen_pages().count())).sum();
+        let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
+        let locked: u64 = locked.map(|m| m.range.len() / PAGE_SIZE).sum();
+        hidden + locked > (self.resident_pages() + locked) / MUCH
+    }
+
+    /// Windows to ask about whose bits tell nothing: of locked mappings, and of the memory in which
+    /// something is hidden.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
-        let chosen = |r: &Region| {
-            (0..ASIDE_LOOKS)
-                .map(|_| window_around(random_page(r.range, rng), r.range, window))
-                .collect::<Vec<_>>()
+        let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
+        let mut chosen = |m: &Mapping| {
+            let looks = (0..LOCKED_LOOKS).map(|_| random_page(m.range, rng));
+            looks.map(|page| window_around(page, m.range, window)).collect::<Vec<_>>()
         };
-        let mut asks: Vec<Ask> = self.aside.iter().flat_map(chosen).map(ask).collect();
+        let mut asks: Vec<Ask> = locked.flat_map(&mut chosen).map(ask).collect();
         asks.truncate(MOST_ASKS);
         let hidden: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| !self.pieces[i].hidden.is_empty()).collect();
@@ -335,8 +371,14 @@ fn leave_out(groups: &mut Vec<Group>, max: usize) -> u64 {
     bytes
 }
 
-/// Looks at each mapping that cannot be seen in a round, and at most at so many windows in all.
-const ASIDE_LOOKS: usize = 4;
+fn pages(bytes: u64) -> u32 {
+    u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX)
+}
+
+/// One in so many pages is worth asking about.
+const MUCH: u64 = 32;
+/// Looks at each locked mapping in a round, and at most at so many windows in all.
+const LOCKED_LOOKS: usize = 16;
 const MOST_ASKS: usize = 128;
 /// A difference above is no chance, in natural logarithms.
 const CONTRADICTION: f64 = 6.0;
