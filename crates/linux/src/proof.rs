@@ -1,6 +1,8 @@
 //! The walker proves itself on pages of our own, whose state we know: reading page tables by BPF is
 //! no stable interface.
 
+mod blocks;
+
 use std::io;
 
 use isotherm_core::AddrRange;
@@ -87,6 +89,7 @@ fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
         return Err(mismatch("three pages", "three frames", &frames).into());
     }
     expect("an untouched page just read", View { frame: zero2.frame, ..zero }, zero)?;
+    blocks::agree("six pages, as bits", walker, own.range(0, 6), &seen, Some(zero.frame))?;
     expect_twice("a page that a child has too", walker, own.range(1, 1), young)?;
     if zeros != 0 || !zero.resident {
         return Err(mismatch("an untouched page just read", "the zero page", &zero).into());
@@ -116,6 +119,7 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<Option<u64>>, WalkError> {
     own.advise(0..pages, Advice::LinuxCold)?;
     let old = first(walker, own.range(0, 16))?;
     expect("a huge page written, then cleared", View { young: false, ..want }, old)?;
+    blocks::agree("a huge page, as bits", walker, own.range(0, 1), &[old], None)?;
     own.write(0, 2);
     let zero = first(walker, own.range(pages, 16))?;
     own.protect_read(16, 16)?;
@@ -130,6 +134,7 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<Option<u64>>, WalkError> {
     let frame = young.frame + index;
     let want = View { level: Level::Pte, resident: true, young: true, frame, folio };
     expect("a page of a huge page mapped by single entries", want, mapped)?;
+    blocks::agree("such a page, as bits", walker, own.range(index, 1), &[mapped], None)?;
     expect_twice("such a page that a child has too", walker, own.range(index, 1), mapped)?;
     Ok(Some((zero.level == Level::Pmd && zero.resident).then_some(zero.frame)))
 }
@@ -184,7 +189,10 @@ fn expect_twice(
     // Whether it is young is not in question.
     let told = seen.map(|seen| View { young: alone.young, ..seen });
     match told.filter(|told| told.folio.is_some() && *told == View { folio, ..alone }) {
-        Some(_) => Ok(()),
+        Some(told) => {
+            let young = seen.is_some_and(|seen| seen.young);
+            blocks::agree(page, walker, range, &[View { young, ..told }], None)
+        }
         None => Err(mismatch(page, &format!("{:?}", View { folio, ..alone }), &seen).into()),
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use common::{Obedient, obey as be_obedient, root_or_skip};
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Liveness, Look, Nanos, PAGE_SIZE, RegionSampler, Seen, Source, Space,
-    Step, TargetId,
+    AddrRange, Ask, Attrs, Cleared, Liveness, Look, Nanos, PAGE_SIZE, RegionSampler, Seen, Source,
+    Space, Step, TargetId,
 };
 use isotherm_linux::{AttachError, Hold, Vaddr, WalkError, proc};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -140,6 +140,8 @@ struct Tally {
     attached: u32,
     refused: u32,
     seen: u32,
+    surveyed: u32,
+    cleared: u32,
     replaced: u32,
     gone: u32,
     snapshots: u32,
@@ -171,6 +173,23 @@ fn look_at(ops: &mut Vaddr, (target, pages): Held, tally: &mut Tally) {
     let found: u64 = seen.iter().map(resident).sum();
     assert!(found <= pages, "{found} pages of a process that has {pages}");
     tally.seen += u32::from(found == pages);
+    survey(ops, (target, pages), tally);
+}
+
+/// The same of all its memory at once.
+fn survey(ops: &mut Vaddr, (target, pages): Held, tally: &mut Tally) {
+    let place = [AddrRange::new(PLACE, PLACE + PLACE_PAGES * PAGE_SIZE)];
+    let (mut blocks, mut cleared) = (Vec::new(), Vec::new());
+    let survey = Look::survey(ops).unwrap();
+    survey.survey(target, &place, &mut blocks).unwrap();
+    survey.clear(target, &place, &mut cleared).unwrap();
+    let found: u64 = blocks.iter().map(|b| u64::from(b.resident.count())).sum();
+    assert!(found <= pages, "{found} pages of a process that has {pages}");
+    tally.surveyed += u32::from(found == pages);
+    let hidden = |c: &Cleared| c.hidden.iter().map(|(_, mask)| mask.count()).sum::<u32>();
+    let told: u64 = cleared.iter().map(|c| u64::from(c.armed.count() + hidden(c))).sum();
+    assert!(told <= pages, "{told} pages cleared of a process that has {pages}");
+    tally.cleared += u32::from(told == pages);
 }
 
 #[test]
@@ -233,6 +252,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     // Each kind has come up; how often depends on how busy the machine is.
     assert!(tally.attached >= 1000 && tally.refused >= 1, "{tally:?}");
     assert!(tally.seen >= 100 && tally.replaced >= 5 && tally.gone >= 100, "{tally:?}");
+    assert!(tally.surveyed >= 100 && tally.cleared >= 50, "{tally:?}");
     assert!(tally.snapshots >= 50, "{tally:?}");
     // Those of the process that stays: a pidfd, its pagemap, and its clear_refs.
     let with_one = descriptors();

@@ -2,8 +2,7 @@
 
 mod common;
 
-use std::sync::Mutex;
-
+use common::settings::{HUGE_PAGES, Setting, folios_of_64_kib, mthp};
 use common::{Obedient, look, obey as be_obedient, root_or_skip, young};
 use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, TargetId, Unknown};
 use isotherm_linux::{AttachError, Hold, Reading, Vaddr, Walker};
@@ -92,54 +91,13 @@ fn huge_pages_are_never_split() {
     assert!(seen.contains(&512) && seen.iter().all(|&n| n == 0 || n == 512), "{seen:?}");
 }
 
-/// Held by tests that use or change the settings of huge pages.
-static HUGE_PAGES: Mutex<()> = Mutex::new(());
-
-/// Counters of the kernel for folios of 64 KiB.
-fn mthp(stat: &str) -> Option<u64> {
-    let path = format!("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/stats/{stat}");
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-/// A file under `/sys` or `/proc/sys` set to something else, and put back when dropped.
-struct Setting {
-    path: &'static str,
-    before: String,
-}
-
-impl Setting {
-    fn set(path: &'static str, value: &str) -> Option<Self> {
-        let text = std::fs::read_to_string(path).ok()?;
-        // One of several: the one in brackets.
-        let before = match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
-            Some((chosen, _)) => chosen.to_owned(),
-            None => text.trim().to_owned(),
-        };
-        std::fs::write(path, value).ok()?;
-        Some(Setting { path, before })
-    }
-}
-
-impl Drop for Setting {
-    fn drop(&mut self) {
-        let _ = std::fs::write(self.path, &self.before);
-    }
-}
-
 #[test]
 fn large_folios_are_never_split() {
     if !root_or_skip("large_folios_are_never_split") {
         return;
     }
     let _alone = HUGE_PAGES.lock();
-    const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
-    const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
-    let (Some(_small), Some(_huge)) =
-        (Setting::set(ENABLED, "madvise"), Setting::set(HUGE, "never"))
-    else {
-        eprintln!("skipped: this kernel has no folios of 64 KiB");
-        return;
-    };
+    let Some(_settings) = folios_of_64_kib() else { return };
     let (mut process, mut ops, target) = attached();
     let before_alloc = mthp("anon_fault_alloc").unwrap();
     let memory = process.map(64 * 16, "huge");

@@ -4,6 +4,7 @@
 //! and one of its fair policies, keeps them on active and inactive lists, and takes them back when
 //! it runs short: by itself if it must, by kswapd if it is let ([`Memory::run_kswapd`]). The rules
 //! are those of Linux 3.15 or of 4.8 ([`Rules`]); each formula names the function that it is from.
+//! [`mempolicy`] says which node a page is to come from.
 //!
 //! ```
 //! use isotherm_mm::{Fair, Layout, Memory, PageKind, Request, ZoneKind};

@@ -252,17 +252,18 @@ impl Piece {
             return false;
         }
         self.found = self.found.or(new);
-        let awoken = quiet && was > t.long;
+        let mut awoken = false;
         for i in 0..self.nr_windows() {
             let count = self.count(new, i);
             let w = &mut self.windows[i];
             if quiet {
                 w.stay_idle(was);
             }
-            w.add(count, (is - was).max(0.0), class);
-            if awoken && count > 0 {
+            if count > 0 && was > t.long && w.current().d == 0.0 {
+                awoken = true;
                 w.suspect = now.ms.max(1);
             }
+            w.add(count, (is - was).max(0.0), class);
         }
         awoken
     }

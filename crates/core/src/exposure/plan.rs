@@ -103,13 +103,18 @@ impl Planner<'_> {
         !self.taken[i] && !piece.cleared_at().is_some_and(lately)
     }
 
+    /// What was cleared and has not been touched since would only be forgotten.
+    fn is_due(&self, i: usize) -> bool {
+        !self.pieces[i].is_seen() || self.pieces[i].spent() > 0
+    }
+
     /// Takes adjacent pieces from `first` on and below `end`, as long as `seconds` last, and at least
     /// one.
     fn take(&mut self, first: usize, end: usize, seconds: f64) -> f64 {
         let mut pages = price(&self.pieces[first]);
         let mut last = first + 1;
         self.taken[first] = true;
-        while last < end && self.follows(last) && self.may_clear(last) {
+        while last < end && self.follows(last) && self.may_clear(last) && self.is_due(last) {
             let more = pages + price(&self.pieces[last]);
             if self.prices.of(1, more) > seconds {
                 break;
@@ -170,7 +175,7 @@ impl Planner<'_> {
             let first = self.pieces.partition_point(|p| p.range.end <= r.start);
             let end =
                 first + self.pieces[first..].iter().take_while(|p| p.range.start < r.end).count();
-            let touched = (first..end).filter(|&i| self.may_clear(i) && self.pieces[i].spent() > 0);
+            let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due(i));
             let lately = (first..end).filter_map(|i| self.pieces[i].cleared_at()).max();
             if touched.count() > 0 {
                 // Who has to set bits again in all of a region touches it less often.
@@ -188,7 +193,7 @@ impl Planner<'_> {
             let share = self.allowance.seconds / (runs - k) as f64;
             let share = if self.allowance.restraint == Restraint::None { share } else { 0.0 };
             let end = pieces.end;
-            let due = |&i: &usize| self.may_clear(i) && self.pieces[i].spent() > 0;
+            let due = |&i: &usize| self.may_clear(i) && self.is_due(i);
             let Some(first) = pieces.filter(due).min_by_key(|&i| self.pieces[i].cleared_at())
             else {
                 continue;

@@ -13,7 +13,7 @@ use isotherm_record::LimitsError;
 
 use crate::units;
 
-pub use lab::{Experiment, Fairzone, Figure, Lab};
+pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use record::{Look, Record};
 pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 

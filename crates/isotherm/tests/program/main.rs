@@ -12,6 +12,7 @@ mod disk;
 mod doctor;
 mod ends;
 mod lab;
+mod lab_interleave;
 mod limits;
 mod load;
 #[path = "../../../../bench/src/synthetic.rs"]

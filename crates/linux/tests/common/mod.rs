@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::undocumented_unsafe_blocks)]
 
+pub mod settings;
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -73,7 +75,7 @@ impl Obedient {
         }
     }
 
-    /// Maps `pages` pages of a kind: small, huge, locked, hugetlb, shared.
+    /// Maps `pages` pages of a kind: small, huge, locked, hugetlb, shared, reserved.
     pub fn map(&mut self, pages: u64, kind: &str) -> AddrRange {
         let start = self.tell(&format!("map {pages} {kind}"));
         assert!(start != 0, "cannot map {kind} memory");
@@ -143,6 +145,10 @@ pub fn obey() {
                 rustix::mm::mprotect(number(1) as *mut _, len, MprotectFlags::READ).unwrap();
                 0
             },
+            "lock" => unsafe {
+                rustix::mm::mlock(number(1) as *mut _, number(2) as usize * 4096).unwrap();
+                0
+            },
             "fork" => fork(|| {}),
             "fork-read" => fork(|| {
                 each_page(number(1), number(2), |p| unsafe {
@@ -189,6 +195,7 @@ fn map(pages: u64, kind: &str) -> u64 {
     let flags = match kind {
         "hugetlb" => MapFlags::PRIVATE | MapFlags::HUGETLB,
         "shared" => MapFlags::SHARED,
+        "reserved" => MapFlags::PRIVATE | MapFlags::NORESERVE,
         _ => MapFlags::PRIVATE,
     };
     let extra = if kind == "huge" { HUGE } else { 0 };

@@ -1,0 +1,62 @@
+//! Blocks must say of our own pages what windows say.
+
+use isotherm_core::AddrRange;
+
+use super::{View, mismatch, order0};
+use crate::walker::{Plain, Reader, Span, WalkError, Walker, own_pid, pages_in_block};
+use crate::x86::Level;
+
+/// A page as blocks tell of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Bits {
+    huge: bool,
+    resident: bool,
+    young: bool,
+    plain: bool,
+}
+
+/// Compares what is told of the pages of `range`, which lie in one block, with what was `seen` of them
+/// by windows. `zero` is the frame of the zero page, which is no memory of a process.
+pub(super) fn agree(
+    page: &'static str,
+    walker: &mut Walker,
+    range: AddrRange,
+    seen: &[View],
+    zero: Option<u64>,
+) -> Result<(), WalkError> {
+    let expected: Vec<Bits> = seen.iter().map(|view| bits_of(view, zero)).collect();
+    let told = read(walker, range, seen.len())?;
+    if told == expected {
+        Ok(())
+    } else {
+        Err(mismatch(page, &format!("{expected:?}"), &told).into())
+    }
+}
+
+fn bits_of(view: &View, zero: Option<u64>) -> Bits {
+    let resident = view.resident && Some(view.frame) != zero;
+    Bits {
+        huge: view.level == Level::Pmd,
+        resident,
+        young: resident && view.young,
+        plain: resident && view.folio == order0(),
+    }
+}
+
+fn read(walker: &mut Walker, range: AddrRange, pages: usize) -> Result<Vec<Bits>, WalkError> {
+    let spans = [Span { range, plain: Plain::Everywhere }];
+    let mut blocks = Vec::new();
+    let mut reader = Reader::new(&spans);
+    while reader.run(walker, own_pid(), &mut blocks)?.is_some() {}
+    // Of one that changed meanwhile, nothing is told.
+    let [block] = blocks[..] else { return Ok(Vec::new()) };
+    let asked = pages_in_block(block.start, range);
+    let plain = block.plain.unwrap_or_default();
+    let bits = |page| Bits {
+        huge: block.huge,
+        resident: block.resident.contains(page),
+        young: block.young.contains(page),
+        plain: plain.contains(page),
+    };
+    Ok(asked.iter().take(pages).map(bits).collect())
+}
