@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use isotherm_core::{AddrRange, Heat, Snapshot, Thresholds, Unknown};
+use isotherm_core::{AddrRange, Heat, MonitorKind, Snapshot, Thresholds, Unknown};
 use isotherm_record::Why;
 
 use crate::load::{Load, MIB};
@@ -27,6 +27,32 @@ pub fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
     let scores: Vec<_> = last.map(|s| score(s, all, truth)).collect();
     let good = scores.iter().filter(|&&(precision, recall)| precision >= 0.9 && recall >= 0.9);
     assert!(scores.len() == 10 && good.count() >= 8, "{scores:?}");
+}
+
+/// Where it can read all, a recorder that is told nothing clears once and reads many times.
+#[test]
+fn the_exposure_monitor_finds_the_hot_range_within_its_budget() {
+    if !root_or_skip("the_exposure_monitor_finds_the_hot_range_within_its_budget") {
+        return;
+    }
+    let load = Load::start(256, 16);
+    let pid = load.pid().to_string();
+    let options = ["--monitor", "exposure", "--budget", "2.5%", "--ipis", "200", "--windows"];
+    let more = ["--pid", &pid, "--duration", "8s", "--seed", "1"];
+    let mut recorder = Recorder::start(&[&options[..], &more].concat());
+    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+    let record = Record::read(&recorder.record());
+    record.assert_without_gaps();
+    let attrs = record.facts.attrs;
+    assert_eq!((attrs.monitor, attrs.budget_ppm), (MonitorKind::Exposure, 25_000));
+    assert_eq!((attrs.max_clears, attrs.windows), (200, true));
+    let last = record.snapshots.last().unwrap();
+    assert!(last.quality.is_some_and(|q| q.coverage_bp > 9_000), "{:?}", last.quality);
+    assert_found(&record, load.memory, load.hot);
+    let err = recorder.err();
+    for part in ["(budget 2.5 %)", " % seen", "rates within a factor of"] {
+        assert!(err.contains(part), "{part} is not in: {err}");
+    }
 }
 
 #[test]
