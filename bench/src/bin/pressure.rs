@@ -21,7 +21,7 @@ use serde::Serialize;
 #[derive(Parser)]
 struct Options {
     /// hot set in MiB
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 96)]
     hot: u64,
     /// limit of the group in MiB
     #[arg(long, default_value_t = 192)]
