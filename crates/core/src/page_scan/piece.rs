@@ -86,6 +86,27 @@ impl Piece {
         }
     }
 
+    /// Takes over what is known of pages that are in `old`, a piece of the same block, too.
+    pub fn take_over(&mut self, old: &Piece) {
+        let Some(both) = self.range.intersect(&old.range) else { return };
+        let (span, first) = (self.span(both), self.index(self.range.start));
+        for (i, page) in old.pages(both) {
+            if let Some(own) = self.pages.get_mut(i - first) {
+                *own = *page;
+            }
+        }
+        let add = |own: &mut PageMask, other: &PageMask| *own = own.or(&other.and(&span));
+        add(&mut self.resident, &old.resident);
+        add(&mut self.armed, &old.armed);
+        add(&mut self.young, &old.young);
+        add(&mut self.told, &old.told);
+        let hidden = old.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
+        self.hidden.extend(hidden.filter(|(_, mask)| !mask.is_empty()));
+        (self.huge, self.since, self.missing) = (old.huge, old.since, old.missing);
+        (self.exposure, self.samples) = (old.exposure, old.samples);
+        self.told_for = old.told_for;
+    }
+
     /// Address of its block.
     pub fn block(&self) -> u64 {
         align_down(self.range.start, BLOCK_SIZE)

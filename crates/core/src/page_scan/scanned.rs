@@ -63,6 +63,13 @@ impl Scanned {
         self.aside.map(&mappings);
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.mappings = Arc::new(mappings);
+        for (_, old) in std::mem::take(&mut self.pieces) {
+            let parts = in_block(&self.visible, old.block());
+            for range in parts.filter(|r| r.intersect(&old.range).is_some()) {
+                let new = || Piece::new(range, 0);
+                self.pieces.entry(range.start).or_insert_with(new).take_over(&old);
+            }
+        }
     }
 
     /// Takes in all blocks, and whether that counts as a sample.
@@ -71,13 +78,8 @@ impl Scanned {
         for block in one_each(blocks) {
             let ms = block.read_at.since(began).as_micros().div_ceil(1000);
             let ms = u32::try_from(ms).unwrap_or(u32::MAX);
-            let within = AddrRange::new(block.start, block.start + BLOCK_SIZE);
-            let first = self.visible.partition_point(|r| r.end <= within.start);
-            for range in self.visible[first..].iter().map_while(|r| r.intersect(&within)) {
+            for range in in_block(&self.visible, block.start) {
                 let piece = self.pieces.entry(range.start).or_insert_with(|| Piece::new(range, ms));
-                if piece.range != range {
-                    *piece = Piece::new(range, ms);
-                }
                 piece.read(&block, ms, counts);
                 piece.missing = 0;
             }
@@ -183,4 +185,11 @@ impl Scanned {
     pub fn begin_anew(&mut self) {
         self.pieces.values_mut().for_each(Piece::restart);
     }
+}
+
+/// The parts of `visible` that lie in the block from `start` on.
+fn in_block(visible: &[AddrRange], start: u64) -> impl Iterator<Item = AddrRange> + '_ {
+    let block = AddrRange::new(start, start + BLOCK_SIZE);
+    let first = visible.partition_point(|r| r.end <= start);
+    visible[first..].iter().map_while(move |r| r.intersect(&block))
 }

@@ -35,12 +35,12 @@ fn ages_of_untouched_memory_are_exact() {
         m.touch(t, pages(500, 20), every_ms(10)).unwrap();
     });
     let mut monitor = monitor(&ops, &[target]);
-    run_until(&mut monitor, &ops, 3.0);
+    run_until(&mut monitor, &ops, 6.0);
     ops.machine().rest(target, pages(500, 20)).unwrap();
-    let s = run_until(&mut monitor, &ops, 6.0).pop().unwrap();
+    let s = run_until(&mut monitor, &ops, 8.0).pop().unwrap();
     let age = |range| region_at(&s.targets[0], range).age;
     assert_eq!(age(pages(0, 1)), s.end.since(Nanos(0)));
-    let rests = s.end.since(seconds(3.0));
+    let rests = s.end.since(seconds(6.0));
     let short = rests.checked_sub(age(pages(500, 1))).unwrap();
     assert!(short <= Duration::from_millis(20), "{short:?} less than it is");
     assert_eq!(region_at(&s.targets[0], pages(500, 1)).range, pages(500, 20));
@@ -60,7 +60,7 @@ fn hot_warm_and_cold_pages_are_found_to_the_page() {
             assert!(p > 0.999 && r > 0.999, "{what} in snapshot {}: {p:.4} {r:.4}", s.seq);
         }
         assert!(scores.warm.recall().unwrap() > 0.99, "{:?}", scores.warm);
-        assert!(scores.rate_error.unwrap() < 0.3, "{:?}", scores.rate_error);
+        assert!(scores.rate_error.unwrap() < 0.5, "{:?}", scores.rate_error);
         assert!(s.nr_regions() <= 1000);
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use isotherm_core::{EndReason, Source, Step};
+use isotherm_core::{EndReason, Step};
 
 #[test]
 fn targets_come_and_go() {
