@@ -207,7 +207,9 @@ fn map(pages: u64, kind: &str) -> u64 {
         match kind {
             "huge" => rustix::mm::madvise(start as *mut _, len, Advice::LinuxHugepage).is_ok(),
             "locked" => rustix::mm::mlock(start as *mut _, len).is_ok(),
-            "small" => rustix::mm::madvise(start as *mut _, len, Advice::LinuxNoHugepage).is_ok(),
+            "small" | "reserved" => {
+                rustix::mm::madvise(start as *mut _, len, Advice::LinuxNoHugepage).is_ok()
+            }
             _ => true,
         }
     };
