@@ -5,7 +5,7 @@
 //! often it is touched; a page that did not was not. `docs/how-it-sees.md` tells it at length.
 
 pub mod bins;
-mod borders;
+pub(crate) mod borders;
 mod ledger;
 mod piece;
 mod plan;
@@ -343,13 +343,13 @@ impl<O: Space + Look> Exposure<O> {
         let mut spent = 0.0;
         if now >= w.next_aside {
             w.next_aside = now + ASIDE_EVERY.max(self.round);
-            let ranges: Vec<AddrRange> = w.aside.iter().map(|r| r.range).collect();
+            let ranges = w.aside.ranges();
             let mut blocks = Vec::new();
             if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
                 let cost = survey.survey(w.id, &ranges, &mut blocks)?;
                 spent += self.pay(cost);
             }
-            w.see_aside(&blocks);
+            w.aside.see(&blocks, &w.mappings);
         }
         self.asking.accrue(now, 0.0);
         if w.hides_much() && self.asking.balance() > 0.0 {
@@ -390,10 +390,7 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Makes the regions of all targets, and says how much they tell.
     fn quality(&mut self, targets: &mut [Watched], now: Nanos) -> Quality {
-        let max = match self.attrs.windows {
-            true => MOST_WINDOWS,
-            false => self.attrs.max_regions as usize,
-        };
+        let max = self.attrs.most_regions();
         let all: u64 = targets.iter().map(Watched::resident_pages).sum();
         let (mut visible, mut covered, mut errors, mut touched) = (0, 0, 0.0, 0.0);
         for w in targets.iter_mut() {
@@ -411,9 +408,8 @@ impl<O: Space + Look> Exposure<O> {
             for v in w.make_regions(&basis, own.min(max), self.attrs.windows) {
                 let Viewed { view, visible: can, covered: does } = v;
                 (visible, covered) = (visible + can, covered + does);
-                let (low, high) = (f64::from(view.rate.low), f64::from(view.rate.high));
-                if view.rate.hz > 0.0 && low > 0.0 && high.is_finite() {
-                    errors += (high / low).log2() / 2.0 * can as f64;
+                if let Some(error) = view.rate.error_log2() {
+                    errors += f64::from(error) * can as f64;
                     touched += can as f64;
                 }
             }
@@ -439,9 +435,6 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 }
-
-/// Windows in a snapshot that tells of them, at most.
-const MOST_WINDOWS: usize = 100_000;
 
 fn budget(attrs: &Attrs) -> f64 {
     f64::from(attrs.budget_ppm) / 1e6

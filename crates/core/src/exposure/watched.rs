@@ -6,15 +6,15 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use super::bins::ALIKE;
-use super::borders::{Group, groups};
+use super::borders::groups;
 use super::piece::{Moment, Piece, Terms};
 use super::view::{Basis, Viewed, view};
+use crate::aside::{Aside, MOST_ASKS};
 use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
-use crate::region::{Region, random_page, window_around};
-use crate::sampler::view as aside_view;
+use crate::region::leave_out;
 use crate::snapshot::RegionView;
-use crate::survey::{BLOCK_SIZE, Block, Cleared};
+use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
 
 /// A target, and what is known of its memory.
@@ -26,7 +26,7 @@ pub(super) struct Watched {
     /// resident memory, sorted
     pub pieces: Vec<Piece>,
     /// mappings that cannot be seen
-    pub aside: Vec<Region>,
+    pub aside: Aside,
     /// as of the last snapshot
     pub regions: Vec<Known>,
     /// bytes that no region covers
@@ -67,7 +67,7 @@ impl Watched {
             mappings: Arc::default(),
             visible: Vec::new(),
             pieces: Vec::new(),
-            aside: Vec::new(),
+            aside: Aside::default(),
             regions: Vec::new(),
             left_out: 0,
             ran: None,
@@ -93,9 +93,7 @@ impl Watched {
             return;
         }
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
-        let unseen = mappings.iter().filter(|m| m.unknown.is_some()).map(|m| m.range);
-        let unseen: Vec<AddrRange> = unseen.collect();
-        self.aside = crate::region::set_regions(&self.aside, &unseen);
+        self.aside.map(&mappings);
         self.mappings = Arc::new(mappings);
         let visible = &self.visible;
         self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range));
@@ -143,7 +141,7 @@ impl Watched {
         let mut awoken = Vec::new();
         let mut new = Vec::new();
         let mut at = self.pieces.partition_point(|p| p.range.start < bounds.start);
-        for block in joined(blocks) {
+        for block in one_each(blocks) {
             at += self.miss(at, block.start);
             let within = AddrRange::new(block.start, block.start + BLOCK_SIZE);
             let first = self.visible.partition_point(|r| r.end <= within.start);
@@ -187,7 +185,7 @@ impl Watched {
 
     /// Takes in blocks that were cleared lately.
     pub fn read_some(&mut self, blocks: &[Block], class: usize, now: &Moment, t: &Terms) {
-        for block in joined(blocks) {
+        for block in one_each(blocks) {
             let mut stolen = 0;
             self.in_block(block.start).for_each(|p| stolen += p.read(&block, class, now, t).stolen);
             self.stolen += u64::from(stolen);
@@ -240,7 +238,7 @@ impl Watched {
         let areas = join_touching(self.visible.iter().copied());
         let room = max.saturating_sub(self.aside.len()).max(1);
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
-        self.left_out = leave_out(&mut groups, room);
+        self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let viewed: Vec<Viewed> = groups.iter().map(|g| view(g, &mut self.pieces, b)).collect();
         let known = |v: &Viewed| Known {
             range: v.view.range,
@@ -251,35 +249,9 @@ impl Watched {
         self.views = viewed.iter().map(|v| v.view).collect();
         let interval = Duration::from_millis(b.now.ms.saturating_sub(self.aside_ms).into());
         self.aside_ms = b.now.ms;
-        for r in &mut self.aside {
-            // What it has shown last stays, until it is looked at again.
-            if r.tally.looks > 0 {
-                r.conclude();
-            }
-            self.views.push(aside_view(r, interval));
-            r.restart(u64::MAX / 4);
-        }
+        self.views.extend(self.aside.views(interval));
         self.views.sort_unstable_by_key(|v| v.range.start);
         viewed
-    }
-
-    /// Takes in which memory of mappings that cannot be seen is resident.
-    pub fn see_aside(&mut self, blocks: &[Block]) {
-        let mappings = Arc::clone(&self.mappings);
-        for r in &mut self.aside {
-            let at = mappings.partition_point(|m| m.range.end <= r.range.start);
-            let why = mappings.get(at).and_then(|m| m.unknown).unwrap_or(Unknown::Special);
-            let mut seen = Seen { pages: pages(r.range.len()), ..Seen::default() };
-            let first = blocks.partition_point(|b| b.start + BLOCK_SIZE <= r.range.start);
-            for b in blocks.iter().skip(first).take_while(|b| b.start < r.range.end) {
-                let block = AddrRange::new(b.start, b.start + BLOCK_SIZE);
-                let Some(part) = block.intersect(&r.range) else { continue };
-                let page = |addr: u64| ((addr - b.start) / PAGE_SIZE) as usize;
-                let resident = b.resident.count_in(page(part.start), page(part.end));
-                seen.unknown.0[why.index()] += resident;
-            }
-            r.tally.add(&seen, seen.read_at, 1);
-        }
     }
 
     /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
@@ -290,18 +262,17 @@ impl Watched {
         hidden + locked > (self.resident_pages() + locked) / MUCH
     }
 
+    fn is_locked(&self, range: AddrRange) -> bool {
+        let at = self.mappings.partition_point(|m| m.range.end <= range.start);
+        self.mappings.get(at).is_some_and(|m| m.unknown == Some(Unknown::Mlocked))
+    }
+
     /// Windows to ask about whose bits tell nothing: of locked mappings, and of the memory in which
     /// something is hidden.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
-        let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
-        let mut chosen = |m: &Mapping| {
-            let looks = (0..LOCKED_LOOKS).map(|_| random_page(m.range, rng));
-            looks.map(|page| window_around(page, m.range, window)).collect::<Vec<_>>()
-        };
-        let mut asks: Vec<Ask> = locked.flat_map(&mut chosen).map(ask).collect();
-        asks.truncate(MOST_ASKS);
+        let mut asks = self.aside.asks(target, rng, window, |r| self.is_locked(r));
         let hidden: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| !self.pieces[i].hidden.is_empty()).collect();
         let places =
@@ -317,9 +288,7 @@ impl Watched {
     /// The answers.
     pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            let at = self.aside.partition_point(|r| r.range.end <= ask.range.start);
-            if let Some(r) = self.aside.get_mut(at).filter(|r| r.range.contains(ask.range.start)) {
-                r.tally.add(seen, seen.since.unwrap_or(seen.read_at), 1);
+            if self.aside.hear(ask, seen) {
                 continue;
             }
             let at = self.pieces.partition_point(|p| p.range.end <= ask.range.start);
@@ -356,30 +325,8 @@ impl Compared {
     }
 }
 
-/// Drops the smallest of `groups` that are too many; returns their bytes.
-fn leave_out(groups: &mut Vec<Group>, max: usize) -> u64 {
-    let Some(excess) = groups.len().checked_sub(max).filter(|&n| n > 0) else { return 0 };
-    let mut order: Vec<usize> = (0..groups.len()).collect();
-    order.sort_by_key(|&i| groups[i].range.len());
-    let dropped: std::collections::BTreeSet<usize> = order.into_iter().take(excess).collect();
-    let bytes = dropped.iter().map(|&i| groups[i].range.len()).sum();
-    let mut at = 0;
-    groups.retain(|_| {
-        at += 1;
-        !dropped.contains(&(at - 1))
-    });
-    bytes
-}
-
-fn pages(bytes: u64) -> u32 {
-    u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX)
-}
-
 /// One in so many pages is worth asking about.
 const MUCH: u64 = 32;
-/// Looks at each locked mapping in a round, and at most at so many windows in all.
-const LOCKED_LOOKS: usize = 16;
-const MOST_ASKS: usize = 128;
 /// A difference above is no chance, in natural logarithms.
 const CONTRADICTION: f64 = 6.0;
 
@@ -388,17 +335,6 @@ fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
     let range = visible.get(visible.partition_point(|r| r.end <= addr))?;
     let start = addr / BLOCK_SIZE * BLOCK_SIZE;
     range.intersect(&AddrRange::new(start, start + BLOCK_SIZE)).filter(|r| r.start == addr)
-}
-
-/// `blocks` with those made one that are the same block.
-fn joined(blocks: &[Block]) -> impl Iterator<Item = Block> + '_ {
-    blocks.chunk_by(|a, b| a.start == b.start).filter_map(|same| {
-        same.iter().copied().reduce(|a, b| Block {
-            resident: a.resident.or(&b.resident),
-            young: a.young.or(&b.young),
-            ..a
-        })
-    })
 }
 
 /// The part of the time in which a target runs.
