@@ -41,10 +41,15 @@ use crate::time::Nanos;
 const READING_SHARE: f64 = 0.4;
 /// From one reading of everything to the next, at least, if the budget allows.
 const SHORTEST: Duration = Duration::from_millis(250);
+/// And at most: if the budget does not allow to read everything in that time, a part is read, another
+/// one each time.
+const LONGEST: Duration = Duration::from_millis(2500);
 /// While memory is cleared for the first time, that may take so much of a CPU.
 const SWEEP_SHARE: f64 = 0.1;
 /// The snapshot comes after those early reads that are not later than this.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
+/// What is read in a round at least, of everything.
+const LEAST_PART: f64 = 1e-3;
 /// Without a bound on shootdowns, there are at most so many in a round.
 const MOST_RUNS: u32 = 256;
 
@@ -77,6 +82,8 @@ pub struct Exposure<O> {
     /// what was cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
     round: Duration,
+    /// of everything, the part that is read in a round
+    part: f64,
     seq: u64,
     /// since the last snapshot
     cost: Cost,
@@ -118,6 +125,7 @@ impl<O: Space + Look> Exposure<O> {
             next_update: Nanos(0),
             armed: Vec::new(),
             round: first_round(&attrs),
+            part: 1.0,
             seq: 0,
             cost: Cost::default(),
             reading: 0.0,
@@ -214,12 +222,15 @@ impl<O: Space + Look> Exposure<O> {
         self.spending.accrue(now, self.round.as_secs_f64() * 2.0);
         self.shootdowns.accrue(now, self.round.as_secs_f64() * 2.0);
         if self.reading > 0.0 {
-            self.readings.add(std::mem::take(&mut self.reading));
+            self.readings.add(std::mem::take(&mut self.reading) / self.part);
         }
+        // In which all can be read.
+        let affordable = self.readings.get() / (READING_SHARE * self.spending.per_second());
         if self.attrs.interval.is_zero() {
-            let affordable = self.readings.get() / (READING_SHARE * self.spending.per_second());
-            self.round = Duration::from_secs_f64(affordable.min(3600.0)).max(SHORTEST);
+            let (low, high) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
+            self.round = Duration::from_secs_f64(affordable.clamp(low, high));
         }
+        self.part = (self.round.as_secs_f64() / affordable.max(1e-9)).clamp(LEAST_PART, 1.0);
     }
 
     fn look_at(&mut self, targets: &mut [Watched], now: Nanos) -> Result<(), OpsError> {
@@ -231,13 +242,14 @@ impl<O: Space + Look> Exposure<O> {
             let moment = self.moment(w, now);
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
-            let cost = survey.survey(w.id, &w.visible, &mut blocks)?;
+            let (ranges, within) = w.next_part(self.part);
+            let cost = survey.survey(w.id, &ranges, &mut blocks)?;
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
             self.reading += self.pay(cost);
             w.running.update(at, moment.ran);
-            let (terms, all) = (self.terms(w), AddrRange::new(0, u64::MAX));
-            awoken.push(w.read_all(&blocks, all, &moment, &terms, self.attrs.window));
+            let terms = self.terms(w);
+            awoken.push(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
             self.reading += self.tell_hidden(w, moment.ms)?;
         }
         for (w, awoken) in targets.iter_mut().zip(awoken) {
@@ -254,7 +266,7 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
-        let reserve = self.readings.get();
+        let reserve = self.readings.get() * self.part;
         let seconds = (self.spending.balance() - reserve) / nr_targets as f64;
         let runs = match self.attrs.max_clears {
             0 => MOST_RUNS,

@@ -194,6 +194,12 @@ impl Piece {
         self.exposed.as_ref().map(|x| x.since.at)
     }
 
+    /// When it was last read.
+    pub fn read_at(&self) -> Option<Nanos> {
+        let x = self.exposed.as_ref()?;
+        Some(x.since.at + Duration::from_secs_f32(x.last.wall.max(0.0)))
+    }
+
     /// The class of the next reading of everything.
     pub fn next_full(&mut self) -> usize {
         let Some(x) = &mut self.exposed else { return READS - 1 };

@@ -110,7 +110,8 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
         let piece = &pieces[p];
         let quiet = piece.is_quiet();
         let lately = piece.cleared_at().is_some_and(|at| at >= b.fresh);
-        let fresh = (quiet || lately) && !piece.is_presumed();
+        let read = piece.read_at().is_some_and(|at| at >= b.fresh);
+        let fresh = (quiet && read || lately) && !piece.is_presumed();
         let reads = piece.reads(&b.terms).filter(|_| fresh);
         let unseen = piece.unseen_pages();
         let mut sums = [0u32; READS];

@@ -44,6 +44,8 @@ pub(super) struct Watched {
     aside_ms: u32,
     /// which of what is hidden was asked about last
     turn: usize,
+    /// where the last part that was read ends
+    read_to: u64,
 }
 
 /// A region as it was published.
@@ -71,6 +73,7 @@ impl Watched {
             views: Vec::new(),
             aside_ms: 0,
             turn: 0,
+            read_to: 0,
         }
     }
 
@@ -91,6 +94,35 @@ impl Watched {
         self.mappings = Arc::new(mappings);
         let visible = &self.visible;
         self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range));
+    }
+
+    /// What to read next, if a part of all that is visible is to be read at a time, and between which
+    /// addresses that lies.
+    pub fn next_part(&mut self, part: f64) -> (Vec<AddrRange>, AddrRange) {
+        let all = AddrRange::new(0, u64::MAX);
+        if part >= 1.0 {
+            self.read_to = 0;
+            return (self.visible.clone(), all);
+        }
+        let total: u64 = self.visible.iter().map(AddrRange::len).sum();
+        let mut left = ((total as f64 * part) as u64).max(BLOCK_SIZE);
+        let rest = AddrRange::new(self.read_to, u64::MAX);
+        let mut ranges = Vec::new();
+        for range in self.visible.iter().filter_map(|r| r.intersect(&rest)) {
+            // Whole blocks, so that no piece is read in part.
+            let end = range.start.saturating_add(left).next_multiple_of(BLOCK_SIZE);
+            let range = AddrRange::new(range.start, range.end.min(end));
+            left = left.saturating_sub(range.len());
+            ranges.push(range);
+            if left == 0 {
+                break;
+            }
+        }
+        let from = self.read_to;
+        let end = ranges.last().map_or(u64::MAX, |r| r.end);
+        let is_last = self.visible.last().is_none_or(|r| r.end <= end);
+        self.read_to = if is_last { 0 } else { end };
+        (ranges, AddrRange::new(from, if is_last { u64::MAX } else { end }))
     }
 
     /// Takes in blocks of a reading of all that is visible within `bounds`; returns those pieces that

@@ -32,12 +32,14 @@ fn of_group(group: &Cgroup) -> Option<Pressure> {
     })
 }
 
+/// A machine that reads files makes room for them all the time, which is no shortage: that is where
+/// private memory is scanned, or tasks have to make room themselves.
 fn of_machine(root: &Path) -> Option<Pressure> {
     let counters = proc::vmstat(root).ok()?;
     let sum = |names: &[&str]| names.iter().filter_map(|&name| counters.get(name)).sum();
     Some(Pressure {
-        scanned: sum(&["pgscan_kswapd", "pgscan_direct", "pgscan_khugepaged", "pgscan_proactive"]),
-        refaults: sum(&["workingset_refault_anon", "workingset_refault_file"]),
+        scanned: sum(&["pgscan_anon", "pgscan_direct"]),
+        refaults: sum(&["workingset_refault_anon"]),
         major_faults: sum(&["pgmajfault"]),
         stalled: machine_pressure(root).map(|p| p.some.total).unwrap_or_default(),
         headroom: None,
