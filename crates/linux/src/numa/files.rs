@@ -27,7 +27,9 @@ pub(super) fn list(path: &Path, text: &str) -> Result<Vec<u32>, NumaError> {
         .ok_or_else(|| NumaError::Parse { path: path.to_owned(), text: text.to_owned() })
 }
 
-fn parse_list(text: &str) -> Option<Vec<u32>> {
+/// `0-2,5`, as the kernel lists nodes; none if it is something else.
+#[must_use]
+pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for part in text.split(',').filter(|p| !p.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

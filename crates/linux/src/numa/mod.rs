@@ -14,6 +14,7 @@ mod weights;
 
 pub use change::{Holding, PutBack, Wanted, hold, put_back, set, sweep};
 pub use error::NumaError;
+pub use files::parse_list;
 pub use layout::{LaidOut, Layout, Left};
 pub use nodes::{Access, Node, allowed_nodes_of, balancing, nodes};
 pub use pieces::Piece;
