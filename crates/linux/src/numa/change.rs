@@ -115,13 +115,18 @@ pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
     ledger.refuse_runs()?;
     let now = ledger.files.read()?;
     let change = planned(&now, wanted)?;
-    let change = match ledger.state.set.take() {
-        Some(earlier) => on_top_of(&earlier, &now, change),
+    let earlier = ledger.state.set.take();
+    let change = match &earlier {
+        Some(earlier) => on_top_of(earlier, &now, change),
         None => change,
     };
     ledger.state.set = Some(change);
     ledger.save()?;
-    ledger.write(wanted, &now)?;
+    if let Err(e) = ledger.write(wanted, &now) {
+        ledger.state.set = earlier;
+        ledger.save()?;
+        return Err(e);
+    }
     // Without bandwidth to derive from, the default is no automatic mode.
     if let (Wanted::Default, Some(change)) = (wanted, &mut ledger.state.set) {
         change.wrote = ledger.files.read()?;
@@ -149,7 +154,11 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
             let (asked, owners) = (weights.clone(), vec![own]);
             ledger.state.run = Some(Run { change, asked, owners });
             ledger.save()?;
-            ledger.write(&wanted, &now)?;
+            if let Err(e) = ledger.write(&wanted, &now) {
+                ledger.state.run = None;
+                ledger.save()?;
+                return Err(e);
+            }
         }
     }
     Ok(Holding { root: root.to_owned() })
@@ -275,7 +284,7 @@ impl Ledger {
     }
 
     /// Writes what is wanted; what was before if that fails.
-    fn write(&mut self, wanted: &Wanted, before: &Setting) -> Result<(), NumaError> {
+    fn write(&self, wanted: &Wanted, before: &Setting) -> Result<(), NumaError> {
         let written = match wanted {
             Wanted::Weights(weights) => {
                 weights.iter().try_for_each(|(&node, &weight)| self.files.write(node, weight))
@@ -286,11 +295,6 @@ impl Ledger {
         if written.is_err() {
             let wrote = self.files.read()?;
             self.undo(&Change { before: before.clone(), wrote })?;
-            match wanted {
-                Wanted::Weights(_) if self.state.run.is_some() => self.state.run = None,
-                _ => self.state.set = None,
-            }
-            self.save()?;
         }
         written
     }
@@ -336,14 +340,19 @@ impl Ledger {
         })
     }
 
-    /// Writes it, or removes it if there is nothing to tell; returns how it is.
+    /// Writes it; returns how it is.
     fn close(self) -> Result<Setting, NumaError> {
+        self.save()?;
+        self.files.read()
+    }
+}
+
+/// A file that tells nothing goes.
+impl Drop for Ledger {
+    fn drop(&mut self) {
         if self.state.set.is_none() && self.state.run.is_none() {
             let _ = fs::remove_file(self.root.join(PATH));
-        } else {
-            self.save()?;
         }
-        self.files.read()
     }
 }
 

@@ -126,6 +126,7 @@ fn a_node_that_is_not_there_changes_nothing() {
     assert_eq!(weights(root), [1, 1, 1]);
     assert!(!put_back(root).unwrap().is_something());
     assert!(matches!(set(root, &Wanted::Auto), Err(NumaError::NoAuto)));
+    assert!(!root.join(PATH).exists());
     let bare = tempfile::tempdir().unwrap();
     assert!(matches!(put_back(bare.path()), Err(NumaError::NoWeights)));
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::error::NumaError;
 use super::pieces::{Piece, Pieces};
-use crate::ops::Held;
+use crate::ops::{AttachError, Held};
 use crate::proc::{KPageFlags, Pagemap};
 use crate::sys::{self, UNTOLD};
 
@@ -100,7 +100,11 @@ impl Layout {
     /// If there is none, or it may not be looked at.
     pub fn of(root: &Path, pid: i32) -> Result<Self, NumaError> {
         let held = Held::take(root, pid)?;
-        let pieces = Pieces::new(Pagemap::open(root, pid)?, KPageFlags::open(root).ok());
+        let pagemap = Pagemap::open(root, pid).map_err(|e| match e {
+            e if e.is_gone() => NumaError::Attach(AttachError::NoProcess(pid)),
+            e => e.into(),
+        })?;
+        let pieces = Pieces::new(pagemap, KPageFlags::open(root).ok());
         Ok(Layout { held, pieces })
     }
 
@@ -206,7 +210,7 @@ impl Layout {
         let addrs: Vec<u64> = pieces.iter().map(|p| p.start).collect();
         match sys::page_nodes(self.held.pid, &addrs) {
             Ok(nodes) => Ok(nodes),
-            Err(_) if self.held.has_ended() => Ok(vec![UNTOLD; pieces.len()]),
+            Err(e) if self.is_ending(&e) => Ok(vec![UNTOLD; pieces.len()]),
             Err(source) => Err(self.failed("found", source)),
         }
     }
@@ -234,7 +238,7 @@ impl Layout {
             match sys::move_pages(self.held.pid, &addrs, &vec![target; addrs.len()]) {
                 Ok((_, status)) => said = status,
                 Err(e) if e.raw_os_error() == Some(libc::ENOMEM) => full = true,
-                Err(_) if self.held.has_ended() => {}
+                Err(e) if self.is_ending(&e) => {}
                 Err(source) => return Err(self.failed("moved", source)),
             }
             // What counts is where they lie now.
@@ -258,6 +262,12 @@ impl Layout {
             }
         }
         Ok(())
+    }
+
+    /// A process that ends is without memory for a moment before it has ended (EINVAL).
+    fn is_ending(&self, e: &std::io::Error) -> bool {
+        let gone = [libc::EINVAL, libc::ESRCH].map(Some);
+        self.held.has_ended() || gone.contains(&e.raw_os_error())
     }
 
     fn failed(&self, what: &'static str, source: std::io::Error) -> NumaError {

@@ -62,9 +62,10 @@ enum Takes {
     Nothing,
     TwoNodes,
     Weights,
+    WeightsOfThree,
 }
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     Case::new(Takes::Nothing, "a task bound to a node, and who it starts", placement::bind),
     Case::new(Takes::Nothing, "a task that prefers a node, and who it starts", placement::prefer),
     Case::new(Takes::TwoNodes, "a task that interleaves over all nodes", placement::interleave),
@@ -73,7 +74,16 @@ const CASES: [Case; 14] = [
     Case::new(Takes::Weights, "the same, begun by who it starts", placement::weighted_inherited),
     Case::new(Takes::Nothing, "a range bound to each node", placement::range_bind),
     Case::new(Takes::Weights, "a range interleaved by weight", placement::range_weighted),
-    Case::new(Takes::Weights, "memory moved when its range becomes so", placement::range_moved),
+    Case::new(
+        Takes::Weights,
+        "memory on one of its nodes stays when its range becomes so",
+        placement::range_stays,
+    ),
+    Case::new(
+        Takes::WeightsOfThree,
+        "memory elsewhere is moved by weight then",
+        placement::range_moved,
+    ),
     Case::new(Takes::TwoNodes, "pages moved one by one to where weights ask", placement::moved),
     Case::new(Takes::TwoNodes, "a strict range that lies elsewhere", errors::strict),
     Case::new(Takes::Nothing, "tasks: what makes no sense is refused", errors::task),
@@ -120,10 +130,16 @@ impl Bench {
 
     /// In a thread of its own, as a policy is that of a thread.
     fn try_one(&self, case: &Case) -> Row {
-        let lacks = match case.takes {
-            Takes::Weights if !self.weighted => Some("this kernel does not interleave by weight"),
-            Takes::TwoNodes | Takes::Weights if self.nodes.len() < 2 => Some("one node"),
-            _ => None,
+        let (nodes, weighted) = match case.takes {
+            Takes::Nothing => (1, false),
+            Takes::TwoNodes => (2, false),
+            Takes::Weights => (2, true),
+            Takes::WeightsOfThree => (3, true),
+        };
+        let lacks = match () {
+            () if weighted && !self.weighted => Some("this kernel does not interleave by weight"),
+            () if self.nodes.len() < nodes => Some("too few nodes"),
+            () => None,
         };
         let (outcome, detail) = match lacks {
             Some(why) => (NOT_HERE, why.to_owned()),

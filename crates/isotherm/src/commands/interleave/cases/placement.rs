@@ -1,5 +1,6 @@
 //! Where pages lie that are touched under a policy: exactly where the rule says.
 
+use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::{self, Existing, PolicyMode, move_pages};
 use isotherm_mm::mempolicy::Weights;
 
@@ -93,27 +94,40 @@ pub fn range_weighted(bench: &Bench) -> Outcome {
     m.lies_by(&bench.weights)
 }
 
-/// Memory that lies on one node already.
-fn on_one_node(bench: &Bench, pages: u64) -> Result<Memory, String> {
-    let Some(&first) = bench.nodes.first() else { return Err("there is no node".into()) };
+/// Memory that lies on `node` already.
+fn on_node(node: u32, pages: u64) -> Result<Memory, String> {
     let m = Memory::new(pages)?;
-    policy(PolicyMode::BIND, &[first])?;
-    m.lies_by(&even(&[first])?)?;
+    policy(PolicyMode::BIND, &[node])?;
+    m.lies_by(&even(&[node])?)?;
     policy(PolicyMode::DEFAULT, &[])?;
     Ok(m)
 }
 
-pub fn range_moved(bench: &Bench) -> Outcome {
-    let m = on_one_node(bench, rounds_of(&bench.weights))?;
+fn first(bench: &Bench) -> Result<u32, String> {
+    bench.nodes.first().copied().ok_or_else(|| "there is no node".into())
+}
+
+/// What lies on a node of the policy is where it may be: the kernel does not move it.
+pub fn range_stays(bench: &Bench) -> Outcome {
+    let m = on_node(first(bench)?, rounds_of(&bench.weights))?;
     bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes, Existing::Move)?;
-    m.lies_by(&bench.weights)
+    m.lies_by(&even(&[first(bench)?])?)
+}
+
+pub fn range_moved(bench: &Bench) -> Outcome {
+    let elsewhere = first(bench)?;
+    let others = bench.weights.nodes().iter().copied().filter(|n| n.0 != elsewhere);
+    let weights = Weights::new(others).map_err(|e| e.to_string())?;
+    let nodes: Vec<u32> = weights.nodes().iter().map(|n| n.0).collect();
+    let m = on_node(elsewhere, rounds_of(&weights))?;
+    bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &nodes, Existing::Move)?;
+    m.lies_by(&weights)
 }
 
 pub fn moved(bench: &Bench) -> Outcome {
-    let m = on_one_node(bench, rounds_of(&bench.weights))?;
+    let m = on_node(first(bench)?, rounds_of(&bench.weights))?;
     let addrs = m.addrs();
-    let to: Vec<i32> =
-        addrs.iter().map(|a| signed(bench.weights.node(a / isotherm_core::PAGE_SIZE))).collect();
+    let to: Vec<i32> = addrs.iter().map(|a| signed(bench.weights.node(a / PAGE_SIZE))).collect();
     let (left, _) = move_pages(own_pid(), &addrs, &to).map_err(|e| format!("refused: {e}"))?;
     if left > 0 {
         return Err(format!("{left} pages cannot be moved"));
