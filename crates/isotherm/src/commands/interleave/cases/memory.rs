@@ -43,8 +43,13 @@ impl Memory {
 
     /// Touches all of it, and compares page by page with the rule.
     pub fn lies_by(&self, weights: &Weights) -> Outcome {
+        self.lies_by_index(weights, |page| page)
+    }
+
+    /// Where the rule goes by something else than the number of the page.
+    pub fn lies_by_index(&self, weights: &Weights, index: impl Fn(u64) -> u64) -> Outcome {
         self.touch();
-        let wanted = |addr: u64| weights.node(addr / PAGE_SIZE);
+        let wanted = |addr: u64| weights.node(index(addr / PAGE_SIZE));
         let nodes = self.nodes()?;
         let wrong = self.addrs().into_iter().zip(nodes).filter(|&(a, n)| n != signed(wanted(a)));
         match wrong.count() {
