@@ -14,6 +14,10 @@ use crate::sys::{self, Arena, Backing, Existing, NodeMask, PolicyMode};
 /// Bytes that a CPU reads or writes of memory at a time, and in words.
 const LINE: usize = 64;
 const WORDS: usize = LINE / 8;
+/// A chain has one line of so many: those beside it may come along unasked.
+const APART: usize = 4;
+/// Words of a page.
+const PAGE: usize = 512;
 /// Lines streamed over between two looks at the time: 256 KiB.
 const BATCH: usize = 4096;
 /// Steps of a chain between two looks at the time.
@@ -83,25 +87,30 @@ pub struct Streamed {
 }
 
 impl Bound {
-    /// `len` bytes of node `node`, touched.
+    /// `len` bytes of node `node`, touched; none if it is over before that is done.
     ///
     /// # Errors
     /// If there are not so many.
-    pub fn map(node: u32, len: u64) -> Result<Self, NumaError> {
+    pub fn map(node: u32, len: u64, is_over: impl Fn() -> bool) -> Result<Option<Self>, NumaError> {
         let failed = |source| NumaError::Memory { mib: len >> 20, node, source };
         let arena = Arena::map(len).map_err(failed)?;
         let nodes: NodeMask = [node].into_iter().collect();
         sys::bind(arena.range(), PolicyMode::BIND, &nodes, Existing::Leave).map_err(failed)?;
         // Misses in the TLB are not what is measured.
         arena.back(AddrRange::new(0, len), Backing::Huge).map_err(failed)?;
-        arena.words().iter().step_by(WORDS).for_each(|word| word.store(0, Relaxed));
-        Ok(Bound { arena })
+        for batch in arena.words().chunks(BATCH * WORDS) {
+            if is_over() {
+                return Ok(None);
+            }
+            batch.iter().step_by(PAGE).for_each(|word| word.store(0, Relaxed));
+        }
+        Ok(Some(Bound { arena }))
     }
 
-    /// Makes one chain of all lines, in an order that no CPU foresees.
+    /// Makes one chain of every fourth line, in an order that no CPU foresees.
     pub fn chain(&self) {
-        let lines = self.arena.words().len() / WORDS;
-        let mut order: Vec<u32> = (0..u32::try_from(lines).unwrap_or(u32::MAX)).collect();
+        let links = self.arena.words().len() / (WORDS * APART);
+        let mut order: Vec<u32> = (0..u32::try_from(links).unwrap_or(u32::MAX)).collect();
         // Sattolo's algorithm: a permutation that is one circle.
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         for i in (1..order.len()).rev() {
@@ -111,8 +120,8 @@ impl Bound {
             let other = usize::try_from(random % i as u64).unwrap_or(0);
             order.swap(i, other);
         }
-        for (line, next) in self.arena.words().chunks(WORDS).zip(order) {
-            line[0].store(u64::from(next), Relaxed);
+        for (link, next) in self.arena.words().iter().step_by(WORDS * APART).zip(order) {
+            link.store(u64::from(next), Relaxed);
         }
     }
 
@@ -122,7 +131,7 @@ impl Bound {
         let (since, mut at, mut steps) = (Instant::now(), 0usize, 0usize);
         while !stop.load(Relaxed) {
             for _ in 0..STEPS {
-                let next = words.get(at * WORDS)?.load(Relaxed);
+                let next = words.get(at * WORDS * APART)?.load(Relaxed);
                 at = usize::try_from(next).ok()?;
             }
             steps += STEPS;
@@ -186,27 +195,31 @@ mod tests {
         assert_eq!(written, 8 + 16);
     }
 
+    fn bound(len: u64) -> Bound {
+        let node = sys::allowed_nodes().unwrap().nodes().next().unwrap();
+        assert!(Bound::map(node, len, || true).unwrap().is_none());
+        Bound::map(node, len, || false).unwrap().unwrap()
+    }
+
     #[test]
     fn a_chain_is_one_circle() {
-        let node = sys::allowed_nodes().unwrap().nodes().next().unwrap();
-        let bound = Bound::map(node, 2 << 20).unwrap();
+        let bound = bound(2 << 20);
         bound.chain();
         let words = bound.arena.words();
-        let lines = words.len() / WORDS;
+        let links = words.len() / (WORDS * APART);
         let mut at = 0;
-        let mut seen = vec![false; lines];
-        for _ in 0..lines {
+        let mut seen = vec![false; links];
+        for _ in 0..links {
             assert!(!std::mem::replace(&mut seen[at], true));
-            at = words[at * WORDS].load(Relaxed) as usize;
+            at = words[at * WORDS * APART].load(Relaxed) as usize;
         }
         assert_eq!(at, 0);
     }
 
     #[test]
     fn something_is_measured() {
-        let node = sys::allowed_nodes().unwrap().nodes().next().unwrap();
-        let load = [Bound::map(node, 4 << 20).unwrap()];
-        let chain = Bound::map(node, 4 << 20).unwrap();
+        let load = [bound(4 << 20)];
+        let chain = bound(4 << 20);
         chain.chain();
         let time = Duration::from_millis(50);
         let found = measure(&load, (Mix::TwoToOne, 0), Some(&chain), time);

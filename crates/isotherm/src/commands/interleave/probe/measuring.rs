@@ -22,9 +22,9 @@ const SLICES: u32 = 4 + PAUSES.len() as u32;
 /// Memory that each thread streams over at least: caches hold less.
 const LEAST: u64 = 32 << 20;
 /// Times the greatest cache that is gone over, in all.
-const CACHES: u64 = 4;
+const CACHES: u64 = 2;
 /// A limit on what the machine tells of its caches.
-const MOST_CACHE: u64 = 1 << 30;
+const MOST_CACHE: u64 = 256 << 20;
 
 /// What is to be done.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Plan {
         let chain = cache.max(2 * LEAST).next_multiple_of(2 << 20);
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1);
         // The rest of the time goes into memory that is touched for the first time.
-        let slice = SLICE.min(time * 2 / 3 / count / SLICES);
+        let slice = SLICE.min(time / 2 / count / SLICES);
         let plan = Plan { time, threads, slice, per_thread, chain };
         for node in machine.nodes.iter().filter(|n| nodes.contains(&n.node)) {
             let needed = plan.bytes_a_node();
@@ -92,15 +92,11 @@ impl<'a> Measuring<'a> {
     /// Measures a node, as far as there is time.
     pub fn node(&mut self, node: u32) -> Result<()> {
         let mut figures = NodeFigures::of(node);
-        if self.is_over() {
+        say(format_args!("isotherm: measuring node {node}"));
+        let Some((load, chain)) = self.memory(node)? else {
             self.nodes.push(figures);
             return Ok(());
-        }
-        say(format_args!("isotherm: measuring node {node}"));
-        let load = (0..self.plan.threads).map(|_| Bound::map(node, self.plan.per_thread));
-        let load = load.collect::<Result<Vec<_>, _>>()?;
-        let chain = Bound::map(node, self.plan.chain)?;
-        chain.chain();
+        };
         for mix in Mix::ALL {
             let bandwidth = self.slice(&load, (mix, 0), None).map(|p| p.mb_s);
             figures.bandwidth.insert(mix.name(), bandwidth);
@@ -114,6 +110,16 @@ impl<'a> Measuring<'a> {
         figures.curve.sort_by(|a, b| a.mb_s.total_cmp(&b.mb_s));
         self.nodes.push(figures);
         Ok(())
+    }
+
+    /// What is streamed over, and what is followed; none if there is no time.
+    fn memory(&self, node: u32) -> Result<Option<(Vec<Bound>, Bound)>, NumaError> {
+        let map = |len| Bound::map(node, len, || self.is_over());
+        let load = (0..self.plan.threads).map(|_| map(self.plan.per_thread));
+        let Some(load) = load.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
+        let Some(chain) = map(self.plan.chain)? else { return Ok(None) };
+        chain.chain();
+        Ok(Some((load, chain)))
     }
 
     fn slice(&self, load: &[Bound], how: (Mix, u32), chain: Option<&Bound>) -> Option<Point> {
