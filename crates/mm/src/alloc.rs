@@ -4,6 +4,7 @@ use crate::fair::{FairPass, Verdict};
 use crate::layout::ZoneKind;
 use crate::lru::{FrameId, ListKind, PageKind};
 use crate::memory::{Backing, Memory};
+use crate::nodes::NodeSet;
 use crate::reclaim::Work;
 use crate::zone::Zone;
 
@@ -49,6 +50,8 @@ pub struct OutOfMemory;
 /// A request, and the first zone that may serve it: what is local is local to it.
 struct Wanted {
     request: Request,
+    /// from where alone
+    nodes: NodeSet,
     preferred: usize,
     /// its kind: who asks for Normal and has only DMA32 left asks for DMA32, with its reserve
     class: ZoneKind,
@@ -75,8 +78,21 @@ impl Memory {
         request: Request,
         backing: &mut impl Backing,
     ) -> Result<Allocated, OutOfMemory> {
+        self.allocate_on(request, NodeSet::ALL, backing)
+    }
+
+    /// The same, of some nodes alone: the nearest of them first.
+    ///
+    /// # Errors
+    /// If they have none.
+    pub fn allocate_on(
+        &mut self,
+        request: Request,
+        nodes: NodeSet,
+        backing: &mut impl Backing,
+    ) -> Result<Allocated, OutOfMemory> {
         self.stats.allocations += 1;
-        let wanted = self.wanted(request).ok_or_else(|| self.failure())?;
+        let wanted = self.wanted(request, nodes).ok_or_else(|| self.failure())?;
         if let Some(zone) = self.fast_path(&wanted) {
             let frame = self.take(&wanted.request, zone).ok_or(OutOfMemory)?;
             return Ok(Allocated { frame, stalled: Work::default(), slow: false });
@@ -84,11 +100,22 @@ impl Memory {
         self.slow_path(&wanted, backing)
     }
 
-    fn wanted(&self, request: Request) -> Option<Wanted> {
+    fn wanted(&self, request: Request, nodes: NodeSet) -> Option<Wanted> {
         let (cpu, node) = (request.cpu % self.cpus, request.node % self.nodes());
-        let preferred = *self.zonelists[node][request.class.index()].first()?;
+        let request = Request { cpu, node, ..request };
+        let preferred = self.usable_zones(&request, nodes).next()?;
         let class = self.zones[preferred].kind;
-        Some(Wanted { request: Request { cpu, node, ..request }, preferred, class })
+        Some(Wanted { request, nodes, preferred, class })
+    }
+
+    /// The zonelist of a request, as far as it lies on these nodes.
+    pub(crate) fn usable_zones(
+        &self,
+        request: &Request,
+        nodes: NodeSet,
+    ) -> impl Iterator<Item = usize> + '_ {
+        let list = self.zonelist(request.node, request.class).iter().copied();
+        list.filter(move |&z| nodes.contains(self.zones[z].node))
     }
 
     fn failure(&mut self) -> OutOfMemory {
@@ -103,7 +130,7 @@ impl Memory {
     ) -> Result<Allocated, OutOfMemory> {
         let request = &wanted.request;
         self.stats.slow_paths += 1;
-        self.wake_kswapds(request);
+        self.wake_kswapds(request, wanted.nodes);
         let mut stalled = Work::default();
         for round in 0..=MAX_ROUNDS {
             if let Some(zone) = self.plain_pass(wanted, Mark::Min) {
@@ -111,7 +138,7 @@ impl Memory {
                 return Ok(Allocated { frame, stalled, slow: true });
             }
             self.stats.stalls += u64::from(round == 0);
-            let work = self.reclaim_directly(request.node, request.class, backing);
+            let work = self.reclaim_directly(request, wanted.nodes, backing);
             stalled += work;
             if work.reclaimed == 0 {
                 break;
@@ -142,7 +169,7 @@ impl Memory {
     fn fair_pass(&mut self, wanted: &Wanted, pass: &mut FairPass) -> Option<usize> {
         self.stats.passes += 1;
         let node = self.zones[wanted.preferred].node;
-        for &z in self.list(wanted) {
+        for z in self.list(wanted) {
             let zone = &self.zones[z];
             match self.policy.judge(pass, zone, zone.node == node) {
                 Verdict::Stop => break,
@@ -155,12 +182,11 @@ impl Memory {
 
     fn plain_pass(&mut self, wanted: &Wanted, mark: Mark) -> Option<usize> {
         self.stats.passes += 1;
-        let mut list = self.list(wanted).iter().copied();
-        list.find(|&z| is_usable(&self.zones[z], wanted, mark))
+        self.list(wanted).find(|&z| is_usable(&self.zones[z], wanted, mark))
     }
 
-    fn list(&self, wanted: &Wanted) -> &[usize] {
-        &self.zonelists[wanted.request.node][wanted.request.class.index()]
+    fn list(&self, wanted: &Wanted) -> impl Iterator<Item = usize> + '_ {
+        self.usable_zones(&wanted.request, wanted.nodes)
     }
 
     fn take(&mut self, request: &Request, zone: usize) -> Option<FrameId> {

@@ -3,6 +3,7 @@
 use crate::alloc::Request;
 use crate::layout::ZoneKind;
 use crate::memory::{Backing, Memory};
+use crate::nodes::NodeSet;
 use crate::reclaim::{CLUSTER, FIRST_PRIORITY, Reclaimer, Shrink, Work};
 use crate::rules::{LruScope, ZoneBalance};
 
@@ -37,7 +38,7 @@ impl Memory {
 
     /// Wakes the kswapd of each node in the list that has a zone below its high watermark; where
     /// lists are per node, one that has none above.
-    pub(crate) fn wake_kswapds(&mut self, request: &Request) {
+    pub(crate) fn wake_kswapds(&mut self, request: &Request, nodes: NodeSet) {
         for i in 0..self.zonelist(request.node, request.class).len() {
             let zone = &self.zones[self.zonelists[request.node][request.class.index()][i]];
             let node = zone.node;
@@ -45,7 +46,7 @@ impl Memory {
                 LruScope::Zone => zone.is_balanced(0, ZoneKind::Dma),
                 LruScope::Node => self.is_node_balanced(node, request.class),
             };
-            if enough || self.is_kswapd_awake(node) {
+            if enough || !nodes.contains(node) || self.is_kswapd_awake(node) {
                 continue;
             }
             self.kswapds[node].class = Some(request.class);

@@ -4,6 +4,7 @@
 //! and one of its fair policies, keeps them on active and inactive lists, and takes them back when
 //! it runs short: by itself if it must, by kswapd if it is let ([`Memory::run_kswapd`]). The rules
 //! are those of Linux 3.15 or of 4.8 ([`Rules`]); each formula names the function that it is from.
+//! [`mempolicy`] says which node a page is to come from.
 //!
 //! ```
 //! use isotherm_mm::{Fair, Layout, Memory, PageKind, Request, ZoneKind};
@@ -32,6 +33,7 @@ mod layout;
 mod lru;
 mod memory;
 pub mod mempolicy;
+mod nodes;
 mod pages;
 mod reclaim;
 mod rules;
@@ -50,6 +52,7 @@ pub use layout::{
 };
 pub use lru::{FrameId, ListKind, PageKind};
 pub use memory::{Backing, Departure, Memory, Stats};
+pub use nodes::NodeSet;
 pub use reclaim::Work;
 pub use rules::{LruScope, Rules, ZoneBalance};
 pub use watermark::{Generation, Watermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks};

@@ -4,9 +4,11 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
+use crate::alloc::Request;
 use crate::layout::ZoneKind;
 use crate::lru::{DIRTY, FrameId, ListKind, Lruvec, MAPPED, PageKind, RECLAIM, REFERENCED};
 use crate::memory::{Backing, Memory};
+use crate::nodes::NodeSet;
 use crate::rules::LruScope;
 
 /// Pages taken in hand at a time: `SWAP_CLUSTER_MAX`.
@@ -226,13 +228,14 @@ impl Memory {
     /// cluster is free.
     pub(crate) fn reclaim_directly(
         &mut self,
-        node: usize,
-        class: ZoneKind,
+        request: &Request,
+        nodes: NodeSet,
         backing: &mut impl Backing,
     ) -> Work {
+        let class = request.class;
         let mut work = Work::default();
         let mut lruvecs: Vec<usize> = Vec::new();
-        for &zone in self.zonelist(node, class) {
+        for zone in self.usable_zones(request, nodes) {
             let lruvec = self.lruvec_of(zone);
             if !lruvecs.contains(&lruvec) {
                 lruvecs.push(lruvec);

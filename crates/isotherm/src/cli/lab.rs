@@ -18,6 +18,8 @@ pub enum Experiment {
     /// Fair zone allocation: what each policy of Linux 3.12 to 4.8 does to those who read and write
     /// files
     Fairzone(Fairzone),
+    /// Weighted interleave: what weights make of nodes of different speed, beside what was published
+    Interleave(InterleaveLab),
 }
 
 /// Options of `lab fairzone`.
@@ -65,4 +67,30 @@ pub enum Figure {
     Ages,
     /// rates of the last phase that reads one page after the other, over the number of threads
     Rates,
+}
+
+/// Options of `lab interleave`.
+#[derive(Debug, Args)]
+pub struct InterleaveLab {
+    /// Instead, what weights would make of the machine in this file
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw a picture, .png or .svg
+    #[arg(short, long, value_name = "FILE", conflicts_with = "json")]
+    pub output: Option<PathBuf>,
+    /// What to draw
+    #[arg(long, value_enum, default_value = "weights", requires = "output")]
+    pub figure: InterleaveFigure,
+}
+
+/// What `lab interleave -o` draws.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum InterleaveFigure {
+    /// throughput over weights, with the optimum
+    Weights,
+    /// mean latency over load
+    Latency,
 }

@@ -16,7 +16,7 @@ use isotherm_record::{Limits, LimitsError};
 use crate::units;
 
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
-pub use lab::{Experiment, Fairzone, Figure, Lab};
+pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
 
 /// Options that make no sense: exit status 2.

@@ -13,6 +13,7 @@ mod doctor;
 mod ends;
 mod interleave;
 mod lab;
+mod lab_interleave;
 mod limits;
 mod load;
 #[path = "../../../../bench/src/synthetic.rs"]

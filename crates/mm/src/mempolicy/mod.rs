@@ -1,11 +1,57 @@
 //! Memory policies: which node a page comes from. The rules of mm/mempolicy.c.
 //!
-//! Weighted interleave has three rules. A page that is touched gets its node from its place in the
-//! address space alone ([`static_node`], [`Weights::node`]). These do not depend on [`crate::Memory`]
-//! and hold for a real machine as well.
+//! Weighted interleave has three rules:
+//! - **by place**: a page of an address space has its node from the number of the page alone
+//!   ([`Weights::node`], [`static_node`]). It holds for real machines as well, and needs nothing
+//!   else of this module;
+//! - **by turn**: what has no place there gets the task's next node ([`Task::take_weighted`]);
+//! - **in bulk**: many such pages at once ([`Task::bulk_weighted`]).
+//!
+//! [`Task::allocate`] makes a page of [`Memory`](crate::Memory) of that: the node that was chosen may
+//! be full, and the allowed nodes may change on the way.
+//!
+//! ```
+//! use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, Use, WeightFiles};
+//! use isotherm_mm::{Layout, Memory, NodeLayout, NodeSet, Request, Rules, ZoneKind, ZoneLayout};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let node = |to_0, to_1| NodeLayout {
+//!     zones: vec![ZoneLayout { kind: ZoneKind::Normal, managed: 4000 }],
+//!     distances: vec![to_0, to_1],
+//! };
+//! let layout = Layout { cpus: 1, nodes: vec![node(10, 20), node(20, 10)] };
+//! let mut memory = Memory::new(&layout, Rules::linux_4_8())?;
+//!
+//! let both = NodeSet::from_iter([0, 1]);
+//! let mut weights = WeightFiles::new(FilesOf::V6_9, both);
+//! weights.store(0, "5\n")?;
+//! let policy = Policy::new(Mode::WeightedInterleave, Basis::default(), both, both)?;
+//! let mut task = Task::new(policy, both);
+//! let request = Request {
+//!     cpu: 0, node: 0, class: ZoneKind::Normal, kind: None, write: false, owner: 0,
+//! };
+//! for page in 0..600 {
+//!     task.allocate(&mut memory, request, Use::Mapped(page), &weights, &mut (), |_| ())?;
+//! }
+//! let given: Vec<u64> = memory.zones().iter().map(|z| z.stats.allocated).collect();
+//! assert_eq!(given, [500, 100]);
+//! # Ok(())
+//! # }
+//! ```
 
 mod bandwidth;
+mod bulk;
+mod files;
+mod place;
+mod policy;
+mod task;
+mod text;
 mod weights;
 
 pub use bandwidth::{WEIGHTINESS, bandwidth_of, weights_from_bandwidth};
+pub use bulk::Share;
+pub use files::{FileError, FilesOf, WeightFiles};
+pub use place::Use;
+pub use policy::{Basis, Mode, Policy, PolicyError};
+pub use task::{Allowed, Task};
 pub use weights::{MAX_WEIGHTS, Weights, WeightsError, interleave_index, static_node};

@@ -7,16 +7,28 @@ use super::picture::{Anchor, Paint, Picture};
 use super::style::{
     HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, heading, swatch,
 };
-use crate::lines::{Lines, Plot};
+use crate::lines::{Line, Lines, Plot};
 
 /// Pixels: of a plot, of its name above it, and of all below the last one.
 const HEIGHT: usize = 200;
 const ABOVE: usize = 34;
 const FOOT: usize = 130;
-/// How thick a line is.
+/// How thick a line is, and half a dot.
 const PEN: f32 = 2.2;
+const RADIUS: usize = 5;
 /// At most so many lines in a plot have a colour of their own.
 const COLORS: [f64; 4] = [0.2, 0.62, 0.8, 0.4];
+
+/// Where a dot has its name.
+#[derive(Clone, Copy)]
+enum Side {
+    Above,
+    Below,
+    Left,
+}
+
+/// In turn, as dots may lie close to each other.
+const SIDES: [Side; 4] = [Side::Above, Side::Below, Side::Left, Side::Below];
 
 /// Lines as a picture.
 ///
@@ -38,10 +50,12 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
     let (name_y, top) = ((above + 22) as f32, above + ABOVE);
     let end = picture.text((LEFT as f32, name_y), Anchor::Left, NAME, &plot.name);
     let mut x = end as usize + 28;
-    for (i, line) in plot.lines.iter().enumerate() {
+    for (i, line) in plot.lines.iter().enumerate().filter(|l| !is_dot(l.1)) {
         x = swatch(picture, (x, above + 10), &line.name, |_, _| color_of(i));
     }
-    let most = (lines.top() * 1.06).max(1e-9);
+    let has_dots = lines.plots.iter().flat_map(|p| &p.lines).any(is_dot);
+    let room = if has_dots { 1.2 } else { 1.06 };
+    let most = (lines.top() * room).max(1e-9);
     let y = |value: f64| ((top + HEIGHT) as f64 - value / most * HEIGHT as f64) as f32;
     for tick in count_ticks(most as u64, 4) {
         let at = y(tick.at * (most as u64) as f64);
@@ -49,12 +63,40 @@ fn draw(picture: &mut Picture, lines: &Lines, plot: &Plot, above: usize) {
         picture.text((LEFT as f32 - 12.0, at + 5.0), Anchor::Right, LABEL, &tick.label);
     }
     let (from, to) = lines.span();
-    for (i, line) in plot.lines.iter().enumerate().rev() {
+    for (i, line) in plot.lines.iter().enumerate().filter(|l| !is_dot(l.1)).rev() {
         let value = |x: usize| line.at(from + (to - from) * x as f64 / (PLOT - 1) as f64).map(y);
         let spans = (0..PLOT).map(|x| value(x).map(|here| stroke(here, value(x + 1))));
         picture.columns(LEFT, spans.collect(), color_of(i));
     }
     picture.frame((LEFT, top), (PLOT, HEIGHT), LINE);
+    let dots = plot.lines.iter().filter(|l| is_dot(l));
+    for (line, side) in dots.zip(SIDES.iter().cycle()) {
+        let Some(&(x, value)) = line.points.first() else { continue };
+        let along = (x - from) / (to - from) * (PLOT - 1) as f64;
+        dot(picture, (LEFT as f32 + along as f32, y(value)), &line.name, *side);
+    }
+}
+
+fn is_dot(line: &Line) -> bool {
+    line.points.len() == 1
+}
+
+/// A dot and its name, on a ground that keeps it apart from lines.
+fn dot(picture: &mut Picture, (x, y): (f32, f32), name: &str, side: Side) {
+    let left = (x.round() as usize).saturating_sub(RADIUS);
+    let radius = RADIUS as f32;
+    let half = |i: usize| (radius * radius - (i as f32 - radius).powi(2)).sqrt();
+    let spans = (0..=2 * RADIUS).map(|i| Some((y - half(i), y + half(i))));
+    picture.columns(left, spans.collect(), INK);
+    let width = picture.fonts.width(name, LABEL.size, LABEL.weight);
+    let (at, base) = match side {
+        Side::Above => (x - width / 2.0, y - 11.0),
+        Side::Below => (x + 9.0, y + 17.0),
+        Side::Left => (x - 11.0 - width, y + 5.0),
+    };
+    let ground = (at.max(0.0) as usize, (base - 12.0).max(0.0) as usize);
+    picture.rect(ground, (width as usize + 2, 16), Paint { color: PAPER, part: 0.8 });
+    picture.text((at, base), Anchor::Left, LABEL, name);
 }
 
 /// What a line covers in a column of pixels, from its height there to the next one.
@@ -98,8 +140,8 @@ fn color_of(i: usize) -> Rgb {
 
 #[cfg(test)]
 mod tests {
+    use super::super::picture::Item;
     use super::*;
-    use crate::lines::Line;
 
     fn lines() -> Lines {
         let line =
@@ -127,6 +169,25 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         assert!(lines_picture(&lines()).unwrap().png().unwrap().starts_with(b"\x89PNG"));
+    }
+
+    #[test]
+    fn a_single_point_is_a_dot_with_its_name_beside_it() {
+        let mut lines = lines();
+        let dot = |name: &str, x| Line { name: name.into(), points: vec![(x, 40.0)] };
+        lines.plots[0].lines.extend([dot("here", 2.0), dot("there", 8.0), dot("off", f64::NAN)]);
+        let picture = lines_picture(&lines).unwrap();
+        let place = |name: &str| {
+            let texts = picture.items.iter().find_map(|i| match i {
+                Item::Text { at, text, .. } if text == name => Some(at.0),
+                _ => None,
+            });
+            texts.unwrap()
+        };
+        let along = |x: f32| LEFT as f32 + x / 10.0 * PLOT as f32;
+        assert!(place("here") < along(2.0), "around it");
+        assert!(place("there") > along(8.0), "behind it");
+        assert!(picture.png().is_ok());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 mod fairzone;
 mod figures;
+mod interleave;
+mod weights;
 
 use std::process::ExitCode;
 
@@ -13,5 +15,6 @@ use crate::cli::{Experiment, Lab};
 pub fn run(o: &Lab) -> Result<ExitCode> {
     match &o.experiment {
         Experiment::Fairzone(o) => fairzone::run(o),
+        Experiment::Interleave(o) => interleave::run(o),
     }
 }

@@ -1,0 +1,184 @@
+//! A task's place in its round: `interleave_nodes` and `weighted_interleave_nodes` of
+//! mm/mempolicy.c.
+
+use super::policy::Policy;
+use crate::layout::MAX_NODES;
+use crate::nodes::NodeSet;
+
+/// What a task may use and wants to, which others may change while it allocates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowed {
+    policy: Policy,
+    nodes: NodeSet,
+    /// goes up with each change: `mems_allowed_seq`
+    sequence: u64,
+}
+
+impl Allowed {
+    /// What the policy is now.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The nodes that a page may come from now.
+    #[must_use]
+    pub fn nodes(&self) -> NodeSet {
+        self.nodes
+    }
+
+    /// The cpuset gets other nodes, as `cpuset_change_task_nodemask` has it. None at all cannot be.
+    pub fn rebind(&mut self, nodes: NodeSet) {
+        if !nodes.is_empty() {
+            self.policy.rebind(nodes);
+            self.nodes = nodes;
+            self.sequence += 1;
+        }
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+}
+
+/// A task, as far as its memory policy goes.
+///
+/// Rules that a change of the allowed nodes may meet take `meanwhile`: it is called wherever one may
+/// come in between.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    allowed: Allowed,
+    /// the node of the last page: `il_prev`
+    pub(super) last: usize,
+    /// pages that it is still to give: `il_weight`
+    pub(super) left: u8,
+}
+
+impl Task {
+    /// One that has just set its policy, so that the first page is the lowest node's.
+    #[must_use]
+    pub fn new(policy: Policy, allowed: NodeSet) -> Self {
+        let allowed = Allowed { policy, nodes: allowed, sequence: 0 };
+        Task { allowed, last: MAX_NODES - 1, left: 0 }
+    }
+
+    /// What it may use.
+    #[must_use]
+    pub fn allowed(&self) -> &Allowed {
+        &self.allowed
+    }
+
+    /// To be rebound.
+    pub fn allowed_mut(&mut self) -> &mut Allowed {
+        &mut self.allowed
+    }
+
+    /// What `get_mempolicy` with `MPOL_F_NODE` says: where the next page comes from.
+    #[must_use]
+    pub fn next(&self, weighted: bool) -> Option<usize> {
+        let nodes = self.allowed.policy.nodes();
+        let stays = weighted && self.left > 0 && nodes.contains(self.last);
+        if stays { Some(self.last) } else { nodes.after(self.last) }
+    }
+
+    /// Plain interleave: the next node. None if there is none.
+    pub fn take_interleaved(&mut self, mut meanwhile: impl FnMut(&mut Allowed)) -> Option<usize> {
+        let node = self.consistent(&mut meanwhile, |nodes, last| nodes.after(last))?;
+        self.last = node;
+        Some(node)
+    }
+
+    /// Weighted interleave: the same node until it has given what its weight says, then the next
+    /// one, whose weight is read then. None if there is none.
+    pub fn take_weighted(
+        &mut self,
+        weight: impl Fn(usize) -> u8,
+        mut meanwhile: impl FnMut(&mut Allowed),
+    ) -> Option<usize> {
+        if self.left == 0 || !self.allowed.policy.nodes().contains(self.last) {
+            let node = self.consistent(&mut meanwhile, |nodes, last| nodes.after(last))?;
+            // Before this nothing may be stored: it would be counted twice.
+            self.last = node;
+            self.left = weight(node).max(1);
+        }
+        self.left -= 1;
+        Some(self.last)
+    }
+
+    /// What follows from the policy's nodes and the last one, read again until nobody has changed
+    /// them on the way.
+    pub(super) fn consistent<T>(
+        &mut self,
+        meanwhile: &mut impl FnMut(&mut Allowed),
+        read: impl Fn(NodeSet, usize) -> T,
+    ) -> T {
+        loop {
+            let before = self.allowed.sequence;
+            let found = read(self.allowed.policy.nodes(), self.last);
+            meanwhile(&mut self.allowed);
+            if self.allowed.sequence == before {
+                return found;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::policy::{Basis, Mode};
+    use super::*;
+
+    fn task(nodes: &[usize], allowed: NodeSet) -> Task {
+        let nodes = nodes.iter().copied().collect();
+        let policy = Policy::new(Mode::WeightedInterleave, Basis::Static, nodes, allowed).unwrap();
+        Task::new(policy, allowed)
+    }
+
+    #[test]
+    fn rounds() {
+        let mut t = task(&[0, 1], NodeSet::ALL);
+        let weights = [3, 1];
+        let round: Vec<_> =
+            (0..6).filter_map(|_| t.take_weighted(|n| weights[n], |_| ())).collect();
+        assert_eq!(round, [0, 0, 0, 1, 0, 0]);
+        assert_eq!((t.next(true), t.next(false)), (Some(0), Some(1)));
+        let plain: Vec<_> = (0..3).filter_map(|_| t.take_interleaved(|_| ())).collect();
+        assert_eq!(plain, [1, 0, 1], "it goes on from the last node");
+    }
+
+    #[test]
+    fn a_new_weight_is_for_the_next_round() {
+        let mut t = task(&[0, 1], NodeSet::ALL);
+        assert_eq!(t.take_weighted(|_| 2, |_| ()), Some(0));
+        let after: Vec<_> = (0..3).filter_map(|_| t.take_weighted(|_| 1, |_| ())).collect();
+        assert_eq!(after, [0, 1, 0], "the second page of the round that had begun");
+    }
+
+    #[test]
+    fn a_change_on_the_way_is_read_again() {
+        let mut t = task(&[0, 1, 2], NodeSet::ALL);
+        let mut left = 3;
+        let node = t.take_weighted(
+            |_| 4,
+            |allowed| {
+                if left > 0 {
+                    left -= 1;
+                    allowed.rebind([1, left].into_iter().collect());
+                }
+            },
+        );
+        assert_eq!(left, 0, "tried again each time");
+        assert_eq!(node, Some(0), "of the last nodes, 0 and 1");
+        assert_eq!((t.last, t.left), (0, 3));
+    }
+
+    #[test]
+    fn a_node_that_is_lost_gives_no_more() {
+        let mut t = task(&[0, 1], NodeSet::ALL);
+        assert_eq!(t.take_weighted(|_| 5, |_| ()), Some(0));
+        t.allowed_mut().rebind(NodeSet::single(1));
+        assert_eq!(t.take_weighted(|_| 5, |_| ()), Some(1));
+        t.allowed_mut().rebind(NodeSet::EMPTY);
+        assert_eq!(t.allowed().nodes(), NodeSet::single(1), "a cpuset without nodes cannot be");
+    }
+}

@@ -1,0 +1,53 @@
+//! Policies on memory that is there, that is full, and that is taken away meanwhile.
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+mod rules;
+mod spill;
+
+use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, WeightFiles};
+use isotherm_mm::{
+    FrameId, Layout, Memory, NodeLayout, NodeSet, Request, Rules, ZoneKind, ZoneLayout,
+};
+
+/// Pages of each node.
+pub(crate) const PAGES: i64 = 4000;
+
+/// Nodes in a row, each of one zone: the further apart, the further away.
+pub(crate) fn memory(nodes: usize) -> Memory {
+    let node = |i: usize| NodeLayout {
+        zones: vec![ZoneLayout { kind: ZoneKind::Normal, managed: PAGES }],
+        distances: (0..nodes).map(|j| 10 + 10 * u32::try_from(i.abs_diff(j)).unwrap()).collect(),
+    };
+    let layout = Layout { cpus: 1, nodes: (0..nodes).map(node).collect() };
+    Memory::new(&layout, Rules { drift: false, ..Rules::linux_4_8() }).unwrap()
+}
+
+pub(crate) fn request(node: usize) -> Request {
+    Request { cpu: 0, node, class: ZoneKind::Normal, kind: None, write: false, owner: 0 }
+}
+
+pub(crate) fn set(nodes: &[usize]) -> NodeSet {
+    nodes.iter().copied().collect()
+}
+
+/// Files with these weights, of the nodes from 0 on.
+pub(crate) fn weights(weights: &[u8]) -> WeightFiles {
+    let mut files = WeightFiles::new(FilesOf::V6_16, (0..weights.len()).collect());
+    for (node, weight) in weights.iter().enumerate() {
+        files.store(node, &format!("{weight}\n")).unwrap();
+    }
+    files
+}
+
+pub(crate) fn task(mode: Mode, nodes: NodeSet, allowed: NodeSet) -> Task {
+    Task::new(Policy::new(mode, Basis::Remapped, nodes, allowed).unwrap(), allowed)
+}
+
+/// Pages given out, by node.
+pub(crate) fn given(memory: &Memory) -> Vec<u64> {
+    memory.zones().iter().map(|z| z.stats.allocated).collect()
+}
+
+pub(crate) fn node_of(memory: &Memory, frame: FrameId) -> usize {
+    memory.zones()[memory.zone_of(frame)].node
+}

@@ -1,0 +1,73 @@
+//! Latency over load, for two nodes: when it is worth while to interleave at all.
+
+use serde::Serialize;
+
+use super::latency::Pair;
+
+/// Loads, in percent of what the near node can: those that are reckoned with, and those that are
+/// shown.
+const LOADS: std::ops::RangeInclusive<u32> = 1..=125;
+const SHOWN: [u32; 8] = [20, 40, 60, 80, 90, 100, 105, 110];
+
+/// What accesses take as their number rises.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Loads {
+    /// of which nodes
+    pub of: String,
+    /// what an access takes if nobody else is there, near and far
+    pub idle_ns: [f64; 2],
+    /// the load from which on the far node helps, in percent of what the near node can
+    pub threshold_percent: f64,
+    /// the least first
+    pub points: Vec<LoadPoint>,
+}
+
+/// Mean latencies at a load; none where a node would have to do more than it can.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadPoint {
+    /// of what the near node can
+    pub load_percent: u32,
+    /// if all lies there
+    pub near_ns: Option<f64>,
+    /// half and half
+    pub even_ns: Option<f64>,
+    /// in proportion to bandwidth
+    pub perfect_ns: Option<f64>,
+    /// with the share that takes the least time
+    pub best_ns: Option<f64>,
+    /// that share, of the far node
+    pub best_far_percent: Option<f64>,
+}
+
+impl Loads {
+    /// Some of the points.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &LoadPoint> {
+        self.points.iter().filter(|p| SHOWN.contains(&p.load_percent))
+    }
+}
+
+/// Latency of two nodes over load.
+#[must_use]
+pub fn loads(of: &str, pair: &Pair) -> Loads {
+    let near = pair.bandwidths[0];
+    Loads {
+        of: of.to_owned(),
+        idle_ns: pair.idle_ns,
+        threshold_percent: 100.0 * pair.threshold() / near,
+        points: LOADS.map(|load| point(pair, load)).collect(),
+    }
+}
+
+fn point(pair: &Pair, load_percent: u32) -> LoadPoint {
+    let [near, far] = pair.bandwidths;
+    let bandwidth = near * f64::from(load_percent) / 100.0;
+    let best = pair.best(bandwidth);
+    LoadPoint {
+        load_percent,
+        near_ns: pair.mean(bandwidth, 0.0),
+        even_ns: pair.mean(bandwidth, 0.5),
+        perfect_ns: pair.mean(bandwidth, far / (near + far)),
+        best_ns: best.and_then(|far| pair.mean(bandwidth, far)),
+        best_far_percent: best.map(|far| 100.0 * far),
+    }
+}

@@ -1,0 +1,81 @@
+//! Weighted interleave: which weights give how much bandwidth, and what was published of it.
+//!
+//! `docs/interleave.md` tells the story.
+
+mod claims;
+mod curves;
+mod forecast;
+pub mod latency;
+pub mod law;
+mod loads;
+mod mlc;
+pub mod network;
+mod nodes;
+mod optimum;
+mod published;
+mod stream;
+mod table;
+mod text;
+mod xsbench;
+
+use serde::Serialize;
+
+pub use claims::{Reading, Sense};
+pub use curves::{Mark, WeightCurve, WeightPoint};
+pub use forecast::{Forecast, ForecastNode, Outlook};
+pub use loads::{LoadPoint, Loads};
+pub use nodes::{NodeSpec, NodesError, NodesSpec};
+pub use published::{Published, PublishedError};
+pub use stream::{LAW, NETWORK};
+pub use table::{Cell, Misfit, Optimum, Prediction, Queued, Table, Unit};
+
+/// What was published.
+pub const PUBLISHED: &str = include_str!("../../../lab/interleave.toml");
+
+/// What was published beside what is predicted.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Interleave {
+    /// of this form
+    pub schema_version: u32,
+    /// where it was published
+    pub published: String,
+    /// one for each benchmark
+    pub tables: Vec<Table>,
+    /// what is said to be gained
+    pub claims: Vec<Reading>,
+    /// when interleaving is worth while
+    pub latency: Option<Loads>,
+    /// throughput over weights
+    pub curves: Vec<WeightCurve>,
+}
+
+/// Predicts what was published.
+#[must_use]
+pub fn predict(published: &Published) -> Interleave {
+    let tables = vec![published.mlc.table(), published.stream.table(), published.xsbench.table()];
+    let claims = published.claim.iter().filter_map(|c| claims::read(c, &tables)).collect();
+    Interleave {
+        schema_version: 1,
+        published: published.about.clone(),
+        tables,
+        claims,
+        latency: published.loads(),
+        curves: published.curves(),
+    }
+}
+
+impl Published {
+    /// Of the machine of STREAM, by its first run.
+    fn loads(&self) -> Option<Loads> {
+        let run = self.stream.run.first()?;
+        let pair = latency::Pair {
+            bandwidths: [run.dram, run.cxl],
+            idle_ns: self.stream.idle_ns,
+            curve: self.curve,
+        };
+        Some(loads::loads(&format!("STREAM {}", run.name), &pair))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+//! Nodes of a machine of one's own, in a file.
+
+use serde::Deserialize;
+
+use super::latency::Curve;
+use super::network::MAX_LINES;
+
+/// At most so many nodes.
+const MAX_NODES: usize = 64;
+
+/// A machine, in a file like `crates/sim/lab/two-nodes.toml`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodesSpec {
+    /// what it is, in a line
+    pub about: String,
+    /// the near one first
+    pub node: Vec<NodeSpec>,
+    /// how many accesses are under way at a time; if it is told, queues are reckoned with
+    pub lines_in_flight: Option<u32>,
+    /// what an access is
+    #[serde(default = "line")]
+    pub line_bytes: u32,
+    /// latency over load
+    #[serde(default)]
+    pub curve: Curve,
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeSpec {
+    /// what it is called by
+    pub name: String,
+    /// what it gives alone, in 10^6 bytes a second
+    pub bandwidth_mb_s: f64,
+    /// what an access takes if nobody else is there
+    pub idle_ns: Option<f64>,
+}
+
+fn line() -> u32 {
+    64
+}
+
+/// Why something is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum NodesError {
+    /// no TOML, or other keys than there are
+    #[error("the machine cannot be read: {0}")]
+    Toml(#[from] toml::de::Error),
+    /// how many nodes
+    #[error("there are {0} nodes: choose 2 to {MAX_NODES}")]
+    Nodes(usize),
+    /// a node
+    #[error(
+        "node {0} makes no sense: choose a bandwidth of 1 to 10^9 MB/s, and an idle latency of 1 to 10^9 ns"
+    )]
+    Node(String),
+    /// accesses
+    #[error("choose 1 to {MAX_LINES} lines in flight, of 1 to {MAX_LINES} bytes")]
+    Lines,
+    /// what lines in flight need
+    #[error("lines in flight take an idle latency of each node: tell it, or leave the lines out")]
+    Idle,
+    /// the curve
+    #[error(
+        "the curve makes no sense: 0 < flat < straight < 1, rise from 0 on, full from 1 + rise on"
+    )]
+    Curve,
+}
+
+impl NodesSpec {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it is no such thing or makes no sense.
+    pub fn parse(text: &str) -> Result<Self, NodesError> {
+        let found: NodesSpec = toml::from_str(text)?;
+        found.check()?;
+        Ok(found)
+    }
+
+    fn check(&self) -> Result<(), NodesError> {
+        if !(2..=MAX_NODES).contains(&self.node.len()) {
+            return Err(NodesError::Nodes(self.node.len()));
+        }
+        let sound = |value: f64| (1.0..=1e9).contains(&value);
+        let is_sound = |n: &&NodeSpec| sound(n.bandwidth_mb_s) && n.idle_ns.is_none_or(sound);
+        if let Some(bad) = self.node.iter().find(|n| !is_sound(n)) {
+            return Err(NodesError::Node(bad.name.clone()));
+        }
+        let lines = self.lines_in_flight.unwrap_or(1);
+        if [lines, self.line_bytes].iter().any(|n| !(1..=MAX_LINES).contains(n)) {
+            return Err(NodesError::Lines);
+        }
+        if self.lines_in_flight.is_some() && self.idle_ns().is_none() {
+            return Err(NodesError::Idle);
+        }
+        if self.curve.is_plausible() { Ok(()) } else { Err(NodesError::Curve) }
+    }
+
+    /// In 10^9 bytes a second.
+    pub(super) fn gb_s(&self) -> Vec<f64> {
+        self.node.iter().map(|n| n.bandwidth_mb_s / 1e3).collect()
+    }
+
+    /// Of all nodes, or of none.
+    pub(super) fn idle_ns(&self) -> Option<Vec<f64>> {
+        self.node.iter().map(|n| n.idle_ns).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = include_str!("../../../lab/two-nodes.toml");
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for (good, bad) in [
+            ("bandwidth_mb_s = 208523.8", "bandwidth_mb_s = 0"),
+            ("bandwidth_mb_s = 208523.8", "bandwidth_mb_s = inf"),
+            ("idle_ns = 105", "idle_ns = -1"),
+            ("idle_ns = 105", ""),
+            ("lines_in_flight = 420", "lines_in_flight = 0"),
+            ("lines_in_flight = 420", "lines_in_flight = 99999"),
+            ("lines_in_flight = 420", "lines_in_fright = 420"),
+            ("lines_in_flight = 420", "line_bytes = 0"),
+            ("lines_in_flight = 420", "curve = { flat = 0.9, straight = 0.8, rise = 0, full = 2 }"),
+        ] {
+            assert!(TWO.contains(good), "{good}");
+            assert!(NodesSpec::parse(&TWO.replacen(good, bad, 1)).is_err(), "{bad}");
+        }
+        let one = TWO.split("[[node]]").take(2).collect::<Vec<_>>().join("[[node]]");
+        assert!(matches!(NodesSpec::parse(&one), Err(NodesError::Nodes(1))));
+    }
+}

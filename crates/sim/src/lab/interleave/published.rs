@@ -1,0 +1,231 @@
+//! Files of what was published.
+
+use serde::Deserialize;
+
+use super::latency::Curve;
+use super::network::MAX_LINES;
+
+/// At most so many runs, or claims.
+const MOST: usize = 100;
+
+/// What was measured, in a file like `crates/sim/lab/interleave.toml`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// where
+    pub about: String,
+    /// latency over load
+    pub curve: Curve,
+    /// several expanders, their weights unknown
+    pub mlc: Mlc,
+    /// one expander, by 9:1
+    pub stream: Stream,
+    /// time instead of bandwidth
+    pub xsbench: Xsbench,
+    /// what is said to come of it
+    #[serde(default)]
+    pub claim: Vec<Claim>,
+}
+
+/// See [`Published::mlc`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mlc {
+    /// on what
+    pub about: String,
+    /// how many there may be
+    pub expanders: Vec<u32>,
+    /// by the mix of reads and writes
+    pub run: Vec<MlcRun>,
+}
+
+/// In 10^9 bytes a second.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MlcRun {
+    /// which mix
+    pub name: String,
+    /// on DRAM alone
+    pub dram: f64,
+    /// interleaved plainly
+    pub even: f64,
+    /// interleaved by weights
+    pub weighted: f64,
+}
+
+/// See [`Published::stream`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stream {
+    /// on what
+    pub about: String,
+    /// of DRAM and of the expander
+    pub weights: [u8; 2],
+    /// likewise
+    pub idle_ns: [f64; 2],
+    /// what an access is
+    pub line_bytes: u32,
+    /// by function
+    pub run: Vec<StreamRun>,
+}
+
+/// In 10^9 bytes a second.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamRun {
+    /// which function
+    pub name: String,
+    /// on DRAM alone
+    pub dram: f64,
+    /// on the expander alone
+    pub cxl: f64,
+    /// interleaved plainly
+    pub even: f64,
+    /// by weights, all memory of the process
+    pub global: f64,
+    /// by weights, the arrays alone
+    pub targeted: f64,
+}
+
+/// In seconds.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Xsbench {
+    /// on what
+    pub about: String,
+    /// on DRAM alone
+    pub dram: f64,
+    /// interleaved plainly
+    pub even: f64,
+    /// interleaved by weights
+    pub weighted: f64,
+}
+
+/// A gain as it is said to be.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// in which table
+    pub table: String,
+    /// of this run; of all if it is missing
+    pub run: Option<String>,
+    /// as it is said
+    pub text: String,
+    /// the number in it
+    pub stated: f64,
+    /// `x` or `%`
+    pub unit: ClaimUnit,
+    /// the layout that has gained
+    pub layout: String,
+    /// over which one
+    pub over: String,
+}
+
+/// What a stated gain is counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum ClaimUnit {
+    /// of one
+    #[serde(rename = "x")]
+    Times,
+    /// of a hundred
+    #[serde(rename = "%")]
+    Percent,
+}
+
+/// Why a file is not of that kind.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishedError {
+    /// no TOML, or other keys than there are
+    #[error("the figures cannot be read: {0}")]
+    Toml(#[from] toml::de::Error),
+    /// a figure
+    #[error("{0} makes no sense: figures are above 0, weights and expanders 1 or more")]
+    Figure(String),
+    /// the curve
+    #[error(
+        "the curve makes no sense: 0 < flat < straight < 1, rise from 0 on, full from 1 + rise on"
+    )]
+    Curve,
+    /// how many
+    #[error("there are {0} runs or claims in a place: choose 1 to {MOST}, of stream 2 or more")]
+    Runs(usize),
+}
+
+impl Published {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it is no such thing or makes no sense.
+    pub fn parse(text: &str) -> Result<Self, PublishedError> {
+        let found: Published = toml::from_str(text)?;
+        found.check()?;
+        Ok(found)
+    }
+
+    fn check(&self) -> Result<(), PublishedError> {
+        if !self.curve.is_plausible() {
+            return Err(PublishedError::Curve);
+        }
+        let counts = [
+            (self.mlc.run.len(), 1),
+            // One run's lines in flight are from the others.
+            (self.stream.run.len(), 2),
+            (self.mlc.expanders.len(), 1),
+            (self.claim.len(), 0),
+        ];
+        if let Some(bad) = counts.iter().find(|(n, least)| n < least || *n > MOST) {
+            return Err(PublishedError::Runs(bad.0));
+        }
+        match self.figures().into_iter().find(|f| !(f.1 > 0.0 && f.1.is_finite())) {
+            Some((name, _)) => Err(PublishedError::Figure(name)),
+            None => Ok(()),
+        }
+    }
+
+    fn figures(&self) -> Vec<(String, f64)> {
+        let mut all = Vec::new();
+        let mut add = |name: &str, figures: &[f64]| {
+            all.extend(figures.iter().map(|&f| (name.to_owned(), f)));
+        };
+        for r in &self.mlc.run {
+            add(&r.name, &[r.dram, r.even, r.weighted]);
+        }
+        for r in &self.stream.run {
+            add(&r.name, &[r.dram, r.cxl, r.even, r.global, r.targeted]);
+        }
+        let (s, x) = (&self.stream, &self.xsbench);
+        add("stream", &s.idle_ns);
+        add("stream", &s.weights.map(f64::from));
+        add("line_bytes", &[f64::from(if s.line_bytes > MAX_LINES { 0 } else { s.line_bytes })]);
+        add("xsbench", &[x.dram, x.even, x.weighted]);
+        let expanders: Vec<f64> = self.mlc.expanders.iter().map(|&k| f64::from(k)).collect();
+        add("expanders", &expanders);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::interleave::PUBLISHED;
+
+    #[test]
+    fn what_is_built_in_is_read_and_what_makes_no_sense_is_refused() {
+        let found = Published::parse(PUBLISHED).unwrap();
+        assert_eq!(found.stream.run.len(), 4);
+        for (good, bad) in [
+            ("dram = 298.8", "dram = -1.0"),
+            ("cxl = 22.2097", "cxl = nan"),
+            ("expanders = [2, 3, 4]", "expanders = []"),
+            ("expanders = [2, 3, 4]", "expanders = [0]"),
+            ("weights = [9, 1]", "weights = [9, 0]"),
+            ("line_bytes = 64", "line_bytes = 0"),
+            ("full = 2.0", "full = 1.1"),
+            ("unit = \"x\"", "unit = \"y\""),
+            ("[xsbench]", "[xsbunch]"),
+        ] {
+            assert!(PUBLISHED.contains(good), "{good}");
+            assert!(Published::parse(&PUBLISHED.replacen(good, bad, 1)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Tables for people.
+
+use std::fmt::Write;
+
+use super::law::ratio;
+use super::loads::{LoadPoint, Loads};
+use super::stream::{LAW, NETWORK};
+use super::table::{Cell, Optimum, Table, Unit};
+use super::{Forecast, Interleave, Reading};
+
+/// Characters of the first column, and of one of numbers.
+const NAME: usize = 40;
+const NUMBER: usize = 11;
+/// How long a line of words may be.
+const WIDTH: usize = 110;
+
+impl Interleave {
+    /// All tables, then what could not be fitted, what would have been best, and what that was called.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!("published: {}\n", self.published);
+        for table in &self.tables {
+            out += &table.text();
+        }
+        out += "\nWhat is said of these figures, and in which sense it follows\n";
+        for claim in &self.claims {
+            out += &reading(claim);
+        }
+        if let Some(latency) = &self.latency {
+            out += &loads(latency);
+        }
+        out
+    }
+}
+
+impl Forecast {
+    /// Nodes, what layouts give, and latency over load.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!("machine: {}\n", self.machine);
+        out += &line("node", NUMBER, "MB/s", &[NUMBER], ["idle, ns".to_owned()].into_iter());
+        for n in &self.nodes {
+            let idle = [ns(n.idle_ns)].into_iter();
+            out += &line(&n.name, NUMBER, &format!("{:.1}", n.bandwidth_mb_s), &[NUMBER], idle);
+        }
+        out += &line("\nwhere memory lies", NUMBER, LAW, &[16], [NETWORK.to_owned()].into_iter());
+        for o in &self.outlooks {
+            let network = o.network_gb_s.map_or_else(|| "-".to_owned(), |b| format!("{b:.2}"));
+            let law = format!("{:.2}", o.law_gb_s);
+            out += &line(&o.layout, NUMBER, &law, &[16], [network].into_iter());
+        }
+        out += "10^9 bytes a second\n";
+        if let Some(latency) = &self.latency {
+            out += &loads(latency);
+        }
+        out
+    }
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Bandwidth => "10^9 bytes a second",
+            Unit::Time => "seconds",
+        }
+    }
+
+    fn number(self, value: f64) -> String {
+        match self {
+            Unit::Bandwidth => format!("{value:.2}"),
+            Unit::Time => format!("{value:.3}"),
+        }
+    }
+}
+
+impl Table {
+    fn text(&self) -> String {
+        let mut out = format!("\n{}, {}\n{}\n", self.name, self.unit.name(), self.about);
+        let models = self.models();
+        let heads = models.iter().flat_map(|m| [(*m).to_owned(), "error".to_owned()]);
+        let widths: Vec<usize> =
+            models.iter().flat_map(|m| [(m.len() + 2).max(NUMBER), 9]).collect();
+        out += &line("", NUMBER, "published", &widths, heads);
+        for cell in &self.cells {
+            out += &line(
+                &format!("{}: {}", cell.run, cell.layout),
+                NUMBER,
+                &self.unit.number(cell.published),
+                &widths,
+                self.figures(cell, &models),
+            );
+        }
+        out += &self.sources();
+        for misfit in &self.misfits {
+            out += &wrapped(&format!("cannot be fitted: {}: {}", misfit.cells, misfit.why));
+        }
+        for optimum in &self.optima {
+            out += &self.best(optimum);
+        }
+        out
+    }
+
+    fn figures(&self, cell: &Cell, models: &[&str]) -> impl Iterator<Item = String> {
+        let of = |model: &&str| {
+            let found = cell.predictions.iter().find(|p| p.model == *model);
+            found.map_or(["-".to_owned(), String::new()], |p| {
+                [self.unit.number(p.predicted), format!("{:+.1} %", p.error_percent)]
+            })
+        };
+        models.iter().flat_map(of).collect::<Vec<_>>().into_iter()
+    }
+
+    /// What each set of cells was used for, then what was fitted to it.
+    fn sources(&self) -> String {
+        let all = || self.cells.iter().flat_map(|c| c.predictions.iter().map(move |p| (c, p)));
+        let mut out = wrapped("-: taken as given");
+        for from in distinct(all().map(|(_, p)| p.from.clone())) {
+            let of = || all().filter(|(_, p)| p.from == from);
+            let layouts = distinct(of().map(|(c, _)| format!("\"{}\"", c.layout)));
+            let models = distinct(of().map(|(_, p)| p.model.clone()));
+            let fitted =
+                of().filter_map(|(c, p)| Some(format!("{} {}", c.run, p.fitted.as_ref()?)));
+            let fitted = distinct(fitted).join(", ");
+            let fitted = if fitted.is_empty() { fitted } else { format!(": {fitted}") };
+            out += &wrapped(&format!(
+                "{} by {}: from {from}{fitted}",
+                layouts.join(", "),
+                models.join(", ")
+            ));
+        }
+        out
+    }
+
+    fn best(&self, o: &Optimum) -> String {
+        let number = |value| self.unit.number(value);
+        let queued = o.queued.map_or_else(String::new, |q| {
+            format!("; with queues {:.1}:1 is best and gives {}", q.ratio, number(q.best))
+        });
+        let perfect: Vec<String> = o.ratio.iter().map(|r| short(*r)).collect();
+        wrapped(&format!(
+            "best, {}: {} gives {}, {} gives {}, the kernel's own {} give {}{queued}; published has {:.0} % of \
+             what there was to gain over DRAM",
+            o.run,
+            perfect.join(":"),
+            number(o.perfect),
+            ratio(&o.weights),
+            number(o.with_weights),
+            ratio(&o.automatic),
+            number(o.with_automatic),
+            o.achieved_percent
+        ))
+    }
+}
+
+/// Each once, in order.
+fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for text in texts {
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    all
+}
+
+/// With two decimals, or none.
+fn short(value: f64) -> String {
+    if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") }
+}
+
+fn reading(r: &Reading) -> String {
+    let [from, to] = r.ratio;
+    let ratio = if from == to { format!("{from:.3}") } else { format!("{from:.3} to {to:.3}") };
+    let sense = r.sense.map_or("in none", |s| s.name());
+    wrapped(&format!("{}, {}: {sense}; it is {ratio} times as fast", r.table, r.text))
+}
+
+fn loads(all: &Loads) -> String {
+    let mut out = format!("\nMean latency over load of {}, ns\n", all.of);
+    out += &wrapped(&format!(
+        "idle latencies of {} ns; the far node helps from {:.0} % of what the near one can on",
+        all.idle_ns.map(short).join(" and "),
+        all.threshold_percent
+    ));
+    let widths = [NUMBER; 4];
+    let heads = ["1:1", "perfect", "best", "far %"].map(str::to_owned);
+    out +=
+        &line("load, % of what the near node can", NUMBER, "near only", &widths, heads.into_iter());
+    for p in all.shown() {
+        let LoadPoint { load_percent, near_ns, even_ns, perfect_ns, best_ns, best_far_percent } = p;
+        let rest = [even_ns, perfect_ns, best_ns, best_far_percent].map(|v| ns(*v));
+        out += &line(&load_percent.to_string(), NUMBER, &ns(*near_ns), &widths, rest.into_iter());
+    }
+    out
+}
+
+fn ns(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |v| format!("{v:.1}"))
+}
+
+fn line(
+    name: &str,
+    first_width: usize,
+    first: &str,
+    widths: &[usize],
+    rest: impl Iterator<Item = String>,
+) -> String {
+    let name_width = NAME + name.len() - name.trim_start_matches('\n').len();
+    let mut out = format!("{name:<name_width$}{first:>first_width$}");
+    for (text, width) in rest.zip(widths) {
+        let _ = write!(out, "{text:>width$}");
+    }
+    out.trim_end().to_owned() + "\n"
+}
+
+/// Words in lines, the further ones set in.
+fn wrapped(text: &str) -> String {
+    let (mut out, mut column) = (String::from("  "), 2);
+    for word in text.split(' ') {
+        if column + word.len() > WIDTH {
+            out += "\n     ";
+            column = 5;
+        }
+        if column > 2 {
+            out.push(' ');
+        }
+        out += word;
+        column += word.len() + 1;
+    }
+    out + "\n"
+}
