@@ -51,6 +51,18 @@ impl Machine {
         self.nodes.iter().map(|n| n.node).collect()
     }
 
+    /// That these nodes have memory. Before Linux 6.16, others have weights too.
+    pub fn check_nodes<'a>(
+        &self,
+        nodes: impl IntoIterator<Item = &'a u32>,
+    ) -> Result<(), NumaError> {
+        let have = self.have();
+        match nodes.into_iter().find(|n| !have.contains(n)) {
+            Some(&node) => Err(NumaError::NoNode { node, have }),
+            None => Ok(()),
+        }
+    }
+
     /// The weights that firmware's bandwidths come to; none if it tells of none.
     pub fn by_bandwidth(&self) -> Option<BTreeMap<u32, u8>> {
         let mb_s: Vec<u32> = self
@@ -76,10 +88,8 @@ impl Machine {
         let given = !o.nodes.is_empty();
         let all = || have.iter().copied().filter(|n| allowed.contains(n)).collect();
         let nodes: Vec<u32> = if given { o.nodes.clone() } else { all() };
+        self.check_nodes(&nodes)?;
         for &node in &nodes {
-            if !have.contains(&node) {
-                return Err(NumaError::NoNode { node, have }.into());
-            }
             if !allowed.contains(&node) {
                 return Err(NumaError::NotAllowed { pid, node, allowed: allowed.to_vec() }.into());
             }

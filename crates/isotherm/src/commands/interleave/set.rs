@@ -6,13 +6,17 @@ use anyhow::Result;
 use isotherm_linux::numa::{self, PutBack, Wanted};
 
 use super::root;
+use super::rule::Machine;
 use crate::cli::{Set, SetTo};
 use crate::commands::report::output::print;
 
 /// Sets weights, or puts back those before.
 pub fn run(o: &Set) -> Result<ExitCode> {
     let wanted = match &o.to {
-        SetTo::Weights(weights) => Wanted::Weights(weights.clone()),
+        SetTo::Weights(weights) => {
+            Machine::read()?.check_nodes(weights.keys())?;
+            Wanted::Weights(weights.clone())
+        }
         SetTo::Auto => Wanted::Auto,
         SetTo::Default => Wanted::Default,
         SetTo::Restore => {
