@@ -3,12 +3,14 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Done, root_or_skip, run_in};
+use crate::run::{Done, finish, root_or_skip, run_in};
 
 fn interleave(args: &[&str]) -> Done {
     run_in(TempDir::new().unwrap().path(), &[&["interleave"], args].concat())
@@ -129,6 +131,40 @@ fn measuring_takes_no_longer_than_it_may_and_draws_a_picture() {
     let loads: Vec<f64> = curve.iter().map(|p| p["mb_s"].as_f64().unwrap()).collect();
     assert!(loads.is_sorted(), "{loads:?}");
     assert!(fs::read(dir.path().join("curve.png")).unwrap().starts_with(b"\x89PNG"));
+}
+
+/// By a user without rights, in a directory that he may read.
+fn by_nobody(args: &[&str]) -> Done {
+    let dir = TempDir::new().unwrap();
+    let program = dir.path().join("isotherm");
+    fs::copy(env!("CARGO_BIN_EXE_isotherm"), &program).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+    finish(command.arg("interleave").args(args))
+}
+
+#[test]
+fn without_rights_it_is_told_what_it_takes() {
+    if !root_or_skip("without_rights_it_is_told_what_it_takes") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let (pid, node) = (load.pid().to_string(), first_node());
+    let weight = format!("{node}=3");
+    for args in [
+        &["set", &weight][..],
+        &["run", "--nodes", &node, "--weights", "3", "--", "true"],
+        &["apply", "--pid", &pid, "--nodes", &node, "--weights", "3"],
+        &["verify", "--pid", &pid, "--nodes", &node, "--weights", "3"],
+    ] {
+        let done = by_nobody(args);
+        // Kernels without weighted interleave have no weights to be set, whoever asks.
+        let told = ["root", "no weighted interleave"].iter().any(|t| done.err.contains(t));
+        assert!(done.status == 1 && told, "{args:?}: {} {}", done.status, done.err);
+    }
+    let done = by_nobody(&["show"]);
+    assert_eq!(done.status, 0, "{}", done.err);
 }
 
 /// Words between backticks.

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::error::NumaError;
 use super::pieces::{Piece, Pieces};
-use crate::ops::{AttachError, Held};
+use crate::ops::{Held, refused};
 use crate::proc::{KPageFlags, Pagemap};
 use crate::sys::{self, UNTOLD};
 
@@ -100,10 +100,7 @@ impl Layout {
     /// If there is none, or it may not be looked at.
     pub fn of(root: &Path, pid: i32) -> Result<Self, NumaError> {
         let held = Held::take(root, pid)?;
-        let pagemap = Pagemap::open(root, pid).map_err(|e| match e {
-            e if e.is_gone() => NumaError::Attach(AttachError::NoProcess(pid)),
-            e => e.into(),
-        })?;
+        let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
         let pieces = Pieces::new(pagemap, KPageFlags::open(root).ok());
         Ok(Layout { held, pieces })
     }

@@ -19,7 +19,7 @@ pub enum Backing {
     Inherited,
 }
 
-/// Private anonymous memory of this process, from a multiple of 2 MiB on; unmapped when dropped.
+/// Anonymous memory of this process, from a multiple of 2 MiB on; unmapped when dropped.
 pub struct Arena {
     pages: OwnPages,
     len: u64,
@@ -35,6 +35,14 @@ impl Arena {
     /// Those of `mmap`.
     pub fn map(len: u64) -> io::Result<Self> {
         Ok(Arena { pages: OwnPages::map_aligned(len, 2 << 20)?, len })
+    }
+
+    /// The same, but a file in memory, which has its own number.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn map_file(len: u64) -> io::Result<Self> {
+        Ok(Arena { pages: OwnPages::map_shared(len, 2 << 20)?, len })
     }
 
     /// Its addresses.

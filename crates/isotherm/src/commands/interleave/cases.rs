@@ -65,13 +65,14 @@ enum Takes {
     WeightsOfThree,
 }
 
-const CASES: [Case; 15] = [
+const CASES: [Case; 16] = [
     Case::new(Takes::Nothing, "a task bound to a node, and who it starts", placement::bind),
     Case::new(Takes::Nothing, "a task that prefers a node, and who it starts", placement::prefer),
     Case::new(Takes::TwoNodes, "a task that interleaves over all nodes", placement::interleave),
     Case::new(Takes::Weights, "a task that interleaves by weight", placement::weighted),
     Case::new(Takes::Weights, "the same over each pair of nodes", placement::weighted_pairs),
     Case::new(Takes::Weights, "the same, begun by who it starts", placement::weighted_inherited),
+    Case::new(Takes::Weights, "a file in memory, by whole rounds", placement::weighted_file),
     Case::new(Takes::Nothing, "a range bound to each node", placement::range_bind),
     Case::new(Takes::Weights, "a range interleaved by weight", placement::range_weighted),
     Case::new(

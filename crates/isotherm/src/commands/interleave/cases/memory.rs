@@ -16,9 +16,18 @@ pub struct Memory {
 impl Memory {
     /// `pages` pages from an odd one on, not touched yet.
     pub fn new(pages: u64) -> Result<Self, String> {
+        Self::mapped_by(Arena::map, pages)
+    }
+
+    /// The same of a file in memory.
+    pub fn of_file(pages: u64) -> Result<Self, String> {
+        Self::mapped_by(Arena::map_file, pages)
+    }
+
+    fn mapped_by(map: fn(u64) -> std::io::Result<Arena>, pages: u64) -> Result<Self, String> {
         const FIRST: u64 = 3;
         let len = (FIRST + pages) * PAGE_SIZE;
-        let arena = Arena::map(len).map_err(|e| e.to_string())?;
+        let arena = map(len).map_err(|e| e.to_string())?;
         arena.back(AddrRange::new(0, len), Backing::Base).map_err(|e| e.to_string())?;
         Ok(Memory { arena, first: FIRST, pages })
     }
@@ -56,6 +65,17 @@ impl Memory {
             0 => Ok(()),
             n => Err(format!("{n} of {} pages lie elsewhere", self.pages)),
         }
+    }
+}
+
+impl Memory {
+    /// Touches all of it, and counts: so many pages are on each node, whichever they are.
+    pub fn counts_are(&self, wanted: &[(u32, u64)]) -> Outcome {
+        self.touch();
+        let nodes = self.nodes()?;
+        let count = |node: u32| nodes.iter().filter(|&&n| n == signed(node)).count() as u64;
+        let found: Vec<(u32, u64)> = wanted.iter().map(|&(node, _)| (node, count(node))).collect();
+        if found == wanted { Ok(()) } else { Err(format!("{found:?}, not {wanted:?}")) }
     }
 }
 

@@ -77,6 +77,14 @@ pub fn weighted_inherited(bench: &Bench) -> Outcome {
     here_and_inherited(|| Memory::new(rounds_of(&bench.weights))?.lies_by(&bench.weights))
 }
 
+/// Pages of a file count from the number of the file: any whole rounds come out alike.
+pub fn weighted_file(bench: &Bench) -> Outcome {
+    policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
+    let rounds = bench.weights.nodes().iter().map(|&(node, w)| (node, ROUNDS * u64::from(w)));
+    let wanted: Vec<(u32, u64)> = rounds.collect();
+    Memory::of_file(ROUNDS * bench.weights.total())?.counts_are(&wanted)
+}
+
 fn bind_range(m: &Memory, mode: PolicyMode, nodes: &[u32], existing: Existing) -> Outcome {
     sys::bind(m.range(), mode, &mask(nodes), existing).map_err(|e| format!("it is refused: {e}"))
 }

@@ -125,7 +125,7 @@ impl Probed {
     /// Latency over bandwidth, a plot for each node.
     pub fn picture(&self) -> Lines {
         let xs = self.nodes.iter().flat_map(|n| &n.curve).map(|p| p.mb_s / 1000.0);
-        let most = xs.fold(1.0_f64, f64::max);
+        let most = xs.fold(0.1_f64, f64::max);
         Lines {
             title: "Latency of memory under load".into(),
             note: "Where the line bends upwards, bandwidth is short: from there on it pays to share it with \
@@ -150,10 +150,11 @@ fn plot(n: &NodeFigures) -> Plot {
 
 /// Round numbers from 0 up to `most`, ten at most.
 fn marks(most: f64) -> Vec<(f64, String)> {
-    let step = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+    let step = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
     let step = step.into_iter().find(|s| most / s <= 10.0).unwrap_or(most / 10.0);
+    let digits = usize::from(step < 1.0);
     let count = (most / step) as u32;
-    (0..=count).map(|i| f64::from(i) * step).map(|x| (x, format!("{x:.0}"))).collect()
+    (0..=count).map(|i| f64::from(i) * step).map(|x| (x, format!("{x:.digits$}"))).collect()
 }
 
 /// Weights by each mix, if all nodes were measured.
@@ -207,5 +208,6 @@ mod tests {
         let starts: Vec<_> = picture.plots.iter().map(|p| p.lines[0].points[0]).collect();
         assert_eq!(starts, [(0.0, 90.0); 2]);
         assert_eq!(marks(12.0).len(), 7);
+        assert_eq!(marks(0.5).last().unwrap().1, "0.5");
     }
 }
