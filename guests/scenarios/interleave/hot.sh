@@ -4,7 +4,7 @@ far_pages() {
 }
 workload /workload.toml
 before=$(far_pages)
-isotherm interleave apply --pid "$workload" --nodes 0,2 --weights 1:1 --hot --watch 5s --json >/out/hot
+isotherm interleave apply --pid "$workload" --nodes 0,2 --weights 1:1 --hot --watch 10s --json >/out/hot
 hot_mib=$(($(figures hot_bytes /out/hot) >> 20))
 between 6 24 "MiB hot, of 8" $hot_mib
 hot_moved=$(figures moved /out/hot)

@@ -38,6 +38,7 @@ if [ "$WAY" = policy ]; then
     equal "weights after the next" "$(weights)" "$WEIGHTS"
 
     # The cpuset changes while memory is touched: none lies outside.
+    echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control
     group=/sys/fs/cgroup/moving
     mkdir -p $group
     echo 0-1 >$group/cpuset.mems

@@ -27,13 +27,16 @@ pub fn ranges(pid: i32, time: Duration, stop: &Stop) -> Result<Vec<AddrRange>> {
     let mut monitor = Monitor::new(ops, attrs, &[target], seed).map_err(UsageError::from)?;
     say(format_args!("isotherm: watching process {pid} for {time:?}, by {}", way.name()));
     let end = sys::monotonic() + time;
+    // On a busy machine the first snapshot may come late.
+    let latest = end + time;
     let mut last = None;
-    while sys::monotonic() < end && !stop.is_over() {
+    let is_on = |now, none: bool| now < end || (none && now < latest);
+    while is_on(sys::monotonic(), last.is_none()) && !stop.is_over() {
         match monitor.step(sys::monotonic())? {
             Step::Snapshot(snapshot) => last = Some(snapshot),
             Step::End(_) => bail!("process {pid} has ended while it was watched"),
             Step::Wait(until) => {
-                let next = until.min(end).min(sys::monotonic() + WAKE);
+                let next = until.min(sys::monotonic() + WAKE);
                 std::thread::sleep(next.since(sys::monotonic()));
             }
         }
