@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{
-    AddrRange, Attrs, Heat, Look, MonitorKind, Snapshot, Source, Step, Thresholds, join_touching,
-    watch,
+    AddrRange, Attrs, Heat, Look, MonitorKind, Snapshot, Step, Thresholds, join_touching, watch,
 };
 use isotherm_linux::{Best, Way, sys};
 
