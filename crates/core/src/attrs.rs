@@ -226,6 +226,11 @@ impl Attrs {
         Ok(self)
     }
 
+    /// Regions in a snapshot of a monitor that reads everything, at most.
+    pub(crate) fn most_regions(&self) -> usize {
+        (if self.windows { MAX_REGIONS } else { self.max_regions }) as usize
+    }
+
     /// Sampling intervals in an aggregation interval: the kernel's maximum of `nr_accesses`.
     #[must_use]
     pub fn samples(&self) -> u32 {

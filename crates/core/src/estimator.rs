@@ -13,6 +13,15 @@ pub struct Rate {
     pub high: f32,
 }
 
+impl Rate {
+    /// Half of the width of the interval, as a binary logarithm; none if it is open to a side.
+    #[must_use]
+    pub fn error_log2(&self) -> Option<f32> {
+        let bounded = self.low > 0.0 && self.high.is_finite();
+        (self.hz > 0.0 && bounded).then(|| (self.high / self.low).log2() / 2.0)
+    }
+}
+
 /// The rate of pages of which `young` of `present` were accessed within `exposure`.
 ///
 /// A page touched at rate l within time s is found accessed with p = 1 - exp(-l s), so that

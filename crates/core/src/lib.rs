@@ -4,6 +4,7 @@
 //! [`Act`] (what can be done to them). A [`Monitor`] over one is a [`Source`] of [`Snapshot`]s: one
 //! for each aggregation interval, immutable, the only thing that recorders, reports and schemes see.
 
+mod aside;
 mod attrs;
 mod estimator;
 mod exposure;
@@ -11,6 +12,7 @@ mod heat;
 mod monitor;
 mod ops;
 mod page_mask;
+mod page_scan;
 mod range;
 mod region;
 mod sampler;
@@ -28,6 +30,7 @@ pub use ops::{
     OpsError, Pages, Seen, Source, Space, Step, Support, TargetId, Unknown,
 };
 pub use page_mask::PageMask;
+pub use page_scan::PageScan;
 pub use range::{AddrRange, PAGE_SIZE, join_touching};
 pub use region::{Region, Tally};
 pub use sampler::{RegionSampler, Target};

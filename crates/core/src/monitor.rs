@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::attrs::{Attrs, AttrsError, MonitorKind};
 use crate::exposure::Exposure;
 use crate::ops::{EndReason, Look, Source, Space, TargetId};
+use crate::page_scan::PageScan;
 use crate::sampler::{RegionSampler, Target};
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
@@ -69,9 +70,8 @@ pub fn watch<'a, O: Space + Look + 'a>(
     seed: u64,
 ) -> Result<Box<dyn Monitor<Ops = O> + 'a>, AttrsError> {
     Ok(match attrs.monitor {
-        MonitorKind::Exposure | MonitorKind::Pages => {
-            Box::new(Exposure::new(ops, attrs, targets, seed)?)
-        }
+        MonitorKind::Exposure => Box::new(Exposure::new(ops, attrs, targets, seed)?),
         MonitorKind::Regions => Box::new(RegionSampler::new(ops, attrs, targets, seed)?),
+        MonitorKind::Pages => Box::new(PageScan::new(ops, attrs, targets, seed)?),
     })
 }

@@ -4,6 +4,7 @@
 //! own test vectors are the tests below. They work on plain numbers: `accesses_bp` is the kernel's
 //! `nr_accesses` on a scale that does not depend on the intervals (10,000 of 10,000 is its maximum).
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -515,6 +516,21 @@ fn split_one(r: Region, parts: u32, unit: u64, rng: &mut impl Rng, out: &mut Vec
     }
     out.push(left);
     out.extend(cut_off.into_iter().rev());
+}
+
+/// Drops the smallest of `regions` beyond `max`; returns their bytes.
+pub(crate) fn leave_out<T>(regions: &mut Vec<T>, max: usize, len: impl Fn(&T) -> u64) -> u64 {
+    let Some(excess) = regions.len().checked_sub(max).filter(|&n| n > 0) else { return 0 };
+    let mut order: Vec<usize> = (0..regions.len()).collect();
+    order.sort_by_key(|&i| len(&regions[i]));
+    let dropped: BTreeSet<usize> = order.into_iter().take(excess).collect();
+    let bytes = dropped.iter().map(|&i| len(&regions[i])).sum();
+    let mut at = 0;
+    regions.retain(|_| {
+        at += 1;
+        !dropped.contains(&(at - 1))
+    });
+    bytes
 }
 
 /// A random number below `n`, by multiplication (Lemire): for small `n` the bias is below 2^-50.

@@ -527,7 +527,7 @@ impl<O: Space + Look> Source for RegionSampler<O> {
 /// A step that comes this late, and an aggregation interval at least, comes after a gap: we were
 /// stopped. What was cleared before it is not read: one look that took seconds, among others that
 /// took milliseconds, would make the mean rate of the interval too low.
-const GAP: Duration = Duration::from_secs(1);
+pub(crate) const GAP: Duration = Duration::from_secs(1);
 
 /// Ranges cleared in a sampling interval at most of those that never were: 16 MiB, about 0.5 ms.
 ///

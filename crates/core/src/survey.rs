@@ -94,3 +94,14 @@ pub struct Pressure {
     /// bytes that it may still allocate before its limit makes it reclaim, if there is one
     pub headroom: Option<u64>,
 }
+
+/// `blocks` with those made one that are the same block.
+pub(crate) fn one_each(blocks: &[Block]) -> impl Iterator<Item = Block> + '_ {
+    blocks.chunk_by(|a, b| a.start == b.start).filter_map(|same| {
+        same.iter().copied().reduce(|a, b| Block {
+            resident: a.resident.or(&b.resident),
+            young: a.young.or(&b.young),
+            ..a
+        })
+    })
+}

@@ -6,11 +6,11 @@ use crate::ops::Unknown;
 use crate::range::AddrRange;
 
 /// A window: indices of its piece and of it in there.
-pub(super) type Place = (usize, usize);
+pub(crate) type Place = (usize, usize);
 
 /// What is known of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// nothing is resident
     Absent,
     /// its accesses cannot be seen
@@ -29,7 +29,7 @@ pub(super) enum Kind {
 
 /// Adjacent windows.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Group {
+pub(crate) struct Group {
     pub range: AddrRange,
     pub kind: Kind,
     /// the first window and the one behind the last; none where nothing is resident
@@ -68,7 +68,17 @@ pub(super) fn groups(
     max: usize,
     all: bool,
 ) -> Vec<Group> {
-    let mut groups = windows(pieces, areas, t, now);
+    let parts = |p: &Piece, i: usize, out: &mut dyn FnMut(Group)| {
+        for (w, kind) in kinds(p, t, now) {
+            out(Group { range: p.window_range(w), kind, windows: Some(((i, w), (i, w + 1))) });
+        }
+    };
+    let groups = cover(pieces, |p| p.range, parts, areas, now);
+    fit(groups, now, max, all)
+}
+
+/// Joins `groups` until there are at most `max`, as far as that is possible: see [`groups`].
+pub(crate) fn fit(mut groups: Vec<Group>, now: u32, max: usize, all: bool) -> Vec<Group> {
     let mut ease = FIRST;
     if all {
         let exact = Ease { llr: 0.0, ratio: 1.0, any: false };
@@ -89,20 +99,24 @@ pub(super) fn groups(
     groups
 }
 
-fn windows(pieces: &[Piece], areas: &[AddrRange], t: &Terms, now: u32) -> Vec<Group> {
+/// The `parts` of `pieces` (sorted), and what lies between, as groups that cover `areas`.
+pub(crate) fn cover<P>(
+    pieces: &[P],
+    range: impl Fn(&P) -> AddrRange,
+    parts: impl Fn(&P, usize, &mut dyn FnMut(Group)),
+    areas: &[AddrRange],
+    now: u32,
+) -> Vec<Group> {
     let mut out: Vec<Group> = Vec::new();
     let mut rest = 0;
     for area in areas {
         let mut at = area.start;
-        while let Some(piece) = pieces.get(rest).filter(|p| p.range.start < area.end) {
-            if at < piece.range.start {
-                push(&mut out, absent(AddrRange::new(at, piece.range.start)), now);
+        while let Some(piece) = pieces.get(rest).filter(|p| range(p).start < area.end) {
+            if at < range(piece).start {
+                push(&mut out, absent(AddrRange::new(at, range(piece).start)), now);
             }
-            for (i, kind) in kinds(piece, t, now) {
-                let windows = Some(((rest, i), (rest, i + 1)));
-                push(&mut out, Group { range: piece.window_range(i), kind, windows }, now);
-            }
-            at = piece.range.end;
+            parts(piece, rest, &mut |group| push(&mut out, group, now));
+            at = range(piece).end;
             rest += 1;
         }
         if at < area.end {
@@ -152,6 +166,11 @@ fn push(out: &mut Vec<Group>, group: Group, now: u32) {
         }
     }
     out.push(group);
+}
+
+/// Joins what is most alike of `groups`.
+pub(crate) fn join_first(groups: &mut Vec<Group>, now: u32) {
+    join(groups, FIRST, now);
 }
 
 /// Joins what may be, in one pass: what was joined is compared again with what is before it.

@@ -6,15 +6,15 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use super::bins::ALIKE;
-use super::borders::{Group, groups};
+use super::borders::groups;
 use super::piece::{Moment, Piece, Terms};
 use super::view::{Basis, Viewed, view};
-use crate::ops::{Ask, Mapping, Seen, TargetId};
-use crate::range::{AddrRange, join_touching};
-use crate::region::{Region, random_page, window_around};
-use crate::sampler::view as aside_view;
+use crate::aside::{Aside, MOST_ASKS};
+use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
+use crate::range::{AddrRange, PAGE_SIZE, join_touching};
+use crate::region::leave_out;
 use crate::snapshot::RegionView;
-use crate::survey::{BLOCK_SIZE, Block, Cleared};
+use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
 
 /// A target, and what is known of its memory.
@@ -26,7 +26,7 @@ pub(super) struct Watched {
     /// resident memory, sorted
     pub pieces: Vec<Piece>,
     /// mappings that cannot be seen
-    pub aside: Vec<Region>,
+    pub aside: Aside,
     /// as of the last snapshot
     pub regions: Vec<Known>,
     /// bytes that no region covers
@@ -46,14 +46,18 @@ pub(super) struct Watched {
     turn: usize,
     /// where the last part that was read ends
     read_to: u64,
+    /// when to look again how much of what cannot be seen is resident
+    pub next_aside: Nanos,
 }
 
 /// A region as it was published.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Known {
     pub range: AddrRange,
-    /// mean over its pages
+    /// of the pages that are touched
     pub hz: f64,
+    /// which part that is
+    pub share: f64,
 }
 
 impl Watched {
@@ -63,7 +67,7 @@ impl Watched {
             mappings: Arc::default(),
             visible: Vec::new(),
             pieces: Vec::new(),
-            aside: Vec::new(),
+            aside: Aside::default(),
             regions: Vec::new(),
             left_out: 0,
             ran: None,
@@ -74,6 +78,7 @@ impl Watched {
             aside_ms: 0,
             turn: 0,
             read_to: 0,
+            next_aside: Nanos(0),
         }
     }
 
@@ -88,9 +93,7 @@ impl Watched {
             return;
         }
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
-        let unseen = mappings.iter().filter(|m| m.unknown.is_some()).map(|m| m.range);
-        let unseen: Vec<AddrRange> = unseen.collect();
-        self.aside = crate::region::set_regions(&self.aside, &unseen);
+        self.aside.map(&mappings);
         self.mappings = Arc::new(mappings);
         let visible = &self.visible;
         self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range));
@@ -138,7 +141,7 @@ impl Watched {
         let mut awoken = Vec::new();
         let mut new = Vec::new();
         let mut at = self.pieces.partition_point(|p| p.range.start < bounds.start);
-        for block in joined(blocks) {
+        for block in one_each(blocks) {
             at += self.miss(at, block.start);
             let within = AddrRange::new(block.start, block.start + BLOCK_SIZE);
             let first = self.visible.partition_point(|r| r.end <= within.start);
@@ -182,7 +185,7 @@ impl Watched {
 
     /// Takes in blocks that were cleared lately.
     pub fn read_some(&mut self, blocks: &[Block], class: usize, now: &Moment, t: &Terms) {
-        for block in joined(blocks) {
+        for block in one_each(blocks) {
             let mut stolen = 0;
             self.in_block(block.start).for_each(|p| stolen += p.read(&block, class, now, t).stolen);
             self.stolen += u64::from(stolen);
@@ -221,7 +224,7 @@ impl Watched {
                 let [touched, seconds, expected] = p.against(known.range, known.hz, t);
                 run.touched += touched;
                 run.seconds += seconds;
-                run.expected += expected;
+                run.expected += known.share * expected;
             }
             if run.is_slower() {
                 let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
@@ -235,37 +238,41 @@ impl Watched {
         let areas = join_touching(self.visible.iter().copied());
         let room = max.saturating_sub(self.aside.len()).max(1);
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
-        self.left_out = leave_out(&mut groups, room);
+        self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let viewed: Vec<Viewed> = groups.iter().map(|g| view(g, &mut self.pieces, b)).collect();
         let known = |v: &Viewed| Known {
             range: v.view.range,
-            hz: f64::from(v.view.rate.hz) * f64::from(v.view.touched_bp) / 10_000.0,
+            hz: v.view.rate.hz.into(),
+            share: f64::from(v.view.touched_bp) / 10_000.0,
         };
         self.regions = viewed.iter().map(known).collect();
         self.views = viewed.iter().map(|v| v.view).collect();
         let interval = Duration::from_millis(b.now.ms.saturating_sub(self.aside_ms).into());
         self.aside_ms = b.now.ms;
-        for r in &mut self.aside {
-            r.conclude();
-            self.views.push(aside_view(r, interval));
-            r.restart(u64::MAX / 4);
-        }
+        self.views.extend(self.aside.views(interval));
         self.views.sort_unstable_by_key(|v| v.range.start);
         viewed
     }
 
-    /// Windows to ask about whose bits tell nothing: some of each mapping that cannot be seen, and of
-    /// the memory in which something is hidden.
+    /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
+    pub fn hides_much(&self) -> bool {
+        let hidden: u64 = self.pieces.iter().map(|p| u64::from(p.unseen_pages().count())).sum();
+        let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
+        let locked: u64 = locked.map(|m| m.range.len() / PAGE_SIZE).sum();
+        hidden + locked > (self.resident_pages() + locked) / MUCH
+    }
+
+    fn is_locked(&self, range: AddrRange) -> bool {
+        let at = self.mappings.partition_point(|m| m.range.end <= range.start);
+        self.mappings.get(at).is_some_and(|m| m.unknown == Some(Unknown::Mlocked))
+    }
+
+    /// Windows to ask about whose bits tell nothing: of locked mappings, and of the memory in which
+    /// something is hidden.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
-        let chosen = |r: &Region| {
-            (0..ASIDE_LOOKS)
-                .map(|_| window_around(random_page(r.range, rng), r.range, window))
-                .collect::<Vec<_>>()
-        };
-        let mut asks: Vec<Ask> = self.aside.iter().flat_map(chosen).map(ask).collect();
-        asks.truncate(MOST_ASKS);
+        let mut asks = self.aside.asks(target, rng, window, |r| self.is_locked(r));
         let hidden: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| !self.pieces[i].hidden.is_empty()).collect();
         let places =
@@ -281,9 +288,7 @@ impl Watched {
     /// The answers.
     pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            let at = self.aside.partition_point(|r| r.range.end <= ask.range.start);
-            if let Some(r) = self.aside.get_mut(at).filter(|r| r.range.contains(ask.range.start)) {
-                r.tally.add(seen, seen.since.unwrap_or(seen.read_at), 1);
+            if self.aside.hear(ask, seen) {
                 continue;
             }
             let at = self.pieces.partition_point(|p| p.range.end <= ask.range.start);
@@ -320,24 +325,8 @@ impl Compared {
     }
 }
 
-/// Drops the smallest of `groups` that are too many; returns their bytes.
-fn leave_out(groups: &mut Vec<Group>, max: usize) -> u64 {
-    let Some(excess) = groups.len().checked_sub(max).filter(|&n| n > 0) else { return 0 };
-    let mut order: Vec<usize> = (0..groups.len()).collect();
-    order.sort_by_key(|&i| groups[i].range.len());
-    let dropped: std::collections::BTreeSet<usize> = order.into_iter().take(excess).collect();
-    let bytes = dropped.iter().map(|&i| groups[i].range.len()).sum();
-    let mut at = 0;
-    groups.retain(|_| {
-        at += 1;
-        !dropped.contains(&(at - 1))
-    });
-    bytes
-}
-
-/// Looks at each mapping that cannot be seen in a round, and at most at so many windows in all.
-const ASIDE_LOOKS: usize = 4;
-const MOST_ASKS: usize = 128;
+/// One in so many pages is worth asking about.
+const MUCH: u64 = 32;
 /// A difference above is no chance, in natural logarithms.
 const CONTRADICTION: f64 = 6.0;
 
@@ -346,17 +335,6 @@ fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
     let range = visible.get(visible.partition_point(|r| r.end <= addr))?;
     let start = addr / BLOCK_SIZE * BLOCK_SIZE;
     range.intersect(&AddrRange::new(start, start + BLOCK_SIZE)).filter(|r| r.start == addr)
-}
-
-/// `blocks` with those made one that are the same block.
-fn joined(blocks: &[Block]) -> impl Iterator<Item = Block> + '_ {
-    blocks.chunk_by(|a, b| a.start == b.start).filter_map(|same| {
-        same.iter().copied().reduce(|a, b| Block {
-            resident: a.resident.or(&b.resident),
-            young: a.young.or(&b.young),
-            ..a
-        })
-    })
 }
 
 /// The part of the time in which a target runs.

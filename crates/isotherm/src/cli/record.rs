@@ -103,9 +103,9 @@ pub struct Record {
     /// Command to start and watch
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
-    #[command(flatten, next_help_heading = "Options of --monitor exposure and pages")]
+    #[command(flatten, next_help_heading = "Options of --monitor exposure (pages: --windows)")]
     of_all: OfAll,
-    #[command(flatten, next_help_heading = "Options of --monitor regions")]
+    #[command(flatten, next_help_heading = "Options of --monitor regions (pages: --sample, --aggr)")]
     of_regions: OfRegions,
 }
 

@@ -67,11 +67,15 @@ fn first(options: &[(&'static str, bool)]) -> Option<&'static str> {
 impl OfAll {
     /// The name of one that is given.
     pub fn given(&self) -> Option<&'static str> {
+        self.given_of_budget().or_else(|| first(&[("--windows", self.windows)]))
+    }
+
+    /// Of one that the page scan has not.
+    fn given_of_budget(&self) -> Option<&'static str> {
         first(&[
             ("--budget", self.budget.is_some()),
             ("--ipis", self.ipis.is_some()),
             ("--interval", self.interval.is_some()),
-            ("--windows", self.windows),
         ])
     }
 
@@ -141,7 +145,11 @@ pub fn kind(
     };
     let (others, whose) = match kind {
         MonitorKind::Regions => (of_all.given(), MonitorKind::Exposure),
-        _ => (of_regions.given(), MonitorKind::Regions),
+        MonitorKind::Exposure => (of_regions.given(), MonitorKind::Regions),
+        MonitorKind::Pages => match of_all.given_of_budget() {
+            None => (of_regions.given_beside_intervals(), MonitorKind::Regions),
+            budget => (budget, MonitorKind::Exposure),
+        },
     };
     match others {
         Some(name) => Err(UsageError(format!(
@@ -183,6 +191,16 @@ mod tests {
             assert!(why.contains("choose the regions monitor"), "{why}");
         }
         assert!(kind(None, &ALL, &OfRegions::default(), false).is_err());
+    }
+
+    #[test]
+    fn the_page_scan_has_intervals_and_no_budget() {
+        let pages = |all, regions| kind(Some(MonitorKind::Pages), &all, &regions, true);
+        let sample = OfRegions { sample: Some(Duration::from_millis(5)), ..OfRegions::default() };
+        let windows = OfAll { windows: true, ..OfAll::default() };
+        assert_eq!(pages(windows, sample).ok(), Some(MonitorKind::Pages));
+        let text = pages(ALL, OfRegions::default()).unwrap_err().0;
+        assert!(text.starts_with("--ipis is of the exposure monitor"), "{text}");
     }
 
     #[test]

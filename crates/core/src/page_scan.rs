@@ -1,0 +1,285 @@
+//! The page scan: reads and clears all pages in each sampling interval.
+//!
+//! The plain way, against which others are measured: it sees each page by itself, and misses nothing
+//! that is touched at most once in a sampling interval. It costs what it costs, and knows no budget: in
+//! each sampling interval all page tables are read, and each page that was touched is cleared and has
+//! to be marked by its next touch again, with a TLB shootdown for each run of them. It takes 16 bytes of
+//! memory a page, 4 MiB a GiB.
+
+mod piece;
+mod scanned;
+mod view;
+
+use std::sync::Arc;
+
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use self::scanned::Scanned;
+use crate::attrs::{Attrs, AttrsError};
+use crate::monitor::{Monitor, Observer};
+use crate::ops::{Cost, EndReason, Liveness, Look, OpsError, Source, Space, Step, TargetId};
+use crate::range::AddrRange;
+use crate::sampler::GAP;
+use crate::snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
+use crate::time::Nanos;
+
+/// Reads and clears all pages in each sampling interval; a snapshot each aggregation interval.
+///
+/// A page's rate follows from the share of the samples in which it was touched, and for how long it was
+/// not touched is known to a sampling interval. Deterministic for a seed and the answers of the
+/// operations set.
+pub struct PageScan<O> {
+    ops: O,
+    attrs: Attrs,
+    targets: Vec<Scanned>,
+    observers: Vec<Box<dyn Observer>>,
+    /// for looks at what accessed bits do not tell of
+    rng: Xoshiro256PlusPlus,
+    /// since when the times of pages count
+    began: Option<Nanos>,
+    interval_start: Nanos,
+    next_sample: Nanos,
+    next_update: Nanos,
+    /// of the interval under way
+    samples: u32,
+    seq: u64,
+    /// since the last snapshot
+    cost: Cost,
+    ended: Option<EndReason>,
+    outlives: bool,
+}
+
+impl<O: Space + Look> PageScan<O> {
+    /// Nothing is looked at before the first [`Source::step`].
+    ///
+    /// # Errors
+    /// If `attrs` make no sense, or `ops` cannot read everything.
+    pub fn new(
+        mut ops: O,
+        attrs: Attrs,
+        targets: &[TargetId],
+        seed: u64,
+    ) -> Result<Self, AttrsError> {
+        if ops.survey().is_none() {
+            return Err(AttrsError::NoSurvey(attrs.monitor.name()));
+        }
+        let mut monitor = PageScan {
+            ops,
+            attrs: attrs.checked()?,
+            targets: Vec::new(),
+            observers: Vec::new(),
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            began: None,
+            interval_start: Nanos(0),
+            next_sample: Nanos(0),
+            next_update: Nanos(0),
+            samples: 0,
+            seq: 0,
+            cost: Cost::default(),
+            ended: None,
+            outlives: false,
+        };
+        Monitor::set_targets(&mut monitor, targets);
+        Ok(monitor)
+    }
+
+    fn end(&mut self, why: EndReason) {
+        if self.ended.is_none() {
+            self.ended = Some(why);
+            self.observers.iter_mut().for_each(|o| o.before_end(why));
+        }
+    }
+
+    fn ms(&self, at: Nanos) -> u32 {
+        let ms = at.since(self.began.unwrap_or_default()).as_millis();
+        u32::try_from(ms).unwrap_or(u32::MAX)
+    }
+
+    fn begin(&mut self, now: Nanos) -> Result<(), OpsError> {
+        self.began = Some(now);
+        self.interval_start = now;
+        self.next_update = now;
+        self.next_sample = now + self.attrs.sample;
+        self.scan(now, false)
+    }
+
+    /// Reads the mappings anew.
+    fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
+        self.next_update = now + self.attrs.update;
+        let mut ended = Vec::new();
+        for w in &mut self.targets {
+            let mut mappings = Vec::new();
+            match self.ops.mappings(w.id, &mut mappings)? {
+                Liveness::Gone => ended.push(w.id),
+                Liveness::Replaced => w.forget(),
+                Liveness::Alive => {}
+            }
+            if w.ran.is_none() {
+                w.ran = self.ops.ran(w.id);
+            }
+            w.map(mappings);
+        }
+        self.targets.retain(|w| !ended.contains(&w.id));
+        if self.targets.is_empty() && !self.outlives {
+            self.end(EndReason::TargetsGone);
+        }
+        Ok(())
+    }
+
+    /// Reads everything, and clears what is young, or all of it after the mappings were read. With
+    /// `counts`, what was touched was touched in the sampling interval that ends now.
+    fn scan(&mut self, now: Nanos, counts: bool) -> Result<(), OpsError> {
+        let updated = now >= self.next_update;
+        if updated {
+            self.update(now)?;
+        }
+        let began = self.began.unwrap_or_default();
+        let (mut blocks, mut done) = (Vec::new(), Vec::new());
+        for w in &mut self.targets {
+            let Some(survey) = self.ops.survey() else { break };
+            blocks.clear();
+            self.cost += survey.survey(w.id, &w.visible, &mut blocks)?;
+            w.read(&blocks, began, counts);
+            let runs: Vec<AddrRange> = w.runs(updated);
+            if !runs.is_empty() {
+                done.clear();
+                self.cost += survey.clear(w.id, &runs, &mut done)?;
+                w.clear(&done, began);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks those who may know about memory whose bits tell nothing.
+    fn ask_hidden(&mut self, now: Nanos) -> Result<(), OpsError> {
+        let ms = self.ms(now);
+        for w in &mut self.targets {
+            let asks = w.ask_hidden(&mut self.rng, self.attrs.window);
+            if !asks.is_empty() {
+                let mut seen = Vec::new();
+                self.cost += self.ops.look(&asks, &mut seen)?;
+                w.hear(&asks, &seen, ms, self.attrs.sample);
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
+        let interval = now.since(self.interval_start);
+        let ms = self.ms(now);
+        let all: u64 = self.targets.iter().map(Scanned::resident_pages).sum();
+        let max = self.attrs.most_regions() as u64;
+        let mut targets = Vec::with_capacity(self.targets.len());
+        for w in &mut self.targets {
+            let own = (max * w.resident_pages() / all.max(1)).max(w.areas() as u64).min(max);
+            let regions = w.make_regions(&self.attrs, own as usize, ms, interval);
+            let ran_now = self.ops.ran(w.id);
+            let ran = ran_now.zip(w.ran).map(|(now, before)| now.saturating_sub(before));
+            w.ran = ran_now.or(w.ran);
+            let mappings = Arc::clone(&w.mappings);
+            targets.push(TargetView { id: w.id, ran, mappings, left_out: w.left_out, regions });
+        }
+        let snapshot = Arc::new(Snapshot {
+            seq: self.seq,
+            start: self.interval_start,
+            end: now,
+            attrs: self.attrs,
+            cost: std::mem::take(&mut self.cost),
+            quality: Some(quality(targets.iter().flat_map(|t| &t.regions))),
+            targets,
+        });
+        self.seq += 1;
+        self.samples = 0;
+        self.interval_start = now;
+        self.observers.iter_mut().for_each(|o| o.after_aggregation(&snapshot));
+        snapshot
+    }
+}
+
+/// All that can be seen was read. What others clear cannot be told: hardly a bit stays set for longer
+/// than it takes to clear it.
+fn quality<'a>(regions: impl Iterator<Item = &'a RegionView>) -> Quality {
+    let (mut errors, mut bytes) = (0.0, 0.0);
+    for r in regions {
+        if let Some(error) = r.rate.error_log2() {
+            errors += f64::from(error) * r.range.len() as f64;
+            bytes += r.range.len() as f64;
+        }
+    }
+    Quality {
+        coverage_bp: 10_000,
+        error_log2: (bytes > 0.0).then_some((errors / bytes) as f32),
+        stolen: 0,
+        restraint: Restraint::None,
+    }
+}
+
+impl<O: Space + Look> Source for PageScan<O> {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        if self.ended.is_none() && self.began.is_none() {
+            self.begin(now)?;
+        }
+        if let Some(why) = self.ended {
+            return Ok(Step::End(why));
+        }
+        if now < self.next_sample {
+            return Ok(Step::Wait(self.next_sample));
+        }
+        let gap = now.since(self.next_sample) > self.attrs.interval().max(GAP);
+        self.scan(now, !gap)?;
+        self.samples += 1;
+        // A late step does not make up for lost samples: it shifts the following ones.
+        let next = self.next_sample + self.attrs.sample;
+        self.next_sample = if next > now { next } else { now + self.attrs.sample };
+        if self.samples < self.attrs.samples() {
+            return Ok(self.ended.map_or(Step::Wait(self.next_sample), Step::End));
+        }
+        self.ask_hidden(now)?;
+        Ok(Step::Snapshot(self.publish(now)))
+    }
+}
+
+impl<O: Space + Look> Monitor for PageScan<O> {
+    type Ops = O;
+
+    fn ops(&mut self) -> &mut O {
+        &mut self.ops
+    }
+
+    fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.observers.push(observer);
+    }
+
+    fn attrs(&self) -> Attrs {
+        self.attrs
+    }
+
+    /// Rates and ages are kept; the interval under way begins anew with the next step.
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
+        self.attrs = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
+        self.targets.iter_mut().for_each(Scanned::begin_anew);
+        self.samples = 0;
+        self.interval_start = self.next_sample;
+        Ok(())
+    }
+
+    fn set_targets(&mut self, ids: &[TargetId]) {
+        self.targets.retain(|w| ids.contains(&w.id));
+        for &id in ids {
+            if !self.targets.iter().any(|w| w.id == id) {
+                self.targets.push(Scanned::new(id));
+            }
+        }
+        self.targets.sort_by_key(|w| w.id);
+        self.next_update = Nanos(0);
+    }
+
+    fn outlive_targets(&mut self) {
+        self.outlives = true;
+    }
+
+    fn stop(&mut self) {
+        self.end(EndReason::Stopped);
+    }
+}

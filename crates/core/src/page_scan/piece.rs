@@ -1,0 +1,245 @@
+//! The pages of a stretch of memory within one block and one mapping.
+
+use std::time::Duration;
+
+use crate::ops::{Seen, Unknown};
+use crate::page_mask::PageMask;
+use crate::range::{AddrRange, PAGE_SIZE, align_down};
+use crate::survey::{BLOCK_SIZE, Block, Cleared};
+use crate::time::Nanos;
+
+/// A page that was never touched has this level.
+pub(super) const UNTOUCHED: i8 = i8::MIN;
+
+/// What is known of a page. Times are in ms since the monitor began.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Page {
+    /// when it was last found touched; at first, when it was first seen
+    pub touched: u32,
+    /// since when its heat is what it is
+    pub kept: u32,
+    /// samples of the interval under way, and those in which it was touched
+    pub seen: u16,
+    pub young: u16,
+    /// binary logarithm of its rate
+    pub level: i8,
+}
+
+impl Page {
+    fn new(ms: u32) -> Self {
+        Page { touched: ms, kept: ms, seen: 0, young: 0, level: UNTOUCHED }
+    }
+
+    fn count(&mut self, young: bool) {
+        if self.seen == u16::MAX {
+            (self.seen, self.young) = (self.seen / 2, self.young / 2);
+        }
+        self.seen += 1;
+        self.young += u16::from(young);
+    }
+}
+
+/// A stretch of memory within one block and one mapping.
+#[derive(Debug, Clone)]
+pub(super) struct Piece {
+    pub range: AddrRange,
+    pub huge: bool,
+    pub resident: PageMask,
+    /// resident pages whose accesses cannot be seen
+    pub hidden: Vec<(Unknown, PageMask)>,
+    /// of those, the ones that somebody else has told of
+    pub told: PageMask,
+    /// pages that were cleared, or that were not young when others were
+    armed: PageMask,
+    /// as last read
+    young: PageMask,
+    /// since when the next read tells of touches
+    since: Nanos,
+    /// over the samples of the interval under way
+    exposure: Duration,
+    samples: u32,
+    /// a sample of what was told of
+    told_for: Duration,
+    /// readings in which it was missing
+    pub missing: u8,
+    pages: Box<[Page]>,
+}
+
+impl Piece {
+    /// One of which nothing is known.
+    pub fn new(range: AddrRange, ms: u32) -> Self {
+        let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
+        Piece {
+            range,
+            huge: false,
+            resident: PageMask::default(),
+            hidden: Vec::new(),
+            told: PageMask::default(),
+            armed: PageMask::default(),
+            young: PageMask::default(),
+            since: Nanos(0),
+            exposure: Duration::ZERO,
+            samples: 0,
+            told_for: Duration::ZERO,
+            missing: 0,
+            pages: vec![Page::new(ms); pages].into(),
+        }
+    }
+
+    /// Takes over what is known of pages that are in `old`, a piece of the same block, too.
+    pub fn take_over(&mut self, old: &Piece) {
+        let Some(both) = self.range.intersect(&old.range) else { return };
+        let (span, first) = (self.span(both), self.index(self.range.start));
+        for (i, page) in old.pages(both) {
+            if let Some(own) = self.pages.get_mut(i - first) {
+                *own = *page;
+            }
+        }
+        let add = |own: &mut PageMask, other: &PageMask| *own = own.or(&other.and(&span));
+        add(&mut self.resident, &old.resident);
+        add(&mut self.armed, &old.armed);
+        add(&mut self.young, &old.young);
+        add(&mut self.told, &old.told);
+        let hidden = old.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
+        self.hidden.extend(hidden.filter(|(_, mask)| !mask.is_empty()));
+        (self.huge, self.since, self.missing) = (old.huge, old.since, old.missing);
+        (self.exposure, self.samples) = (old.exposure, old.samples);
+        self.told_for = old.told_for;
+    }
+
+    /// Address of its block.
+    pub fn block(&self) -> u64 {
+        align_down(self.range.start, BLOCK_SIZE)
+    }
+
+    /// Index in its block of the page at `addr`.
+    fn index(&self, addr: u64) -> usize {
+        usize::try_from((addr - self.block()) / PAGE_SIZE).unwrap_or(0)
+    }
+
+    /// The pages of `range` in its block.
+    pub fn span(&self, range: AddrRange) -> PageMask {
+        PageMask::span(self.index(range.start), self.index(range.end))
+    }
+
+    /// Its pages within `range`: index in the block, and what is known.
+    pub fn pages(&self, range: AddrRange) -> impl Iterator<Item = (usize, &Page)> {
+        let first = self.index(self.range.start);
+        let within = range.intersect(&self.range).unwrap_or_default();
+        let (from, to) = match within.is_empty() {
+            true => (first, first),
+            false => (self.index(within.start), self.index(within.end)),
+        };
+        (from..to).filter_map(move |i| Some((i, self.pages.get(i - first)?)))
+    }
+
+    /// The page of this index in its block.
+    pub fn page_mut(&mut self, index: usize) -> Option<&mut Page> {
+        let first = self.index(self.range.start);
+        self.pages.get_mut(index.checked_sub(first)?)
+    }
+
+    /// Time that a sample tells of, in the mean.
+    pub fn exposure(&self) -> Duration {
+        self.exposure.checked_div(self.samples).unwrap_or(self.told_for)
+    }
+
+    /// Pages whose accesses cannot be seen, told of or not.
+    pub fn unseen(&self) -> PageMask {
+        self.hidden.iter().fold(PageMask::default(), |all, (_, mask)| all.or(mask))
+    }
+
+    /// Takes in what was read, and whether that counts as a sample.
+    pub fn read(&mut self, block: &Block, ms: u32, counts: bool) {
+        let span = self.span(self.range);
+        let (resident, young) = (block.resident.and(&span), block.young.and(&span));
+        for i in resident.without(&self.resident).iter() {
+            if let Some(page) = self.page_mut(i) {
+                *page = Page::new(ms);
+            }
+        }
+        (self.huge, self.resident, self.young) = (block.huge, resident, young);
+        self.armed = self.armed.and(&resident);
+        let armed = self.armed;
+        if counts && !armed.is_empty() {
+            self.exposure += block.read_at.since(self.since);
+            self.samples += 1;
+            for i in armed.iter() {
+                if let Some(page) = self.page_mut(i) {
+                    page.count(young.contains(i));
+                }
+            }
+        }
+        for i in young.without(&self.unseen()).iter() {
+            if let Some(page) = self.page_mut(i) {
+                page.touched = ms;
+            }
+        }
+        self.since = block.read_at;
+    }
+
+    /// Whether there is anything to clear.
+    pub fn is_due(&self) -> bool {
+        let fresh = self.young.or(&self.resident.without(&self.armed));
+        !fresh.without(&self.unseen()).is_empty()
+    }
+
+    /// Takes in what clearing has done, unless that is about another piece of its block.
+    pub fn clear(&mut self, c: &Cleared, ms: u32) {
+        let span = self.span(self.range);
+        let armed = c.armed.and(&span);
+        let hidden: Vec<_> = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span))).collect();
+        let told_of = hidden.iter().fold(armed, |all, (_, mask)| all.or(mask));
+        if told_of.is_empty() {
+            return;
+        }
+        let was_unseen = self.unseen();
+        self.armed = armed;
+        self.hidden = hidden.into_iter().filter(|(_, mask)| !mask.is_empty()).collect();
+        self.told = self.told.and(&self.unseen());
+        self.since = c.cleared_at;
+        // Nobody knows what has come of it meanwhile.
+        for i in was_unseen.without(&self.unseen()).iter() {
+            if let Some(page) = self.page_mut(i) {
+                *page = Page::new(ms);
+            }
+        }
+    }
+
+    /// Takes in what somebody who sees them has told of the hidden pages of a window. What was touched
+    /// within a time of their own counts as if it had been within a sampling interval.
+    pub fn tell(&mut self, window: AddrRange, seen: &Seen, ms: u32, sample: Duration) {
+        let Some(since) = seen.since.filter(|_| seen.present > 0) else { return };
+        self.told_for = sample;
+        let seconds = seen.read_at.since(since).as_secs_f64();
+        let untouched = 1.0 - f64::from(seen.young) / f64::from(seen.present);
+        let young = 1.0 - untouched.powf(sample.as_secs_f64() / seconds.max(1e-9));
+        let Some(window) = window.intersect(&self.range) else { return };
+        for i in self.unseen().and(&self.span(window)).iter() {
+            let is_new = !self.told.contains(i);
+            self.told.insert(i);
+            let Some(page) = self.page_mut(i) else { continue };
+            if is_new {
+                *page = Page::new(ms);
+            }
+            (page.seen, page.young) = (TOLD, (young * f64::from(TOLD)).round() as u16);
+            if seen.young + seen.later > 0 {
+                page.touched = ms;
+            }
+        }
+    }
+
+    /// Ends the interval: what was told stays until something else is.
+    pub fn restart(&mut self) {
+        (self.exposure, self.samples) = (Duration::ZERO, 0);
+        let first = self.index(self.range.start);
+        for (i, page) in self.pages.iter_mut().enumerate() {
+            if !self.told.contains(first + i) {
+                (page.seen, page.young) = (0, 0);
+            }
+        }
+    }
+}
+
+/// What was told of a page is so many samples of it.
+const TOLD: u16 = 1000;

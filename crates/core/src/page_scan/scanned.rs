@@ -1,0 +1,195 @@
+//! What is known of a target.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_core::Rng;
+
+use super::piece::Piece;
+use super::view::{parts, view};
+use crate::aside::{Aside, MOST_ASKS};
+use crate::attrs::Attrs;
+use crate::exposure::borders::{cover, fit};
+use crate::ops::{Ask, Mapping, Seen, TargetId};
+use crate::range::{AddrRange, align_down, join_touching};
+use crate::region::leave_out;
+use crate::snapshot::RegionView;
+use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
+use crate::time::Nanos;
+
+/// A target, and what is known of its memory.
+pub(super) struct Scanned {
+    pub id: TargetId,
+    pub mappings: Arc<Vec<Mapping>>,
+    /// the mappings that can be seen
+    pub visible: Vec<AddrRange>,
+    /// mappings that cannot be seen
+    aside: Aside,
+    /// resident memory, by address
+    pieces: BTreeMap<u64, Piece>,
+    /// bytes that no region covers
+    pub left_out: u64,
+    /// how long it had run at the last snapshot
+    pub ran: Option<Duration>,
+    /// which of what is hidden was asked about last
+    turn: usize,
+}
+
+impl Scanned {
+    pub fn new(id: TargetId) -> Self {
+        Scanned {
+            id,
+            mappings: Arc::default(),
+            visible: Vec::new(),
+            aside: Aside::default(),
+            pieces: BTreeMap::new(),
+            left_out: 0,
+            ran: None,
+            turn: 0,
+        }
+    }
+
+    /// Forgets all: it has a new address space.
+    pub fn forget(&mut self) {
+        *self = Scanned { ran: self.ran, ..Scanned::new(self.id) };
+    }
+
+    /// Takes in the mappings, which are sorted and disjoint.
+    pub fn map(&mut self, mappings: Vec<Mapping>) {
+        if *self.mappings == mappings {
+            return;
+        }
+        self.aside.map(&mappings);
+        self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
+        self.mappings = Arc::new(mappings);
+        for (_, old) in std::mem::take(&mut self.pieces) {
+            let parts = in_block(&self.visible, old.block());
+            for range in parts.filter(|r| r.intersect(&old.range).is_some()) {
+                let new = || Piece::new(range, 0);
+                self.pieces.entry(range.start).or_insert_with(new).take_over(&old);
+            }
+        }
+    }
+
+    /// Takes in all blocks, and whether that counts as a sample.
+    pub fn read(&mut self, blocks: &[Block], began: Nanos, counts: bool) {
+        self.pieces.values_mut().for_each(|p| p.missing += 1);
+        for block in one_each(blocks) {
+            let ms = block.read_at.since(began).as_micros().div_ceil(1000);
+            let ms = u32::try_from(ms).unwrap_or(u32::MAX);
+            for range in in_block(&self.visible, block.start) {
+                let piece = self.pieces.entry(range.start).or_insert_with(|| Piece::new(range, ms));
+                piece.read(&block, ms, counts);
+                piece.missing = 0;
+            }
+        }
+        // A block that changes while it is read is missing once.
+        self.pieces.retain(|_, p| p.missing < 2 && !p.resident.is_empty());
+    }
+
+    /// What is to be cleared, or all of it, in runs within one mapping.
+    pub fn runs(&self, all: bool) -> Vec<AddrRange> {
+        let begins_mapping =
+            |addr: u64| self.visible.binary_search_by_key(&addr, |r| r.start).is_ok();
+        let mut out: Vec<AddrRange> = Vec::new();
+        for piece in self.pieces.values().filter(|p| all || p.is_due()) {
+            match out.last_mut().filter(|last| last.end == piece.range.start) {
+                Some(last) if !begins_mapping(piece.range.start) => last.end = piece.range.end,
+                _ => out.push(piece.range),
+            }
+        }
+        out
+    }
+
+    /// Takes in what clearing has done.
+    pub fn clear(&mut self, done: &[Cleared], began: Nanos) {
+        for c in done {
+            let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
+            let block = c.start..c.start + BLOCK_SIZE;
+            self.pieces.range_mut(block).for_each(|(_, piece)| piece.clear(c, ms));
+        }
+    }
+
+    /// Resident pages that can be seen.
+    pub fn resident_pages(&self) -> u64 {
+        self.pieces.values().map(|p| u64::from(p.resident.count())).sum()
+    }
+
+    /// Stretches of what is mapped.
+    pub fn areas(&self) -> usize {
+        join_touching(self.visible.iter().copied()).len() + self.aside.len()
+    }
+
+    /// Windows to ask about whose bits tell nothing, some at a time.
+    pub fn ask_hidden(&mut self, rng: &mut impl Rng, size: u64) -> Vec<Ask> {
+        let target = self.id;
+        let mut asks = self.aside.asks(target, rng, size, |_| true);
+        let windows = |p: &Piece| {
+            let (range, unseen) = (p.range, p.unseen());
+            let first = align_down(range.start, size);
+            let count = (range.end - first).div_ceil(size);
+            let windows = (0..count)
+                .map(move |i| first + i * size)
+                .filter_map(move |start| AddrRange::new(start, start + size).intersect(&range));
+            windows.filter(|w| !unseen.and(&p.span(*w)).is_empty()).collect::<Vec<_>>()
+        };
+        let hidden = self.pieces.values().filter(|p| !p.hidden.is_empty());
+        let windows: Vec<AddrRange> = hidden.flat_map(windows).collect();
+        let n = windows.len().min(MOST_ASKS);
+        self.turn = (self.turn + n) % windows.len().max(1);
+        let due = windows.iter().cycle().skip(self.turn).take(n);
+        asks.extend(due.map(|&range| Ask { target, range, clear: false }));
+        asks
+    }
+
+    /// The answers.
+    pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32, sample: Duration) {
+        for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
+            if self.aside.hear(ask, seen) {
+                continue;
+            }
+            if let Some((_, p)) = self.pieces.range_mut(..=ask.range.start).next_back() {
+                p.tell(ask.range, seen, ms, sample);
+            }
+        }
+    }
+
+    /// Makes the regions of a snapshot, at most `max` of them, and begins the next interval.
+    pub fn make_regions(
+        &mut self,
+        attrs: &Attrs,
+        max: usize,
+        now: u32,
+        interval: Duration,
+    ) -> Vec<RegionView> {
+        let areas = join_touching(self.visible.iter().copied());
+        let room = max.saturating_sub(self.aside.len()).max(1);
+        let pieces: Vec<&Piece> = self.pieces.values().collect();
+        let parts = |p: &&Piece, _: usize, out: &mut dyn FnMut(_)| {
+            parts(p, now, attrs.windows).into_iter().for_each(out);
+        };
+        let groups = cover(&pieces, |p| p.range, parts, &areas, now);
+        let mut groups = fit(groups, now, room, attrs.windows);
+        self.left_out = leave_out(&mut groups, room, |g| g.range.len());
+        let pieces = &mut self.pieces;
+        let mut views: Vec<RegionView> =
+            groups.iter().map(|g| view(g.range, pieces, attrs.window, now)).collect();
+        views.extend(self.aside.views(interval));
+        views.sort_unstable_by_key(|v| v.range.start);
+        self.begin_anew();
+        views
+    }
+
+    /// Forgets the interval under way.
+    pub fn begin_anew(&mut self) {
+        self.pieces.values_mut().for_each(Piece::restart);
+    }
+}
+
+/// The parts of `visible` that lie in the block from `start` on.
+fn in_block(visible: &[AddrRange], start: u64) -> impl Iterator<Item = AddrRange> + '_ {
+    let block = AddrRange::new(start, start + BLOCK_SIZE);
+    let first = visible.partition_point(|r| r.end <= start);
+    visible[first..].iter().map_while(move |r| r.intersect(&block))
+}

@@ -1,0 +1,241 @@
+//! Pages as parts of regions, and regions as a snapshot has them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::piece::{Page, Piece, UNTOUCHED};
+use crate::estimator::{Rate, rate};
+use crate::exposure::borders::{Group, Kind, join_first};
+use crate::ops::{Pages, Unknown};
+use crate::range::{AddrRange, PAGE_SIZE};
+use crate::region::to_bp;
+use crate::snapshot::RegionView;
+use crate::survey::BLOCK_SIZE;
+
+/// The pages of a piece as groups of those that are alike; with `exact`, of those that are the same.
+pub(super) fn parts(piece: &Piece, now: u32, exact: bool) -> Vec<Group> {
+    let unseen = piece.unseen().without(&piece.told);
+    let mut out: Vec<Group> = Vec::new();
+    let mut before = None;
+    for (i, page) in piece.pages(piece.range) {
+        let kind = if !piece.resident.contains(i) {
+            Kind::Absent
+        } else if unseen.contains(i) {
+            Kind::Hidden(why(piece, i))
+        } else if page.seen == 0 {
+            Kind::Hidden(Unknown::Unseen)
+        } else {
+            kind(page, piece.exposure(), now)
+        };
+        let start = piece.block() + i as u64 * PAGE_SIZE;
+        match out.last_mut().filter(|_| before == Some(kind)) {
+            Some(last) => {
+                last.range.end = start + PAGE_SIZE;
+                // One bit for all of a huge page.
+                if let (Kind::Seen { d, e, .. }, Kind::Seen { d: d1, e: e1, .. }, false) =
+                    (&mut last.kind, kind, piece.huge)
+                {
+                    (*d, *e) = (*d + d1, *e + e1);
+                }
+            }
+            None => {
+                let range = AddrRange::new(start, start + PAGE_SIZE);
+                out.push(Group { range, kind, windows: None });
+            }
+        }
+        before = Some(kind);
+    }
+    if !exact {
+        join_first(&mut out, now);
+    }
+    out
+}
+
+fn why(piece: &Piece, page: usize) -> Unknown {
+    let mut hidden = piece.hidden.iter().filter(|(_, mask)| mask.contains(page));
+    hidden.next().map_or(Unknown::Unseen, |(why, _)| *why)
+}
+
+/// Touches and the time until they came, such that their ratio is the page's rate. A page that was not
+/// touched has been so for as long as it is known.
+fn kind(page: &Page, sample: Duration, now: u32) -> Kind {
+    let (young, seen) = (f64::from(page.young), f64::from(page.seen));
+    let sample = sample.as_secs_f64();
+    if page.young == 0 {
+        let idle = f64::from(now.saturating_sub(page.touched)) / 1e3;
+        let touched = (page.touched, page.touched);
+        return Kind::Seen { d: 0.0, e: idle.max(seen * sample), awoken: false, touched };
+    }
+    let hz = -(-(young / seen).min(1.0 - 0.5 / seen)).ln_1p() / sample.max(1e-6);
+    Kind::Seen { d: young, e: young / hz, awoken: false, touched: (now, now) }
+}
+
+/// Sums over the pages of a region.
+#[derive(Debug, Default)]
+struct Counts {
+    resident: u64,
+    unknown: [u64; 8],
+    /// pages of which anything is known
+    visible: f64,
+    /// of those, the ones touched in this interval
+    touched: f64,
+    /// samples of them, and those in which they were touched
+    samples: f64,
+    young: f64,
+    /// the share of its samples in which a page was touched, over all of them
+    shares: f64,
+    /// time that a sample tells of, over all of them, in s
+    exposure: f64,
+    windows: u64,
+    /// when the last of them was touched
+    last: u32,
+}
+
+/// What a snapshot says of `range`; pages note the heat that they have.
+pub(super) fn view(
+    range: AddrRange,
+    pieces: &mut BTreeMap<u64, Piece>,
+    window: u64,
+    now: u32,
+) -> RegionView {
+    let first = range.start.saturating_sub(BLOCK_SIZE);
+    let mut counts = Counts::default();
+    for (_, piece) in pieces.range(first..range.end) {
+        counts.add(piece, range, window);
+    }
+    let pages = (range.len() / PAGE_SIZE).max(1) as f64;
+    let known = pages - counts.unknown.iter().sum::<u64>() as f64;
+    let (rate, share) = counts.rate();
+    let hz = f64::from(rate.hz) * share;
+    let mut kept = 0.0;
+    for (_, piece) in pieces.range_mut(first..range.end) {
+        kept += keep(piece, range, hz, now);
+    }
+    let is_touched = counts.young > 0.0;
+    let age = match is_touched {
+        true => kept / counts.visible.max(1.0),
+        false if counts.visible > 0.0 => f64::from(now.saturating_sub(counts.last)),
+        false => 0.0,
+    };
+    RegionView {
+        range,
+        accesses_bp: to_bp(counts.shares / known.max(1.0)).max(u32::from(is_touched)),
+        age: Duration::from_millis(age as u64),
+        rate,
+        touched_bp: if is_touched { to_bp(share).max(1) } else { 0 },
+        resident_bp: to_bp(counts.resident as f64 / pages),
+        unknown_bp: Pages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
+    }
+}
+
+impl Counts {
+    fn add(&mut self, piece: &Piece, range: AddrRange, window: u64) {
+        let unseen = piece.unseen().without(&piece.told);
+        let exposure = piece.exposure().as_secs_f64();
+        let mut in_window = None;
+        for (i, page) in piece.pages(range).filter(|(i, _)| piece.resident.contains(*i)) {
+            self.resident += 1;
+            if unseen.contains(i) || page.seen == 0 {
+                self.unknown[why(piece, i).index()] += 1;
+                continue;
+            }
+            let (young, seen) = (f64::from(page.young), f64::from(page.seen));
+            self.visible += 1.0;
+            self.touched += f64::from(u8::from(page.young > 0));
+            (self.samples, self.young) = (self.samples + seen, self.young + young);
+            self.shares += young / seen;
+            self.exposure += exposure;
+            self.last = self.last.max(page.touched);
+            let of = if piece.huge { 0 } else { i as u64 * PAGE_SIZE / window };
+            self.windows += u64::from(in_window != Some(of));
+            in_window = Some(of);
+        }
+    }
+
+    /// The rate of the pages that are touched at all, and their share.
+    fn rate(&self) -> (Rate, f64) {
+        if self.resident == 0 {
+            return (Rate::default(), 0.0);
+        }
+        let exposure = Duration::from_secs_f64(self.exposure / self.visible.max(1.0));
+        let each = self.samples / self.visible.max(1.0);
+        let share = touched_share(self.visible, self.touched, each, self.young).unwrap_or(1.0);
+        let looks = (self.windows as f64 * each * share).ceil() as u64;
+        (rate(self.young, self.samples * share, looks, exposure), share)
+    }
+}
+
+/// So much likelier, in natural logarithms, it must be that a part of the pages is touched than that all
+/// of them are.
+const CLEARLY: f64 = 24.0;
+
+/// The share of `pages` that are touched at all, if `touched` of them were, in `young` samples of `each`
+/// per page; none if all of them may be.
+///
+/// The likeliest zero-inflated binomial: touched pages are touched in a share p of the samples for which
+/// p / (1 - (1 - p)^n) is the mean over those that were, and touched / (1 - (1 - p)^n) of the pages are.
+/// E.g. 10 of 160 pages touched in all of 20 samples are 1/16; 160 pages touched in one sample each are
+/// all of them.
+fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64> {
+    if touched <= 0.0 || touched >= pages {
+        return None;
+    }
+    let found = |p: f64| -(each * (-p).ln_1p()).exp_m1();
+    let mean = young / (touched * each);
+    let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
+    for _ in 0..40 {
+        let p = (low + high) / 2.0;
+        *if p / found(p) < mean { &mut low } else { &mut high } = p;
+    }
+    let share = touched / pages / found(low);
+    let likelihood = |share: f64, p: f64| {
+        let term = |n: f64, p: f64| if n > 0.0 { n * p.max(1e-300).ln() } else { 0.0 };
+        term(pages - touched, 1.0 - share * found(p))
+            + term(touched, share)
+            + term(young, p)
+            + term(touched * each - young, 1.0 - p)
+    };
+    let alone = likelihood(1.0, young / (pages * each));
+    (share < 0.9 && likelihood(share, low) - alone > CLEARLY).then_some(share)
+}
+
+/// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
+const NO_HEAT: f64 = 0.02;
+
+/// Has the pages of a piece within `range` take note of their rate; the sum of the times for which they
+/// have had it, in ms.
+fn keep(piece: &mut Piece, range: AddrRange, hz: f64, now: u32) -> f64 {
+    let level = hz.max(NO_HEAT).log2().round() as i8;
+    let unseen = piece.unseen().without(&piece.told);
+    let places = piece.pages(range).map(|(i, _)| i);
+    let seen = |i: &usize| piece.resident.contains(*i) && !unseen.contains(*i);
+    let places: Vec<usize> = places.filter(seen).collect();
+    let mut sum = 0.0;
+    for i in places {
+        let Some(page) = piece.page_mut(i).filter(|p| p.seen > 0) else { continue };
+        if page.level == UNTOUCHED {
+            page.kept = if hz > NO_HEAT { now } else { page.touched };
+        } else if page.level.abs_diff(level) > 1 {
+            page.kept = now;
+        }
+        if page.level == UNTOUCHED || page.level.abs_diff(level) > 1 {
+            page.level = level;
+        }
+        sum += f64::from(now.saturating_sub(page.kept));
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_is_touched_is_told_from_pages_touched_seldom() {
+        let share = touched_share(160.0, 10.0, 20.0, 200.0).unwrap();
+        assert!((share - 1.0 / 16.0).abs() < 1e-6, "{share}");
+        assert_eq!(touched_share(160.0, 53.0, 20.0, 64.0), None, "1 Hz: a third of them in 0.4 s");
+        assert_eq!(touched_share(160.0, 0.0, 20.0, 0.0), None);
+        assert_eq!(touched_share(160.0, 160.0, 20.0, 3000.0), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The page scan over a simulated machine, whose truth is known.
+
+// What clippy allows in tests, for their helpers too.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod mappings;
+mod patterns;
+mod targets;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Attrs, Monitor, MonitorKind, Nanos, PAGE_SIZE, RegionView, Snapshot, TargetId,
+    TargetView, watch,
+};
+use isotherm_sim::{Machine, Memory, Ops, Pattern, Scores, run, score};
+
+const MIB: u64 = 1 << 20;
+const BASE: u64 = 0x7f00_0000_0000;
+
+/// The stretch of `len` pages, `at` pages behind the base.
+fn pages(at: u64, len: u64) -> AddrRange {
+    AddrRange::new(BASE + at * PAGE_SIZE, BASE + (at + len) * PAGE_SIZE)
+}
+
+/// The stretch of `len` MiB, `at` MiB behind the base.
+fn mib(at: u64, len: u64) -> AddrRange {
+    pages(at * 256, len * 256)
+}
+
+fn poisson(hz: f64) -> Pattern {
+    Pattern::Poisson { hz }
+}
+
+fn every_ms(ms: u64) -> Pattern {
+    Pattern::Periodic { every: Duration::from_millis(ms) }
+}
+
+fn seconds(s: f64) -> Nanos {
+    Nanos((s * 1e3).round() as u64 * 1_000_000)
+}
+
+/// A machine with one target, as `lay` makes it.
+fn machine(seed: u64, lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
+    let mut machine = Machine::new(seed);
+    let target = machine.spawn();
+    lay(&mut machine, target);
+    (Ops::new(machine), target)
+}
+
+fn attrs() -> Attrs {
+    Attrs { monitor: MonitorKind::Pages, ..Attrs::default() }
+}
+
+type Watching = Box<dyn Monitor<Ops = Ops>>;
+
+fn monitor(ops: &Ops, targets: &[TargetId]) -> Watching {
+    watch(ops.clone(), attrs(), targets, 1).unwrap()
+}
+
+fn run_until(monitor: &mut Watching, ops: &Ops, s: f64) -> Vec<Arc<Snapshot>> {
+    run(&mut **monitor, ops, seconds(s)).unwrap()
+}
+
+/// Snapshots of a machine that `lay` makes, up to a time.
+fn watched(
+    s: f64,
+    attrs: Attrs,
+    lay: impl FnOnce(&mut Machine, TargetId),
+) -> (Vec<Arc<Snapshot>>, Ops, TargetId) {
+    let (ops, target) = machine(1, lay);
+    let mut monitor = watch(ops.clone(), attrs, &[target], 1).unwrap();
+    let snapshots = run_until(&mut monitor, &ops, s);
+    (snapshots, ops, target)
+}
+
+fn scores(s: &Snapshot, ops: &Ops, target: TargetId) -> Scores {
+    let truth = ops.machine().truth(target).unwrap().ground(s.start, s.end);
+    score(&truth, s, target).unwrap()
+}
+
+/// The region that holds the first page of `range`.
+fn region_at(view: &TargetView, range: AddrRange) -> &RegionView {
+    view.regions.iter().find(|r| r.range.contains(range.start)).unwrap()
+}
