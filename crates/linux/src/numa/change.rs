@@ -186,7 +186,11 @@ pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
 /// # Errors
 /// If the kernel refuses.
 pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
-    if !root.join(PATH).exists() {
+    // Whoever may not write it is told of it only if there is something to do.
+    let file = File::open(root.join(PATH)).ok();
+    let known = file.and_then(|f| state::read::<State>(&f, SIZE));
+    let lives = |run: &Run| run.owners.iter().any(|o| o.lives(root));
+    if known.and_then(|s| s.run).is_none_or(|run| lives(&run)) {
         return Ok(PutBack::default());
     }
     let mut ledger = Ledger::open(root)?;
