@@ -18,6 +18,10 @@ const MIB: u64 = 1 << 20;
 const MAX_THREADS: usize = 64;
 /// The word by which a bench starts itself as the load.
 pub const ARGUMENT: &str = "--be-the-load";
+const STREAMS: &str = "streams";
+const STEADY: &str = "steady";
+/// Of what is hot, so much is gone through of the rest after each pass.
+const STREAMED: usize = 8;
 
 /// What a load is to be.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +32,9 @@ pub struct Shape {
     pub hot: Option<u64>,
     /// bytes touched once a second [an eighth]
     pub warm: Option<u64>,
+    /// Between its passes over what is hot, a thread goes through all else, bit by bit. Nothing is
+    /// warm then, and there is one thread.
+    pub streams: bool,
     /// One thread on each of these; if there are none, one thread anywhere.
     pub cpus: Vec<usize>,
     /// under `SCHED_FIFO`, so that nothing else runs on its CPUs
@@ -64,15 +71,17 @@ impl Shape {
         let sizes = [self.total, self.hot().len(), self.warm().len()];
         let cpus = self.cpus.iter().map(ToString::to_string);
         let words = sizes.iter().map(ToString::to_string).chain(cpus);
-        std::iter::once(ARGUMENT.to_owned()).chain(words).collect()
+        let kind = if self.streams { STREAMS } else { STEADY };
+        [ARGUMENT.to_owned(), kind.to_owned()].into_iter().chain(words).collect()
     }
 
     /// What [`Shape::arguments`] says, but for the scheduling, which is inherited.
     fn from_arguments(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let streams = words.next().context("no kind")? == STREAMS;
         let mut size = || -> Result<u64> { Ok(words.next().context("no size")?.parse()?) };
         let (total, hot, warm) = (size()?, Some(size()?), Some(size()?));
         let cpus = words.map(|w| w.parse()).collect::<Result<_, _>>()?;
-        Ok(Shape { total, hot, warm, cpus, fifo: false })
+        Ok(Shape { total, hot, warm, streams, cpus, fifo: false })
     }
 }
 
@@ -106,6 +115,10 @@ fn run(shape: &Shape) -> Result<()> {
     touch(memory, &AtomicU64::new(0));
     println!("{:x} {:x}", memory.as_ptr() as usize, TOUCHED.as_ptr() as usize);
     std::io::stdout().flush()?;
+    if shape.streams {
+        let (hot, rest) = memory.split_at_mut(usize::try_from(shape.hot().len())?);
+        stream(hot, rest, &TOUCHED[0].0);
+    }
     let [hot, warm] = memory.get_disjoint_mut([offsets(shape.hot()), offsets(shape.warm())])?;
     let threads = shape.threads();
     let parts = hot.chunks_mut(hot.len().div_ceil(threads));
@@ -130,6 +143,16 @@ fn work(hot: &mut [u8], warm: &mut [u8], touched: &AtomicU64) -> ! {
         if Instant::now() >= next_warm {
             touch(warm, touched);
             next_warm += Duration::from_secs(1);
+        }
+    }
+}
+
+fn stream(hot: &mut [u8], rest: &mut [u8], touched: &AtomicU64) -> ! {
+    let part = (hot.len() / STREAMED).max(4096);
+    loop {
+        for part in rest.chunks_mut(part) {
+            touch(hot, touched);
+            touch(part, touched);
         }
     }
 }

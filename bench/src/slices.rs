@@ -26,6 +26,10 @@ pub struct Slice {
     pub clears: u64,
     /// TLB shootdowns that the kernel has counted on the target's CPUs
     pub shootdowns: u64,
+    /// CPU time of the target, where it has one thread
+    pub target_cpu_seconds: f64,
+    /// faults of the target that had to wait for swap or a disk
+    pub major_faults: u64,
 }
 
 /// One slice of each of so many `ways`, `n` times over, each time in another order.
@@ -90,8 +94,17 @@ mod tests {
     use super::*;
 
     fn slice(way: usize, touched: u64) -> Slice {
-        let (cpu_seconds, lost_seconds) = (0.1, 0.02);
-        Slice { way, seconds: 2.0, touched, cpu_seconds, lost_seconds, clears: 40, shootdowns: 50 }
+        Slice {
+            way,
+            seconds: 2.0,
+            touched,
+            cpu_seconds: 0.1,
+            lost_seconds: 0.02,
+            clears: 40,
+            shootdowns: 50,
+            target_cpu_seconds: 2.0,
+            major_faults: 0,
+        }
     }
 
     #[test]

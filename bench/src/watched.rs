@@ -9,7 +9,7 @@ use isotherm_linux::{Processes, Way, sys};
 use crate::load::{Load, Shape};
 use crate::setups::Setup;
 use crate::slices::{OFF, Slice};
-use crate::{cpus, interrupts, smaps};
+use crate::{cpus, interrupts, smaps, usage};
 
 /// A way that is taken up again runs for so long before it counts.
 const LEAD_IN: Duration = Duration::from_secs(1);
@@ -53,6 +53,15 @@ impl Watched {
         cpus::pin(if ours.is_empty() { allowed } else { ours })?;
         let cpus: Vec<usize> = theirs.iter().copied().cycle().take(threads).collect();
         let load = Load::start(Shape { cpus: cpus.clone(), fifo: !ours.is_empty(), ..shape })?;
+        Watched::of(load, cpus, setups, seed)
+    }
+
+    /// Of a load that runs on these CPUs. The monitors of `setups` run, one after the other, until they
+    /// have settled.
+    ///
+    /// # Errors
+    /// If it cannot be watched.
+    pub fn of(load: Load, cpus: Vec<usize>, setups: &[Setup], seed: u64) -> Result<Self> {
         let mut watchers = Vec::new();
         for setup in setups {
             watchers.push(Watcher::start(setup, load.pid(), seed)?);
@@ -93,6 +102,8 @@ impl Watched {
             lost_seconds: cost.lost.as_secs_f64(),
             clears: cost.clears,
             shootdowns: after.shootdowns - before.shootdowns,
+            target_cpu_seconds: (after.target.cpu - before.target.cpu).as_secs_f64(),
+            major_faults: after.target.major_faults - before.target.major_faults,
         })
     }
 
@@ -113,6 +124,7 @@ impl Watched {
             shootdowns: interrupts::tlb_shootdowns(&self.cpus)?,
             cpu: sys::own_cpu(),
             touched: self.load.touched()?,
+            target: usage::of(self.load.pid())?,
             at: Instant::now(),
         })
     }
@@ -183,5 +195,6 @@ struct Counts {
     shootdowns: u64,
     cpu: Duration,
     touched: u64,
+    target: usage::Used,
     at: Instant,
 }

@@ -39,7 +39,7 @@ fn main() -> Result<()> {
     toucher::run_if_asked()?;
     let o = Options::parse();
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
-    println!("| target | touched | read, cold | read, warm | clear | clears | lost |");
+    println!("| target | touched | read, cold | read, warm | clear | lost | shootdowns |");
     println!("|---|---|---|---|---|---|---|");
     for &mib in &o.size {
         ensure!((16..=1 << 20).contains(&mib), "a size of {mib} MiB: choose 16 to 1048576");
@@ -92,18 +92,14 @@ impl Bench {
             costs[2].push(self.cost(range, clear)?);
         }
         let gib = range.len() as f64 / (1u64 << 30) as f64;
-        let ms = |of: &mut [Cost]| {
-            of.sort_by_key(|c| c.cpu);
-            of.get(of.len() / 2).map_or(0.0, |c| c.cpu.as_secs_f64() * 1e3 / gib)
-        };
-        let [cold, warm, clear] = costs.each_mut().map(|of| ms(of));
-        let last = costs[2].last().copied().unwrap_or_default();
-        let lost = |d: Duration| d.as_secs_f64() * 1e3 / gib;
-        Ok(format!(
-            "{cold:.3} ms/GiB | {warm:.3} ms/GiB | {clear:.3} ms/GiB | {} | {:.3} ms/GiB |",
-            last.clears,
-            lost(last.lost)
-        ))
+        let [cold, warm, clear] = costs.each_mut().map(|costs| {
+            costs.sort_by_key(|c| c.cpu);
+            costs.get(costs.len() / 2).copied().unwrap_or_default()
+        });
+        let ms = |d: Duration| format!("{:.2}", d.as_secs_f64() * 1e3 / gib);
+        let times = [cold.cpu, warm.cpu, clear.cpu, clear.lost].map(ms);
+        let clears = clear.clears as f64 / gib;
+        Ok(format!("{} | {clears:.0} |", times.join(" | ")))
     }
 
     /// Of one call, without what was done before it.

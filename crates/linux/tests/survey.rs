@@ -157,7 +157,12 @@ fn huge_pages_are_cleared_whole_and_never_split() {
         process.touch(part(memory, (turn * 777) % pages, 1));
     }
     assert!(u64::from(found) > 90 * pages, "{found}");
-    assert_eq!((process.rollup("AnonHugePages"), huge(&mut ops)), (before, blocks));
+    assert_eq!(huge(&mut ops), blocks);
+    // Old kernels leave out what NUMA balancing has made inaccessible for a moment.
+    let balancing = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
+    if balancing.map_or(true, |text| text.trim() == "0") {
+        assert_eq!(process.rollup("AnonHugePages"), before);
+    }
     clear(&mut ops, target, &[memory]);
     process.touch(part(memory, 777, 1));
     let (_, cost) = clear(&mut ops, target, &[memory]);

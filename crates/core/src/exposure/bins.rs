@@ -81,6 +81,17 @@ pub fn llr(d1: f64, e1: f64, d2: f64, e2: f64) -> f64 {
     term(d1, e1) + term(d2, e2) - term(d1 + d2, e1 + e2)
 }
 
+/// How badly one rate of `hz` for all pages explains `bins`: squares of what was touched less what would
+/// have been, over the latter.
+#[must_use]
+pub fn misfit(bins: &[Bin], hz: f64) -> f64 {
+    let one = |b: &Bin| {
+        let expected = (b.touched + b.survived) * -(-hz * b.seconds).exp_m1();
+        (b.touched - expected).powi(2) / (expected + 1.0)
+    };
+    bins.iter().map(one).sum()
+}
+
 /// A part of the pages that is touched, at a rate; the others never are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mixture {
@@ -124,7 +135,7 @@ pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
         if best.is_none_or(|(_, _, b)| value > b) {
             best = Some((p, l, value));
         }
-        l *= 1.25;
+        l *= 1.4;
     }
     let (share, hz, value) = best?;
     let alone = first_touch_rate(bins);
@@ -138,7 +149,7 @@ fn likeliest_share(likelihood: impl Fn(f64) -> f64) -> f64 {
     let at = |x: f64| likelihood(x.exp());
     let (mut x1, mut x2) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
     let (mut f1, mut f2) = (at(x1), at(x2));
-    for _ in 0..18 {
+    for _ in 0..12 {
         if f1 < f2 {
             (low, x1, f1) = (x1, x2, f2);
             x2 = low + GOLDEN * (high - low);

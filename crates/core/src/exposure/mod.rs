@@ -39,6 +39,10 @@ use crate::time::Nanos;
 
 /// Of the budget, reading everything may take so much; else it is read less often.
 const READING_SHARE: f64 = 0.4;
+/// And asking about memory whose bits tell nothing so much.
+const ASKING_SHARE: f64 = 0.25;
+/// How often it is looked at how much memory of mappings that cannot be seen is resident.
+const ASIDE_EVERY: Duration = Duration::from_secs(5);
 /// From one reading of everything to the next, at least, if the budget allows.
 const SHORTEST: Duration = Duration::from_millis(250);
 /// And at most: if the budget does not allow to read everything in that time, a part is read, another
@@ -92,6 +96,8 @@ pub struct Exposure<O> {
     readings: Mean,
     spending: Ledger,
     shootdowns: Ledger,
+    /// what asking about hidden memory may cost
+    asking: Ledger,
     prices: Prices,
     restrain: Restrain,
     ended: Option<EndReason>,
@@ -132,6 +138,7 @@ impl<O: Space + Look> Exposure<O> {
             readings: Mean::default(),
             spending: Ledger::new(budget(&attrs)),
             shootdowns: Ledger::new(attrs.max_clears.into()),
+            asking: Ledger::new(ASKING_SHARE * budget(&attrs)),
             prices: Prices::default(),
             restrain: Restrain::default(),
             ended: None,
@@ -250,7 +257,7 @@ impl<O: Space + Look> Exposure<O> {
             w.running.update(at, moment.ran);
             let terms = self.terms(w);
             awoken.push(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
-            self.reading += self.tell_hidden(w, moment.ms)?;
+            self.reading += self.see_hidden(w, at)?;
         }
         for (w, awoken) in targets.iter_mut().zip(awoken) {
             let restraint = self.restrain.of(&mut self.ops, w, now);
@@ -321,19 +328,40 @@ impl<O: Space + Look> Exposure<O> {
             self.targets[at].read_some(&blocks, class, &Moment { at: at_ns, ms, ran }, &terms);
         }
         self.armed = armed;
+        if self.asking.balance() > 0.0 && self.targets.iter().any(Watched::hides_much) {
+            // Nothing is asked: who looks in epochs has something to do soon after each begins.
+            let cost = self.ops.look(&[], &mut Vec::new())?;
+            let cost = self.pay(cost);
+            self.asking.spend(cost);
+            self.reading += cost;
+        }
         Ok(())
     }
 
-    /// Asks those who may know about memory whose bits tell nothing. Returns the cost.
-    fn tell_hidden(&mut self, w: &mut Watched, ms: u32) -> Result<f64, OpsError> {
-        let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
-        if asks.is_empty() {
-            return Ok(0.0);
+    /// Finds out what can be found out about memory whose bits tell nothing. Returns the cost.
+    fn see_hidden(&mut self, w: &mut Watched, now: Nanos) -> Result<f64, OpsError> {
+        let mut spent = 0.0;
+        if now >= w.next_aside {
+            w.next_aside = now + ASIDE_EVERY.max(self.round);
+            let ranges = w.aside.ranges();
+            let mut blocks = Vec::new();
+            if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
+                let cost = survey.survey(w.id, &ranges, &mut blocks)?;
+                spent += self.pay(cost);
+            }
+            w.aside.see(&blocks, &w.mappings);
         }
-        let mut seen: Vec<Seen> = Vec::new();
-        let cost = self.ops.look(&asks, &mut seen)?;
-        w.hear(&asks, &seen, ms);
-        Ok(self.pay(cost))
+        self.asking.accrue(now, 0.0);
+        if w.hides_much() && self.asking.balance() > 0.0 {
+            let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
+            let mut seen: Vec<Seen> = Vec::new();
+            let cost = self.ops.look(&asks, &mut seen)?;
+            w.hear(&asks, &seen, self.ms(now));
+            let cost = self.pay(cost);
+            self.asking.spend(cost);
+            spent += cost;
+        }
+        Ok(spent)
     }
 
     fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
@@ -476,6 +504,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         self.round = first_round(&new);
         self.spending.set_per_second(budget(&new));
         self.shootdowns.set_per_second(new.max_clears.into());
+        self.asking.set_per_second(ASKING_SHARE * budget(&new));
         Ok(())
     }
 

@@ -171,7 +171,7 @@ impl Planner<'_> {
 
     fn regions(&mut self, regions: &[Known]) {
         let mut wanting: Vec<(Nanos, Range<usize>, usize)> = Vec::new();
-        for Known { range: r, hz } in regions {
+        for Known { range: r, hz, .. } in regions {
             let first = self.pieces.partition_point(|p| p.range.end <= r.start);
             let end =
                 first + self.pieces[first..].iter().take_while(|p| p.range.start < r.end).count();

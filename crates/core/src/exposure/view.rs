@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bins::{Bin, Spread, first_touch_rate, touched_share};
+use super::bins::{Bin, Spread, first_touch_rate, misfit, touched_share};
 use super::borders::{Group, Kind, Place};
 use super::piece::{Moment, Piece, READS, Terms};
 use super::window::UNTOUCHED;
@@ -216,8 +216,10 @@ fn estimate(c: &Counts, b: &Basis) -> (Rate, f64) {
     if hz <= 0.0 {
         return (widen(c.fresh.interval(0.0)), 0.0);
     }
-    let mixture = touched_share(&c.bins).filter(|m| m.gain > CLEARLY && m.share < 0.9);
-    match mixture {
+    // Looking for the share takes long: only where one rate for all explains little.
+    let odd = misfit(&c.bins, hz) > CLEARLY;
+    let mixture = if odd { touched_share(&c.bins) } else { None };
+    match mixture.filter(|m| m.gain > CLEARLY && m.share < 0.9) {
         Some(m) => (widen(c.fresh.interval(m.hz)), m.share),
         None => (widen(c.fresh.interval(hz)), 1.0),
     }

@@ -10,8 +10,8 @@ use super::borders::groups;
 use super::piece::{Moment, Piece, Terms};
 use super::view::{Basis, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
-use crate::ops::{Ask, Mapping, Seen, TargetId};
-use crate::range::{AddrRange, join_touching};
+use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
+use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::region::leave_out;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
@@ -46,14 +46,18 @@ pub(super) struct Watched {
     turn: usize,
     /// where the last part that was read ends
     read_to: u64,
+    /// when to look again how much of what cannot be seen is resident
+    pub next_aside: Nanos,
 }
 
 /// A region as it was published.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Known {
     pub range: AddrRange,
-    /// mean over its pages
+    /// of the pages that are touched
     pub hz: f64,
+    /// which part that is
+    pub share: f64,
 }
 
 impl Watched {
@@ -74,6 +78,7 @@ impl Watched {
             aside_ms: 0,
             turn: 0,
             read_to: 0,
+            next_aside: Nanos(0),
         }
     }
 
@@ -219,7 +224,7 @@ impl Watched {
                 let [touched, seconds, expected] = p.against(known.range, known.hz, t);
                 run.touched += touched;
                 run.seconds += seconds;
-                run.expected += expected;
+                run.expected += known.share * expected;
             }
             if run.is_slower() {
                 let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
@@ -237,7 +242,8 @@ impl Watched {
         let viewed: Vec<Viewed> = groups.iter().map(|g| view(g, &mut self.pieces, b)).collect();
         let known = |v: &Viewed| Known {
             range: v.view.range,
-            hz: f64::from(v.view.rate.hz) * f64::from(v.view.touched_bp) / 10_000.0,
+            hz: v.view.rate.hz.into(),
+            share: f64::from(v.view.touched_bp) / 10_000.0,
         };
         self.regions = viewed.iter().map(known).collect();
         self.views = viewed.iter().map(|v| v.view).collect();
@@ -248,12 +254,25 @@ impl Watched {
         viewed
     }
 
-    /// Windows to ask about whose bits tell nothing: some of each mapping that cannot be seen, and of
-    /// the memory in which something is hidden.
+    /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
+    pub fn hides_much(&self) -> bool {
+        let hidden: u64 = self.pieces.iter().map(|p| u64::from(p.unseen_pages().count())).sum();
+        let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
+        let locked: u64 = locked.map(|m| m.range.len() / PAGE_SIZE).sum();
+        hidden + locked > (self.resident_pages() + locked) / MUCH
+    }
+
+    fn is_locked(&self, range: AddrRange) -> bool {
+        let at = self.mappings.partition_point(|m| m.range.end <= range.start);
+        self.mappings.get(at).is_some_and(|m| m.unknown == Some(Unknown::Mlocked))
+    }
+
+    /// Windows to ask about whose bits tell nothing: of locked mappings, and of the memory in which
+    /// something is hidden.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
-        let mut asks = self.aside.asks(target, rng, window);
+        let mut asks = self.aside.asks(target, rng, window, |r| self.is_locked(r));
         let hidden: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| !self.pieces[i].hidden.is_empty()).collect();
         let places =
@@ -306,6 +325,8 @@ impl Compared {
     }
 }
 
+/// One in so many pages is worth asking about.
+const MUCH: u64 = 32;
 /// A difference above is no chance, in natural logarithms.
 const CONTRADICTION: f64 = 6.0;
 

@@ -124,7 +124,7 @@ impl Scanned {
     /// Windows to ask about whose bits tell nothing, some at a time.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, size: u64) -> Vec<Ask> {
         let target = self.id;
-        let mut asks = self.aside.asks(target, rng, size);
+        let mut asks = self.aside.asks(target, rng, size, |_| true);
         let windows = |p: &Piece| {
             let (range, unseen) = (p.range, p.unseen());
             let first = align_down(range.start, size);

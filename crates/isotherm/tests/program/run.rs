@@ -122,7 +122,8 @@ impl Recorder {
         heed_signals();
         let dir = TempDir::new().unwrap();
         let err = File::create(dir.path().join("err")).unwrap();
-        if !options.contains(&"--aggr") {
+        // Of the regions monitor, and quicker than its defaults, unless something else is asked.
+        if !options.iter().any(|o| ["--aggr", "--monitor"].contains(o)) {
             command.args(QUICK);
         }
         if !options.contains(&"-o") {

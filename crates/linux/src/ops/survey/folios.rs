@@ -49,72 +49,70 @@ impl Sorted {
 
     fn sort_folios(&mut self, process: &mut Process, answer: &Answer<'_>) {
         let special = self.special();
-        let young = self.block.young.and(&special);
         if answer.level != Level::Pte {
             // Another table, or a huge page by now.
             self.keep(Unknown::Unseen, special);
             return;
         }
-        let told = |page| answer.folio(page);
-        let counted = special.iter().all(|page| told(page).is_some_and(|f| f.mapped > 0));
-        let shared = if counted {
-            PageMask::of(512, |page| {
-                special.contains(page) && told(page).is_some_and(|f| f.mapped > 1)
-            })
-        } else {
-            process.shared(self.window(), self.area.start).and(&special)
-        };
-        process.note_shared(shared, self.area.start);
-        let (mut new, mut partial) = (PageMask::default(), PageMask::default());
-        let mut page = 0;
-        while page < 512 {
-            let this = page;
-            page += 1;
-            if !special.contains(this) {
-                continue;
-            }
-            let Some(folio) = told(this) else {
-                partial.insert(this);
-                continue;
-            };
-            let Some(pages) = self.pages_of(this, folio, answer) else {
-                partial.insert(this);
-                continue;
-            };
-            page = pages.end;
-            let all = PageMask::span(pages.start, pages.end);
-            let (touched, asked) = (young.and(&all), young.and(&all).and(&self.asked));
-            if touched.is_empty() || !shared.and(&all).is_empty() {
-            } else if !folio.on_lru {
-                new = new.or(&touched);
-            } else if asked.is_empty() {
-                self.kept = self.kept.or(&all);
+        let shared = self.shared(process, answer, special);
+        let (mut rest, mut partial) = (special, PageMask::default());
+        let first = |rest: PageMask| rest.iter().next();
+        while let Some(page) = first(rest) {
+            let folio = answer.folio(page);
+            let whole = folio.and_then(|f| Some((f, self.pages_of(page, f, answer)?)));
+            if let Some((folio, pages)) = whole {
+                self.sort_folio(folio, pages, shared);
+                rest = rest.without(&pages);
             } else {
-                self.wanted = self.wanted.or(&all);
-                self.kept = self.kept.without(&all);
+                partial.insert(page);
+                rest = rest.without(&PageMask::span(page, page + 1));
             }
         }
         self.hidden.push((Unknown::Shared, shared));
-        self.hidden.push((Unknown::Unseen, new.without(&shared)));
-        self.hidden.push((Unknown::Partial, partial.and(&young).without(&shared)));
+        self.hidden.push((Unknown::Partial, partial.and(&self.block.young)));
         self.kept = self.kept.or(&partial);
+    }
+
+    /// Which of the pages that are not plain are mapped more than once.
+    fn shared(&self, process: &mut Process, answer: &Answer<'_>, special: PageMask) -> PageMask {
+        let mapped = |page| answer.folio(page).map_or(0, |f| f.mapped);
+        if special.iter().all(|page| mapped(page) > 0) {
+            let shared = PageMask::of(512, |page| special.contains(page) && mapped(page) > 1);
+            return process.note_shared(shared, self.area.start);
+        }
+        // Kernels that do not count single pages of large folios.
+        process.shared(self.window(), self.area.start).and(&special)
+    }
+
+    /// Decides on a folio all of whose `pages` are mapped. No range ends within it, so that it may be
+    /// covered; the kernel passes over what is shared, or on no list.
+    fn sort_folio(&mut self, folio: Folio, pages: PageMask, shared: PageMask) {
+        let young = self.block.young.and(&pages);
+        if !shared.and(&pages).is_empty() {
+            self.hidden.push((Unknown::Shared, pages));
+        } else if young.is_empty() {
+            // It will show as it is.
+        } else if !folio.on_lru {
+            self.hidden.push((Unknown::Unseen, young));
+        } else if young.and(&self.asked).is_empty() {
+            self.kept = self.kept.or(&pages);
+        } else {
+            self.wanted = self.wanted.or(&pages);
+            self.kept = self.kept.without(&pages);
+        }
     }
 
     /// The pages of the folio that `page` belongs to, if all of them are mapped here, one after the
     /// other.
-    fn pages_of(
-        &self,
-        page: usize,
-        folio: Folio,
-        answer: &Answer<'_>,
-    ) -> Option<std::ops::Range<usize>> {
+    fn pages_of(&self, page: usize, folio: Folio, answer: &Answer<'_>) -> Option<PageMask> {
         if folio.order == 0 {
-            return Some(page..page + 1);
+            return Some(PageMask::span(page, page + 1));
         }
         let range = whole(self.block.start + page as u64 * PAGE_SIZE, folio, self.area)?;
         let first = usize::try_from(range.start.checked_sub(self.block.start)? / PAGE_SIZE).ok()?;
-        let pages = first..first + (1usize << folio.order);
+        let end = first + (1usize << folio.order);
         let frame = |i| Some(answer.entry(i)).filter(|e| e.is_resident()).map(|e| e.frame());
-        (pages.start == page && is_whole(pages.clone().map(frame))).then_some(pages)
+        let all = first == page && is_whole((first..end).map(frame));
+        all.then_some(PageMask::span(first, end))
     }
 }

@@ -1,0 +1,96 @@
+//! A control group with a limit, made for a bench and removed again.
+
+use std::fs::{create_dir, read_to_string, remove_dir, write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm_linux::cgroup::{Cgroup, Limit, Version};
+
+/// The group, of version 2 or of version 1's memory controller; removed when dropped, by when those in
+/// it must have ended.
+#[derive(Debug)]
+pub struct Limited {
+    group: Cgroup,
+    /// where this process was before
+    home: PathBuf,
+}
+
+impl Limited {
+    /// Makes a group whose memory may not be more than `bytes`.
+    ///
+    /// # Errors
+    /// If there is no memory controller, or it refuses.
+    pub fn start(bytes: u64) -> Result<Self> {
+        let home = home()?;
+        let name = format!("isotherm-bench-{}", std::process::id());
+        let dir = home.join(name);
+        create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let made = Cgroup::find(Path::new("/"), &dir).map(|group| Limited { group, home });
+        let limited = made.inspect_err(|_| {
+            let _ = remove_dir(&dir);
+        })?;
+        limited.group.set_memory_max(Limit::Bytes(bytes)).context(
+            "the group has no memory controller: switch it on in cgroup.subtree_control above it",
+        )?;
+        Ok(limited)
+    }
+
+    /// Which interface it has.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.group.version()
+    }
+
+    /// Does `what` in the group: who is started by it stays there.
+    ///
+    /// # Errors
+    /// Those of `what`, or of moving.
+    pub fn within<T>(&self, what: impl FnOnce() -> Result<T>) -> Result<T> {
+        let own = std::process::id().to_string();
+        write(self.group.dir().join("cgroup.procs"), &own).context("cannot enter the group")?;
+        let done = what();
+        write(self.home.join("cgroup.procs"), &own).context("cannot leave the group")?;
+        done
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        // Those who were killed may take a moment to leave.
+        for _ in 0..50 {
+            if remove_dir(self.group.dir()).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        eprintln!("the group of this bench is still there: rmdir {}", self.group.dir().display());
+    }
+}
+
+/// The directory of the group that this process is in, where memory is controlled.
+fn home() -> Result<PathBuf> {
+    let own = read_to_string("/proc/self/cgroup")?;
+    let path =
+        |line: &str| line.rsplit(':').next().unwrap_or("/").trim_start_matches('/').to_owned();
+    let lines = || own.lines();
+    let v1 =
+        lines().find(|l| l.split(':').nth(1).is_some_and(|c| c.split(',').any(|c| c == "memory")));
+    let mounts = read_to_string("/proc/self/mountinfo")?;
+    let mount = |is: &dyn Fn(&str) -> bool| {
+        let line = mounts.lines().find(|l| l.split_once(" - ").is_some_and(|(_, fs)| is(fs)))?;
+        line.split(' ').nth(4).map(PathBuf::from)
+    };
+    let found = match v1 {
+        Some(line) => mount(&|fs| {
+            fs.starts_with("cgroup ")
+                && fs.rsplit(' ').next().is_some_and(|o| o.split(',').any(|o| o == "memory"))
+        })
+        .map(|at| at.join(path(line))),
+        None => {
+            let line = lines().find(|l| l.starts_with("0::")).unwrap_or("0::/");
+            mount(&|fs| fs.starts_with("cgroup2 ")).map(|at| at.join(path(line)))
+        }
+    };
+    found.context("there is no memory controller: mount cgroups")
+}
