@@ -44,14 +44,18 @@ fn a_target_that_stops_after_a_clear_keeps_its_hot_memory() {
     }
 }
 
-/// Somebody clears half of the hot memory now and then: that is counted, and rates are less sure.
+/// Somebody clears half of the warm memory each second: that is counted, and rates are less sure. What
+/// is hot would be young again before anybody could tell.
 #[test]
 fn what_others_clear_is_counted_and_widens_intervals() {
     let width = |meddles: bool| {
-        let (ops, target) = machine(1, a_quarter_hot);
+        let (ops, target) = machine(1, |m, t| {
+            m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+            m.touch(t, mib(16, 16), poisson(3.0)).unwrap();
+        });
         let mut last = Nanos(0);
         let meddle = move |ops: &mut Ops, now: Nanos, cleared: bool| {
-            if meddles && !cleared && now.since(last) >= ms(150) {
+            if meddles && !cleared && now.since(last) >= ms(1000) {
                 last = now;
                 ops.clear(target, &[mib(16, 8)], &mut Vec::new()).unwrap();
             }
