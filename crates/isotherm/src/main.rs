@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         cli::Command::Workload(options) => commands::workload::run(&options),
         cli::Command::Lab(options) => commands::lab::run(&options),
         cli::Command::Zones(options) => commands::zones::run(&options),
+        cli::Command::Interleave(options) => commands::interleave::run(&options),
     };
     result.unwrap_or_else(|e| {
         if is_closed_pipe(&e) {

@@ -1,5 +1,6 @@
 //! Durations, sizes and ranges as people type them.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use isotherm_linux::Way;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 pub use isotherm_sim::workload::units::{duration, size};
 
-use crate::cli::Look;
+use crate::cli::{Look, SetTo};
 
 /// The name of a way to look, `damon`, or `auto`.
 pub fn way(text: &str) -> Result<Look, String> {
@@ -126,6 +127,42 @@ pub fn intervals_goal(text: &str) -> Result<IntervalsGoal, String> {
     Ok(goal)
 }
 
+/// A weight of interleaving.
+fn weight(text: &str) -> Result<u8, String> {
+    let number = text.trim().parse().ok().filter(|&w: &u8| w > 0);
+    number.ok_or_else(|| format!("{text:?} is no weight: they are whole numbers from 1 to 255"))
+}
+
+/// Weights of nodes that are named elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WeightList(pub Vec<u8>);
+
+/// `9:1`.
+pub fn weights(text: &str) -> Result<WeightList, String> {
+    text.split(':').map(weight).collect::<Result<_, _>>().map(WeightList)
+}
+
+/// `0=9,1=1`, or a word.
+pub fn set_to(text: &str) -> Result<SetTo, String> {
+    match text {
+        "auto" => return Ok(SetTo::Auto),
+        "default" => return Ok(SetTo::Default),
+        "restore" => return Ok(SetTo::Restore),
+        _ => {}
+    }
+    let mut weights = BTreeMap::new();
+    for pair in text.split(',') {
+        let (node, of) = pair.split_once('=').ok_or_else(|| {
+            format!("{pair:?} is no weight of a node: write 0=9, auto, default or restore")
+        })?;
+        let node = node.trim().parse().map_err(|_| format!("{node:?} is no number of a node"))?;
+        if weights.insert(node, weight(of)?).is_some() {
+            return Err(format!("node {node} is named twice: name it once"));
+        }
+    }
+    Ok(SetTo::Weights(weights))
+}
+
 /// A number above zero, in Hz.
 pub fn rate(text: &str) -> Result<f64, String> {
     let number = hz(text).ok_or("no number of Hz; write one, as in 10")?;
@@ -189,6 +226,20 @@ mod tests {
         assert!(interval("0s").unwrap_err().contains("auto"));
         assert_eq!(monitor("pages"), Ok(MonitorKind::Pages));
         assert!(monitor("page").unwrap_err().contains("exposure, regions, pages"));
+    }
+
+    #[test]
+    fn weights_of_nodes() {
+        assert_eq!(weights("9:1"), Ok(WeightList(vec![9, 1])));
+        let pairs = |pairs: &[(u32, u8)]| Ok(SetTo::Weights(pairs.iter().copied().collect()));
+        assert_eq!(set_to("0=9,1=1"), pairs(&[(0, 9), (1, 1)]));
+        assert_eq!(set_to("restore"), Ok(SetTo::Restore));
+        for bad in ["", "0:1", "9:256", "9:-1", "9;1"] {
+            assert!(weights(bad).unwrap_err().contains("1 to 255"), "{bad}");
+        }
+        for bad in ["0", "0=0", "0=256", "0=9,0=8", "x=1", "=", "never"] {
+            assert!(set_to(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -69,6 +69,10 @@ pub(super) fn groups(
     all: bool,
 ) -> Vec<Group> {
     let parts = |p: &Piece, i: usize, out: &mut dyn FnMut(Group)| {
+        if let Some(kind) = calm(p, t, now) {
+            let windows = Some(((i, 0), (i, p.nr_windows())));
+            return out(Group { range: p.range, kind, windows });
+        }
         for (w, kind) in kinds(p, t, now) {
             out(Group { range: p.window_range(w), kind, windows: Some(((i, w), (i, w + 1))) });
         }
@@ -128,6 +132,13 @@ pub(crate) fn cover<P>(
 
 fn absent(range: AddrRange) -> Group {
     Group { range, kind: Kind::Absent, windows: None }
+}
+
+/// Most memory is cold, and need not be gone through window by window.
+fn calm(piece: &Piece, t: &Terms, now: u32) -> Option<Kind> {
+    let calm = piece.calm().filter(|c| as_old(c.touched, now))?;
+    let e = piece.idle(t).1 / if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
+    Some(Kind::Seen { d: 0.0, e, awoken: false, touched: calm.touched })
 }
 
 fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (usize, Kind)> + 'a {

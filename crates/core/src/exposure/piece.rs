@@ -104,11 +104,23 @@ pub(super) struct Piece {
     /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
     /// there, in Hz.
     presumed: Option<f32>,
+    calm: Option<Calm>,
     /// readings of everything in which it was missing
     pub missing: u8,
     /// of a window
     size: u64,
     windows: Vec<Window>,
+}
+
+/// What there is to say of memory that nobody touches, and nobody did for as long as is known.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Calm {
+    /// when the window was last touched for which that is longest ago, in ms, and the one for which it is
+    /// the shortest time
+    pub touched: (u32, u32),
+    /// see [`Window::level`] and [`Window::kept`]
+    pub level: i8,
+    pub kept: u32,
 }
 
 /// What a read has changed.
@@ -134,6 +146,7 @@ impl Piece {
             hidden: Vec::new(),
             exposed: None,
             presumed: None,
+            calm: None,
             missing: 0,
             size,
             windows: vec![Window::new(ms); usize::try_from(windows).unwrap_or(0)],
@@ -234,6 +247,9 @@ impl Piece {
         let touched = young.without(&self.young);
         (self.huge, self.resident, self.young) = (block.huge, resident, young);
         let new = young.and(&self.armed).without(&self.found);
+        if !touched.is_empty() {
+            self.calm = None;
+        }
         let awoken = self.expose(&new, class, now, t);
         if !touched.is_empty() {
             for i in
@@ -242,7 +258,52 @@ impl Piece {
                 self.windows[i].touched = now.ms;
             }
         }
+        if self.calm.is_none() && self.is_quiet() && class >= EARLY.len() {
+            self.calm = self.calm_down(t);
+        }
         Change { stolen, awoken }
+    }
+
+    /// Forgets what quiet memory was like before, if that is long enough ago.
+    fn calm_down(&mut self, t: &Terms) -> Option<Calm> {
+        let simple =
+            self.hidden.is_empty() && self.young.is_empty() && self.resident == self.span();
+        let mut forgotten = simple && self.presumed.is_none() && self.resident == self.armed;
+        for i in (0..self.nr_windows()).filter(|_| forgotten).collect::<Vec<_>>() {
+            let current = self.current(i, t);
+            forgotten &= self.windows[i].forget(current);
+        }
+        if !forgotten {
+            return None;
+        }
+        let first = self.windows.first()?;
+        let alike = |w: &Window| w.level == first.level && w.kept == first.kept;
+        let touched = self.windows.iter().map(|w| w.touched);
+        let touched = (touched.clone().min()?, touched.max()?);
+        let calm = Calm { touched, level: first.level, kept: first.kept };
+        self.windows.iter().all(alike).then_some(calm)
+    }
+
+    /// What there is to say of it as a whole, if nobody touches it.
+    pub fn calm(&self) -> Option<&Calm> {
+        self.calm.as_ref()
+    }
+
+    /// Of calm memory, pages and the page-seconds since they were cleared.
+    pub fn idle(&self, t: &Terms) -> (u32, f64) {
+        let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
+        let pages = self.armed.count();
+        (pages, f64::from(pages) * seconds)
+    }
+
+    /// Gives all windows this heat, unless they have it.
+    pub fn set_level(&mut self, level: i8, kept: u32) {
+        for w in &mut self.windows {
+            (w.level, w.kept) = (level, kept);
+        }
+        if let Some(calm) = &mut self.calm {
+            (calm.level, calm.kept) = (level, kept);
+        }
     }
 
     /// Adds a read at which `new` pages were found touched; says whether they had been idle for long.
@@ -293,6 +354,7 @@ impl Piece {
         let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
         self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
         self.presumed = None;
+        self.calm = None;
         let last = Elapsed::default();
         self.exposed = Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0 });
         for i in 0..self.nr_windows() {

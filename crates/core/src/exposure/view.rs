@@ -113,6 +113,19 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
         let read = piece.read_at().is_some_and(|at| at >= b.fresh);
         let fresh = (quiet && read || lately) && !piece.is_presumed();
         let reads = piece.reads(&b.terms).filter(|_| fresh);
+        if let (Some(calm), 0, true) = (piece.calm(), first, end == piece.nr_windows()) {
+            let (armed, e) = piece.idle(&b.terms);
+            c.resident += u64::from(armed);
+            c.touched = c.touched.max(calm.touched.1);
+            c.all.add(0.0, e);
+            if let Some(reads) = reads {
+                c.covered += u64::from(armed);
+                c.fresh_pages += f64::from(armed);
+                add_bins(&mut c, &reads, &[0; READS], armed);
+                c.fresh.add(0.0, e);
+            }
+            continue;
+        }
         let unseen = piece.unseen_pages();
         let mut sums = [0u32; READS];
         let (mut armed, mut d_all, mut e_all) = (0u32, 0.0, 0.0);
@@ -239,17 +252,32 @@ fn age(
     let now = b.now.ms;
     let level = hz.max(NO_HEAT).log2().round() as i8;
     let places: Vec<(usize, usize, usize)> = spans(pieces, from, to).collect();
+    // Since when it has this heat: what is idle, since it was last touched at first.
+    let heat_since = |had: i8, kept: u32, touched: u32| match had {
+        UNTOUCHED if hz > NO_HEAT => now,
+        UNTOUCHED => touched,
+        _ if had.abs_diff(level) > 1 => now,
+        _ => kept,
+    };
     let (mut sum, mut bytes) = (0.0, 0.0);
     for (p, first, end) in places {
+        let whole = first == 0 && end == pieces[p].nr_windows();
+        if let Some(calm) = pieces[p].calm().copied().filter(|_| whole) {
+            let kept = heat_since(calm.level, calm.kept, calm.touched.1);
+            if kept != calm.kept || calm.level.abs_diff(level) > 1 {
+                pieces[p].set_level(level, kept);
+            }
+            let len = pieces[p].range.len() as f64;
+            sum += f64::from(now.saturating_sub(kept)) * len;
+            bytes += len;
+            continue;
+        }
         for i in first..end {
             let len = pieces[p].window_range(i).len() as f64;
             let w = pieces[p].window_mut(i);
-            if w.level == UNTOUCHED {
-                w.level = level;
-                w.kept = if hz > NO_HEAT { now } else { w.touched };
-            } else if w.level.abs_diff(level) > 1 {
-                w.level = level;
-                w.kept = now;
+            let kept = heat_since(w.level, w.kept, w.touched);
+            if w.level == UNTOUCHED || w.level.abs_diff(level) > 1 {
+                (w.level, w.kept) = (level, kept);
             }
             sum += f64::from(now.saturating_sub(w.kept)) * len;
             bytes += len;

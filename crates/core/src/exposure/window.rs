@@ -24,6 +24,11 @@ impl Evidence {
     }
 
     fn contradicts(self, o: Evidence) -> bool {
+        let (a, b) = (self.hz(), o.hz());
+        // Most often they agree, and logarithms take long.
+        if a.max(b) <= 2.0 * a.min(b) {
+            return false;
+        }
         llr(self.d.into(), self.e.into(), o.d.into(), o.e.into()) > CONTRADICTION
     }
 }
@@ -113,6 +118,14 @@ impl Window {
 
     fn is_faster(&self, current: Evidence) -> bool {
         current.hz() > self.carried.hz()
+    }
+
+    /// Drops what was known before where that is of the past; says whether nothing of it is left.
+    pub fn forget(&mut self, current: Evidence) -> bool {
+        if self.carried.d > 0.0 && current.contradicts(self.carried) {
+            self.carried = Evidence::default();
+        }
+        self.carried.d == 0.0
     }
 
     /// Ends the current exposure.

@@ -1,5 +1,6 @@
 //! What may be typed.
 
+mod interleave;
 mod lab;
 mod record;
 mod report;
@@ -13,6 +14,7 @@ use isotherm_record::LimitsError;
 
 use crate::units;
 
+pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use record::{Look, Record};
 pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
@@ -77,6 +79,8 @@ pub enum Command {
     Lab(Lab),
     /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
     Zones(Zones),
+    /// Share memory between nodes by weight: show, measure, set, use and check weights
+    Interleave(Interleave),
 }
 
 /// Options of `export`.

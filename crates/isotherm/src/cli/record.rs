@@ -105,7 +105,10 @@ pub struct Record {
     pub command: Vec<String>,
     #[command(flatten, next_help_heading = "Options of --monitor exposure (pages: --windows)")]
     of_all: OfAll,
-    #[command(flatten, next_help_heading = "Options of --monitor regions (pages: --sample, --aggr)")]
+    #[command(
+        flatten,
+        next_help_heading = "Options of --monitor regions (pages: --sample, --aggr)"
+    )]
     of_regions: OfRegions,
 }
 

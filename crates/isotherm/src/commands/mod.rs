@@ -3,6 +3,7 @@
 mod child;
 pub mod doctor;
 pub mod export;
+pub mod interleave;
 pub mod lab;
 pub mod record;
 pub mod report;

@@ -11,6 +11,7 @@ mod damage;
 mod disk;
 mod doctor;
 mod ends;
+mod interleave;
 mod lab;
 mod lab_interleave;
 mod limits;

@@ -4,28 +4,24 @@
 //! names, if that is still the same: sysfs gives each directory a number that it does not use again
 //! before the next boot.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use super::availability::{Holder, running};
 use super::error::DamonError;
 use super::sysfs::{self, Command, Context, Element, Kdamond, SysfsError};
 use super::trace;
-use crate::proc::stat;
-use crate::walker::own_pid;
+pub(super) use crate::state::Thread;
+use crate::state::{self, boot_id};
 
 const PATH: &str = "run/isotherm/damon.json";
-/// Its size: filled up with blanks, it is always written whole, at once and over itself.
 const SIZE: usize = 4096;
-/// It may be removed between opening and locking it, so often.
-const ATTEMPTS: u32 = 5;
 /// Who only asks what it tells locks it for a moment: so often that is waited for, and so long.
 const WAITS: u32 = 10;
 const WAIT: Duration = Duration::from_millis(10);
@@ -44,20 +40,6 @@ pub(super) struct Mark {
     pub kdamond: Option<Thread>,
     /// in tracefs
     pub instance: Option<PathBuf>,
-}
-
-/// A process or thread, for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Thread {
-    pub pid: i32,
-    pub start_ticks: u64,
-}
-
-impl Thread {
-    /// The one with this pid now.
-    pub fn now(root: &Path, pid: i32) -> Option<Self> {
-        Some(Thread { pid, start_ticks: stat(root, pid).ok()?.start_ticks })
-    }
 }
 
 /// What the file tells of.
@@ -91,8 +73,7 @@ impl Claim {
         let file = file.map_err(|pid| DamonError::Held(Holder::Isotherm(pid)))?;
         take_away_left(root, &file)?;
         let boot_id = boot_id(root).map_err(failed("mark"))?;
-        let owner =
-            Thread::now(root, own_pid()).unwrap_or(Thread { pid: own_pid(), start_ticks: 0 });
+        let owner = Thread::own(root);
         let (directory, kdamond, instance) = (None, None, None);
         let mark = Mark { boot_id, owner, making: false, directory, kdamond, instance };
         let claim = Claim { file, root: root.to_owned(), mark };
@@ -102,14 +83,7 @@ impl Claim {
 
     /// Writes what is ours by now.
     pub fn save(&self) -> Result<(), DamonError> {
-        let text = serde_json::to_string(&self.mark).map_err(io::Error::other);
-        let written = text.and_then(|text| {
-            let text = format!("{text:<SIZE$}");
-            if text.len() > SIZE {
-                return Err(io::Error::from(io::ErrorKind::FileTooLarge));
-            }
-            self.file.write_all_at(text.as_bytes(), 0)
-        });
+        let written = state::write(&self.file, SIZE, &self.mark);
         written.map_err(|source| DamonError::State {
             what: "write",
             path: self.root.join(PATH),
@@ -151,7 +125,7 @@ pub(super) fn standing(root: &Path) -> Standing {
 /// # Errors
 /// If the kernel refuses.
 pub fn sweep(root: &Path) -> Result<Option<i32>, DamonError> {
-    let Ok(Some(file)) = lock(root, false) else { return Ok(None) };
+    let Ok(Some(file)) = state::lock(&root.join(PATH), false) else { return Ok(None) };
     let left = take_away_left(root, &file)?;
     let _ = fs::remove_file(root.join(PATH));
     Ok(left)
@@ -210,11 +184,11 @@ pub(super) fn is_ours(root: &Path, mark: &Mark) -> bool {
 /// The file, locked; else the pid of who has it, who is not one that only asks.
 fn lock_or_owner(root: &Path, create: bool) -> io::Result<Result<File, i32>> {
     for wait in 0..=WAITS {
-        if let Some(file) = lock(root, create)? {
+        if let Some(file) = state::lock(&root.join(PATH), create)? {
             return Ok(Ok(file));
         }
         let owner = owner(&root.join(PATH));
-        let lives = owner.filter(|o| Thread::now(root, o.pid).as_ref() == Some(o));
+        let lives = owner.filter(|o| o.lives(root));
         if lives.is_some() || wait == WAITS {
             return Ok(Err(owner.map_or(0, |o| o.pid)));
         }
@@ -223,40 +197,13 @@ fn lock_or_owner(root: &Path, create: bool) -> io::Result<Result<File, i32>> {
     Err(io::Error::from(io::ErrorKind::ResourceBusy))
 }
 
-/// The file, locked; `None` if somebody who lives has it.
-fn lock(root: &Path, create: bool) -> io::Result<Option<File>> {
-    let path = root.join(PATH);
-    for _ in 0..ATTEMPTS {
-        let file =
-            OpenOptions::new().read(true).write(true).create(create).truncate(false).open(&path)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        }
-        // Its owner may have removed it since it was opened: then the lock means nothing.
-        let same = |now: fs::Metadata| Ok::<_, io::Error>(now.ino() == file.metadata()?.ino());
-        if fs::metadata(&path).and_then(same).unwrap_or(false) {
-            return Ok(Some(file));
-        }
-    }
-    Err(io::Error::from(io::ErrorKind::ResourceBusy))
-}
-
 fn read(file: &File) -> Option<Mark> {
-    let mut text = String::new();
-    file.take(SIZE as u64).read_to_string(&mut text).ok()?;
-    serde_json::from_str(&text).ok()
+    state::read(file, SIZE)
 }
 
 /// Who has written the file.
 fn owner(path: &Path) -> Option<Thread> {
     Some(read(&File::open(path).ok()?)?.owner)
-}
-
-fn boot_id(root: &Path) -> io::Result<String> {
-    let text = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))?;
-    Ok(text.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::walker::own_pid;
 
 const ALL: &str = "sys/kernel/mm/damon/admin/kdamonds";
 
@@ -48,7 +49,7 @@ fn tree(root: &Path) -> [String; 2] {
 fn who_only_asks_is_waited_for() {
     let (dir, mark) = left();
     write(dir.path(), &mark);
-    let asks = lock(dir.path(), false).unwrap().unwrap();
+    let asks = state::lock(&dir.path().join(PATH), false).unwrap().unwrap();
     assert_eq!(standing(dir.path()), Standing::Living(42), "it does not end");
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -111,7 +111,7 @@ fn not_opened(pid: i32, e: rustix::io::Errno) -> AttachError {
     }
 }
 
-pub(super) fn refused(pid: i32, e: ProcError) -> AttachError {
+pub(crate) fn refused(pid: i32, e: ProcError) -> AttachError {
     match e {
         ProcError::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             AttachError::Refused { pid, source }

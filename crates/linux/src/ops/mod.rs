@@ -18,6 +18,7 @@ mod vaddr;
 mod window;
 
 pub use held::AttachError;
+pub(crate) use held::{Held, refused};
 pub use held_processes::HeldProcesses;
 pub use idle::{Idle, IdleError, Physical};
 pub(crate) use plain::Plain;

@@ -1,7 +1,7 @@
 //! Memory that threads touch, to be looked at.
 
 use std::io;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::Advice;
@@ -19,7 +19,7 @@ pub enum Backing {
     Inherited,
 }
 
-/// Private anonymous memory of this process, from a multiple of 2 MiB on; unmapped when dropped.
+/// Anonymous memory of this process, from a multiple of 2 MiB on; unmapped when dropped.
 pub struct Arena {
     pages: OwnPages,
     len: u64,
@@ -35,6 +35,14 @@ impl Arena {
     /// Those of `mmap`.
     pub fn map(len: u64) -> io::Result<Self> {
         Ok(Arena { pages: OwnPages::map_aligned(len, 2 << 20)?, len })
+    }
+
+    /// The same, but a file in memory, which has its own number.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn map_file(len: u64) -> io::Result<Self> {
+        Ok(Arena { pages: OwnPages::map_shared(len, 2 << 20)?, len })
     }
 
     /// Its addresses.
@@ -69,6 +77,15 @@ impl Arena {
         if let Some(byte) = self.byte(page) {
             byte.store(1, Ordering::Relaxed);
         }
+    }
+
+    /// All of it, in words of 8 bytes.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        let len = usize::try_from(self.len / PAGE_SIZE * PAGE_SIZE / 8).unwrap_or(0);
+        // SAFETY: the mapping is readable and writable for as long as `self` lives, it begins at a
+        // multiple of a page, and nobody reaches its bytes but through atomics.
+        unsafe { std::slice::from_raw_parts(self.range().start as usize as *const AtomicU64, len) }
     }
 
     fn byte(&self, page: u64) -> Option<&AtomicU8> {

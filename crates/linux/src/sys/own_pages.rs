@@ -5,7 +5,7 @@ use std::io;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 
-/// Anonymous private memory of this process, unmapped when dropped.
+/// Anonymous memory of this process, unmapped when dropped.
 pub struct OwnPages {
     base: *mut libc::c_void,
     len: usize,
@@ -30,11 +30,22 @@ impl OwnPages {
     /// # Errors
     /// Those of `mmap`.
     pub fn map_aligned(len: u64, align: u64) -> io::Result<Self> {
+        Self::map_as(len, align, MapFlags::PRIVATE)
+    }
+
+    /// The same, shared with children that are forked: the kernel keeps it as a file in memory.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn map_shared(len: u64, align: u64) -> io::Result<Self> {
+        Self::map_as(len, align, MapFlags::SHARED)
+    }
+
+    fn map_as(len: u64, align: u64, flags: MapFlags) -> io::Result<Self> {
         let total = usize::try_from(len + align - PAGE_SIZE).map_err(io::Error::other)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping where the kernel likes; it replaces nothing.
-        let base =
-            unsafe { mm::mmap_anonymous(std::ptr::null_mut(), total, prot, MapFlags::PRIVATE)? };
+        let base = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), total, prot, flags)? };
         let start = (base as u64).next_multiple_of(align);
         Ok(OwnPages { base, len: total, start })
     }

@@ -1,0 +1,80 @@
+//! What the kernel is to refuse, and with which error number.
+
+use std::io;
+
+use isotherm_core::AddrRange;
+use isotherm_linux::sys::{self, Existing, NodeMask, PolicyMode, bind, set_policy};
+use rustix::io::Errno;
+
+use super::memory::{Memory, even, mask, policy};
+use super::{Bench, Outcome};
+
+/// No node has this number on a machine that is around.
+const ABSENT: u32 = 1000;
+
+fn refused(what: &str, result: io::Result<()>, wanted: Errno) -> Outcome {
+    match result.as_ref().err().and_then(io::Error::raw_os_error) {
+        Some(e) if e == wanted.raw_os_error() => Ok(()),
+        _ => Err(format!("{what}: {result:?}, and not {wanted:?}")),
+    }
+}
+
+pub fn task(bench: &Bench) -> Outcome {
+    let (here, none) = (mask(&bench.nodes), NodeMask::default());
+    let mut modes = vec![PolicyMode::BIND, PolicyMode::INTERLEAVE, PolicyMode::PREFERRED_MANY];
+    modes.extend(bench.weighted.then_some(PolicyMode::WEIGHTED_INTERLEAVE));
+    for mode in modes {
+        refused("no nodes", set_policy(mode, &none), Errno::INVAL)?;
+        refused("a node that is not there", set_policy(mode, &mask(&[ABSENT])), Errno::INVAL)?;
+        let both = mode.static_and_relative();
+        refused("static and relative nodes", set_policy(both, &here), Errno::INVAL)?;
+    }
+    refused("an unknown mode", set_policy(PolicyMode(99), &here), Errno::INVAL)?;
+    refused("no mode", set_policy(PolicyMode(-1), &here), Errno::INVAL)?;
+    refused("the default, of nodes", set_policy(PolicyMode::DEFAULT, &here), Errno::INVAL)
+}
+
+pub fn range(bench: &Bench) -> Outcome {
+    let m = Memory::new(4)?;
+    let here = mask(&bench.nodes);
+    let mut modes = vec![PolicyMode::BIND, PolicyMode::INTERLEAVE];
+    modes.extend(bench.weighted.then_some(PolicyMode::WEIGHTED_INTERLEAVE));
+    for mode in modes {
+        let on = |range| bind(range, mode, &here, Existing::Leave);
+        let odd = AddrRange::new(m.range().start + 1, m.range().end);
+        refused("a start within a page", on(odd), Errno::INVAL)?;
+        refused("a hole", on(AddrRange::new(4096, 8192)), Errno::FAULT)?;
+        let unknown = bind(m.range(), mode, &here, Existing::Invalid);
+        refused("an unknown flag", unknown, Errno::INVAL)?;
+        let none = bind(m.range(), mode, &NodeMask::default(), Existing::Leave);
+        refused("no nodes", none, Errno::INVAL)?;
+        let absent = bind(m.range(), mode, &mask(&[ABSENT]), Existing::Leave);
+        refused("a node that is not there", absent, Errno::INVAL)?;
+        on(AddrRange::new(m.range().start, m.range().start))
+            .map_err(|e| format!("an empty range is refused: {e}"))?;
+    }
+    let unknown = bind(m.range(), PolicyMode(99), &here, Existing::Leave);
+    refused("an unknown mode", unknown, Errno::INVAL)?;
+    let default = bind(m.range(), PolicyMode::DEFAULT, &here, Existing::Leave);
+    refused("the default, of nodes", default, Errno::INVAL)
+}
+
+/// Memory that lies on one node does not become strictly another one's.
+pub fn strict(bench: &Bench) -> Outcome {
+    let [first, second, ..] = bench.nodes[..] else { return Err("there is one node".into()) };
+    let m = Memory::new(4)?;
+    policy(PolicyMode::BIND, &[first])?;
+    m.lies_by(&even(&[first])?)?;
+    for mode in [PolicyMode::BIND, PolicyMode::PREFERRED, PolicyMode::INTERLEAVE] {
+        let strict = bind(m.range(), mode, &mask(&[second]), Existing::Strict);
+        refused("pages elsewhere", strict, Errno::IO)?;
+    }
+    Ok(())
+}
+
+pub fn told(bench: &Bench) -> Outcome {
+    policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
+    let told = sys::policy().map_err(|e| e.to_string())?;
+    let wanted = (PolicyMode::WEIGHTED_INTERLEAVE, mask(&bench.nodes));
+    if told == wanted { Ok(()) } else { Err(format!("{:?}", told.0)) }
+}

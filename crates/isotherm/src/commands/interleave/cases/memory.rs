@@ -1,0 +1,103 @@
+//! Memory of our own, and where it lies.
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_linux::sys::{Arena, Backing, NodeMask, PolicyMode, page_nodes, set_policy};
+use isotherm_mm::mempolicy::Weights;
+
+use super::Outcome;
+
+/// Base pages, of which some at the beginning are never used: so they do not begin where a round does.
+pub struct Memory {
+    arena: Arena,
+    first: u64,
+    pages: u64,
+}
+
+impl Memory {
+    /// `pages` pages from an odd one on, not touched yet.
+    pub fn new(pages: u64) -> Result<Self, String> {
+        Self::mapped_by(Arena::map, pages)
+    }
+
+    /// The same of a file in memory.
+    pub fn of_file(pages: u64) -> Result<Self, String> {
+        Self::mapped_by(Arena::map_file, pages)
+    }
+
+    fn mapped_by(map: fn(u64) -> std::io::Result<Arena>, pages: u64) -> Result<Self, String> {
+        const FIRST: u64 = 3;
+        let len = (FIRST + pages) * PAGE_SIZE;
+        let arena = map(len).map_err(|e| e.to_string())?;
+        arena.back(AddrRange::new(0, len), Backing::Base).map_err(|e| e.to_string())?;
+        Ok(Memory { arena, first: FIRST, pages })
+    }
+
+    pub fn range(&self) -> AddrRange {
+        let start = self.arena.range().start + self.first * PAGE_SIZE;
+        AddrRange::new(start, start + self.pages * PAGE_SIZE)
+    }
+
+    pub fn touch(&self) {
+        (self.first..self.first + self.pages).for_each(|page| self.arena.write(page));
+    }
+
+    pub fn addrs(&self) -> Vec<u64> {
+        (0..self.pages).map(|page| self.range().start + page * PAGE_SIZE).collect()
+    }
+
+    /// The node of each page, or a negative error number.
+    pub fn nodes(&self) -> Result<Vec<i32>, String> {
+        page_nodes(own_pid(), &self.addrs()).map_err(|e| e.to_string())
+    }
+
+    /// Touches all of it, and compares page by page with the rule.
+    pub fn lies_by(&self, weights: &Weights) -> Outcome {
+        self.lies_by_index(weights, |page| page)
+    }
+
+    /// Where the rule goes by something else than the number of the page.
+    pub fn lies_by_index(&self, weights: &Weights, index: impl Fn(u64) -> u64) -> Outcome {
+        self.touch();
+        let wanted = |addr: u64| weights.node(index(addr / PAGE_SIZE));
+        let nodes = self.nodes()?;
+        let wrong = self.addrs().into_iter().zip(nodes).filter(|&(a, n)| n != signed(wanted(a)));
+        match wrong.count() {
+            0 => Ok(()),
+            n => Err(format!("{n} of {} pages lie elsewhere", self.pages)),
+        }
+    }
+}
+
+impl Memory {
+    /// Touches all of it, and counts: so many pages are on each node, whichever they are.
+    pub fn counts_are(&self, wanted: &[(u32, u64)]) -> Outcome {
+        self.touch();
+        let nodes = self.nodes()?;
+        let count = |node: u32| nodes.iter().filter(|&&n| n == signed(node)).count() as u64;
+        let found: Vec<(u32, u64)> = wanted.iter().map(|&(node, _)| (node, count(node))).collect();
+        if found == wanted { Ok(()) } else { Err(format!("{found:?}, not {wanted:?}")) }
+    }
+}
+
+pub fn own_pid() -> i32 {
+    i32::try_from(std::process::id()).unwrap_or(0)
+}
+
+pub fn signed(node: u32) -> i32 {
+    i32::try_from(node).unwrap_or(i32::MAX)
+}
+
+/// Nodes as a set.
+pub fn mask(nodes: &[u32]) -> NodeMask {
+    nodes.iter().copied().collect()
+}
+
+/// Nodes of weight 1.
+pub fn even(nodes: &[u32]) -> Result<Weights, String> {
+    Weights::new(nodes.iter().map(|&n| (n, 1))).map_err(|e| e.to_string())
+}
+
+/// Sets the policy of this thread.
+pub fn policy(mode: PolicyMode, nodes: &[u32]) -> Outcome {
+    set_policy(mode, &mask(nodes)).map_err(|e| format!("the policy is refused: {e}"))
+}

@@ -1,0 +1,67 @@
+//! Pages of nodes as text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::numa::{LaidOut, Left};
+use isotherm_report::bytes;
+
+/// `node 0: 640M of 641M, node 1: ...`: what lies there, of what is asked for.
+pub fn found_of_asked(found: &BTreeMap<u32, u64>, asked: &BTreeMap<u32, u64>) -> String {
+    let nodes: BTreeSet<u32> = found.keys().chain(asked.keys()).copied().collect();
+    let of = |map: &BTreeMap<u32, u64>, node: u32| map.get(&node).copied().unwrap_or(0);
+    let one = |&node: &u32| format!("N{node} {} of {}", of(found, node), of(asked, node));
+    nodes.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// What has come of a layout, in a line.
+pub fn laid_out(out: &LaidOut) -> String {
+    let size = |pages: u64| bytes(pages * PAGE_SIZE);
+    let mut text = format!(
+        "{} pages ({}) looked at, {} elsewhere than the weights ask for: {} moved, {} left{}",
+        out.pages,
+        size(out.pages),
+        out.misplaced,
+        out.moved,
+        out.left.total() - out.left.partial,
+        why(&out.left)
+    );
+    if out.left.partial > 0 {
+        text += &format!("; {} pages are parts of large folios, and not judged", out.left.partial);
+    }
+    if out.in_folios > 0 {
+        text += &format!("; {} pages are in large folios, which move whole", out.in_folios);
+    }
+    text
+}
+
+fn why(left: &Left) -> String {
+    let reasons = [
+        (left.shared, "mapped by other processes too"),
+        (left.gone, "gone meanwhile"),
+        (left.busy, "in use by the kernel or a device"),
+        (left.no_room, "no room where they belong"),
+    ];
+    let told: Vec<String> =
+        reasons.iter().filter(|r| r.0 > 0).map(|(n, why)| format!("{n} {why}")).collect();
+    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_has_its_reason() {
+        let left = Left { shared: 2, no_room: 1, partial: 4, ..Left::default() };
+        let out = LaidOut { pages: 10, misplaced: 5, moved: 2, left, ..LaidOut::default() };
+        let text = laid_out(&out);
+        assert!(
+            text.contains("2 moved, 3 left (2 mapped by other processes too, 1 no room"),
+            "{text}"
+        );
+        assert!(text.contains("4 pages are parts"), "{text}");
+        let none = BTreeMap::from([(0, 3)]);
+        assert_eq!(found_of_asked(&none, &BTreeMap::from([(1, 3)])), "N0 3 of 0, N1 0 of 3");
+    }
+}

@@ -1,0 +1,179 @@
+//! `isotherm interleave run`.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use isotherm_linux::numa::{self, Holding, LaidOut, Layout, NumaError};
+use isotherm_linux::proc;
+use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
+use isotherm_mm::mempolicy::Weights;
+
+use super::rule::{From, Machine, text};
+use super::{keep, nodes_text, root};
+use crate::cli::{Run, UsageError};
+use crate::commands::child::{self, Started};
+use crate::commands::stop::Stop;
+use crate::words::say;
+
+/// How often signals, and the end of the command, are looked for.
+const WAKE: Duration = Duration::from_millis(50);
+/// Processes of a command whose pages are moved.
+const MOST_PROCESSES: usize = 1024;
+
+/// Runs the command; its exit status is ours.
+pub fn run(o: &Run) -> Result<ExitCode> {
+    if o.interval < WAKE {
+        return Err(UsageError::new(format!("make --interval {WAKE:?} or longer")).into());
+    }
+    let stop = Stop::at_signals()?;
+    let Some(program) = child::resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
+    let machine = Machine::read()?;
+    let own = i32::try_from(std::process::id())?;
+    let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
+    let (weights, from) = machine.rule(&o.layout, &allowed, own)?;
+    let by_kernel = kernel_interleaves(&weights)?;
+    let _holding = if by_kernel { hold(&weights, from)? } else { None };
+    let start = if by_kernel {
+        (PolicyMode::WEIGHTED_INTERLEAVE, mask(&weights))
+    } else {
+        (PolicyMode::PREFERRED, [fastest(&weights)].into_iter().collect())
+    };
+    let mut started = with_policy(start, || Started::spawn(&program, &o.command))??;
+    if by_kernel {
+        let status = started.end(|| stop.is_over())?;
+        return Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from));
+    }
+    say(format_args!(
+        "isotherm: this kernel has no weighted interleave (Linux 6.9 has): the command starts on node {}, and \
+         isotherm moves what belongs elsewhere",
+        fastest(&weights)
+    ));
+    keep::warn_of_balancing("what it moves is moved back");
+    let moved = move_while_it_runs(o, &mut started, &weights, &stop)?;
+    let status = started.end(|| stop.is_over())?;
+    say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
+    Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+fn mask(weights: &Weights) -> NodeMask {
+    weights.nodes().iter().map(|n| n.0).collect()
+}
+
+/// That of the greatest weight: the fewest pages are to be moved from there.
+fn fastest(weights: &Weights) -> u32 {
+    let nodes = weights.nodes().iter();
+    nodes.min_by_key(|(node, weight)| (u8::MAX - weight, *node)).map_or(0, |n| n.0)
+}
+
+/// Has these weights hold for all, if they were given. Those of the machine hold anyway.
+fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
+    if from != From::Given {
+        say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
+        return Ok(None);
+    }
+    let holding = numa::hold(root(), &weights.nodes().iter().copied().collect())?;
+    say(format_args!(
+        "isotherm: weights are those of the whole machine: {} holds for all who interleave by weight, until \
+         this ends",
+        text(weights)
+    ));
+    Ok(Some(holding))
+}
+
+/// Whether the kernel has weighted interleave: tried on ourselves.
+fn kernel_interleaves(weights: &Weights) -> Result<bool> {
+    let attempt = |mode| set_policy(mode, &mask(weights));
+    let tried = attempt(PolicyMode::WEIGHTED_INTERLEAVE);
+    // If it does not take these nodes either way, it is not the mode that it refuses.
+    let plain = tried.as_ref().map_or_else(|_| attempt(PolicyMode::INTERLEAVE), |()| Ok(()));
+    set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
+    match (tried, plain) {
+        (Ok(()), _) => Ok(true),
+        (Err(_), Ok(())) => Ok(false),
+        (_, Err(e)) => bail!(NumaError::Policy(e)),
+    }
+}
+
+/// Does something under a policy, which what it starts inherits.
+fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Result<T> {
+    set_policy(policy.0, &policy.1).map_err(NumaError::Policy)?;
+    let done = act();
+    set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
+    Ok(done)
+}
+
+/// Rounds over the command and all that it has started, until it ends.
+fn move_while_it_runs(
+    o: &Run,
+    started: &mut Started,
+    weights: &Weights,
+    stop: &Stop,
+) -> Result<LaidOut> {
+    let mut sum = LaidOut::default();
+    let mut refused = BTreeSet::new();
+    let mut rounds = keep::Rounds::every(o.interval);
+    rounds.after(Duration::ZERO);
+    while !stop.is_over() && !started.has_ended_in(WAKE)? {
+        if !rounds.is_due() {
+            continue;
+        }
+        let since = Instant::now();
+        for pid in family(started.pid()) {
+            // One that has ended meanwhile is no failure.
+            let Ok(mut layout) = Layout::of(root(), pid) else { continue };
+            let (out, done) = keep::round(&mut layout, weights, None);
+            sum += &out;
+            if let Err(e) = done
+                && refused.insert(pid)
+            {
+                say(format_args!("isotherm: {e}"));
+            }
+        }
+        rounds.after(since.elapsed());
+    }
+    Ok(sum)
+}
+
+/// A process and its descendants.
+fn family(pid: i32) -> Vec<i32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = all.get(next).filter(|_| all.len() < MOST_PROCESSES) {
+        all.extend(proc::children(root(), parent));
+        next += 1;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_linux::sys;
+
+    #[test]
+    fn it_starts_where_most_belongs() {
+        let fastest = |nodes: &[(u32, u8)]| fastest(&Weights::new(nodes.iter().copied()).unwrap());
+        assert_eq!(fastest(&[(0, 1), (2, 5)]), 2);
+        assert_eq!(fastest(&[(3, 5), (1, 5)]), 1);
+        assert_eq!(fastest(&[(0, 255)]), 0);
+    }
+
+    #[test]
+    fn a_family_is_a_process_and_what_it_has_started() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let family = family(own);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(family.contains(&own) && family.contains(&child.id().cast_signed()));
+    }
+
+    #[test]
+    fn a_policy_holds_for_a_while() {
+        let first: NodeMask = allowed_nodes().unwrap().nodes().take(1).collect();
+        let during = with_policy((PolicyMode::BIND, first), || sys::policy().unwrap().0).unwrap();
+        assert_eq!((during, sys::policy().unwrap().0), (PolicyMode::BIND, PolicyMode::DEFAULT));
+    }
+}

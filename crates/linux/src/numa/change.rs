@@ -1,0 +1,371 @@
+//! Changes of the machine's weights, and what was there before, so that it can be put back: by who has
+//! asked for it, at the end of a run, or by a later isotherm if this one is killed.
+//!
+//! Two may lie on each other: what was set, and above it what holds while commands run. Each is taken
+//! back node by node, and only where it still stands.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::NumaError;
+use super::weights::{Setting, WeightFiles, weights_text};
+use crate::state::{self, Thread, boot_id};
+
+const PATH: &str = "run/isotherm/interleave.json";
+/// Of the file: four times the weights of 1024 nodes fit.
+const SIZE: usize = 64 << 10;
+/// The file is locked for a moment at a time: so often that is waited for, and so long.
+const WAITS: u32 = 200;
+const WAIT: Duration = Duration::from_millis(10);
+
+/// What was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Change {
+    before: Setting,
+    /// In the automatic mode, weights are the kernel's, and not ours.
+    wrote: Setting,
+}
+
+/// What holds as long as one of the owners lives.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Run {
+    change: Change,
+    asked: BTreeMap<u32, u8>,
+    owners: Vec<Thread>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct State {
+    boot_id: String,
+    set: Option<Change>,
+    run: Option<Run>,
+}
+
+/// What weights are to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// these, the others as they are
+    Weights(BTreeMap<u32, u8>),
+    /// derived by the kernel
+    Auto,
+    /// as if nobody had set any
+    Default,
+}
+
+/// What has been put back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PutBack {
+    /// nodes whose weight is as before
+    pub nodes: Vec<u32>,
+    /// nodes whose weight somebody else has set since: left alone
+    pub left: Vec<u32>,
+    /// whether the automatic mode is as before
+    pub mode: bool,
+}
+
+impl PutBack {
+    /// Whether there was something to put back, or to leave.
+    #[must_use]
+    pub fn is_something(&self) -> bool {
+        self.mode || !self.nodes.is_empty() || !self.left.is_empty()
+    }
+
+    fn and(mut self, other: PutBack) -> Self {
+        self.nodes.extend(other.nodes);
+        self.left.extend(other.left);
+        for list in [&mut self.nodes, &mut self.left] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self.mode |= other.mode;
+        self
+    }
+}
+
+/// Weights that hold while this lives; then what was before is put back, unless another one wants the
+/// same.
+#[derive(Debug)]
+pub struct Holding {
+    root: PathBuf,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        // What cannot be put back now stays noted, for a later isotherm to try.
+        let _ = Ledger::open(&self.root).and_then(|mut l| {
+            let own = Thread::own(&self.root);
+            l.without_owners(|o| *o != own)?;
+            l.close()
+        });
+    }
+}
+
+/// Sets weights, for good; returns how it is now. If that fails in between, nothing is changed.
+///
+/// # Errors
+/// If there are no weights here, a node is not there, a run has set others, or the kernel refuses.
+pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
+    let mut ledger = Ledger::open(root)?;
+    ledger.refuse_runs()?;
+    let now = ledger.files.read()?;
+    let change = planned(&now, wanted)?;
+    let earlier = ledger.state.set.take();
+    let change = match &earlier {
+        Some(earlier) => on_top_of(earlier, &now, change),
+        None => change,
+    };
+    ledger.state.set = Some(change);
+    ledger.save()?;
+    if let Err(e) = ledger.write(wanted, &now) {
+        ledger.state.set = earlier;
+        ledger.save()?;
+        return Err(e);
+    }
+    // Without bandwidth to derive from, the default is no automatic mode.
+    if let (Wanted::Default, Some(change)) = (wanted, &mut ledger.state.set) {
+        change.wrote = ledger.files.read()?;
+    }
+    ledger.close()
+}
+
+/// Has these weights hold until [`Holding`] is dropped. Whoever wants the same may join.
+///
+/// # Errors
+/// As those of [`set`].
+pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaError> {
+    let mut ledger = Ledger::open(root)?;
+    let own = Thread::own(root);
+    match &mut ledger.state.run {
+        Some(run) if run.asked == *weights => {
+            run.owners.push(own);
+            ledger.save()?;
+        }
+        Some(_) => ledger.refuse_runs()?,
+        None => {
+            let wanted = Wanted::Weights(weights.clone());
+            let now = ledger.files.read()?;
+            let change = planned(&now, &wanted)?;
+            let (asked, owners) = (weights.clone(), vec![own]);
+            ledger.state.run = Some(Run { change, asked, owners });
+            ledger.save()?;
+            if let Err(e) = ledger.write(&wanted, &now) {
+                ledger.state.run = None;
+                ledger.save()?;
+                return Err(e);
+            }
+        }
+    }
+    Ok(Holding { root: root.to_owned() })
+}
+
+/// Puts back what isotherm has set, as far as it still stands.
+///
+/// # Errors
+/// If a run goes on, or the kernel refuses.
+pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
+    let mut ledger = Ledger::open(root)?;
+    ledger.refuse_runs()?;
+    let swept = std::mem::take(&mut ledger.swept);
+    let done = match ledger.state.set.clone() {
+        Some(change) => ledger.undo(&change)?,
+        None => PutBack::default(),
+    };
+    ledger.state.set = None;
+    ledger.close()?;
+    Ok(swept.and(done))
+}
+
+/// Puts back what a run that was killed has left.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
+    if !root.join(PATH).exists() {
+        return Ok(PutBack::default());
+    }
+    let mut ledger = Ledger::open(root)?;
+    let swept = std::mem::take(&mut ledger.swept);
+    ledger.close()?;
+    Ok(swept)
+}
+
+/// What a change would come to.
+fn planned(now: &Setting, wanted: &Wanted) -> Result<Change, NumaError> {
+    let mut wrote = now.clone();
+    match wanted {
+        Wanted::Weights(weights) => {
+            let have = || now.weights.keys().copied().collect();
+            if let Some(&node) = weights.keys().find(|n| !now.weights.contains_key(n)) {
+                return Err(NumaError::NoNode { node, have: have() });
+            }
+            wrote.weights.extend(weights);
+            wrote.auto = now.auto.map(|_| false);
+        }
+        Wanted::Auto if now.auto.is_none() => return Err(NumaError::NoAuto),
+        Wanted::Auto => wrote.auto = Some(true),
+        Wanted::Default if now.auto.is_some() => wrote.auto = Some(true),
+        Wanted::Default => wrote.weights.values_mut().for_each(|w| *w = 1),
+    }
+    Ok(Change { before: now.clone(), wrote })
+}
+
+/// A change after another one: what was before both of them, but for what somebody else has changed
+/// between.
+fn on_top_of(earlier: &Change, now: &Setting, change: Change) -> Change {
+    let first = |node: &u32, weight: u8| {
+        let ours = earlier.wrote.weights.get(node) == Some(&weight);
+        let before = earlier.before.weights.get(node).filter(|_| ours);
+        (*node, before.copied().unwrap_or(weight))
+    };
+    let same_mode = now.auto == earlier.wrote.auto;
+    // Weights of the automatic mode that was ours are the kernel's; before it were others.
+    if same_mode && now.auto == Some(true) {
+        return Change { before: earlier.before.clone(), ..change };
+    }
+    let before = Setting {
+        auto: if same_mode { earlier.before.auto } else { now.auto },
+        weights: now.weights.iter().map(|(n, &w)| first(n, w)).collect(),
+    };
+    Change { before, ..change }
+}
+
+/// The state file, locked, and the files that it is about.
+struct Ledger {
+    root: PathBuf,
+    file: File,
+    files: WeightFiles,
+    state: State,
+    /// what was left by runs that were killed, and put back when this was opened
+    swept: PutBack,
+}
+
+impl Ledger {
+    fn open(root: &Path) -> Result<Self, NumaError> {
+        let files = WeightFiles::find(root)?;
+        let failed = |what| move |source| NumaError::State { what, path: root.join(PATH), source };
+        if let Some(dir) = root.join(PATH).parent() {
+            fs::create_dir_all(dir).map_err(failed("make the directory of"))?;
+        }
+        let file = lock(&root.join(PATH)).map_err(failed("lock"))?;
+        let boot_id = boot_id(root).map_err(failed("mark"))?;
+        let known = state::read::<State>(&file, SIZE).filter(|s| s.boot_id == boot_id);
+        let state = known.unwrap_or(State { boot_id, set: None, run: None });
+        let swept = PutBack::default();
+        let mut ledger = Ledger { root: root.to_owned(), file, files, state, swept };
+        ledger.swept = ledger.without_owners(|o| o.lives(root))?;
+        Ok(ledger)
+    }
+
+    /// Only owners stay of whom this is so; when none is left, what was before is put back.
+    fn without_owners(&mut self, stays: impl Fn(&Thread) -> bool) -> Result<PutBack, NumaError> {
+        let Some(run) = &mut self.state.run else { return Ok(PutBack::default()) };
+        run.owners.retain(stays);
+        if !run.owners.is_empty() {
+            self.save()?;
+            return Ok(PutBack::default());
+        }
+        let change = run.change.clone();
+        let done = self.undo(&change)?;
+        self.state.run = None;
+        self.save()?;
+        Ok(done)
+    }
+
+    fn refuse_runs(&self) -> Result<(), NumaError> {
+        let Some(run) = &self.state.run else { return Ok(()) };
+        let owner = run.owners.first().map_or(0, |o| o.pid);
+        Err(NumaError::InUse { owner, theirs: weights_text(&run.asked) })
+    }
+
+    /// Writes what is wanted; what was before if that fails.
+    fn write(&self, wanted: &Wanted, before: &Setting) -> Result<(), NumaError> {
+        let written = match wanted {
+            Wanted::Weights(weights) => {
+                weights.iter().try_for_each(|(&node, &weight)| self.files.write(node, weight))
+            }
+            Wanted::Auto => self.files.write_auto(true),
+            Wanted::Default => self.files.write_default(),
+        };
+        if written.is_err() {
+            let wrote = self.files.read()?;
+            self.undo(&Change { before: before.clone(), wrote })?;
+        }
+        written
+    }
+
+    /// Puts back what was before, where what was written still stands.
+    fn undo(&self, Change { before, wrote }: &Change) -> Result<PutBack, NumaError> {
+        let now = self.files.read()?;
+        let mut done = PutBack::default();
+        let by_mode = wrote.auto == Some(true);
+        // What the automatic mode has derived is derived again.
+        if by_mode && before.auto == Some(true) {
+            return Ok(done);
+        }
+        let mode_stands = now.auto == wrote.auto;
+        for (&node, &weight) in &now.weights {
+            let Some(&first) = before.weights.get(&node) else { continue };
+            let stands = mode_stands && (by_mode || wrote.weights.get(&node) == Some(&weight));
+            if stands && (by_mode || weight != first) {
+                self.files.write(node, first)?;
+                done.nodes.push(node);
+            } else if weight != first {
+                done.left.push(node);
+            }
+        }
+        let is_manual = || self.files.read().map(|s| s.auto == Some(false));
+        if before.auto == Some(true) && done.left.is_empty() && is_manual()? {
+            match self.files.write_auto(true) {
+                Ok(()) => done.mode = true,
+                // It was on, but derives nothing: the weights are what they were.
+                Err(NumaError::NoBandwidth) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(done)
+    }
+
+    fn save(&self) -> Result<(), NumaError> {
+        let path = self.root.join(PATH);
+        state::write(&self.file, SIZE, &self.state).map_err(|source| NumaError::State {
+            what: "write",
+            path,
+            source,
+        })
+    }
+
+    /// Writes it; returns how it is.
+    fn close(self) -> Result<Setting, NumaError> {
+        self.save()?;
+        self.files.read()
+    }
+}
+
+/// A file that tells nothing goes.
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        if self.state.set.is_none() && self.state.run.is_none() {
+            let _ = fs::remove_file(self.root.join(PATH));
+        }
+    }
+}
+
+fn lock(path: &Path) -> io::Result<File> {
+    for _ in 0..WAITS {
+        if let Some(file) = state::lock(path, true)? {
+            return Ok(file);
+        }
+        sleep(WAIT);
+    }
+    Err(io::Error::from(io::ErrorKind::ResourceBusy))
+}
+
+#[cfg(test)]
+#[path = "change_tests.rs"]
+mod tests;

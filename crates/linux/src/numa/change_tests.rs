@@ -1,0 +1,166 @@
+use super::*;
+
+const WEIGHTS: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
+
+/// A machine with three nodes; as a file has no kernel behind it, setting a weight does not end the
+/// automatic mode: tests of that do it by hand.
+fn machine(auto: Option<&str>, weights: [u8; 3]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path();
+    file(root, "proc/sys/kernel/random/boot_id", "this-boot\n");
+    for (node, weight) in weights.into_iter().enumerate() {
+        file(root, &format!("{WEIGHTS}/node{node}"), &format!("{weight}\n"));
+    }
+    if let Some(text) = auto {
+        file(root, &format!("{WEIGHTS}/auto"), text);
+    }
+    let own = crate::walker::own_pid();
+    let stat = fs::read_to_string(format!("/proc/{own}/stat")).unwrap();
+    file(root, &format!("proc/{own}/stat"), &stat);
+    dir
+}
+
+fn file(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn weights(root: &Path) -> Vec<u8> {
+    WeightFiles::find(root).unwrap().read().unwrap().weights.into_values().collect()
+}
+
+fn of(pairs: &[(u32, u8)]) -> BTreeMap<u32, u8> {
+    pairs.iter().copied().collect()
+}
+
+fn set_to(root: &Path, pairs: &[(u32, u8)]) -> Result<Setting, NumaError> {
+    set(root, &Wanted::Weights(of(pairs)))
+}
+
+/// As after a kill: what was held is not put back.
+fn killed(root: &Path, holding: Holding) {
+    std::mem::forget(holding);
+    fs::remove_file(root.join(format!("proc/{}/stat", crate::walker::own_pid()))).unwrap();
+}
+
+#[test]
+fn what_was_before_comes_back() {
+    let dir = machine(None, [1, 2, 3]);
+    let root = dir.path();
+    set_to(root, &[(0, 9)]).unwrap();
+    set_to(root, &[(1, 4)]).unwrap();
+    assert_eq!(weights(root), [9, 4, 3]);
+    let done = put_back(root).unwrap();
+    assert_eq!((weights(root), done.nodes), (vec![1, 2, 3], vec![0, 1]));
+    assert!(!root.join(PATH).exists());
+    assert!(!put_back(root).unwrap().is_something(), "it was put back already");
+}
+
+#[test]
+fn what_others_have_set_since_stays() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    set_to(root, &[(0, 9), (1, 8)]).unwrap();
+    file(root, &format!("{WEIGHTS}/node1"), "7\n");
+    set_to(root, &[(2, 5)]).unwrap();
+    let done = put_back(root).unwrap();
+    assert_eq!(weights(root), [1, 7, 1]);
+    assert_eq!(done.nodes, [0, 2]);
+}
+
+#[test]
+fn what_others_change_last_is_told() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    set_to(root, &[(0, 9), (1, 8)]).unwrap();
+    file(root, &format!("{WEIGHTS}/node1"), "7\n");
+    let done = put_back(root).unwrap();
+    assert_eq!((weights(root), done.nodes, done.left), (vec![1, 7, 1], vec![0], vec![1]));
+}
+
+#[test]
+fn a_run_holds_weights_and_those_who_want_the_same_join() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    set_to(root, &[(0, 9)]).unwrap();
+    let one = hold(root, &of(&[(0, 2), (1, 3)])).unwrap();
+    assert_eq!(weights(root), [2, 3, 1]);
+    let other = hold(root, &of(&[(0, 2)])).unwrap_err();
+    assert!(matches!(other, NumaError::InUse { .. }), "{other}");
+    assert!(matches!(set_to(root, &[(2, 2)]), Err(NumaError::InUse { .. })));
+    assert!(matches!(put_back(root), Err(NumaError::InUse { .. })));
+    drop(one);
+    assert_eq!(weights(root), [9, 1, 1], "what was set stays");
+    put_back(root).unwrap();
+    assert_eq!(weights(root), [1, 1, 1]);
+}
+
+#[test]
+fn what_a_run_leaves_that_is_killed_is_put_back_by_the_next() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    killed(root, hold(root, &of(&[(0, 2), (1, 3)])).unwrap());
+    file(root, &format!("{WEIGHTS}/node1"), "7\n");
+    let done = sweep(root).unwrap();
+    assert_eq!((weights(root), done.nodes, done.left), (vec![1, 7, 1], vec![0], vec![1]));
+    assert!(!sweep(root).unwrap().is_something());
+}
+
+#[test]
+fn of_another_boot_nothing_is_ours() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    set_to(root, &[(0, 9)]).unwrap();
+    file(root, "proc/sys/kernel/random/boot_id", "next-boot\n");
+    assert!(!put_back(root).unwrap().is_something());
+    assert_eq!(weights(root), [9, 1, 1]);
+}
+
+#[test]
+fn a_node_that_is_not_there_changes_nothing() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    let e = set_to(root, &[(0, 9), (3, 1)]).unwrap_err();
+    assert!(e.to_string().contains("no node 3 with memory: those that have some are 0, 1, 2"));
+    assert_eq!(weights(root), [1, 1, 1]);
+    assert!(!put_back(root).unwrap().is_something());
+    assert!(matches!(set(root, &Wanted::Auto), Err(NumaError::NoAuto)));
+    assert!(!root.join(PATH).exists());
+    let bare = tempfile::tempdir().unwrap();
+    assert!(matches!(put_back(bare.path()), Err(NumaError::NoWeights)));
+}
+
+#[test]
+fn the_automatic_mode_comes_back_too() {
+    let dir = machine(Some("true\n"), [5, 2, 1]);
+    let root = dir.path();
+    set_to(root, &[(0, 9)]).unwrap();
+    file(root, &format!("{WEIGHTS}/auto"), "false\n");
+    let done = put_back(root).unwrap();
+    assert!(done.mode && done.nodes == [0], "{done:?}");
+    let now = WeightFiles::find(root).unwrap().read().unwrap();
+    assert_eq!((now.auto, now.weights[&0]), (Some(true), 5));
+}
+
+#[test]
+fn weights_before_the_automatic_mode_come_back() {
+    let dir = machine(Some("false\n"), [3, 3, 1]);
+    let root = dir.path();
+    set(root, &Wanted::Auto).unwrap();
+    file(root, &format!("{WEIGHTS}/node1"), "2\n");
+    put_back(root).unwrap();
+    assert_eq!(weights(root), [3, 3, 1]);
+}
+
+#[test]
+fn who_turns_the_automatic_mode_on_keeps_it() {
+    let dir = machine(Some("false\n"), [3, 3, 1]);
+    let root = dir.path();
+    set_to(root, &[(0, 9)]).unwrap();
+    for (name, text) in [("auto", "true\n"), ("node0", "5\n")] {
+        file(root, &format!("{WEIGHTS}/{name}"), text);
+    }
+    let done = put_back(root).unwrap();
+    assert_eq!((weights(root), done.left), (vec![5, 3, 1], vec![0]));
+}

@@ -1,0 +1,22 @@
+//! Nodes: what firmware and kernel tell of them, the machine's weights of interleaving, and where the
+//! pages of a process lie.
+//!
+//! What lies where is told and changed by the folio; which node it belongs on is the caller's rule.
+
+mod change;
+mod error;
+mod files;
+mod layout;
+mod nodes;
+mod pieces;
+mod stream;
+mod weights;
+
+pub use change::{Holding, PutBack, Wanted, hold, put_back, set, sweep};
+pub use error::NumaError;
+pub use files::parse_list;
+pub use layout::{LaidOut, Layout, Left};
+pub use nodes::{Access, Node, allowed_nodes_of, balancing, nodes};
+pub use pieces::Piece;
+pub use stream::{Bound, Mix, Streamed, measure};
+pub use weights::{Setting, WeightFiles};

@@ -1,0 +1,171 @@
+//! `set_mempolicy(2)`, `get_mempolicy(2)` and `mbind(2)`.
+
+use std::io;
+use std::ptr;
+
+use isotherm_core::AddrRange;
+
+use super::NodeMask;
+
+/// A mode of a memory policy, maybe with flags; any number, so that the kernel's own checks can be
+/// tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyMode(pub i32);
+
+impl PolicyMode {
+    /// memory of the node that the CPU is in
+    pub const DEFAULT: Self = PolicyMode(0);
+    /// of this node as long as it has some
+    pub const PREFERRED: Self = PolicyMode(1);
+    /// of these nodes alone
+    pub const BIND: Self = PolicyMode(2);
+    /// of each node in turn
+    pub const INTERLEAVE: Self = PolicyMode(3);
+    /// memory of the node that the CPU is in
+    pub const LOCAL: Self = PolicyMode(4);
+    /// of these nodes as long as they have some
+    pub const PREFERRED_MANY: Self = PolicyMode(5);
+    /// of each node in turn, by weight; since Linux 6.9
+    pub const WEIGHTED_INTERLEAVE: Self = PolicyMode(6);
+
+    const STATIC_NODES: i32 = 1 << 15;
+    const RELATIVE_NODES: i32 = 1 << 14;
+
+    /// With both flags of which the kernel takes only one.
+    #[must_use]
+    pub fn static_and_relative(self) -> Self {
+        PolicyMode(self.0 | Self::STATIC_NODES | Self::RELATIVE_NODES)
+    }
+}
+
+/// What `mbind` does about memory that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Existing {
+    /// nothing
+    Leave,
+    /// fail if it lies elsewhere
+    Strict,
+    /// move what this process alone has mapped
+    Move,
+    /// flags that the kernel does not know
+    Invalid,
+}
+
+impl Existing {
+    fn raw(self) -> libc::c_uint {
+        match self {
+            Existing::Leave => 0,
+            Existing::Strict => 1,
+            Existing::Move => 1 << 1,
+            Existing::Invalid => 1 << 30,
+        }
+    }
+}
+
+/// Sets the policy of the calling thread, and so of what it starts.
+///
+/// # Errors
+/// The kernel's: EINVAL for a mode that it does not know, or for nodes that do not fit the mode, are
+/// not there or are not allowed.
+pub fn set_policy(mode: PolicyMode, nodes: &NodeMask) -> io::Result<()> {
+    let (mask, bits) = nodes.raw();
+    // SAFETY: the kernel reads the mask, which lives until the call returns and is as long as it says.
+    check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode.0, mask, bits) })
+}
+
+/// The policy of the calling thread.
+///
+/// # Errors
+/// ENOSYS on a kernel without NUMA.
+pub fn policy() -> io::Result<(PolicyMode, NodeMask)> {
+    let mut mode: libc::c_int = 0;
+    let mut nodes = NodeMask::default();
+    get(&raw mut mode, &mut nodes, 0)?;
+    Ok((PolicyMode(mode), nodes))
+}
+
+/// Nodes that this thread may use: those of its cpuset.
+///
+/// # Errors
+/// ENOSYS on a kernel without NUMA.
+pub fn allowed_nodes() -> io::Result<NodeMask> {
+    const MEMS_ALLOWED: libc::c_ulong = 1 << 2;
+    let mut nodes = NodeMask::default();
+    get(ptr::null_mut(), &mut nodes, MEMS_ALLOWED)?;
+    Ok(nodes)
+}
+
+fn get(mode: *mut libc::c_int, nodes: &mut NodeMask, flags: libc::c_ulong) -> io::Result<()> {
+    let (mask, bits) = nodes.raw_mut();
+    let no_address: *const libc::c_void = ptr::null();
+    // SAFETY: the kernel writes the mode, if it is asked for, and the mask; both live until the call
+    // returns, and the mask is as long as it says.
+    check(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, mask, bits, no_address, flags) })
+}
+
+/// Sets the policy of a range of our own memory. What it holds stays the same.
+///
+/// # Errors
+/// The kernel's: EINVAL, EFAULT for a hole, EIO if memory lies elsewhere with [`Existing::Strict`].
+pub fn bind(
+    range: AddrRange,
+    mode: PolicyMode,
+    nodes: &NodeMask,
+    existing: Existing,
+) -> io::Result<()> {
+    let (mask, bits) = nodes.raw();
+    let flags = existing.raw();
+    // SAFETY: the kernel reads the mask, which lives until the call returns and is as long as it says.
+    // Where pages lie is nothing that a program can see in its memory.
+    check(unsafe {
+        libc::syscall(libc::SYS_mbind, range.start, range.len(), mode.0, mask, bits, flags)
+    })
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::OwnPages;
+
+    fn first() -> NodeMask {
+        allowed_nodes().unwrap().nodes().take(1).collect()
+    }
+
+    /// Each test has a thread of its own, and so a policy of its own.
+    #[test]
+    fn a_policy_is_that_of_the_thread() {
+        set_policy(PolicyMode::BIND, &first()).unwrap();
+        assert_eq!(policy().unwrap(), (PolicyMode::BIND, first()));
+        let other = std::thread::spawn(|| policy().unwrap().0);
+        assert_eq!(other.join().unwrap(), PolicyMode::BIND, "who is started inherits it");
+        set_policy(PolicyMode::DEFAULT, &NodeMask::default()).unwrap();
+        assert_eq!(policy().unwrap().0, PolicyMode::DEFAULT);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let errno = |result: io::Result<()>| result.unwrap_err().raw_os_error();
+        let none = NodeMask::default();
+        assert_eq!(errno(set_policy(PolicyMode(99), &first())), Some(libc::EINVAL));
+        assert_eq!(errno(set_policy(PolicyMode::BIND, &none)), Some(libc::EINVAL));
+        let absent = [1000].into_iter().collect();
+        assert_eq!(errno(set_policy(PolicyMode::BIND, &absent)), Some(libc::EINVAL));
+        let hole = AddrRange::new(4096, 8192);
+        let refused = bind(hole, PolicyMode::BIND, &first(), Existing::Leave);
+        assert_eq!(errno(refused), Some(libc::EFAULT));
+    }
+
+    #[test]
+    fn a_range_is_bound() {
+        let mut own = OwnPages::map(4).unwrap();
+        let range = own.range(0, 4);
+        bind(range, PolicyMode::BIND, &first(), Existing::Leave).unwrap();
+        own.write(0, 7);
+        bind(range, PolicyMode::BIND, &first(), Existing::Move).unwrap();
+        assert_eq!(own.read(0), 7);
+    }
+}

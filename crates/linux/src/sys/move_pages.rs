@@ -1,0 +1,97 @@
+//! `move_pages(2)` and `migrate_pages(2)`.
+
+use std::io;
+use std::ptr;
+
+use super::NodeMask;
+
+/// Told of a page for which the kernel has stored nothing: it had stopped before.
+pub const UNTOLD: i32 = i32::MIN;
+/// Pages that the process alone has mapped.
+const MOVE: libc::c_int = 1 << 1;
+
+/// Where each of `pages` lies: its node, or a negative error number (ENOENT: nothing there; EFAULT: no
+/// memory of the process, or the zero page).
+///
+/// # Errors
+/// ESRCH if there is no such process, EPERM if it may not be asked.
+pub fn page_nodes(pid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
+    call(pid, pages, None).map(|(_, status)| status)
+}
+
+/// Moves each of `pages` to the node beside it in `nodes`, with the whole folio; returns how many the
+/// kernel has left where they were, and what it said of each: the node, a negative error number, or
+/// [`UNTOLD`].
+///
+/// # Errors
+/// ESRCH if there is no such process, EPERM if it may not be touched, EACCES for a node outside its
+/// cpuset, ENODEV for one without memory, ENOMEM if that is full, E2BIG.
+pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<(u64, Vec<i32>)> {
+    if pages.len() != nodes.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    call(pid, pages, Some(nodes))
+}
+
+fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> io::Result<(u64, Vec<i32>)> {
+    let mut status = vec![UNTOLD; pages.len()];
+    let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
+    // SAFETY: the arrays have as many elements as is said (those of `nodes` were compared by the
+    // caller) and live until the call returns. The addresses are of the other process and are not
+    // followed in this one; where its pages lie is nothing that it can see in its memory.
+    let left = unsafe {
+        let (count, pages, status) = (pages.len(), pages.as_ptr(), status.as_mut_ptr());
+        libc::syscall(libc::SYS_move_pages, pid, count, pages, nodes, status, MOVE)
+    };
+    match u64::try_from(left) {
+        Ok(left) => Ok((left, status)),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Moves all pages of a process from the nodes `from` to those of `to`, the first to the first; returns
+/// how many could not be moved.
+///
+/// # Errors
+/// ESRCH, EPERM, EINVAL.
+pub fn migrate_pages(pid: i32, from: &NodeMask, to: &NodeMask) -> io::Result<u64> {
+    let ((from, bits), (to, _)) = (from.raw(), to.raw());
+    // SAFETY: the kernel reads both masks, which live until the call returns and are as long as it
+    // says.
+    let left = unsafe { libc::syscall(libc::SYS_migrate_pages, pid, bits, from, to) };
+    u64::try_from(left).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{OwnPages, allowed_nodes};
+    use crate::walker::own_pid;
+
+    #[test]
+    fn pages_lie_on_nodes() {
+        let mut own = OwnPages::map(4).unwrap();
+        own.write(0, 1);
+        own.write(2, 1);
+        assert_eq!(own.read(3), 0, "the zero page");
+        let pages: Vec<u64> = (0..4).map(|p| own.range(p, 1).start).collect();
+        let nodes = page_nodes(own_pid(), &pages).unwrap();
+        let allowed = allowed_nodes().unwrap();
+        let is_node = |n: i32| u32::try_from(n).is_ok_and(|n| allowed.contains(n));
+        assert!(is_node(nodes[0]) && is_node(nodes[2]), "{nodes:?}");
+        assert!(nodes[1] < 0 && nodes[3] < 0, "{nodes:?}");
+        let (left, status) = move_pages(own_pid(), &pages[..1], &nodes[..1]).unwrap();
+        assert_eq!((left, &status[..]), (0, &nodes[..1]), "it is there already");
+    }
+
+    #[test]
+    fn what_cannot_be_moved() {
+        let errno = |e: io::Error| e.raw_os_error();
+        assert_eq!(errno(page_nodes(i32::MAX, &[4096]).unwrap_err()), Some(libc::ESRCH));
+        let absent = move_pages(own_pid(), &[4096], &[1000]).unwrap_err();
+        assert_eq!(errno(absent), Some(libc::ENODEV));
+        assert!(move_pages(own_pid(), &[4096], &[]).is_err());
+        let allowed = allowed_nodes().unwrap();
+        assert_eq!(migrate_pages(own_pid(), &allowed, &allowed).unwrap(), 0);
+    }
+}

@@ -1,0 +1,30 @@
+# Laid out again and again, and what ends meanwhile; huge pages.
+$(touches 64) &
+started $! 64
+# Somebody moves them away; who keeps them moves them back.
+isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --keep --interval 500ms >/tmp/kept &
+keeper=$!
+within 30 test -s /tmp/kept
+isotherm interleave apply --pid "$block_pid" --nodes 2 --weights 1 >/dev/null
+within 60 grep -q "round" /tmp/kept
+within 60 settled --nodes 0,1 --weights 5:1
+# It ends with the process, also while that is moved.
+isotherm interleave apply --pid "$block_pid" --nodes 1,2 --weights 1:1 >/tmp/ended 2>&1 &
+mover=$!
+moves() {
+    [ "$(on 2)" -gt 0 ]
+}
+within 30 moves
+kill "$block_pid"
+wait $mover || fail "a process that ends while it is moved: $(cat /tmp/ended)"
+wait $keeper || fail "it was kept: $(cat /tmp/kept)"
+
+# Huge pages: each lies as the rule says of it as a whole.
+echo always >$huge
+$(touches 64) &
+started $! 64
+echo never >$huge
+isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --json >/out/huge
+settled --nodes 0,1 --weights 5:1 || fail "$(cat /tmp/verified)"
+between 15360 16384 "pages in huge pages, of 16384" "$(figures in_folios /out/huge)"
+kill "$block_pid"

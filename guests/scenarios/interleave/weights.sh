@@ -1,0 +1,32 @@
+# The machine's weights: set, read back, as by default, put back.
+isotherm interleave set 0=5,1=1
+isotherm interleave set 2=3
+equal "weights that were set" "$(weights)" "5 1 3"
+# With these, the kernel's rules are tried.
+isotherm interleave verify --kernel >/out/kernel-5-1-3 || fail "$(cat /out/kernel-5-1-3)"
+has "weights other than 1" /out/kernel-5-1-3 '^as the rule +a range interleaved by weight'
+isotherm interleave set default
+equal "weights by default" "$(weights)" "$WEIGHTS"
+isotherm interleave set 1=7
+isotherm interleave set restore
+equal "weights put back" "$(weights)" "$WEIGHTS"
+if [ "$WEIGHTS" = "5 2 1" ]; then
+    has "the mode that was put back" $sysfs/*auto* true
+    isotherm interleave set 0=9,1=9,2=9
+    isotherm interleave set auto
+    equal "weights that the kernel derives" "$(weights)" "5 2 1"
+    isotherm interleave set restore
+else
+    says "no automatic weights" isotherm interleave set auto
+fi
+# What somebody else has set since stays.
+isotherm interleave set 0=5,1=6
+echo 9 >$sysfs/node1
+isotherm interleave set restore | tee /tmp/restored
+has "what is left" /tmp/restored "those of nodes 1 were set by somebody else"
+equal "the weight of somebody else" "$(cat $sysfs/node1)" 9
+if [ "$WEIGHTS" = "5 2 1" ]; then
+    echo 1 | tee $sysfs/*auto* >/dev/null
+else
+    echo 0 >$sysfs/node1
+fi
