@@ -1,8 +1,9 @@
 //! A load that is watched for a while in one way, then in another.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use isotherm_core::{Cost, Monitor, Quality, Step, watch};
 use isotherm_linux::{Processes, Way, sys};
 
@@ -28,9 +29,16 @@ pub struct Watched {
     watchers: Vec<Option<Watcher>>,
 }
 
-/// A monitor, and what it has told last.
+/// A monitor in a thread of its own: what it costs is what its thread does.
 struct Watcher {
-    monitor: Box<dyn Monitor<Ops = Box<dyn Processes>>>,
+    ask: Sender<Duration>,
+    told: Receiver<Result<Told>>,
+    quality: Option<Quality>,
+}
+
+/// What a monitor has told while it ran.
+struct Told {
+    cost: Cost,
     quality: Option<Quality>,
 }
 
@@ -64,10 +72,11 @@ impl Watched {
     pub fn of(load: Load, cpus: Vec<usize>, setups: &[Setup], seed: u64) -> Result<Self> {
         let mut watchers = Vec::new();
         for setup in setups {
-            watchers.push(Watcher::start(setup, load.pid(), seed)?);
-        }
-        for watcher in watchers.iter_mut().flatten() {
-            watcher.settle(load.all().len())?;
+            let mut watcher = Watcher::start(setup, load.pid(), seed);
+            if let Some(watcher) = &mut watcher {
+                watcher.settle(load.all().len(), setup.attrs.sample)?;
+            }
+            watchers.push(watcher);
         }
         Ok(Watched { load, cpus, watchers })
     }
@@ -144,50 +153,77 @@ impl Watched {
 }
 
 impl Watcher {
-    fn start(setup: &Setup, pid: i32, seed: u64) -> Result<Option<Self>> {
+    fn start(setup: &Setup, pid: i32, seed: u64) -> Option<Self> {
         if setup.look == Way::Smaps {
-            return Ok(None);
+            return None;
         }
-        let mut ops = setup.look.open()?;
-        let target = ops.attach(pid)?;
-        let monitor = watch(ops, setup.attrs, &[target], seed)?;
-        Ok(Some(Watcher { monitor, quality: None }))
+        let (ask, asked) = channel();
+        let (tell, told) = channel();
+        let setup = setup.clone();
+        std::thread::spawn(move || {
+            let mut monitor = monitor_of(&setup, pid, seed);
+            for length in asked {
+                let done = match &mut monitor {
+                    Ok(monitor) => run(&mut **monitor, length),
+                    Err(e) => Err(anyhow!("{e:#}")),
+                };
+                if tell.send(done).is_err() {
+                    return;
+                }
+            }
+        });
+        Some(Watcher { ask, told, quality: None })
     }
 
     /// Runs the monitor; returns the cost of the snapshots that it has made.
     fn run(&mut self, length: Duration) -> Result<Cost> {
-        let end = sys::monotonic() + length;
-        let mut cost = Cost::default();
-        loop {
-            let now = sys::monotonic();
-            if now >= end {
-                return Ok(cost);
-            }
-            match self.monitor.step(now)? {
-                Step::Wait(until) => std::thread::sleep(until.min(end).since(sys::monotonic())),
-                Step::Snapshot(s) => {
-                    cost += s.cost;
-                    self.quality = s.quality;
-                }
-                Step::End(why) => bail!("the load ended: {why:?}"),
-            }
-        }
+        self.ask.send(length).context("the monitor has ended")?;
+        let told = self.told.recv().context("the monitor has ended")??;
+        self.quality = told.quality.or(self.quality);
+        Ok(told.cost)
     }
 
     /// Until it has seen `total` bytes: the region sampler sweeps 16 MiB in a sampling interval.
-    fn settle(&mut self, total: u64) -> Result<()> {
-        let begin = sys::monotonic();
+    fn settle(&mut self, total: u64, sample: Duration) -> Result<()> {
+        let begin = Instant::now();
         let sweeps = u32::try_from(total.div_ceil(16 << 20)).unwrap_or(u32::MAX);
-        let swept = self.monitor.attrs().sample.saturating_mul(sweeps);
+        let swept = sample.saturating_mul(sweeps);
         loop {
             self.run(Duration::from_secs(1))?;
-            let ran = sys::monotonic().since(begin);
+            let ran = begin.elapsed();
             let seen = self.quality.map_or(ran >= swept, |q| q.coverage_bp >= SEEN_BP);
             if seen || ran >= LONGEST {
                 break;
             }
         }
         self.run(SETTLED).map(|_| ())
+    }
+}
+
+type AnyMonitor = dyn Monitor<Ops = Box<dyn Processes>>;
+
+fn monitor_of(setup: &Setup, pid: i32, seed: u64) -> Result<Box<AnyMonitor>> {
+    let mut ops = setup.look.open()?;
+    let target = ops.attach(pid)?;
+    Ok(watch(ops, setup.attrs, &[target], seed)?)
+}
+
+fn run(monitor: &mut AnyMonitor, length: Duration) -> Result<Told> {
+    let end = sys::monotonic() + length;
+    let mut told = Told { cost: Cost::default(), quality: None };
+    loop {
+        let now = sys::monotonic();
+        if now >= end {
+            return Ok(told);
+        }
+        match monitor.step(now)? {
+            Step::Wait(until) => std::thread::sleep(until.min(end).since(sys::monotonic())),
+            Step::Snapshot(s) => {
+                told.cost += s.cost;
+                told.quality = s.quality;
+            }
+            Step::End(why) => bail!("the load ended: {why:?}"),
+        }
     }
 }
 
