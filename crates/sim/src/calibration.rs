@@ -38,7 +38,7 @@ const MIB: u64 = 1 << 20;
 /// The lowest and highest rate of a stretch, in Hz.
 const RATES: (f64, f64) = (0.05, 1_000.0);
 
-/// The regions of the last snapshot after `time`, of a machine of some 48 MiB whose stretches of 1 to 8
+/// The regions of the last snapshot after `time`, of a machine of some 48 MiB whose stretches of 1 to 7
 /// MiB are touched at random at rates over four decades, or not at all. What is unknown is left out.
 ///
 /// # Errors

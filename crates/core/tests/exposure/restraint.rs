@@ -10,7 +10,7 @@ fn pressed(pressure: impl Fn(f64) -> Pressure + 'static) -> (Vec<Arc<Snapshot>>,
     })
 }
 
-fn after<'a>(events: &'a [Event], s: f64) -> impl Iterator<Item = &'a Event> {
+fn after(events: &[Event], s: f64) -> impl Iterator<Item = &Event> {
     events.iter().filter(move |e| e.clears && e.at > seconds(s))
 }
 
