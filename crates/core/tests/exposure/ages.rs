@@ -1,0 +1,212 @@
+use super::*;
+use isotherm_core::{Step, Unknown};
+use proptest::prelude::*;
+
+/// Something that a target does, at some stretch of 4096 pages.
+#[derive(Debug, Clone)]
+enum Change {
+    Touch(u64, u64, f64),
+    /// once, by each page
+    Once(u64, u64),
+    Rest(u64, u64),
+    Hide(u64, u64),
+    Show(u64, u64),
+    Remap(u64, u64),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let (at, len) = (0u64..4000, 1u64..500);
+    prop_oneof![
+        3 => (at.clone(), len.clone(), 0.02f64..300.0).prop_map(|(at, len, hz)| Change::Touch(at, len, hz)),
+        2 => (at.clone(), len.clone()).prop_map(|(at, len)| Change::Once(at, len)),
+        3 => (at.clone(), len.clone()).prop_map(|(at, len)| Change::Rest(at, len)),
+        1 => (at.clone(), len.clone()).prop_map(|(at, len)| Change::Hide(at, len)),
+        1 => (at.clone(), len.clone()).prop_map(|(at, len)| Change::Show(at, len)),
+        1 => (at, len).prop_map(|(at, len)| Change::Remap(at, len)),
+    ]
+}
+
+fn within(at: u64, len: u64) -> AddrRange {
+    pages(at, len.min(4096 - at))
+}
+
+/// Does a change; what cannot be done is not done. Returns what it makes young.
+fn happen(ops: &Ops, target: TargetId, change: &Change) -> Option<AddrRange> {
+    let mut m = ops.machine();
+    match *change {
+        Change::Touch(at, len, hz) => _ = m.touch(target, within(at, len), poisson(hz)),
+        Change::Once(at, len) => {
+            let every = ms(1);
+            if m.touch(target, within(at, len), Pattern::Periodic { every }).is_ok() {
+                m.advance(ms(1));
+                m.rest(target, within(at, len)).unwrap();
+            }
+        }
+        Change::Rest(at, len) => m.rest(target, within(at, len)).unwrap(),
+        Change::Hide(at, len) => {
+            m.set_unknown(target, within(at, len), Some(Unknown::Mlocked)).unwrap();
+        }
+        Change::Show(at, len) => m.set_unknown(target, within(at, len), None).unwrap(),
+        Change::Remap(at, len) => {
+            m.unmap(target, within(at, len)).unwrap();
+            m.map(target, within(at, len), Memory::anonymous()).unwrap();
+            return Some(within(at, len));
+        }
+    }
+    None
+}
+
+/// When each page was last mapped, and last read.
+struct Pages {
+    mapped: Vec<Nanos>,
+    read: Vec<Nanos>,
+}
+
+impl Pages {
+    fn of(range: AddrRange) -> std::ops::Range<usize> {
+        let page = |addr: u64| ((addr - BASE) / PAGE_SIZE) as usize;
+        page(range.start)..page(range.end)
+    }
+
+    fn read(&mut self, events: &[Event]) {
+        for e in events.iter().filter(|e| !e.clears) {
+            e.ranges.iter().for_each(|r| self.read[Pages::of(*r)].fill(e.at));
+        }
+    }
+
+    /// For how long all of `range` had been untouched when it was last read, and how long ago that was.
+    fn untouched(
+        &self,
+        ops: &Ops,
+        target: TargetId,
+        range: AddrRange,
+        end: Nanos,
+    ) -> [Duration; 2] {
+        let machine = ops.machine();
+        let truth = machine.truth(target).unwrap();
+        // What was mapped anew since it was read, nobody can know of.
+        let each = Pages::of(range).filter(|&i| self.mapped[i] <= self.read[i]).map(|i| {
+            let (addr, read) = (BASE + i as u64 * PAGE_SIZE, self.read[i]);
+            let last = truth.last_touch(addr, read).unwrap_or_default().max(self.mapped[i]);
+            [read.since(last), end.since(read)]
+        });
+        each.min_by_key(|[idle, ago]| *idle + *ago).unwrap_or([Duration::MAX, Duration::ZERO])
+    }
+
+    /// No region is called untouched for longer than all of its pages were as of the last read; nor,
+    /// if `strict`, does the time since then count.
+    fn check(
+        &self,
+        s: &Snapshot,
+        ops: &Ops,
+        target: TargetId,
+        strict: bool,
+    ) -> Result<(), TestCaseError> {
+        for r in s.targets.iter().flat_map(|t| &t.regions) {
+            if r.touched_bp > 0 || r.unknown_bp.total() > 0 || r.resident_bp == 0 {
+                continue;
+            }
+            let [idle, ago] = self.untouched(ops, target, r.range, s.end);
+            let bound = if strict { idle } else { idle.saturating_add(ago) }.saturating_add(ms(1));
+            prop_assert!(
+                r.age <= bound,
+                "{:?} at {:?}, read {ago:?} before, had been idle for {idle:?}, not {:?}",
+                r.range,
+                s.end,
+                r.age
+            );
+        }
+        Ok(())
+    }
+}
+
+fn ages_are_true(
+    seed: u64,
+    changes: &[(Change, u64)],
+    attrs: Attrs,
+    strict: bool,
+) -> Result<(), TestCaseError> {
+    let (ops, target) = machine(seed, |m, t| {
+        m.map(t, pages(0, 4096), Memory::anonymous()).unwrap();
+    });
+    let mut pages = Pages { mapped: vec![Nanos(0); 4096], read: vec![Nanos(0); 4096] };
+    let tapped = Tapped::new(&ops);
+    let log = tapped.log.clone();
+    let mut monitor = isotherm_core::watch(tapped, attrs, &[target], seed).unwrap();
+    for (change, wait) in changes {
+        if let Some(range) = happen(&ops, target, change) {
+            pages.mapped[Pages::of(range)].fill(ops.machine().now());
+        }
+        let until = ops.machine().now() + ms(*wait);
+        loop {
+            let now = ops.machine().now();
+            match monitor.step(now).unwrap() {
+                Step::Snapshot(s) => {
+                    pages.read(&log.take());
+                    pages.check(&s, &ops, target, strict)?;
+                }
+                Step::Wait(next) if next <= until => ops.machine().advance_to(next),
+                Step::Wait(_) => break,
+                Step::End(why) => panic!("{why:?}"),
+            }
+        }
+        ops.machine().advance_to(until);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_called_untouched_for_longer_than_it_was(
+        seed: u64, windows: bool,
+        changes in prop::collection::vec((change(), 50u64..4000), 3..20),
+    ) {
+        ages_are_true(seed, &changes, Attrs { windows, ..Attrs::default() }, false)?;
+    }
+
+    #[test]
+    #[ignore = "the time since the last read counts as if nothing had been touched in it"]
+    fn nor_for_longer_than_was_seen(
+        seed: u64,
+        changes in prop::collection::vec((change(), 50u64..4000), 3..20),
+    ) {
+        ages_are_true(seed, &changes, Attrs::default(), true)?;
+    }
+
+    #[test]
+    fn nor_by_the_page_scan(
+        seed: u64, windows: bool,
+        changes in prop::collection::vec((change(), 50u64..2000), 3..10),
+    ) {
+        let monitor = isotherm_core::MonitorKind::Pages;
+        ages_are_true(seed, &changes, Attrs { windows, monitor, ..Attrs::default() }, true)?;
+    }
+}
+
+#[test]
+fn cold_memory_is_cold_as_soon_as_it_is_old_enough() {
+    let (ops, target) = machine(1, a_quarter_hot);
+    let (snapshots, _) = watched(12.0, Attrs::default(), &ops, target, |_| {});
+    let cold = |s: &Snapshot| s.bytes(&Thresholds::default()).cold / MIB;
+    for s in snapshots.iter().filter(|s| s.end < seconds(5.0)) {
+        assert_eq!(cold(s), 0, "{:?}", s.end);
+    }
+    assert!(cold(snapshots.last().unwrap()) >= 47, "{} MiB", cold(snapshots.last().unwrap()));
+}
+
+/// Memory that is shared for some time, and never touched, is not known to have been cold then.
+#[test]
+fn memory_is_not_cold_for_the_time_it_was_unknown() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.set_unknown(t, mib(32, 32), Some(Unknown::Shared)).unwrap();
+    });
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    run_until(&mut monitor, &ops, 8.0);
+    ops.machine().set_unknown(target, mib(32, 32), None).unwrap();
+    let s = run_until(&mut monitor, &ops, 10.0).pop().unwrap();
+    let old = |range| bytes_where(&s.targets[0], range, |r| r.age > Duration::from_secs(3)) / MIB;
+    assert_eq!((old(mib(0, 30)), old(mib(34, 30))), (30, 0));
+}

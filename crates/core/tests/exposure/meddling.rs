@@ -1,0 +1,82 @@
+use super::*;
+use isotherm_core::Survey;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The target stops right after each clear of its hot memory, for 100 ms: that memory stays hot.
+#[test]
+#[ignore = "all of it is called cold: what doubts a region takes a grain of the clock for time to touch in"]
+fn a_target_that_stops_after_a_clear_keeps_its_hot_memory() {
+    let hot = mib(16, 16);
+    let (ops, target) = machine(1, a_quarter_hot);
+    let stopped = Rc::new(Cell::new(Duration::ZERO));
+    let since = Rc::new(Cell::new(None::<Nanos>));
+    let (was, at) = (Rc::clone(&stopped), Rc::clone(&since));
+    let ran = move |now: Nanos| {
+        let stops = at.get().map_or(Duration::ZERO, |at: Nanos| now.since(at).min(ms(100)));
+        now.since(Nanos(0)) - was.get() - stops
+    };
+    let mut clears = 0;
+    let meddle = move |ops: &mut Ops, now: Nanos, cleared: bool| {
+        let mut m = ops.machine();
+        match since.get() {
+            Some(at) if now.since(at) >= ms(100) => {
+                m.touch(target, hot, poisson(100.0)).unwrap();
+                stopped.set(stopped.get() + ms(100));
+                since.set(None);
+            }
+            None if cleared && now > seconds(4.0) => {
+                clears += 1;
+                if clears % 4 == 0 {
+                    m.rest(target, hot).unwrap();
+                    since.set(Some(now));
+                }
+            }
+            _ => {}
+        }
+    };
+    let (snapshots, _) = watched(20.0, Attrs::default(), &ops, target, |tapped| {
+        tapped.ran = Some(Box::new(ran));
+        tapped.meddle = Some(Box::new(meddle));
+    });
+    for s in snapshots.iter().filter(|s| s.start > seconds(4.0)) {
+        let found = called(s, mib(18, 12), Heat::Hot);
+        assert!(found > 0.9, "{found:.2} of it in snapshot {}, at {:?}", s.seq, s.end);
+    }
+}
+
+/// Somebody clears half of the warm memory each second: that is counted, and rates are less sure. What
+/// is hot would be young again before anybody could tell.
+#[test]
+fn what_others_clear_is_counted_and_widens_intervals() {
+    let width = |meddles: bool| {
+        let (ops, target) = machine(1, |m, t| {
+            m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+            m.touch(t, mib(16, 16), poisson(3.0)).unwrap();
+        });
+        let mut last = Nanos(0);
+        let meddle = move |ops: &mut Ops, now: Nanos, cleared: bool| {
+            if meddles && !cleared && now.since(last) >= ms(1000) {
+                last = now;
+                ops.clear(target, &[mib(16, 8)], &mut Vec::new()).unwrap();
+            }
+        };
+        let (snapshots, _) = watched(12.0, Attrs::default(), &ops, target, |tapped| {
+            tapped.meddle = Some(Box::new(meddle));
+        });
+        let settled: Vec<_> = snapshots.iter().filter(|s| s.start > seconds(6.0)).collect();
+        let stolen: u64 = settled.iter().map(|s| s.quality.unwrap().stolen).sum();
+        let at = mib(20, 1).start;
+        let widths = settled.iter().filter_map(|s| {
+            let r = s.targets[0].regions.iter().find(|r| r.range.contains(at))?;
+            r.rate.error_log2()
+        });
+        let widths: Vec<f32> = widths.collect();
+        assert!(!widths.is_empty());
+        (stolen, widths.iter().sum::<f32>() / widths.len() as f32)
+    };
+    let ((none, before), (stolen, after)) = (width(false), width(true));
+    assert_eq!(none, 0);
+    assert!(stolen > 2048, "{stolen} pages");
+    assert!(after > before, "{before} {after}");
+}

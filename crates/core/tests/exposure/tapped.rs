@@ -1,0 +1,142 @@
+//! An operations set that is listened to, checked, and interfered with.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Ask, Block, Cleared, Cost, Liveness, Look, Mapping, Nanos, OpsError, PAGE_SIZE,
+    Pressure, Seen, Space, Survey, TargetId,
+};
+use isotherm_sim::Ops;
+
+/// Something that was asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub at: Nanos,
+    pub target: TargetId,
+    pub ranges: Vec<AddrRange>,
+    pub clears: bool,
+    pub cost: Cost,
+    /// pages that are armed now, as ranges
+    pub armed: Vec<AddrRange>,
+}
+
+/// All that was asked for, in its order.
+pub type Log = Rc<RefCell<Vec<Event>>>;
+
+type Ran = Box<dyn Fn(Nanos) -> Duration>;
+type Meddling = Box<dyn FnMut(&mut Ops, Nanos, bool)>;
+
+/// [`Ops`] with a log; checks that what is asked for is asked for as [`Survey`] says.
+pub struct Tapped {
+    pub ops: Ops,
+    pub log: Log,
+    pub ran: Option<Ran>,
+    pub pressure: Option<Box<dyn Fn(Nanos) -> Pressure>>,
+    /// before each read, and, where told so, after each clear
+    pub meddle: Option<Meddling>,
+    mappings: BTreeMap<TargetId, Vec<AddrRange>>,
+    /// whether a range may reach over the end of a mapping
+    pub lax: bool,
+}
+
+impl Tapped {
+    pub fn new(ops: &Ops) -> Self {
+        Tapped {
+            ops: ops.clone(),
+            log: Log::default(),
+            ran: None,
+            pressure: None,
+            meddle: None,
+            mappings: BTreeMap::new(),
+            lax: true,
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.ops.machine().now()
+    }
+
+    fn check(&self, target: TargetId, ranges: &[AddrRange]) {
+        assert!(ranges.windows(2).all(|w| w[0].end <= w[1].start), "{ranges:?}");
+        for r in ranges {
+            assert!(r.start % PAGE_SIZE == 0 && r.end % PAGE_SIZE == 0 && !r.is_empty(), "{r:?}");
+            let within = |m: &AddrRange| m.intersect(r) == Some(*r);
+            assert!(self.lax || self.mappings[&target].iter().any(within), "{r:?} in one mapping");
+        }
+    }
+
+    fn meddle(&mut self, cleared: bool) {
+        let now = self.now();
+        if let Some(meddle) = &mut self.meddle {
+            meddle(&mut self.ops, now, cleared);
+        }
+    }
+}
+
+impl Space for Tapped {
+    fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        let alive = self.ops.mappings(target, out)?;
+        self.mappings.insert(target, out.iter().map(|m| m.range).collect());
+        Ok(alive)
+    }
+    fn ran(&mut self, target: TargetId) -> Option<Duration> {
+        match &self.ran {
+            Some(ran) => Some(ran(self.now())),
+            None => self.ops.ran(target),
+        }
+    }
+}
+
+impl Look for Tapped {
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
+        self.ops.look(asks, out)
+    }
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+}
+
+impl Survey for Tapped {
+    fn survey(
+        &mut self,
+        target: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<Block>,
+    ) -> Result<Cost, OpsError> {
+        self.check(target, ranges);
+        self.meddle(false);
+        let cost = Survey::survey(&mut self.ops, target, ranges, out)?;
+        let (at, ranges, armed) = (self.now(), ranges.to_vec(), Vec::new());
+        self.log.borrow_mut().push(Event { at, target, ranges, clears: false, cost, armed });
+        Ok(cost)
+    }
+
+    fn clear(
+        &mut self,
+        target: TargetId,
+        runs: &[AddrRange],
+        out: &mut Vec<Cleared>,
+    ) -> Result<Cost, OpsError> {
+        self.check(target, runs);
+        let cost = self.ops.clear(target, runs, out)?;
+        let armed = out.iter().flat_map(|c| {
+            let page = |i: usize| {
+                AddrRange::new(c.start + i as u64 * PAGE_SIZE, c.start + (i as u64 + 1) * PAGE_SIZE)
+            };
+            c.armed.iter().map(page).collect::<Vec<_>>()
+        });
+        let armed = isotherm_core::join_touching(armed);
+        let (at, ranges) = (self.now(), runs.to_vec());
+        self.log.borrow_mut().push(Event { at, target, ranges, clears: true, cost, armed });
+        self.meddle(true);
+        Ok(cost)
+    }
+
+    fn pressure(&mut self, _: TargetId) -> Option<Pressure> {
+        let now = self.now();
+        self.pressure.as_ref().map(|pressure| pressure(now))
+    }
+}
