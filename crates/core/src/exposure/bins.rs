@@ -203,7 +203,8 @@ impl Spread {
 
     /// The 95 % interval of a rate of `hz`.
     ///
-    /// ln of the rate has the variance `sum (d - r e)^2 / d^2`, r the ratio of the sums. Without a touch
+    /// ln of the rate has the variance `sum (d - r e)^2 / d^2`, r the ratio of the sums, and that of the
+    /// model. Without a touch
     /// the rate is at most that at which none comes in 1 of 40 cases, windows being all or nothing.
     #[must_use]
     pub fn interval(&self, hz: f64) -> Rate {
@@ -218,13 +219,17 @@ impl Spread {
         let spread =
             if m > 1.0 { residuals.max(0.0) / (self.d * self.d) * m / (m - 1.0) } else { 0.0 };
         let few = if m < 6.0 { ALIKE } else { 1.0 };
-        let deviation = (spread.max(few / self.d)).sqrt();
+        let deviation = (spread.max(few / self.d) + MODEL * MODEL).sqrt();
         // Student's factor for few windows, about.
         let times = (1.96 + 4.0 / m.max(1.0)) * deviation;
         let factor = times.min(20.0).exp();
         Rate { hz: hz as f32, low: (hz / factor) as f32, high: (hz * factor) as f32 }
     }
 }
+
+/// What the model itself is wrong by, as a deviation of the logarithm: neighbours are joined if their
+/// rates are within 1.5 times, and accesses come in step or in bursts. 1.96 of it are that factor.
+const MODEL: f64 = 0.207;
 
 /// So many pages of a window tell as much as one that is independent of the others.
 pub const ALIKE: f64 = 8.0;

@@ -14,7 +14,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Seconds of income kept at most.
-    const KEPT: f64 = 2.0;
+    const KEPT: f64 = 0.5;
 
     pub fn new(per_second: f64) -> Self {
         Ledger { per_second, balance: 0.0, at: None }
@@ -100,8 +100,8 @@ mod tests {
         let mut ledger = Ledger::new(0.01);
         ledger.accrue(Nanos(0), 0.0);
         ledger.accrue(Nanos(1_000_000_000), 0.0);
-        assert!((ledger.balance() - 0.01).abs() < 1e-9);
-        ledger.accrue(Nanos(100_000_000_000), 0.0);
+        assert!((ledger.balance() - 0.005).abs() < 1e-9);
+        ledger.accrue(Nanos(100_000_000_000), 2.0);
         assert!((ledger.balance() - 0.02).abs() < 1e-9);
         ledger.spend(0.05);
         ledger.accrue(Nanos(102_000_000_000), 0.0);

@@ -32,13 +32,13 @@ use crate::monitor::{Monitor, Observer};
 use crate::ops::{
     Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
 };
-use crate::range::{AddrRange, join_touching};
+use crate::range::AddrRange;
 use crate::region::below;
 use crate::snapshot::{Quality, Restraint, Snapshot, TargetView};
 use crate::time::Nanos;
 
 /// Of the budget, reading everything may take so much; else it is read less often.
-const READING_SHARE: f64 = 0.4;
+const READING_SHARE: f64 = 0.6;
 /// And asking about memory whose bits tell nothing so much.
 const ASKING_SHARE: f64 = 0.25;
 /// How often it is looked at how much memory of mappings that cannot be seen is resident.
@@ -226,8 +226,8 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Ends the round before: how long the next one is follows from what reading has cost.
     fn settle_round(&mut self, now: Nanos) {
-        self.spending.accrue(now, self.round.as_secs_f64() * 2.0);
-        self.shootdowns.accrue(now, self.round.as_secs_f64() * 2.0);
+        self.spending.accrue(now, self.round.as_secs_f64());
+        self.shootdowns.accrue(now, self.round.as_secs_f64());
         if self.reading > 0.0 {
             self.readings.add(std::mem::take(&mut self.reading) / self.part);
         }
@@ -288,10 +288,7 @@ impl<O: Space + Look> Exposure<O> {
 
     fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
         let pages: u64 = runs.iter().map(|r| r.pages).sum();
-        let ranges: Vec<AddrRange> = runs
-            .iter()
-            .flat_map(|r| join_touching(w.pieces[r.pieces.clone()].iter().map(|p| p.range)))
-            .collect();
+        let ranges: Vec<AddrRange> = runs.iter().flat_map(|r| w.joined(r.pieces.clone())).collect();
         if !ranges.is_empty() {
             let ran = self.moment(w, now);
             let mut done = Vec::new();

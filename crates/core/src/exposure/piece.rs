@@ -73,6 +73,12 @@ impl Elapsed {
     pub fn open(self, share: f64) -> f64 {
         ((f64::from(self.ran) + GRAIN) / share.max(1e-6)).min(f64::from(self.wall))
     }
+
+    /// The same, at least: who has not run for a grain may not have run at all.
+    fn surely_open(self, share: f64) -> f64 {
+        let ran = (f64::from(self.ran) - GRAIN).max(0.0);
+        (ran / share.max(1e-6)).min(f64::from(self.wall))
+    }
 }
 
 /// From a clear on.
@@ -153,6 +159,11 @@ impl Piece {
         }
     }
 
+    /// Whether a reading of its block has anything of it.
+    pub fn is_in(&self, block: &Block) -> bool {
+        !block.resident.and(&self.span()).is_empty()
+    }
+
     /// Address of its block.
     pub fn block(&self) -> u64 {
         align_down(self.range.start, BLOCK_SIZE)
@@ -207,10 +218,23 @@ impl Piece {
         self.exposed.as_ref().map(|x| x.since.at)
     }
 
+    /// Whether the target has hardly run since it was cleared, so that nothing is told by that nothing was
+    /// touched.
+    pub fn is_stalled(&self, t: &Terms) -> bool {
+        let stalled = |x: &Exposed| x.last.open(t.share) < f64::from(x.last.wall) / 2.0;
+        self.exposed.as_ref().is_some_and(stalled)
+    }
+
     /// When it was last read.
     pub fn read_at(&self) -> Option<Nanos> {
         let x = self.exposed.as_ref()?;
         Some(x.since.at + Duration::from_secs_f32(x.last.wall.max(0.0)))
+    }
+
+    /// The same in ms since the monitor began.
+    pub fn read_ms(&self) -> u32 {
+        let ms = |x: &Exposed| x.since.ms.saturating_add((x.last.wall * 1e3) as u32);
+        self.exposed.as_ref().map_or(0, ms)
     }
 
     /// The class of the next reading of everything.
@@ -336,8 +360,13 @@ impl Piece {
     }
 
     /// Takes in what clearing has done: a new exposure begins.
+    /// Nothing of it was asked for if nothing is told of it: then it stays as it is.
     pub fn clear(&mut self, c: &Cleared, since: Moment, t: &Terms) {
         let span = self.span();
+        let told = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));
+        if told.and(&span).is_empty() {
+            return;
+        }
         for i in 0..self.nr_windows() {
             let (current, confirmed) = (self.current(i, t), self.is_confirmed(i, t));
             self.windows[i].carry(current, confirmed, since.ms);
@@ -387,7 +416,7 @@ impl Piece {
     /// Of the windows within `range`, in the current exposure: touched pages, page-seconds until then,
     /// and the pages that would have been touched at `hz`.
     pub fn against(&self, range: AddrRange, hz: f64, t: &Terms) -> [f64; 3] {
-        let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
+        let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.surely_open(t.share));
         let touched = -(-hz * seconds).exp_m1();
         let whole =
             |i: &usize| range.intersect(&self.window_range(*i)) == Some(self.window_range(*i));

@@ -198,6 +198,10 @@ impl Planner<'_> {
             else {
                 continue;
             };
+            // What is not affordable yet is saved up for.
+            if self.prices.of(1, price(&self.pieces[first])) > self.allowance.seconds {
+                continue;
+            }
             self.allowance.seconds -= self.take(first, end.min(first + most), share);
         }
     }

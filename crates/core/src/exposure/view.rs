@@ -48,6 +48,8 @@ struct Counts {
     all: Spread,
     fresh_pages: f64,
     touched: u32,
+    /// when that of it was read which was read the longest time ago
+    read: Option<u32>,
 }
 
 /// The view of a group; windows note the heat that they have.
@@ -58,6 +60,7 @@ pub(super) fn view(group: &Group, pieces: &mut [Piece], b: &Basis) -> Viewed {
     let counts = count(pieces, from, to, b);
     let pages = (group.range.len() / PAGE_SIZE).max(1) as f64;
     let unknown: u64 = counts.unknown.iter().sum();
+    let unseen = counts.unknown[Unknown::Unseen.index()];
     let visible = counts.resident.saturating_sub(unknown);
     let (rate, share) = estimate(&counts, b);
     let hz = f64::from(rate.hz);
@@ -76,7 +79,8 @@ pub(super) fn view(group: &Group, pieces: &mut [Piece], b: &Basis) -> Viewed {
     // What was looked at lately stands for all of the region.
     let covered =
         if counts.fresh_pages >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
-    Viewed { view, visible: visible * PAGE_SIZE, covered: covered * PAGE_SIZE }
+    // What was never cleared could be seen, and is to be.
+    Viewed { view, visible: (visible + unseen) * PAGE_SIZE, covered: covered * PAGE_SIZE }
 }
 
 fn absent(group: &Group) -> Viewed {
@@ -108,10 +112,12 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
     let mut c = Counts::default();
     for (p, first, end) in spans(pieces, from, to) {
         let piece = &pieces[p];
+        c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
         let quiet = piece.is_quiet();
         let lately = piece.cleared_at().is_some_and(|at| at >= b.fresh);
         let read = piece.read_at().is_some_and(|at| at >= b.fresh);
         let fresh = (quiet && read || lately) && !piece.is_presumed();
+        let fresh = fresh && !piece.is_stalled(&b.terms);
         let reads = piece.reads(&b.terms).filter(|_| fresh);
         if let (Some(calm), 0, true) = (piece.calm(), first, end == piece.nr_windows()) {
             let (armed, e) = piece.idle(&b.terms);
@@ -230,11 +236,24 @@ fn estimate(c: &Counts, b: &Basis) -> (Rate, f64) {
         return (widen(c.fresh.interval(0.0)), 0.0);
     }
     // Looking for the share takes long: only where one rate for all explains little.
-    let odd = misfit(&c.bins, hz) > CLEARLY;
+    let odd = misfit(&c.bins, hz) > CLEARLY.min(4.0 + touched);
     let mixture = if odd { touched_share(&c.bins) } else { None };
-    match mixture.filter(|m| m.gain > CLEARLY && m.share < 0.9) {
+    // Few pages cannot say it clearly; but then it is about little memory.
+    let clearly = CLEARLY.min(4.0 + touched);
+    match mixture.filter(|m| m.gain > clearly && m.share < 0.9) {
         Some(m) => (widen(c.fresh.interval(m.hz)), m.share),
-        None => (widen(c.fresh.interval(hz)), 1.0),
+        None => (widen(bounded(c.fresh.interval(hz), &c.bins)), 1.0),
+    }
+}
+
+/// Where all but a few pages were touched by the first read, more than a bound is not known.
+fn bounded(rate: Rate, bins: &[Bin; READS]) -> Rate {
+    let first = bins.iter().find(|b| b.touched + b.survived > 0.0);
+    match first {
+        Some(b) if b.survived < 0.05 * (b.touched + b.survived) => {
+            Rate { low: rate.low / 4.0, high: f32::INFINITY, ..rate }
+        }
+        _ => rate,
     }
 }
 
@@ -283,6 +302,10 @@ fn age(
             bytes += len;
         }
     }
-    let ms = if hz > 0.0 { sum / bytes.max(1.0) } else { f64::from(now.saturating_sub(c.touched)) };
+    let ms = if hz > 0.0 {
+        sum / bytes.max(1.0)
+    } else {
+        f64::from(c.read.unwrap_or(0).saturating_sub(c.touched))
+    };
     Duration::from_millis(ms as u64)
 }

@@ -187,9 +187,24 @@ impl Watched {
     pub fn read_some(&mut self, blocks: &[Block], class: usize, now: &Moment, t: &Terms) {
         for block in one_each(blocks) {
             let mut stolen = 0;
-            self.in_block(block.start).for_each(|p| stolen += p.read(&block, class, now, t).stolen);
+            // Others in the block were not asked for.
+            let asked = self.in_block(block.start).filter(|p| p.is_in(&block));
+            asked.for_each(|p| stolen += p.read(&block, class, now, t).stolen);
             self.stolen += u64::from(stolen);
         }
+    }
+
+    /// The ranges of these pieces, joined within mappings: no range may reach over the end of one.
+    pub fn joined(&self, pieces: std::ops::Range<usize>) -> Vec<AddrRange> {
+        let mut out: Vec<AddrRange> = Vec::new();
+        for range in self.pieces[pieces].iter().map(|p| p.range) {
+            let begins = self.visible.binary_search_by_key(&range.start, |r| r.start).is_ok();
+            match out.last_mut().filter(|last| last.end == range.start && !begins) {
+                Some(last) => last.end = range.end,
+                None => out.push(range),
+            }
+        }
+        out
     }
 
     /// Takes in what clearing has done to the pieces within `runs`.

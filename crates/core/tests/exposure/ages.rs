@@ -167,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    #[ignore = "the time since the last read counts as if nothing had been touched in it"]
+
     fn nor_for_longer_than_was_seen(
         seed: u64,
         changes in prop::collection::vec((change(), 50u64..4000), 3..20),

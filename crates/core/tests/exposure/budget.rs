@@ -82,7 +82,7 @@ fn a_bigger_budget_is_kept() {
 }
 
 #[test]
-#[ignore = "1.23: a block is cleared as soon as the balance is above zero, and is a third of a second's income"]
+
 fn a_tenth_of_the_budget_is_kept() {
     is_kept(128, 1, 0.5, 50.0, 1_000, 40.0);
 }

@@ -37,7 +37,7 @@ fn mappings_come_grow_and_go() {
 
 /// Mappings smaller than a block share one; all of them are seen.
 #[test]
-#[ignore = "1.2 Hz of 50: a piece takes what was cleared of another one in its block as its own"]
+
 fn mappings_that_share_a_block_are_all_seen() {
     let hot = [pages(100, 80), pages(250, 200), pages(3000, 50)];
     let (ops, target) = machine(1, |m, t| {
@@ -60,7 +60,7 @@ fn mappings_that_share_a_block_are_all_seen() {
 
 /// What is asked for lies in one mapping each, also where mappings touch.
 #[test]
-#[ignore = "runs to clear are joined over mappings that touch; the real machine clears the first one's part"]
+
 fn no_range_reaches_over_the_end_of_a_mapping() {
     let (ops, target) = machine(1, |m, t| {
         for i in 0..8 {

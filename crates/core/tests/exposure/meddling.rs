@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 /// The target stops right after each clear of its hot memory, for 100 ms: that memory stays hot.
 #[test]
-#[ignore = "all of it is called cold: what doubts a region takes a grain of the clock for time to touch in"]
+
 fn a_target_that_stops_after_a_clear_keeps_its_hot_memory() {
     let hot = mib(16, 16);
     let (ops, target) = machine(1, a_quarter_hot);

@@ -100,7 +100,7 @@ fn a_single_hot_page_in_8_gib_is_found_with_windows() {
 }
 
 #[test]
-#[ignore = "0.1 Hz: one rate is presumed for the pages of a window, however few of them were touched"]
+
 fn a_single_hot_page_has_its_rate() {
     let r = single_hot_page(128, 15.0);
     let mean = f64::from(r.rate.hz) * f64::from(r.touched_bp) / 1e4;

@@ -158,7 +158,9 @@ fn state(r: &RegionView) -> State {
     } else if unknown * 2 >= u64::from(r.resident_bp) {
         State::Unknown
     } else if r.rate.hz > 0.0 {
-        State::Touched(r.rate.hz.min(MAX_HZ))
+        // In the mean over its pages: a few hot ones do not make all of it hot.
+        let share = r.touched_bp.min(10_000) as f32 / 10_000.0;
+        State::Touched((r.rate.hz * share).min(MAX_HZ))
     } else {
         State::Untouched
     }
