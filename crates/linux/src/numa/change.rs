@@ -5,47 +5,14 @@
 //! back node by node, and only where it still stands.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
-use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::error::NumaError;
-use super::weights::{Setting, WeightFiles, weights_text};
-use crate::state::{self, Thread, boot_id};
-
-const PATH: &str = "run/isotherm/interleave.json";
-/// Of the file: four times the weights of 1024 nodes fit.
-const SIZE: usize = 64 << 10;
-/// The file is locked for a moment at a time: so often that is waited for, and so long.
-const WAITS: u32 = 200;
-const WAIT: Duration = Duration::from_millis(10);
-
-/// What was changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Change {
-    before: Setting,
-    /// In the automatic mode, weights are the kernel's, and not ours.
-    wrote: Setting,
-}
-
-/// What holds as long as one of the owners lives.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Run {
-    change: Change,
-    asked: BTreeMap<u32, u8>,
-    owners: Vec<Thread>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct State {
-    boot_id: String,
-    set: Option<Change>,
-    run: Option<Run>,
-}
+use super::ledger::{Change, Ledger, Run, has_leftover};
+use super::weights::Setting;
+use crate::state::Thread;
 
 /// What weights are to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,7 +153,8 @@ pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
 /// # Errors
 /// If the kernel refuses.
 pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
-    if !root.join(PATH).exists() {
+    // Whoever may not write it is told of it only if there is something to do.
+    if !has_leftover(root) {
         return Ok(PutBack::default());
     }
     let mut ledger = Ledger::open(root)?;
@@ -233,137 +201,6 @@ fn on_top_of(earlier: &Change, now: &Setting, change: Change) -> Change {
         weights: now.weights.iter().map(|(n, &w)| first(n, w)).collect(),
     };
     Change { before, ..change }
-}
-
-/// The state file, locked, and the files that it is about.
-struct Ledger {
-    root: PathBuf,
-    file: File,
-    files: WeightFiles,
-    state: State,
-    /// what was left by runs that were killed, and put back when this was opened
-    swept: PutBack,
-}
-
-impl Ledger {
-    fn open(root: &Path) -> Result<Self, NumaError> {
-        let files = WeightFiles::find(root)?;
-        let failed = |what| move |source| NumaError::State { what, path: root.join(PATH), source };
-        if let Some(dir) = root.join(PATH).parent() {
-            fs::create_dir_all(dir).map_err(failed("make the directory of"))?;
-        }
-        let file = lock(&root.join(PATH)).map_err(failed("lock"))?;
-        let boot_id = boot_id(root).map_err(failed("mark"))?;
-        let known = state::read::<State>(&file, SIZE).filter(|s| s.boot_id == boot_id);
-        let state = known.unwrap_or(State { boot_id, set: None, run: None });
-        let swept = PutBack::default();
-        let mut ledger = Ledger { root: root.to_owned(), file, files, state, swept };
-        ledger.swept = ledger.without_owners(|o| o.lives(root))?;
-        Ok(ledger)
-    }
-
-    /// Only owners stay of whom this is so; when none is left, what was before is put back.
-    fn without_owners(&mut self, stays: impl Fn(&Thread) -> bool) -> Result<PutBack, NumaError> {
-        let Some(run) = &mut self.state.run else { return Ok(PutBack::default()) };
-        run.owners.retain(stays);
-        if !run.owners.is_empty() {
-            self.save()?;
-            return Ok(PutBack::default());
-        }
-        let change = run.change.clone();
-        let done = self.undo(&change)?;
-        self.state.run = None;
-        self.save()?;
-        Ok(done)
-    }
-
-    fn refuse_runs(&self) -> Result<(), NumaError> {
-        let Some(run) = &self.state.run else { return Ok(()) };
-        let owner = run.owners.first().map_or(0, |o| o.pid);
-        Err(NumaError::InUse { owner, theirs: weights_text(&run.asked) })
-    }
-
-    /// Writes what is wanted; what was before if that fails.
-    fn write(&self, wanted: &Wanted, before: &Setting) -> Result<(), NumaError> {
-        let written = match wanted {
-            Wanted::Weights(weights) => {
-                weights.iter().try_for_each(|(&node, &weight)| self.files.write(node, weight))
-            }
-            Wanted::Auto => self.files.write_auto(true),
-            Wanted::Default => self.files.write_default(),
-        };
-        if written.is_err() {
-            let wrote = self.files.read()?;
-            self.undo(&Change { before: before.clone(), wrote })?;
-        }
-        written
-    }
-
-    /// Puts back what was before, where what was written still stands.
-    fn undo(&self, Change { before, wrote }: &Change) -> Result<PutBack, NumaError> {
-        let now = self.files.read()?;
-        let mut done = PutBack::default();
-        let by_mode = wrote.auto == Some(true);
-        // What the automatic mode has derived is derived again.
-        if by_mode && before.auto == Some(true) {
-            return Ok(done);
-        }
-        let mode_stands = now.auto == wrote.auto;
-        for (&node, &weight) in &now.weights {
-            let Some(&first) = before.weights.get(&node) else { continue };
-            let stands = mode_stands && (by_mode || wrote.weights.get(&node) == Some(&weight));
-            if stands && (by_mode || weight != first) {
-                self.files.write(node, first)?;
-                done.nodes.push(node);
-            } else if weight != first {
-                done.left.push(node);
-            }
-        }
-        let is_manual = || self.files.read().map(|s| s.auto == Some(false));
-        if before.auto == Some(true) && done.left.is_empty() && is_manual()? {
-            match self.files.write_auto(true) {
-                Ok(()) => done.mode = true,
-                // It was on, but derives nothing: the weights are what they were.
-                Err(NumaError::NoBandwidth) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(done)
-    }
-
-    fn save(&self) -> Result<(), NumaError> {
-        let path = self.root.join(PATH);
-        state::write(&self.file, SIZE, &self.state).map_err(|source| NumaError::State {
-            what: "write",
-            path,
-            source,
-        })
-    }
-
-    /// Writes it; returns how it is.
-    fn close(self) -> Result<Setting, NumaError> {
-        self.save()?;
-        self.files.read()
-    }
-}
-
-/// A file that tells nothing goes.
-impl Drop for Ledger {
-    fn drop(&mut self) {
-        if self.state.set.is_none() && self.state.run.is_none() {
-            let _ = fs::remove_file(self.root.join(PATH));
-        }
-    }
-}
-
-fn lock(path: &Path) -> io::Result<File> {
-    for _ in 0..WAITS {
-        if let Some(file) = state::lock(path, true)? {
-            return Ok(file);
-        }
-        sleep(WAIT);
-    }
-    Err(io::Error::from(io::ErrorKind::ResourceBusy))
 }
 
 #[cfg(test)]

@@ -1,3 +1,7 @@
+use std::fs;
+
+use super::super::ledger::PATH;
+use super::super::weights::WeightFiles;
 use super::*;
 
 const WEIGHTS: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
