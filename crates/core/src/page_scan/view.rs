@@ -56,6 +56,10 @@ fn why(piece: &Piece, page: usize) -> Unknown {
     hidden.next().map_or(Unknown::Unseen, |(why, _)| *why)
 }
 
+/// Touches of one page tell as much as so many fewer that were independent: among very many pages, some
+/// differ by chance.
+const ALIKE: f64 = 2.0;
+
 /// Touches and the time until they came, such that their ratio is the page's rate. A page that was not
 /// touched has been so for as long as it is known.
 fn kind(page: &Page, sample: Duration, now: u32) -> Kind {
@@ -64,10 +68,11 @@ fn kind(page: &Page, sample: Duration, now: u32) -> Kind {
     if page.young == 0 {
         let idle = f64::from(now.saturating_sub(page.touched)) / 1e3;
         let touched = (page.touched, page.touched);
-        return Kind::Seen { d: 0.0, e: idle.max(seen * sample), awoken: false, touched };
+        return Kind::Seen { d: 0.0, e: idle.max(seen * sample) / ALIKE, awoken: false, touched };
     }
     let hz = -(-(young / seen).min(1.0 - 0.5 / seen)).ln_1p() / sample.max(1e-6);
-    Kind::Seen { d: young, e: young / hz, awoken: false, touched: (now, now) }
+    let (d, e) = (young / ALIKE, young / hz / ALIKE);
+    Kind::Seen { d, e, awoken: false, touched: (now, now) }
 }
 
 /// Sums over the pages of a region.
