@@ -103,10 +103,11 @@ impl RegionView {
     /// not make it warm.
     #[must_use]
     pub fn heat(&self, t: &Thresholds) -> Heat {
-        let warm = self.warm_share(t);
+        // Without a rate, what was touched was touched too late to have one.
+        let untouched = self.accesses_bp == 0 || self.rate.hz > 0.0 && self.warm_share(t) < 0.1;
         if f64::from(self.rate.hz) >= t.hot_hz && self.touched_bp >= HALF_BP {
             Heat::Hot
-        } else if warm < 0.1 && self.age >= t.cold_age {
+        } else if untouched && self.age >= t.cold_age {
             Heat::Cold
         } else {
             Heat::Warm

@@ -208,7 +208,7 @@ fn add_bins(c: &mut Counts, reads: &[f64; READS], found: &[u32; READS], armed: u
 }
 
 /// Fewer freshly cleared pages than these leave it to what was known before.
-const ENOUGH_PAGES: f64 = 32.0;
+const ENOUGH_PAGES: f64 = 8.0;
 /// Once so many are touched, later reads tell of the slowest pages only.
 const MOST_TOUCHED: f64 = 0.4;
 /// By so much likelier, in natural logarithms, a part of the pages must be touched than all of them.

@@ -167,7 +167,6 @@ proptest! {
     }
 
     #[test]
-
     fn nor_for_longer_than_was_seen(
         seed: u64,
         changes in prop::collection::vec((change(), 50u64..4000), 3..20),

@@ -82,7 +82,6 @@ fn a_bigger_budget_is_kept() {
 }
 
 #[test]
-
 fn a_tenth_of_the_budget_is_kept() {
     is_kept(128, 1, 0.5, 50.0, 1_000, 40.0);
 }

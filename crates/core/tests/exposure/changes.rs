@@ -37,7 +37,6 @@ fn mappings_come_grow_and_go() {
 
 /// Mappings smaller than a block share one; all of them are seen.
 #[test]
-
 fn mappings_that_share_a_block_are_all_seen() {
     let hot = [pages(100, 80), pages(250, 200), pages(3000, 50)];
     let (ops, target) = machine(1, |m, t| {
@@ -60,7 +59,6 @@ fn mappings_that_share_a_block_are_all_seen() {
 
 /// What is asked for lies in one mapping each, also where mappings touch.
 #[test]
-
 fn no_range_reaches_over_the_end_of_a_mapping() {
     let (ops, target) = machine(1, |m, t| {
         for i in 0..8 {

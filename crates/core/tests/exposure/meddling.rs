@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 /// The target stops right after each clear of its hot memory, for 100 ms: that memory stays hot.
 #[test]
-
 fn a_target_that_stops_after_a_clear_keeps_its_hot_memory() {
     let hot = mib(16, 16);
     let (ops, target) = machine(1, a_quarter_hot);
