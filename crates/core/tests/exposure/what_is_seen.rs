@@ -100,7 +100,6 @@ fn a_single_hot_page_in_8_gib_is_found_with_windows() {
 }
 
 #[test]
-#[test]
 fn a_moved_window_is_seen_soon() {
     let every = Duration::from_secs(3);
     let (ops, target) = machine(1, |m, t| {
