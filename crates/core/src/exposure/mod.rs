@@ -91,6 +91,8 @@ pub struct Exposure<O> {
     seq: u64,
     /// since the last snapshot
     cost: Cost,
+    /// memory of those who were there at the start was cleared for the first time in this round
+    sweeping: bool,
     /// of this round, without clearing
     reading: f64,
     readings: Mean,
@@ -134,6 +136,7 @@ impl<O: Space + Look> Exposure<O> {
             part: 1.0,
             seq: 0,
             cost: Cost::default(),
+            sweeping: false,
             reading: 0.0,
             readings: Mean::default(),
             spending: Ledger::new(budget(&attrs)),
@@ -226,8 +229,13 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Ends the round before: how long the next one is follows from what reading has cost.
     fn settle_round(&mut self, now: Nanos) {
-        self.spending.accrue(now, self.round.as_secs_f64());
-        self.shootdowns.accrue(now, self.round.as_secs_f64());
+        if std::mem::take(&mut self.sweeping) {
+            // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
+            self.spending.forgive();
+        }
+        let kept = self.round.as_secs_f64() * 1.5;
+        self.spending.accrue(now, kept);
+        self.shootdowns.accrue(now, kept);
         if self.reading > 0.0 {
             self.readings.add(std::mem::take(&mut self.reading) / self.part);
         }
@@ -273,7 +281,8 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
-        let reserve = self.readings.get() * self.part;
+        // What is yet to be read in this round.
+        let reserve = (self.readings.get() * self.part - self.reading).max(0.0);
         let seconds = (self.spending.balance() - reserve) / nr_targets as f64;
         let runs = match self.attrs.max_clears {
             0 => MOST_RUNS,
@@ -294,14 +303,13 @@ impl<O: Space + Look> Exposure<O> {
             let mut done = Vec::new();
             let Some(survey) = self.ops.survey() else { return Ok(()) };
             let cost = survey.clear(w.id, &ranges, &mut done)?;
-            let spent = self.pay(cost);
+            self.pay(cost);
             let shootdowns = u32::try_from(cost.clears).unwrap_or(u32::MAX);
             self.prices.learn(shootdowns, pages, cost.cpu + cost.lost);
             let terms = self.terms(w);
             w.clear(&done, &ran, &terms, self.began.unwrap_or_default());
             if w.is_new {
-                // What the first sweep costs is allowed beside the budget.
-                self.spending.spend(-spent.min(SWEEP_SHARE * self.round.as_secs_f64()));
+                self.sweeping = true;
                 w.is_new = w.pieces.iter().any(|p| !p.is_seen());
             }
         }
@@ -509,7 +517,10 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         self.targets.retain(|w| ids.contains(&w.id));
         for &id in ids {
             if !self.targets.iter().any(|w| w.id == id) {
-                self.targets.push(Watched::new(id));
+                // Who comes later is looked at within the budget: many may come, one after the other.
+                let mut watched = Watched::new(id);
+                watched.is_new = self.began.is_none();
+                self.targets.push(watched);
             }
         }
         self.targets.sort_by_key(|w| w.id);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::bins::{Bin, Spread, first_touch_rate, misfit, touched_share};
 use super::borders::{Group, Kind, Place};
 use super::piece::{Moment, Piece, READS, Terms};
+use super::watched::Known;
 use super::window::UNTOUCHED;
 use crate::estimator::Rate;
 use crate::ops::{Pages, Unknown};
@@ -53,7 +54,12 @@ struct Counts {
 }
 
 /// The view of a group; windows note the heat that they have.
-pub(super) fn view(group: &Group, pieces: &mut [Piece], b: &Basis) -> Viewed {
+pub(super) fn view(
+    group: &Group,
+    pieces: &mut [Piece],
+    before: Option<&Known>,
+    b: &Basis,
+) -> Viewed {
     let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, Kind::Absent)) else {
         return absent(group);
     };
@@ -62,7 +68,7 @@ pub(super) fn view(group: &Group, pieces: &mut [Piece], b: &Basis) -> Viewed {
     let unknown: u64 = counts.unknown.iter().sum();
     let unseen = counts.unknown[Unknown::Unseen.index()];
     let visible = counts.resident.saturating_sub(unknown);
-    let (rate, share) = estimate(&counts, b);
+    let (rate, share) = estimate(&counts, before, b);
     let hz = f64::from(rate.hz);
     let age = age(pieces, (from, to), &counts, hz * share, b);
     let resident = counts.resident as f64 / pages;
@@ -215,9 +221,12 @@ const MOST_TOUCHED: f64 = 0.4;
 const CLEARLY: f64 = 24.0;
 
 /// The rate of the touched pages, and their share.
-fn estimate(c: &Counts, b: &Basis) -> (Rate, f64) {
+fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     let widen = |r: Rate| Rate { high: r.high / (1.0 - b.stolen.min(0.9)) as f32, ..r };
     if c.fresh_pages < ENOUGH_PAGES {
+        if let Some(known) = before.filter(|k| k.hz > 0.0 && c.all.touched() > 0.0) {
+            return (widen(c.all.interval(known.hz)), known.share);
+        }
         let hz = c.all.touched() / c.all.exposure().max(1e-9);
         return (widen(c.all.interval(hz)), 1.0);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand_core::Rng;
 
 use super::bins::ALIKE;
-use super::borders::groups;
+use super::borders::{Group, groups};
 use super::piece::{Moment, Piece, Terms};
 use super::view::{Basis, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
@@ -229,7 +229,7 @@ impl Watched {
     /// Where a region has changed for the slower as far as it was looked at since `last`, what is known
     /// of the rest of it is in doubt.
     pub fn doubt(&mut self, last: Nanos, t: &Terms) {
-        for known in std::mem::take(&mut self.regions) {
+        for known in &self.regions {
             let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
             let all = self.pieces[first..].iter_mut();
             let pieces = all.take_while(|p| p.range.start < known.range.end);
@@ -254,7 +254,9 @@ impl Watched {
         let room = max.saturating_sub(self.aside.len()).max(1);
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
-        let viewed: Vec<Viewed> = groups.iter().map(|g| view(g, &mut self.pieces, b)).collect();
+        let before = std::mem::take(&mut self.regions);
+        let view = |g: &Group| view(g, &mut self.pieces, known_at(&before, g.range), b);
+        let viewed: Vec<Viewed> = groups.iter().map(view).collect();
         let known = |v: &Viewed| Known {
             range: v.view.range,
             hz: v.view.rate.hz.into(),
@@ -317,6 +319,12 @@ impl Watched {
         let first = self.pieces.partition_point(|p| p.block() < start);
         self.pieces[first..].iter_mut().take_while(move |p| p.block() == start)
     }
+}
+
+/// What was known of the middle of `range`.
+fn known_at(known: &[Known], range: AddrRange) -> Option<&Known> {
+    let middle = range.start + range.len() / 2;
+    known.get(known.partition_point(|k| k.range.end <= middle)).filter(|k| k.range.contains(middle))
 }
 
 /// What was just looked at of a region, against what was known of it.
