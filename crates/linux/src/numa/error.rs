@@ -86,10 +86,13 @@ pub enum NumaError {
         /// those that it may use
         allowed: Vec<u32>,
     },
-    /// moving
+    /// page frames
     #[error(
-        "pages of process {pid} cannot be {what}: {source}. It takes CAP_SYS_NICE for processes of other users: run as root"
+        "which pages belong to one large folio is not told (/proc/kpageflags): it takes root, and CAP_SYS_ADMIN. Without that, parts of a folio would be moved against each other"
     )]
+    NoFrames,
+    /// moving
+    #[error("pages of process {pid} cannot be {what}: {source}{}", rights(.source))]
     Pages {
         /// asked for, or moved
         what: &'static str,
@@ -121,6 +124,13 @@ pub enum NumaError {
 
 fn list(nodes: &[u32]) -> String {
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn rights(e: &io::Error) -> &'static str {
+    match e.raw_os_error() {
+        Some(libc::EPERM) => ". It takes CAP_SYS_NICE for processes of other users: run as root",
+        _ => "",
+    }
 }
 
 fn hint(e: &io::Error) -> &'static str {
