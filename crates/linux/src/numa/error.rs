@@ -63,6 +63,15 @@ pub enum NumaError {
         /// as `0=9,1=1`
         theirs: String,
     },
+    /// somebody else's change
+    #[error(
+        "the weights of nodes {} were set by somebody else while isotherm runs a command with yours: wait until it has ended, or set them back",
+        list(.nodes)
+    )]
+    Changed {
+        /// whose
+        nodes: Vec<u32>,
+    },
     /// the state file
     #[error("cannot {what} {path}, which tells what isotherm has changed: {source}. It takes root")]
     State {

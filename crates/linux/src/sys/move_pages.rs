@@ -24,7 +24,6 @@ pub fn page_nodes(pid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
 /// kernel has left where they were, and, also if it fails in between, what it said of each: the node, a
 /// negative error number, or [`UNTOLD`]. The error is ESRCH if there is no such process, EPERM if it may not be touched, EACCES for a node outside its
 /// cpuset, ENODEV for one without memory, ENOMEM if that is full, E2BIG.
-#[must_use]
 pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> (io::Result<u64>, Vec<i32>) {
     if pages.len() != nodes.len() {
         let unlike = Err(io::Error::from(io::ErrorKind::InvalidInput));
