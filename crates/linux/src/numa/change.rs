@@ -133,13 +133,14 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
     let mut ledger = Ledger::open(root)?;
     let own = Thread::own(root);
     match &mut ledger.state.run {
-        Some(run) if run.asked == *weights => {
+        Some(run) if weights.iter().all(|(n, w)| run.asked.get(n).unwrap_or(w) == w) => {
             let now = ledger.files.read()?.weights;
             let other = |(node, weight): &(&u32, &u8)| now.get(node) != Some(weight);
             let changed: Vec<u32> = weights.iter().filter(other).map(|(&node, _)| node).collect();
             if !changed.is_empty() {
                 return Err(NumaError::Changed { nodes: changed });
             }
+            run.asked.extend(weights);
             run.owners.push(own);
             ledger.save()?;
         }

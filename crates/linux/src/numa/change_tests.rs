@@ -90,10 +90,13 @@ fn a_run_holds_weights_and_those_who_want_the_same_join() {
     set_to(root, &[(0, 9)]).unwrap();
     let one = hold(root, &of(&[(0, 2), (1, 3)])).unwrap();
     assert_eq!(weights(root), [2, 3, 1]);
-    let other = hold(root, &of(&[(0, 2)])).unwrap_err();
+    let other = hold(root, &of(&[(0, 4)])).unwrap_err();
     assert!(matches!(other, NumaError::InUse { .. }), "{other}");
     assert!(matches!(set_to(root, &[(2, 2)]), Err(NumaError::InUse { .. })));
     assert!(matches!(put_back(root), Err(NumaError::InUse { .. })));
+    let joined = hold(root, &of(&[(1, 3), (2, 1)])).unwrap();
+    assert!(matches!(hold(root, &of(&[(2, 5)])), Err(NumaError::InUse { .. })));
+    drop(joined);
     drop(one);
     assert_eq!(weights(root), [9, 1, 1], "what was set stays");
     put_back(root).unwrap();

@@ -65,7 +65,7 @@ pub enum NumaError {
     },
     /// somebody else's change
     #[error(
-        "the weights of nodes {} were set by somebody else while isotherm runs a command with yours: wait until it has ended, or set them back",
+        "the weights of nodes {} are not those that you ask for, and isotherm runs a command, with which they stay: wait until it has ended, or set them back",
         list(.nodes)
     )]
     Changed {
