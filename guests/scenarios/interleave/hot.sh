@@ -8,6 +8,6 @@ isotherm interleave apply --pid "$workload" --nodes 0,2 --weights 1:1 --hot --wa
 hot_mib=$(($(figures hot_bytes /out/hot) >> 20))
 between 6 24 "MiB hot, of 8" $hot_mib
 hot_moved=$(figures moved /out/hot)
-between 700 3000 "pages moved, of 1024" "$hot_moved"
+between 900 1500 "pages moved, of 1024" "$hot_moved"
 equal "pages of it that came to the other node" $(($(far_pages) - before)) "$hot_moved"
 end_workload

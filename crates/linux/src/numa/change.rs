@@ -34,13 +34,16 @@ pub struct PutBack {
     pub left: Vec<u32>,
     /// whether the automatic mode is as before
     pub mode: bool,
+    /// whether the automatic mode, which was on, cannot be turned on again: there is no bandwidth to
+    /// derive from
+    pub mode_lost: bool,
 }
 
 impl PutBack {
     /// Whether there was something to put back, or to leave.
     #[must_use]
     pub fn is_something(&self) -> bool {
-        self.mode || !self.nodes.is_empty() || !self.left.is_empty()
+        self.mode || self.mode_lost || !self.nodes.is_empty() || !self.left.is_empty()
     }
 
     fn and(mut self, other: PutBack) -> Self {
@@ -51,6 +54,7 @@ impl PutBack {
             list.dedup();
         }
         self.mode |= other.mode;
+        self.mode_lost |= other.mode_lost;
         self
     }
 }
@@ -60,16 +64,33 @@ impl PutBack {
 #[derive(Debug)]
 pub struct Holding {
     root: PathBuf,
+    ended: bool,
+}
+
+impl Holding {
+    /// Ends it; returns what was put back, nothing if another one holds the same.
+    ///
+    /// # Errors
+    /// If the kernel refuses. It stays noted then, for a later isotherm to try.
+    pub fn end(mut self) -> Result<PutBack, NumaError> {
+        self.put_back()
+    }
+
+    fn put_back(&mut self) -> Result<PutBack, NumaError> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(PutBack::default());
+        }
+        let mut ledger = Ledger::open(&self.root)?;
+        let own = Thread::own(&self.root);
+        let done = ledger.without_owners(|o| *o != own)?;
+        ledger.close()?;
+        Ok(done)
+    }
 }
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        // What cannot be put back now stays noted, for a later isotherm to try.
-        let _ = Ledger::open(&self.root).and_then(|mut l| {
-            let own = Thread::own(&self.root);
-            l.without_owners(|o| *o != own)?;
-            l.close()
-        });
+        let _ = self.put_back();
     }
 }
 
@@ -90,12 +111,15 @@ pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
     ledger.state.set = Some(change);
     ledger.save()?;
     if let Err(e) = ledger.write(wanted, &now) {
-        ledger.state.set = earlier;
-        ledger.save()?;
-        return Err(e);
+        // What could not be undone stays noted.
+        if e.undone {
+            ledger.state.set = earlier;
+            ledger.save()?;
+        }
+        return Err(e.why);
     }
-    // Without bandwidth to derive from, the default is no automatic mode.
-    if let (Wanted::Default, Some(change)) = (wanted, &mut ledger.state.set) {
+    // What the kernel has derived, if it has.
+    if let (Wanted::Default | Wanted::Auto, Some(change)) = (wanted, &mut ledger.state.set) {
         change.wrote = ledger.files.read()?;
     }
     ledger.close()
@@ -109,26 +133,38 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
     let mut ledger = Ledger::open(root)?;
     let own = Thread::own(root);
     match &mut ledger.state.run {
-        Some(run) if run.asked == *weights => {
+        Some(run) if weights.iter().all(|(n, w)| run.asked.get(n).unwrap_or(w) == w) => {
+            let now = ledger.files.read()?.weights;
+            let other = |(node, weight): &(&u32, &u8)| now.get(node) != Some(weight);
+            let changed: Vec<u32> = weights.iter().filter(other).map(|(&node, _)| node).collect();
+            if !changed.is_empty() {
+                return Err(NumaError::Changed { nodes: changed });
+            }
+            run.asked.extend(weights);
             run.owners.push(own);
             ledger.save()?;
         }
         Some(_) => ledger.refuse_runs()?,
         None => {
-            let wanted = Wanted::Weights(weights.clone());
             let now = ledger.files.read()?;
+            // Writing what is there already would end the automatic mode.
+            let other = |(node, weight): &(&u32, &u8)| now.weights.get(node) != Some(weight);
+            let wanted = weights.iter().filter(other).map(|(&node, &weight)| (node, weight));
+            let wanted = Wanted::Weights(wanted.collect());
             let change = planned(&now, &wanted)?;
             let (asked, owners) = (weights.clone(), vec![own]);
             ledger.state.run = Some(Run { change, asked, owners });
             ledger.save()?;
             if let Err(e) = ledger.write(&wanted, &now) {
-                ledger.state.run = None;
-                ledger.save()?;
-                return Err(e);
+                if e.undone {
+                    ledger.state.run = None;
+                    ledger.save()?;
+                }
+                return Err(e.why);
             }
         }
     }
-    Ok(Holding { root: root.to_owned() })
+    Ok(Holding { root: root.to_owned(), ended: false })
 }
 
 /// Puts back what isotherm has set, as far as it still stands.
@@ -173,7 +209,9 @@ fn planned(now: &Setting, wanted: &Wanted) -> Result<Change, NumaError> {
                 return Err(NumaError::NoNode { node, have: have() });
             }
             wrote.weights.extend(weights);
-            wrote.auto = now.auto.map(|_| false);
+            if !weights.is_empty() {
+                wrote.auto = now.auto.map(|_| false);
+            }
         }
         Wanted::Auto if now.auto.is_none() => return Err(NumaError::NoAuto),
         Wanted::Auto => wrote.auto = Some(true),

@@ -90,14 +90,55 @@ fn a_run_holds_weights_and_those_who_want_the_same_join() {
     set_to(root, &[(0, 9)]).unwrap();
     let one = hold(root, &of(&[(0, 2), (1, 3)])).unwrap();
     assert_eq!(weights(root), [2, 3, 1]);
-    let other = hold(root, &of(&[(0, 2)])).unwrap_err();
+    let other = hold(root, &of(&[(0, 4)])).unwrap_err();
     assert!(matches!(other, NumaError::InUse { .. }), "{other}");
     assert!(matches!(set_to(root, &[(2, 2)]), Err(NumaError::InUse { .. })));
     assert!(matches!(put_back(root), Err(NumaError::InUse { .. })));
+    let joined = hold(root, &of(&[(1, 3), (2, 1)])).unwrap();
+    assert!(matches!(hold(root, &of(&[(2, 5)])), Err(NumaError::InUse { .. })));
+    drop(joined);
     drop(one);
     assert_eq!(weights(root), [9, 1, 1], "what was set stays");
     put_back(root).unwrap();
     assert_eq!(weights(root), [1, 1, 1]);
+}
+
+#[test]
+fn who_joins_is_told_if_others_hold() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    let held = hold(root, &of(&[(0, 2), (1, 3)])).unwrap();
+    file(root, &format!("{WEIGHTS}/node1"), "7\n");
+    let other = hold(root, &of(&[(0, 2), (1, 3)])).unwrap_err();
+    assert!(matches!(&other, NumaError::Changed { nodes } if nodes == &[1]), "{other}");
+    let done = held.end().unwrap();
+    assert_eq!((weights(root), done.nodes, done.left), (vec![1, 7, 1], vec![0], vec![1]));
+}
+
+#[test]
+fn a_note_that_is_not_understood_stays() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    for text in ["{\"boot_id\":\"thi", "{\"version\":9,\"boot_id\":\"this-boot\"}"] {
+        file(root, PATH, text);
+        let e = set_to(root, &[(0, 9)]).unwrap_err();
+        assert!(matches!(e, NumaError::Parse { .. }), "{e}");
+        assert_eq!(fs::read_to_string(root.join(PATH)).unwrap(), text);
+    }
+    assert_eq!(weights(root), [1, 1, 1]);
+}
+
+#[test]
+fn what_cannot_be_undone_stays_noted() {
+    let dir = machine(None, [1, 1, 1]);
+    let root = dir.path();
+    let ledger = Ledger::open(root).unwrap();
+    let before = ledger.files.read().unwrap();
+    // Neither written nor read from now on.
+    fs::remove_file(root.join(WEIGHTS).join("node1")).unwrap();
+    fs::create_dir(root.join(WEIGHTS).join("node1")).unwrap();
+    let failed = ledger.write(&Wanted::Weights(of(&[(0, 9), (1, 9)])), &before).unwrap_err();
+    assert!(!failed.undone, "{}", failed.why);
 }
 
 #[test]
@@ -155,6 +196,34 @@ fn weights_before_the_automatic_mode_come_back() {
     file(root, &format!("{WEIGHTS}/node1"), "2\n");
     put_back(root).unwrap();
     assert_eq!(weights(root), [3, 3, 1]);
+}
+
+/// With what the kernel has derived there, and a weight set by hand since.
+#[test]
+fn a_weight_by_hand_after_the_automatic_mode_is_left() {
+    let dir = machine(Some("false\n"), [3, 3, 1]);
+    let root = dir.path();
+    set(root, &Wanted::Auto).unwrap();
+    for (name, text) in [("auto", "false\n"), ("node1", "7\n")] {
+        file(root, &format!("{WEIGHTS}/{name}"), text);
+    }
+    let mut ledger = Ledger::open(root).unwrap();
+    ledger.state.set.as_mut().unwrap().wrote.weights.insert(0, 5);
+    ledger.close().unwrap();
+    file(root, &format!("{WEIGHTS}/node0"), "5\n");
+    let done = put_back(root).unwrap();
+    assert_eq!((weights(root), done.nodes, done.left), (vec![3, 7, 1], vec![0], vec![1]));
+}
+
+#[test]
+fn holding_what_is_so_already_writes_nothing() {
+    let dir = machine(Some("true\n"), [5, 2, 1]);
+    let root = dir.path();
+    let held = hold(root, &of(&[(0, 5), (1, 2)])).unwrap();
+    let change = &Ledger::open(root).unwrap().state.run.as_ref().unwrap().change.clone();
+    assert_eq!((&change.wrote, change.wrote.auto), (&change.before, Some(true)));
+    assert!(matches!(set_to(root, &[(2, 2)]), Err(NumaError::InUse { .. })));
+    assert!(!held.end().unwrap().is_something());
 }
 
 #[test]

@@ -63,6 +63,15 @@ pub enum NumaError {
         /// as `0=9,1=1`
         theirs: String,
     },
+    /// somebody else's change
+    #[error(
+        "the weights of nodes {} are not those that you ask for, and isotherm runs a command, with which they stay: wait until it has ended, or set them back",
+        list(.nodes)
+    )]
+    Changed {
+        /// whose
+        nodes: Vec<u32>,
+    },
     /// the state file
     #[error("cannot {what} {path}, which tells what isotherm has changed: {source}. It takes root")]
     State {
@@ -86,10 +95,13 @@ pub enum NumaError {
         /// those that it may use
         allowed: Vec<u32>,
     },
-    /// moving
+    /// page frames
     #[error(
-        "pages of process {pid} cannot be {what}: {source}. It takes CAP_SYS_NICE for processes of other users: run as root"
+        "which pages belong to one large folio is not told (/proc/kpageflags): it takes root, and CAP_SYS_ADMIN. Without that, parts of a folio would be moved against each other"
     )]
+    NoFrames,
+    /// moving
+    #[error("pages of process {pid} cannot be {what}: {source}{}", rights(.source))]
     Pages {
         /// asked for, or moved
         what: &'static str,
@@ -121,6 +133,13 @@ pub enum NumaError {
 
 fn list(nodes: &[u32]) -> String {
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn rights(e: &io::Error) -> &'static str {
+    match e.raw_os_error() {
+        Some(libc::EPERM) => ". It takes CAP_SYS_NICE for processes of other users: run as root",
+        _ => "",
+    }
 }
 
 fn hint(e: &io::Error) -> &'static str {

@@ -1,24 +1,27 @@
 //! Where the memory of a process lies, and moving it.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use isotherm_core::AddrRange;
 
+use super::batch::Batch;
 use super::error::NumaError;
 use super::laid_out::LaidOut;
+use super::nodes::{allowed_nodes_of, nodes};
 use super::pieces::{Piece, Pieces};
 use crate::ops::{Held, refused};
-use crate::proc::{KPageFlags, Pagemap};
+use crate::proc::{KPageFlags, Pagemap, ProcError};
 use crate::sys::{self, UNTOLD};
 
-/// Looked at and moved at a time: 16,384 pages, as a few at a time cost a flush of all CPUs' lists of
-/// pages each. A multiple of huge pages.
+/// Looked at at a time. A multiple of huge pages.
 const PART: u64 = 64 << 20;
+/// Pages that are moved at a time, but for the last ones of a node: a few at a time cost a flush of all
+/// CPUs' lists of pages each.
+const MOVED: u64 = 16_384;
 /// Resident stretches that are looked for at a time.
 const STRETCHES: usize = 4096;
-/// The kernel stops moving at what it cannot move, and is asked again for what comes after, so often.
-const ATTEMPTS: u32 = 4;
 
 /// The memory of a process, held by a pidfd.
 pub struct Layout {
@@ -41,8 +44,21 @@ impl Layout {
     pub fn of(root: &Path, pid: i32) -> Result<Self, NumaError> {
         let held = Held::take(root, pid)?;
         let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
-        let pieces = Pieces::new(pagemap, KPageFlags::open(root).ok());
-        Ok(Layout { held, pieces })
+        let flags = KPageFlags::open(root).map_err(no_flags)?;
+        Ok(Layout { held, pieces: Pieces::new(pagemap, flags) })
+    }
+
+    /// Turns to the memory that it has now: after an exec it is another one.
+    ///
+    /// # Errors
+    /// If it may not be looked at any more. A process that has ended is no failure.
+    pub fn renew(&mut self) -> Result<(), NumaError> {
+        let pagemap = Pagemap::open(&self.held.root, self.held.pid);
+        // Only if it still runs, that was its own.
+        if !self.held.has_ended() {
+            self.pieces.turn_to(pagemap.map_err(|e| refused(self.held.pid, e))?);
+        }
+        Ok(())
     }
 
     /// Its pid.
@@ -67,31 +83,34 @@ impl Layout {
         rule: impl Fn(Piece) -> u32,
     ) -> Result<LaidOut, NumaError> {
         let mut sum = LaidOut::default();
-        self.parts(range, |layout, part| {
-            let (out, _) = layout.compare(part, &rule)?;
-            sum += &out;
-            Ok(())
-        })?;
+        self.parts(range, |layout, part| layout.compare(part, &rule, &mut sum).map(drop))?;
         Ok(sum)
     }
 
-    /// Moves what lies in `range` to where the rule asks, piece by piece. What has been done so far
+    /// Moves what lies in each range to where its rule asks, piece by piece. What has been done so far
     /// stands in `sum` also if it fails in between. A process that ends meanwhile is no failure.
     ///
     /// # Errors
     /// If the kernel refuses to tell or to move.
-    pub fn lay_out(
+    pub fn lay_out<R: Fn(Piece) -> u32>(
         &mut self,
-        range: AddrRange,
-        rule: impl Fn(Piece) -> u32,
+        parts: impl IntoIterator<Item = (AddrRange, R)>,
         sum: &mut LaidOut,
     ) -> Result<(), NumaError> {
-        self.parts(range, |layout, part| {
-            let (mut out, misplaced) = layout.compare(part, &rule)?;
-            let done = layout.move_all(misplaced, &mut out);
-            *sum += &out;
-            done
-        })
+        let mut waiting: BTreeMap<u32, Vec<Piece>> = BTreeMap::new();
+        for (range, rule) in parts {
+            self.parts(range, |layout, part| {
+                for Misplaced { piece, to } in layout.compare(part, &rule, sum)? {
+                    let pieces = waiting.entry(to).or_default();
+                    pieces.push(piece);
+                    if pieces.iter().map(Piece::pages).sum::<u64>() >= MOVED {
+                        layout.move_to(to, std::mem::take(pieces), sum)?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        waiting.into_iter().try_for_each(|(node, pieces)| self.move_to(node, pieces, sum))
     }
 
     /// The resident parts of a range.
@@ -121,10 +140,10 @@ impl Layout {
         &mut self,
         range: AddrRange,
         rule: impl Fn(Piece) -> u32,
-    ) -> Result<(LaidOut, Vec<Misplaced>), NumaError> {
+        out: &mut LaidOut,
+    ) -> Result<Vec<Misplaced>, NumaError> {
         let found = self.pieces.of(range)?;
-        let mut out = LaidOut::default();
-        out.left.partial = found.partial;
+        out.left.partial += found.partial;
         let mut misplaced = Vec::new();
         for (piece, on) in found.pieces.iter().zip(self.nodes(&found.pieces)?) {
             // What is gone again, and the zero page, lie nowhere.
@@ -139,7 +158,7 @@ impl Layout {
                 misplaced.push(Misplaced { piece: *piece, to });
             }
         }
-        Ok((out, misplaced))
+        Ok(misplaced)
     }
 
     /// On which node each lies, or the negative error number of why none.
@@ -152,53 +171,35 @@ impl Layout {
         }
     }
 
-    /// Moves them, node by node, and counts what the kernel says afterwards.
-    fn move_all(&self, all: Vec<Misplaced>, out: &mut LaidOut) -> Result<(), NumaError> {
-        let mut by_node: BTreeMap<u32, Vec<Piece>> = BTreeMap::new();
-        all.iter().for_each(|m| by_node.entry(m.to).or_default().push(m.piece));
-        for (node, pieces) in by_node {
-            self.move_to(node, pieces, out)?;
+    /// Moves them, and counts what the kernel says afterwards.
+    fn move_to(&self, node: u32, pieces: Vec<Piece>, out: &mut LaidOut) -> Result<(), NumaError> {
+        let mut batch = Batch::new(node, pieces);
+        while !batch.pieces().is_empty() {
+            let addrs: Vec<u64> = batch.pieces().iter().map(|p| p.start).collect();
+            let targets = vec![batch.node(); addrs.len()];
+            let (done, said) = sys::move_pages(self.held.pid, &addrs, &targets);
+            let full = match done {
+                Ok(_) => false,
+                Err(e) if e.raw_os_error() == Some(libc::ENOMEM) => true,
+                Err(e) if self.is_ending(&e) => false,
+                Err(source) => return Err(self.not_moved(node, source)),
+            };
+            let now = self.nodes(batch.pieces())?;
+            batch.tried(&now, &said, full, out);
         }
         Ok(())
     }
 
-    fn move_to(
-        &self,
-        node: u32,
-        mut pieces: Vec<Piece>,
-        out: &mut LaidOut,
-    ) -> Result<(), NumaError> {
-        let target = i32::try_from(node).unwrap_or(i32::MAX);
-        for attempt in 1..=ATTEMPTS {
-            let addrs: Vec<u64> = pieces.iter().map(|p| p.start).collect();
-            let (mut said, mut full) = (vec![UNTOLD; pieces.len()], false);
-            match sys::move_pages(self.held.pid, &addrs, &vec![target; addrs.len()]) {
-                Ok((_, status)) => said = status,
-                Err(e) if e.raw_os_error() == Some(libc::ENOMEM) => full = true,
-                Err(e) if self.is_ending(&e) => {}
-                Err(source) => return Err(self.failed("moved", source)),
-            }
-            // What counts is where they lie now.
-            let now = self.nodes(&pieces)?;
-            let mut rest = Vec::new();
-            for ((piece, now), said) in pieces.into_iter().zip(now).zip(said) {
-                let pages = piece.pages();
-                match (now, said) {
-                    (now, _) if now == target => out.moved += pages,
-                    (now, _) if now < 0 => out.left.gone += pages,
-                    (_, s) if s == -libc::EACCES => out.left.shared += pages,
-                    (_, s) if s == -libc::ENOMEM => out.left.no_room += pages,
-                    (_, UNTOLD) if !full && attempt < ATTEMPTS => rest.push(piece),
-                    (_, UNTOLD) if full => out.left.no_room += pages,
-                    _ => out.left.busy += pages,
-                }
-            }
-            pieces = rest;
-            if pieces.is_empty() {
-                break;
-            }
-        }
-        Ok(())
+    fn not_moved(&self, node: u32, source: std::io::Error) -> NumaError {
+        let (root, pid) = (&self.held.root, self.held.pid);
+        let told = match source.raw_os_error() {
+            Some(libc::EACCES) => allowed_nodes_of(root, pid)
+                .map(|allowed| NumaError::NotAllowed { pid, node, allowed }),
+            Some(libc::ENODEV) => nodes(root)
+                .map(|all| NumaError::NoNode { node, have: all.iter().map(|n| n.node).collect() }),
+            _ => return self.failed("moved", source),
+        };
+        told.unwrap_or_else(|e| e)
     }
 
     /// A process that ends is without memory for a moment before it has ended (EINVAL).
@@ -209,6 +210,15 @@ impl Layout {
 
     fn failed(&self, what: &'static str, source: std::io::Error) -> NumaError {
         NumaError::Pages { what, pid: self.held.pid, source }
+    }
+}
+
+fn no_flags(e: ProcError) -> NumaError {
+    match e {
+        ProcError::Read { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            NumaError::NoFrames
+        }
+        e => e.into(),
     }
 }
 
@@ -232,7 +242,14 @@ fn windows(stretches: &[AddrRange]) -> Vec<AddrRange> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use isotherm_core::Mapping;
+
     use super::*;
+    use crate::proc::mappings;
     use crate::sys::OwnPages;
     use crate::walker::own_pid;
 
@@ -245,18 +262,56 @@ mod tests {
 
     /// On a machine with one node all lies there, wherever it is asked to be.
     #[test]
-    fn own_pages_are_found_and_what_cannot_be_moved_is_counted() {
+    fn own_pages_are_found_and_an_absent_node_is_told() {
         let mut own = OwnPages::map(64).unwrap();
         (0..64).step_by(2).for_each(|page| own.write(page, 1));
-        let mut layout = Layout::of("/".as_ref(), own_pid()).unwrap();
+        let Some(mut layout) = as_root(own_pid()) else { return };
         let here = layout.look(own.range(0, 64), |_| 0).unwrap();
         assert_eq!(here.pages, 32);
         assert_eq!(here.found.values().sum::<u64>(), 32);
         assert_eq!(here.asked, BTreeMap::from([(0, 32)]));
         let mut done = LaidOut::default();
-        layout.lay_out(own.range(0, 64), |_| 0, &mut done).unwrap();
-        assert_eq!((done.pages, done.moved + done.left.total()), (32, done.misplaced));
-        let absent = layout.lay_out(own.range(0, 64), |_| 1000, &mut done).unwrap_err();
-        assert!(absent.to_string().contains("cannot be moved"), "{absent}");
+        let absent = layout.lay_out([(own.range(0, 64), |_| 1000)], &mut done).unwrap_err();
+        assert!(absent.to_string().contains("no node 1000 with memory"), "{absent}");
+        assert_eq!((done.misplaced, done.moved), (32, 0));
+    }
+
+    /// Flags of pages are for root alone.
+    fn as_root(pid: i32) -> Option<Layout> {
+        let layout = Layout::of("/".as_ref(), pid);
+        if let Err(NumaError::NoFrames) = layout {
+            let all = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+            assert!(!all, "pieces take root");
+            return None;
+        }
+        Some(layout.unwrap())
+    }
+
+    #[test]
+    fn after_an_exec_there_is_other_memory() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read x; exec sleep 60"]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let pid = child.id().cast_signed();
+        if let Some(mut layout) = as_root(pid) {
+            let mut pages = |renewed: bool| {
+                if renewed {
+                    layout.renew().unwrap();
+                }
+                let mappings = mappings("/".as_ref(), pid).unwrap();
+                let pages = |m: &Mapping| layout.look(m.range, |_| 0).unwrap().pages;
+                mappings.iter().map(pages).sum::<u64>()
+            };
+            assert!(pages(false) > 0);
+            child.stdin.take().unwrap().write_all(b"x\n").unwrap();
+            let is_sleep = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "sleep\n";
+            while !is_sleep() {
+                std::thread::yield_now();
+            }
+            assert_eq!(pages(false), 0, "what it was is gone");
+            assert!(pages(true) > 0);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
@@ -17,6 +17,10 @@ use crate::state::{self, Thread, boot_id};
 pub(super) const PATH: &str = "run/isotherm/interleave.json";
 /// Of the file: four times the weights of 1024 nodes fit.
 const SIZE: usize = 64 << 10;
+/// Of the file's format.
+const VERSION: u32 = 1;
+/// Characters of a file that is not understood.
+const SHOWN: usize = 120;
 /// The file is locked for a moment at a time: so often that is waited for, and so long.
 const WAITS: u32 = 200;
 const WAIT: Duration = Duration::from_millis(10);
@@ -39,9 +43,17 @@ pub(super) struct Run {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct State {
+    version: u32,
     boot_id: String,
     pub set: Option<Change>,
     pub run: Option<Run>,
+}
+
+/// Why something was not written, and whether what was before is there again.
+#[derive(Debug)]
+pub(super) struct NotWritten {
+    pub undone: bool,
+    pub why: NumaError,
 }
 
 /// The state file, locked, and the files that it is about.
@@ -64,8 +76,8 @@ impl Ledger {
         }
         let file = lock(&root.join(PATH)).map_err(failed("lock"))?;
         let boot_id = boot_id(root).map_err(failed("mark"))?;
-        let known = state::read::<State>(&file, SIZE).filter(|s| s.boot_id == boot_id);
-        let state = known.unwrap_or(State { boot_id, set: None, run: None });
+        let known = read(&file, &root.join(PATH))?.filter(|s| s.boot_id == boot_id);
+        let state = known.unwrap_or(State { version: VERSION, boot_id, set: None, run: None });
         let swept = PutBack::default();
         let mut ledger = Ledger { root: root.to_owned(), file, files, state, swept };
         ledger.swept = ledger.without_owners(|o| o.lives(root))?;
@@ -98,7 +110,7 @@ impl Ledger {
     }
 
     /// Writes what is wanted; what was before if that fails.
-    pub fn write(&self, wanted: &Wanted, before: &Setting) -> Result<(), NumaError> {
+    pub fn write(&self, wanted: &Wanted, before: &Setting) -> Result<(), NotWritten> {
         let written = match wanted {
             Wanted::Weights(weights) => {
                 weights.iter().try_for_each(|(&node, &weight)| self.files.write(node, weight))
@@ -106,11 +118,10 @@ impl Ledger {
             Wanted::Auto => self.files.write_auto(true),
             Wanted::Default => self.files.write_default(),
         };
-        if written.is_err() {
-            let wrote = self.files.read()?;
-            self.undo(&Change { before: before.clone(), wrote })?;
-        }
-        written
+        written.map_err(|why| {
+            let undo = |wrote| self.undo(&Change { before: before.clone(), wrote });
+            NotWritten { undone: self.files.read().and_then(undo).is_ok(), why }
+        })
     }
 
     /// Puts back what was before, where what was written still stands.
@@ -125,8 +136,11 @@ impl Ledger {
         let mode_stands = now.auto == wrote.auto;
         for (&node, &weight) in &now.weights {
             let Some(&first) = before.weights.get(&node) else { continue };
-            let stands = mode_stands && (by_mode || wrote.weights.get(&node) == Some(&weight));
-            if stands && (by_mode || weight != first) {
+            let same = wrote.weights.get(&node) == Some(&weight);
+            // As long as the mode stands, all of them are the kernel's.
+            let derived = by_mode && mode_stands;
+            let stands = derived || (same && (mode_stands || by_mode));
+            if stands && (derived || weight != first) {
                 self.files.write(node, first)?;
                 done.nodes.push(node);
             } else if weight != first {
@@ -138,7 +152,7 @@ impl Ledger {
             match self.files.write_auto(true) {
                 Ok(()) => done.mode = true,
                 // It was on, but derives nothing: the weights are what they were.
-                Err(NumaError::NoBandwidth) => {}
+                Err(NumaError::NoBandwidth) => done.mode_lost = true,
                 Err(e) => return Err(e),
             }
         }
@@ -167,6 +181,25 @@ impl Drop for Ledger {
     fn drop(&mut self) {
         if self.state.set.is_none() && self.state.run.is_none() {
             let _ = fs::remove_file(self.root.join(PATH));
+        }
+    }
+}
+
+/// What is noted; none in a file that was just made. What is not understood may be somebody's only note
+/// of what was before.
+fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
+    let failed = |source| NumaError::State { what: "read", path: path.to_owned(), source };
+    let mut text = String::new();
+    file.take(SIZE as u64).read_to_string(&mut text).map_err(failed)?;
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match serde_json::from_str::<State>(text) {
+        Ok(state) if state.version == VERSION => Ok(Some(state)),
+        _ => {
+            let text = text.chars().take(SHOWN).collect();
+            Err(NumaError::Parse { path: path.to_owned(), text })
         }
     }
 }

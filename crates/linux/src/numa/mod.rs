@@ -3,6 +3,7 @@
 //!
 //! What lies where is told and changed by the folio; which node it belongs on is the caller's rule.
 
+mod batch;
 mod change;
 mod error;
 mod files;

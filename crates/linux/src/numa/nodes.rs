@@ -52,11 +52,10 @@ pub struct Access {
 }
 
 impl Node {
-    /// Reading and writing bandwidth from where the kernel takes it: CPUs, or else anybody; 0 is
-    /// unknown.
+    /// Reading and writing bandwidth from where the kernel takes it: CPUs alone; 0 is unknown.
     #[must_use]
     pub fn bandwidth(&self) -> (u32, u32) {
-        let access = self.cpu.as_ref().or(self.any.as_ref());
+        let access = self.cpu.as_ref();
         let of = |f: fn(&Access) -> Option<u32>| access.and_then(f).unwrap_or(0);
         (of(|a| a.read_mb_s), of(|a| a.write_mb_s))
     }
@@ -190,6 +189,7 @@ mod tests {
             ("sys/devices/system/node/node2/access1/initiators/read_latency", "200\n"),
             ("sys/devices/system/node/node2/access1/initiators/node3/x", ""),
             ("sys/devices/system/node/node2/access0/initiators/read_latency", "0\n"),
+            ("sys/devices/system/node/node0/access0/initiators/read_bandwidth", "900\n"),
             ("sys/devices/virtual/memory_tiering/memory_tier112/nodelist", "2\n"),
         ]);
         let all = nodes(root.path()).unwrap();

@@ -1,11 +1,11 @@
 //! Pages and folios: what moves as one.
 
+use std::collections::BTreeSet;
+
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
+use super::error::NumaError;
 use crate::proc::{KPageFlags, Pagemap, PagemapEntry, ProcError};
-
-/// No folio that moves has more pages: a huge page.
-const MOST_PAGES: u64 = 512;
 
 /// What moves as one: a page, or a folio of 2^order pages that is mapped whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +25,12 @@ impl Piece {
 }
 
 /// What is known of a present page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Page {
     addr: u64,
     frame: u64,
+    /// the first of a folio of several
+    head: bool,
     /// another one than the first of its folio
     tail: bool,
 }
@@ -37,8 +39,7 @@ struct Page {
 #[derive(Debug)]
 pub(super) struct Pieces {
     pagemap: Pagemap,
-    /// without it, each page is one
-    flags: Option<KPageFlags>,
+    flags: KPageFlags,
 }
 
 /// Pieces of a range, and pages of it that are part of a folio which is not in it whole.
@@ -49,7 +50,7 @@ pub(super) struct Found {
 }
 
 impl Pieces {
-    pub fn new(pagemap: Pagemap, flags: Option<KPageFlags>) -> Self {
+    pub fn new(pagemap: Pagemap, flags: KPageFlags) -> Self {
         Pieces { pagemap, flags }
     }
 
@@ -57,44 +58,58 @@ impl Pieces {
         &mut self.pagemap
     }
 
+    /// Reads other page tables from now on.
+    pub fn turn_to(&mut self, pagemap: Pagemap) {
+        self.pagemap = pagemap;
+    }
+
     /// Those of `range`.
-    pub fn of(&mut self, range: AddrRange) -> Result<Found, ProcError> {
+    pub fn of(&mut self, range: AddrRange) -> Result<Found, NumaError> {
         let entries: Vec<PagemapEntry> = self.pagemap.read(range).collect();
         let addrs = (range.start..range.end).step_by(PAGE_SIZE as usize);
         let present = addrs.zip(entries).filter(|(_, e)| e.is_present());
         let mut pages: Vec<Page> =
-            present.map(|(addr, e)| Page { addr, frame: e.frame(), tail: false }).collect();
-        let Some(flags) = &self.flags else { return Ok(found(&pages, |_| 0)) };
-        let failed = |source| ProcError::Read { path: "/proc/kpageflags".into(), source };
-        let frames: Vec<u64> = pages.iter().map(|p| p.frame).collect();
-        for (page, flags) in pages.iter_mut().zip(flags.of(&frames).map_err(failed)?) {
-            // Frame 0 is one that is hidden.
-            page.tail = flags.is_tail() && page.frame != 0;
+            present.map(|(addr, e)| Page { addr, frame: e.frame(), ..Page::default() }).collect();
+        if pages.iter().any(|p| p.frame == 0) {
+            return Err(NumaError::NoFrames);
         }
-        let behind = |last: Page| tails(flags, last.frame).unwrap_or(MOST_PAGES);
-        Ok(found(&pages, behind))
+        let flags = |frames: &[u64]| {
+            let path = || "/proc/kpageflags".into();
+            self.flags.of(frames).map_err(|source| ProcError::Read { path: path(), source })
+        };
+        let frames: Vec<u64> = pages.iter().map(|p| p.frame).collect();
+        for (page, flags) in pages.iter_mut().zip(flags(&frames)?) {
+            (page.head, page.tail) = (flags.is_head(), flags.is_tail());
+        }
+        let ends: Vec<u64> = ends(&pages).map(|frame| frame.saturating_add(1)).collect();
+        let behind = ends.iter().zip(flags(&ends)?);
+        let tails: BTreeSet<u64> =
+            behind.filter(|(_, flags)| flags.is_tail()).map(|(&frame, _)| frame).collect();
+        Ok(found(&pages, |frame| tails.contains(&frame)))
     }
 }
 
-/// Frames right behind `last` that are tails, and so of its folio.
-fn tails(flags: &KPageFlags, last: u64) -> std::io::Result<u64> {
-    let next: Vec<u64> = (1..=MOST_PAGES).map(|i| last.saturating_add(i)).collect();
-    Ok(flags.of(&next)?.iter().take_while(|f| f.is_tail()).count() as u64)
+/// Whether `b` goes on with the folio of `a`.
+fn follows(a: &Page, b: &Page) -> bool {
+    b.tail && b.addr == a.addr + PAGE_SIZE && b.frame == a.frame.wrapping_add(1)
 }
 
-/// Heads with the tails that follow them. `behind` tells how many frames after the last page are tails.
-fn found(pages: &[Page], behind: impl Fn(Page) -> u64) -> Found {
-    let follows = |a: &Page, b: &Page| {
-        b.tail && b.addr == a.addr + PAGE_SIZE && b.frame == a.frame.wrapping_add(1)
-    };
+/// The last frames of what there is of each folio.
+fn ends(pages: &[Page]) -> impl Iterator<Item = u64> + '_ {
+    pages
+        .chunk_by(follows)
+        .filter_map(|run| run.last())
+        .filter(|p| p.head || p.tail)
+        .map(|p| p.frame)
+}
+
+/// Heads with the tails that follow them. `is_tail` tells of the frame behind a run.
+fn found(pages: &[Page], is_tail: impl Fn(u64) -> bool) -> Found {
     let mut found = Found::default();
-    let runs: Vec<&[Page]> = pages.chunk_by(follows).collect();
-    for (i, run) in runs.iter().enumerate() {
+    for run in pages.chunk_by(follows) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
         let len = run.len() as u64;
-        // Only a last one may be cut off by the end; one between would have shown its tails.
-        let is_last = i + 1 == runs.len() && len <= MOST_PAGES;
-        let whole = len.is_power_of_two() && !(is_last && last.frame != 0 && behind(*last) > 0);
+        let whole = len.is_power_of_two() && !is_tail(last.frame.wrapping_add(1));
         if !first.tail && whole {
             found.pieces.push(Piece { start: first.addr, order: len.ilog2() });
         } else {
@@ -110,40 +125,45 @@ mod tests {
 
     const BASE: u64 = 0x7f00_0000_0000;
 
-    /// Pages one after the other: `h` begins a folio or is a page, `t` goes on with it.
+    /// Pages one after the other: `h` begins a folio, `p` is a page, `t` goes on with a folio.
     fn pages(text: &str) -> Vec<Page> {
         let page = |(i, c)| Page {
             addr: BASE + i as u64 * PAGE_SIZE,
             frame: 100 + i as u64,
+            head: c == 'h',
             tail: c == 't',
         };
         text.chars().enumerate().filter(|(_, c)| *c != '.').map(page).collect()
     }
 
-    fn orders(text: &str, behind: u64) -> (Vec<(u64, u32)>, u64) {
-        let found = found(&pages(text), |_| behind);
+    /// `behind` are those of the frames behind what is there that are tails, counted in `text`.
+    fn orders(text: &str, behind: &[u64]) -> (Vec<(u64, u32)>, u64) {
+        let found = found(&pages(text), |frame| behind.contains(&(frame - 100)));
         let place = |p: &Piece| ((p.start - BASE) / PAGE_SIZE, p.order);
         (found.pieces.iter().map(place).collect(), found.partial)
     }
 
     #[test]
     fn folios_are_heads_with_their_tails() {
-        assert_eq!(orders("hhtth", 0).1, 3, "no power of two is mapped in part");
-        assert_eq!(orders("hhth.httt", 0), (vec![(0, 0), (1, 1), (3, 0), (5, 2)], 0));
+        assert_eq!(orders("phtth", &[]).1, 3, "no power of two is mapped in part");
+        assert_eq!(orders("ppht.httt", &[]), (vec![(0, 0), (1, 0), (2, 1), (5, 2)], 0));
     }
 
     #[test]
     fn parts_of_folios_are_none() {
-        assert_eq!(orders("tth", 0), (vec![(2, 0)], 2), "the head lies before");
-        assert_eq!(orders("hht", 2), (vec![(0, 0)], 2), "tails lie behind");
-        assert_eq!(orders("ht.t", 0), (vec![(0, 1)], 1), "a hole");
-        assert_eq!(orders("", 0), (vec![], 0));
+        assert_eq!(orders("ttp", &[]), (vec![(2, 0)], 2), "the head lies before");
+        assert_eq!(orders("pht", &[3]), (vec![(0, 0)], 2), "tails lie behind");
+        assert_eq!(orders("ht.t", &[2, 4]), (vec![], 3), "a hole, and tails behind it");
+        assert_eq!(orders("h.p", &[1]), (vec![(2, 0)], 1), "its tails are unmapped");
+        assert_eq!(orders("", &[]), (vec![], 0));
     }
 
     #[test]
     fn frames_that_are_not_adjacent_are_not_one_folio() {
         let mut pages = pages("ht");
         pages[1].frame = 7;
-        assert_eq!(found(&pages, |_| 0).partial, 1);
+        assert_eq!(found(&pages, |_| false).partial, 1);
+        assert_eq!(found(&pages, |frame| frame == 101).partial, 2, "a tail was copied");
+        assert_eq!(ends(&pages).collect::<Vec<_>>(), [100, 7]);
     }
 }

@@ -119,8 +119,11 @@ impl WeightFiles {
             return all()?.try_for_each(|node| self.write(node, 0));
         }
         match self.write_auto(true) {
-            // Nothing is to be derived from: all are 1.
-            Err(NumaError::NoBandwidth) => all()?.try_for_each(|node| self.write(node, 1)),
+            // Nothing is to be derived from: all are 1. Writing that where it is so would end the mode.
+            Err(NumaError::NoBandwidth) => {
+                let set = self.read()?.weights.into_iter().filter(|(_, weight)| *weight != 1);
+                set.map(|(node, _)| node).try_for_each(|node| self.write(node, 1))
+            }
             done => done,
         }
     }

@@ -16,24 +16,23 @@ const MOVE: libc::c_int = 1 << 1;
 /// # Errors
 /// ESRCH if there is no such process, EPERM if it may not be asked.
 pub fn page_nodes(pid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
-    call(pid, pages, None).map(|(_, status)| status)
+    let (done, status) = call(pid, pages, None);
+    done.map(|_| status)
 }
 
 /// Moves each of `pages` to the node beside it in `nodes`, with the whole folio; returns how many the
-/// kernel has left where they were, and what it said of each: the node, a negative error number, or
-/// [`UNTOLD`].
-///
-/// # Errors
-/// ESRCH if there is no such process, EPERM if it may not be touched, EACCES for a node outside its
+/// kernel has left where they were, and, also if it fails in between, what it said of each: the node, a
+/// negative error number, or [`UNTOLD`]. The error is ESRCH if there is no such process, EPERM if it may not be touched, EACCES for a node outside its
 /// cpuset, ENODEV for one without memory, ENOMEM if that is full, E2BIG.
-pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> io::Result<(u64, Vec<i32>)> {
+pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> (io::Result<u64>, Vec<i32>) {
     if pages.len() != nodes.len() {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        let unlike = Err(io::Error::from(io::ErrorKind::InvalidInput));
+        return (unlike, vec![UNTOLD; pages.len()]);
     }
     call(pid, pages, Some(nodes))
 }
 
-fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> io::Result<(u64, Vec<i32>)> {
+fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> (io::Result<u64>, Vec<i32>) {
     let mut status = vec![UNTOLD; pages.len()];
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
     // SAFETY: the arrays have as many elements as is said (those of `nodes` were compared by the
@@ -43,10 +42,7 @@ fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> io::Result<(u64, Vec<
         let (count, pages, status) = (pages.len(), pages.as_ptr(), status.as_mut_ptr());
         libc::syscall(libc::SYS_move_pages, pid, count, pages, nodes, status, MOVE)
     };
-    match u64::try_from(left) {
-        Ok(left) => Ok((left, status)),
-        Err(_) => Err(io::Error::last_os_error()),
-    }
+    (u64::try_from(left).map_err(|_| io::Error::last_os_error()), status)
 }
 
 /// Moves all pages of a process from the nodes `from` to those of `to`, the first to the first; returns
@@ -80,17 +76,20 @@ mod tests {
         let is_node = |n: i32| u32::try_from(n).is_ok_and(|n| allowed.contains(n));
         assert!(is_node(nodes[0]) && is_node(nodes[2]), "{nodes:?}");
         assert!(nodes[1] < 0 && nodes[3] < 0, "{nodes:?}");
-        let (left, status) = move_pages(own_pid(), &pages[..1], &nodes[..1]).unwrap();
-        assert_eq!((left, &status[..]), (0, &nodes[..1]), "it is there already");
+        let (left, status) = move_pages(own_pid(), &pages[..1], &nodes[..1]);
+        assert_eq!((left.unwrap(), &status[..]), (0, &nodes[..1]), "it is there already");
+        let (refused, status) = move_pages(own_pid(), &pages[1..3], &[nodes[0], 1000]);
+        assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        assert!(status[0] < 0 && status[0] != UNTOLD, "what was said before that: {status:?}");
     }
 
     #[test]
     fn what_cannot_be_moved() {
         let errno = |e: io::Error| e.raw_os_error();
         assert_eq!(errno(page_nodes(i32::MAX, &[4096]).unwrap_err()), Some(libc::ESRCH));
-        let absent = move_pages(own_pid(), &[4096], &[1000]).unwrap_err();
+        let absent = move_pages(own_pid(), &[4096], &[1000]).0.unwrap_err();
         assert_eq!(errno(absent), Some(libc::ENODEV));
-        assert!(move_pages(own_pid(), &[4096], &[]).is_err());
+        assert!(move_pages(own_pid(), &[4096], &[]).0.is_err());
         let allowed = allowed_nodes().unwrap();
         assert_eq!(migrate_pages(own_pid(), &allowed, &allowed).unwrap(), 0);
     }

@@ -136,9 +136,6 @@ impl WeightFiles {
             return Ok(());
         }
         let on = parse_bool(text).ok_or(FileError::Invalid)?;
-        if self.auto == Some(on) {
-            return Ok(());
-        }
         if on {
             let mb_s = self.bandwidth.ok_or(FileError::NoBandwidth)?;
             self.compute(&mb_s);
@@ -245,6 +242,13 @@ mod tests {
         assert_eq!(f.show(2), Ok(4), "what was set by hand stays");
         f.store_auto("on").unwrap();
         assert_eq!((f.show(0), f.show(2)), (Ok(1), Ok(1)), "with what was told since");
+        f.set_memory(2, false);
+        f.set_memory(1, true);
+        f.report_bandwidth(1, 500, 500);
+        let before = f.show(0);
+        f.set_memory(1, false);
+        f.store_auto("on").unwrap();
+        assert!(f.show(0) != before, "computed anew, though it was on");
         f.store_auto("off").unwrap();
         assert_eq!((f.show(0), f.show_auto()), (Ok(1), Ok(false)));
     }

@@ -95,11 +95,16 @@ impl Task {
         weight: impl Fn(usize) -> u8,
         mut meanwhile: impl FnMut(&mut Allowed),
     ) -> Option<usize> {
-        if self.left == 0 || !self.allowed.policy.nodes().contains(self.last) {
-            let node = self.consistent(&mut meanwhile, |nodes, last| nodes.after(last))?;
-            // Before this nothing may be stored: it would be counted twice.
-            self.last = node;
-            self.left = weight(node).max(1);
+        // After a change of the nodes, those that are left of the turn may be of use again.
+        while self.left == 0 || !self.allowed.policy.nodes().contains(self.last) {
+            let before = self.allowed.sequence;
+            let next = self.allowed.policy.nodes().after(self.last);
+            meanwhile(&mut self.allowed);
+            if self.allowed.sequence == before {
+                // Before this nothing may be stored: it would be counted twice.
+                self.last = next?;
+                self.left = weight(self.last).max(1);
+            }
         }
         self.left -= 1;
         Some(self.last)
@@ -170,6 +175,19 @@ mod tests {
         assert_eq!(left, 0, "tried again each time");
         assert_eq!(node, Some(0), "of the last nodes, 0 and 1");
         assert_eq!((t.last, t.left), (0, 3));
+    }
+
+    #[test]
+    fn a_node_that_comes_back_on_the_way_goes_on_with_its_turn() {
+        let mut t = task(&[0, 1], NodeSet::ALL);
+        assert_eq!(t.take_weighted(|_| 4, |_| ()), Some(0));
+        t.allowed_mut().rebind(NodeSet::single(1));
+        let mut back = Some([0, 1].into_iter().collect());
+        let again = |allowed: &mut Allowed| {
+            back.take().into_iter().for_each(|nodes| allowed.rebind(nodes));
+        };
+        assert_eq!(t.take_weighted(|_| 4, again), Some(0));
+        assert_eq!((t.last, t.left), (0, 2));
     }
 
     #[test]

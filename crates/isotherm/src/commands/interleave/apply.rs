@@ -52,8 +52,15 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
     let layout = Layout::of(root(), o.pid)?;
     let allowed = numa::allowed_nodes_of(root(), o.pid)?;
     let (weights, from) = machine.rule(&o.layout, &allowed, o.pid)?;
-    if !o.keep {
-        keep::warn_of_balancing("--keep has isotherm stay, and lay out again");
+    keep::warn_of_balancing(if o.keep {
+        "what it moves is laid out again each round, against it"
+    } else {
+        "--keep has isotherm stay, and lay out again"
+    });
+    if o.hot && o.keep {
+        say(
+            "isotherm: what is hot is looked for once, and not again: start anew when that changes",
+        );
     }
     let hot = o.hot.then(|| hot::ranges(o.pid, o.watch, &stop)).transpose()?;
     if stop.is_over() {

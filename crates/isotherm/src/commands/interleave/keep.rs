@@ -15,14 +15,19 @@ use crate::words::say;
 /// At most a tenth of the time goes into rounds.
 const REST: u32 = 9;
 
-/// Memory that the kernel places by address, with the part of each mapping that is meant.
+/// Memory that the kernel places by address, with the part of each mapping that is meant. Both lists
+/// are in the order of addresses.
 pub fn parts<'a>(
     mappings: &'a [Mapping],
     within: Option<&'a [AddrRange]>,
 ) -> impl Iterator<Item = (AddrRange, AddrRange)> + 'a {
+    let mut rest = within.unwrap_or_default();
     mappings.iter().filter(|m| is_by_address(m)).flat_map(move |m| {
         let whole = within.is_none().then_some(m.range);
-        let cut = within.unwrap_or_default().iter().filter_map(|r| r.intersect(&m.range));
+        // Both are sorted: what ends before this mapping is of no later one.
+        rest = rest.get(rest.partition_point(|r| r.end <= m.range.start)..).unwrap_or_default();
+        let here = rest.iter().take_while(move |r| r.start < m.range.end);
+        let cut = here.filter_map(|r| r.intersect(&m.range));
         whole.into_iter().chain(cut).map(|part| (m.range, part))
     })
 }
@@ -44,14 +49,13 @@ fn all(
     within: Option<&[AddrRange]>,
     out: &mut LaidOut,
 ) -> Result<()> {
+    layout.renew()?;
     let mappings = match proc::mappings(root(), layout.pid()) {
         Err(e) if e.is_gone() => return Ok(()),
         mappings => mappings.map_err(Error::from)?,
     };
-    for (mapping, part) in parts(&mappings, within) {
-        layout.lay_out(part, |piece| node_of(weights, mapping, piece), out)?;
-    }
-    Ok(())
+    let by_rule = |(mapping, part)| (part, move |piece| node_of(weights, mapping, piece));
+    Ok(layout.lay_out(parts(&mappings, within).map(by_rule), out)?)
 }
 
 /// When rounds are due.
@@ -112,6 +116,9 @@ mod tests {
         let hot = [r(5, 25), r(45, 50), r(55, 99)];
         let cut: Vec<_> = parts(&all, Some(&hot)).map(|p| p.1).collect();
         assert_eq!(cut, [r(5, 10), r(45, 50), r(55, 60)]);
+        let across = [r(5, 45)];
+        let cut: Vec<_> = parts(&all, Some(&across)).map(|p| p.1).collect();
+        assert_eq!(cut, [r(5, 10), r(40, 45)]);
     }
 
     #[test]

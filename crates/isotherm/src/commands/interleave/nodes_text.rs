@@ -26,6 +26,13 @@ pub fn laid_out(out: &LaidOut) -> String {
         out.left.total() - out.left.partial,
         why(&out.left)
     );
+    text += &folios(out);
+    text
+}
+
+/// What is not judged page by page.
+pub fn folios(out: &LaidOut) -> String {
+    let mut text = String::new();
     if out.left.partial > 0 {
         text += &format!("; {} pages are parts of large folios, and not judged", out.left.partial);
     }
@@ -61,6 +68,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("4 pages are parts"), "{text}");
+        let whole = LaidOut { pages: 10, in_folios: 8, ..LaidOut::default() };
+        assert_eq!(folios(&whole), "; 8 pages are in large folios, which move whole");
         let none = BTreeMap::from([(0, 3)]);
         assert_eq!(found_of_asked(&none, &BTreeMap::from([(1, 3)])), "N0 3 of 0, N1 0 of 3");
     }

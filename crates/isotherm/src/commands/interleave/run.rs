@@ -11,10 +11,10 @@ use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 
 use super::rule::{From, Machine, text};
-use super::{keep, nodes_text, root};
+use super::{keep, nodes_text, root, set};
 use crate::cli::{Run, UsageError};
 use crate::commands::child::{self, Started};
-use crate::commands::stop::Stop;
+use crate::commands::stop::{Cause, Stop};
 use crate::words::say;
 
 /// How often signals, and the end of the command, are looked for.
@@ -34,7 +34,7 @@ pub fn run(o: &Run) -> Result<ExitCode> {
     let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
     let (weights, from) = machine.rule(&o.layout, &allowed, own)?;
     let by_kernel = kernel_interleaves(&weights)?;
-    let _holding = if by_kernel { hold(&weights, from)? } else { None };
+    let holding = if by_kernel { hold(&weights, from)? } else { None };
     let start = if by_kernel {
         (PolicyMode::WEIGHTED_INTERLEAVE, mask(&weights))
     } else {
@@ -43,7 +43,8 @@ pub fn run(o: &Run) -> Result<ExitCode> {
     let mut started = with_policy(start, || Started::spawn(&program, &o.command))??;
     if by_kernel {
         let status = started.end(|| stop.is_over())?;
-        return Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from));
+        holding.map_or(Ok(()), put_back)?;
+        return Ok(exit(status, &stop));
     }
     say(format_args!(
         "isotherm: this kernel has no weighted interleave (Linux 6.9 has): the command starts on node {}, and \
@@ -54,7 +55,25 @@ pub fn run(o: &Run) -> Result<ExitCode> {
     let moved = move_while_it_runs(o, &mut started, &weights, &stop)?;
     let status = started.end(|| stop.is_over())?;
     say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
-    Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+    Ok(exit(status, &stop))
+}
+
+/// That of the command; as a shell says it, if a signal to us has ended it.
+fn exit(status: Option<u8>, stop: &Stop) -> ExitCode {
+    let by_signal = match stop.cause() {
+        Some(Cause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+        _ => 1,
+    };
+    ExitCode::from(status.unwrap_or(by_signal))
+}
+
+/// Says what has been put back, if not all is as before.
+fn put_back(holding: Holding) -> Result<()> {
+    let done = holding.end()?;
+    if !done.left.is_empty() {
+        say(format_args!("isotherm: {}", set::put_back_text(&done)));
+    }
+    Ok(())
 }
 
 fn mask(weights: &Weights) -> NodeMask {
@@ -67,13 +86,20 @@ fn fastest(weights: &Weights) -> u32 {
     nodes.min_by_key(|(node, weight)| (u8::MAX - weight, *node)).map_or(0, |n| n.0)
 }
 
-/// Has these weights hold for all, if they were given. Those of the machine hold anyway.
+/// Has these weights hold for all, if they were given. Those of the machine are held as long as this
+/// runs by whoever may, so that no other run changes them.
 fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
     if from != From::Given {
         say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
-        return Ok(None);
+        if !rustix::process::geteuid().is_root() {
+            say("isotherm: others may change them meanwhile: only root's runs are noted");
+            return Ok(None);
+        }
     }
     let holding = numa::hold(root(), &weights.nodes().iter().copied().collect())?;
+    if from != From::Given {
+        return Ok(Some(holding));
+    }
     say(format_args!(
         "isotherm: weights are those of the whole machine: {} holds for all who interleave by weight, until \
          this ends",
@@ -104,14 +130,15 @@ fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Re
     Ok(done)
 }
 
-/// Rounds over the command and all that it has started, until it ends.
+/// Rounds over the command and all that it has started, until it ends: what the last round has found,
+/// and what all have moved.
 fn move_while_it_runs(
     o: &Run,
     started: &mut Started,
     weights: &Weights,
     stop: &Stop,
 ) -> Result<LaidOut> {
-    let mut sum = LaidOut::default();
+    let (mut last, mut moved) = (LaidOut::default(), 0);
     let mut refused = BTreeSet::new();
     let mut rounds = keep::Rounds::every(o.interval);
     rounds.after(Duration::ZERO);
@@ -120,23 +147,32 @@ fn move_while_it_runs(
             continue;
         }
         let since = Instant::now();
+        let mut round = LaidOut::default();
         for pid in family(started.pid()) {
-            // One that has ended meanwhile is no failure.
-            let Ok(mut layout) = Layout::of(root(), pid) else { continue };
-            let (out, done) = keep::round(&mut layout, weights, None);
-            sum += &out;
+            let (out, done) = match Layout::of(root(), pid) {
+                Ok(mut layout) => keep::round(&mut layout, weights, None),
+                // One that has ended meanwhile is no failure.
+                Err(NumaError::Attach(e)) if e.is_gone() => continue,
+                Err(e) => (LaidOut::default(), Err(e.into())),
+            };
+            round += &out;
+            moved += out.moved;
             if let Err(e) = done
                 && refused.insert(pid)
             {
                 say(format_args!("isotherm: {e}"));
             }
         }
+        // In one that met the end of the command, nothing was found.
+        if round.pages > 0 {
+            last = round;
+        }
         rounds.after(since.elapsed());
     }
-    Ok(sum)
+    Ok(LaidOut { moved, ..last })
 }
 
-/// A process and its descendants.
+/// A process and its descendants, but for orphans: those are of no family any more.
 fn family(pid: i32) -> Vec<i32> {
     let mut all = vec![pid];
     let mut next = 0;

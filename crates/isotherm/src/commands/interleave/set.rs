@@ -47,6 +47,11 @@ pub fn put_back_text(done: &PutBack) -> String {
     if done.mode {
         parts.push("the automatic mode is on again".to_owned());
     }
+    if done.mode_lost {
+        parts.push(
+            "the automatic mode stays off, as there is no bandwidth to derive from".to_owned(),
+        );
+    }
     if !done.left.is_empty() {
         let left = list(&done.left);
         parts.push(format!("those of nodes {left} were set by somebody else since, and are left"));

@@ -66,7 +66,7 @@ fn verify(pid: i32, o: &cli::Layout) -> Result<Verified> {
             },
         };
         let found = layout.look(m.range, |piece| node_of(&weights, m.range, piece))?;
-        if found.pages > 0 {
+        if found.pages > 0 || found.left.partial > 0 {
             rows.push(Row {
                 start: m.range.start,
                 end: m.range.end,
@@ -110,13 +110,14 @@ impl Verified {
             let name = if r.name.is_empty() { "anonymous" } else { &r.name };
             let _ = writeln!(
                 out,
-                "{:x}-{:x} {name}: {}; by {}: pages {}; {} elsewhere",
+                "{:x}-{:x} {name}: {}; by {}: pages {}; {} elsewhere{}",
                 r.start,
                 r.end,
                 r.policy,
                 r.weights,
                 nodes_text::found_of_asked(&r.found.found, &r.found.asked),
-                r.found.misplaced
+                r.found.misplaced,
+                nodes_text::folios(&r.found)
             );
         }
         let _ = writeln!(

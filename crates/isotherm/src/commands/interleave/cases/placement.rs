@@ -141,7 +141,7 @@ pub fn moved(bench: &Bench) -> Outcome {
     let m = on_node(first(bench)?, rounds_of(&bench.weights))?;
     let addrs = m.addrs();
     let to: Vec<i32> = addrs.iter().map(|a| signed(bench.weights.node(a / PAGE_SIZE))).collect();
-    let (left, _) = move_pages(own_pid(), &addrs, &to).map_err(|e| format!("refused: {e}"))?;
+    let left = move_pages(own_pid(), &addrs, &to).0.map_err(|e| format!("refused: {e}"))?;
     if left > 0 {
         return Err(format!("{left} pages cannot be moved"));
     }

@@ -7,6 +7,8 @@ use isotherm_mm::mempolicy::weights_from_bandwidth;
 use isotherm_report::{Line, Lines, Plot};
 use serde::Serialize;
 
+use super::measuring::PAUSES;
+
 /// Load and latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
@@ -46,15 +48,16 @@ pub struct Probed {
 }
 
 impl Probed {
-    pub fn new(nodes: Vec<NodeFigures>, threads: usize, seconds: f64) -> Self {
+    /// `stopped`: by a signal, before all was measured.
+    pub fn new(nodes: Vec<NodeFigures>, threads: usize, seconds: f64, stopped: bool) -> Self {
         let weights = weights(&nodes);
         let mut probed =
             Probed { schema_version: 1, seconds, threads, nodes, weights, remarks: Vec::new() };
-        probed.remarks = probed.remarks();
+        probed.remarks = probed.remarks(stopped);
         probed
     }
 
-    fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, stopped: bool) -> Vec<String> {
         let mut all = Vec::new();
         if self.nodes.len() < 2 {
             all.push(
@@ -64,13 +67,19 @@ impl Probed {
                     .to_owned(),
             );
         }
-        let unmeasured =
-            self.nodes.iter().filter(|n| n.curve.is_empty()).map(|n| n.node.to_string());
-        let unmeasured: Vec<String> = unmeasured.collect();
+        let why = if stopped { "a signal has stopped it" } else { "make --time longer" };
+        let with = |is_so: fn(&NodeFigures) -> bool| {
+            let nodes = self.nodes.iter().filter(|n| is_so(n)).map(|n| n.node.to_string());
+            nodes.collect::<Vec<_>>().join(", ")
+        };
+        let unmeasured = with(|n| n.curve.is_empty());
         if !unmeasured.is_empty() {
+            all.push(format!("No time was left for nodes {unmeasured}: {why}."));
+        }
+        let cut = with(|n| (1..PAUSES.len()).contains(&n.curve.len()));
+        if !cut.is_empty() {
             all.push(format!(
-                "No time was left for nodes {}: make --time longer.",
-                unmeasured.join(", ")
+                "The curve of nodes {cut} ends early, without the heaviest loads: {why}."
             ));
         }
         if self.threads < 2 {
@@ -185,7 +194,8 @@ mod tests {
 
     #[test]
     fn weights_are_those_of_the_kernel() {
-        let two = Probed::new(vec![node(0, Some(208_000.0)), node(2, Some(24_000.0))], 8, 3.0);
+        let two =
+            Probed::new(vec![node(0, Some(208_000.0)), node(2, Some(24_000.0))], 8, 3.0, false);
         assert_eq!(two.weights["read"], [28, 3]);
         let text = two.text();
         assert!(text.contains("weights by 2:1: 28:3"), "{text}");
@@ -194,17 +204,21 @@ mod tests {
 
     #[test]
     fn one_node_tells_no_weights() {
-        let one = Probed::new(vec![node(0, Some(9000.0))], 2, 3.0);
+        let one = Probed::new(vec![node(0, Some(9000.0))], 2, 3.0, false);
         assert!(one.weights.is_empty());
         assert!(one.text().contains("cannot tell weights"), "{}", one.text());
-        let part = Probed::new(vec![node(0, Some(9000.0)), NodeFigures::of(1)], 2, 3.0);
+        let part = Probed::new(vec![node(0, Some(9000.0)), NodeFigures::of(1)], 2, 3.0, false);
         assert!(part.weights.is_empty());
-        assert!(part.text().contains("No time was left for nodes 1"), "{}", part.text());
+        let text = part.text();
+        assert!(text.contains("No time was left for nodes 1: make --time"), "{text}");
+        assert!(text.contains("The curve of nodes 0 ends early"), "{text}");
+        let stopped = Probed::new(vec![NodeFigures::of(0)], 2, 3.0, true).text();
+        assert!(stopped.contains("a signal has stopped it"), "{stopped}");
     }
 
     #[test]
     fn a_plot_for_each_node() {
-        let picture = Probed::new(vec![node(0, None), node(1, None)], 2, 3.0).picture();
+        let picture = Probed::new(vec![node(0, None), node(1, None)], 2, 3.0, false).picture();
         let starts: Vec<_> = picture.plots.iter().map(|p| p.lines[0].points[0]).collect();
         assert_eq!(starts, [(0.0, 90.0); 2]);
         assert_eq!(marks(12.0).len(), 7);

@@ -14,7 +14,7 @@ use crate::commands::stop::Stop;
 use crate::words::say;
 
 /// Turns of a loop after each 256 KiB: from a light load to all that can be had.
-const PAUSES: [u32; 7] = [30_000, 8000, 3000, 1200, 500, 150, 0];
+pub(super) const PAUSES: [u32; 7] = [30_000, 8000, 3000, 1200, 500, 150, 0];
 /// One measurement takes so long, if there is time for all.
 const SLICE: Duration = Duration::from_secs(1);
 /// Of each node: three mixes, idle, and the curve.
@@ -137,6 +137,6 @@ impl<'a> Measuring<'a> {
     /// What was found.
     pub fn end(self) -> Probed {
         let seconds = self.since.elapsed().as_secs_f64();
-        Probed::new(self.nodes, self.plan.threads, seconds)
+        Probed::new(self.nodes, self.plan.threads, seconds, self.stop.is_over())
     }
 }

@@ -1,0 +1,167 @@
+//! Pieces that are to go to one node, until all have been tried.
+
+use super::laid_out::LaidOut;
+use super::pieces::Piece;
+use crate::sys::UNTOLD;
+
+/// The kernel stops moving at what it cannot move, and is asked again for what comes after, as long as
+/// that gets less, so often.
+const ATTEMPTS: u32 = 256;
+
+/// Pieces for a node.
+#[derive(Debug)]
+pub(super) struct Batch {
+    node: i32,
+    pieces: Vec<Piece>,
+    attempts: u32,
+}
+
+/// What has come of an attempt to move a piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Moved,
+    Gone,
+    Shared,
+    NoRoom,
+    Busy,
+    /// the kernel has stopped before it, or at it
+    Untold,
+}
+
+impl Fate {
+    /// `now` is where it lies, `said` what the kernel has said when it was to move, each a node or a
+    /// negative error number. What counts is where it lies.
+    fn of(target: i32, now: i32, said: i32, full: bool) -> Self {
+        match (now, said) {
+            (now, _) if now == target => Fate::Moved,
+            (now, _) if now < 0 => Fate::Gone,
+            (_, said) if said == -libc::EACCES => Fate::Shared,
+            (_, said) if said == -libc::ENOMEM => Fate::NoRoom,
+            (_, UNTOLD) if full => Fate::NoRoom,
+            (_, UNTOLD) => Fate::Untold,
+            _ => Fate::Busy,
+        }
+    }
+}
+
+impl Batch {
+    pub fn new(node: u32, pieces: Vec<Piece>) -> Self {
+        Batch { node: i32::try_from(node).unwrap_or(i32::MAX), pieces, attempts: 0 }
+    }
+
+    pub fn node(&self) -> i32 {
+        self.node
+    }
+
+    /// What is to be tried; nothing when all have been.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// Counts what has come of an attempt, and keeps what is to be tried again. `full`: the node had
+    /// no memory left.
+    pub fn tried(&mut self, now: &[i32], said: &[i32], full: bool, out: &mut LaidOut) {
+        self.attempts += 1;
+        let before = self.pieces.len();
+        let mut rest = Vec::new();
+        for ((piece, &now), &said) in self.pieces.iter().zip(now).zip(said) {
+            let pages = piece.pages();
+            match Fate::of(self.node, now, said, full) {
+                Fate::Moved => out.moved += pages,
+                Fate::Gone => out.left.gone += pages,
+                Fate::Shared => out.left.shared += pages,
+                Fate::NoRoom => out.left.no_room += pages,
+                Fate::Busy => out.left.busy += pages,
+                Fate::Untold => rest.push(*piece),
+            }
+        }
+        // The first one was tried, and stopped the kernel: the others are not to wait for it.
+        if !rest.is_empty() {
+            rest.rotate_left(1);
+        }
+        if rest.len() == before || self.attempts == ATTEMPTS {
+            out.left.busy += rest.drain(..).map(|p| p.pages()).sum::<u64>();
+        }
+        self.pieces = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::numa::Left;
+
+    #[test]
+    fn what_has_come_of_a_piece() {
+        let fate = |now, said, full| Fate::of(2, now, said, full);
+        for (now, said, full, expected) in [
+            (2, UNTOLD, true, Fate::Moved),
+            (2, -libc::EACCES, false, Fate::Moved),
+            (-libc::ENOENT, UNTOLD, false, Fate::Gone),
+            (-libc::EFAULT, 2, false, Fate::Gone),
+            (UNTOLD, UNTOLD, true, Fate::Gone),
+            (0, -libc::EACCES, true, Fate::Shared),
+            (0, -libc::ENOMEM, false, Fate::NoRoom),
+            (0, UNTOLD, true, Fate::NoRoom),
+            (0, UNTOLD, false, Fate::Untold),
+            (0, -libc::EBUSY, true, Fate::Busy),
+            (0, 2, false, Fate::Busy),
+        ] {
+            assert_eq!(fate(now, said, full), expected, "{now} {said} {full}");
+        }
+    }
+
+    /// What the kernel does with each: `m` is moved, `s` is shared, `p` pinned.
+    ///
+    /// As in `do_pages_move`: what it refuses at once has what was queued before it moved, and if one
+    /// of that fails, it says no more.
+    fn attempt(kinds: &[u8], on: &mut [i32], pieces: &[Piece]) -> Vec<i32> {
+        let mut said = vec![UNTOLD; pieces.len()];
+        let mut queued = Vec::new();
+        let mut move_queued = |queued: &mut Vec<usize>, said: &mut Vec<i32>| {
+            let fails = queued.iter().any(|&i| kinds[pieces[i].start as usize] == b'p');
+            for i in queued.drain(..) {
+                let at = pieces[i].start as usize;
+                if kinds[at] == b'm' {
+                    on[at] = 1;
+                }
+                said[i] = if fails { UNTOLD } else { 1 };
+            }
+            fails
+        };
+        for (i, piece) in pieces.iter().enumerate() {
+            if kinds[piece.start as usize] == b's' {
+                said[i] = -libc::EACCES;
+                if move_queued(&mut queued, &mut said) {
+                    return said;
+                }
+            } else {
+                queued.push(i);
+            }
+        }
+        move_queued(&mut queued, &mut said);
+        said
+    }
+
+    fn all_tried(kinds: &str) -> (u64, Left) {
+        let kinds = kinds.as_bytes();
+        let mut on = vec![0; kinds.len()];
+        let pieces = (0..kinds.len() as u64).map(|start| Piece { start, order: 0 }).collect();
+        let (mut batch, mut out) = (Batch::new(1, pieces), LaidOut::default());
+        while !batch.pieces().is_empty() {
+            let said = attempt(kinds, &mut on, batch.pieces());
+            let now: Vec<i32> = batch.pieces().iter().map(|p| on[p.start as usize]).collect();
+            batch.tried(&now, &said, false, &mut out);
+        }
+        (out.moved, out.left)
+    }
+
+    #[test]
+    fn what_cannot_move_does_not_stop_the_others() {
+        let left = |shared, busy| Left { shared, busy, ..Left::default() };
+        assert_eq!(all_tried("mmmm"), (4, left(0, 0)));
+        assert_eq!(all_tried("pppp"), (0, left(0, 4)));
+        assert_eq!(all_tried(&("p".to_owned() + &"ms".repeat(500))), (500, left(500, 1)));
+        assert_eq!(all_tried(&"psm".repeat(20)), (20, left(20, 20)));
+    }
+}
