@@ -236,7 +236,8 @@ fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
 
 /// Whether all of it has been untouched for about the same time.
 fn as_old((oldest, newest): (u32, u32), now: u32) -> bool {
-    now.saturating_sub(oldest) <= now.saturating_sub(newest) / 2 * 3 + 2_000
+    let (longest, shortest) = (now.saturating_sub(oldest), now.saturating_sub(newest));
+    u64::from(longest) <= u64::from(shortest) / 2 * 3 + 2_000
 }
 
 fn unite(left: &mut Group, right: &Group) {

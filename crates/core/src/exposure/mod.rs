@@ -32,9 +32,10 @@ use crate::monitor::{Monitor, Observer};
 use crate::ops::{
     Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
 };
-use crate::range::AddrRange;
+use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::below;
 use crate::snapshot::{Quality, Restraint, Snapshot, TargetView};
+use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
 /// Of the budget, reading everything may take so much; else it is read less often.
@@ -54,6 +55,8 @@ const SWEEP_SHARE: f64 = 0.1;
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
 /// What is read in a round at least, of everything.
 const LEAST_PART: f64 = 1e-3;
+/// Pages of a block.
+const BLOCK_PAGES: u64 = BLOCK_SIZE / PAGE_SIZE;
 /// Without a bound on shootdowns, there are at most so many in a round.
 const MOST_RUNS: u32 = 256;
 
@@ -86,6 +89,8 @@ pub struct Exposure<O> {
     /// what was cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
     round: Duration,
+    /// which target has the first turn
+    turn: usize,
     /// of everything, the part that is read in a round
     part: f64,
     seq: u64,
@@ -133,6 +138,7 @@ impl<O: Space + Look> Exposure<O> {
             next_update: Nanos(0),
             armed: Vec::new(),
             round: first_round(&attrs),
+            turn: 0,
             part: 1.0,
             seq: 0,
             cost: Cost::default(),
@@ -169,6 +175,11 @@ impl<O: Space + Look> Exposure<O> {
         Terms { share: w.running.share(), recent, long }
     }
 
+    fn rounds_ago(&self, now: Nanos, n: u64) -> Nanos {
+        let round = u64::try_from(self.round.as_nanos()).unwrap_or(u64::MAX);
+        Nanos(now.0.saturating_sub(round.saturating_mul(n)))
+    }
+
     fn pay(&mut self, cost: Cost) -> f64 {
         self.cost += cost;
         let seconds = (cost.cpu + cost.lost).as_secs_f64();
@@ -191,6 +202,7 @@ impl<O: Space + Look> Exposure<O> {
             w.map(mappings);
         }
         self.targets.retain(|w| !ended.contains(&w.id));
+        self.restrain.retain(|id| !ended.contains(&id));
         if self.targets.is_empty() && !self.outlives {
             self.end(EndReason::TargetsGone);
         }
@@ -234,8 +246,10 @@ impl<O: Space + Look> Exposure<O> {
             self.spending.forgive();
         }
         let kept = self.round.as_secs_f64() * 1.5;
-        self.spending.accrue(now, kept);
-        self.shootdowns.accrue(now, kept);
+        // A block that is all young must be affordable at last, whatever the budget.
+        let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.readings.get() * self.part;
+        self.spending.accrue(now, kept.max(block / self.spending.per_second()));
+        self.shootdowns.accrue(now, kept.max(2.0 / self.shootdowns.per_second().max(1.0)));
         if self.reading > 0.0 {
             self.readings.add(std::mem::take(&mut self.reading) / self.part);
         }
@@ -267,9 +281,14 @@ impl<O: Space + Look> Exposure<O> {
             awoken.push(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
             self.reading += self.see_hidden(w, at)?;
         }
-        for (w, awoken) in targets.iter_mut().zip(awoken) {
+        // Each round another target has the first turn, and what it leaves is the next one's.
+        self.turn = self.turn.wrapping_add(1);
+        let mut order: Vec<(&mut Watched, Vec<u64>)> = targets.iter_mut().zip(awoken).collect();
+        let first = self.turn % order.len().max(1);
+        order.rotate_left(first);
+        for (done, (w, awoken)) in order.into_iter().enumerate() {
             let restraint = self.restrain.of(&mut self.ops, w, now);
-            let allowance = self.allowance(nr_targets, w, restraint);
+            let allowance = self.allowance(nr_targets - done, w, restraint);
             let runs = plan(&w.pieces, &w.regions, &awoken, &allowance, &self.prices, now);
             self.clear(w, &runs, now)?;
         }
@@ -283,15 +302,19 @@ impl<O: Space + Look> Exposure<O> {
     fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
         // What is yet to be read in this round.
         let reserve = (self.readings.get() * self.part - self.reading).max(0.0);
+        // Of those that are yet to come, each may have its part; what one leaves is the next one's.
         let seconds = (self.spending.balance() - reserve) / nr_targets as f64;
+        // Whole ones: where there are fewer than targets, those whose turn it is have them.
         let runs = match self.attrs.max_clears {
             0 => MOST_RUNS,
-            _ => (self.shootdowns.balance().max(0.0) / nr_targets as f64) as u32,
+            _ => (self.shootdowns.balance().max(0.0) / nr_targets as f64).ceil() as u32,
         };
+        let runs =
+            if self.attrs.max_clears > 0 && self.shootdowns.balance() < 1.0 { 0 } else { runs };
         let first = w.is_new && restraint == Restraint::None;
         let sweep =
             if first { SWEEP_SHARE * self.round.as_secs_f64() / nr_targets as f64 } else { 0.0 };
-        let urgent = self.spending.per_second() * self.round.as_secs_f64();
+        let urgent = self.spending.per_second() * self.round.as_secs_f64() / nr_targets as f64;
         Allowance { seconds, runs, urgent, sweep, restraint }
     }
 
@@ -406,7 +429,8 @@ impl<O: Space + Look> Exposure<O> {
             let basis = Basis {
                 terms: self.terms(w),
                 now: moment,
-                fresh: Nanos(now.0.saturating_sub(self.round.as_nanos() as u64 * 9)),
+                fresh: self.rounds_ago(now, 9),
+                known: self.rounds_ago(now, 40),
                 sample: self.attrs.sample,
                 stolen: w.stolen as f64 / (w.resident_pages().max(1)) as f64,
             };

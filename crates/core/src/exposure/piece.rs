@@ -269,6 +269,11 @@ impl Piece {
         let (resident, young) = (block.resident.and(&span), block.young.and(&span));
         let stolen = self.young.without(&young).and(&resident).count();
         let touched = young.without(&self.young);
+        if resident != self.resident {
+            // What is gone shows nothing more.
+            self.calm = None;
+            self.armed = self.armed.and(&resident);
+        }
         (self.huge, self.resident, self.young) = (block.huge, resident, young);
         let new = young.and(&self.armed).without(&self.found);
         if !touched.is_empty() {

@@ -20,6 +20,8 @@ pub(super) struct Basis {
     pub now: Moment,
     /// Exposures that began before tell of the past.
     pub fresh: Nanos,
+    /// What was known of a region is of the past too if none of it was cleared since.
+    pub known: Nanos,
     pub sample: Duration,
     /// of the pages that were read lately, the part that somebody else has cleared
     pub stolen: f64,
@@ -49,6 +51,8 @@ struct Counts {
     all: Spread,
     fresh_pages: f64,
     touched: u32,
+    /// some of it was cleared since [`Basis::known`]
+    lately: bool,
     /// when that of it was read which was read the longest time ago
     read: Option<u32>,
 }
@@ -120,6 +124,7 @@ fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
         let piece = &pieces[p];
         c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
         let quiet = piece.is_quiet();
+        c.lately |= piece.cleared_at().is_some_and(|at| at >= b.known);
         let lately = piece.cleared_at().is_some_and(|at| at >= b.fresh);
         let read = piece.read_at().is_some_and(|at| at >= b.fresh);
         let fresh = (quiet && read || lately) && !piece.is_presumed();
@@ -224,7 +229,7 @@ const CLEARLY: f64 = 24.0;
 fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     let widen = |r: Rate| Rate { high: r.high / (1.0 - b.stolen.min(0.9)) as f32, ..r };
     if c.fresh_pages < ENOUGH_PAGES {
-        if let Some(known) = before.filter(|k| k.hz > 0.0 && c.all.touched() > 0.0) {
+        if let Some(known) = before.filter(|k| c.lately && k.hz > 0.0 && c.all.touched() > 0.0) {
             return (widen(c.all.interval(known.hz)), known.share);
         }
         let hz = c.all.touched() / c.all.exposure().max(1e-9);

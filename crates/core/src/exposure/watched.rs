@@ -85,6 +85,7 @@ impl Watched {
     /// Forgets all: it has a new address space.
     pub fn forget(&mut self) {
         *self = Watched::new(self.id);
+        self.is_new = false;
     }
 
     /// Takes in the mappings, which are sorted and disjoint.

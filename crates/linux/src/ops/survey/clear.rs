@@ -176,7 +176,9 @@ fn clear_wanted(
     let mut runs = Runs::default();
     for s in sorted.iter() {
         runs.add(s.block.start, s.area, &s.wanted, &s.kept);
-        taken.young += u64::from(s.wanted.and(&s.block.young).count());
+        let young = u64::from(s.wanted.and(&s.block.young).count());
+        // A huge page has one bit, and is touched again by setting that.
+        taken.young += if s.block.huge { young.min(1) } else { young };
     }
     let ranges = runs.ranges();
     for part in ranges.chunks(CLEARED_AT_ONCE) {
