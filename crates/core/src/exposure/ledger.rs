@@ -17,14 +17,20 @@ impl Ledger {
     const KEPT: f64 = 0.5;
 
     pub fn new(per_second: f64) -> Self {
-        Ledger { per_second, balance: 0.0, at: None }
+        Ledger::with(per_second, 0.0)
+    }
+
+    /// One that begins with something.
+    pub fn with(per_second: f64, balance: f64) -> Self {
+        Ledger { per_second, balance, at: None }
     }
 
     /// Income until `now`; with a bound of so many seconds' worth.
     pub fn accrue(&mut self, now: Nanos, seconds: f64) {
         let passed = self.at.map_or(0.0, |at| now.since(at).as_secs_f64());
         let most = self.per_second * seconds.max(Ledger::KEPT);
-        self.balance = (self.balance + self.per_second * passed).min(most);
+        // What it began with is not taken away.
+        self.balance = (self.balance + self.per_second * passed).min(most.max(self.balance));
         self.at = Some(now);
     }
 

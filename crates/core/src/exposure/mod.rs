@@ -51,6 +51,10 @@ const SHORTEST: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_millis(2500);
 /// While memory is cleared for the first time, that may take so much of a CPU.
 const SWEEP_SHARE: f64 = 0.1;
+/// Memory that comes later may take so many CPU seconds beside the budget at first, and such a share of
+/// the budget from then on.
+const BURST: f64 = 1.0;
+const BURST_SHARE: f64 = 0.05;
 /// The snapshot comes after those early reads that are not later than this.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
 /// What is read in a round at least, of everything.
@@ -103,6 +107,8 @@ pub struct Exposure<O> {
     readings: Mean,
     spending: Ledger,
     shootdowns: Ledger,
+    /// what clearing memory that came later for the first time may cost beside the budget
+    burst: Ledger,
     /// what asking about hidden memory may cost
     asking: Ledger,
     prices: Prices,
@@ -147,6 +153,7 @@ impl<O: Space + Look> Exposure<O> {
             readings: Mean::default(),
             spending: Ledger::new(budget(&attrs)),
             shootdowns: Ledger::new(attrs.max_clears.into()),
+            burst: Ledger::with(BURST_SHARE * budget(&attrs), BURST),
             asking: Ledger::new(ASKING_SHARE * budget(&attrs)),
             prices: Prices::default(),
             restrain: Restrain::default(),
@@ -249,6 +256,7 @@ impl<O: Space + Look> Exposure<O> {
         // A block that is all young must be affordable at last, whatever the budget.
         let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.readings.get() * self.part;
         self.spending.accrue(now, kept.max(block / self.spending.per_second()));
+        self.burst.accrue(now, kept);
         self.shootdowns.accrue(now, kept.max(2.0 / self.shootdowns.per_second().max(1.0)));
         if self.reading > 0.0 {
             self.readings.add(std::mem::take(&mut self.reading) / self.part);
@@ -311,7 +319,7 @@ impl<O: Space + Look> Exposure<O> {
         };
         let runs =
             if self.attrs.max_clears > 0 && self.shootdowns.balance() < 1.0 { 0 } else { runs };
-        let first = w.is_new && restraint == Restraint::None;
+        let first = (w.is_new || self.burst.balance() > 0.0) && restraint == Restraint::None;
         let sweep =
             if first { SWEEP_SHARE * self.round.as_secs_f64() / nr_targets as f64 } else { 0.0 };
         let urgent = self.spending.per_second() * self.round.as_secs_f64() / nr_targets as f64;
@@ -326,7 +334,12 @@ impl<O: Space + Look> Exposure<O> {
             let mut done = Vec::new();
             let Some(survey) = self.ops.survey() else { return Ok(()) };
             let cost = survey.clear(w.id, &ranges, &mut done)?;
-            self.pay(cost);
+            let spent = self.pay(cost);
+            if !w.is_new && self.burst.balance() > 0.0 {
+                let part = spent * first_pages(w, runs) as f64 / pages.max(1) as f64;
+                self.burst.spend(part);
+                self.spending.spend(-part);
+            }
             let shootdowns = u32::try_from(cost.clears).unwrap_or(u32::MAX);
             self.prices.learn(shootdowns, pages, cost.cpu + cost.lost);
             let terms = self.terms(w);
@@ -465,6 +478,12 @@ impl<O: Space + Look> Exposure<O> {
     }
 }
 
+/// Young pages of `runs` that were never cleared.
+fn first_pages(w: &Watched, runs: &[plan::Run]) -> u64 {
+    let first = |r: &&plan::Run| w.pieces.get(r.pieces.start).is_some_and(|p| !p.is_seen());
+    runs.iter().filter(first).map(|r| r.pages).sum()
+}
+
 fn budget(attrs: &Attrs) -> f64 {
     f64::from(attrs.budget_ppm) / 1e6
 }
@@ -533,6 +552,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         self.round = first_round(&new);
         self.spending.set_per_second(budget(&new));
         self.shootdowns.set_per_second(new.max_clears.into());
+        self.burst.set_per_second(BURST_SHARE * budget(&new));
         self.asking.set_per_second(ASKING_SHARE * budget(&new));
         Ok(())
     }
