@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Obedient, look, obey as be_obedient, root_or_skip};
+use common::{Obedient, look, obey as be_obedient, part, root_or_skip};
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Seen, Space, TargetId, Unknown};
 use isotherm_linux::{Clearing, Hold, Reading, Vaddr, WalkError};
 
@@ -15,11 +15,6 @@ fn obey() {
 
 /// Several epochs, also of those that are not flushed.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn part(range: AddrRange, first: u64, pages: u64) -> AddrRange {
-    let start = range.start + first * PAGE_SIZE;
-    AddrRange::new(start, start + pages * PAGE_SIZE)
-}
 
 fn sum(seen: &[Seen], count: impl Fn(&Seen) -> u32) -> u32 {
     seen.iter().map(count).sum()

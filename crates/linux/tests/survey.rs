@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
-use common::{Obedient, look, obey as be_obedient, root_or_skip, young};
+use common::{Obedient, about, attached, look, obey as be_obedient, part, root_or_skip, young};
 use isotherm_core::{
     AddrRange, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, Space, TargetId, Unknown,
 };
@@ -16,20 +16,6 @@ use proptest::prelude::*;
 #[test]
 fn obey() {
     be_obedient();
-}
-
-/// An obedient process, and an operations set that watches it.
-#[allow(clippy::unwrap_used, reason = "a helper of tests")]
-fn attached() -> (Obedient, Vaddr, TargetId) {
-    let process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
-    (process, ops, target)
-}
-
-fn part(range: AddrRange, first: u64, pages: u64) -> AddrRange {
-    let start = range.start + first * PAGE_SIZE;
-    AddrRange::new(start, start + pages * PAGE_SIZE)
 }
 
 #[allow(clippy::unwrap_used, reason = "a helper of tests")]
@@ -62,11 +48,6 @@ fn hidden(cleared: &[Cleared], why: Unknown) -> u32 {
 
 fn armed(cleared: &[Cleared]) -> u32 {
     sum(cleared.iter().map(|c| c.armed))
-}
-
-/// The host's kdamond ages a few pages now and then: one in 200 may be missed.
-fn about(found: u32, truth: u32) -> bool {
-    found <= truth && found + truth / 200 + 1 >= truth
 }
 
 #[test]

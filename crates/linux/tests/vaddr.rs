@@ -3,7 +3,7 @@
 mod common;
 
 use common::settings::{HUGE_PAGES, Setting, folios_of_64_kib, mthp};
-use common::{Obedient, look, obey as be_obedient, root_or_skip, young};
+use common::{Obedient, about, attached, look, obey as be_obedient, part, root_or_skip, young};
 use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, TargetId, Unknown};
 use isotherm_linux::{AttachError, Hold, Reading, Vaddr, Walker};
 
@@ -12,27 +12,8 @@ fn obey() {
     be_obedient();
 }
 
-/// An obedient process, and an operations set that watches it.
-#[allow(clippy::unwrap_used, reason = "a helper of tests")]
-fn attached() -> (Obedient, Vaddr, TargetId) {
-    let process = Obedient::start();
-    let mut ops = Vaddr::new().unwrap();
-    let target = ops.attach(process.pid()).unwrap();
-    (process, ops, target)
-}
-
-fn part(range: AddrRange, first: u64, pages: u64) -> AddrRange {
-    let start = range.start + first * PAGE_SIZE;
-    AddrRange::new(start, start + pages * PAGE_SIZE)
-}
-
 fn unknown(seen: &[isotherm_core::Seen], why: Unknown) -> u32 {
     seen.iter().map(|s| s.unknown.0[why.index()]).sum()
-}
-
-/// The host's kdamond ages a few pages now and then: one in 200 may be missed.
-fn about(found: u32, truth: u32) -> bool {
-    found <= truth && found + truth / 200 + 1 >= truth
 }
 
 #[test]

@@ -9,6 +9,8 @@ mod calibration;
 mod changes;
 mod meddling;
 mod restraint;
+#[path = "../scene/mod.rs"]
+mod scene;
 mod tapped;
 mod what_is_seen;
 
@@ -20,45 +22,11 @@ use isotherm_core::{
     Thresholds,
 };
 use isotherm_sim::{Machine, Memory, Ops, Pattern, run};
+use scene::{BASE, MIB, a_quarter_hot, machine, mib, pages, poisson, seconds};
 use tapped::{Event, Tapped};
-
-const MIB: u64 = 1 << 20;
-const BASE: u64 = 0x7f00_0000_0000;
-
-/// The stretch of `len` pages, `at` pages behind the base.
-fn pages(at: u64, len: u64) -> AddrRange {
-    AddrRange::new(BASE + at * PAGE_SIZE, BASE + (at + len) * PAGE_SIZE)
-}
-
-/// The stretch of `len` MiB, `at` MiB behind the base.
-fn mib(at: u64, len: u64) -> AddrRange {
-    pages(at * 256, len * 256)
-}
-
-fn poisson(hz: f64) -> Pattern {
-    Pattern::Poisson { hz }
-}
-
-fn seconds(s: f64) -> Nanos {
-    Nanos((s * 1e3).round() as u64 * 1_000_000)
-}
 
 fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// A machine with one target, as `lay` makes it.
-fn machine(seed: u64, lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
-    let mut machine = Machine::new(seed);
-    let target = machine.spawn();
-    lay(&mut machine, target);
-    (Ops::new(machine), target)
-}
-
-/// 64 MiB, of which the second quarter is hot.
-fn a_quarter_hot(machine: &mut Machine, target: TargetId) {
-    machine.map(target, mib(0, 64), Memory::anonymous()).unwrap();
-    machine.touch(target, mib(16, 16), poisson(100.0)).unwrap();
 }
 
 fn monitor(tapped: Tapped, attrs: Attrs, targets: &[TargetId]) -> Exposure<Tapped> {

@@ -12,6 +12,8 @@ mod mappings;
 mod observers;
 mod own_time;
 mod properties;
+#[path = "../scene/mod.rs"]
+mod scene;
 mod targets;
 mod unknown;
 
@@ -23,36 +25,7 @@ use isotherm_core::{
     Seen, Snapshot, Space, TargetId, TargetView,
 };
 use isotherm_sim::{Machine, Memory, Ops, Pattern, Score, run, score};
-
-const MIB: u64 = 1 << 20;
-const BASE: u64 = 0x7f00_0000_0000;
-
-/// The stretch of `len` MiB, `at` MiB behind the base.
-fn mib(at: u64, len: u64) -> AddrRange {
-    AddrRange::new(BASE + at * MIB, BASE + (at + len) * MIB)
-}
-
-fn poisson(hz: f64) -> Pattern {
-    Pattern::Poisson { hz }
-}
-
-fn seconds(s: f64) -> Nanos {
-    Nanos((s * 1e3).round() as u64 * 1_000_000)
-}
-
-/// A machine with one target, as `lay` makes it.
-fn machine(seed: u64, lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
-    let mut machine = Machine::new(seed);
-    let target = machine.spawn();
-    lay(&mut machine, target);
-    (Ops::new(machine), target)
-}
-
-/// 64 MiB, of which the second quarter is hot.
-fn a_quarter_hot(machine: &mut Machine, target: TargetId) {
-    machine.map(target, mib(0, 64), Memory::anonymous()).unwrap();
-    machine.touch(target, mib(16, 16), poisson(100.0)).unwrap();
-}
+use scene::{MIB, a_quarter_hot, machine, mib, poisson, seconds};
 
 fn monitor(ops: &Ops, targets: &[TargetId]) -> RegionSampler<Ops> {
     RegionSampler::new(ops.clone(), Attrs::default(), targets, 1).unwrap()

@@ -5,6 +5,8 @@
 
 mod mappings;
 mod patterns;
+#[path = "../scene/mod.rs"]
+mod scene;
 mod targets;
 
 use std::sync::Arc;
@@ -15,38 +17,10 @@ use isotherm_core::{
     TargetView, watch,
 };
 use isotherm_sim::{Machine, Memory, Ops, Pattern, Scores, run, score};
-
-const MIB: u64 = 1 << 20;
-const BASE: u64 = 0x7f00_0000_0000;
-
-/// The stretch of `len` pages, `at` pages behind the base.
-fn pages(at: u64, len: u64) -> AddrRange {
-    AddrRange::new(BASE + at * PAGE_SIZE, BASE + (at + len) * PAGE_SIZE)
-}
-
-/// The stretch of `len` MiB, `at` MiB behind the base.
-fn mib(at: u64, len: u64) -> AddrRange {
-    pages(at * 256, len * 256)
-}
-
-fn poisson(hz: f64) -> Pattern {
-    Pattern::Poisson { hz }
-}
+use scene::{MIB, machine, mib, pages, poisson, seconds};
 
 fn every_ms(ms: u64) -> Pattern {
     Pattern::Periodic { every: Duration::from_millis(ms) }
-}
-
-fn seconds(s: f64) -> Nanos {
-    Nanos((s * 1e3).round() as u64 * 1_000_000)
-}
-
-/// A machine with one target, as `lay` makes it.
-fn machine(seed: u64, lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
-    let mut machine = Machine::new(seed);
-    let target = machine.spawn();
-    lay(&mut machine, target);
-    (Ops::new(machine), target)
 }
 
 fn attrs() -> Attrs {

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use isotherm_core::{AddrRange, Ask, Look, PAGE_SIZE, Seen, TargetId};
-use isotherm_linux::Vaddr;
+use isotherm_linux::{Hold, Vaddr};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 /// Set in the environment of the test binary when it is to be the obedient process.
@@ -23,6 +23,25 @@ pub fn root_or_skip(test: &str) -> bool {
         eprintln!("skipped {test}: it takes root to read page tables of another process");
     }
     root
+}
+
+/// An obedient process, and an operations set that watches it.
+pub fn attached() -> (Obedient, Vaddr, TargetId) {
+    let process = Obedient::start();
+    let mut ops = Vaddr::new().unwrap();
+    let target = ops.attach(process.pid()).unwrap();
+    (process, ops, target)
+}
+
+/// `pages` pages of `range`, from the `first`th on.
+pub fn part(range: AddrRange, first: u64, pages: u64) -> AddrRange {
+    let start = range.start + first * PAGE_SIZE;
+    AddrRange::new(start, start + pages * PAGE_SIZE)
+}
+
+/// The host's kdamond ages a few pages now and then: one in 200 may be missed.
+pub fn about(found: u32, truth: u32) -> bool {
+    found <= truth && found + truth / 200 + 1 >= truth
 }
 
 /// The process, ended when dropped.
