@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Obedient, look, obey as be_obedient, part, root_or_skip};
-use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Seen, Space, TargetId, Unknown};
+use isotherm_core::{AddrRange, Nanos, Seen, Space, TargetId, Unknown};
 use isotherm_linux::{Clearing, Hold, Reading, Vaddr, WalkError};
 
 #[test]

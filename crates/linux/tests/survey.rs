@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
-use common::{Obedient, about, attached, look, obey as be_obedient, part, root_or_skip, young};
+use common::{about, attached, look, obey as be_obedient, part, root_or_skip, young};
 use isotherm_core::{
     AddrRange, Block, Cleared, Cost, Liveness, Look, PAGE_SIZE, PageMask, Space, TargetId, Unknown,
 };

@@ -4,7 +4,7 @@ mod common;
 
 use common::settings::{HUGE_PAGES, Setting, folios_of_64_kib, mthp};
 use common::{Obedient, about, attached, look, obey as be_obedient, part, root_or_skip, young};
-use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, TargetId, Unknown};
+use isotherm_core::{AddrRange, Liveness, PAGE_SIZE, Space, Unknown};
 use isotherm_linux::{AttachError, Hold, Reading, Vaddr, Walker};
 
 #[test]
