@@ -12,6 +12,7 @@ mod layout;
 mod ledger;
 mod nodes;
 mod pieces;
+mod rule;
 mod stream;
 mod weights;
 
@@ -22,5 +23,6 @@ pub use laid_out::{LaidOut, Left};
 pub use layout::Layout;
 pub use nodes::{Access, Node, allowed_nodes_of, balancing, nodes};
 pub use pieces::Piece;
+pub use rule::node_of;
 pub use stream::{Bound, Mix, Streamed, measure};
 pub use weights::{Setting, WeightFiles};
