@@ -82,9 +82,7 @@ impl<'a> Subject<'a> {
             Deed::Collapse if huge_pages(self.root).is_err() => {
                 Ok(Done::of(0, all, Failure::Refused))
             }
-            Deed::Collapse => {
-                self.advise(pieces, Advice::Collapse, Failure::Busy, |b, _| b.huge)
-            }
+            Deed::Collapse => self.advise(pieces, Advice::Collapse, Failure::Busy, |b, _| b.huge),
             Deed::Touch => Ok(self.touch_twice(pieces)),
             Deed::Move(weights) => migrate::act(self.process, weights, pieces),
             Deed::Demote | Deed::Count => Ok(Done::of(all, 0, Failure::Busy)),

@@ -6,11 +6,7 @@ use super::pieces::Piece;
 
 /// Whether `piece` is let through: the first filter that it answers to decides. One that answers to none is let
 /// through if there is no filter, or the last one rejects. `node` tells where it lies.
-pub(super) fn lets_through(
-    filters: &[PageFilter],
-    piece: &Piece,
-    node: Option<u32>,
-) -> bool {
+pub(super) fn lets_through(filters: &[PageFilter], piece: &Piece, node: Option<u32>) -> bool {
     let is = |kind: PageKind| match kind {
         PageKind::HugePage { min, max } => (min..=max).contains(&piece.bytes()),
         PageKind::Node(wanted) => node == Some(wanted),

@@ -83,4 +83,3 @@ pub(super) fn act(
 fn failed(e: NumaError) -> OpsError {
     OpsError::Failed(e.to_string())
 }
-

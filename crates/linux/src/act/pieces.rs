@@ -112,7 +112,8 @@ impl Found {
         let mut found = Found { block, stretch, resident, pieces: Vec::new() };
         if !block.huge {
             let plain = block.plain.unwrap_or_default().and(&resident);
-            found.pieces = plain.iter().map(|page| found.piece(PageMask::span(page, page + 1))).collect();
+            found.pieces =
+                plain.iter().map(|page| found.piece(PageMask::span(page, page + 1))).collect();
         } else if found.is_whole() {
             let first = AddrRange::new(block.start, block.start + PAGE_SIZE);
             if process.shared(first, stretch.area.start).is_empty() {

@@ -86,11 +86,7 @@ fn clear_young(
 }
 
 /// Notes what is young, as it counts as touched.
-fn note_young(
-    ops: &mut Vaddr,
-    work: &Work<'_>,
-    prepared: &mut Prepared,
-) -> Result<(), OpsError> {
+fn note_young(ops: &mut Vaddr, work: &Work<'_>, prepared: &mut Prepared) -> Result<(), OpsError> {
     each_found(ops, work, work.range, |found| {
         if !found.block.huge && !found.block.young.is_empty() {
             prepared.young.insert(found.block.start, found.block.young);
@@ -102,11 +98,7 @@ fn note_young(
 }
 
 /// Splits huge pages, by advice on a part of each; returns up to where.
-fn split(
-    ops: &mut Vaddr,
-    work: &Work<'_>,
-    prepared: &mut Prepared,
-) -> Result<AddrRange, OpsError> {
+fn split(ops: &mut Vaddr, work: &Work<'_>, prepared: &mut Prepared) -> Result<AddrRange, OpsError> {
     let most = work.budget.bytes / BLOCK_SIZE;
     let mut range = work.range;
     if most == 0 {

@@ -61,7 +61,9 @@ pub enum SwapError {
         source: io::Error,
     },
     /// what is noted
-    #[error("{0} holds what isotherm does not understand: swapon --show tells what there is; remove that file when it is right")]
+    #[error(
+        "{0} holds what isotherm does not understand: swapon --show tells what there is; remove that file when it is right"
+    )]
     Noted(PathBuf),
     /// two at once
     #[error("another isotherm is making or taking away swap: try again when it has done so")]

@@ -62,9 +62,9 @@ impl Zram {
         let (pages, device) = (bytes / PAGE_SIZE, self.device());
         write(&self.file("disksize"), &(pages * PAGE_SIZE).to_string())?;
         let begin = OpenOptions::new().write(true).open(&device);
-        begin.and_then(|file| file.write_all_at(&header(pages), 0)).map_err(|source| {
-            SwapError::File { what: "write", path: device.clone(), source }
-        })?;
+        begin
+            .and_then(|file| file.write_all_at(&header(pages), 0))
+            .map_err(|source| SwapError::File { what: "write", path: device.clone(), source })?;
         swap_on(&device).map_err(|source| SwapError::On { device, source })
     }
 
@@ -80,8 +80,8 @@ impl Zram {
         let mut removed = write(&control, &self.number.to_string());
         for _ in 0..WAITS {
             match &removed {
-                Err(SwapError::File { source, .. })
-                    if source.kind() == ErrorKind::ResourceBusy => {}
+                Err(SwapError::File { source, .. }) if source.kind() == ErrorKind::ResourceBusy => {
+                }
                 _ => break,
             }
             sleep(WAIT);

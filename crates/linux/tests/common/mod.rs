@@ -96,7 +96,7 @@ impl Obedient {
         }
     }
 
-    /// Maps `pages` pages of a kind: small, huge, locked, hugetlb, shared, reserved.
+    /// Maps `pages` pages of a kind: plain, small, huge, locked, hugetlb, shared, reserved.
     pub fn map(&mut self, pages: u64, kind: &str) -> AddrRange {
         let start = self.tell(&format!("map {pages} {kind}"));
         assert!(start != 0, "cannot map {kind} memory");

@@ -54,7 +54,9 @@ fn all(
         Err(e) if e.is_gone() => return Ok(()),
         mappings => mappings.map_err(Error::from)?,
     };
-    let by_rule = |(mapping, part): (AddrRange, AddrRange)| (part, move |piece| node_of(weights, mapping.start, piece));
+    let by_rule = |(mapping, part): (AddrRange, AddrRange)| {
+        (part, move |piece| node_of(weights, mapping.start, piece))
+    };
     Ok(layout.lay_out(parts(&mappings, within).map(by_rule), out)?)
 }
 
