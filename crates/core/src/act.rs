@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::heat::Heat;
 use crate::ops::{OpsError, TargetId};
 use crate::range::AddrRange;
 
@@ -47,6 +48,20 @@ impl Action {
             Action::MigrateHot(_) => "migrate_hot",
             Action::MigrateCold(_) => "migrate_cold",
             Action::Stat => "stat",
+        }
+    }
+
+    /// Which memory it is for: the hot, the cold, or either.
+    #[must_use]
+    pub fn prefers(&self) -> Option<Heat> {
+        match self {
+            Action::PageOut
+            | Action::Cold
+            | Action::NoHugePage
+            | Action::LruDeprio
+            | Action::MigrateCold(_) => Some(Heat::Cold),
+            Action::HugePage | Action::LruPrio | Action::MigrateHot(_) => Some(Heat::Hot),
+            Action::WillNeed | Action::Stat => None,
         }
     }
 }
@@ -130,7 +145,8 @@ pub enum PageKind {
     Young,
 }
 
-/// What a [`Work`] did.
+/// What a [`Work`] did. It goes over its range from the start on: what of the range is neither in
+/// `tried` nor in `passed` lies at its end, and was not come to for want of budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Applied {
     /// bytes it was tried on
