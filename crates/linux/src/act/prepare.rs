@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{Action, AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, PageMask, Work};
+use isotherm_core::{Action, AddrRange, BLOCK_SIZE, Heat, OpsError, PAGE_SIZE, PageMask, Work};
 
 use super::filter::lets_through;
 use super::pieces::{Found, Next, next, spans, stretches};
@@ -30,12 +30,6 @@ pub(super) struct Prepared {
     pub young: HashMap<u64, PageMask>,
 }
 
-/// Whether an action is for what is not touched.
-pub(super) fn is_for_untouched(action: &Action) -> bool {
-    use Action::{Cold, LruDeprio, MigrateCold, NoHugePage, PageOut};
-    matches!(action, PageOut | Cold | LruDeprio | MigrateCold(_) | NoHugePage)
-}
-
 /// Prepares as much as the budget may be enough for.
 pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsError> {
     let began = Instant::now();
@@ -45,7 +39,7 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
         looked = split(ops, work, &mut prepared)?;
     }
     if work.recheck.is_zero() {
-    } else if is_for_untouched(work.action) {
+    } else if work.action.prefers() == Some(Heat::Cold) {
         clear_young(ops, work, looked, &mut prepared, began)?;
     } else if *work.action == Action::HugePage {
         note_young(ops, work, &mut prepared)?;

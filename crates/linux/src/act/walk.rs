@@ -1,7 +1,7 @@
 //! Going through the memory of a work, within its budget.
 
 use isotherm_core::{
-    Action, AddrRange, Applied, BLOCK_SIZE, Budget, Failure, OpsError, PAGE_SIZE, Work,
+    Action, AddrRange, Applied, BLOCK_SIZE, Budget, Failure, Heat, OpsError, PAGE_SIZE, Work,
 };
 
 use super::absent::read_ahead;
@@ -9,7 +9,7 @@ use super::deed::{Deed, Subject};
 use super::filter::{ask_for_nodes, lets_through};
 use super::migrate;
 use super::pieces::{Found, Next, Piece, next, pages_of, spans, stretches};
-use super::prepare::{Prepared, is_for_untouched};
+use super::prepare::Prepared;
 use super::tally::Tally;
 use crate::ops::vaddr::Vaddr;
 use crate::walker::Reader;
@@ -134,7 +134,7 @@ fn wanted(
     found: &[Found],
     tally: &mut Tally,
 ) -> Vec<Piece> {
-    let cold_only = is_for_untouched(work.action) && !work.recheck.is_zero();
+    let cold_only = work.action.prefers() == Some(Heat::Cold) && !work.recheck.is_zero();
     let blocks = found.iter().filter(|f| match (work.action, deed) {
         (Action::NoHugePage, _) => prepared.split.binary_search(&f.block.start).is_ok(),
         (_, Deed::Collapse) => is_worth_collapsing(f, prepared),

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
-use isotherm_core::{AddrRange, Mapping, MappingKind, PAGE_SIZE};
-use isotherm_linux::numa::{Node, NumaError, Piece, Setting, WeightFiles, nodes};
+use isotherm_core::{Mapping, MappingKind};
+use isotherm_linux::numa::{Node, NumaError, Setting, WeightFiles, nodes};
 use isotherm_mm::mempolicy::{Weights, bandwidth_of, weights_from_bandwidth};
 
 use super::root;
