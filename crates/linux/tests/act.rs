@@ -87,6 +87,31 @@ fn hot_pages_of_a_cold_region_stay() {
     assert!(out >= 10 * 14_400 * 9 / 10, "next to all that is cold went: {out} pages");
 }
 
+/// Accessed bits were cleared behind our back, and what a TLB holds is accessed without setting them.
+#[test]
+fn what_a_tlb_holds_stays_too() {
+    if !root_or_skip("what_a_tlb_holds_stays_too") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    // There is always something in use elsewhere.
+    let elsewhere = process.map(512, "small");
+    let memory = process.map(1000, "small");
+    [elsewhere, memory].into_iter().for_each(|m| process.touch(m));
+    let thread = process.keep_touching(memory, 100);
+    let refs = format!("/proc/{}/clear_refs", process.pid());
+    let before = process.major_faults(thread);
+    for _ in 0..10 {
+        std::fs::write(&refs, "1").unwrap();
+        process.touch(elsewhere);
+        apply(&mut ops, Work { recheck: 20 * MS, ..work(&Action::PageOut, target, memory) });
+        let hot: u64 = (0..10).map(|i| process.resident(part(memory, i * 100, 1))).sum();
+        assert_eq!(hot, 10);
+    }
+    assert_eq!(process.major_faults(thread), before);
+}
+
 #[test]
 fn what_cannot_be_seen_is_let_alone() {
     if !root_or_skip("what_cannot_be_seen_is_let_alone") {

@@ -55,9 +55,9 @@ pub(super) fn stretches(process: &Process, range: AddrRange) -> Vec<Stretch> {
     seen.collect()
 }
 
-/// To be read with all that is told of their pages.
-pub(super) fn spans(stretches: &[Stretch]) -> Vec<Span> {
-    stretches.iter().map(|s| Span { range: s.range, plain: Plain::Everywhere }).collect()
+/// To be read with what is told of single pages, or without: then there are pieces of huge pages alone.
+pub(super) fn spans(stretches: &[Stretch], plain: Plain) -> Vec<Span> {
+    stretches.iter().map(|s| Span { range: s.range, plain }).collect()
 }
 
 /// A block, and what of it can be acted on.

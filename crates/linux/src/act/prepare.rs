@@ -7,14 +7,17 @@ use std::time::{Duration, Instant};
 use isotherm_core::{Action, AddrRange, BLOCK_SIZE, Heat, OpsError, PAGE_SIZE, PageMask, Work};
 
 use super::filter::lets_through;
-use super::pieces::{Found, Next, next, spans, stretches};
+use super::pieces::{Found, Next, Piece, next, spans, stretches};
+use crate::ops::epochs::flush_by_advice;
 use crate::ops::survey::clear;
 use crate::ops::vaddr::Vaddr;
 use crate::sys::{Advice, advise_all};
-use crate::walker::Reader;
+use crate::walker::{Plain, Reader};
 
 /// Cleared between two looks at the clock: 2 ms at most.
 const PART: u64 = 16 << 20;
+/// Blocks that are read between two looks at the clock.
+const AT_ONCE: u32 = 256;
 
 /// What was found out before the wait.
 #[derive(Debug, Default)]
@@ -34,30 +37,33 @@ pub(super) struct Prepared {
 pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsError> {
     let began = Instant::now();
     let mut prepared = Prepared { upto: work.range.end, ..Prepared::default() };
-    let mut looked = work.range;
     if *work.action == Action::NoHugePage {
-        looked = split(ops, work, &mut prepared)?;
+        split(ops, work, &mut prepared, began)?;
     }
-    if work.recheck.is_zero() {
-    } else if work.action.prefers() == Some(Heat::Cold) {
-        clear_young(ops, work, looked, &mut prepared, began)?;
-    } else if *work.action == Action::HugePage {
-        note_young(ops, work, &mut prepared)?;
+    match (work.action, work.action.prefers()) {
+        _ if work.recheck.is_zero() => {}
+        (_, Some(Heat::Cold)) => clear_young(ops, work, &mut prepared, began)?,
+        (Action::HugePage, _) => note_young(ops, work, &mut prepared, began)?,
+        _ => {}
     }
     prepared.took = began.elapsed();
     Ok(prepared)
 }
 
-/// Clears what is young in `range`.
+/// Clears what is young.
+///
+/// First TLBs are flushed: others clear bits without that (kswapd, clear_refs), and what a TLB holds is
+/// accessed without a trace.
 fn clear_young(
     ops: &mut Vaddr,
     work: &Work<'_>,
-    range: AddrRange,
     prepared: &mut Prepared,
     began: Instant,
 ) -> Result<(), OpsError> {
     let Vaddr { walker, targets, .. } = ops;
     let process = targets.get(work.target)?;
+    flush_by_advice(walker, process)?;
+    let range = AddrRange::new(work.range.start, prepared.upto);
     let (mut armed, mut at) = (0, range.start);
     let mut cleared = Vec::new();
     while at < range.end {
@@ -80,8 +86,13 @@ fn clear_young(
 }
 
 /// Notes what is young, as it counts as touched.
-fn note_young(ops: &mut Vaddr, work: &Work<'_>, prepared: &mut Prepared) -> Result<(), OpsError> {
-    each_found(ops, work, work.range, |found| {
+fn note_young(
+    ops: &mut Vaddr,
+    work: &Work<'_>,
+    prepared: &mut Prepared,
+    began: Instant,
+) -> Result<(), OpsError> {
+    each_block(ops, work, began, |found| {
         if !found.block.huge && !found.block.young.is_empty() {
             prepared.young.insert(found.block.start, found.block.young);
         }
@@ -91,49 +102,51 @@ fn note_young(ops: &mut Vaddr, work: &Work<'_>, prepared: &mut Prepared) -> Resu
     Ok(())
 }
 
-/// Splits huge pages, by advice on a part of each; returns up to where.
-fn split(ops: &mut Vaddr, work: &Work<'_>, prepared: &mut Prepared) -> Result<AddrRange, OpsError> {
+/// Splits huge pages, by advice on a part of each.
+fn split(
+    ops: &mut Vaddr,
+    work: &Work<'_>,
+    prepared: &mut Prepared,
+    began: Instant,
+) -> Result<(), OpsError> {
     let most = work.budget.bytes / BLOCK_SIZE;
-    let mut range = work.range;
-    if most == 0 {
-        prepared.upto = range.start;
-        return Ok(AddrRange::new(range.start, range.start));
-    }
-    each_found(ops, work, work.range, |found| {
-        let mut pieces = found.pieces.iter().filter(|_| found.block.huge);
-        if pieces.any(|p| lets_through(work.filters, p, None)) {
-            prepared.split.push(found.block.start);
+    let split = &mut prepared.split;
+    prepared.upto = each_block(ops, work, began, |found| {
+        let lets = |p: &Piece| lets_through(work.filters, p, None);
+        if (split.len() as u64) < most && found.block.huge && found.pieces.iter().any(lets) {
+            split.push(found.block.start);
         }
-        let full = prepared.split.len() as u64 == most;
-        if full {
-            range.end = found.block.start + BLOCK_SIZE;
-        }
-        !full
+        (split.len() as u64) < most
     })?;
-    prepared.upto = range.end;
     let process = ops.targets.get(work.target)?;
     let first = |&start: &u64| AddrRange::new(start, start + PAGE_SIZE);
     let firsts: Vec<AddrRange> = prepared.split.iter().map(first).collect();
     advise_all(process.pidfd.as_fd(), &firsts, Advice::Cold);
-    Ok(range)
+    Ok(())
 }
 
-/// Reads `range`, block by block, as long as more is wanted.
-fn each_found(
+/// Goes over the blocks of `work` as long as more is wanted and half of the time has not passed; returns
+/// how far it has got.
+fn each_block(
     ops: &mut Vaddr,
     work: &Work<'_>,
-    range: AddrRange,
+    began: Instant,
     mut wants_more: impl FnMut(&Found) -> bool,
-) -> Result<(), OpsError> {
+) -> Result<u64, OpsError> {
     let Vaddr { walker, targets, .. } = ops;
     let process = targets.get(work.target)?;
-    let stretches = stretches(process, range);
-    let spans = spans(&stretches);
-    let mut reader = Reader::new(&spans);
+    let stretches = stretches(process, work.range);
+    let spans = spans(&stretches, Plain::Nowhere);
+    let mut reader = Reader::new(&spans).at_most(AT_ONCE);
     while let Next::Found(found) = next(walker, process, &mut reader, &stretches)? {
-        if !found.iter().all(&mut wants_more) {
-            break;
+        for found in &found {
+            if !wants_more(found) {
+                return Ok(work.range.end.min(found.block.start + BLOCK_SIZE));
+            }
+        }
+        if began.elapsed() >= work.budget.time / 2 {
+            return Ok(reader.position().unwrap_or(work.range.end));
         }
     }
-    Ok(())
+    Ok(work.range.end)
 }

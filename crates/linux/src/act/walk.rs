@@ -12,7 +12,7 @@ use super::pieces::{Found, Next, Piece, next, pages_of, spans, stretches};
 use super::prepare::Prepared;
 use super::tally::Tally;
 use crate::ops::vaddr::Vaddr;
-use crate::walker::Reader;
+use crate::walker::{Plain, Reader};
 
 /// Blocks that are looked at at once: what is acted on was read some milliseconds before.
 const AT_ONCE: u32 = 2;
@@ -71,7 +71,7 @@ fn go_through(
 ) -> Result<(), OpsError> {
     let range = AddrRange::new(work.range.start, prepared.upto);
     let stretches = stretches(subject.process, range);
-    let spans = spans(&stretches);
+    let spans = spans(&stretches, Plain::Everywhere);
     let mut reader = Reader::new(&spans).at_most(AT_ONCE);
     while !tally.is_over() {
         let found = match next(subject.walker, subject.process, &mut reader, &stretches)? {

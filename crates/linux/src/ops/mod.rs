@@ -3,7 +3,7 @@
 mod annotate;
 mod busy;
 pub(crate) mod clear;
-mod epochs;
+pub(crate) mod epochs;
 mod held;
 mod held_processes;
 mod idle;
