@@ -91,12 +91,15 @@ fn keep_busy(memory: &Arena) -> ! {
 /// Writes all words, and in each of `rounds` rounds checks them and writes others; how many were wrong.
 fn wrong_words(memory: &Arena, rounds: u64) -> u64 {
     STEP.store(REST, Relaxed);
-    let expected = |i: usize, round: u64| (i as u64 ^ round << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let expected =
+        |i: usize, round: u64| (i as u64 ^ round << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let words = memory.words();
     words.iter().enumerate().for_each(|(i, word)| word.store(expected(i, 0), Relaxed));
     (1..=rounds)
         .flat_map(|round| words.iter().enumerate().map(move |(i, word)| (round, i, word)))
-        .filter(|&(round, i, word)| word.swap(expected(i, round), Relaxed) != expected(i, round - 1))
+        .filter(|&(round, i, word)| {
+            word.swap(expected(i, round), Relaxed) != expected(i, round - 1)
+        })
         .count() as u64
 }
 

@@ -58,7 +58,11 @@ fn cases() -> Vec<Case> {
         case("lru_prio", LruPrio),
         Case { huge: None, hot: 1, ..case("hugepage", HugePage) },
         Case { huge: Some(true), ..case("nohugepage, split alone", NoHugePage) },
-        again(Case { huge: Some(true), hot: 16, ..case("nohugepage, a page of 16 in use", NoHugePage) }),
+        again(Case {
+            huge: Some(true),
+            hot: 16,
+            ..case("nohugepage, a page of 16 in use", NoHugePage)
+        }),
     ]
 }
 
@@ -134,8 +138,10 @@ fn apply(
 
 fn row(case: &Case, mut all: Vec<Taken>) -> String {
     let longest = |of: fn(&Taken) -> Duration| {
-        let longest = all.iter().map(of).max().filter(|_| case.hot > 0);
-        longest.map_or("-".to_owned(), |d| format!("{:.1}", d.as_secs_f64() * 1e3))
+        let mut longest: Vec<Duration> = all.iter().map(of).filter(|_| case.hot > 0).collect();
+        longest.sort();
+        let median = longest.get(longest.len() / 2);
+        median.map_or("-".to_owned(), |d| format!("{:.1}", d.as_secs_f64() * 1e3))
     };
     let (at_rest, meanwhile) = (longest(|t| t.at_rest), longest(|t| t.meanwhile));
     all.sort_by_key(|t| t.applied.took);

@@ -92,8 +92,7 @@ impl<'a> Subject<'a> {
     /// Has the kernel page out what there is room for: if it finds none it splits large folios in vain.
     fn page_out(&mut self, pieces: &[Piece]) -> Result<Done, OpsError> {
         let needed: u64 = pieces.iter().filter(|p| p.swaps).map(Piece::bytes).sum();
-        let room = Room::read(self.root);
-        if needed > 0 && (room.is_full() || room.free < needed) {
+        if needed > 0 && !Room::now().has(needed) {
             return Ok(Done::of(0, pages_of(pieces), Failure::NoRoom));
         }
         self.advise(pieces, Advice::PageOut, Failure::Busy, |b, pages| {

@@ -1,8 +1,6 @@
 //! Room in swap.
 
-use std::path::Path;
-
-use crate::proc::meminfo;
+use rustix::system::sysinfo;
 
 /// Swap of the machine, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,13 +13,47 @@ pub(super) struct Room {
 const FULL: u64 = 1 << 20;
 
 impl Room {
-    /// As it is now; none if the kernel does not tell.
-    pub fn read(root: &Path) -> Self {
-        let told = meminfo(root);
-        told.map_or(Room { total: 0, free: 0 }, |m| Room { total: m.swap_total, free: m.swap_free })
+    /// As it is now.
+    pub fn now() -> Self {
+        let info = sysinfo();
+        let bytes = |units: u64| units.saturating_mul(u64::from(info.mem_unit));
+        Room { total: bytes(info.totalswap), free: bytes(info.freeswap) }
     }
 
-    pub fn is_full(&self) -> bool {
-        self.free < FULL
+    /// Whether so much more fits.
+    pub fn has(&self, bytes: u64) -> bool {
+        self.free >= bytes.max(FULL)
+    }
+
+    /// Whether anything can be paged out, or why not.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Room { total: 0, .. } => Err("there is no swap, so that memory without a file can go \
+                 nowhere: swapon some, or isotherm swap zram SIZE makes some of compressed memory"
+                .to_owned()),
+            room if !room.has(0) => Err(format!(
+                "swap is full: {} KiB of {} are free. Add some (swapon)",
+                room.free >> 10,
+                room.total >> 10
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swap_that_is_missing_or_full_is_said() {
+        let why = |total: u64, free: u64| Room { total: total << 10, free: free << 10 }.check();
+        assert!(why(0, 0).unwrap_err().contains("no swap"));
+        assert!(why(4096, 100).unwrap_err().contains("full: 100 KiB of 4096"));
+        assert_eq!(why(4096, 4096), Ok(()));
+        let room = Room { total: 8 << 20, free: 4 << 20 };
+        assert!(room.has(4 << 20) && !room.has((4 << 20) + 1));
+        let now = Room::now();
+        assert!(now.free <= now.total);
     }
 }

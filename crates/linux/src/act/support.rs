@@ -41,17 +41,7 @@ pub(super) fn needs_second_look(way: &str) -> String {
 /// What may change while others go on.
 fn now(root: &Path, action: &Action) -> Result<(), String> {
     match action {
-        Action::PageOut => match Room::read(root) {
-            Room { total: 0, .. } => Err("there is no swap, so that memory without a file can go \
-                 nowhere: swapon some, or isotherm swap zram SIZE makes some of compressed memory"
-                .to_owned()),
-            room if room.is_full() => Err(format!(
-                "swap is full: {} KiB of {} are free. Add some (swapon)",
-                room.free >> 10,
-                room.total >> 10
-            )),
-            _ => Ok(()),
-        },
+        Action::PageOut => Room::now().check(),
         Action::HugePage => huge_pages(root),
         Action::MigrateHot(to) | Action::MigrateCold(to) => nodes(root, to),
         _ => Ok(()),
@@ -102,18 +92,6 @@ mod tests {
             Support::Yes => "yes".into(),
             Support::No(why) => why,
         }
-    }
-
-    #[test]
-    fn swap_that_is_missing_or_full_is_said() {
-        let of = |swap: &str| {
-            let text = format!("MemTotal: 1 kB\nMemAvailable: 1 kB\n{swap}");
-            let root = tree(&[("proc/meminfo", &text)]);
-            why_not(root.path(), &Action::PageOut)
-        };
-        assert!(of("SwapTotal: 0 kB\nSwapFree: 0 kB\n").contains("no swap"));
-        assert!(of("SwapTotal: 4096 kB\nSwapFree: 100 kB\n").contains("swap is full"));
-        assert_eq!(of("SwapTotal: 4096 kB\nSwapFree: 4096 kB\n"), "yes");
     }
 
     #[test]

@@ -15,9 +15,9 @@ use crate::ops::vaddr::Vaddr;
 use crate::walker::{Plain, Reader};
 
 /// Blocks that are looked at at once: what is acted on was read some milliseconds before.
-const AT_ONCE: u32 = 2;
-/// Pages that are acted on between two looks at the clock: to page out 1 MiB takes a millisecond or two.
-const STEP: u64 = 256;
+const AT_ONCE: u32 = 1;
+/// Pages that are acted on between two looks at the clock: to page them out takes half a millisecond.
+const STEP: u64 = 64;
 /// Of the 512 pages of a huge page, so many are to be resident and touched before it is made.
 const TOUCHED: u32 = 448;
 
@@ -182,13 +182,13 @@ mod tests {
     fn steps_are_short_and_part_no_folio() {
         let piece = |pages| Piece { start: 0, pages, young: false, swaps: true, area: 0 };
         let pages = vec![piece(1); 1000];
-        assert_eq!(fitting(&pages, 10_000), 256);
+        assert_eq!(fitting(&pages, 10_000), 64);
         assert_eq!(fitting(&pages, 3), 3);
         assert_eq!(fitting(&pages, 0), 0);
         let folios = [piece(512), piece(16), piece(1)];
         assert_eq!(fitting(&folios, 10_000), 1, "one is longer than a step");
         assert_eq!(fitting(&folios, 511), 0);
         assert_eq!(fitting(&folios[1..], 16), 1);
-        assert_eq!(fitting(&[piece(250), piece(16)], 300), 1);
+        assert_eq!(fitting(&[piece(50), piece(16)], 300), 1);
     }
 }

@@ -11,10 +11,6 @@ pub struct MemInfo {
     pub total: u64,
     /// what may be allocated without swapping, as the kernel estimates
     pub available: u64,
-    /// swap
-    pub swap_total: u64,
-    /// of this, free
-    pub swap_free: u64,
 }
 
 /// Reads `/proc/meminfo`.
@@ -32,12 +28,7 @@ fn parse(text: &str) -> Option<MemInfo> {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
     };
-    Some(MemInfo {
-        total: bytes("MemTotal")?,
-        available: bytes("MemAvailable")?,
-        swap_total: bytes("SwapTotal").unwrap_or(0),
-        swap_free: bytes("SwapFree").unwrap_or(0),
-    })
+    Some(MemInfo { total: bytes("MemTotal")?, available: bytes("MemAvailable")? })
 }
 
 #[cfg(test)]
@@ -45,15 +36,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn four_lines_of_it() {
-        let text = "MemTotal:       24626992 kB\nMemFree:        21187812 kB\nMemAvailable:   23101616 kB\n\
-                    SwapCached:           12 kB\nSwapTotal:        524284 kB\nSwapFree:         500000 kB\n";
-        let want = MemInfo {
-            total: 24_626_992 << 10,
-            available: 23_101_616 << 10,
-            swap_total: 524_284 << 10,
-            swap_free: 500_000 << 10,
-        };
+    fn two_lines_of_it() {
+        let text = "MemTotal:       24626992 kB\nMemFree:        21187812 kB\nMemAvailable:   23101616 kB\n";
+        let want = MemInfo { total: 24_626_992 << 10, available: 23_101_616 << 10 };
         assert_eq!(parse(text), Some(want));
         assert_eq!(parse("MemTotal: 5 kB\n"), None, "it tells no more");
         let machine = meminfo("/".as_ref()).unwrap();
