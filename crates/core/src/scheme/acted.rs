@@ -15,7 +15,7 @@ use crate::range::AddrRange;
 use crate::snapshot::{RegionView, Snapshot};
 use crate::time::Nanos;
 
-/// What was in vain is let alone for so long, and so is what was done and undone by a touch.
+/// What was in vain is let alone for so long, and so is what was done and undone.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
 /// Ranges that are remembered of a target, at most; then all of it is forgotten, and what was done is
 /// tried again, in vain.
@@ -99,11 +99,16 @@ impl Again<'_> {
         (!changed && !self.is_undone(since)).then_some(Why::Done)
     }
 
-    /// Whether touches have undone it, which they do with some actions: a page comes back from swap,
-    /// or moves up again. Then the time since is its age, as in the kernel.
+    /// Whether it may have been undone: what was paged out or read may be back where it was, which the
+    /// next snapshot tells, and what was deactivated is activated by a touch. Then the time since is
+    /// its age, as in the kernel.
     fn is_undone(&self, since: Duration) -> bool {
-        let by_touch = matches!(self.action, Action::PageOut | Action::Cold | Action::LruDeprio);
-        by_touch && self.view.accesses_bp > 0 && since >= PAUSE.max(*self.pattern.age.start())
+        let may_be = match self.action {
+            Action::PageOut | Action::WillNeed => true,
+            Action::Cold | Action::LruDeprio => self.view.accesses_bp > 0,
+            _ => false,
+        };
+        may_be && since >= PAUSE.max(*self.pattern.age.start())
     }
 }
 
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_was_done_is_done_until_its_heat_changes() {
-        for action in [Action::PageOut, Action::HugePage, Action::WillNeed] {
+        for action in [Action::Cold, Action::HugePage, Action::LruPrio] {
             assert_eq!(blocked(&action, false, 101, 0.0, 60), Some(Why::Done));
             assert_eq!(blocked(&action, false, 5000, 0.0, 4960), Some(Why::Done));
             assert_eq!(blocked(&action, false, 5000, 0.0, 40), None, "it was touched in between");
@@ -144,11 +149,13 @@ mod tests {
         assert_eq!(blocked(&Action::HugePage, false, 5000, 50.0, 4960), Some(Why::Done));
     }
 
-    /// A region at an even, low rate: what comes back is paged out again after its least age.
+    /// Of a least age of 30 s.
     #[test]
-    fn what_touches_undo_is_done_again_by_its_own_clock() {
-        assert_eq!(blocked(&Action::PageOut, false, 129, 0.1, 400), Some(Why::Done));
-        assert_eq!(blocked(&Action::PageOut, false, 130, 0.1, 400), None);
+    fn what_is_undone_is_done_again_by_its_own_clock() {
+        assert_eq!(blocked(&Action::Cold, false, 129, 0.1, 400), Some(Why::Done));
+        assert_eq!(blocked(&Action::Cold, false, 130, 0.1, 400), None);
+        assert_eq!(blocked(&Action::PageOut, false, 129, 0.0, 400), Some(Why::Done));
+        assert_eq!(blocked(&Action::PageOut, false, 130, 0.0, 400), None);
     }
 
     #[test]

@@ -109,3 +109,10 @@ impl Engine {
         self.running.iter().map(|r| (&r.scheme, &r.stats))
     }
 }
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod window_tests;
