@@ -61,31 +61,33 @@ fn resident(ops: &mut Ops, target: TargetId, range: AddrRange) -> u64 {
     seen.iter().map(|s| u64::from(s.present) * PAGE_SIZE).sum()
 }
 
-const BLOCKS: u64 = 100;
+const BLOCKS: u64 = 40;
 const BLOCK: u64 = 2;
 
-/// 100 blocks of 2 MiB side by side, of which one is let alone each 4 s, in no order. The last snapshot
-/// is 20 s behind the last one.
+/// 40 blocks of 2 MiB, between blocks that are always hot, of which one is let alone each 2 s, in no
+/// order. The last snapshot is 20 s behind the last one.
 fn ever_colder() -> (Ops, TargetId, Arc<Snapshot>) {
+    let all = mib(0, 2 * BLOCKS * BLOCK);
     let (ops, t) = machine(|m, t| {
-        m.map(t, mib(0, BLOCKS * BLOCK), Memory::anonymous()).unwrap();
-        m.touch(t, mib(0, BLOCKS * BLOCK), Touches::Poisson { hz: 20.0 }).unwrap();
+        m.map(t, all, Memory::anonymous()).unwrap();
+        m.touch(t, all, Touches::Poisson { hz: 20.0 }).unwrap();
     });
     let mut monitor = Exposure::new(ops.clone(), Attrs::default(), &[t], 3).unwrap();
     for i in 0..BLOCKS {
-        run(&mut monitor, &ops, at(20 + i * 4)).unwrap();
-        ops.machine().rest(t, mib(i * 37 % BLOCKS * BLOCK, BLOCK)).unwrap();
+        run(&mut monitor, &ops, at(20 + i * 2)).unwrap();
+        ops.machine().rest(t, mib(i * 17 % BLOCKS * 2 * BLOCK, BLOCK)).unwrap();
     }
-    let last = run(&mut monitor, &ops, at(20 + BLOCKS * 4 + 20)).unwrap().pop().unwrap();
+    let last = run(&mut monitor, &ops, at(20 + BLOCKS * 2 + 20)).unwrap().pop().unwrap();
     (ops, t, last)
 }
 
-/// Of what a quota for a tenth of the memory takes, the share that is of the coldest tenth by truth.
+/// Of what a quota for a tenth of the cold memory takes, the share that is of its coldest tenth, by
+/// truth.
 fn share_of_the_coldest(weights: Weights) -> f64 {
     let (mut ops, t, last) = ever_colder();
     let tenth = BLOCKS * BLOCK * MIB / 10;
     let quota = Quota { bytes: Some(tenth), weights, ..Quota::default() };
-    let pattern = Pattern { age: 5 * SECOND..=Duration::MAX, ..Pattern::default() };
+    let pattern = Pattern { age: 5 * SECOND..=Duration::MAX, hz: 0.0..=1.0, ..Pattern::default() };
     let scheme = Scheme { quota, ..Scheme::new("reclaim", pattern, Action::PageOut) };
     let mut engine = Engine::new(vec![scheme]).unwrap();
     let now = ops.machine().now();
@@ -94,12 +96,12 @@ fn share_of_the_coldest(weights: Weights) -> f64 {
     let machine = ops.machine();
     let truth = machine.truth(t).unwrap();
     let touched = |addr| truth.last_touch(addr, now).map_or(0, |t| t.0);
-    let all = mib(0, BLOCKS * BLOCK);
-    let mut times: Vec<u64> = (all.start..all.end).step_by(4096).map(touched).collect();
+    let pages = |r: AddrRange| (r.start..r.end).step_by(4096);
+    let cold = (0..BLOCKS).flat_map(|i| pages(mib(i * 2 * BLOCK, BLOCK)));
+    let mut times: Vec<u64> = cold.map(touched).collect();
     times.sort_unstable();
     let coldest = times[times.len() / 10];
-    let pages = |e: &Event| (e.range.start..e.range.end).step_by(4096);
-    let gone: Vec<u64> = log.iter().flat_map(pages).map(touched).collect();
+    let gone: Vec<u64> = log.iter().flat_map(|e| pages(e.range)).map(touched).collect();
     gone.iter().filter(|&&t| t < coldest).count() as f64 / gone.len() as f64
 }
 
@@ -207,7 +209,7 @@ fn a_goal_settles_after_a_step_up_and_down_and_overshoots_at_most_twofold() {
     }
 }
 
-/// Ten minutes in which there is little to page out and nobody waits, then all of it at once.
+/// Two minutes in which there is little to page out and nobody waits, then all of it at once.
 #[test]
 fn a_goal_does_not_run_away_where_nobody_waits() {
     let mut plant = Plant::new();
@@ -216,7 +218,7 @@ fn a_goal_does_not_run_away_where_nobody_waits() {
     let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
     let work = Work { action, target, range, budget, filters: &[], recheck: Duration::ZERO };
     plant.ops.apply(&[work], &mut Vec::new()).unwrap();
-    let idle = plant.run(600, None, 0);
+    let idle = plant.run(120, None, 0);
     assert!(idle.iter().sum::<u64>() <= 4 * MIB, "{idle:?}");
     plant.bring_back(512 * MIB);
     let busy = plant.run(40, Some(20 * MIB), 512 * MIB);
