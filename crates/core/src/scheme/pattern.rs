@@ -115,7 +115,8 @@ mod tests {
         assert_eq!(odd(5.0..=1.0), Err(SchemeError::MinAboveMax("rate")));
         assert_eq!(odd(-1.0..=1.0), Err(SchemeError::Rate { low: -1.0, high: 1.0 }));
         assert!(odd(0.0..=f64::NAN).is_err());
-        let backward = Pattern { size: 9..=8, ..Pattern::default() };
+        let size = RangeInclusive::new(9, 8);
+        let backward = Pattern { size, ..Pattern::default() };
         assert_eq!(backward.check(), Err(SchemeError::MinAboveMax("size")));
     }
 }

@@ -123,37 +123,29 @@ impl Running {
     ) -> Result<(), OpsError> {
         let unit = self.scheme.unit();
         for _ in 0..MAX_BATCHES {
-            let left = self.charge.left(&self.scheme.quota, unit);
-            let batch = queue.batch(left, unit);
+            let batch = queue.batch(self.charge.left(&self.scheme.quota, unit), unit);
             if batch.is_empty() {
                 break;
             }
             let (done, ended) = self.apply(step, &batch, act);
             let (made, rest) = batch.split_at(done.len().min(batch.len()));
-            let ended = match (ended, rest.split_first()) {
-                // It was there when the snapshot was made.
-                (Err(OpsError::NoTarget(gone)), Some(((c, _), rest))) => {
-                    self.fail(step, c, log);
-                    rest.iter().rev().for_each(|(c, _)| queue.back(*c, c.range.start));
-                    queue.without(gone);
-                    Ok(())
-                }
-                (ended, _) => {
-                    rest.iter().rev().for_each(|(c, _)| queue.back(*c, c.range.start));
-                    ended
-                }
-            };
+            rest.iter().rev().for_each(|(c, _)| queue.back(*c, c.range.start));
             for ((c, budget), done) in made.iter().zip(&done).rev() {
                 queue.back(*c, come_to(c, budget, done));
             }
-            let mut no_room = false;
             for ((c, budget), done) in made.iter().zip(&done) {
-                let end = come_to(c, budget, done);
-                no_room |= done.failure == Some(Failure::NoRoom) && done.applied == 0;
-                self.account(step, c, AddrRange::new(c.range.start, end), done, taken, log);
+                let range = AddrRange::new(c.range.start, come_to(c, budget, done));
+                self.account(step, &Candidate { range, ..*c }, done, taken, log);
             }
-            ended?;
-            if no_room {
+            match (ended, rest.first()) {
+                // It was there when the snapshot was made.
+                (Err(OpsError::NoTarget(_)), Some((c, _))) => {
+                    queue.without(c.target);
+                    self.fail(step, c, log);
+                }
+                (ended, _) => ended?,
+            }
+            if done.iter().any(|d| d.failure == Some(Failure::NoRoom) && d.applied == 0) {
                 // Trying again at once would fill the log, not the swap.
                 self.due = Some(step.now + PAUSE.max(self.scheme.apply_interval));
                 break;
@@ -187,12 +179,11 @@ impl Running {
         (done, ended)
     }
 
-    /// Writes down what was done to `range`, the part of a candidate that was come to.
+    /// Writes down what was done to a candidate, as far as it was come to.
     fn account(
         &mut self,
         step: &Step<'_>,
         c: &Candidate<'_>,
-        range: AddrRange,
         done: &Applied,
         taken: &mut Acted,
         log: &mut Vec<Event>,
@@ -206,13 +197,12 @@ impl Running {
         self.stats.passed[Why::WhileActing.index()].add(done.passed);
         if !counts_only {
             self.stats.failed.add(done.tried.saturating_sub(done.applied));
-            self.acted.note(c.target, range, step.now, done.applied == 0);
+            self.acted.note(c.target, c.range, step.now, done.applied == 0);
             if done.applied > 0 {
-                taken.note(c.target, range, step.now, false);
+                taken.note(c.target, c.range, step.now, false);
             }
         }
-        let outcome = Outcome::Acted(*done);
-        log.push(self.event(step, &Candidate { range, ..*c }, outcome));
+        log.push(self.event(step, c, Outcome::Acted(*done)));
     }
 
     /// Writes down that its target is gone.
