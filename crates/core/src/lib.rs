@@ -17,6 +17,7 @@ mod page_scan;
 mod range;
 mod region;
 mod sampler;
+pub mod scheme;
 mod snapshot;
 mod survey;
 mod time;
