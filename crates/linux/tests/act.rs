@@ -112,6 +112,44 @@ fn what_a_tlb_holds_stays_too() {
     assert_eq!(process.major_faults(thread), before);
 }
 
+/// Somebody else has its CPU for much longer than is waited for touches.
+#[test]
+fn who_does_not_get_to_run_is_waited_for() {
+    if !root_or_skip("who_does_not_get_to_run_is_waited_for") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(1000, "small");
+    process.touch(memory);
+    process.keep_touching(memory, 10);
+    let cpus =
+        rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(process.pid())).unwrap();
+    // We have another one, if there is one.
+    let mut ours = rustix::thread::sched_getaffinity(None).unwrap();
+    let taken: Vec<usize> = (0..1024).filter(|&cpu| cpus.is_set(cpu)).collect();
+    taken.iter().for_each(|&cpu| ours.unset(cpu));
+    let _ = rustix::thread::sched_setaffinity(None, &ours);
+    let (began, has_begun) = std::sync::mpsc::channel();
+    let hog = std::thread::spawn(move || {
+        rustix::thread::sched_setaffinity(None, &cpus).unwrap();
+        let highest = libc::sched_param { sched_priority: 1 };
+        // SAFETY: it reads the parameter, and changes this thread alone.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const highest) };
+        began.send(()).unwrap();
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < 100 * MS {
+            std::hint::spin_loop();
+        }
+    });
+    has_begun.recv().unwrap();
+    let done = apply(&mut ops, Work { recheck: 20 * MS, ..work(&Action::PageOut, target, memory) });
+    hog.join().unwrap();
+    assert_eq!(done.failure, None);
+    let hot: u64 = (0..100).map(|i| process.resident(part(memory, i * 10, 1))).sum();
+    assert_eq!((hot, pages(done)[1]), (100, 900), "{done:?}");
+}
+
 #[test]
 fn what_cannot_be_seen_is_let_alone() {
     if !root_or_skip("what_cannot_be_seen_is_let_alone") {

@@ -14,6 +14,7 @@ mod prepare;
 mod room;
 mod support;
 mod tally;
+mod wait;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -56,9 +57,12 @@ impl Vaddr {
         self.refresh(works)?;
         let prepared: Vec<Prepared> =
             works.iter().map(|work| prepare::prepare(self, work)).collect::<Result<_, _>>()?;
-        let waits = works.iter().zip(&prepared).filter(|(_, p)| p.waits);
-        if let Some(longest) = waits.map(|(w, _)| w.recheck).max() {
-            std::thread::sleep(longest);
+        let waits = || works.iter().zip(&prepared).filter(|(_, p)| p.waits).map(|(w, _)| w);
+        if let Some(longest) = waits().map(|w| w.recheck).max() {
+            let targets: BTreeSet<TargetId> = waits().map(|w| w.target).collect();
+            let pid = |t: &TargetId| Some(self.targets.find(*t)?.pid);
+            let pids: Vec<i32> = targets.iter().filter_map(pid).collect();
+            wait::wait(&self.root, &pids, longest);
         }
         for (work, prepared) in works.iter().zip(&prepared) {
             out.push(walk::perform(self, work, prepared)?);
