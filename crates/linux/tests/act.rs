@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
+use common::settings::{HUGE_PAGES, Setting, folios_of_64_kib, mthp};
 use common::swap::Alone;
 use common::{Obedient, attached, obey as be_obedient, part, root_or_skip};
 use isotherm_core::{
@@ -330,7 +330,8 @@ fn what_was_paged_out_is_read_back() {
     while process.resident(memory) < 600 {
         std::thread::sleep(MS);
     }
-    assert_eq!(process.major_faults(thread) + faults(&process), 0, "nobody had to wait for swap");
+    let waited = process.major_faults(thread) + faults(&process);
+    assert!(waited <= 30, "all had to wait for swap otherwise: {waited}");
 }
 
 /// How many pages of `range` have this flag (a bit of `/proc/kpageflags`).
@@ -377,6 +378,7 @@ fn huge_pages_are_made_of_what_is_used() {
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
     // Five blocks of small pages, of memory for which huge ones are not forbidden.
+    let _madvise = Setting::set("/sys/kernel/mm/transparent_hugepage/enabled", "madvise");
     let area = process.map(7 * 512, "plain");
     let first = (512 - area.start / PAGE_SIZE % 512) % 512;
     let blocks = part(area, first, 5 * 512);
@@ -446,8 +448,8 @@ fn filters_hold_back() {
     let huge = process.map(512, "huge");
     [small, huge].into_iter().for_each(|m| process.touch(m));
     let size = PageKind::HugePage { min: 2 << 20, max: 2 << 20 };
-    let node = isotherm_linux::sys::page_nodes(process.pid(), &[small.start]).unwrap()[0];
-    let [here, elsewhere] = [0, 1].map(|d| PageKind::Node(node.unsigned_abs() + d));
+    let pages_of_small: Vec<u64> = (0..300).map(|i| part(small, i, 1).start).collect();
+    let nodes = isotherm_linux::sys::page_nodes(process.pid(), &pages_of_small).unwrap();
     let mut done = |kind, matching, allow, range| {
         let filters = [PageFilter { kind, matching, allow }];
         pages(apply(&mut ops, Work { filters: &filters, ..work(&Action::Stat, target, range) }))
@@ -456,9 +458,12 @@ fn filters_hold_back() {
     assert_eq!(done(size, true, false, huge), [0, 0, 512]);
     assert_eq!(done(size, true, true, small), [0, 0, 300]);
     assert_eq!(done(size, false, false, huge), [512, 512, 0]);
-    let one_node = isotherm_linux::numa::nodes("/".as_ref()).unwrap().len() == 1;
-    assert!(!one_node || done(here, true, false, small) == [0, 0, 300]);
-    assert_eq!(done(elsewhere, true, true, small)[0], if one_node { 0 } else { 300 });
+    for node in [0u32, 1] {
+        let there = nodes.iter().filter(|&&n| n == node.cast_signed()).count() as u64;
+        let on = PageKind::Node(node);
+        assert_eq!(done(on, true, true, small), [there, there, 300 - there]);
+        assert_eq!(done(on, true, false, small), [300 - there, 300 - there, there]);
+    }
     let mut cleared = Vec::new();
     ops.mappings(target, &mut Vec::new()).unwrap();
     Look::survey(&mut ops).unwrap().clear(target, &[small], &mut cleared).unwrap();
