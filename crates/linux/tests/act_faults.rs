@@ -119,8 +119,7 @@ fn no_word_is_lost() {
         return;
     }
     const PAGES: u64 = 4000;
-    const ROUNDS: u64 = 5;
-    assert!(PAGES * 512 * ROUNDS >= 10_000_000);
+    const ROUNDS: u64 = 10_000_000 / (PAGES * 512) + 1;
     let Some(_alone) = Alone::with_swap(128) else { return };
     let (mut process, mut ops, target) = attached();
     let memory = process.map(PAGES, "small");
