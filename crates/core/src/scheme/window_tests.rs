@@ -14,12 +14,12 @@ use crate::snapshot::RegionView;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Regions with gaps: lengths and gaps in pages, ages in seconds.
+/// Regions with gaps: lengths and gaps in pages, ages in seconds beyond those of any test.
 fn regions(parts: &[(u64, u64, u32)]) -> Vec<RegionView> {
     let mut at = 0;
     let region = |&(len, gap, age): &(u64, u64, u32)| {
         at += gap;
-        let region = view(at, len, 0.0, 600 * SECOND + age * SECOND);
+        let region = view(at, len, 0.0, (100_000 + age) * SECOND);
         at += len;
         region
     };
