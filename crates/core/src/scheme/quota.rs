@@ -173,6 +173,14 @@ impl Charge {
             || quota.time.is_some_and(|time| self.time >= time - time / 50)
     }
 
+    /// From when on something may be done: now, or with the next window.
+    pub fn next(&self, quota: &Quota, unit: u64) -> Nanos {
+        match self.began {
+            Some(began) if self.is_full(quota, unit) => began + quota.reset,
+            began => began.unwrap_or_default(),
+        }
+    }
+
     /// Counts what was done.
     pub fn add(&mut self, bytes: u64, tried: u64, took: Duration) {
         self.bytes = self.bytes.saturating_add(bytes);

@@ -36,7 +36,8 @@ pub(super) struct Step<'a> {
 pub(super) struct Running {
     pub scheme: Scheme,
     pub stats: Stats,
-    pub due: Option<Nanos>,
+    /// no turn before
+    due: Option<Nanos>,
     charge: Charge,
     gate: Gate,
     acted: Acted,
@@ -68,6 +69,16 @@ impl Running {
         }
         self.due = None;
         self.scheme = scheme;
+    }
+
+    /// When it has something to do even if there is no new snapshot: at the start, at its interval, and
+    /// with the next window if the last one did not suffice.
+    pub fn next(&self) -> Option<Nanos> {
+        let Some(due) = self.due else { return Some(Nanos(0)) };
+        match self.place {
+            Some(_) => Some(due.max(self.charge.next(&self.scheme.quota, self.scheme.unit()))),
+            None => (!self.scheme.apply_interval.is_zero()).then_some(due),
+        }
     }
 
     /// Has its turn, if one is due. What it acts on is added to `taken`.
