@@ -23,20 +23,16 @@ pub(super) struct Candidate<'a> {
     pub view: &'a RegionView,
     pub hz: f64,
     pub score: f64,
+    /// share of its bytes that there is something to do to, of 10,000
+    pub worth_bp: u32,
     /// a filter has let it through, so that page filters are not asked
     pub allowed: bool,
 }
 
 impl Candidate<'_> {
     /// Bytes that there is something to do to, if they lie evenly in the region.
-    pub fn worth(&self, action: &Action) -> u64 {
-        let resident = self.view.resident_bp.min(10_000);
-        let bp = match action {
-            Action::WillNeed => 10_000 - resident,
-            Action::Stat => 10_000,
-            _ => visible_bp(self.view),
-        };
-        share(self.range.len(), bp)
+    pub fn worth(&self) -> u64 {
+        share(self.range.len(), self.worth_bp)
     }
 }
 
@@ -86,6 +82,7 @@ impl<'a> Field<'a, '_> {
             view,
             hz: mean_hz(view, self.snapshot.attrs.sample),
             score: score(&scheme.action, view, &scheme.quota.weights),
+            worth_bp: worth_bp(&scheme.action, view),
             allowed: false,
         };
         if let Some(why) = nothing_to_do(&scheme.action, view) {
@@ -134,12 +131,20 @@ fn visible_bp(view: &RegionView) -> u32 {
     view.resident_bp.min(10_000).saturating_sub(unknown)
 }
 
-fn nothing_to_do(action: &Action, view: &RegionView) -> Option<Why> {
-    let unknown = view.unknown_bp.total() > 0;
+/// Share of the region that there is something to do to. What is paged out already is not paged out
+/// again, and neither charged nor counted for what comes first.
+fn worth_bp(action: &Action, view: &RegionView) -> u32 {
     match action {
-        Action::Stat => None,
-        Action::WillNeed => (view.resident_bp >= 10_000).then_some(Why::Nothing),
-        _ if visible_bp(view) > 0 => None,
-        _ => Some(if unknown { Why::Unknown } else { Why::Nothing }),
+        Action::Stat => 10_000,
+        Action::WillNeed => 10_000 - view.resident_bp.min(10_000),
+        _ => visible_bp(view),
     }
+}
+
+fn nothing_to_do(action: &Action, view: &RegionView) -> Option<Why> {
+    if worth_bp(action, view) > 0 {
+        return None;
+    }
+    let hidden = *action != Action::WillNeed && view.unknown_bp.total() > 0;
+    Some(if hidden { Why::Unknown } else { Why::Nothing })
 }

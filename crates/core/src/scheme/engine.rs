@@ -17,6 +17,32 @@ const MAX_SCHEMES: usize = 64;
 
 /// Acts on snapshots by schemes. Their order decides: what one has acted on in a step, those behind
 /// it pass over.
+///
+/// ```
+/// use std::time::Duration;
+/// use isotherm_core::scheme::{Engine, Metrics, Outcome, parse};
+/// use isotherm_core::{AddrRange, Attrs, Nanos, RegionSampler};
+/// use isotherm_sim::{Machine, Memory, Ops, run};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut machine = Machine::new(1);
+/// let target = machine.spawn();
+/// machine.map(target, AddrRange::new(0x1000_0000, 0x1400_0000), Memory::anonymous())?;
+/// let mut ops = Ops::new(machine);
+/// let mut monitor = RegionSampler::new(ops.clone(), Attrs::default(), &[target], 1)?;
+///
+/// let schemes = parse("4K null  null 5  5s null  pageout", Duration::from_millis(400))?;
+/// let mut engine = Engine::new(schemes)?;
+/// let mut log = Vec::new();
+/// for snapshot in run(&mut monitor, &ops, Nanos(10_000_000_000))? {
+///     engine.step(snapshot.end, &snapshot, &Metrics::default(), &mut ops, &mut log)?;
+/// }
+/// let applied: u64 = engine.schemes().map(|(_, stats)| stats.applied.bytes).sum();
+/// assert_eq!(applied, 64 << 20);
+/// assert!(log.iter().all(|event| matches!(event.outcome, Outcome::Acted(_))));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     running: Vec<Running>,
@@ -98,10 +124,11 @@ impl Engine {
         self.running.iter_mut().try_for_each(|r| r.step(&step, &mut taken, act, log))
     }
 
-    /// When the next scheme is due; none if there is no scheme, or one that is due with each snapshot.
+    /// When to step even if there is no new snapshot, with the last one: a window of a quota may begin
+    /// anew before the monitor has another.
     #[must_use]
     pub fn due(&self) -> Option<Nanos> {
-        self.running.iter().map(|r| r.due.unwrap_or_default()).min()
+        self.running.iter().filter_map(Running::next).min()
     }
 
     /// The schemes in their order, and what they have done.

@@ -168,6 +168,7 @@ fn each_keeps_to_its_interval_and_its_watermarks() {
     for second in 0..6 {
         step(&mut engine, &mut desk, second * 1000, &[cold(0)]);
     }
+    assert_eq!(engine.due(), Some(Nanos(6_000_000_000)));
     assert_eq!((stats(&engine, 0).tried.regions, stats(&engine, 1).tried.regions), (2, 0));
     assert_eq!(stats(&engine, 1).inactive, 6);
 }
@@ -181,6 +182,24 @@ fn a_quota_of_zero_never_acts() {
     let log = step(&mut engine, &mut desk, 0, &[cold(0)]);
     assert_eq!(desk.asked.len(), 0);
     assert_eq!(log[0].outcome, Outcome::Passed(Why::Quota));
+}
+
+/// The monitor may have nothing new for long; the next window has.
+#[test]
+fn a_window_that_did_not_suffice_says_when_the_next_one_begins() {
+    let quota = Quota { bytes: Some(8 * PAGE_SIZE), ..Quota::default() };
+    let (mut engine, mut desk) =
+        (engine(&[Scheme { quota, ..scheme("s", Action::Cold) }]), Desk::new());
+    let last = snapshot(500, vec![target(1, &[cold(0)])]);
+    let mut step = |engine: &mut Engine, ms: u64| {
+        let now = Nanos(ms * 1_000_000);
+        engine.step(now, &last, &Metrics::default(), &mut desk, &mut Vec::new()).unwrap();
+        engine.due().map(|due| due.0 / 1_000_000)
+    };
+    assert_eq!(step(&mut engine, 500), Some(1500));
+    assert_eq!(step(&mut engine, 700), Some(1500));
+    assert_eq!(step(&mut engine, 1500), None, "all is done");
+    assert_eq!(desk.take(), [pages(0, 16)]);
 }
 
 /// Swap is full: said, counted, and not tried again at once.

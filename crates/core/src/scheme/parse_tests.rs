@@ -39,6 +39,15 @@ fn the_published_schemes_are_read() {
 }
 
 #[test]
+fn the_schemes_of_the_documentation_are_read() {
+    let page = include_str!("../../../../docs/schemes.md");
+    let block = page.split("```").nth(3).unwrap();
+    let schemes = parse(block, INTERVAL).unwrap();
+    let actions: Vec<_> = schemes.iter().map(|s| s.action.name()).collect();
+    assert_eq!(actions, ["hugepage", "nohugepage", "pageout", "migrate_cold", "migrate_hot"]);
+}
+
+#[test]
 fn units_and_keywords() {
     let scheme = one("min 1GiB 2.5Hz 10% 500ms 1h stat");
     assert_eq!(scheme.pattern.size, 0..=1 << 30);

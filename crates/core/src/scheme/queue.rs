@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::candidates::Candidate;
 use crate::act::Budget;
 use crate::ops::TargetId;
-use crate::range::{AddrRange, align_down};
+use crate::range::{AddrRange, align_down, align_up};
 
 /// Works handed over at once, at most.
 const MAX_BATCH: usize = 512;
@@ -20,10 +20,14 @@ pub(super) type Place = (TargetId, u64);
 /// What is still to be done in a turn: the best first; of equals, from where the last turn stopped, on
 /// to the end, and from the start to there.
 #[derive(Debug)]
-pub(super) struct Queue<'a>(VecDeque<Candidate<'a>>);
+pub(super) struct Queue<'a> {
+    candidates: VecDeque<Candidate<'a>>,
+    /// the least bytes that the action is done to
+    unit: u64,
+}
 
 impl<'a> Queue<'a> {
-    pub fn new(candidates: Vec<Candidate<'a>>, from: Option<Place>) -> Self {
+    pub fn new(candidates: Vec<Candidate<'a>>, from: Option<Place>, unit: u64) -> Self {
         let from = from.unwrap_or((TargetId(0), 0));
         let place = |c: &Candidate<'_>| (c.target, c.range.start);
         let mut all: Vec<Candidate<'a>> =
@@ -32,56 +36,78 @@ impl<'a> Queue<'a> {
             Ordering::Equal => (place(a) < from, place(a)).cmp(&(place(b) < from, place(b))),
             better => better,
         });
-        Queue(all.into())
+        Queue { candidates: all.into(), unit }
     }
 
-    /// Takes what fits `left`, cutting the last one at a multiple of `unit`. The time is shared by
-    /// bytes.
-    pub fn batch(&mut self, left: Budget, unit: u64) -> Vec<(Candidate<'a>, Budget)> {
-        let mut batch = Vec::new();
+    /// Takes what fits `left`, cutting the last one at a multiple of the unit. Each has a budget of
+    /// what there is to do to it, if that lies evenly; the time is shared by that.
+    pub fn batch(&mut self, left: Budget) -> Vec<(Candidate<'a>, Budget)> {
+        let mut batch: Vec<(Candidate<'a>, Budget)> = Vec::new();
         let mut bytes = left.bytes;
-        while bytes >= unit && batch.len() < MAX_BATCH {
-            let Some(mut next) = self.0.pop_front() else { break };
-            if next.range.len() > bytes {
-                let cut = align_down(next.range.start.saturating_add(bytes), unit);
-                if cut <= next.range.start {
-                    self.0.push_front(next);
+        while bytes >= self.unit && batch.len() < MAX_BATCH {
+            let Some(mut next) = self.candidates.pop_front() else { break };
+            let mut worth = self.worth(&next);
+            if worth > bytes {
+                let Some(cut) = self.cut(&next, bytes, worth) else {
+                    self.candidates.push_front(next);
                     break;
-                }
+                };
                 self.back(next, cut);
                 next.range.end = cut;
+                worth = self.worth(&next).min(bytes);
             }
-            bytes -= next.range.len();
-            batch.push(next);
+            bytes -= worth;
+            batch.push((next, Budget { bytes: worth, time: Duration::ZERO }));
         }
-        let all: u64 = batch.iter().map(|c| c.range.len()).sum();
-        let part = |c: &Candidate<'_>| c.range.len() as f64 / all.max(1) as f64;
-        let budget = |c: &Candidate<'_>| Budget {
-            bytes: c.range.len(),
-            time: left.time.mul_f64(part(c)).max(LEAST_TIME),
-        };
-        batch.into_iter().map(|c| (c, budget(&c))).collect()
+        share_out(left, &mut batch);
+        batch
+    }
+
+    /// Whole units of what there is to do to a candidate.
+    fn worth(&self, c: &Candidate<'_>) -> u64 {
+        align_up(c.worth().max(1), self.unit).min(align_up(c.range.len(), self.unit))
+    }
+
+    /// Up to where there are `bytes` of the `worth` of a candidate.
+    fn cut(&self, c: &Candidate<'_>, bytes: u64, worth: u64) -> Option<u64> {
+        let part = u128::from(c.range.len()) * u128::from(bytes) / u128::from(worth);
+        let part = u64::try_from(part).unwrap_or(u64::MAX);
+        let cut = align_down(c.range.start.saturating_add(part), self.unit);
+        (cut > c.range.start).then_some(cut)
     }
 
     /// Puts the part of `c` from `at` on back in front.
     pub fn back(&mut self, c: Candidate<'a>, at: u64) {
         if at < c.range.end {
-            self.0.push_front(Candidate { range: AddrRange::new(at, c.range.end), ..c });
+            self.candidates.push_front(Candidate { range: AddrRange::new(at, c.range.end), ..c });
         }
     }
 
     /// Leaves out a target that is gone.
     pub fn without(&mut self, target: TargetId) {
-        self.0.retain(|c| c.target != target);
+        self.candidates.retain(|c| c.target != target);
     }
 
     /// What comes next.
     pub fn place(&self) -> Option<Place> {
-        self.0.front().map(|c| (c.target, c.range.start))
+        self.candidates.front().map(|c| (c.target, c.range.start))
     }
 
     pub fn rest(self) -> impl Iterator<Item = Candidate<'a>> {
-        self.0.into_iter()
+        self.candidates.into_iter()
+    }
+}
+
+/// Shares the time by bytes. Where there is enough for all of all, more than worth does no harm.
+fn share_out(left: Budget, batch: &mut [(Candidate<'_>, Budget)]) {
+    let lengths: u64 = batch.iter().map(|(c, _)| c.range.len()).sum();
+    if lengths <= left.bytes {
+        batch.iter_mut().for_each(|(c, budget)| budget.bytes = c.range.len());
+    }
+    let all: u64 = batch.iter().map(|(_, budget)| budget.bytes).sum();
+    for (_, budget) in batch {
+        let part = budget.bytes as f64 / all.max(1) as f64;
+        budget.time = left.time.mul_f64(part).max(LEAST_TIME);
     }
 }
 

@@ -162,14 +162,23 @@ impl Charge {
                 (time.min(turn), bytes.min(fits))
             }
         };
-        let spent = time.is_zero() || bytes < unit;
+        let spent = time.is_zero() || bytes < unit || self.is_full(quota, unit);
         Budget { bytes: if spent { 0 } else { bytes - bytes % unit }, time }
     }
 
     /// Whether nothing more may be done in this window.
     pub fn is_full(&self, quota: &Quota, unit: u64) -> bool {
+        // The last fiftieth of the time is not worth a batch.
         self.bound.saturating_sub(self.bytes) < unit
-            || quota.time.is_some_and(|time| self.time >= time)
+            || quota.time.is_some_and(|time| self.time >= time - time / 50)
+    }
+
+    /// From when on something may be done: now, or with the next window.
+    pub fn next(&self, quota: &Quota, unit: u64) -> Nanos {
+        match self.began {
+            Some(began) if self.is_full(quota, unit) => began + quota.reset,
+            began => began.unwrap_or_default(),
+        }
     }
 
     /// Counts what was done.

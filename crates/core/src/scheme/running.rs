@@ -36,7 +36,8 @@ pub(super) struct Step<'a> {
 pub(super) struct Running {
     pub scheme: Scheme,
     pub stats: Stats,
-    pub due: Option<Nanos>,
+    /// no turn before
+    due: Option<Nanos>,
     charge: Charge,
     gate: Gate,
     acted: Acted,
@@ -70,6 +71,16 @@ impl Running {
         self.scheme = scheme;
     }
 
+    /// When it has something to do even if there is no new snapshot: at the start, at its interval, and
+    /// with the next window if the last one did not suffice.
+    pub fn next(&self) -> Option<Nanos> {
+        let Some(due) = self.due else { return Some(Nanos(0)) };
+        match self.place {
+            Some(_) => Some(due.max(self.charge.next(&self.scheme.quota, self.scheme.unit()))),
+            None => (!self.scheme.apply_interval.is_zero()).then_some(due),
+        }
+    }
+
     /// Has its turn, if one is due. What it acts on is added to `taken`.
     pub fn step(
         &mut self,
@@ -95,7 +106,7 @@ impl Running {
         let found = Field { scheme, snapshot, metrics, now, acted, taken }.find();
         found.passed.iter().for_each(|(c, why)| self.pass(step, c, *why, log));
         self.stats.cut_off = self.cut_off(&found.candidates);
-        let mut queue = Queue::new(found.candidates, self.place);
+        let mut queue = Queue::new(found.candidates, self.place, unit);
         let done = self.turn(step, &mut queue, taken, act, log);
         self.place = queue.place();
         queue.rest().for_each(|c| self.pass(step, &c, Why::Quota, log));
@@ -107,7 +118,7 @@ impl Running {
     /// The score from which on there is enough for what is left of the quota.
     fn cut_off(&self, candidates: &[Candidate<'_>]) -> u32 {
         let mut histogram = Histogram::default();
-        candidates.iter().for_each(|c| histogram.add(c.score, c.worth(&self.scheme.action)));
+        candidates.iter().for_each(|c| histogram.add(c.score, c.worth()));
         let left = self.charge.left(&self.scheme.quota, self.scheme.unit()).bytes;
         u32::try_from(histogram.cut_off(left)).unwrap_or(u32::MAX)
     }
@@ -123,7 +134,7 @@ impl Running {
     ) -> Result<(), OpsError> {
         let unit = self.scheme.unit();
         for _ in 0..MAX_BATCHES {
-            let batch = queue.batch(self.charge.left(&self.scheme.quota, unit), unit);
+            let batch = queue.batch(self.charge.left(&self.scheme.quota, unit));
             if batch.is_empty() {
                 break;
             }

@@ -115,6 +115,7 @@ impl Desk {
             }
             match (self.fate)(work.target, page) {
                 Fate::Passed => done.passed += PAGE_SIZE,
+                _ if done.tried + PAGE_SIZE > work.budget.bytes => break,
                 fate => {
                     done.tried += PAGE_SIZE;
                     done.took += self.takes;

@@ -10,15 +10,16 @@ use super::*;
 use crate::act::{Action, Applied, Failure};
 use crate::ops::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
+use crate::snapshot::RegionView;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Regions with gaps: lengths and gaps in pages, ages in seconds.
-fn regions(parts: &[(u64, u64, u32)]) -> Vec<crate::snapshot::RegionView> {
+/// Regions with gaps: lengths and gaps in pages, ages in seconds beyond those of any test.
+fn regions(parts: &[(u64, u64, u32)]) -> Vec<RegionView> {
     let mut at = 0;
     let region = |&(len, gap, age): &(u64, u64, u32)| {
         at += gap;
-        let region = view(at, len, 0.0, 600 * SECOND + age * SECOND);
+        let region = view(at, len, 0.0, (100_000 + age) * SECOND);
         at += len;
         region
     };
@@ -61,16 +62,18 @@ proptest! {
     #[test]
     fn a_size_quota_is_kept_to_the_page(
         parts in parts(), quota in 1u64..2000, odd in 0u64..4096, fates in any::<u64>(),
+        resident_bp in 1u32..=10_000,
         waits in prop::collection::vec(1u64..700, 1..40),
     ) {
         let bytes = quota * PAGE_SIZE + odd;
-        let mut engine = scheme(Action::Stat, Quota { bytes: Some(bytes), ..Quota::default() });
+        let mut engine = scheme(Action::PageOut, Quota { bytes: Some(bytes), ..Quota::default() });
         let mut desk = Desk::with(move |_, page| match (fates >> (page % 60)) & 7 {
             0 => Fate::Passed,
             _ => Fate::Done,
         });
         let at: Vec<u64> = waits.iter().scan(0, |at, w| { *at += w; Some(*at) }).collect();
-        let all = regions(&parts);
+        let part = |r| RegionView { resident_bp, ..r };
+        let all: Vec<_> = regions(&parts).into_iter().map(part).collect();
         let steps = run(&mut engine, &mut desk, &at, |ms| snapshot(ms, vec![target(1, &all)]));
         let (mut began, mut used) = (None, 0);
         for (ms, log) in at.iter().zip(steps) {
@@ -144,6 +147,20 @@ proptest! {
         let all_takes = desk.takes.as_secs_f64() * 256.0 * 4096.0 / time.as_secs_f64();
         prop_assert!(shares[4] >= 0.8 * all_takes.min(1.0), "{shares:?}");
     }
+}
+
+/// Where a sixteenth is resident, a batch is of sixteen times as much.
+#[test]
+fn what_is_out_already_does_not_slow_the_rest() {
+    let bytes = Some(64 * PAGE_SIZE);
+    let mut engine = scheme(Action::PageOut, Quota { bytes, ..Quota::default() });
+    let mut desk = Desk::with(|_, page| if page % 16 == 0 { Fate::Done } else { Fate::Passed });
+    let sparse = |at| RegionView { resident_bp: 625, ..view(at, 800, 0.0, 600 * SECOND) };
+    let all = [sparse(0), sparse(800)];
+    run(&mut engine, &mut desk, &[0, 1000], |ms| snapshot(ms, vec![target(1, &all)]));
+    let ranges: Vec<AddrRange> = desk.asked.iter().map(|(a, _)| a.range).collect();
+    assert_eq!(ranges, [pages(0, 800), pages(800, 224), pages(1024, 576)]);
+    assert_eq!(engine.schemes().next().unwrap().1.applied.bytes, 100 * PAGE_SIZE);
 }
 
 /// A cut that time has made is taken up where it was made, before all else.
