@@ -39,6 +39,14 @@ fn pages(a: Applied) -> [u64; 3] {
     [a.tried, a.applied, a.passed].map(|bytes| bytes / PAGE_SIZE)
 }
 
+/// Huge pages of `range`.
+#[allow(clippy::unwrap_used, reason = "a helper of tests")]
+fn huge(ops: &mut Vaddr, target: TargetId, range: AddrRange) -> usize {
+    let mut blocks = Vec::new();
+    Look::survey(ops).unwrap().survey(target, &[range], &mut blocks).unwrap();
+    blocks.iter().filter(|b| b.huge).count()
+}
+
 #[test]
 fn what_is_resident_and_cold_is_paged_out() {
     if !root_or_skip("what_is_resident_and_cold_is_paged_out") {
@@ -68,16 +76,13 @@ fn hot_pages_of_a_cold_region_stay() {
     let memory = process.map(16_000, "small");
     process.touch(memory);
     let thread = process.keep_touching(memory, 10);
-    let hot = |process: &Obedient| -> u64 {
-        (0..1600).map(|i| process.resident(part(memory, i * 10, 1))).sum()
-    };
     let before = process.major_faults(thread);
     let mut out = 0;
     for _ in 0..10 {
         let done =
             apply(&mut ops, Work { recheck: 100 * MS, ..work(&Action::PageOut, target, memory) });
         out += done.applied;
-        assert_eq!(hot(&process), 1600);
+        assert_eq!(process.resident_each(memory, 10), 1600);
         // Back, so that there is something cold again.
         let cold = (0..1600).map(|i| part(memory, i * 10 + 1, 9));
         cold.for_each(|c| process.touch(c));
@@ -106,10 +111,33 @@ fn what_a_tlb_holds_stays_too() {
         std::fs::write(&refs, "1").unwrap();
         process.tell(&format!("read {} 512", elsewhere.start));
         apply(&mut ops, Work { recheck: 200 * MS, ..work(&Action::PageOut, target, memory) });
-        let hot: u64 = (0..10).map(|i| process.resident(part(memory, i * 100, 1))).sum();
-        assert_eq!(hot, 10);
+        assert_eq!(process.resident_each(memory, 100), 10);
     }
     assert_eq!(process.major_faults(thread), before);
+}
+
+/// Somebody else clears accessed bits while touches are waited for, as kswapd may.
+#[test]
+fn what_somebody_else_clears_was_touched() {
+    if !root_or_skip("what_somebody_else_clears_was_touched") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(1000, "small");
+    process.touch(memory);
+    let meddler = std::thread::spawn(move || {
+        std::thread::sleep(150 * MS);
+        process.tell(&format!("read {} 100", part(memory, 300, 100).start));
+        std::thread::sleep(450 * MS);
+        std::fs::write(format!("/proc/{}/clear_refs", process.pid()), "1").unwrap();
+        process
+    });
+    let recheck = 800 * MS;
+    let done = apply(&mut ops, Work { recheck, ..work(&Action::PageOut, target, memory) });
+    let process = meddler.join().unwrap();
+    assert_eq!(pages(done), [900, 900, 100], "{done:?}");
+    assert_eq!(process.resident(part(memory, 300, 100)), 100);
 }
 
 /// Somebody else has its CPU for much longer than is waited for touches.
@@ -146,7 +174,7 @@ fn who_does_not_get_to_run_is_waited_for() {
     let done = apply(&mut ops, Work { recheck: 20 * MS, ..work(&Action::PageOut, target, memory) });
     hog.join().unwrap();
     assert_eq!(done.failure, None);
-    let hot: u64 = (0..100).map(|i| process.resident(part(memory, i * 10, 1))).sum();
+    let hot = process.resident_each(memory, 10);
     assert_eq!((hot, pages(done)[1]), (100, 900), "{done:?}");
 }
 
@@ -214,7 +242,7 @@ fn a_huge_page_goes_whole_or_stays() {
     let (mut process, mut ops, target) = attached();
     let memory = process.map(4 * 512, "huge");
     process.touch(memory);
-    assert_eq!(process.rollup("AnonHugePages"), 4 * 2048, "no huge pages to be had");
+    assert_eq!(huge(&mut ops, target, memory), 4, "no huge pages to be had");
     // One page of the first, and the third.
     process.keep_touching(part(memory, 100, 1025), 1024);
     let out = work(&Action::PageOut, target, memory);
@@ -226,7 +254,7 @@ fn a_huge_page_goes_whole_or_stays() {
     assert_eq!(little.tried, 0, "nor for want of budget: {little:?}");
     let done = apply(&mut ops, out);
     assert_eq!(pages(done), [1024, 1024, 1024], "{done:?}");
-    assert_eq!(process.rollup("AnonHugePages"), 2 * 2048, "the others are whole");
+    assert_eq!(huge(&mut ops, target, memory), 2, "the others are whole");
 }
 
 #[test]
@@ -386,7 +414,7 @@ fn huge_pages_are_made_of_what_is_used() {
     for (i, resident) in [(0, 512), (1, 512), (2, 448), (3, 447), (4, 512)] {
         process.touch(block(i, resident));
     }
-    assert_eq!(process.rollup("AnonHugePages"), 0);
+    assert_eq!(huge(&mut ops, target, blocks), 0);
     let mut cleared = Vec::new();
     ops.mappings(target, &mut Vec::new()).unwrap();
     Look::survey(&mut ops).unwrap().clear(target, &[blocks], &mut cleared).unwrap();
@@ -396,10 +424,10 @@ fn huge_pages_are_made_of_what_is_used() {
     let budget = Budget { bytes: 2 << 20, ..ALL };
     let one = apply(&mut ops, Work { budget, ..work(&Action::HugePage, target, blocks) });
     assert_eq!(pages(one)[..2], [512, 512], "{one:?}");
-    assert_eq!(process.rollup("AnonHugePages"), 2048);
+    assert_eq!(huge(&mut ops, target, blocks), 1);
     let done = apply(&mut ops, work(&Action::HugePage, target, blocks));
     assert_eq!(pages(done), [512, 512, 4 * 512], "{done:?}");
-    assert_eq!(process.rollup("AnonHugePages"), 2 * 2048);
+    assert_eq!(huge(&mut ops, target, blocks), 2);
     // What was touched before the wait counts as well: 440 and 72 others.
     process.touch(block(1, 512));
     let waited = Work { recheck: MS, ..work(&Action::HugePage, target, block(1, 512)) };
@@ -420,21 +448,20 @@ fn huge_pages_are_demoted() {
     let (mut process, mut ops, target) = attached();
     let memory = process.map(4 * 512, "huge");
     process.touch(memory);
-    assert_eq!(process.rollup("AnonHugePages"), 4 * 2048, "no huge pages to be had");
+    assert_eq!(huge(&mut ops, target, memory), 4, "no huge pages to be had");
     let split = Work { range: part(memory, 0, 512), ..work(&Action::NoHugePage, target, memory) };
     let done = apply(&mut ops, split);
     assert_eq!(pages(done), [512, 512, 0], "{done:?}");
-    assert_eq!((process.rollup("AnonHugePages"), process.resident(memory)), (3 * 2048, 2048));
+    assert_eq!((huge(&mut ops, target, memory), process.resident(memory)), (3, 2048));
     // Of the next two, one page in 16 is touched: that stays.
     let next = part(memory, 512, 1024);
     process.keep_touching(next, 16);
     let demote = Work { recheck: 100 * MS, ..work(&Action::NoHugePage, target, next) };
     let done = apply(&mut ops, demote);
     assert_eq!(pages(done), [1024, 1024, 0], "{done:?}");
-    assert_eq!(process.rollup("AnonHugePages"), 2048);
+    assert_eq!(huge(&mut ops, target, memory), 1);
     assert_eq!(process.resident(next), 64);
-    let hot = (0..64).map(|i| process.resident(part(next, i * 16, 1))).sum::<u64>();
-    assert_eq!(hot, 64);
+    assert_eq!(process.resident_each(next, 16), 64);
 }
 
 #[test]

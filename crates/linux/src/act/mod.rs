@@ -21,7 +21,9 @@ use std::collections::BTreeSet;
 
 use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
-use self::prepare::Prepared;
+use self::prepare::{Prepared, note_young, prepare};
+use self::wait::wait;
+use self::walk::perform;
 use crate::ops::vaddr::Vaddr;
 use crate::sys::thread_cpu;
 
@@ -55,19 +57,27 @@ impl Vaddr {
 
     fn apply_all(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
         self.refresh(works)?;
-        let prepared: Vec<Prepared> =
-            works.iter().map(|work| prepare::prepare(self, work)).collect::<Result<_, _>>()?;
-        let waits = || works.iter().zip(&prepared).filter(|(_, p)| p.waits).map(|(w, _)| w);
-        if let Some(longest) = waits().map(|w| w.recheck).max() {
-            let targets: BTreeSet<TargetId> = waits().map(|w| w.target).collect();
-            let pid = |t: &TargetId| Some(self.targets.find(*t)?.pid);
-            let pids: Vec<i32> = targets.iter().filter_map(pid).collect();
-            wait::wait(&self.root, &pids, longest);
-        }
-        for (work, prepared) in works.iter().zip(&prepared) {
-            out.push(walk::perform(self, work, prepared)?);
+        let prepared = works.iter().map(|work| Ok((work, prepare(self, work)?)));
+        let mut prepared: Vec<(&Work<'_>, Prepared)> = prepared.collect::<Result<_, OpsError>>()?;
+        self.wait(&mut prepared)?;
+        for (work, prepared) in &prepared {
+            out.push(perform(self, work, prepared)?);
         }
         Ok(())
+    }
+
+    /// Waits for touches, once for all works that ask for it.
+    fn wait(&mut self, works: &mut [(&Work<'_>, Prepared)]) -> Result<(), OpsError> {
+        let waits = || works.iter().filter(|(_, p)| p.waits).map(|(work, _)| work);
+        let Some(longest) = waits().map(|w| w.recheck).max() else { return Ok(()) };
+        let targets: BTreeSet<TargetId> = waits().map(|w| w.target).collect();
+        let pid = |t: &TargetId| Some(self.targets.find(*t)?.pid);
+        let pids: Vec<i32> = targets.iter().filter_map(pid).collect();
+        let root = self.root.clone();
+        wait(&root, &pids, longest, || {
+            let mut waiting = works.iter_mut().filter(|(_, p)| p.waits);
+            waiting.try_for_each(|(work, prepared)| note_young(self, work, prepared))
+        })
     }
 
     /// Mappings may have come, gone or been locked since they were read. Of who has ended there is

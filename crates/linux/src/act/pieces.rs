@@ -134,6 +134,13 @@ impl Found {
         pages_of(&self.pieces) == u64::from(self.resident.count())
     }
 
+    /// Pieces of which no page is young, nor was `before`.
+    pub fn untouched(&self, before: &PageMask) -> Vec<Piece> {
+        let was_young =
+            |p: &Piece| !pages_in_block(self.block.start, p.range()).and(before).is_empty();
+        self.pieces.iter().filter(|p| !p.young && !was_young(p)).copied().collect()
+    }
+
     /// All of the block as one.
     pub fn as_piece(&self) -> Piece {
         self.piece(PageMask::span(0, 512))

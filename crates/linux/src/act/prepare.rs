@@ -9,7 +9,7 @@ use isotherm_core::{Action, AddrRange, BLOCK_SIZE, Heat, OpsError, PAGE_SIZE, Pa
 use super::filter::lets_through;
 use super::pieces::{Found, Next, Piece, next, spans, stretches};
 use crate::ops::epochs::flush_by_advice;
-use crate::ops::survey::clear;
+use crate::ops::survey::{clear, read_blocks};
 use crate::ops::vaddr::Vaddr;
 use crate::sys::{Advice, advise_all};
 use crate::walker::{Plain, Reader};
@@ -29,8 +29,15 @@ pub(super) struct Prepared {
     pub waits: bool,
     /// huge pages that are to be small ones by now, by their address
     pub split: Vec<u64>,
-    /// pages that were young, by block, where that counts as a touch
+    /// pages that were touched before the last look, by block
     pub young: HashMap<u64, PageMask>,
+}
+
+impl Prepared {
+    /// Pages of the block from `start` on that were touched before the last look.
+    pub fn touched(&self, start: u64) -> PageMask {
+        self.young.get(&start).copied().unwrap_or_default()
+    }
 }
 
 /// Prepares as much as the budget may be enough for.
@@ -43,7 +50,10 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
     match (work.action, work.action.prefers()) {
         _ if work.recheck.is_zero() => {}
         (_, Some(Heat::Cold)) => clear_young(ops, work, &mut prepared, began)?,
-        (Action::HugePage, _) => note_young(ops, work, &mut prepared, began)?,
+        (Action::HugePage, _) => {
+            note_young(ops, work, &mut prepared)?;
+            prepared.waits = !prepared.young.is_empty();
+        }
         _ => {}
     }
     prepared.took = began.elapsed();
@@ -85,20 +95,23 @@ fn clear_young(
     Ok(())
 }
 
-/// Notes what is young, as it counts as touched.
-fn note_young(
+/// Notes what is young by now: it counts as touched, also if somebody else clears it before the end of the
+/// wait.
+pub(super) fn note_young(
     ops: &mut Vaddr,
     work: &Work<'_>,
     prepared: &mut Prepared,
-    began: Instant,
 ) -> Result<(), OpsError> {
-    each_block(ops, work, began, |found| {
-        if !found.block.huge && !found.block.young.is_empty() {
-            prepared.young.insert(found.block.start, found.block.young);
+    let Vaddr { walker, targets, .. } = ops;
+    let process = targets.get(work.target)?;
+    let range = AddrRange::new(work.range.start, prepared.upto);
+    let spans = spans(&stretches(process, range), Plain::Nowhere);
+    read_blocks(walker, process, &spans, |block| {
+        if !block.young.is_empty() {
+            let young = prepared.young.entry(block.start).or_default();
+            *young = young.or(&block.young);
         }
-        prepared.young.len() as u64 * BLOCK_SIZE < work.budget.bytes
     })?;
-    prepared.waits = !prepared.young.is_empty();
     Ok(())
 }
 

@@ -11,9 +11,21 @@ const THREADS: usize = 64;
 /// Who does not get to run in so many intervals is not waited for any longer.
 const INTERVALS: u32 = 10;
 
+/// When is looked in between, in eighths of the interval since the last time; the rest follows.
+const LOOKS: [u32; 2] = [1, 3];
+
 /// Waits for `interval`, and again if in all of that time a thread of `pids` that wanted to run did not
-/// get to: what it uses would look idle.
-pub(super) fn wait(root: &Path, pids: &[i32], interval: Duration) {
+/// get to: what it uses would look idle. Has somebody `look` in between: others clear bits, and flush no
+/// TLB.
+///
+/// # Errors
+/// That of `look`.
+pub(super) fn wait<E>(
+    root: &Path,
+    pids: &[i32],
+    interval: Duration,
+    mut look: impl FnMut() -> Result<(), E>,
+) -> Result<(), E> {
     let times = || -> Vec<(i32, ThreadTime)> {
         pids.iter()
             .flat_map(|&p| threads(root, p, THREADS).into_iter().map(move |t| (p, t)))
@@ -21,7 +33,11 @@ pub(super) fn wait(root: &Path, pids: &[i32], interval: Duration) {
     };
     let mut before = times();
     for _ in 0..INTERVALS {
-        sleep(interval);
+        for eighths in LOOKS {
+            sleep(interval / 8 * eighths);
+            look()?;
+        }
+        sleep(interval / 8 * (8 - LOOKS.iter().sum::<u32>()));
         let now = times();
         let stood = before.iter().filter(|thread| now.contains(thread));
         if !stood.into_iter().any(|(pid, t)| is_runnable(root, *pid, t.tid)) {
@@ -29,4 +45,5 @@ pub(super) fn wait(root: &Path, pids: &[i32], interval: Duration) {
         }
         before = now;
     }
+    Ok(())
 }

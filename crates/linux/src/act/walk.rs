@@ -142,9 +142,10 @@ fn wanted(
     });
     let pieces = blocks.flat_map(|f| match deed {
         Deed::Collapse => vec![f.as_piece()],
+        _ if cold_only => f.untouched(&prepared.touched(f.block.start)),
         _ => f.pieces.clone(),
     });
-    let mut pieces: Vec<Piece> = pieces.filter(|p| !(cold_only && p.young)).collect();
+    let mut pieces: Vec<Piece> = pieces.collect();
     if !work.filters.is_empty() {
         let nodes = match ask_for_nodes(work.filters) {
             true => migrate::nodes(subject.process, &pieces),
@@ -169,8 +170,7 @@ fn wanted(
 
 /// Whether a huge page of this block would be used: all of it can be seen, and nearly all is touched.
 fn is_worth_collapsing(found: &Found, prepared: &Prepared) -> bool {
-    let before = prepared.young.get(&found.block.start).copied().unwrap_or_default();
-    let touched = found.block.young.or(&before).and(&found.resident);
+    let touched = found.block.young.or(&prepared.touched(found.block.start)).and(&found.resident);
     !found.block.huge && found.is_whole() && found.is_seen() && touched.count() >= TOUCHED
 }
 

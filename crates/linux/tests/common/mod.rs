@@ -116,8 +116,13 @@ impl Obedient {
 
     /// Pages that are resident, by `/proc/PID/pagemap`.
     pub fn resident(&self, range: AddrRange) -> u64 {
+        self.resident_each(range, 1)
+    }
+
+    /// Of each `step`-th page, how many are resident.
+    pub fn resident_each(&self, range: AddrRange, step: usize) -> u64 {
         let mut pagemap = isotherm_linux::proc::Pagemap::open("/".as_ref(), self.pid()).unwrap();
-        pagemap.read(range).filter(|e| e.is_present()).count() as u64
+        pagemap.read(range).step_by(step).filter(|e| e.is_present()).count() as u64
     }
 
     /// Faults of a thread of it that had to wait for a disk, or for swap.
