@@ -1,31 +1,14 @@
-//! Acting on a process that ends, execs or unmaps meanwhile, and on one that checks its every word.
+//! A process that ends, execs or unmaps meanwhile, and one that checks its every word.
 
-mod common;
+use isotherm_core::{Action, AddrRange, Failure, Liveness, PAGE_SIZE, Space, TargetId, Work};
 
-use std::time::Duration;
+use crate::common::swap::Alone;
+use crate::common::{attached, part, root_or_skip};
+use crate::{MS, apply, work};
 
-use common::swap::Alone;
-use common::{attached, obey as be_obedient, part, root_or_skip};
-use isotherm_core::{
-    Act, Action, AddrRange, Applied, Budget, Failure, Liveness, PAGE_SIZE, Space, TargetId, Work,
-};
-use isotherm_linux::Vaddr;
-
-#[test]
-fn obey() {
-    be_obedient();
-}
-
-const MS: Duration = Duration::from_millis(1);
-
-#[allow(clippy::unwrap_used, reason = "a helper of tests")]
-fn apply(ops: &mut Vaddr, action: &Action, target: TargetId, range: AddrRange) -> Applied {
-    let budget = Budget { bytes: u64::MAX, time: Duration::from_secs(60) };
-    let (filters, recheck): (&[_], _) = (&[], MS);
-    let mut out = Vec::new();
-    ops.apply(&[Work { action, target, range, budget, filters, recheck }], &mut out).unwrap();
-    assert_eq!(out.len(), 1);
-    out[0]
+/// Looked at again after a moment.
+fn looked(action: &Action, target: TargetId, range: AddrRange) -> Work<'_> {
+    Work { recheck: MS, ..work(action, target, range) }
 }
 
 const ACTIONS: [Action; 8] = [
@@ -48,16 +31,16 @@ fn who_has_ended_or_is_another_program_is_gone() {
     let (mut process, mut ops, target) = attached();
     let memory = process.map(1000, "small");
     process.touch(memory);
-    assert_eq!(apply(&mut ops, &Action::Stat, target, memory).applied, memory.len());
+    assert_eq!(apply(&mut ops, looked(&Action::Stat, target, memory)).applied, memory.len());
     process.tell("exec");
     for action in ACTIONS {
-        let done = apply(&mut ops, &action, target, memory);
+        let done = apply(&mut ops, looked(&action, target, memory));
         assert_eq!((done.applied, done.tried), (0, 0), "{} after exec: {done:?}", action.name());
     }
     assert_eq!(ops.mappings(target, &mut Vec::new()), Ok(Liveness::Replaced), "still to be told");
     process.kill();
     for action in ACTIONS {
-        let done = apply(&mut ops, &action, target, memory);
+        let done = apply(&mut ops, looked(&action, target, memory));
         assert_eq!((done.applied, done.tried), (0, 0), "{} at the end: {done:?}", action.name());
         assert!([None, Some(Failure::Gone)].contains(&done.failure), "{done:?}");
     }
@@ -77,11 +60,11 @@ fn who_is_killed_in_the_middle_is_no_error() {
             std::thread::sleep(delay * MS);
             process.kill();
         });
-        let done = apply(&mut ops, &Action::PageOut, target, memory);
+        let done = apply(&mut ops, looked(&Action::PageOut, target, memory));
         killer.join().unwrap();
         assert!(done.applied <= memory.len());
         assert!([None, Some(Failure::Gone)].contains(&done.failure), "{done:?}");
-        let after = apply(&mut ops, &Action::PageOut, target, memory);
+        let after = apply(&mut ops, looked(&Action::PageOut, target, memory));
         assert_eq!(after.applied, 0);
     }
 }
@@ -101,10 +84,10 @@ fn who_unmaps_in_the_middle_loses_nothing_else() {
         });
         process
     });
-    let done = apply(&mut ops, &Action::PageOut, target, memory);
+    let done = apply(&mut ops, looked(&Action::PageOut, target, memory));
     let mut process = holes.join().unwrap();
     assert!(done.tried <= memory.len() && done.applied <= done.tried, "{done:?}");
-    let rest = apply(&mut ops, &Action::PageOut, target, memory);
+    let rest = apply(&mut ops, looked(&Action::PageOut, target, memory));
     assert_eq!(rest.failure, None);
     assert_eq!(process.resident(memory), 0);
     let whole = (0..300).map(|i| part(memory, i * 100 + 17, 83));
@@ -126,7 +109,7 @@ fn no_word_is_lost() {
     process.tell(&format!("words {} {PAGES} {ROUNDS}", memory.start));
     let mut out = 0;
     let wrong = loop {
-        out += apply(&mut ops, &Action::PageOut, target, memory).applied / PAGE_SIZE;
+        out += apply(&mut ops, looked(&Action::PageOut, target, memory)).applied / PAGE_SIZE;
         match process.tell("wrong-words") {
             0 => {}
             wrong => break wrong - 1,
