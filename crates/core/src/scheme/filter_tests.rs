@@ -1,5 +1,7 @@
 //! Filters split regions; the first answer decides; the kernel's defaults.
 
+use proptest::prelude::*;
+
 use super::super::testing::{pages, target};
 use super::*;
 use crate::act::PageKind;
@@ -117,4 +119,29 @@ fn addresses_are_pages() {
     let check = |start, end| FilterKind::Addresses(AddrRange { start, end }).check();
     assert_eq!(check(0, 4096), Ok(()));
     assert!(check(0, 0).is_err() && check(5, 4096).is_err() && check(0, 5).is_err());
+}
+
+proptest! {
+    /// Page by page: the first filter that it answers to decides, and else the opposite of the last.
+    #[test]
+    fn parts_are_what_filters_say_of_each_page(
+        filters in prop::collection::vec((0u64..30, 1u64..20, any::<bool>(), any::<bool>()), 0..6),
+    ) {
+        let filters: Vec<Filter> = filters.iter()
+            .map(|&(at, len, matching, allow)| {
+                filter(FilterKind::Addresses(pages(at, len)), matching, allow)
+            })
+            .collect();
+        let through = through(&filters);
+        for page in 5..25 {
+            let addr = pages(page, 1).start;
+            let answers = |f: &&Filter| match f.kind {
+                FilterKind::Addresses(range) => range.contains(addr) == f.matching,
+                _ => unreachable!(),
+            };
+            let last = filters.last().is_none_or(|f| !f.allow);
+            let expected = filters.iter().find(answers).map_or(last, |f| f.allow);
+            prop_assert_eq!(through.iter().any(|r| r.contains(addr)), expected, "page {}", page);
+        }
+    }
 }

@@ -128,6 +128,34 @@ proptest! {
         prop_assert!(left.iter().all(|e| e.score < f64::from(cut) + 1.0));
     }
 
+    /// Whatever the quota, filters, faults and what was done before: each page of a matching region is
+    /// told of exactly once a step.
+    #[test]
+    fn every_page_is_accounted_for(
+        parts in parts(), quota in 0u64..2000, fates in any::<u64>(), hole in (0u64..3000, 1u64..900),
+        slow: bool,
+    ) {
+        let kind = FilterKind::Addresses(pages(hole.0, hole.1));
+        let filters = vec![Filter { kind, matching: true, allow: false }];
+        let quota = Quota { bytes: Some(quota * PAGE_SIZE), ..Quota::default() };
+        let one = Scheme { quota, filters, ..Scheme::new("s", Pattern::default(), Action::Cold) };
+        let mut engine = Engine::new(vec![one]).unwrap();
+        engine.log_passed(true);
+        let mut desk = Desk::with(move |_, page| match (fates >> (page % 30 * 2)) & 3 {
+            0 => Fate::Passed,
+            1 => Fate::Failed(Failure::Busy),
+            _ => Fate::Done,
+        });
+        desk.takes = Duration::from_micros(if slow { 2000 } else { 0 });
+        let all = regions(&parts);
+        let steps: Vec<u64> = (0..20).map(|i| i * 400).collect();
+        for log in run(&mut engine, &mut desk, &steps, |ms| snapshot(ms, vec![target(1, &all)])) {
+            let mut told: Vec<AddrRange> = log.iter().map(|e| e.range).collect();
+            told.sort_unstable();
+            prop_assert_eq!(join_touching(told), join_touching(all.iter().map(|r| r.range)));
+        }
+    }
+
     /// Time is kept within a tenth, and used where there is enough to do, whatever the speed.
     #[test]
     fn a_time_quota_is_kept_and_used(nanos_a_page in 100u64..20_000, ms in 5u64..200) {
