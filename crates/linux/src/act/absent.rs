@@ -3,7 +3,7 @@
 use isotherm_core::{AddrRange, Failure, OpsError, PAGE_SIZE, Work};
 
 use super::deed::{Deed, Subject};
-use super::filter::lets_through;
+use super::filter::let_through;
 use super::pieces::{Piece, Stretch, stretches};
 use super::tally::Tally;
 use super::walk::step_by_step;
@@ -23,13 +23,12 @@ pub(super) fn read_ahead(
             if tally.is_over() {
                 return Ok(());
             }
-            let Some(absent) = absent(subject, part, &stretch)? else {
+            let Some(mut absent) = absent(subject, part, &stretch)? else {
                 tally.note(Failure::Gone, work.range.len() / PAGE_SIZE);
                 return Ok(());
             };
-            let wanted: Vec<Piece> =
-                absent.into_iter().filter(|p| lets_through(work.filters, p, None)).collect();
-            if !step_by_step(subject, &Deed::ReadAhead, &wanted, tally)? {
+            let_through(subject.process, work.filters, &mut absent);
+            if !step_by_step(subject, &Deed::ReadAhead, &absent, tally)? {
                 return Ok(());
             }
             tally.reach(part.end);

@@ -2,11 +2,26 @@
 
 use isotherm_core::{PageFilter, PageKind};
 
+use super::migrate::nodes;
 use super::pieces::Piece;
+use crate::ops::process::Process;
+
+/// Leaves the pieces that are let through.
+pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mut Vec<Piece>) {
+    if filters.is_empty() {
+        return;
+    }
+    let nodes = match ask_for_nodes(filters) {
+        true => nodes(process, pieces),
+        false => Vec::new(),
+    };
+    let mut nodes = nodes.into_iter();
+    pieces.retain(|p| lets_through(filters, p, nodes.next().flatten()));
+}
 
 /// Whether `piece` is let through: the first filter that it answers to decides. One that answers to none is let
 /// through if there is no filter, or the last one rejects. `node` tells where it lies.
-pub(super) fn lets_through(filters: &[PageFilter], piece: &Piece, node: Option<u32>) -> bool {
+fn lets_through(filters: &[PageFilter], piece: &Piece, node: Option<u32>) -> bool {
     let is = |kind: PageKind| match kind {
         PageKind::HugePage { min, max } => (min..=max).contains(&piece.bytes()),
         PageKind::Node(wanted) => node == Some(wanted),
@@ -19,7 +34,7 @@ pub(super) fn lets_through(filters: &[PageFilter], piece: &Piece, node: Option<u
 }
 
 /// Whether they ask for nodes.
-pub(super) fn ask_for_nodes(filters: &[PageFilter]) -> bool {
+fn ask_for_nodes(filters: &[PageFilter]) -> bool {
     filters.iter().any(|f| matches!(f.kind, PageKind::Node(_)))
 }
 

@@ -21,9 +21,10 @@ use std::collections::BTreeSet;
 
 use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
-use self::prepare::{Prepared, note_young, prepare};
+use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
 use self::wait::wait;
 use self::walk::perform;
+use crate::ops::epochs::flush_by_advice;
 use crate::ops::vaddr::Vaddr;
 use crate::sys::thread_cpu;
 
@@ -82,11 +83,17 @@ impl Vaddr {
 
     /// Mappings may have come, gone or been locked since they were read. Of who has ended there is
     /// nothing to refresh.
+    ///
+    /// Where touches are waited for, TLBs are flushed, at the price of a few bits: others clear bits
+    /// without that (kswapd, clear_refs), and what a TLB holds is accessed without a trace.
     fn refresh(&mut self, works: &[Work<'_>]) -> Result<(), OpsError> {
         let Vaddr { walker, targets, .. } = self;
         let mut seen = BTreeSet::<TargetId>::new();
         for work in works.iter().filter(|w| seen.insert(w.target)) {
-            match targets.get(work.target)?.refresh(walker) {
+            let process = targets.get(work.target)?;
+            let waits = |w: &Work<'_>| w.target == work.target && waits_for_touches(w);
+            match process.refresh(walker) {
+                Ok(true) if works.iter().any(waits) => drop(flush_by_advice(walker, process)?),
                 Err(e) if !e.is_gone() => return Err(OpsError::Failed(e.to_string())),
                 _ => {}
             }

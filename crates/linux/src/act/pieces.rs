@@ -67,6 +67,8 @@ pub(super) struct Found {
     stretch: Stretch,
     /// resident pages that were asked for
     pub resident: PageMask,
+    /// those of them that somebody else maps too, or with them a part of a folio
+    hidden: PageMask,
     /// those whose accesses can be seen, by the folio, ascending
     pub pieces: Vec<Piece>,
 }
@@ -109,7 +111,9 @@ impl Found {
     fn of(process: &mut Process, block: RawBlock, stretch: Stretch) -> Self {
         let asked = pages_in_block(block.start, stretch.range);
         let resident = block.resident.and(&asked);
-        let mut found = Found { block, stretch, resident, pieces: Vec::new() };
+        let mut found =
+            Found { block, stretch, resident, hidden: PageMask::default(), pieces: Vec::new() };
+        found.hidden = found.special().pages;
         if !block.huge {
             let plain = block.plain.unwrap_or_default().and(&resident);
             found.pieces =
@@ -129,9 +133,10 @@ impl Found {
         range.intersect(&self.stretch.range) == Some(range)
     }
 
-    /// Whether accesses to all that is resident can be seen.
+    /// Whether accesses to all that is resident can be seen, but for pages that are just being put on a
+    /// list.
     pub fn is_seen(&self) -> bool {
-        pages_of(&self.pieces) == u64::from(self.resident.count())
+        self.hidden.is_empty()
     }
 
     /// Pieces of which no page is young, nor was `before`.
@@ -154,6 +159,7 @@ impl Found {
 
     /// Folios of which another part was not asked for, or that somebody else maps, are no pieces.
     fn add(&mut self, behind: &Behind) {
+        self.hidden = behind.shared.or(&behind.partial);
         for (folio, pages) in &behind.folios {
             let mine = pages.without(&self.resident).is_empty() && folio.on_lru;
             if mine && pages.and(&behind.shared).is_empty() {

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::{Action, AddrRange, BLOCK_SIZE, Heat, OpsError, PAGE_SIZE, PageMask, Work};
 
-use super::filter::lets_through;
-use super::pieces::{Found, Next, Piece, next, spans, stretches};
-use crate::ops::epochs::flush_by_advice;
+use super::filter::let_through;
+use super::pieces::{Found, Next, next, spans, stretches};
+use crate::ops::process::Process;
 use crate::ops::survey::{clear, read_blocks};
 use crate::ops::vaddr::Vaddr;
 use crate::sys::{Advice, advise_all};
@@ -40,6 +40,11 @@ impl Prepared {
     }
 }
 
+/// Whether what is touched from now on is to be let alone.
+pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
+    !work.recheck.is_zero() && work.action.prefers() == Some(Heat::Cold)
+}
+
 /// Prepares as much as the budget may be enough for.
 pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsError> {
     let began = Instant::now();
@@ -47,23 +52,17 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
     if *work.action == Action::NoHugePage {
         split(ops, work, &mut prepared, began)?;
     }
-    match (work.action, work.action.prefers()) {
-        _ if work.recheck.is_zero() => {}
-        (_, Some(Heat::Cold)) => clear_young(ops, work, &mut prepared, began)?,
-        (Action::HugePage, _) => {
-            note_young(ops, work, &mut prepared)?;
-            prepared.waits = !prepared.young.is_empty();
-        }
-        _ => {}
+    if waits_for_touches(work) {
+        clear_young(ops, work, &mut prepared, began)?;
+    } else if !work.recheck.is_zero() && *work.action == Action::HugePage {
+        note_young(ops, work, &mut prepared)?;
+        prepared.waits = !prepared.young.is_empty();
     }
     prepared.took = began.elapsed();
     Ok(prepared)
 }
 
 /// Clears what is young.
-///
-/// First TLBs are flushed: others clear bits without that (kswapd, clear_refs), and what a TLB holds is
-/// accessed without a trace.
 fn clear_young(
     ops: &mut Vaddr,
     work: &Work<'_>,
@@ -72,7 +71,6 @@ fn clear_young(
 ) -> Result<(), OpsError> {
     let Vaddr { walker, targets, .. } = ops;
     let process = targets.get(work.target)?;
-    flush_by_advice(walker, process)?;
     let range = AddrRange::new(work.range.start, prepared.upto);
     let (mut armed, mut at) = (0, range.start);
     let mut cleared = Vec::new();
@@ -124,10 +122,11 @@ fn split(
 ) -> Result<(), OpsError> {
     let most = work.budget.bytes / BLOCK_SIZE;
     let split = &mut prepared.split;
-    prepared.upto = each_block(ops, work, began, |found| {
-        let lets = |p: &Piece| lets_through(work.filters, p, None);
-        if (split.len() as u64) < most && found.block.huge && found.pieces.iter().any(lets) {
-            split.push(found.block.start);
+    prepared.upto = each_block(ops, work, began, |process, found| {
+        if found.block.huge && (split.len() as u64) < most {
+            let mut huge = found.pieces.clone();
+            let_through(process, work.filters, &mut huge);
+            split.extend(huge.first().map(|p| p.start));
         }
         (split.len() as u64) < most
     })?;
@@ -144,7 +143,7 @@ fn each_block(
     ops: &mut Vaddr,
     work: &Work<'_>,
     began: Instant,
-    mut wants_more: impl FnMut(&Found) -> bool,
+    mut wants_more: impl FnMut(&Process, &Found) -> bool,
 ) -> Result<u64, OpsError> {
     let Vaddr { walker, targets, .. } = ops;
     let process = targets.get(work.target)?;
@@ -153,7 +152,7 @@ fn each_block(
     let mut reader = Reader::new(&spans).at_most(AT_ONCE);
     while let Next::Found(found) = next(walker, process, &mut reader, &stretches)? {
         for found in &found {
-            if !wants_more(found) {
+            if !wants_more(process, found) {
                 return Ok(work.range.end.min(found.block.start + BLOCK_SIZE));
             }
         }

@@ -1,15 +1,15 @@
 //! Going through the memory of a work, within its budget.
 
 use isotherm_core::{
-    Action, AddrRange, Applied, BLOCK_SIZE, Budget, Failure, Heat, OpsError, PAGE_SIZE, Work,
+    Action, AddrRange, Applied, BLOCK_SIZE, Budget, Failure, OpsError, PAGE_SIZE, Work,
 };
 
 use super::absent::read_ahead;
 use super::deed::{Deed, Subject};
-use super::filter::{ask_for_nodes, lets_through};
+use super::filter::let_through;
 use super::migrate;
 use super::pieces::{Found, Next, Piece, next, pages_of, spans, stretches};
-use super::prepare::Prepared;
+use super::prepare::{Prepared, waits_for_touches};
 use super::tally::Tally;
 use crate::ops::vaddr::Vaddr;
 use crate::walker::{Plain, Reader};
@@ -134,7 +134,7 @@ fn wanted(
     found: &[Found],
     tally: &mut Tally,
 ) -> Vec<Piece> {
-    let cold_only = work.action.prefers() == Some(Heat::Cold) && !work.recheck.is_zero();
+    let cold_only = waits_for_touches(work);
     let blocks = found.iter().filter(|f| match (work.action, deed) {
         (Action::NoHugePage, _) => prepared.split.binary_search(&f.block.start).is_ok(),
         (_, Deed::Collapse) => is_worth_collapsing(f, prepared),
@@ -146,14 +146,7 @@ fn wanted(
         _ => f.pieces.clone(),
     });
     let mut pieces: Vec<Piece> = pieces.collect();
-    if !work.filters.is_empty() {
-        let nodes = match ask_for_nodes(work.filters) {
-            true => migrate::nodes(subject.process, &pieces),
-            false => vec![None; pieces.len()],
-        };
-        let mut nodes = nodes.into_iter();
-        pieces.retain(|p| lets_through(work.filters, p, nodes.next().flatten()));
-    }
+    let_through(subject.process, work.filters, &mut pieces);
     match deed {
         Deed::Move(weights) => migrate::misplaced(subject.process, weights, &pieces),
         Deed::Touch => {

@@ -25,8 +25,7 @@ fn hot_pages_of_a_cold_region_stay() {
         out += done.applied;
         assert_eq!(process.resident_each(memory, 10), 1600);
         // Back, so that there is something cold again.
-        let cold = (0..1600).map(|i| part(memory, i * 10 + 1, 9));
-        cold.for_each(|c| process.touch(c));
+        process.touch(memory);
     }
     assert_eq!(process.major_faults(thread), before);
     let out = out / PAGE_SIZE;
@@ -68,9 +67,11 @@ fn what_somebody_else_clears_was_touched() {
     let memory = process.map(1000, "small");
     process.touch(memory);
     let meddler = std::thread::spawn(move || {
-        std::thread::sleep(150 * MS);
-        process.tell(&format!("read {} 100", part(memory, 300, 100).start));
-        std::thread::sleep(450 * MS);
+        for _ in 0..15 {
+            process.tell(&format!("read {} 100", part(memory, 300, 100).start));
+            std::thread::sleep(20 * MS);
+        }
+        std::thread::sleep(300 * MS);
         std::fs::write(format!("/proc/{}/clear_refs", process.pid()), "1").unwrap();
         process
     });
