@@ -49,6 +49,23 @@ impl Deed {
             other => return Err(OpsError::Failed(format!("{} is not known here", other.name()))),
         })
     }
+
+    /// Pages that it is done to between two looks at the clock: what takes a millisecond at most. Moves
+    /// take longer, as the kernel has all CPUs empty their lists of pages for each, which costs more than
+    /// moving a few.
+    pub fn step(&self) -> u64 {
+        match self {
+            Deed::PageOut | Deed::ReadAhead | Deed::Collapse | Deed::Demote => 64,
+            Deed::Touch => 256,
+            Deed::Cold | Deed::Count => 512,
+            Deed::Move(_) => 2048,
+        }
+    }
+
+    /// Blocks that are looked at at once, which is that much before it is done to the last of them.
+    pub fn blocks(&self) -> u32 {
+        if matches!(self, Deed::Move(_)) { 4 } else { 1 }
+    }
 }
 
 /// Whose memory it is, and who reads its page tables.

@@ -14,10 +14,6 @@ use super::tally::Tally;
 use crate::ops::vaddr::Vaddr;
 use crate::walker::{Plain, Reader};
 
-/// Blocks that are looked at at once: what is acted on was read some milliseconds before.
-const AT_ONCE: u32 = 1;
-/// Pages that are acted on between two looks at the clock: to page them out takes half a millisecond.
-const STEP: u64 = 64;
 /// Of the 512 pages of a huge page, so many are to be resident and touched before it is made.
 const TOUCHED: u32 = 448;
 
@@ -72,7 +68,7 @@ fn go_through(
     let range = AddrRange::new(work.range.start, prepared.upto);
     let stretches = stretches(subject.process, range);
     let spans = spans(&stretches, Plain::Everywhere);
-    let mut reader = Reader::new(&spans).at_most(AT_ONCE);
+    let mut reader = Reader::new(&spans).at_most(deed.blocks());
     while !tally.is_over() {
         let found = match next(subject.walker, subject.process, &mut reader, &stretches)? {
             Next::Found(found) => found,
@@ -103,7 +99,7 @@ pub(super) fn step_by_step(
     let mut rest = pieces;
     while let Some(first) = rest.first() {
         tally.reach(first.start);
-        let (step, later) = rest.split_at(fitting(rest, tally.pages_left()));
+        let (step, later) = rest.split_at(fitting(rest, deed.step(), tally.pages_left()));
         if step.is_empty() || tally.is_over() {
             tally.stop();
             return Ok(false);
@@ -115,12 +111,13 @@ pub(super) fn step_by_step(
     Ok(true)
 }
 
-/// How many of `pieces`, from the first on, make a step of at most `most` pages. A folio is not parted.
-fn fitting(pieces: &[Piece], most: u64) -> usize {
+/// How many of `pieces`, from the first on, make a step of `step` pages, and of no more than `most`. A folio
+/// is not parted.
+fn fitting(pieces: &[Piece], step: u64, most: u64) -> usize {
     let mut sum = 0;
     let mut fits = |(i, piece): (usize, &Piece)| {
         sum += u64::from(piece.pages);
-        sum <= most && (i == 0 || sum <= STEP)
+        sum <= most && (i == 0 || sum <= step)
     };
     pieces.iter().enumerate().take_while(|p| fits(*p)).count()
 }
@@ -175,13 +172,13 @@ mod tests {
     fn steps_are_short_and_part_no_folio() {
         let piece = |pages| Piece { start: 0, pages, young: false, swaps: true, area: 0 };
         let pages = vec![piece(1); 1000];
-        assert_eq!(fitting(&pages, 10_000), 64);
-        assert_eq!(fitting(&pages, 3), 3);
-        assert_eq!(fitting(&pages, 0), 0);
+        assert_eq!(fitting(&pages, 64, 10_000), 64);
+        assert_eq!(fitting(&pages, 64, 3), 3);
+        assert_eq!(fitting(&pages, 64, 0), 0);
         let folios = [piece(512), piece(16), piece(1)];
-        assert_eq!(fitting(&folios, 10_000), 1, "one is longer than a step");
-        assert_eq!(fitting(&folios, 511), 0);
-        assert_eq!(fitting(&folios[1..], 16), 1);
-        assert_eq!(fitting(&[piece(50), piece(16)], 300), 1);
+        assert_eq!(fitting(&folios, 64, 10_000), 1, "one is longer than a step");
+        assert_eq!(fitting(&folios, 64, 511), 0);
+        assert_eq!(fitting(&folios[1..], 64, 16), 1);
+        assert_eq!(fitting(&[piece(50), piece(16)], 64, 300), 1);
     }
 }
