@@ -59,6 +59,9 @@ const BURST_SHARE: f64 = 0.05;
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
 /// What is read in a round at least, of everything.
 const LEAST_PART: f64 = 1e-3;
+/// Rounds.
+const TURN: f64 = 3.5;
+const FRESH: u64 = 100;
 /// Pages of a block.
 const BLOCK_PAGES: u64 = BLOCK_SIZE / PAGE_SIZE;
 /// Without a bound on shootdowns, there are at most so many in a round.
@@ -323,7 +326,8 @@ impl<O: Space + Look> Exposure<O> {
         let sweep =
             if first { SWEEP_SHARE * self.round.as_secs_f64() / nr_targets as f64 } else { 0.0 };
         let urgent = self.spending.per_second() * self.round.as_secs_f64() / nr_targets as f64;
-        Allowance { seconds, runs, urgent, sweep, restraint }
+        let turn = self.round.mul_f64(TURN);
+        Allowance { seconds, runs, urgent, sweep, turn, restraint }
     }
 
     fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
@@ -443,7 +447,9 @@ impl<O: Space + Look> Exposure<O> {
                 terms: self.terms(w),
                 now: moment,
                 fresh: self.rounds_ago(now, 9),
-                known: self.rounds_ago(now, 40),
+                before: self.round * 4,
+                old: self.rounds_ago(now, FRESH),
+                known: self.rounds_ago(now, FRESH),
                 sample: self.attrs.sample,
                 stolen: w.stolen as f64 / (w.resident_pages().max(1)) as f64,
             };

@@ -110,6 +110,8 @@ pub(super) struct Piece {
     /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
     /// there, in Hz.
     presumed: Option<f32>,
+    /// Or may be, for the same reason.
+    doubted: bool,
     calm: Option<Calm>,
     /// readings of everything in which it was missing
     pub missing: u8,
@@ -152,6 +154,7 @@ impl Piece {
             hidden: Vec::new(),
             exposed: None,
             presumed: None,
+            doubted: false,
             calm: None,
             missing: 0,
             size,
@@ -388,6 +391,7 @@ impl Piece {
         let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
         self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
         self.presumed = None;
+        self.doubted = false;
         self.calm = None;
         let last = Elapsed::default();
         self.exposed = Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0 });
@@ -458,7 +462,17 @@ impl Piece {
         self.presumed = Some(hz as f32);
     }
 
-    /// Whether that is so.
+    /// From now on, and until it is cleared, what is known of it is in doubt.
+    pub fn doubt(&mut self) {
+        self.doubted = true;
+    }
+
+    /// Whether it is.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted || self.presumed.is_some()
+    }
+
+    /// Whether it is taken to be as hot as its region is elsewhere.
     pub fn is_presumed(&self) -> bool {
         self.presumed.is_some()
     }

@@ -18,8 +18,13 @@ use crate::time::Nanos;
 pub(super) struct Basis {
     pub terms: Terms,
     pub now: Moment,
-    /// Exposures that began before tell of the past.
+    /// Exposures that began before tell of the past, unless the region has been as hot as it is since
+    /// then.
     pub fresh: Nanos,
+    /// an interval
+    pub before: Duration,
+    /// And those that began before in any case.
+    pub old: Nanos,
     /// What was known of a region is of the past too if none of it was cleared since.
     pub known: Nanos,
     pub sample: Duration,
@@ -67,14 +72,18 @@ pub(super) fn view(
     let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, Kind::Absent)) else {
         return absent(group);
     };
-    let counts = count(pieces, from, to, b);
+    let steady = before.filter(|k| k.hz > 0.0).map_or(b.now.at, |k| {
+        Nanos(b.now.at.0.saturating_sub((k.age + b.before).as_nanos() as u64))
+    });
+    let fresh = b.fresh.min(steady.max(b.old));
+    let counts = count(pieces, from, to, fresh, b);
     let pages = (group.range.len() / PAGE_SIZE).max(1) as f64;
     let unknown: u64 = counts.unknown.iter().sum();
     let unseen = counts.unknown[Unknown::Unseen.index()];
     let visible = counts.resident.saturating_sub(unknown);
     let (rate, share) = estimate(&counts, before, b);
     let hz = f64::from(rate.hz);
-    let age = age(pieces, (from, to), &counts, hz * share, b);
+    let age = age(pieces, (from, to), &counts, &rate, share, b);
     let resident = counts.resident as f64 / pages;
     let accessed = share * -(-hz * b.sample.as_secs_f64()).exp_m1() * resident;
     let view = RegionView {
@@ -118,15 +127,15 @@ fn spans(pieces: &[Piece], from: Place, to: Place) -> impl Iterator<Item = (usiz
     })
 }
 
-fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
+fn count(pieces: &[Piece], from: Place, to: Place, fresh_since: Nanos, b: &Basis) -> Counts {
     let mut c = Counts::default();
     for (p, first, end) in spans(pieces, from, to) {
         let piece = &pieces[p];
         c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
         let quiet = piece.is_quiet();
         c.lately |= piece.cleared_at().is_some_and(|at| at >= b.known);
-        let lately = piece.cleared_at().is_some_and(|at| at >= b.fresh);
-        let read = piece.read_at().is_some_and(|at| at >= b.fresh);
+        let lately = piece.cleared_at().is_some_and(|at| at >= fresh_since);
+        let read = piece.read_at().is_some_and(|at| at >= fresh_since);
         let fresh = (quiet && read || lately) && !piece.is_presumed();
         let fresh = fresh && !piece.is_stalled(&b.terms);
         let reads = piece.reads(&b.terms).filter(|_| fresh);
@@ -255,16 +264,17 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     // Few pages cannot say it clearly; but then it is about little memory.
     let clearly = CLEARLY.min(4.0 + touched);
     match mixture.filter(|m| m.gain > clearly && m.share < 0.9) {
-        Some(m) => (widen(c.fresh.interval(m.hz)), m.share),
-        None => (widen(bounded(c.fresh.interval(hz), &c.bins)), 1.0),
+        Some(m) => (widen(bounded(c.fresh.interval(m.hz), &c.bins, m.share)), m.share),
+        None => (widen(bounded(c.fresh.interval(hz), &c.bins, 1.0)), 1.0),
     }
 }
 
-/// Where all but a few pages were touched by the first read, more than a bound is not known.
-fn bounded(rate: Rate, bins: &[Bin; READS]) -> Rate {
+/// Where all but a few of the pages that are touched were touched by the first read, more than a bound is
+/// not known.
+fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
     let first = bins.iter().find(|b| b.touched + b.survived > 0.0);
     match first {
-        Some(b) if b.survived < 0.05 * (b.touched + b.survived) => {
+        Some(b) if b.touched > 0.95 * share * (b.touched + b.survived) => {
             Rate { low: rate.low / 4.0, high: f32::INFINITY, ..rate }
         }
         _ => rate,
@@ -274,31 +284,42 @@ fn bounded(rate: Rate, bins: &[Bin; READS]) -> Rate {
 /// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
 const NO_HEAT: f64 = 0.02;
 
+/// Binary logarithm of a rate, to the next whole one.
+fn level(hz: f64) -> i8 {
+    hz.max(NO_HEAT).log2().round() as i8
+}
+
 /// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
 fn age(
     pieces: &mut [Piece],
     (from, to): (Place, Place),
     c: &Counts,
-    hz: f64,
+    rate: &Rate,
+    share: f64,
     b: &Basis,
 ) -> Duration {
     let now = b.now.ms;
-    let level = hz.max(NO_HEAT).log2().round() as i8;
+    let hz = f64::from(rate.hz) * share;
+    let now_at = level(hz);
+    // What may still be the same heat is taken to be.
+    let least = level(f64::from(rate.low) * share).saturating_sub(1);
+    let most = level(f64::from(rate.high) * share).saturating_add(1);
+    let same = least.min(now_at)..=most.max(now_at);
     let places: Vec<(usize, usize, usize)> = spans(pieces, from, to).collect();
     // Since when it has this heat: what is idle, since it was last touched at first.
     let heat_since = |had: i8, kept: u32, touched: u32| match had {
         UNTOUCHED if hz > NO_HEAT => now,
         UNTOUCHED => touched,
-        _ if had.abs_diff(level) > 1 => now,
-        _ => kept,
+        _ if same.contains(&had) => kept,
+        _ => now,
     };
     let (mut sum, mut bytes) = (0.0, 0.0);
     for (p, first, end) in places {
         let whole = first == 0 && end == pieces[p].nr_windows();
         if let Some(calm) = pieces[p].calm().copied().filter(|_| whole) {
             let kept = heat_since(calm.level, calm.kept, calm.touched.1);
-            if kept != calm.kept || calm.level.abs_diff(level) > 1 {
-                pieces[p].set_level(level, kept);
+            if kept != calm.kept || calm.level.abs_diff(now_at) > 1 {
+                pieces[p].set_level(now_at, kept);
             }
             let len = pieces[p].range.len() as f64;
             sum += f64::from(now.saturating_sub(kept)) * len;
@@ -309,8 +330,8 @@ fn age(
             let len = pieces[p].window_range(i).len() as f64;
             let w = pieces[p].window_mut(i);
             let kept = heat_since(w.level, w.kept, w.touched);
-            if w.level == UNTOUCHED || w.level.abs_diff(level) > 1 {
-                (w.level, w.kept) = (level, kept);
+            if w.level == UNTOUCHED || w.level.abs_diff(now_at) > 1 {
+                (w.level, w.kept) = (now_at, kept);
             }
             sum += f64::from(now.saturating_sub(w.kept)) * len;
             bytes += len;
