@@ -162,6 +162,16 @@ impl Piece {
         }
     }
 
+    /// Time is counted from so many ms later on.
+    pub fn rebase(&mut self, ms: u32) {
+        let times =
+            self.windows.iter_mut().flat_map(|w| [&mut w.touched, &mut w.kept, &mut w.suspect]);
+        let exposed = self.exposed.iter_mut().map(|x| &mut x.since.ms);
+        let calm = self.calm.iter_mut();
+        let calm = calm.flat_map(|c| [&mut c.touched.0, &mut c.touched.1, &mut c.kept]);
+        times.chain(exposed).chain(calm).for_each(|t| *t = t.saturating_sub(ms));
+    }
+
     /// Whether a reading of its block has anything of it.
     pub fn is_in(&self, block: &Block) -> bool {
         !block.resident.and(&self.span()).is_empty()

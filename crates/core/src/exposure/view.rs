@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::bins::{Bin, Spread, first_touch_rate, misfit, touched_share};
+use super::bins::{Bin, first_touch_rate, misfit, touched_share};
 use super::borders::{Group, Kind, Place};
+use super::counts::{Counts, Since, count, spans};
 use super::piece::{Moment, Piece, READS, Terms};
 use super::watched::Known;
 use super::window::UNTOUCHED;
@@ -14,22 +15,41 @@ use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::time::Nanos;
 
+/// Exposures that began so many rounds ago tell of the present.
+const FRESH: u32 = 9;
+/// So many, if the region has been as hot as it is since then, or an interval later: heat is known only
+/// when it has been looked at.
+const STEADY: u32 = 100;
+const INTERVAL: u32 = 4;
+/// A region of which nothing was looked at for so many rounds, two turns of the slowest, is not covered.
+const COVERED: u32 = 24;
+
 /// What a region's figures are made from.
 pub(super) struct Basis {
     pub terms: Terms,
     pub now: Moment,
-    /// Exposures that began before tell of the past, unless the region has been as hot as it is since
-    /// then.
-    pub fresh: Nanos,
-    /// an interval
-    pub before: Duration,
-    /// And those that began before in any case.
-    pub old: Nanos,
-    /// What was known of a region is of the past too if none of it was cleared since.
-    pub known: Nanos,
+    pub round: Duration,
     pub sample: Duration,
     /// of the pages that were read lately, the part that somebody else has cleared
     pub stolen: f64,
+}
+
+impl Basis {
+    fn ago(&self, time: Duration) -> Nanos {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Nanos(self.now.at.0.saturating_sub(ns))
+    }
+
+    /// What of a region tells of the present that was like this before.
+    fn since(&self, before: Option<&Known>) -> Since {
+        let steady = before.filter(|k| k.hz > 0.0).map_or(Duration::ZERO, |k| k.age);
+        let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
+        Since {
+            fresh: self.ago(fresh.max(self.round * FRESH)),
+            covered: self.ago(self.round * COVERED),
+            known: self.ago(self.round * STEADY),
+        }
+    }
 }
 
 /// A region, and how much it says.
@@ -38,28 +58,6 @@ pub(super) struct Viewed {
     /// bytes that can be seen, and of those the ones that this tells of
     pub visible: u64,
     pub covered: u64,
-}
-
-/// Counts over the windows of a group.
-#[derive(Default)]
-struct Counts {
-    resident: u64,
-    unknown: [u64; 8],
-    /// pages looked at lately, or untouched ever since
-    covered: u64,
-    bins: [Bin; READS],
-    /// sums of widths, weighted by pages
-    widths: [f64; READS],
-    /// and of times from the clear to their begin
-    begins: [f64; READS],
-    fresh: Spread,
-    all: Spread,
-    fresh_pages: f64,
-    touched: u32,
-    /// some of it was cleared since [`Basis::known`]
-    lately: bool,
-    /// when that of it was read which was read the longest time ago
-    read: Option<u32>,
 }
 
 /// The view of a group; windows note the heat that they have.
@@ -72,11 +70,7 @@ pub(super) fn view(
     let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, Kind::Absent)) else {
         return absent(group);
     };
-    let steady = before.filter(|k| k.hz > 0.0).map_or(b.now.at, |k| {
-        Nanos(b.now.at.0.saturating_sub((k.age + b.before).as_nanos() as u64))
-    });
-    let fresh = b.fresh.min(steady.max(b.old));
-    let counts = count(pieces, from, to, fresh, b);
+    let counts = count(pieces, (from, to), &b.since(before), &b.terms, b.now.ms);
     let pages = (group.range.len() / PAGE_SIZE).max(1) as f64;
     let unknown: u64 = counts.unknown.iter().sum();
     let unseen = counts.unknown[Unknown::Unseen.index()];
@@ -97,7 +91,7 @@ pub(super) fn view(
     };
     // What was looked at lately stands for all of the region.
     let covered =
-        if counts.fresh_pages >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
+        if counts.recent_pages >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
     // What was never cleared could be seen, and is to be.
     Viewed { view, visible: (visible + unseen) * PAGE_SIZE, covered: covered * PAGE_SIZE }
 }
@@ -113,118 +107,6 @@ fn absent(group: &Group) -> Viewed {
         unknown_bp: Pages::default(),
     };
     Viewed { view, visible: 0, covered: 0 }
-}
-
-/// The windows from one place to another, by piece.
-fn spans(pieces: &[Piece], from: Place, to: Place) -> impl Iterator<Item = (usize, usize, usize)> {
-    let sizes: Vec<usize> =
-        pieces[from.0..=to.0.min(pieces.len() - 1)].iter().map(Piece::nr_windows).collect();
-    (from.0..=to.0).filter_map(move |p| {
-        let first = if p == from.0 { from.1 } else { 0 };
-        let size = sizes.get(p - from.0).copied().unwrap_or(0);
-        let end = if p == to.0 { to.1 } else { size };
-        (first < end).then_some((p, first, end))
-    })
-}
-
-fn count(pieces: &[Piece], from: Place, to: Place, fresh_since: Nanos, b: &Basis) -> Counts {
-    let mut c = Counts::default();
-    for (p, first, end) in spans(pieces, from, to) {
-        let piece = &pieces[p];
-        c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
-        let quiet = piece.is_quiet();
-        c.lately |= piece.cleared_at().is_some_and(|at| at >= b.known);
-        let lately = piece.cleared_at().is_some_and(|at| at >= fresh_since);
-        let read = piece.read_at().is_some_and(|at| at >= fresh_since);
-        let fresh = (quiet && read || lately) && !piece.is_presumed();
-        let fresh = fresh && !piece.is_stalled(&b.terms);
-        let reads = piece.reads(&b.terms).filter(|_| fresh);
-        if let (Some(calm), 0, true) = (piece.calm(), first, end == piece.nr_windows()) {
-            let (armed, e) = piece.idle(&b.terms);
-            c.resident += u64::from(armed);
-            c.touched = c.touched.max(calm.touched.1);
-            c.all.add(0.0, e);
-            if let Some(reads) = reads {
-                c.covered += u64::from(armed);
-                c.fresh_pages += f64::from(armed);
-                add_bins(&mut c, &reads, &[0; READS], armed);
-                c.fresh.add(0.0, e);
-            }
-            continue;
-        }
-        let unseen = piece.unseen_pages();
-        let mut sums = [0u32; READS];
-        let (mut armed, mut d_all, mut e_all) = (0u32, 0.0, 0.0);
-        for i in first..end {
-            let w = piece.window(i);
-            let resident = u64::from(piece.count(&piece.resident, i));
-            c.resident += resident;
-            if !unseen.is_empty() {
-                let told = u64::from(w.told);
-                for (why, mask) in &piece.hidden {
-                    c.unknown[why.index()] += u64::from(piece.count(mask, i)).saturating_sub(told);
-                }
-            }
-            if !piece.is_seen() {
-                c.unknown[Unknown::Unseen.index()] += resident;
-            }
-            c.touched = c.touched.max(piece.touched(i, b.now.ms));
-            let evidence = piece.evidence(i, &b.terms);
-            let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
-            if e > 0.0 && !piece.huge {
-                c.all.add(d, e);
-            }
-            (d_all, e_all) = (d_all + d, e_all + e);
-            if reads.is_some() {
-                armed += u32::from(w.pages);
-                if !quiet {
-                    sums.iter_mut().zip(w.found).for_each(|(s, n)| *s += u32::from(n));
-                    if !piece.huge && w.pages > 0 {
-                        let current = w.current();
-                        c.fresh.add(current.d.into(), current.e.into());
-                    }
-                }
-            }
-        }
-        // One bit for all of a huge page.
-        if piece.huge && e_all > 0.0 {
-            c.all.add(d_all, e_all);
-        }
-        if let Some(reads) = reads {
-            c.covered += u64::from(armed);
-            c.fresh_pages += f64::from(armed);
-            let e = add_bins(&mut c, &reads, &sums, armed);
-            if quiet || piece.huge {
-                c.fresh.add(sums.last().map_or(0.0, |&n| n.into()), e);
-            }
-        }
-    }
-    for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
-        let weight = bin.touched + bin.survived;
-        bin.seconds = if weight > 0.0 { width / weight } else { 0.0 };
-        bin.since = if weight > 0.0 { since / weight } else { 0.0 };
-    }
-    c
-}
-
-/// Adds what reads have found of `armed` pages; returns their page-seconds.
-fn add_bins(c: &mut Counts, reads: &[f64; READS], found: &[u32; READS], armed: u32) -> f64 {
-    let (mut t, mut had, mut e) = (0.0, 0u32, 0.0);
-    for (i, (&read, &n)) in reads.iter().zip(found).enumerate() {
-        if read.is_nan() {
-            continue;
-        }
-        let seconds = (read - t).max(1e-5);
-        let (touched, left) =
-            (f64::from(n.saturating_sub(had)), f64::from(armed.saturating_sub(n)));
-        c.bins[i].touched += touched;
-        c.bins[i].survived += left;
-        c.widths[i] += seconds * (touched + left);
-        c.begins[i] += t * (touched + left);
-        e += seconds * (left + touched / 2.0);
-        (t, had) = (read, n.max(had));
-    }
-    e
 }
 
 /// Fewer freshly cleared pages than these leave it to what was known before.

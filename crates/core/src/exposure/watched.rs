@@ -91,6 +91,12 @@ impl Watched {
         self.is_new = false;
     }
 
+    /// Time is counted from so many ms later on.
+    pub fn rebase(&mut self, ms: u32) {
+        self.aside_ms = self.aside_ms.saturating_sub(ms);
+        self.pieces.iter_mut().for_each(|p| p.rebase(ms));
+    }
+
     /// Takes in the mappings, which are sorted and disjoint.
     pub fn map(&mut self, mappings: Vec<Mapping>) {
         if *self.mappings == mappings {
