@@ -30,7 +30,7 @@ use self::spending::Spending;
 use self::view::{Basis, Viewed};
 use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
-use crate::monitor::{Monitor, Observer};
+use crate::monitor::{Audience, Monitor, Observer};
 use crate::ops::{Ask, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId};
 use crate::range::AddrRange;
 use crate::region::below;
@@ -64,7 +64,7 @@ pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
     targets: Vec<Watched>,
-    observers: Vec<Box<dyn Observer>>,
+    audience: Audience,
     rng: Xoshiro256PlusPlus,
     events: VecDeque<(Nanos, Event)>,
     began: Option<Nanos>,
@@ -78,7 +78,6 @@ pub struct Exposure<O> {
     seq: u64,
     spending: Spending,
     restrain: Restrain,
-    ended: Option<EndReason>,
     outlives: bool,
 }
 
@@ -101,7 +100,7 @@ impl<O: Space + Look> Exposure<O> {
             ops,
             attrs,
             targets: Vec::new(),
-            observers: Vec::new(),
+            audience: Audience::default(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             events: VecDeque::new(),
             began: None,
@@ -112,18 +111,10 @@ impl<O: Space + Look> Exposure<O> {
             seq: 0,
             spending: Spending::new(&attrs),
             restrain: Restrain::default(),
-            ended: None,
             outlives: false,
         };
         Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
-    }
-
-    fn end(&mut self, why: EndReason) {
-        if self.ended.is_none() {
-            self.ended = Some(why);
-            self.observers.iter_mut().for_each(|o| o.before_end(why));
-        }
     }
 
     fn ms(&self, at: Nanos) -> u32 {
@@ -162,7 +153,7 @@ impl<O: Space + Look> Exposure<O> {
         self.targets.retain(|w| !ended.contains(&w.id));
         self.restrain.retain(|id| !ended.contains(&id));
         if self.targets.is_empty() && !self.outlives {
-            self.end(EndReason::TargetsGone);
+            self.audience.end(EndReason::TargetsGone);
         }
         Ok(())
     }
@@ -174,7 +165,7 @@ impl<O: Space + Look> Exposure<O> {
         if now >= self.next_update {
             self.update(now)?;
         }
-        if self.ended.is_some() {
+        if self.audience.ended().is_some() {
             return Ok(());
         }
         let mut targets = std::mem::take(&mut self.targets);
@@ -322,7 +313,7 @@ impl<O: Space + Look> Exposure<O> {
         for w in &mut self.targets {
             w.stolen = 0;
         }
-        self.observers.iter_mut().for_each(|o| o.after_aggregation(&snapshot));
+        self.audience.after_aggregation(&snapshot);
         snapshot
     }
 
@@ -390,7 +381,7 @@ impl<O: Space + Look> Source for Exposure<O> {
             self.events.push_back((now, Event::Round));
         }
         loop {
-            if let Some(why) = self.ended {
+            if let Some(why) = self.audience.ended() {
                 return Ok(Step::End(why));
             }
             let Some(&(at, event)) = self.events.front() else {
@@ -424,7 +415,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observers.push(observer);
+        self.audience.add(observer);
     }
 
     fn attrs(&self) -> Attrs {
@@ -461,6 +452,6 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn stop(&mut self) {
-        self.end(EndReason::Stopped);
+        self.audience.end(EndReason::Stopped);
     }
 }
