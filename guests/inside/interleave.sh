@@ -1,4 +1,8 @@
-# For the parts of this scenario.
+# For scenarios of weighted interleave, after lib.sh.
+
+# Folios are laid out whole; placement is exact where pages are small.
+huge=/sys/kernel/mm/transparent_hugepage/enabled
+echo never >$huge
 sysfs=/sys/kernel/mm/mempolicy/weighted_interleave
 
 weights() {
@@ -16,6 +20,11 @@ says() {
 # figures KEY FILE: all numbers with this key
 figures() {
     tr ',{}' '\n\n\n' <"$2" | sed -n "s/^\"$1\":\([0-9]*\).*/\1/p"
+}
+
+# sum KEY FILE: all of them together
+sum() {
+    figures "$1" "$2" | awk '{ n += $1 } END { print n + 0 }'
 }
 
 # The command that touches MIB MiB, and then waits for somebody to read them.

@@ -1,4 +1,4 @@
-# Laid out again and again, and what ends meanwhile; huge pages.
+# Laid out again and again, and what goes meanwhile; huge pages.
 $(touches 64) &
 started $! 64
 # Somebody moves them away; who keeps them moves them back.
@@ -18,6 +18,23 @@ within 30 moves
 kill "$block_pid"
 wait $mover || fail "a process that ends while it is moved: $(cat /tmp/ended)"
 wait $keeper || fail "it was kept: $(cat /tmp/kept)"
+
+# Memory that is unmapped while it is moved: texts grow, each twice as long as the one before, which goes.
+awk 'BEGIN { for (;;) { s = "x"; while (length(s) < 16000000) s = s s; print length(s) >"/tmp/long" } }' &
+growing=$!
+isotherm interleave apply --pid $growing --nodes 1,2 --weights 1:1 --keep --interval 100ms --json >/out/gone &
+keeper=$!
+within 90 grep -q '"gone":[1-9]' /out/gone
+kill -0 $growing || fail "it has not outlived that its memory is moved"
+kill $growing
+wait $keeper || fail "a process that unmaps what is moved"
+# Nothing is lost: each was moved, or is counted among those that were not.
+gone=$(sum gone /out/gone)
+told=$(sum moved /out/gone)
+for why in shared gone busy no_room; do
+    told=$((told + $(sum $why /out/gone)))
+done
+equal "pages of which is told what has become of them" "$told" "$(sum misplaced /out/gone)"
 
 # Huge pages: each lies as the rule says of it as a whole.
 echo always >$huge
