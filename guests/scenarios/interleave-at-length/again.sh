@@ -2,9 +2,13 @@
 $(touches 64) &
 started $! 64
 # Somebody moves them away; who keeps them moves them back.
-isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --keep --interval 500ms >/tmp/kept &
+echo 1 >/proc/sys/kernel/numa_balancing
+isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --keep --interval 500ms \
+    >/tmp/kept 2>/tmp/said &
 keeper=$!
 within 30 test -s /tmp/kept
+has "that others move pages" /tmp/said "NUMA balancing is on"
+echo 0 >/proc/sys/kernel/numa_balancing
 isotherm interleave apply --pid "$block_pid" --nodes 2 --weights 1 >/dev/null
 within 60 grep -q "round" /tmp/kept
 within 60 settled --nodes 0,1 --weights 5:1
