@@ -73,8 +73,9 @@ settled() {
 }
 
 # exact WEIGHT0 WEIGHT1: all lies as the rule says, to one page: page p of the
-# address space is on node 0 if p mod (W0 + W1) is below W0
+# address space is on node 0 if p mod (W0 + W1) is below W0, and else on node $other
 exactly=
+other=1
 exact() {
     line=$(line)
     first=$((0x${line%% *} >> 12))
@@ -89,6 +90,6 @@ exact() {
     found=$(on 0)
     off=$((wanted - found))
     [ ${off#-} -le 1 ] || fail "$1:$2: $found pages on node 0, not $wanted: $line"
-    equal "$1:$2: pages on both" $((found + $(on 1))) "$pages"
-    exactly="$exactly $1:$2 N0=$found N1=$((pages - found))"
+    equal "$1:$2: pages on both" $((found + $(on $other))) "$pages"
+    exactly="$exactly $1:$2 N0=$found N$other=$((pages - found))"
 }
