@@ -162,7 +162,7 @@ impl Bench {
             () if weights && !self.weighted => Some("this kernel does not interleave by weight"),
             () if self.nodes.len() < nodes => Some("too few nodes"),
             () if files && !self.files => {
-                Some("temporary files are in memory here: TMPDIR names another directory")
+                Some("temporary files are in memory, or there are none: TMPDIR names a directory")
             }
             () => None,
         };
