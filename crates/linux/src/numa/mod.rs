@@ -14,6 +14,7 @@ mod nodes;
 mod pieces;
 mod stream;
 mod weights;
+mod windows;
 
 pub use change::{Holding, PutBack, Wanted, hold, put_back, set, sweep};
 pub use error::NumaError;
