@@ -7,6 +7,7 @@ mod act;
 pub mod cgroup;
 pub mod damon;
 pub mod doctor;
+mod figures;
 mod log;
 pub mod numa;
 mod ops;
@@ -20,6 +21,7 @@ mod walker;
 mod ways;
 pub mod x86;
 
+pub use figures::{counts_stalls, fragmentation, free, of_group, of_machine};
 pub use ops::{
     AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
 };

@@ -89,6 +89,16 @@ pub fn parse(text: &str, interval: Duration) -> Result<Vec<Scheme>, ParseError> 
     Ok(schemes)
 }
 
+/// An action as schemes are written with: `pageout`, or `migrate_cold 0:2,1:1`.
+///
+/// # Errors
+/// If there is no such action, it names no nodes, or there is more behind it.
+pub fn parse_action(text: &str) -> Result<Action, ParseError> {
+    let mut words = Words::new(1, text);
+    let action = words.action()?;
+    words.end().map(|()| action)
+}
+
 /// The words of a line, each with its column.
 struct Words<'a> {
     line: usize,
@@ -121,14 +131,19 @@ impl<'a> Words<'a> {
 
     fn scheme(&mut self, interval: Duration) -> Result<(Pattern, Action), ParseError> {
         let size = self.range(["min-size", "max-size"], 0..=u64::MAX, size, Wrong::Size)?;
-        let hz = self.range(["min-rate", "max-rate"], 0.0..=f64::INFINITY, hz, Wrong::Rate)?;
-        let age = |word: &str| age(word, interval);
+        let hz =
+            self.range(["min-rate", "max-rate"], 0.0..=f64::INFINITY, parse_rate, Wrong::Rate)?;
+        let age = |word: &str| parse_age(word, interval);
         let ages = Duration::ZERO..=Duration::MAX;
         let age = self.range(["min-age", "max-age"], ages, age, Wrong::Age)?;
         let action = self.action()?;
+        self.end().map(|()| (Pattern { size, hz, age }, action))
+    }
+
+    fn end(&mut self) -> Result<(), ParseError> {
         match self.words.next() {
             Some((column, word)) => Err(self.wrong(column, Wrong::Extra(word.to_owned()))),
-            None => Ok((Pattern { size, hz, age }, action)),
+            None => Ok(()),
         }
     }
 
@@ -197,8 +212,9 @@ fn size(word: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-/// Hz: `10Hz`, or percent at 5 ms.
-fn hz(word: &str) -> Option<f64> {
+/// A rate as schemes are written with, in Hz: `10Hz`, or percent at 5 ms. None if it is no rate.
+#[must_use]
+pub fn parse_rate(word: &str) -> Option<f64> {
     if let Some(hz) = word.strip_suffix("Hz").or_else(|| word.strip_suffix("hz")) {
         return hz.parse().ok().filter(|hz: &f64| hz.is_finite() && *hz >= 0.0);
     }
@@ -206,7 +222,9 @@ fn hz(word: &str) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then(|| hz_of_percent(percent))
 }
 
-fn age(word: &str, interval: Duration) -> Option<Duration> {
+/// An age as schemes are written with: a time, or a number of intervals. None if it is no age.
+#[must_use]
+pub fn parse_age(word: &str, interval: Duration) -> Option<Duration> {
     match word.parse::<u32>() {
         Ok(intervals) => interval.checked_mul(intervals),
         Err(_) => humantime::parse_duration(word).ok(),

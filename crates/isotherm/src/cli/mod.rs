@@ -4,6 +4,8 @@ mod interleave;
 mod lab;
 mod record;
 mod report;
+mod run;
+mod watching;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,8 +18,10 @@ use crate::units;
 
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
-pub use record::{Look, Record};
+pub use record::Record;
 pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
+pub use run::Run as RunSchemes;
+pub use watching::{Look, Targets, Watching};
 
 /// Options that make no sense: exit status 2.
 #[derive(Debug)]
@@ -67,6 +71,8 @@ pub struct Cli {
 pub enum Command {
     /// Record which memory of a process is accessed how often
     Record(Record),
+    /// Act on memory by what is seen of it, as schemes say
+    Run(RunSchemes),
     /// Show what a record holds
     Report(Report),
     /// Write a record in another format

@@ -7,8 +7,10 @@ pub mod interleave;
 pub mod lab;
 pub mod record;
 pub mod report;
+pub mod run;
 mod stop;
 pub mod swap;
+mod watch;
 pub mod workload;
 pub mod zones;
 

@@ -1,4 +1,4 @@
-//! `/proc/PID/task/TID/children`.
+//! `/proc/PID/task/TID/children`, and all processes.
 
 use std::path::Path;
 
@@ -12,4 +12,22 @@ pub fn children(root: &Path, pid: i32) -> Vec<i32> {
     lists
         .flat_map(|l| l.split_whitespace().filter_map(|p| p.parse().ok()).collect::<Vec<_>>())
         .collect()
+}
+
+/// Pids of all processes and threads of the kernel, at this moment: the directories of `/proc` that are
+/// numbers.
+#[must_use]
+pub fn pids(root: &Path) -> Vec<i32> {
+    let entries = std::fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
+    entries.filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_there() {
+        assert!(pids("/".as_ref()).contains(&crate::walker::own_pid()));
+    }
 }

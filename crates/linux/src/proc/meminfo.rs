@@ -9,6 +9,8 @@ use super::{ProcError, read_limited};
 pub struct MemInfo {
     /// all that the kernel manages
     pub total: u64,
+    /// in use for nothing
+    pub free: u64,
     /// what may be allocated without swapping, as the kernel estimates
     pub available: u64,
 }
@@ -28,7 +30,11 @@ fn parse(text: &str) -> Option<MemInfo> {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
     };
-    Some(MemInfo { total: bytes("MemTotal")?, available: bytes("MemAvailable")? })
+    Some(MemInfo {
+        total: bytes("MemTotal")?,
+        free: bytes("MemFree")?,
+        available: bytes("MemAvailable")?,
+    })
 }
 
 #[cfg(test)]
@@ -36,12 +42,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_lines_of_it() {
+    fn three_lines_of_it() {
         let text = "MemTotal:       24626992 kB\nMemFree:        21187812 kB\nMemAvailable:   23101616 kB\n";
-        let want = MemInfo { total: 24_626_992 << 10, available: 23_101_616 << 10 };
+        let want = MemInfo {
+            total: 24_626_992 << 10,
+            free: 21_187_812 << 10,
+            available: 23_101_616 << 10,
+        };
         assert_eq!(parse(text), Some(want));
         assert_eq!(parse("MemTotal: 5 kB\n"), None, "it tells no more");
         let machine = meminfo("/".as_ref()).unwrap();
-        assert!(machine.available <= machine.total);
+        assert!(machine.available <= machine.total && machine.free <= machine.total);
     }
 }

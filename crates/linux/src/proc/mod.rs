@@ -25,7 +25,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use buddyinfo::{FreeBlocks, buddyinfo};
-pub use children::children;
+pub use children::{children, pids};
 pub use clear_refs::{ClearRefs, Refs};
 pub use fds::{Holdings, holdings};
 pub use kpageflags::{FrameContent, KPageFlags, PageFlags};

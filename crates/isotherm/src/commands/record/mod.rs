@@ -1,67 +1,51 @@
 //! `isotherm record`.
 
 mod check;
-mod follow;
-mod gauge;
-mod groups;
 mod status;
-mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use isotherm_core::{Attrs, Step};
+use isotherm_linux::damon;
 use isotherm_linux::sys::{self, Kept};
-use isotherm_linux::{Hold, Way, damon};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
-use self::follow::Follower;
-use self::groups::Groups;
 use self::status::Status;
-use self::watch::{Ready, Watch, ready};
-use super::child::{self, Started};
+use super::child;
 use super::stop::Stop;
-use crate::cli::{Look, Record, UsageError};
+use super::watch::{Follower, Ready, WAKE, Watch, ready};
+use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
-
-/// How often signals, ended targets and new ones are looked for.
-const WAKE: Duration = Duration::from_millis(100);
 
 /// Records until there is a reason to end.
 pub fn run(o: Record) -> Result<ExitCode> {
     if let Some(path) = &o.check {
         return check::run(path);
     }
-    if o.pid.is_empty() && o.cgroup.is_empty() && o.command.is_empty() && !o.physical {
-        let text = "nothing to watch: give --pid PID, --cgroup PATH, a command after -- \
+    if o.targets.is_empty() && !o.physical {
+        let text = "nothing to watch: give --pid PID, --comm NAME, --cgroup PATH, a command after -- \
                     (isotherm record -- ./app), or --physical";
         return Err(UsageError::new(text).into());
     }
     // Before anything is opened, for the ways that are not chosen yet.
-    match o.look {
-        Look::Auto => o.attrs(Way::Bpf, true)?,
-        Look::By(way) => o.attrs(way, true)?,
-        Look::Damon => o.damon_attrs()?,
-    };
+    let _ = o.watching.check()?;
     let limits = o.limits()?;
-    let seed = o.seed.unwrap_or_else(|| sys::monotonic().0);
+    let seed = o.watching.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
     sweep();
     let mut way = ready(&o)?;
-    let attrs = way.attrs(&o)?;
+    let attrs = way.attrs(&o.watching)?;
     let mut follower = Follower::new(way.watched());
-    for &pid in &o.pid {
-        follower.attach(way.hold(), pid, o.children)?;
-    }
-    follower.join(way.hold(), Groups::find(&o.cgroup)?, o.children)?;
-    let program = child::resolve(&o.command)?;
+    follower.attach_all(way.hold(), &o.targets)?;
+    let program = child::resolve(&o.targets.command)?;
     let writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
-    let started = start(program, &o.command, way.hold(), &mut follower);
+    let started = follower.start(way.hold(), program, &o.targets.command);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Those that come later may be other users'.
-    let reach = limits.rotate.is_some() || o.children || !o.cgroup.is_empty();
+    let reach = limits.rotate.is_some() || o.targets.may_be_strangers();
     let mut privileges = Privileges { reach, frames: way.takes_frames(), writing: None };
     privileges.fit(&writer)?;
     for fact in follower.news() {
@@ -113,25 +97,6 @@ fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
             Err(e)
         }
     }
-}
-
-/// Starts the command, if there is one, and takes hold of it, unless it has ended by then.
-fn start(
-    program: Option<PathBuf>,
-    command: &[String],
-    held: &mut dyn Hold,
-    follower: &mut Follower,
-) -> Result<Option<Started>> {
-    let Some(program) = program else { return Ok(None) };
-    let mut child = Started::spawn(&program, command)?;
-    match follower.attach(held, child.pid(), true) {
-        Ok(()) => follower.name_newest(command.join(" ")),
-        Err(e) if !child.has_ended_in(WAKE)? => {
-            return Err(e).context("the command cannot be watched");
-        }
-        Err(_) => {}
-    }
-    Ok(Some(child))
 }
 
 fn facts(attrs: Attrs, seed: u64, way: &dyn Ready) -> Facts {

@@ -1,42 +1,27 @@
 //! What the recorder says while it records, and at its end.
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isotherm_core::{Attrs, Nanos, Snapshot, Thresholds};
 use isotherm_linux::sys;
 use isotherm_record::{Summary, Why};
 use isotherm_report::bytes;
 
-use super::gauge::Gauge;
-use crate::words::say;
-
-/// Where standard error is no terminal, a line comes this often.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+use crate::commands::watch::{Gauge, Line};
 
 /// The line on standard error.
 pub struct Status {
     begin: Nanos,
     cpu_before: Duration,
     gauge: Gauge,
-    bar: ProgressBar,
-    next_line: Nanos,
+    line: Line,
 }
 
 impl Status {
     /// From now on.
     pub fn new(begin: Nanos, cpu_before: Duration, attrs: &Attrs) -> Self {
-        let is_terminal = std::io::stderr().is_terminal();
-        let to =
-            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(None, to);
-        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
-            bar.set_style(style);
-        }
-        let next_line = if is_terminal { Nanos(u64::MAX) } else { begin };
-        Status { begin, cpu_before, gauge: Gauge::new(attrs), bar, next_line }
+        Status { begin, cpu_before, gauge: Gauge::new(attrs), line: Line::new(begin) }
     }
 
     /// Tells of a snapshot.
@@ -53,16 +38,12 @@ impl Status {
             bytes(b.unknown),
             self.gauge.line(self.own_cpu(), self.seconds()),
         );
-        if s.end >= self.next_line {
-            self.next_line = s.end + LINE_EVERY;
-            say(&line);
-        }
-        self.bar.set_message(line);
+        self.line.show(s.end, line);
     }
 
     /// Takes the line away.
     pub fn clear(&self) {
-        self.bar.finish_and_clear();
+        self.line.clear();
     }
 
     fn seconds(&self) -> f64 {

@@ -2,7 +2,7 @@
 
 mod clear;
 mod folios;
-mod pressure;
+pub(crate) mod pressure;
 mod price;
 mod runs;
 

@@ -21,7 +21,7 @@ pub(super) fn pressure(root: &Path, pid: i32) -> Option<Pressure> {
     Some(Pressure { headroom, ..pressure })
 }
 
-fn of_group(group: &Cgroup) -> Option<Pressure> {
+pub(crate) fn of_group(group: &Cgroup) -> Option<Pressure> {
     let stat = group.memory_stat().ok()?;
     Some(Pressure {
         scanned: stat.scanned,
@@ -34,7 +34,7 @@ fn of_group(group: &Cgroup) -> Option<Pressure> {
 
 /// A machine that reads files makes room for them all the time, which is no shortage: that is where
 /// private memory is scanned, or tasks have to make room themselves.
-fn of_machine(root: &Path) -> Option<Pressure> {
+pub(crate) fn of_machine(root: &Path) -> Option<Pressure> {
     let counters = proc::vmstat(root).ok()?;
     let sum = |names: &[&str]| names.iter().filter_map(|&name| counters.get(name)).sum();
     Some(Pressure {
@@ -84,7 +84,7 @@ mod tests {
                 "35 31 0:32 / /cgroup/memory rw - cgroup cgroup rw,memory\n\
                  26 23 0:24 / /cgroup/unified rw - cgroup2 cgroup2 rw\n",
             ),
-            ("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n"),
+            ("proc/meminfo", "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 4194304 kB\n"),
             ("proc/vmstat", include_str!("../../../tests/fixtures/vmstat/7.2")),
             ("proc/zoneinfo", include_str!("../../../tests/fixtures/zoneinfo/7.2")),
             (
@@ -146,7 +146,11 @@ mod tests {
             assert_eq!(pressure(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
         }
         let root = machine("0::/\n");
-        write(&root, "proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 409600 kB\n");
+        write(
+            &root,
+            "proc/meminfo",
+            "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 409600 kB\n",
+        );
         let headroom = pressure(root.path(), 7).unwrap().headroom.unwrap();
         assert!((200 * MIB..400 * MIB).contains(&headroom), "above the low watermarks: {headroom}");
     }

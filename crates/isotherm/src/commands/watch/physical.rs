@@ -6,7 +6,7 @@ use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
 use isotherm_record::TargetFact;
 
 use super::{ROOT, Ready, Watch};
-use crate::cli::{Record, UsageError};
+use crate::cli::{UsageError, Watching};
 
 /// Physical memory, by idle page tracking.
 pub struct Idle {
@@ -37,7 +37,7 @@ impl Ready for Idle {
         )
     }
 
-    fn attrs(&self, o: &Record) -> Result<Attrs, UsageError> {
+    fn attrs(&self, o: &Watching) -> Result<Attrs, UsageError> {
         o.attrs(Way::PageIdle, false)
     }
 

@@ -9,7 +9,7 @@ use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
 use isotherm_record::TargetFact;
 
 use super::{ROOT, Ready, Watch, physical};
-use crate::cli::{Record, UsageError};
+use crate::cli::{Record, UsageError, Watching};
 use crate::words::say;
 
 /// Processes, or ranges of one.
@@ -22,9 +22,8 @@ pub struct OfProcesses {
 impl OfProcesses {
     /// If DAMON is free.
     pub fn open(o: &Record) -> Result<Self> {
-        if !o.range.is_empty() && (o.pid.len() != 1 || has_more(o)) {
-            let text =
-                "--range is of one process: give one --pid, and no command, --cgroup or --children";
+        if !o.range.is_empty() && (o.targets.pid.len() != 1 || o.targets.has_more()) {
+            let text = "--range is of one process: give one --pid, and no command, --cgroup, --comm, --all or --children";
             return Err(UsageError::new(text).into());
         }
         let asked = asked(o)?;
@@ -47,18 +46,13 @@ impl OfProcesses {
     }
 }
 
-/// Whether more than one process may be watched.
-fn has_more(o: &Record) -> bool {
-    !o.command.is_empty() || !o.cgroup.is_empty() || o.children
-}
-
 fn with_pids(held: &HeldProcesses, targets: &[TargetId]) -> Vec<(TargetId, i32)> {
     targets.iter().filter_map(|&t| Some((t, held.pid(t)?))).collect()
 }
 
 /// The attributes of a kdamond.
 fn asked(o: &Record) -> Result<KdamondAttrs, UsageError> {
-    let attrs = o.damon_attrs()?;
+    let attrs = o.watching.damon_attrs()?;
     let asked = KdamondAttrs {
         intervals_goal: o.intervals_goal.clone(),
         addr_unit: o.addr_unit,
@@ -80,7 +74,7 @@ impl Ready for OfProcesses {
         describe(if self.ranges.is_empty() { "vaddr" } else { "fvaddr" })
     }
 
-    fn attrs(&self, _: &Record) -> Result<Attrs, UsageError> {
+    fn attrs(&self, _: &Watching) -> Result<Attrs, UsageError> {
         Ok(self.asked.attrs)
     }
 
@@ -124,7 +118,7 @@ impl Ready for OfMemory {
         describe("paddr")
     }
 
-    fn attrs(&self, _: &Record) -> Result<Attrs, UsageError> {
+    fn attrs(&self, _: &Watching) -> Result<Attrs, UsageError> {
         Ok(self.1)
     }
 

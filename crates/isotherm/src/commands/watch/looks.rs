@@ -1,11 +1,11 @@
 //! Our own monitor, over one of the ways to look at processes.
 
 use anyhow::Result;
-use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
+use isotherm_core::{Act, Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
 use isotherm_linux::{Best, Hold, Processes, Way, WayError};
 
 use super::{Ready, Watch};
-use crate::cli::{Record, UsageError};
+use crate::cli::{UsageError, Watching};
 use crate::words::say;
 
 /// A way to look at processes.
@@ -34,6 +34,16 @@ impl Looks {
         let reads_all = ops.survey().is_some();
         Looks { way, ops, reads_all }
     }
+
+    /// Who can act on what is watched.
+    pub fn act(&self) -> &dyn Act {
+        &*self.ops
+    }
+
+    /// Begins to watch what is held.
+    pub fn watch(self, attrs: Attrs, targets: &[TargetId], seed: u64) -> Result<Acting> {
+        Ok(Acting(watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?))
+    }
 }
 
 impl Ready for Looks {
@@ -41,7 +51,7 @@ impl Ready for Looks {
         self.way.describe()
     }
 
-    fn attrs(&self, o: &Record) -> Result<Attrs, UsageError> {
+    fn attrs(&self, o: &Watching) -> Result<Attrs, UsageError> {
         o.attrs(self.way, self.reads_all)
     }
 
@@ -59,21 +69,27 @@ impl Ready for Looks {
         targets: &[TargetId],
         seed: u64,
     ) -> Result<Box<dyn Watch>> {
-        let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
-        Ok(Box::new(Working(monitor)))
+        Ok(Box::new((*self).watch(attrs, targets, seed)?))
     }
 }
 
-/// A monitor at work.
-struct Working(Box<dyn Monitor<Ops = Box<dyn Processes>>>);
+/// A monitor at work, and who acts on what it sees.
+pub struct Acting(Box<dyn Monitor<Ops = Box<dyn Processes>>>);
 
-impl Source for Working {
+impl Acting {
+    /// Who can act on what is watched.
+    pub fn act(&mut self) -> &mut dyn Act {
+        &mut **self.0.ops()
+    }
+}
+
+impl Source for Acting {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         self.0.step(now)
     }
 }
 
-impl Watch for Working {
+impl Watch for Acting {
     fn hold(&mut self) -> &mut dyn Hold {
         &mut **self.0.ops()
     }

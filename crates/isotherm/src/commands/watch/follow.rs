@@ -1,13 +1,17 @@
-//! The processes that are watched, their children, and those of control groups.
+//! The processes that are watched, their children, and those that are watched by what they are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use isotherm_core::TargetId;
 use isotherm_linux::{AttachError, Hold, proc};
 use isotherm_record::TargetFact;
 
-use super::groups::Groups;
+use super::WAKE;
+use super::members::Members;
+use crate::cli::Targets;
+use crate::commands::child::Started;
 use crate::words::say;
 
 /// Processes by pid; those that ended are forgotten.
@@ -16,10 +20,10 @@ pub struct Follower {
     processes: BTreeMap<i32, Followed>,
     /// what is no process, and never ends
     lasting: Option<TargetId>,
-    groups: Groups,
-    /// of their members
+    members: Members,
+    /// of those
     with_children: bool,
-    /// of those in the groups, who cannot be watched
+    /// of those, who cannot be watched
     refused: BTreeSet<i32>,
     news: Vec<TargetFact>,
     count: usize,
@@ -28,7 +32,7 @@ pub struct Follower {
 struct Followed {
     target: TargetId,
     with_children: bool,
-    /// It is watched as long as it is in a group.
+    /// It is watched as long as it is one of those.
     as_member: bool,
 }
 
@@ -40,7 +44,7 @@ impl Follower {
     }
 
     /// Takes hold of a process; a pid given twice is one process.
-    pub fn attach(
+    fn attach(
         &mut self,
         held: &mut dyn Hold,
         pid: i32,
@@ -57,18 +61,45 @@ impl Follower {
         Ok(())
     }
 
-    /// Names who has come last: what has just been started need not show its command line yet.
-    pub fn name_newest(&mut self, command: String) {
+    /// Takes hold of all that is asked for, but for the command.
+    pub fn attach_all(&mut self, held: &mut dyn Hold, o: &Targets) -> Result<()> {
+        for &pid in &o.pid {
+            self.attach(held, pid, o.children)?;
+        }
+        self.join(held, Members::find(o)?, o.children)
+    }
+
+    /// Starts a command, if there is one, and takes hold of it, unless it has ended by then.
+    pub fn start(
+        &mut self,
+        held: &mut dyn Hold,
+        program: Option<PathBuf>,
+        command: &[String],
+    ) -> Result<Option<Started>> {
+        let Some(program) = program else { return Ok(None) };
+        let mut child = Started::spawn(&program, command)?;
+        match self.attach(held, child.pid(), true) {
+            Ok(()) => self.name_newest(command.join(" ")),
+            Err(e) if !child.has_ended_in(WAKE)? => {
+                return Err(e).context("the command cannot be watched");
+            }
+            Err(_) => {}
+        }
+        Ok(Some(child))
+    }
+
+    /// What has just been started need not show its command line yet.
+    fn name_newest(&mut self, command: String) {
         if let Some(newest) = self.news.last_mut() {
             newest.command = command;
         }
     }
 
-    /// Watches who is in these groups, as long as they are; with their children, wherever those go.
-    /// Nobody need be in them yet, but if none who is can be watched, that is an error.
-    pub fn join(&mut self, held: &mut dyn Hold, groups: Groups, with_children: bool) -> Result<()> {
-        let members = groups.members()?;
-        self.groups = groups;
+    /// Watches who is one of these, as long as they are; with their children, wherever those go.
+    /// There need be nobody yet, but if none who is can be watched, that is an error.
+    fn join(&mut self, held: &mut dyn Hold, who: Members, with_children: bool) -> Result<()> {
+        let members = who.now()?;
+        self.members = who;
         self.with_children = with_children;
         match self.follow_members(held, &members) {
             Some(e) if self.processes.is_empty() => Err(e.into()),
@@ -102,11 +133,11 @@ impl Follower {
     }
 
     /// Forgets who has ended, and takes hold of children that have come. One that cannot be
-    /// watched, or has ended already, is passed over. The same for the groups, where leaving is an end
+    /// watched, or has ended already, is passed over. The same for members, where leaving is an end
     /// too. Returns who has ended: to be detached.
     pub fn follow(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
         let mut ended = Vec::new();
-        let members = self.groups.members_if_due();
+        let members = self.members.now_if_due();
         let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
         self.processes.retain(|pid, p| {
             let stays = held.is_alive(p.target) && (!p.as_member || is_in(pid));
@@ -119,7 +150,7 @@ impl Follower {
             let before = self.refused.len();
             let why = self.follow_members(held, &members);
             if let Some(e) = why.filter(|e| before == 0 && !e.is_gone()) {
-                say(format_args!("isotherm: passing over members of the group: {e}"));
+                say(format_args!("isotherm: passing over some of the processes: {e}"));
             }
         }
         let mut parents: Vec<i32> =
@@ -156,7 +187,7 @@ impl Follower {
 
     /// Whether others may come when all have ended.
     pub fn may_grow(&self) -> bool {
-        self.groups.any_exists()
+        self.members.may_come()
     }
 
     /// Who has been watched in all, in words.

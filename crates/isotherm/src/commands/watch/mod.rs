@@ -1,16 +1,31 @@
-//! What delivers the snapshots of a recording: a way that works here, and then that way at work.
+//! What delivers snapshots: a way to watch that works here, and then that way at work. Who is watched,
+//! and what is said meanwhile.
 
+mod follow;
+mod gauge;
 mod kdamond;
+mod line;
 mod looks;
+mod members;
 mod physical;
+
+use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use isotherm_core::{Attrs, Source, TargetId};
 use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
 use isotherm_record::TargetFact;
 
-use crate::cli::{Look, Record, UsageError};
+use crate::cli::{Look, Record, UsageError, Watching};
 use crate::words::{chain, say};
+
+pub use follow::Follower;
+pub use gauge::Gauge;
+pub use line::Line;
+pub use looks::{Acting, Looks};
+
+/// How often signals, ended targets and new ones are looked for.
+pub const WAKE: Duration = Duration::from_millis(100);
 
 /// A way to watch that works here; nothing is watched yet.
 pub trait Ready {
@@ -18,7 +33,7 @@ pub trait Ready {
     fn describe(&self) -> String;
 
     /// The attributes asked for, with what this way takes for those that were not.
-    fn attrs(&self, o: &Record) -> Result<Attrs, UsageError>;
+    fn attrs(&self, o: &Watching) -> Result<Attrs, UsageError>;
 
     /// Who is to be watched.
     fn hold(&mut self) -> &mut dyn Hold;
@@ -57,7 +72,8 @@ pub trait Watch: Source {
     fn stop(&mut self) -> Result<()>;
 }
 
-const ROOT: &str = "/";
+/// Of the file system in which `/proc` is.
+pub const ROOT: &str = "/";
 
 /// The way that was asked for, or the best one.
 pub fn ready(o: &Record) -> Result<Box<dyn Ready>> {
@@ -68,7 +84,7 @@ pub fn ready(o: &Record) -> Result<Box<dyn Ready>> {
     if !o.node.is_empty() || o.addr_unit.is_some() {
         return Err(UsageError::new("--node and --addr-unit are of --physical memory").into());
     }
-    match o.look {
+    match o.watching.look {
         Look::Damon => Ok(Box::new(kdamond::OfProcesses::open(o)?)),
         _ if !o.range.is_empty() => {
             Err(UsageError::new("--range takes --physical, or --look damon").into())
@@ -77,8 +93,8 @@ pub fn ready(o: &Record) -> Result<Box<dyn Ready>> {
             Err(UsageError::new("--intervals-goal takes --look damon: the kernel tunes its own")
                 .into())
         }
-        Look::By(way) => Ok(Box::new(looks::Looks::open(Some(way))?)),
-        Look::Auto => Ok(Box::new(looks::Looks::open(None)?)),
+        Look::By(way) => Ok(Box::new(Looks::open(Some(way))?)),
+        Look::Auto => Ok(Box::new(Looks::open(None)?)),
     }
 }
 
@@ -86,7 +102,7 @@ fn of_memory(o: &Record) -> Result<Box<dyn Ready>> {
     let part = Part { nodes: o.node.clone(), ranges: o.range.clone() };
     let by_damon = |memory: &[Stretch]| kdamond::OfMemory::open(o, memory);
     let memory = || -> Result<Vec<Stretch>> { Ok(part.of(&physical_memory(ROOT.as_ref())?)?) };
-    match o.look {
+    match o.watching.look {
         Look::Damon => Ok(Box::new(by_damon(&memory()?)?)),
         Look::By(Way::PageIdle) => Ok(Box::new(physical::Idle::open(&memory()?)?)),
         Look::By(way) => Err(UsageError::new(format!(

@@ -1,0 +1,39 @@
+//! Options of `run`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{Targets, Watching};
+use crate::units;
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Schemes to act by: TOML where the name ends in .toml, else one a line
+    #[arg(long, value_name = "FILE", required = true)]
+    pub scheme: PathBuf,
+    /// Do nothing; print what would be done, to what, and what a second of it would cost
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Write here, a JSON object a line, what was done, when, to what, and what came of it; it is added
+    /// to what is there. If it cannot be written any more, the run ends
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Have --log and --dry-run tell, too, what matched and was passed over, and why
+    #[arg(long)]
+    pub passed: bool,
+    /// Print the statistics at the end as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// End after this time [default: when all targets have ended and no --cgroup, --comm or --all is
+    /// given, or at Ctrl-C]. A started command that still runs is then ended too (SIGTERM, after 5 s
+    /// SIGKILL)
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub targets: Targets,
+    #[command(flatten)]
+    pub watching: Watching,
+}

@@ -1,0 +1,165 @@
+//! Whom to watch, and how: options of all commands that watch.
+
+mod monitor;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use isotherm_core::{Attrs, MonitorKind};
+use isotherm_linux::Way;
+
+use self::monitor::{OfAll, OfRegions};
+use super::UsageError;
+use crate::units;
+
+/// How to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// in the best way that works
+    Auto,
+    /// by our own monitor, in this way
+    By(Way),
+    /// by the kernel's
+    Damon,
+}
+
+/// Which processes.
+#[derive(Debug, Args)]
+pub struct Targets {
+    /// Process to watch; may be given several times
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<i32>,
+    /// Watch the processes of this control group and of those below it, as they come and go, until it
+    /// is removed: a path below the mount of cgroups (system.slice/ssh.service), or a directory; may be
+    /// given several times
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Vec<PathBuf>,
+    /// Watch the processes of this name, as in /proc/PID/comm, as they come and go; may be given several
+    /// times
+    #[arg(long, value_name = "NAME")]
+    pub comm: Vec<String>,
+    /// Watch all processes, as they come and go
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm"])]
+    pub all: bool,
+    /// Watch the children of the processes as well; those of a started command always are
+    #[arg(long)]
+    pub children: bool,
+    /// Command to start and watch
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+impl Targets {
+    /// Whether nobody is named.
+    pub fn is_empty(&self) -> bool {
+        self.pid.is_empty() && self.command.is_empty() && !self.may_grow()
+    }
+
+    /// Whether processes are watched that come later, and are no children of a command of ours.
+    pub fn may_grow(&self) -> bool {
+        self.all || !self.cgroup.is_empty() || !self.comm.is_empty()
+    }
+
+    /// Whether more than the processes with a pid given may be watched.
+    pub fn has_more(&self) -> bool {
+        !self.command.is_empty() || self.children || self.may_grow()
+    }
+
+    /// Whether there may be processes of other users that are not known yet.
+    pub fn may_be_strangers(&self) -> bool {
+        self.children || self.may_grow()
+    }
+}
+
+/// How they are watched.
+#[derive(Debug, Args)]
+pub struct Watching {
+    /// How to look: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps or damon; auto is the
+    /// first of these that works here (isotherm doctor), but damon only with record --physical
+    #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
+    pub look: Look,
+    /// How to find out what is hot: exposure (clear once, read many times, within a budget), regions
+    /// (random windows of adaptive regions, by the kernel's rules) or pages (clear and read all pages)
+    /// [default: exposure where --look can read all at once, as bpf and bpf-iter can, unless an option
+    /// of regions is given; else regions]
+    #[arg(long, value_name = "KIND", value_parser = units::monitor)]
+    pub monitor: Option<MonitorKind>,
+    /// Time between two readings of the mappings
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
+    pub update: Duration,
+    /// Least and greatest number of regions
+    #[arg(long, value_name = "MIN..MAX", default_value = "100..1000", value_parser = units::regions)]
+    pub regions: (u32, u32),
+    /// Memory looked at together; regions of the exposure monitor are cut at multiples of it
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::size)]
+    pub window: u64,
+    /// Where the random numbers begin [default: different each time]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    #[command(flatten, next_help_heading = "Options of --monitor exposure (pages: --windows)")]
+    of_all: OfAll,
+    #[command(
+        flatten,
+        next_help_heading = "Options of --monitor regions (pages: --sample, --aggr)"
+    )]
+    of_regions: OfRegions,
+}
+
+impl Watching {
+    /// Whether that makes sense; the attributes for a way that is not chosen yet are those of the best.
+    pub fn check(&self) -> Result<Attrs, UsageError> {
+        match self.look {
+            Look::Auto => self.attrs(Way::Bpf, true),
+            Look::By(way) => self.attrs(way, true),
+            Look::Damon => self.damon_attrs(),
+        }
+    }
+
+    /// The attributes of the monitor, if it looks in this way, which can read all at once or not.
+    pub fn attrs(&self, way: Way, reads_all: bool) -> Result<Attrs, UsageError> {
+        let monitor = monitor::kind(self.monitor, &self.of_all, &self.of_regions, reads_all)?;
+        let (sample, aggr) = way.intervals();
+        let common = Attrs {
+            sample,
+            aggr,
+            update: self.update,
+            min_regions: self.regions.0,
+            max_regions: self.regions.1,
+            window: self.window,
+            monitor,
+            ..Attrs::default()
+        };
+        let attrs = self.of_regions.over(self.of_all.over(common));
+        if attrs.sample < way.shortest_sample() {
+            return Err(UsageError(format!(
+                "--look {} tells nothing within {:?}: make --sample {:?} or longer",
+                way.name(),
+                attrs.sample,
+                way.shortest_sample(),
+            )));
+        }
+        Ok(attrs.checked()?)
+    }
+
+    /// The attributes of the kernel's monitor, with its own defaults. It takes part of ours.
+    pub fn damon_attrs(&self) -> Result<Attrs, UsageError> {
+        let window = (self.window != Attrs::default().window).then_some("--window");
+        let monitor = self.monitor.map(|_| "--monitor");
+        let ours = [monitor, window, self.of_all.given(), self.of_regions.given_beside_intervals()];
+        if let Some(name) = ours.into_iter().flatten().next() {
+            let text = format!("kernel DAMON has its own rules for {name}: leave it out");
+            return Err(UsageError(text));
+        }
+        let common = Attrs {
+            sample: Duration::from_millis(5),
+            aggr: Duration::from_millis(100),
+            update: self.update,
+            min_regions: self.regions.0,
+            max_regions: self.regions.1,
+            monitor: MonitorKind::Regions,
+            ..Attrs::default()
+        };
+        Ok(self.of_regions.over(common).checked()?)
+    }
+}

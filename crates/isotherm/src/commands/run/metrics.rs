@@ -1,0 +1,227 @@
+//! The figures that goals, watermarks and filters go by.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use isotherm_core::scheme::{Figures, FilterKind, Goal, Mark, Metrics, Scheme, Scope};
+use isotherm_core::{Snapshot, TargetId, TargetView, Thresholds};
+use isotherm_linux::cgroup::Cgroup;
+use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
+
+use crate::schemes::TARGETS;
+
+/// A file with a number in it is at most so long.
+const MAX_NUMBER: u64 = 64;
+
+/// Reads the figures that some schemes go by, and no others.
+#[derive(Default)]
+pub struct Meter {
+    scopes: Vec<Scope>,
+    /// those that a path names
+    groups: BTreeMap<Arc<str>, Cgroup>,
+    free: bool,
+    fragmentation: bool,
+    files: BTreeSet<Arc<str>>,
+    /// whether it matters which group a target is in
+    by_group: bool,
+    /// the groups of targets, as they were when they were seen first
+    of_targets: BTreeMap<TargetId, Option<Cgroup>>,
+}
+
+/// What a scheme goes by.
+enum Need<'a> {
+    Scope(&'a Scope),
+    Stalls(&'a Scope),
+    Free,
+    Fragmentation,
+    File(&'a Arc<str>),
+}
+
+impl Meter {
+    /// For these schemes; `pids` are watched.
+    ///
+    /// # Errors
+    /// If a figure that one goes by cannot be read here, or a control group is not there.
+    pub fn new<'a>(
+        root: &Path,
+        schemes: impl Iterator<Item = &'a Scheme>,
+        pids: &[i32],
+    ) -> Result<Self> {
+        let mut meter = Meter::default();
+        for scheme in schemes {
+            let named = || format!("scheme `{}`", scheme.name);
+            for need in needs(scheme) {
+                meter.add(root, need, pids).with_context(named)?;
+            }
+            let groups =
+                |f: &isotherm_core::scheme::Filter| matches!(f.kind, FilterKind::Cgroup(_));
+            meter.by_group |= scheme.filters.iter().any(groups);
+        }
+        Ok(meter)
+    }
+
+    fn add(&mut self, root: &Path, need: Need<'_>, pids: &[i32]) -> Result<()> {
+        match need {
+            Need::Free => {
+                free(root)?;
+                self.free = true;
+            }
+            Need::Fragmentation => {
+                fragmentation(root)?;
+                self.fragmentation = true;
+            }
+            Need::File(path) => {
+                number(path)?;
+                self.files.insert(path.clone());
+            }
+            Need::Scope(scope) => self.add_scope(root, scope)?,
+            Need::Stalls(scope) => {
+                self.add_scope(root, scope)?;
+                self.check_stalls(root, scope, pids)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_scope(&mut self, root: &Path, scope: &Scope) -> Result<()> {
+        if let Scope::Group(name) = scope {
+            self.by_group = true;
+            if **name != *TARGETS {
+                let group = Cgroup::find(root, Path::new(&**name))?;
+                self.groups.insert(name.clone(), group);
+            }
+        }
+        if !self.scopes.contains(scope) {
+            self.scopes.push(scope.clone());
+        }
+        Ok(())
+    }
+
+    /// Where nobody counts stalls, a goal of them would look met for ever.
+    fn check_stalls(&self, root: &Path, scope: &Scope, pids: &[i32]) -> Result<()> {
+        let check =
+            |group| counts_stalls(root, group).context("nobody counts who waits for memory");
+        match scope {
+            Scope::Machine => check(None),
+            Scope::Group(name) if **name == *TARGETS => {
+                let groups = pids.iter().map(|&pid| Cgroup::of_process(root, pid));
+                let groups = common(groups.collect::<Vec<_>>().iter())?;
+                check(groups.as_ref()).context("of = \"machine\" takes the figures of the machine")
+            }
+            Scope::Group(name) => check(self.groups.get(name)),
+        }
+    }
+
+    /// The figures as they are now, `s` being what was seen last, and `pids` whose targets they are.
+    pub fn read(&mut self, root: &Path, s: &Snapshot, pids: &BTreeMap<TargetId, i32>) -> Metrics {
+        if self.by_group {
+            self.of_targets.retain(|target, _| pids.contains_key(target));
+            for (&target, &pid) in pids {
+                self.of_targets.entry(target).or_insert_with(|| Cgroup::of_process(root, pid));
+            }
+        }
+        let mut metrics = Metrics {
+            cgroups: self.paths(),
+            free_bp: self.free.then(|| free(root).ok()).flatten(),
+            fragmentation_bp: self.fragmentation.then(|| fragmentation(root).ok()).flatten(),
+            user: self.files.iter().filter_map(|p| Some((p.clone(), number(p).ok()?))).collect(),
+            ..Metrics::default()
+        };
+        for scope in &self.scopes {
+            match scope {
+                Scope::Machine => {
+                    metrics.machine = with_working_set(of_machine(root), s, |_| true);
+                }
+                Scope::Group(name) => {
+                    let figures = self.of_scope(root, name, s, pids);
+                    metrics.groups.extend(figures.map(|f| (name.clone(), f)));
+                }
+            }
+        }
+        metrics
+    }
+
+    fn of_scope(
+        &self,
+        root: &Path,
+        name: &str,
+        s: &Snapshot,
+        pids: &BTreeMap<TargetId, i32>,
+    ) -> Option<Figures> {
+        if name == TARGETS {
+            let group = common(self.of_targets.values()).ok()?;
+            let pressure = group.map_or_else(|| of_machine(root), |g| of_group(&g)).pressure;
+            let of = |&pid| Some(proc::resident(root, pid).ok()?.all);
+            let resident = Some(pids.values().filter_map(of).sum());
+            return Some(with_working_set(
+                Figures { pressure, resident, working_set: None },
+                s,
+                |_| true,
+            ));
+        }
+        let group = self.groups.get(name).filter(|g| g.exists())?;
+        let inside = |view: &TargetView| {
+            let of = self.of_targets.get(&view.id).and_then(Option::as_ref);
+            of.is_some_and(|of| of.dir().starts_with(group.dir()))
+        };
+        Some(with_working_set(of_group(group), s, inside))
+    }
+
+    fn paths(&self) -> BTreeMap<TargetId, Arc<str>> {
+        let path = |group: &Cgroup| Arc::from(group.dir().to_string_lossy());
+        let of = self.of_targets.iter();
+        of.filter_map(|(&target, group)| Some((target, path(group.as_ref()?)))).collect()
+    }
+}
+
+fn needs(scheme: &Scheme) -> Vec<Need<'_>> {
+    let of_goal = |goal| match goal {
+        &Goal::Stalled { ref of, .. } => Need::Stalls(of),
+        Goal::Refaults { of, .. } | Goal::Resident { of, .. } => Need::Scope(of),
+        Goal::Free { .. } => Need::Free,
+        Goal::User { name, .. } => Need::File(name),
+    };
+    let of_mark = |mark| match mark {
+        &Mark::Free => Need::Free,
+        Mark::Fragmentation => Need::Fragmentation,
+        Mark::Stalled(of) => Need::Stalls(of),
+    };
+    let marks = scheme.watermarks.iter().map(|w| of_mark(&w.metric));
+    scheme.quota.goals.iter().map(of_goal).chain(marks).collect()
+}
+
+/// The group that all are in; none if that is the root of all groups.
+fn common<'a>(groups: impl Iterator<Item = &'a Option<Cgroup>>) -> Result<Option<Cgroup>> {
+    let mut all: Vec<&Option<Cgroup>> = groups.collect();
+    all.dedup();
+    match all[..] {
+        [] => Ok(None),
+        [group] => Ok(group.clone()),
+        _ => bail!(
+            "the targets are in more than one control group: say whose pressure counts, with of = \"PATH\" \
+             or of = \"machine\""
+        ),
+    }
+}
+
+/// With what of the targets that count was touched lately.
+fn with_working_set(f: Figures, s: &Snapshot, counts: impl Fn(&TargetView) -> bool) -> Figures {
+    let thresholds = Thresholds::default();
+    let views = s.targets.iter().filter(|view| counts(view));
+    let touched = views.flat_map(|view| &view.regions).map(|region| {
+        let bytes = region.bytes(&thresholds);
+        bytes.hot + bytes.warm
+    });
+    Figures { working_set: Some(touched.sum()), ..f }
+}
+
+/// The number that a file holds.
+fn number(path: &str) -> Result<f64> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read {path}"))?;
+    file.take(MAX_NUMBER).read_to_string(&mut text)?;
+    text.trim().parse().with_context(|| format!("{path} holds no number: {text:?}"))
+}

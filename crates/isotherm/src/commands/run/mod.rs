@@ -1,0 +1,131 @@
+//! `isotherm run`: acts on memory by what is seen of it, as schemes say.
+
+mod dry;
+mod event;
+mod log;
+mod metrics;
+mod running;
+mod status;
+mod table;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use isotherm_core::scheme::Engine;
+use isotherm_core::{Act, Action, Attrs, MonitorKind};
+use isotherm_linux::sys::{self, Kept};
+
+use self::log::Log;
+use self::running::Running;
+use super::report::output::print;
+use super::stop::Stop;
+use super::watch::{Follower, Looks, Ready};
+use super::{child, text_of};
+use crate::cli::{Look, RunSchemes, UsageError};
+use crate::schemes;
+use crate::words::{chain, say};
+
+/// Acts until there is a reason to end, and says what has come of it.
+pub fn run(o: RunSchemes) -> Result<ExitCode> {
+    let attrs = check(&o)?;
+    let text = text_of(&o.scheme, || format!("cannot read the schemes {}", o.scheme.display()))?;
+    let schemes = schemes::load(&o.scheme, &text, interval(&attrs))?;
+    let takes = Takes::of(schemes.iter().map(|s| &s.action));
+    let mut engine = Engine::new(schemes).map_err(|e| UsageError::new(e.to_string()))?;
+    engine.log_passed(o.passed);
+    let stop = Stop::at_signals()?;
+    let mut looks = Looks::open(match o.watching.look {
+        Look::By(way) => Some(way),
+        _ => None,
+    })?;
+    refuse(&engine, looks.act(), o.dry_run)?;
+    let attrs = looks.attrs(&o.watching)?;
+    let mut follower = Follower::new(None);
+    follower.attach_all(looks.hold(), &o.targets)?;
+    let program = child::resolve(&o.targets.command)?;
+    let log = o.log.as_deref().map(Log::open).transpose()?;
+    let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
+    let mut running = Running::new(&o, engine, follower, log)?;
+    let kept = Kept {
+        writing: takes.files || o.targets.may_be_strangers(),
+        frames: takes.frames || looks.takes_frames(),
+    };
+    sys::drop_privileges(kept)?;
+    let seed = o.watching.seed.unwrap_or_else(|| sys::monotonic().0);
+    let mut watch = looks.watch(attrs, &running.targets(), seed)?;
+    let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
+    let result = running.until(&mut watch, &stop, &attrs);
+    if let Err(e) = &result {
+        say(format_args!("isotherm: {}", chain(e)));
+    }
+    let table = running.end(result.as_ref().ok());
+    print(if o.json { json(&table)? } else { table.text() }.as_bytes())?;
+    let status = started.as_mut().map(|c| c.end(|| stop.is_over())).transpose()?;
+    Ok(match result {
+        Ok(_) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
+        Err(_) => ExitCode::FAILURE,
+    })
+}
+
+fn json(table: &table::Table) -> Result<String> {
+    Ok(serde_json::to_string(table)? + "\n")
+}
+
+/// What makes no sense is told before anything is opened.
+fn check(o: &RunSchemes) -> Result<Attrs, UsageError> {
+    if o.targets.is_empty() {
+        return Err(UsageError::new(
+            "nothing to act on: give --pid PID, --comm NAME, --cgroup PATH, --all, or a command after -- \
+             (isotherm run --scheme FILE -- ./app)",
+        ));
+    }
+    if o.watching.look == Look::Damon {
+        return Err(UsageError::new(
+            "memory is looked at again before anything is done to it, page by page, and damon cannot do \
+             that: look by bpf, bpf-probe or bpf-iter",
+        ));
+    }
+    o.watching.check()
+}
+
+/// From one snapshot to the next: what an age without a unit is counted in.
+fn interval(attrs: &Attrs) -> Duration {
+    match attrs.monitor {
+        // All is read four times in its interval, which is 1 s at least.
+        MonitorKind::Exposure => attrs.interval.max(Duration::from_secs(1)) / 4,
+        _ => attrs.aggr,
+    }
+}
+
+/// What cannot be done here is told at the start, not counted for ever.
+fn refuse(engine: &Engine, act: &dyn Act, dry: bool) -> Result<()> {
+    let unsupported = engine.unsupported(act);
+    let said = unsupported.iter().map(|(name, why)| format!("scheme `{name}`: {why}"));
+    let said = said.collect::<Vec<_>>().join("\n  ");
+    match (unsupported.is_empty(), dry) {
+        (true, _) => {}
+        (_, true) => say(format_args!("isotherm: this could not be done here: {said}")),
+        _ => bail!("this cannot be done here: {said}"),
+    }
+    Ok(())
+}
+
+/// What acting takes beyond watching.
+struct Takes {
+    /// files of others are paged out
+    files: bool,
+    /// page frames are looked up
+    frames: bool,
+}
+
+impl Takes {
+    fn of<'a>(actions: impl Iterator<Item = &'a Action>) -> Self {
+        let mut takes = Takes { files: false, frames: false };
+        for action in actions {
+            takes.files |= matches!(action, Action::PageOut | Action::NoHugePage);
+            takes.frames |= matches!(action, Action::MigrateHot(_) | Action::MigrateCold(_));
+        }
+        takes
+    }
+}

@@ -1,0 +1,180 @@
+//! Watching and acting, until there is a reason to end.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm_core::scheme::{Engine, Event};
+use isotherm_core::{Attrs, Nanos, Snapshot, Source, Step, TargetId};
+use isotherm_linux::sys;
+use isotherm_record::TargetFact;
+
+use super::dry::Dry;
+use super::event::Line;
+use super::log::Log;
+use super::metrics::Meter;
+use super::status::Status;
+use super::table::Table;
+use crate::cli::RunSchemes;
+use crate::commands::stop::Stop;
+use crate::commands::watch::{Acting, Follower, ROOT, WAKE, Watch};
+use crate::words::say;
+
+/// From one step of the schemes to the next, at least.
+const PACE: Duration = Duration::from_millis(10);
+
+/// Schemes at work.
+pub struct Running {
+    engine: Engine,
+    meter: Meter,
+    follower: Follower,
+    /// of who is watched
+    facts: BTreeMap<TargetId, TargetFact>,
+    log: Option<Log>,
+    dry: bool,
+    begin: Nanos,
+    last: Option<Arc<Snapshot>>,
+    stepped: Nanos,
+}
+
+impl Running {
+    /// On who is followed already.
+    pub fn new(
+        o: &RunSchemes,
+        engine: Engine,
+        mut follower: Follower,
+        log: Option<Log>,
+    ) -> Result<Self> {
+        let facts: BTreeMap<_, _> = follower.news().into_iter().map(|f| (f.id, f)).collect();
+        let pids: Vec<i32> = facts.values().filter_map(pid).collect();
+        let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
+        let begin = sys::monotonic();
+        let dry = o.dry_run;
+        Ok(Running { engine, meter, follower, facts, log, dry, begin, last: None, stepped: begin })
+    }
+
+    /// Who is watched.
+    pub fn targets(&self) -> Vec<TargetId> {
+        self.follower.targets()
+    }
+
+    /// Acts; says why that has ended.
+    pub fn until(&mut self, watch: &mut Acting, stop: &Stop, attrs: &Attrs) -> Result<String> {
+        if self.follower.may_grow() {
+            watch.outlive_targets();
+        }
+        let mut status = Status::new(self.begin, attrs);
+        let ended = self.act_until(watch, stop, &mut status);
+        status.clear();
+        watch.stop()?;
+        ended
+    }
+
+    fn act_until(
+        &mut self,
+        watch: &mut Acting,
+        stop: &Stop,
+        status: &mut Status,
+    ) -> Result<String> {
+        const GONE: &str = "all targets have ended";
+        let mut next_check = sys::monotonic();
+        loop {
+            let now = sys::monotonic();
+            if let Some(cause) = stop.cause() {
+                return Ok(cause.to_string());
+            }
+            if now >= next_check {
+                next_check = now + WAKE;
+                self.follow(watch)?;
+                if !self.follower.any_alive(watch.hold()) {
+                    return Ok(GONE.to_owned());
+                }
+            }
+            match watch.step(now)? {
+                Step::Wait(until) => {
+                    let due = self.due();
+                    if due.is_some_and(|due| due <= now) {
+                        self.act(watch)?;
+                        continue;
+                    }
+                    let until = until.min(next_check).min(stop.end().unwrap_or(until));
+                    let until = until.min(due.unwrap_or(until));
+                    std::thread::sleep(until.since(sys::monotonic()));
+                }
+                Step::Snapshot(s) => {
+                    self.last = Some(Arc::clone(&s));
+                    self.act(watch)?;
+                    status.show(&s, &self.engine);
+                }
+                Step::End(_) => return Ok(GONE.to_owned()),
+            }
+        }
+    }
+
+    /// When schemes have something to do without a new snapshot.
+    fn due(&self) -> Option<Nanos> {
+        self.last.as_ref()?;
+        Some(self.engine.due()?.max(self.stepped + PACE))
+    }
+
+    /// Has the schemes act on the last snapshot, and tells what came of it.
+    fn act(&mut self, watch: &mut Acting) -> Result<()> {
+        let Some(s) = self.last.clone() else { return Ok(()) };
+        let pids = self.facts.iter().filter_map(|(&id, fact)| Some((id, pid(fact)?))).collect();
+        let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
+        let (now, mut events) = (sys::monotonic(), Vec::new());
+        let act = watch.act();
+        let done = match self.dry {
+            true => self.engine.step(now, &s, &metrics, &mut Dry(act), &mut events),
+            false => self.engine.step(now, &s, &metrics, act, &mut events),
+        };
+        self.stepped = sys::monotonic();
+        self.tell(&s, &events)?;
+        Ok(done?)
+    }
+
+    fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<()> {
+        if events.is_empty() || self.log.is_none() && !self.dry {
+            return Ok(());
+        }
+        let line = |e| (e, Line::new(e, s, self.facts.get(&e.target), self.dry));
+        let lines: Vec<(&Event, Line<'_>)> = events.iter().map(line).collect();
+        if self.dry {
+            let mut out = std::io::stdout().lock();
+            lines.iter().try_for_each(|(e, l)| writeln!(out, "{}", l.words(e.at, self.begin)))?;
+        }
+        let lines: Vec<Line<'_>> = lines.into_iter().map(|(_, line)| line).collect();
+        self.log.as_mut().map_or(Ok(()), |log| log.write(&lines))
+    }
+
+    /// Processes that have come since, and those that have ended.
+    fn follow(&mut self, watch: &mut Acting) -> Result<()> {
+        let ended = self.follower.follow(watch.hold());
+        let news = self.follower.news();
+        if !news.is_empty() || !ended.is_empty() {
+            watch.set_targets(&self.follower.targets())?;
+        }
+        self.facts.extend(news.into_iter().map(|fact| (fact.id, fact)));
+        for target in ended {
+            watch.hold().detach(target);
+            self.facts.remove(&target);
+        }
+        Ok(())
+    }
+
+    /// What came of it; says why it has ended, if that was no error.
+    pub fn end(&self, because: Option<&String>) -> Table {
+        let time = sys::monotonic().since(self.begin);
+        if let Some(because) = because {
+            let who = self.follower.summary();
+            say(format_args!("ran {:.1} s ({because}): {who}", time.as_secs_f64()));
+        }
+        Table::new(&self.engine, time, self.dry)
+    }
+}
+
+fn pid(fact: &TargetFact) -> Option<i32> {
+    i32::try_from(fact.pid?).ok()
+}

@@ -1,0 +1,93 @@
+//! Processes that are watched by what they are, as they come and go: members of control groups, those
+//! of a name, or all.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use isotherm_core::Nanos;
+use isotherm_linux::cgroup::{Cgroup, CgroupError};
+use isotherm_linux::{proc, sys};
+
+use super::ROOT;
+use crate::cli::Targets;
+
+/// What the processes are, with those in control groups below.
+#[derive(Debug, Default)]
+pub struct Members {
+    groups: Vec<Cgroup>,
+    /// as in `/proc/PID/comm`
+    names: Vec<String>,
+    all: bool,
+    next: Nanos,
+}
+
+/// Asking who they are takes at most one part in so many of the time.
+const SHARE: u32 = 50;
+/// As the kernel cuts them.
+const MAX_COMM: usize = 15;
+
+impl Members {
+    /// Those asked for. Nobody need be in a group yet, but a name that nobody has is an error: it may
+    /// be misspelt.
+    pub fn find(o: &Targets) -> Result<Self> {
+        let groups = o.cgroup.iter().map(|path| Cgroup::find(ROOT.as_ref(), path));
+        let cut = |name: &String| name.bytes().take(MAX_COMM).map(char::from).collect::<String>();
+        let members = Members {
+            groups: groups.collect::<Result<_, _>>()?,
+            names: o.comm.iter().map(cut).collect(),
+            all: o.all,
+            next: Nanos(0),
+        };
+        let running: BTreeSet<String> = members.running().map(|(_, comm)| comm).collect();
+        match members.names.iter().find(|name| !running.contains(*name)) {
+            Some(name) => bail!("no process is called {name}: ps -eo comm shows their names"),
+            None => Ok(members),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty() && !self.by_name()
+    }
+
+    fn by_name(&self) -> bool {
+        self.all || !self.names.is_empty()
+    }
+
+    /// Whether somebody may come yet.
+    pub fn may_come(&self) -> bool {
+        self.by_name() || self.groups.iter().any(Cgroup::exists)
+    }
+
+    /// All processes and their names, if they are asked for by name.
+    fn running(&self) -> impl Iterator<Item = (i32, String)> {
+        let pids = if self.by_name() { proc::pids(ROOT.as_ref()) } else { Vec::new() };
+        let user = |pid| proc::stat(ROOT.as_ref(), pid).ok().filter(|stat| !stat.kernel_thread);
+        pids.into_iter().filter_map(move |pid| Some((pid, user(pid)?.comm)))
+    }
+
+    /// Who they are now, but for isotherm itself. A group that has been removed has nobody.
+    pub fn now(&self) -> Result<BTreeSet<i32>, CgroupError> {
+        let named = self.running().filter(|(_, comm)| self.all || self.names.contains(comm));
+        let mut members: BTreeSet<i32> = named.map(|(pid, _)| pid).collect();
+        for group in &self.groups {
+            match group.processes() {
+                Err(CgroupError::Removed(_)) => {}
+                found => members.extend(found?),
+            }
+        }
+        members.remove(&i32::try_from(std::process::id()).unwrap_or(0));
+        Ok(members)
+    }
+
+    /// The same, unless there are none, or it was asked for just now, or it cannot be told.
+    pub fn now_if_due(&mut self) -> Option<BTreeSet<i32>> {
+        let begin = sys::monotonic();
+        if self.is_empty() || begin < self.next {
+            return None;
+        }
+        let members = self.now().ok();
+        self.next = begin + sys::monotonic().since(begin) * SHARE;
+        members
+    }
+}

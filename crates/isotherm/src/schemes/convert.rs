@@ -1,0 +1,121 @@
+//! From the text of schemes to what the engine takes.
+
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::scheme::{
+    Filter, FilterKind, Goal, Mark, Pattern, Quota, Scheme, Scope, Watermarks, Weights,
+};
+use isotherm_core::{PageFilter, PageKind};
+use isotherm_linux::cgroup::Cgroup;
+
+use super::text::{
+    Bounds, FilterText, GoalText, KindText, MetricText, QuotaText, SchemeText, WatermarksText,
+};
+use crate::units;
+
+const MARKS_EVERY: Duration = Duration::from_secs(5);
+
+/// A scheme that makes sense; without a name it is called after its action, and told by a number from
+/// those `before`.
+pub fn scheme(t: SchemeText, interval: Duration, before: &[Scheme]) -> Result<Scheme, String> {
+    let action = t.action.0;
+    let pattern = Pattern {
+        size: range(t.size, 0..=u64::MAX, |size| size.0),
+        hz: range(t.rate, 0.0..=f64::INFINITY, |rate| rate.0),
+        age: range(t.age, Duration::ZERO..=Duration::MAX, |age| age.at(interval)),
+    };
+    let name = t.name.unwrap_or_else(|| {
+        let same = before.iter().filter(|s| s.action.name() == action.name()).count();
+        let number = if same == 0 { String::new() } else { format!("-{}", same + 1) };
+        format!("{}{number}", action.name())
+    });
+    if before.iter().any(|s| *s.name == *name) {
+        return Err(format!("two schemes are called `{name}`: give each a name of its own"));
+    }
+    let mut scheme = Scheme::new(&name, pattern, action);
+    scheme.apply_interval = t.apply_interval.map_or(Duration::ZERO, |t| t.0);
+    scheme.recheck = t.recheck.map(|t| t.0);
+    scheme.quota = quota(t.quota);
+    scheme.watermarks = t.watermarks.map(watermarks);
+    for filter in t.filters {
+        add_filter(&mut scheme, filter)?;
+    }
+    scheme.check().map_err(|e| e.to_string())?;
+    Ok(scheme)
+}
+
+fn range<T, U>(b: Bounds<T>, all: RangeInclusive<U>, value: impl Fn(T) -> U) -> RangeInclusive<U> {
+    let (start, end) = all.into_inner();
+    let least = b.min.map_or(start, &value);
+    least..=b.max.map_or(end, &value)
+}
+
+fn quota(t: QuotaText) -> Quota {
+    let default = Quota::default();
+    Quota {
+        time: t.time.map(|t| t.0),
+        bytes: t.bytes.map(|b| b.0),
+        reset: t.reset.map_or(default.reset, |t| t.0),
+        goals: t.goals.into_iter().map(goal).collect(),
+        weights: Weights { size: t.weights.size, rate: t.weights.rate, age: t.weights.age },
+    }
+}
+
+fn scope(of: &str) -> Scope {
+    if of == "machine" { Scope::Machine } else { Scope::Group(Arc::from(of)) }
+}
+
+fn goal(t: GoalText) -> Goal {
+    match t {
+        GoalText::Stalled(g) => Goal::Stalled { of: scope(&g.of), target: g.target.0 },
+        GoalText::Refaults(g) => Goal::Refaults { of: scope(&g.of), ppm: g.target.ppm() },
+        GoalText::Free(share) => Goal::Free { bp: share.bp() },
+        GoalText::Resident(g) => Goal::Resident { of: scope(&g.of), bytes: g.target.0 },
+        GoalText::File(g) => Goal::User { name: g.path.into(), target: g.target },
+    }
+}
+
+fn watermarks(t: WatermarksText) -> Watermarks {
+    Watermarks {
+        metric: match t.metric {
+            MetricText::Free => Mark::Free,
+            MetricText::Fragmentation => Mark::Fragmentation,
+            MetricText::Stalled => Mark::Stalled(scope(&t.of)),
+        },
+        interval: t.interval.map_or(MARKS_EVERY, |t| t.0),
+        high: t.high.bp(),
+        mid: t.mid.bp(),
+        low: t.low.bp(),
+    }
+}
+
+fn add_filter(scheme: &mut Scheme, t: FilterText) -> Result<(), String> {
+    let (matching, allow) = (!t.not, t.allow);
+    let mut part = |kind| scheme.filters.push(Filter { kind, matching, allow });
+    let mut page = |kind, matching| {
+        scheme.page_filters.push(PageFilter { kind, matching, allow });
+    };
+    match t.kind {
+        KindText::Addresses(text) => part(FilterKind::Addresses(units::addresses(&text)?)),
+        KindText::Cgroup(path) => part(FilterKind::Cgroup(directory(&path)?)),
+        KindText::Mapping(kind) => part(FilterKind::Mapping(kind.into())),
+        KindText::Name(name) => part(FilterKind::Name(name.into())),
+        KindText::NamePrefix(prefix) => part(FilterKind::NamePrefix(prefix.into())),
+        KindText::HugePage(size) => {
+            let (min, max) = range(size, 0..=u64::MAX, |size| size.0).into_inner();
+            page(PageKind::HugePage { min, max }, matching);
+        }
+        KindText::Node(node) => page(PageKind::Node(node), matching),
+        KindText::Young(young) => page(PageKind::Young, matching == young),
+    }
+    Ok(())
+}
+
+/// The directory of a control group: what the groups of targets are told by.
+fn directory(path: &str) -> Result<Arc<str>, String> {
+    let group = Cgroup::find("/".as_ref(), Path::new(path)).map_err(|e| e.to_string())?;
+    Ok(group.dir().to_string_lossy().into())
+}

@@ -1,0 +1,49 @@
+//! Schemes as files hold them: TOML, or one a line.
+
+mod convert;
+mod text;
+mod values;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm_core::scheme::{Scheme, parse};
+
+use crate::cli::UsageError;
+
+pub use text::TARGETS;
+
+/// What is wrong with a file of schemes, and where.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// no TOML, other keys than there are, or values that cannot be read
+    #[error("{0}")]
+    Toml(#[from] toml::de::Error),
+    /// read, but senseless
+    #[error("line {line}, column {column}: {what}")]
+    Senseless {
+        /// from 1
+        line: usize,
+        /// from 1, in characters
+        column: usize,
+        /// what
+        what: String,
+    },
+}
+
+/// The schemes in a file; an age without a unit is in intervals of `interval`.
+///
+/// # Errors
+/// If there is none, it cannot be read, or holds what is no scheme: where.
+pub fn load(path: &Path, text: &str, interval: Duration) -> Result<Vec<Scheme>, UsageError> {
+    let schemes = match path.extension().is_some_and(|e| e == "toml") {
+        true => text::read(text, interval).map_err(|e| e.to_string()),
+        false => parse(text, interval).map_err(|e| e.to_string()),
+    };
+    let named = |what| UsageError::new(format!("{}: {what}", path.display()));
+    match schemes {
+        Ok(schemes) if schemes.is_empty() => Err(named("there is no scheme in it".to_owned())),
+        schemes => schemes.map_err(named),
+    }
+}
