@@ -1,1 +1,117 @@
+//! What can be read, and what is said about what cannot.
 
+use isotherm_core::scheme::{FilterKind, Goal, Mark, Scope};
+use isotherm_core::{Action, PageKind};
+
+use super::*;
+
+const INTERVAL: Duration = Duration::from_millis(400);
+
+/// A scheme with these lines besides its action.
+fn one(more: &str) -> Result<Scheme, String> {
+    let text = format!("[[scheme]]\naction = \"pageout\"\n{more}");
+    let schemes = read(&text, INTERVAL).map_err(|e| e.to_string())?;
+    Ok(schemes.into_iter().next().unwrap())
+}
+
+#[test]
+fn all_that_can_be_said() {
+    let text = include_str!("../../../../docs/abi/testing/scheme.md");
+    let text = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let all = read(text, INTERVAL).unwrap();
+    let [s] = &all[..] else { panic!("{all:?}") };
+    assert_eq!((&*s.name, &s.action), ("reclaim", &Action::PageOut));
+    assert_eq!((s.pattern.size.start(), s.pattern.size.end()), (&4096, &u64::MAX));
+    assert!((s.pattern.hz.end() - 10.26).abs() < 0.01);
+    assert_eq!(s.pattern.age, Duration::from_secs(5)..=Duration::MAX);
+    assert_eq!(s.recheck, Some(Duration::from_millis(20)));
+    assert_eq!((s.quota.time, s.quota.bytes), (Some(Duration::from_millis(10)), Some(128 << 20)));
+    assert_eq!(s.quota.weights.age, 1);
+    let goal = Goal::Stalled { of: Scope::Machine, target: Duration::from_millis(1) };
+    assert_eq!(s.quota.goals, [goal]);
+    let marks = s.watermarks.as_ref().unwrap();
+    assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
+    assert_eq!(marks.metric, Mark::Free);
+    assert!(matches!(&s.filters[1].kind, FilterKind::Name(n) if &**n == "[heap]"));
+    assert!(!s.filters[0].allow && s.filters[1].allow);
+}
+
+#[test]
+fn units_of_schemes() {
+    let s = one("age = { min = 5 }\nrate = { min = \"10Hz\", max = 50 }").unwrap();
+    assert_eq!(*s.pattern.age.start(), INTERVAL * 5);
+    assert_eq!(*s.pattern.hz.start(), 10.0);
+    let s = one("quota = { goals = [{ refaults = { target = \"0.2%\" } }] }").unwrap();
+    let of = Scope::Group(TARGETS.into());
+    assert_eq!(s.quota.goals, [Goal::Refaults { of, ppm: 2000 }]);
+    let s = one("filters = [{ kind = { young = false }, not = true }]").unwrap();
+    assert_eq!((s.page_filters[0].kind, s.page_filters[0].matching), (PageKind::Young, true));
+    let s = one("quota = { bytes = 0 }").unwrap();
+    assert_eq!(s.quota.bytes, Some(0), "which is not none");
+}
+
+#[test]
+fn names_are_made_and_told_apart() {
+    let both = "[[scheme]]\naction = \"stat\"\n[[scheme]]\naction = \"stat\"\n";
+    let names: Vec<_> = read(both, INTERVAL).unwrap().iter().map(|s| s.name.to_string()).collect();
+    assert_eq!(names, ["stat", "stat-2"]);
+    let same = both.replace("action", "name = \"x\"\naction");
+    assert!(read(&same, INTERVAL).unwrap_err().to_string().contains("two schemes are called `x`"));
+}
+
+#[test]
+fn errors_say_where_and_what_would_be_right() {
+    for (line, column, more, said) in [
+        (3, 16, "size = { min = \"4Q\" }", "64M"),
+        (3, 1, "sise = { min = \"4K\" }", "unknown field `sise`"),
+        (4, 12, "\nage = { min=\"old\" }", "5s"),
+        (3, 17, "quota = { time = \"soon\" }", "20ms"),
+        (3, 10, "filters = [{ kind = { colour = 1 } }]", "unknown variant `colour`"),
+        (1, 1, "size = { min = \"8K\", max = \"4K\" }", "swap them"),
+        (1, 1, "quota = { bytes = \"1K\" }", "4096 at least"),
+        (1, 1, "quota = { time = \"2s\" }", "no more time than that"),
+        (
+            1,
+            1,
+            "watermarks = { metric = \"free\", high = \"1%\", mid = \"2%\", low = \"3%\" }",
+            "falling order",
+        ),
+        (1, 1, "filters = [{ kind = { addresses = \"0x1..0x2\" } }]", "multiples of 4096"),
+        (1, 1, "filters = [{ kind = { cgroup = \"/no/such\" } }]", "no control group"),
+    ] {
+        let why = one(more).unwrap_err();
+        assert!(why.contains(said), "{more}: {why}");
+        assert!(why.contains(&format!("line {line}, column ")), "{more}: {why}");
+        let exact = why.contains(&format!("line {line}, column {column}"));
+        assert!(exact || column > 1, "{more}: {why}");
+    }
+    assert!(one("action = \"pageout\"").unwrap_err().contains("duplicate key"));
+    let why = read("[[scheme]]\naction = \"explode\"", INTERVAL).unwrap_err().to_string();
+    assert!(why.contains("line 2, column 10") && why.contains("choose pageout"), "{why}");
+}
+
+#[test]
+fn what_is_shipped_can_be_read() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes");
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let schemes = super::super::load(&path, &text, INTERVAL).unwrap();
+        names.extend(schemes.iter().map(|s| s.name.to_string()));
+    }
+    names.sort();
+    let want = ["demote", "hugepage", "nohugepage", "pageout", "promote", "reclaim", "refaults"];
+    assert_eq!(names, want);
+}
+
+/// `UPDATE_SCHEMA=1` writes it.
+#[test]
+fn the_schema_is_what_the_code_makes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/abi/testing/scheme.schema.json");
+    let made = serde_json::to_string_pretty(&schemars::schema_for!(File)).unwrap() + "\n";
+    if std::env::var_os("UPDATE_SCHEMA").is_some() {
+        std::fs::write(path, &made).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(path).unwrap(), made, "UPDATE_SCHEMA=1 writes it");
+}

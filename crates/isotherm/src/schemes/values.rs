@@ -137,7 +137,7 @@ impl Share {
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String")]
-pub struct Deed(#[cfg_attr(test, schemars(skip))] pub Action);
+pub struct Deed(#[cfg_attr(test, schemars(with = "String"))] pub Action);
 
 impl TryFrom<String> for Deed {
     type Error = String;
