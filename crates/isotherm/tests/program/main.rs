@@ -28,6 +28,7 @@ mod refused;
 mod report;
 mod reports;
 mod run;
+mod schemes;
 mod servers;
 mod swap;
 mod synthetic;
