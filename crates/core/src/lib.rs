@@ -4,6 +4,7 @@
 //! [`Act`] (what can be done to them). A [`Monitor`] over one is a [`Source`] of [`Snapshot`]s: one
 //! for each aggregation interval, immutable, the only thing that recorders, reports and schemes see.
 
+mod act;
 mod aside;
 mod attrs;
 mod estimator;
@@ -16,18 +17,23 @@ mod page_scan;
 mod range;
 mod region;
 mod sampler;
+pub mod scheme;
 mod snapshot;
 mod survey;
 mod time;
 
+pub use act::{
+    Act, Action, Applied, Budget, Destination, Destinations, Failure, PageFilter, PageKind,
+    Support, Work,
+};
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use monitor::{Monitor, Observer, watch};
 pub use ops::{
-    Act, Action, Applied, Ask, Budget, Cost, EndReason, Liveness, Look, Mapping, MappingKind,
-    OpsError, Pages, Seen, Source, Space, Step, Support, TargetId, Unknown,
+    Ask, Cost, EndReason, Liveness, Look, Mapping, MappingKind, OpsError, Pages, Seen, Source,
+    Space, Step, TargetId, Unknown,
 };
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;

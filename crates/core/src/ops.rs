@@ -234,67 +234,6 @@ impl<T: Look + ?Sized> Look for Box<T> {
     }
 }
 
-/// What can be done to memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Action {
-    /// move to swap
-    PageOut,
-    /// deactivate: the first to go under pressure
-    Cold,
-    /// read ahead
-    WillNeed,
-    /// only count
-    Stat,
-}
-
-/// Whether an operations set can do an [`Action`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Support {
-    /// yes
-    Yes,
-    /// no, and why
-    No(String),
-}
-
-/// What an application of an [`Action`] may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Budget {
-    /// bytes at most
-    pub bytes: u64,
-    /// time at most
-    pub time: Duration,
-}
-
-/// What an [`Action`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Applied {
-    /// bytes it was tried on
-    pub tried: u64,
-    /// bytes it was done to
-    pub applied: u64,
-    /// how long that took
-    pub took: Duration,
-}
-
-/// What can be done.
-pub trait Act {
-    /// Whether `action` is possible here.
-    fn supports(&self, action: Action) -> Support;
-
-    /// Does `action` to `range`, within `budget`.
-    ///
-    /// # Errors
-    /// If the action is not supported or the target is unknown.
-    fn apply(
-        &mut self,
-        action: Action,
-        target: TargetId,
-        range: AddrRange,
-        budget: Budget,
-    ) -> Result<Applied, OpsError>;
-}
-
 /// Why a source has nothing more to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndReason {

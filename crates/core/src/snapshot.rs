@@ -155,7 +155,7 @@ impl RegionView {
 const HALF_BP: u32 = 5_000;
 
 /// `bp` of 10,000 of `bytes`, without overflow: 2^64 x 10^4 needs 78 bits.
-fn share(bytes: u64, bp: u32) -> u64 {
+pub(crate) fn share(bytes: u64, bp: u32) -> u64 {
     u64::try_from(u128::from(bytes) * u128::from(bp) / 10_000).unwrap_or(u64::MAX)
 }
 

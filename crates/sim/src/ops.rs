@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Action, AddrRange, Applied, Ask, Block, Budget, Cleared, Cost, Liveness, Look, Mapping,
-    OpsError, PAGE_SIZE, Seen, Space, Support, Survey, TargetId,
+    Act, Action, AddrRange, Applied, Ask, Block, Cleared, Cost, Liveness, Look, Mapping, OpsError,
+    PAGE_SIZE, Seen, Space, Support, Survey, TargetId, Work,
 };
 
 use crate::machine::{Machine, SimError};
@@ -152,24 +152,38 @@ fn times(one: Duration, n: u64) -> Duration {
 }
 
 impl Act for Ops {
-    fn supports(&self, _: Action) -> Support {
-        Support::Yes
+    fn supports(&self, action: &Action) -> Support {
+        match action {
+            Action::PageOut | Action::Cold | Action::WillNeed | Action::Stat => Support::Yes,
+            other => Support::No(format!(
+                "the simulated machine cannot do {}: it has one node, no lists of reclaim, and huge \
+                 pages only where they are mapped so",
+                other.name()
+            )),
+        }
     }
 
-    /// Takes no time. A page that `range` holds only in part, and unknown memory, are let alone.
-    fn apply(
-        &mut self,
-        action: Action,
-        target: TargetId,
-        range: AddrRange,
-        budget: Budget,
-    ) -> Result<Applied, OpsError> {
-        let mut machine = self.held()?;
-        let now = machine.now();
-        let aligned = range.start.is_multiple_of(PAGE_SIZE) && range.end.is_multiple_of(PAGE_SIZE);
-        if !aligned {
+    /// Takes no time. A page that a range holds only in part is let alone.
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        works.iter().try_for_each(|work| {
+            let done = self.work(work)?;
+            out.push(done);
+            Ok(())
+        })
+    }
+}
+
+impl Ops {
+    fn work(&self, work: &Work<'_>) -> Result<Applied, OpsError> {
+        let Work { action, target, range, .. } = *work;
+        if let Support::No(why) = self.supports(action) {
+            return Err(OpsError::Failed(why));
+        }
+        if !range.start.is_multiple_of(PAGE_SIZE) || !range.end.is_multiple_of(PAGE_SIZE) {
             return Err(SimError::Unaligned(range).into());
         }
-        Ok(machine.space_mut(target)?.apply(action, range, budget.bytes, now))
+        let mut machine = self.held()?;
+        let now = machine.now();
+        Ok(machine.space_mut(target)?.apply(work, now))
     }
 }

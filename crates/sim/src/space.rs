@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use isotherm_core::{
-    Action, AddrRange, Applied, BLOCK_SIZE, Block, Cleared, Mapping, Nanos, PAGE_SIZE, PageMask,
-    Seen, Unknown,
+    Action, AddrRange, Applied, BLOCK_SIZE, Block, Cleared, Failure, Heat, Mapping, Nanos,
+    PAGE_SIZE, PageFilter, PageKind, PageMask, Seen, Unknown, Work,
 };
 
 use crate::access::Access;
@@ -246,37 +246,67 @@ impl AddressSpace {
         out
     }
 
-    /// Does `action` to the pages that lie in `range` as a whole and are not unknown, up to `bytes`.
-    pub(crate) fn apply(
-        &mut self,
-        action: Action,
-        range: AddrRange,
-        bytes: u64,
-        now: Nanos,
-    ) -> Applied {
+    /// Does `work` to the pages that lie in its range as a whole, up to its bytes.
+    pub(crate) fn apply(&mut self, work: &Work<'_>, now: Nanos) -> Applied {
         let mut done = Applied::default();
-        self.visit(range, now, |v| {
+        let mut full = false;
+        self.visit(work.range, now, |v| {
             let len = v.part.len();
-            if v.unknown.is_some() || v.part != v.page || done.tried + len > bytes {
-                return;
-            }
-            done.tried += len;
-            if act(action, v, now) {
-                done.applied += len;
+            let passed = lets_alone(work, &v);
+            full |= !passed && done.tried + len > work.budget.bytes;
+            match (full, passed) {
+                (true, _) => {}
+                (false, true) => done.passed += len,
+                (false, false) => {
+                    done.tried += len;
+                    done.applied += if act(work.action, v, now) { len } else { 0 };
+                }
             }
         });
+        let unmapped = work.range.len() - done.tried - done.passed;
+        if !full && unmapped > 0 {
+            done.tried += unmapped;
+            done.failure = Some(Failure::Gone);
+        }
         done
     }
 }
 
+/// Whether a page is passed: unknown, a part only, touched, held back by a filter, or as wanted.
+///
+/// As no time passes while the machine acts, it cannot clear and look again: what has been touched
+/// since it was last cleared counts as touched.
+fn lets_alone(work: &Work<'_>, page: &PageView<'_>) -> bool {
+    let touched = page.young && !work.recheck.is_zero();
+    page.unknown.is_some()
+        || page.part != page.page
+        || touched && work.action.prefers() == Some(Heat::Cold)
+        || !lets_through(work.filters, page)
+        || match work.action {
+            Action::PageOut | Action::Cold => !page.resident,
+            Action::WillNeed => page.resident,
+            _ => false,
+        }
+}
+
+fn lets_through(filters: &[PageFilter], page: &PageView<'_>) -> bool {
+    let is = |kind| match kind {
+        PageKind::HugePage { min, max } => (min..=max).contains(&page.page.len()),
+        PageKind::Young => page.young,
+        // The machine has one node.
+        PageKind::Node(n) => n == 0,
+    };
+    let answers = filters.iter().find(|f| is(f.kind) == f.matching);
+    answers.map_or(filters.last().is_none_or(|last| !last.allow), |f| f.allow)
+}
+
 /// Does `action` to a page, if there is something to do.
-fn act(action: Action, page: PageView<'_>, now: Nanos) -> bool {
-    let PageView { resident, state, .. } = page;
+fn act(action: &Action, page: PageView<'_>, now: Nanos) -> bool {
     match action {
-        Action::PageOut if resident => state.resident = Since::after(now),
-        Action::Cold if resident => state.young = Since::after(now),
-        Action::WillNeed if !resident => {
-            *state = Page { resident: Since::default(), young: Since::after(now) };
+        Action::PageOut => page.state.resident = Since::after(now),
+        Action::Cold => page.state.young = Since::after(now),
+        Action::WillNeed => {
+            *page.state = Page { resident: Since::default(), young: Since::after(now) };
         }
         _ => return false,
     }

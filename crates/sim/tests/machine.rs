@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use isotherm_core::{
-    Act, Action, AddrRange, Applied, Ask, Budget, Cost, Liveness, Look, Nanos, OpsError, PAGE_SIZE,
-    Seen, Space, TargetId, Unknown,
+    Act, Action, AddrRange, Applied, Ask, Budget, Cost, Failure, Liveness, Look, Nanos, OpsError,
+    PAGE_SIZE, PageFilter, PageKind, Seen, Space, TargetId, Unknown, Work,
 };
 use isotherm_sim::{Machine, Memory, Ops, Pattern, SimError, Stretch};
 
@@ -39,6 +39,17 @@ fn look(ops: &mut Ops, target: TargetId, range: AddrRange, clear: bool) -> (Seen
 
 fn young(ops: &mut Ops, target: TargetId, range: AddrRange) -> u32 {
     look(ops, target, range, false).0.young
+}
+
+/// All of `range`, whatever it takes.
+fn work(action: &Action, target: TargetId, range: AddrRange) -> Work<'_> {
+    Work { action, target, range, budget: ALL, filters: &[], recheck: Duration::ZERO }
+}
+
+fn apply(ops: &mut Ops, work: Work<'_>) -> Applied {
+    let mut out = Vec::new();
+    ops.apply(&[work], &mut out).unwrap();
+    out[0]
 }
 
 fn wait(ops: &Ops, ms: u64) {
@@ -140,8 +151,9 @@ fn a_huge_page_has_one_bit() {
     assert_eq!(young(&mut ops, t, pages(512, 16)), 16);
     assert_eq!(young(&mut ops, t, pages(1024, 12)), 1);
     assert_eq!(young(&mut ops, t, pages(500, 12)), 0);
-    let done = ops.apply(Action::PageOut, t, pages(600, 450), ALL).unwrap();
+    let done = apply(&mut ops, work(&Action::PageOut, t, pages(600, 450)));
     assert_eq!(done.applied, 26 * PAGE_SIZE, "a part of a huge page is let alone");
+    assert_eq!(done.passed, 424 * PAGE_SIZE);
 }
 
 #[test]
@@ -156,15 +168,13 @@ fn memory_is_absent_before_the_first_touch_and_after_being_paged_out() {
     assert_eq!(present(&mut ops), 16);
     wait(&ops, 500);
     assert_eq!(present(&mut ops), 32);
-    let done = ops.apply(Action::PageOut, t, pages(0, 64), ALL).unwrap();
-    assert_eq!(
-        done,
-        Applied { tried: 64 * PAGE_SIZE, applied: 32 * PAGE_SIZE, took: Duration::ZERO }
-    );
+    let done = apply(&mut ops, work(&Action::PageOut, t, pages(0, 64)));
+    let half = 32 * PAGE_SIZE;
+    assert_eq!(done, Applied { tried: half, applied: half, passed: half, ..Applied::default() });
     assert_eq!(present(&mut ops), 0);
     wait(&ops, 250);
     assert_eq!(present(&mut ops), 8);
-    let done = ops.apply(Action::WillNeed, t, pages(0, 32), ALL).unwrap();
+    let done = apply(&mut ops, work(&Action::WillNeed, t, pages(0, 32)));
     assert_eq!(done.applied, 24 * PAGE_SIZE);
     let (seen, _) = look(&mut ops, t, pages(0, 32), false);
     assert_eq!((seen.present, seen.young), (32, 8), "read ahead, not accessed");
@@ -175,13 +185,66 @@ fn actions_keep_to_their_budget_and_off_what_is_unknown() {
     let (mut ops, t) = anonymous(64);
     ops.machine().set_unknown(t, pages(0, 16), Some(Unknown::Mlocked)).unwrap();
     let budget = Budget { bytes: 8 * PAGE_SIZE + 5, ..ALL };
-    let done = ops.apply(Action::PageOut, t, pages(0, 64), budget).unwrap();
+    let done = apply(&mut ops, Work { budget, ..work(&Action::PageOut, t, pages(0, 64)) });
     assert_eq!((done.tried, done.applied), (8 * PAGE_SIZE, 8 * PAGE_SIZE));
+    assert_eq!(done.passed, 16 * PAGE_SIZE, "what is unknown; the rest was not come to");
     let (seen, _) = look(&mut ops, t, pages(0, 64), false);
     assert_eq!((seen.present, seen.unknown.0[Unknown::Mlocked.index()]), (40, 16));
-    assert_eq!(ops.apply(Action::Stat, t, pages(0, 64), ALL).unwrap().applied, 0);
-    ops.apply(Action::Cold, t, pages(0, 64), ALL).unwrap();
+    assert_eq!(apply(&mut ops, work(&Action::Stat, t, pages(0, 64))).applied, 0);
+    apply(&mut ops, work(&Action::Cold, t, pages(0, 64)));
     assert_eq!(young(&mut ops, t, pages(0, 64)), 0);
+}
+
+#[test]
+fn a_second_look_saves_what_is_touched() {
+    let (mut ops, t) = anonymous(64);
+    look(&mut ops, t, pages(0, 64), true);
+    ops.machine().touch(t, pages(8, 8), poisson(1000.0)).unwrap();
+    wait(&ops, 100);
+    let recheck = Duration::from_millis(5);
+    let done = apply(&mut ops, Work { recheck, ..work(&Action::PageOut, t, pages(0, 64)) });
+    assert_eq!((done.applied, done.passed), (56 * PAGE_SIZE, 8 * PAGE_SIZE));
+    let (seen, _) = look(&mut ops, t, pages(0, 64), false);
+    assert_eq!((seen.present, seen.young), (8, 8));
+}
+
+#[test]
+fn the_first_filter_that_a_page_answers_to_decides() {
+    let (mut ops, t) = machine(|m, t| {
+        m.map(t, pages(512, 512), Memory::anonymous().huge()).unwrap();
+        m.map(t, pages(1024, 512), Memory::anonymous()).unwrap();
+    });
+    look(&mut ops, t, pages(1024, 256), true);
+    let huge = PageKind::HugePage { min: 2 * MIB, max: 2 * MIB };
+    let filter = |kind, matching, allow| PageFilter { kind, matching, allow };
+    let mut tried = |filters: &[PageFilter]| {
+        apply(&mut ops, Work { filters, ..work(&Action::Stat, t, pages(512, 1024)) }).tried
+            / PAGE_SIZE
+    };
+    assert_eq!(tried(&[]), 1024);
+    assert_eq!(tried(&[filter(huge, true, false)]), 512);
+    assert_eq!(tried(&[filter(huge, true, true)]), 512);
+    assert_eq!(tried(&[filter(PageKind::Young, false, true)]), 256);
+    assert_eq!(tried(&[filter(huge, true, true), filter(PageKind::Young, true, false)]), 768);
+    assert_eq!(tried(&[filter(PageKind::Node(0), true, false)]), 0);
+}
+
+#[test]
+fn what_is_not_mapped_is_gone_and_what_cannot_be_done_is_refused() {
+    let (mut ops, t) = anonymous(8);
+    let done = apply(&mut ops, work(&Action::PageOut, t, pages(0, 64)));
+    assert_eq!((done.tried, done.applied), (64 * PAGE_SIZE, 8 * PAGE_SIZE));
+    assert_eq!(done.failure, Some(Failure::Gone));
+    ops.machine().end(t).unwrap();
+    let done = apply(&mut ops, work(&Action::PageOut, t, pages(0, 8)));
+    assert_eq!((done.applied, done.failure), (0, Some(Failure::Gone)));
+    let mut out = Vec::new();
+    let odd = work(&Action::PageOut, t, AddrRange::new(5, 4096));
+    let works = [work(&Action::Stat, t, pages(0, 8)), odd];
+    assert!(matches!(ops.apply(&works, &mut out), Err(OpsError::Failed(_))));
+    assert_eq!(out.len(), 1, "what was done before is told");
+    let lists = [work(&Action::LruPrio, t, pages(0, 8))];
+    assert!(matches!(ops.apply(&lists, &mut out), Err(OpsError::Failed(_))));
 }
 
 #[test]

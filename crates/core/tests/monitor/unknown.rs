@@ -1,5 +1,5 @@
 use super::*;
-use isotherm_core::{Act, Action, Budget, RegionView, Thresholds, Unknown};
+use isotherm_core::{Act, Action, Budget, RegionView, Thresholds, Unknown, Work};
 
 fn heat_bytes(s: &Snapshot) -> isotherm_core::HeatBytes {
     s.bytes(&Thresholds::default())
@@ -64,8 +64,11 @@ fn what_is_paged_out_is_absent_until_it_is_wanted_again() {
     let mut monitor = monitor(&ops, &[target]);
     run_until(&mut monitor, &ops, 2.0);
     let budget = Budget { bytes: u64::MAX, time: Duration::from_secs(1) };
-    let done = ops.apply(Action::PageOut, target, mib(0, 32), budget).unwrap();
-    assert_eq!((done.tried, done.applied), (32 * MIB, 32 * MIB));
+    let (action, range, filters) = (&Action::PageOut, mib(0, 32), &[]);
+    let work = Work { action, target, range, budget, filters, recheck: Duration::ZERO };
+    let mut done = Vec::new();
+    ops.apply(&[work], &mut done).unwrap();
+    assert_eq!((done[0].tried, done[0].applied), (32 * MIB, 32 * MIB));
     let s = run_until(&mut monitor, &ops, 5.0).pop().unwrap();
     assert!(heat_bytes(&s).absent.abs_diff(32 * MIB) <= MIB, "{:?}", heat_bytes(&s));
     ops.machine().touch(target, mib(0, 32), poisson(20.0)).unwrap();

@@ -1,0 +1,185 @@
+//! What a scheme has acted on. The kernel sets the age of a region to zero when it has acted on it;
+//! here regions belong to the monitor, which goes on counting. So schemes keep their own account.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use rangemap::RangeMap;
+
+use super::pattern::Pattern;
+use super::stats::Why;
+use crate::act::Action;
+use crate::ops::TargetId;
+use crate::range::AddrRange;
+use crate::snapshot::{RegionView, Snapshot};
+use crate::time::Nanos;
+
+/// What was in vain is let alone for so long, and so is what was done and undone.
+pub(super) const PAUSE: Duration = Duration::from_secs(10);
+/// Ranges that are remembered of a target, at most; then all of it is forgotten, and what was done is
+/// tried again, in vain.
+const MAX_RANGES: usize = 1 << 16;
+
+/// When a range was acted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Act {
+    at: Nanos,
+    in_vain: bool,
+}
+
+/// Ranges that were acted on, by target.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Acted(BTreeMap<TargetId, RangeMap<u64, Act>>);
+
+/// What decides whether memory is acted on again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Again<'a> {
+    pub action: &'a Action,
+    pub pattern: &'a Pattern,
+    pub view: &'a RegionView,
+    /// as of when `view` is
+    pub seen: Nanos,
+    pub now: Nanos,
+}
+
+impl Acted {
+    pub fn note(&mut self, target: TargetId, range: AddrRange, at: Nanos, in_vain: bool) {
+        let ranges = self.0.entry(target).or_default();
+        if ranges.len() >= MAX_RANGES {
+            ranges.clear();
+        }
+        ranges.extend(super::filter::some(range).map(|r| (r, Act { at, in_vain })));
+    }
+
+    /// Forgets targets that are not in `snapshot`: they ended.
+    pub fn keep(&mut self, snapshot: &Snapshot) {
+        let there = |id: &TargetId| snapshot.targets.binary_search_by_key(id, |t| t.id).is_ok();
+        self.0.retain(|id, _| there(id));
+    }
+
+    /// The parts of `range` that are not to be acted on now, and why.
+    pub fn blocked<'a>(
+        &'a self,
+        target: TargetId,
+        range: Range<u64>,
+        again: Again<'a>,
+    ) -> impl Iterator<Item = (Range<u64>, Why)> + 'a {
+        self.within(target, range).filter_map(move |(r, act)| again.blocks(act).map(|why| (r, why)))
+    }
+
+    /// The parts of `range` that were acted on.
+    pub fn all(
+        &self,
+        target: TargetId,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.within(target, range).map(|(r, _)| r)
+    }
+
+    fn within(
+        &self,
+        target: TargetId,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = (Range<u64>, &Act)> + '_ {
+        let acted = self.0.get(&target).map(|ranges| ranges.overlapping(range.clone()));
+        let cut = move |r: &Range<u64>| r.start.max(range.start)..r.end.min(range.end);
+        acted.into_iter().flatten().map(move |(r, act)| (cut(r), act))
+    }
+}
+
+impl Again<'_> {
+    fn blocks(&self, act: &Act) -> Option<Why> {
+        let since = self.now.since(act.at);
+        if act.in_vain {
+            return (since < PAUSE).then_some(Why::InVain);
+        }
+        // What is older than the act has kept its heat since.
+        let changed = self.view.age < self.seen.since(act.at);
+        (!changed && !self.is_undone(since)).then_some(Why::Done)
+    }
+
+    /// Whether it may have been undone: what was paged out or read may be back where it was, which the
+    /// next snapshot tells, and what was deactivated is activated by a touch. Then the time since is
+    /// its age, as in the kernel.
+    fn is_undone(&self, since: Duration) -> bool {
+        let may_be = match self.action {
+            Action::PageOut | Action::WillNeed => true,
+            Action::Cold | Action::LruDeprio => self.view.accesses_bp > 0,
+            _ => false,
+        };
+        may_be && since >= PAUSE.max(*self.pattern.age.start())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{pages, snapshot, target, view};
+    use super::*;
+
+    const T: TargetId = TargetId(1);
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn at(seconds: u64) -> Nanos {
+        Nanos(0) + s(seconds)
+    }
+
+    /// Whether what `action` did at 100 s is let alone at `now`, where its region has been at `hz` for
+    /// `age` seconds.
+    fn blocked(action: &Action, in_vain: bool, now: u64, hz: f64, age: u64) -> Option<Why> {
+        let mut acted = Acted::default();
+        acted.note(T, pages(0, 8), at(100), in_vain);
+        let (view, pattern) =
+            (view(0, 8, hz, s(age)), Pattern { age: s(30)..=s(999), ..Pattern::default() });
+        let (seen, now) = (at(now), at(now));
+        let again = Again { action, pattern: &pattern, view: &view, seen, now };
+        acted.blocked(T, 0..8 * 4096, again).next().map(|b| b.1)
+    }
+
+    #[test]
+    fn what_was_done_is_done_until_its_heat_changes() {
+        for action in [Action::Cold, Action::HugePage, Action::LruPrio] {
+            assert_eq!(blocked(&action, false, 101, 0.0, 60), Some(Why::Done));
+            assert_eq!(blocked(&action, false, 5000, 0.0, 4960), Some(Why::Done));
+            assert_eq!(blocked(&action, false, 5000, 0.0, 40), None, "it was touched in between");
+        }
+        assert_eq!(blocked(&Action::HugePage, false, 5000, 50.0, 4960), Some(Why::Done));
+    }
+
+    /// Of a least age of 30 s.
+    #[test]
+    fn what_is_undone_is_done_again_by_its_own_clock() {
+        assert_eq!(blocked(&Action::Cold, false, 129, 0.1, 400), Some(Why::Done));
+        assert_eq!(blocked(&Action::Cold, false, 130, 0.1, 400), None);
+        assert_eq!(blocked(&Action::PageOut, false, 129, 0.0, 400), Some(Why::Done));
+        assert_eq!(blocked(&Action::PageOut, false, 130, 0.0, 400), None);
+    }
+
+    #[test]
+    fn what_was_in_vain_has_a_pause() {
+        assert_eq!(blocked(&Action::PageOut, true, 109, 0.0, 60), Some(Why::InVain));
+        assert_eq!(blocked(&Action::PageOut, true, 110, 0.0, 60), None);
+    }
+
+    #[test]
+    fn only_what_was_acted_on_is_let_alone() {
+        let mut acted = Acted::default();
+        acted.note(T, pages(2, 2), at(100), false);
+        acted.note(T, pages(6, 10), at(100), true);
+        let (view, pattern) = (view(0, 8, 0.0, s(500)), Pattern::default());
+        let (seen, now, action) = (at(101), at(101), &Action::Cold);
+        let again = Again { action, pattern: &pattern, view: &view, seen, now };
+        let page = |r: Range<u64>| r.start / 4096..r.end / 4096;
+        let found: Vec<_> =
+            acted.blocked(T, 0..8 * 4096, again).map(|(r, why)| (page(r), why)).collect();
+        assert_eq!(found, [(2..4, Why::Done), (6..8, Why::InVain)]);
+        assert_eq!(acted.blocked(TargetId(2), 0..8 * 4096, again).count(), 0);
+        acted.keep(&snapshot(0, vec![target(1, &[])]));
+        assert_eq!(acted.blocked(T, 0..8 * 4096, again).count(), 2);
+        acted.keep(&snapshot(0, vec![target(2, &[])]));
+        assert_eq!(acted.blocked(T, 0..8 * 4096, again).count(), 0);
+    }
+}

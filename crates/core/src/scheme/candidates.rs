@@ -1,0 +1,150 @@
+//! From a snapshot to what a scheme may act on, and what it may not, and why.
+
+use rangemap::RangeSet;
+
+use super::Scheme;
+use super::acted::{Acted, Again};
+use super::filter::{parts, some};
+use super::metrics::Metrics;
+use super::pattern::mean_hz;
+use super::priority::score;
+use super::stats::Why;
+use crate::act::Action;
+use crate::ops::TargetId;
+use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
+use crate::snapshot::{RegionView, Snapshot, TargetView, share};
+use crate::time::Nanos;
+
+/// A region that matches, or a part of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    pub target: TargetId,
+    pub range: AddrRange,
+    pub view: &'a RegionView,
+    pub hz: f64,
+    pub score: f64,
+    /// share of its bytes that there is something to do to, of 10,000
+    pub worth_bp: u32,
+    /// a filter has let it through, so that page filters are not asked
+    pub allowed: bool,
+}
+
+impl Candidate<'_> {
+    /// Bytes that there is something to do to, if they lie evenly in the region.
+    pub fn worth(&self) -> u64 {
+        share(self.range.len(), self.worth_bp)
+    }
+}
+
+/// Where candidates are looked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field<'a, 'f> {
+    pub scheme: &'f Scheme,
+    pub snapshot: &'a Snapshot,
+    pub metrics: &'f Metrics,
+    pub now: Nanos,
+    /// by this scheme
+    pub acted: &'f Acted,
+    /// by earlier schemes, now
+    pub taken: &'f Acted,
+}
+
+/// What matches, in order of target and address.
+#[derive(Debug, Default)]
+pub(super) struct Found<'a> {
+    pub candidates: Vec<Candidate<'a>>,
+    pub passed: Vec<(Candidate<'a>, Why)>,
+}
+
+impl<'a> Field<'a, '_> {
+    pub fn find(&self) -> Found<'a> {
+        let mut found = Found::default();
+        for target in &self.snapshot.targets {
+            for view in &target.regions {
+                if self.scheme.pattern.matches(view, self.snapshot.attrs.sample) {
+                    self.sort(target, view, &mut found);
+                }
+            }
+        }
+        found
+    }
+
+    /// Sorts what of a matching region may be acted on from what may not.
+    fn sort(&self, target: &'a TargetView, view: &'a RegionView, found: &mut Found<'a>) {
+        let scheme = self.scheme;
+        let range = AddrRange::new(
+            align_up(view.range.start, PAGE_SIZE),
+            align_down(view.range.end, PAGE_SIZE),
+        );
+        let whole = Candidate {
+            target: target.id,
+            range,
+            view,
+            hz: mean_hz(view, self.snapshot.attrs.sample),
+            score: score(&scheme.action, view, &scheme.quota.weights),
+            worth_bp: worth_bp(&scheme.action, view),
+            allowed: false,
+        };
+        if let Some(why) = nothing_to_do(&scheme.action, view) {
+            found.passed.push((whole, why));
+            return;
+        }
+        let parts = parts(&scheme.filters, &scheme.page_filters, range, target, self.metrics);
+        let through = parts.allowed.union(&parts.undecided).collect();
+        found.passed.extend(without(whole, &through).map(|c| (c, Why::Filtered)));
+        for (set, allowed) in [(parts.allowed, true), (parts.undecided, false)] {
+            for r in set {
+                let range = AddrRange::new(r.start, r.end);
+                self.not_again(Candidate { range, allowed, ..whole }, found);
+            }
+        }
+    }
+
+    /// Leaves out what was acted on.
+    fn not_again(&self, part: Candidate<'a>, found: &mut Found<'a>) {
+        let (action, pattern, view) = (&self.scheme.action, &self.scheme.pattern, part.view);
+        let again = Again { action, pattern, view, seen: self.snapshot.end, now: self.now };
+        let range = part.range.start..part.range.end;
+        let taken = self.taken.all(part.target, range.clone()).map(|r| (r, Why::Taken));
+        let mut blocked = RangeSet::new();
+        for (r, why) in taken.chain(self.acted.blocked(part.target, range, again)) {
+            let range = AddrRange::new(r.start, r.end);
+            found.passed.extend(without(Candidate { range, ..part }, &blocked).map(|c| (c, why)));
+            blocked.insert(r);
+        }
+        found.candidates.extend(without(part, &blocked));
+    }
+}
+
+/// The parts of `whole` outside `holes`.
+fn without<'a>(
+    whole: Candidate<'a>,
+    holes: &RangeSet<u64>,
+) -> impl Iterator<Item = Candidate<'a>> + use<'a> {
+    let gaps = some(whole.range).map(|r| holes.gaps(&r).collect::<Vec<_>>()).unwrap_or_default();
+    gaps.into_iter().map(move |r| Candidate { range: AddrRange::new(r.start, r.end), ..whole })
+}
+
+/// Share of the region that is resident and whose accesses can be seen.
+fn visible_bp(view: &RegionView) -> u32 {
+    let unknown = u32::try_from(view.unknown_bp.total()).unwrap_or(u32::MAX);
+    view.resident_bp.min(10_000).saturating_sub(unknown)
+}
+
+/// Share of the region that there is something to do to. What is paged out already is not paged out
+/// again, and neither charged nor counted for what comes first.
+fn worth_bp(action: &Action, view: &RegionView) -> u32 {
+    match action {
+        Action::Stat => 10_000,
+        Action::WillNeed => 10_000 - view.resident_bp.min(10_000),
+        _ => visible_bp(view),
+    }
+}
+
+fn nothing_to_do(action: &Action, view: &RegionView) -> Option<Why> {
+    if worth_bp(action, view) > 0 {
+        return None;
+    }
+    let hidden = *action != Action::WillNeed && view.unknown_bp.total() > 0;
+    Some(if hidden { Why::Unknown } else { Why::Nothing })
+}

@@ -1,0 +1,145 @@
+//! All schemes, one after the other.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::acted::Acted;
+use super::metrics::Metrics;
+use super::running::{Running, Step};
+use super::stats::{Event, Stats};
+use super::{Scheme, SchemeError};
+use crate::act::{Act, Support};
+use crate::ops::OpsError;
+use crate::snapshot::Snapshot;
+use crate::time::Nanos;
+
+const MAX_SCHEMES: usize = 64;
+
+/// Acts on snapshots by schemes. Their order decides: what one has acted on in a step, those behind
+/// it pass over.
+///
+/// ```
+/// use std::time::Duration;
+/// use isotherm_core::scheme::{Engine, Metrics, Outcome, parse};
+/// use isotherm_core::{AddrRange, Attrs, Nanos, RegionSampler};
+/// use isotherm_sim::{Machine, Memory, Ops, run};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut machine = Machine::new(1);
+/// let target = machine.spawn();
+/// machine.map(target, AddrRange::new(0x1000_0000, 0x1400_0000), Memory::anonymous())?;
+/// let mut ops = Ops::new(machine);
+/// let mut monitor = RegionSampler::new(ops.clone(), Attrs::default(), &[target], 1)?;
+///
+/// let schemes = parse("4K null  null 5  5s null  pageout", Duration::from_millis(400))?;
+/// let mut engine = Engine::new(schemes)?;
+/// let mut log = Vec::new();
+/// for snapshot in run(&mut monitor, &ops, Nanos(10_000_000_000))? {
+///     engine.step(snapshot.end, &snapshot, &Metrics::default(), &mut ops, &mut log)?;
+/// }
+/// let applied: u64 = engine.schemes().map(|(_, stats)| stats.applied.bytes).sum();
+/// assert_eq!(applied, 64 << 20);
+/// assert!(log.iter().all(|event| matches!(event.outcome, Outcome::Acted(_))));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Engine {
+    running: Vec<Running>,
+    log_passed: bool,
+}
+
+impl Engine {
+    /// An engine with these schemes.
+    ///
+    /// # Errors
+    /// If one makes no sense, two have the same name, or there are more than 64.
+    pub fn new(schemes: Vec<Scheme>) -> Result<Self, SchemeError> {
+        let mut engine = Engine::default();
+        engine.set_schemes(schemes)?;
+        Ok(engine)
+    }
+
+    /// Puts these schemes in the place of those before. One that has the name of one before goes on
+    /// where that was: with its window, its statistics, and what it knows to have acted on.
+    ///
+    /// # Errors
+    /// As [`Engine::new`]; nothing is changed then.
+    pub fn set_schemes(&mut self, schemes: Vec<Scheme>) -> Result<(), SchemeError> {
+        if schemes.len() > MAX_SCHEMES {
+            return Err(SchemeError::TooMany { what: "schemes", limit: MAX_SCHEMES });
+        }
+        let mut names = BTreeSet::new();
+        for scheme in &schemes {
+            scheme.check()?;
+            if !names.insert(scheme.name.clone()) {
+                return Err(SchemeError::SameName(scheme.name.to_string()));
+            }
+        }
+        let mut before = std::mem::take(&mut self.running);
+        let mut place =
+            |scheme: Scheme| match before.iter().position(|r| r.scheme.name == scheme.name) {
+                None => Running::new(scheme),
+                Some(at) => {
+                    let mut running = before.swap_remove(at);
+                    running.change(scheme);
+                    running
+                }
+            };
+        self.running = schemes.into_iter().map(&mut place).collect();
+        Ok(())
+    }
+
+    /// Whether what is passed over makes an event, too; it is always counted.
+    pub fn log_passed(&mut self, yes: bool) {
+        self.log_passed = yes;
+    }
+
+    /// The schemes whose actions `act` cannot do, by name, and why.
+    #[must_use]
+    pub fn unsupported(&self, act: &dyn Act) -> Vec<(Arc<str>, String)> {
+        let why = |r: &Running| match act.supports(&r.scheme.action) {
+            Support::Yes => None,
+            Support::No(why) => Some((r.scheme.name.clone(), why)),
+        };
+        self.running.iter().filter_map(why).collect()
+    }
+
+    /// Has each scheme that is due act on `snapshot`, which may be one that it has seen before, and
+    /// appends to `log` what came of it.
+    ///
+    /// # Errors
+    /// Those of `act`, but for a target that is gone, which is counted. What was done before is in
+    /// `log`; schemes behind have their turn with the next step.
+    pub fn step(
+        &mut self,
+        now: Nanos,
+        snapshot: &Snapshot,
+        metrics: &Metrics,
+        act: &mut dyn Act,
+        log: &mut Vec<Event>,
+    ) -> Result<(), OpsError> {
+        let step = Step { now, snapshot, metrics, log_passed: self.log_passed };
+        let mut taken = Acted::default();
+        self.running.iter_mut().try_for_each(|r| r.step(&step, &mut taken, act, log))
+    }
+
+    /// When to step even if there is no new snapshot, with the last one: a window of a quota may begin
+    /// anew before the monitor has another.
+    #[must_use]
+    pub fn due(&self) -> Option<Nanos> {
+        self.running.iter().filter_map(Running::next).min()
+    }
+
+    /// The schemes in their order, and what they have done.
+    pub fn schemes(&self) -> impl Iterator<Item = (&Scheme, &Stats)> {
+        self.running.iter().map(|r| (&r.scheme, &r.stats))
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod window_tests;

@@ -1,0 +1,280 @@
+//! What is acted on, what is passed over and why, and what becomes of faults.
+
+use std::time::Duration;
+
+use super::super::testing::{Desk, Fate, pages, snapshot, target, view};
+use super::super::*;
+use super::*;
+use crate::act::{Action, Destination, Destinations, Failure, PageFilter, PageKind};
+use crate::ops::{Pages, TargetId, Unknown};
+use crate::range::{AddrRange, PAGE_SIZE};
+use crate::snapshot::RegionView;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn scheme(name: &str, action: Action) -> Scheme {
+    Scheme::new(name, Pattern::default(), action)
+}
+
+fn engine(schemes: &[Scheme]) -> Engine {
+    Engine::new(schemes.to_vec()).unwrap()
+}
+
+/// 16 pages, untouched for a minute.
+fn cold(at: u64) -> RegionView {
+    view(at, 16, 0.0, 60 * SECOND)
+}
+
+/// One target with these regions, at `ms`.
+fn step(engine: &mut Engine, desk: &mut Desk, ms: u64, regions: &[RegionView]) -> Vec<Event> {
+    try_step(engine, desk, &snapshot(ms, vec![target(1, regions)])).unwrap()
+}
+
+fn try_step(engine: &mut Engine, desk: &mut Desk, s: &Snapshot) -> Result<Vec<Event>, OpsError> {
+    let mut log = Vec::new();
+    engine.step(s.end, s, &Metrics::default(), desk, &mut log).map(|()| log)
+}
+
+fn stats(engine: &Engine, at: usize) -> Stats {
+    engine.schemes().nth(at).unwrap().1.clone()
+}
+
+#[test]
+fn what_matches_is_acted_on_and_told() {
+    let pattern = Pattern { age: 30 * SECOND..=Duration::MAX, ..Pattern::default() };
+    let mut engine = engine(&[Scheme::new("old", pattern, Action::PageOut)]);
+    let mut desk = Desk::new();
+    let young = view(16, 16, 0.0, SECOND);
+    let log = step(&mut engine, &mut desk, 5000, &[cold(0), young, cold(32)]);
+    assert_eq!(desk.take(), [pages(0, 16), pages(32, 16)]);
+    let Event { at, ref scheme, ref action, target, range, age, outcome, .. } = log[1];
+    assert_eq!((at.0, &**scheme, action), (5_000_000_000, "old", &Action::PageOut));
+    assert_eq!((target, range, age), (TargetId(1), pages(32, 16), 60 * SECOND));
+    let Outcome::Acted(done) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((done.tried, done.applied), (16 * PAGE_SIZE, 16 * PAGE_SIZE));
+    let stats = stats(&engine, 0);
+    let all = Count { regions: 2, bytes: 32 * PAGE_SIZE };
+    assert_eq!((stats.tried, stats.applied, stats.failed), (all, all, Count::default()));
+}
+
+fn unknown(bp: u32) -> Pages<u32> {
+    let mut unknown = Pages::default();
+    unknown.0[Unknown::Shared.index()] = bp;
+    unknown
+}
+
+#[test]
+fn what_cannot_be_seen_is_never_acted_on() {
+    let hidden = RegionView { unknown_bp: unknown(10_000), ..cold(0) };
+    let half = RegionView { unknown_bp: unknown(5_000), ..cold(16) };
+    for action in [Action::PageOut, Action::Cold, Action::HugePage, Action::LruDeprio] {
+        let (mut engine, mut desk) = (engine(&[scheme("s", action)]), Desk::new());
+        step(&mut engine, &mut desk, 0, &[hidden, half]);
+        assert_eq!(desk.take(), [pages(16, 16)]);
+        let count = Count { regions: 1, bytes: 16 * PAGE_SIZE };
+        assert_eq!(stats(&engine, 0).passed(Why::Unknown), count);
+    }
+}
+
+#[test]
+fn what_is_out_is_not_paged_out_and_what_is_in_is_not_read() {
+    let out = RegionView { resident_bp: 0, ..cold(16) };
+    for (action, range) in [(Action::PageOut, pages(0, 16)), (Action::WillNeed, pages(16, 16))] {
+        let (mut engine, mut desk) = (engine(&[scheme("s", action)]), Desk::new());
+        step(&mut engine, &mut desk, 0, &[cold(0), out]);
+        assert_eq!(desk.take(), [range]);
+        assert_eq!(stats(&engine, 0).passed(Why::Nothing).regions, 1);
+    }
+}
+
+/// The kernel would do it again in each interval.
+#[test]
+fn what_lasts_is_done_once_until_heat_changes() {
+    let to = Destinations(Arc::new([Destination { node: 1, weight: 1 }]));
+    for action in [Action::HugePage, Action::MigrateHot(to), Action::Cold] {
+        let (mut engine, mut desk) = (engine(&[scheme("s", action)]), Desk::new());
+        for second in 0..100 {
+            step(
+                &mut engine,
+                &mut desk,
+                second * 1000,
+                &[view(0, 16, 0.0, second as u32 * SECOND)],
+            );
+        }
+        assert_eq!(desk.asked.len(), 1);
+        step(&mut engine, &mut desk, 100_000, &[view(0, 16, 0.0, 2 * SECOND)]);
+        assert_eq!(desk.asked.len(), 2, "touched 2 s ago");
+        assert_eq!(stats(&engine, 0).passed(Why::Done).regions, 99);
+    }
+}
+
+#[test]
+fn counting_counts_each_time() {
+    let (mut engine, mut desk) = (engine(&[scheme("s", Action::Stat)]), Desk::new());
+    for second in 0..3 {
+        step(&mut engine, &mut desk, second * 1000, &[cold(0)]);
+    }
+    let stats = stats(&engine, 0);
+    assert_eq!((stats.tried.regions, stats.failed.regions), (3, 0));
+}
+
+#[test]
+fn the_first_scheme_has_it() {
+    let stat = scheme("count", Action::Stat);
+    let filters =
+        vec![Filter { kind: FilterKind::Addresses(pages(0, 4)), matching: true, allow: true }];
+    let some = Scheme { filters, ..scheme("some", Action::WillNeed) };
+    let mut engine =
+        engine(&[stat, some, scheme("out", Action::PageOut), scheme("cold", Action::Cold)]);
+    let mut desk = Desk::new();
+    let half = RegionView { resident_bp: 5_000, ..cold(0) };
+    step(&mut engine, &mut desk, 0, &[half]);
+    let asked: Vec<_> = desk.asked.iter().map(|(a, _)| (a.action.name(), a.range)).collect();
+    let expected = [("stat", pages(0, 16)), ("willneed", pages(0, 4)), ("pageout", pages(4, 12))];
+    assert_eq!(asked, expected);
+    assert_eq!(stats(&engine, 1).passed(Why::Filtered).bytes, 12 * PAGE_SIZE);
+    assert_eq!(stats(&engine, 2).passed(Why::Taken).bytes, 4 * PAGE_SIZE);
+    assert_eq!(stats(&engine, 3).passed(Why::Taken).bytes, 16 * PAGE_SIZE);
+}
+
+#[test]
+fn filters_of_pages_and_the_second_look_are_handed_on() {
+    let page_filters = vec![PageFilter { kind: PageKind::Young, matching: true, allow: false }];
+    let file = FilterKind::Addresses(pages(0, 4));
+    let filters = vec![Filter { kind: file, matching: true, allow: true }];
+    let out = Scheme { page_filters, filters, ..scheme("out", Action::PageOut) };
+    let huge = scheme("huge", Action::HugePage);
+    let recheck = Some(Duration::from_millis(3));
+    let mut engine = engine(&[out.clone(), huge]);
+    let mut desk = Desk::new();
+    let with = |desk: &mut Desk| -> Vec<_> {
+        desk.asked.drain(..).map(|(a, _)| (a.range, a.filters, a.recheck.as_millis())).collect()
+    };
+    step(&mut engine, &mut desk, 0, &[cold(0)]);
+    assert_eq!(with(&mut desk), [(pages(0, 4), 0, 20), (pages(4, 12), 1, 20)]);
+    engine.set_schemes(vec![scheme("huge", Action::HugePage), Scheme { recheck, ..out }]).unwrap();
+    step(&mut engine, &mut desk, 1000, &[cold(16)]);
+    assert_eq!(with(&mut desk), [(pages(16, 16), 0, 0)]);
+}
+
+#[test]
+fn each_keeps_to_its_interval_and_its_watermarks() {
+    let metric = Mark::Free;
+    let marks = Watermarks { metric, interval: SECOND, high: 5000, mid: 4000, low: 2000 };
+    let slow = Scheme { apply_interval: 3 * SECOND, ..scheme("slow", Action::Stat) };
+    let off = Scheme { watermarks: Some(marks), ..scheme("off", Action::Stat) };
+    let (mut engine, mut desk) = (engine(&[slow, off]), Desk::new());
+    assert_eq!(engine.due(), Some(Nanos(0)));
+    for second in 0..6 {
+        step(&mut engine, &mut desk, second * 1000, &[cold(0)]);
+    }
+    assert_eq!(engine.due(), Some(Nanos(6_000_000_000)));
+    assert_eq!((stats(&engine, 0).tried.regions, stats(&engine, 1).tried.regions), (2, 0));
+    assert_eq!(stats(&engine, 1).inactive, 6);
+}
+
+#[test]
+fn a_quota_of_zero_never_acts() {
+    let quota = Quota { bytes: Some(0), ..Quota::default() };
+    let (mut engine, mut desk) =
+        (engine(&[Scheme { quota, ..scheme("s", Action::Cold) }]), Desk::new());
+    engine.log_passed(true);
+    let log = step(&mut engine, &mut desk, 0, &[cold(0)]);
+    assert_eq!(desk.asked.len(), 0);
+    assert_eq!(log[0].outcome, Outcome::Passed(Why::Quota));
+}
+
+/// The monitor may have nothing new for long; the next window has.
+#[test]
+fn a_window_that_did_not_suffice_says_when_the_next_one_begins() {
+    let quota = Quota { bytes: Some(8 * PAGE_SIZE), ..Quota::default() };
+    let (mut engine, mut desk) =
+        (engine(&[Scheme { quota, ..scheme("s", Action::Cold) }]), Desk::new());
+    let last = snapshot(500, vec![target(1, &[cold(0)])]);
+    let mut step = |engine: &mut Engine, ms: u64| {
+        let now = Nanos(ms * 1_000_000);
+        engine.step(now, &last, &Metrics::default(), &mut desk, &mut Vec::new()).unwrap();
+        engine.due().map(|due| due.0 / 1_000_000)
+    };
+    assert_eq!(step(&mut engine, 500), Some(1500));
+    assert_eq!(step(&mut engine, 700), Some(1500));
+    assert_eq!(step(&mut engine, 1500), None, "all is done");
+    assert_eq!(desk.take(), [pages(0, 16)]);
+}
+
+/// Swap is full: said, counted, and not tried again at once.
+#[test]
+fn no_room_is_no_reason_to_spin() {
+    let full = Failure::NoRoom;
+    let mut engine = engine(&[scheme("s", Action::PageOut)]);
+    let mut desk = Desk::with(move |_, _| Fate::Failed(full));
+    for second in 0..25 {
+        step(&mut engine, &mut desk, second * 1000, &[cold(0), cold(32)]);
+    }
+    assert_eq!(desk.asked.len(), 6, "at 0, 10 and 20 s");
+    assert_eq!(stats(&engine, 0).failed.regions, 6);
+    assert_eq!(stats(&engine, 0).applied, Count::default());
+}
+
+#[test]
+fn a_target_that_is_gone_is_counted_and_the_others_have_their_turn() {
+    let mut engine = engine(&[scheme("s", Action::PageOut)]);
+    let mut desk = Desk::new();
+    desk.unknown = Some(TargetId(1));
+    let all = snapshot(0, (0..3).map(|id| target(id, &[cold(0), cold(32)])).collect());
+    let log = try_step(&mut engine, &mut desk, &all).unwrap();
+    let targets: Vec<_> = desk.asked.iter().map(|(a, _)| a.target.0).collect();
+    assert_eq!(targets, [0, 0, 2, 2]);
+    let gone =
+        |e: &&Event| matches!(e.outcome, Outcome::Acted(a) if a.failure == Some(Failure::Gone));
+    assert_eq!(log.iter().filter(gone).count(), 1);
+    assert_eq!((stats(&engine, 0).applied.regions, stats(&engine, 0).failed.regions), (4, 1));
+}
+
+#[test]
+fn what_cannot_be_done_is_said_and_what_was_done_before_is_told() {
+    let mut engine = engine(&[scheme("s", Action::Cold), scheme("lists", Action::LruPrio)]);
+    let mut desk = Desk::new();
+    let unsupported = engine.unsupported(&desk);
+    assert_eq!(unsupported, [(Arc::from("lists"), "a desk has no lists".to_owned())]);
+    let mut log = Vec::new();
+    let s = snapshot(0, vec![target(1, &[cold(0), cold(32)])]);
+    engine.schemes().for_each(|(s, _)| assert!(s.check().is_ok()));
+    engine.step(s.end, &s, &Metrics::default(), &mut desk, &mut log).unwrap();
+    assert_eq!(log.len(), 2, "all was taken by the first");
+    let s = snapshot(1000, vec![target(1, &[cold(0), cold(32)])]);
+    let failed = engine.step(s.end, &s, &Metrics::default(), &mut desk, &mut log);
+    assert!(matches!(failed, Err(OpsError::Failed(_))), "{failed:?}");
+}
+
+#[test]
+fn a_change_keeps_what_was_done() {
+    let quota = |bytes| Quota { bytes: Some(bytes), ..Quota::default() };
+    let named = |bytes| Scheme { quota: quota(bytes), ..scheme("s", Action::Cold) };
+    let mut engine = engine(&[named(8 * PAGE_SIZE)]);
+    let mut desk = Desk::new();
+    step(&mut engine, &mut desk, 0, &[cold(0)]);
+    assert_eq!(desk.take(), [pages(0, 8)]);
+    engine.set_schemes(vec![scheme("new", Action::Stat), named(12 * PAGE_SIZE)]).unwrap();
+    step(&mut engine, &mut desk, 500, &[cold(0)]);
+    assert_eq!(desk.take(), [pages(0, 16), pages(8, 4)], "4 more of this window");
+    assert_eq!(stats(&engine, 1).applied.bytes, 12 * PAGE_SIZE);
+    assert!(engine.set_schemes(vec![named(12), named(12)]).is_err());
+    assert_eq!(engine.schemes().count(), 2, "what is refused changes nothing");
+    let other = Scheme { action: Action::PageOut, ..named(12 * PAGE_SIZE) };
+    engine.set_schemes(vec![other]).unwrap();
+    step(&mut engine, &mut desk, 1000, &[cold(0)]);
+    assert_eq!(desk.take(), [pages(0, 12)], "another action was done to nothing yet");
+}
+
+/// Physical memory may end anywhere.
+#[test]
+fn only_whole_pages_are_acted_on() {
+    let odd = RegionView { range: AddrRange::new(5, 3 * PAGE_SIZE + 5), ..cold(0) };
+    let (mut engine, mut desk) = (engine(&[scheme("s", Action::Cold)]), Desk::new());
+    step(&mut engine, &mut desk, 0, &[odd]);
+    assert_eq!(desk.take(), [pages(1, 2)]);
+    let nothing = RegionView { range: AddrRange::new(5, 9), ..cold(0) };
+    step(&mut engine, &mut desk, 1000, &[nothing]);
+    assert_eq!(desk.asked.len(), 0);
+}

@@ -1,0 +1,133 @@
+//! Which parts of a region a scheme may act on, as far as that can be told without the pages.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rangemap::RangeSet;
+
+use super::SchemeError;
+use super::metrics::Metrics;
+use crate::act::PageFilter;
+use crate::ops::{Mapping, MappingKind, TargetId};
+use crate::range::{AddrRange, PAGE_SIZE};
+use crate::snapshot::TargetView;
+
+/// Tells parts of regions apart. The first filter that a part answers to decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Filter {
+    /// what it asks for
+    pub kind: FilterKind,
+    /// whether a part answers to it by being of that kind, or by not being
+    pub matching: bool,
+    /// what becomes of a part that answers to it; a part that is let through so is asked for no
+    /// [`PageFilter`] any more, as in the kernel
+    pub allow: bool,
+}
+
+/// What a [`Filter`] asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilterKind {
+    /// these addresses, page-aligned
+    Addresses(AddrRange),
+    /// this target
+    Target(TargetId),
+    /// a process of this cgroup, or of one below it; as [`Metrics::cgroups`] has it
+    Cgroup(Arc<str>),
+    /// what the mapping is made of
+    Mapping(MappingKind),
+    /// the name of the mapping, exactly
+    Name(Arc<str>),
+    /// how the name of the mapping begins
+    NamePrefix(Arc<str>),
+}
+
+/// The parts of a region that filters let through, sorted.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// a filter has said so: page filters are not asked
+    pub allowed: RangeSet<u64>,
+    /// none has decided
+    pub undecided: RangeSet<u64>,
+}
+
+/// What `filters` let through of `range`. What none decides is let through, unless the last one
+/// allows and there is no page filter to decide.
+pub(super) fn parts(
+    filters: &[Filter],
+    page_filters: &[PageFilter],
+    range: AddrRange,
+    view: &TargetView,
+    metrics: &Metrics,
+) -> Parts {
+    let mut parts = Parts::default();
+    parts.undecided.extend(some(range));
+    for filter in filters {
+        let held = filter.kind.held(range, view, metrics);
+        let answers = if filter.matching { held } else { others(&held, range) };
+        let decided: Vec<Range<u64>> = parts.undecided.intersection(&answers).collect();
+        for r in decided {
+            parts.undecided.remove(r.clone());
+            if filter.allow {
+                parts.allowed.insert(r);
+            }
+        }
+    }
+    if page_filters.is_empty() && filters.last().is_some_and(|f| f.allow) {
+        parts.undecided.clear();
+    }
+    parts
+}
+
+/// What of `range` is not in `held`.
+fn others(held: &RangeSet<u64>, range: AddrRange) -> RangeSet<u64> {
+    some(range).iter().flat_map(|r| held.gaps(r).collect::<Vec<_>>()).collect()
+}
+
+/// `range`, unless it is empty: sets hold no empty ranges.
+pub(super) fn some(range: AddrRange) -> Option<Range<u64>> {
+    (!range.is_empty()).then_some(range.start..range.end)
+}
+
+impl FilterKind {
+    /// The parts of `range` that are of this kind.
+    fn held(&self, range: AddrRange, view: &TargetView, metrics: &Metrics) -> RangeSet<u64> {
+        let all = |yes: bool| if yes { some(range) } else { None }.into_iter().collect();
+        let mapped = |is: &dyn Fn(&Mapping) -> bool| {
+            let from = view.mappings.partition_point(|m| m.range.end <= range.start);
+            let here = view.mappings[from..].iter().take_while(|m| m.range.start < range.end);
+            here.filter(|m| is(m)).filter_map(|m| some(m.range.intersect(&range)?)).collect()
+        };
+        match self {
+            FilterKind::Addresses(asked) => {
+                asked.intersect(&range).and_then(some).into_iter().collect()
+            }
+            FilterKind::Target(id) => all(view.id == *id),
+            FilterKind::Cgroup(path) => {
+                all(metrics.cgroups.get(&view.id).is_some_and(|of| is_below(of, path)))
+            }
+            FilterKind::Mapping(kind) => mapped(&|m| m.kind == *kind),
+            FilterKind::Name(name) => mapped(&|m| m.name == *name),
+            FilterKind::NamePrefix(prefix) => mapped(&|m| m.name.starts_with(&**prefix)),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), SchemeError> {
+        let whole = |addr: u64| addr.is_multiple_of(PAGE_SIZE);
+        match self {
+            FilterKind::Addresses(r) if r.is_empty() || !whole(r.start) || !whole(r.end) => {
+                Err(SchemeError::Addresses(*r))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the cgroup at `path` is the one at `of`, or below it.
+fn is_below(path: &str, of: &str) -> bool {
+    let of = of.trim_end_matches('/');
+    path.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

@@ -1,0 +1,218 @@
+//! The one-line form of schemes: `<min/max size> <min/max rate> <min/max age> <action>`.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::pattern::{Pattern, hz_of_percent};
+use super::{Scheme, SchemeError};
+use crate::act::{Action, Destination, Destinations};
+
+/// What could not be read, and where.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("line {line}, column {column}: {what}")]
+pub struct ParseError {
+    /// from 1
+    pub line: usize,
+    /// from 1, in characters
+    pub column: usize,
+    /// what is wrong there
+    pub what: Wrong,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Wrong {
+    /// too short
+    #[error(
+        "{0} is missing: a scheme is `min-size max-size min-rate max-rate min-age max-age action`, e.g. \
+         `4K null null 5 5s null pageout`"
+    )]
+    Missing(&'static str),
+    /// too long
+    #[error("`{0}` is too much: a scheme ends with its action, and nodes if that migrates")]
+    Extra(String),
+    /// no size
+    #[error("`{0}` is no size: write bytes, or e.g. 4K, 2M, 1G, null, min, max")]
+    Size(String),
+    /// no rate
+    #[error("`{0}` is no rate: write percent at 5 ms (5 or 5%), or 10Hz, null, min, max")]
+    Rate(String),
+    /// no age
+    #[error("`{0}` is no age: write e.g. 500ms, 5s, 2m, 1h, a number of intervals, null, min, max")]
+    Age(String),
+    /// no action
+    #[error(
+        "`{0}` is no action: choose pageout, cold, willneed, hugepage, nohugepage, lru_prio, \
+         lru_deprio, migrate_hot NODES, migrate_cold NODES or stat"
+    )]
+    Action(String),
+    /// no nodes
+    #[error("`{0}` names no nodes: write e.g. 1, or 0:2,1:1 for two pages of three on node 0")]
+    Nodes(String),
+    /// read, but senseless
+    #[error("{0}")]
+    Scheme(SchemeError),
+    /// a limit on what comes from outside
+    #[error("more than {MAX_TEXT} bytes of schemes")]
+    TooLong,
+}
+
+const MAX_TEXT: usize = 1 << 20;
+
+/// The schemes in `text`, one a line; what follows a `#` is a comment. An age without a unit is in
+/// aggregation intervals of `interval`. A scheme is called after its action; further ones of the same
+/// action `pageout-2`, `pageout-3`.
+///
+/// # Errors
+/// The first place where something cannot be read, or makes no sense.
+pub fn parse(text: &str, interval: Duration) -> Result<Vec<Scheme>, ParseError> {
+    if text.len() > MAX_TEXT {
+        return Err(ParseError { line: 1, column: 1, what: Wrong::TooLong });
+    }
+    let mut schemes: Vec<Scheme> = Vec::new();
+    for (line, content) in (1..).zip(text.lines()) {
+        let mut words = Words::new(line, content);
+        if words.is_empty() {
+            continue;
+        }
+        let (pattern, action) = words.scheme(interval)?;
+        let same = schemes.iter().filter(|s| s.action.name() == action.name()).count();
+        let name = match same {
+            0 => action.name().to_owned(),
+            n => format!("{}-{}", action.name(), n + 1),
+        };
+        let scheme = Scheme::new(&name, pattern, action);
+        scheme.check().map_err(|e| words.wrong(1, Wrong::Scheme(e)))?;
+        schemes.push(scheme);
+    }
+    Ok(schemes)
+}
+
+/// The words of a line, each with its column.
+struct Words<'a> {
+    line: usize,
+    end: usize,
+    words: std::vec::IntoIter<(usize, &'a str)>,
+}
+
+impl<'a> Words<'a> {
+    fn new(line: usize, content: &'a str) -> Self {
+        let code = content.split('#').next().unwrap_or_default();
+        let column = |word: &str| {
+            let at = word.as_ptr() as usize - code.as_ptr() as usize;
+            code[..at].chars().count() + 1
+        };
+        let words: Vec<_> = code.split_whitespace().map(|w| (column(w), w)).collect();
+        Words { line, end: code.trim_end().chars().count() + 1, words: words.into_iter() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.words.len() == 0
+    }
+
+    fn wrong(&self, column: usize, what: Wrong) -> ParseError {
+        ParseError { line: self.line, column, what }
+    }
+
+    fn next(&mut self, what: &'static str) -> Result<(usize, &'a str), ParseError> {
+        self.words.next().ok_or_else(|| self.wrong(self.end, Wrong::Missing(what)))
+    }
+
+    fn scheme(&mut self, interval: Duration) -> Result<(Pattern, Action), ParseError> {
+        let size = self.range(["min-size", "max-size"], 0..=u64::MAX, size, Wrong::Size)?;
+        let hz = self.range(["min-rate", "max-rate"], 0.0..=f64::INFINITY, hz, Wrong::Rate)?;
+        let age = |word: &str| age(word, interval);
+        let ages = Duration::ZERO..=Duration::MAX;
+        let age = self.range(["min-age", "max-age"], ages, age, Wrong::Age)?;
+        let action = self.action()?;
+        match self.words.next() {
+            Some((column, word)) => Err(self.wrong(column, Wrong::Extra(word.to_owned()))),
+            None => Ok((Pattern { size, hz, age }, action)),
+        }
+    }
+
+    /// Two words: the least and the most.
+    fn range<T: Clone>(
+        &mut self,
+        names: [&'static str; 2],
+        all: RangeInclusive<T>,
+        read: impl Fn(&str) -> Option<T>,
+        wrong: fn(String) -> Wrong,
+    ) -> Result<RangeInclusive<T>, ParseError> {
+        let mut bound = |name, unbounded: &T| {
+            let (column, word) = self.next(name)?;
+            match word {
+                "null" => Ok(unbounded.clone()),
+                "min" => Ok(all.start().clone()),
+                "max" => Ok(all.end().clone()),
+                word => read(word).ok_or_else(|| self.wrong(column, wrong(word.to_owned()))),
+            }
+        };
+        let least = bound(names[0], all.start())?;
+        Ok(least..=bound(names[1], all.end())?)
+    }
+
+    fn action(&mut self) -> Result<Action, ParseError> {
+        let (column, word) = self.next("the action")?;
+        Ok(match word {
+            "pageout" => Action::PageOut,
+            "cold" => Action::Cold,
+            "willneed" => Action::WillNeed,
+            "hugepage" => Action::HugePage,
+            "nohugepage" => Action::NoHugePage,
+            "lru_prio" => Action::LruPrio,
+            "lru_deprio" => Action::LruDeprio,
+            "migrate_hot" => Action::MigrateHot(self.nodes()?),
+            "migrate_cold" => Action::MigrateCold(self.nodes()?),
+            "stat" => Action::Stat,
+            _ => return Err(self.wrong(column, Wrong::Action(word.to_owned()))),
+        })
+    }
+
+    /// `1`, or `0:2,1:1` with weights.
+    fn nodes(&mut self) -> Result<Destinations, ParseError> {
+        let (column, word) = self.next("the node to migrate to")?;
+        let node = |one: &str| {
+            let (node, weight) = one.split_once(':').unwrap_or((one, "1"));
+            Some(Destination { node: node.parse().ok()?, weight: weight.parse().ok()? })
+        };
+        let nodes: Option<Arc<[Destination]>> = word.split(',').map(node).collect();
+        let nodes = nodes.ok_or_else(|| self.wrong(column, Wrong::Nodes(word.to_owned())))?;
+        Ok(Destinations(nodes))
+    }
+}
+
+/// Bytes: a number, and K, M, G or T.
+fn size(word: &str) -> Option<u64> {
+    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match word[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KIB" => 10,
+        "M" | "MIB" => 20,
+        "G" | "GIB" => 30,
+        "T" | "TIB" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Hz: `10Hz`, or percent at 5 ms.
+fn hz(word: &str) -> Option<f64> {
+    if let Some(hz) = word.strip_suffix("Hz").or_else(|| word.strip_suffix("hz")) {
+        return hz.parse().ok().filter(|hz: &f64| hz.is_finite() && *hz >= 0.0);
+    }
+    let percent: f64 = word.strip_suffix('%').unwrap_or(word).parse().ok()?;
+    (0.0..=100.0).contains(&percent).then(|| hz_of_percent(percent))
+}
+
+fn age(word: &str, interval: Duration) -> Option<Duration> {
+    match word.parse::<u32>() {
+        Ok(intervals) => interval.checked_mul(intervals),
+        Err(_) => humantime::parse_duration(word).ok(),
+    }
+}
+
+#[cfg(test)]
+#[path = "parse_tests.rs"]
+mod tests;

@@ -1,0 +1,203 @@
+//! Which candidates come first.
+
+use crate::act::Action;
+use crate::heat::Heat;
+use crate::range::PAGE_SIZE;
+use crate::snapshot::RegionView;
+
+/// How much size, rate and age count for what comes first. All zero: nothing comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Weights {
+    /// of the size: bigger first
+    pub size: u32,
+    /// of the share of accessed pages
+    pub rate: u32,
+    /// of the age
+    pub age: u32,
+}
+
+/// The highest score.
+pub(super) const MAX_SCORE: f64 = 99.0;
+
+/// How well a region suits `action`, 0 to 99: the higher, the sooner.
+///
+/// Rate and age as in `damon_hot_score` and `damon_cold_score`, which is 99 less the hot one, but not
+/// rounded, so that it orders what the kernel takes for equal; at whole powers of two of a second both
+/// agree. The kernel leaves size out: here it is the binary logarithm of the pages, up to 16 TiB.
+#[must_use]
+pub fn score(action: &Action, view: &RegionView, weights: &Weights) -> f64 {
+    let [ws, wr, wa] = [weights.size, weights.rate, weights.age].map(f64::from);
+    if ws + wr + wa == 0.0 {
+        return MAX_SCORE;
+    }
+    let heat = mean(&[(wr, rate_score(view)), (wa, age_score(view))]) * MAX_SCORE / 100.0;
+    let heat = match action.prefers() {
+        Some(Heat::Cold) => MAX_SCORE - heat,
+        Some(_) => heat,
+        None => MAX_SCORE,
+    };
+    mean(&[(wr + wa, heat), (ws, size_score(view))])
+}
+
+/// The mean by weight; 0 if none has weight.
+fn mean(parts: &[(f64, f64)]) -> f64 {
+    let weight: f64 = parts.iter().map(|p| p.0).sum();
+    parts.iter().map(|(w, x)| w * x).sum::<f64>() / if weight > 0.0 { weight } else { 1.0 }
+}
+
+/// 0 to 100.
+fn rate_score(view: &RegionView) -> f64 {
+    f64::from(view.accesses_bp.min(10_000)) / 100.0
+}
+
+/// 0 (cold for long) to 100 (hot for long); 50 is new.
+fn age_score(view: &RegionView) -> f64 {
+    let seconds = view.age.as_secs_f64();
+    let log = if seconds < 1.0 { seconds } else { (seconds.log2() + 1.0).min(32.0) };
+    let signed = if view.accesses_bp == 0 { -log } else { log };
+    (signed + 32.0) * 100.0 / 64.0
+}
+
+/// 0 (a page) to 99.
+fn size_score(view: &RegionView) -> f64 {
+    let pages = (view.range.len() / PAGE_SIZE).max(1);
+    (pages as f64).log2().min(32.0) * MAX_SCORE / 32.0
+}
+
+/// Bytes by whole score.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Histogram(pub [u64; 100]);
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram([0; 100])
+    }
+}
+
+impl Histogram {
+    /// Counts `bytes` at `score`.
+    pub fn add(&mut self, score: f64, bytes: u64) {
+        let at = score.clamp(0.0, MAX_SCORE) as usize;
+        self.0[at] = self.0[at].saturating_add(bytes);
+    }
+
+    /// The highest score from which on there are at least `bytes`; 0 if there are less in all. What
+    /// scores less does not get its turn.
+    #[must_use]
+    pub fn cut_off(&self, bytes: u64) -> usize {
+        let mut sum = 0u64;
+        let reached = |&score: &usize| {
+            sum = sum.saturating_add(self.0[score]);
+            sum >= bytes
+        };
+        (0..self.0.len()).rev().find(reached).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::super::testing::view;
+    use super::*;
+
+    const RATE: Weights = Weights { size: 0, rate: 1, age: 0 };
+    const AGE: Weights = Weights { size: 0, rate: 0, age: 1 };
+
+    fn of(weights: &Weights, accesses_bp: u32, seconds: u64) -> f64 {
+        let view = RegionView { accesses_bp, ..view(0, 1, 0.0, Duration::from_secs(seconds)) };
+        score(&Action::LruPrio, &view, weights)
+    }
+
+    /// `damon_hot_score`, in the kernel's integers.
+    fn kernel(weights: &Weights, accesses_bp: u32, seconds: u64) -> i64 {
+        let freq = i64::from(accesses_bp / 100);
+        let log = if seconds == 0 { 0 } else { i64::from(seconds.ilog2() + 1).min(32) };
+        let age = ((if freq == 0 { -log } else { log }) + 32) * 100 / 64;
+        let (wf, wa) = (i64::from(weights.rate), i64::from(weights.age));
+        (wf * freq + wa * age) / (wf + wa) * 99 / 100
+    }
+
+    #[test]
+    fn at_powers_of_two_the_score_is_the_kernels() {
+        for weights in [RATE, AGE, Weights { size: 0, rate: 1, age: 1 }] {
+            for seconds in [0, 1, 2, 4, 64, 1024, 1 << 20] {
+                for bp in [0, 500, 2500, 5000, 10_000] {
+                    let (ours, theirs) =
+                        (of(&weights, bp, seconds), kernel(&weights, bp, seconds) as f64);
+                    assert!((-0.01..3.0).contains(&(ours - theirs)), "{ours} {theirs}");
+                }
+            }
+        }
+        assert_eq!(of(&RATE, 10_000, 0), 99.0);
+        assert_eq!(of(&AGE, 0, 1 << 40), 0.0);
+    }
+
+    #[test]
+    fn cold_is_what_hot_lacks() {
+        let old = view(0, 1, 0.0, Duration::from_secs(64));
+        let hot = score(&Action::LruPrio, &old, &AGE);
+        assert_eq!(score(&Action::PageOut, &old, &AGE), 99.0 - hot);
+        assert_eq!(score(&Action::Stat, &old, &AGE), 99.0);
+    }
+
+    /// Of two that the kernel takes for equal, the older one is colder.
+    #[test]
+    fn there_is_an_order_within_a_power_of_two() {
+        let score = |s| score(&Action::PageOut, &view(0, 1, 0.0, Duration::from_secs(s)), &AGE);
+        assert!(score(120) > score(100) && score(100) > score(70));
+    }
+
+    #[test]
+    fn size_counts_if_it_has_weight() {
+        let size = Weights { size: 1, rate: 0, age: 0 };
+        let score = |action: &Action, pages| {
+            score(action, &view(0, pages, 0.0, Duration::from_secs(9)), &size)
+        };
+        for action in [Action::PageOut, Action::LruPrio, Action::Stat] {
+            assert!(score(&action, 1) == 0.0 && score(&action, 512) > score(&action, 511));
+        }
+        let both = Weights { size: 1, rate: 0, age: 1 };
+        let of = |pages, s| {
+            super::score(&Action::PageOut, &view(0, pages, 0.0, Duration::from_secs(s)), &both)
+        };
+        assert!(of(512, 10) > of(1, 10) && of(512, 20) > of(512, 10));
+    }
+
+    #[test]
+    fn without_weights_all_are_equal() {
+        let none = Weights::default();
+        let score = |hz, s| score(&Action::PageOut, &view(0, 5, hz, Duration::from_secs(s)), &none);
+        assert_eq!(score(0.0, 5), score(20.0, 500));
+    }
+
+    proptest! {
+        /// From the cut-off on there is enough, and above it there is not.
+        #[test]
+        fn the_cut_off_is_the_highest_that_suffices(
+            all in prop::collection::vec((0.0..=99.0, 0u64..1 << 30), 0..50),
+            bytes in 1u64..1 << 33,
+        ) {
+            let mut h = Histogram::default();
+            all.iter().for_each(|(score, bytes)| h.add(*score, *bytes));
+            let cut = h.cut_off(bytes);
+            let from = |cut: usize| all.iter().filter(|a| a.0 as usize >= cut).map(|a| a.1).sum::<u64>();
+            prop_assert!(from(cut) >= bytes || cut == 0);
+            prop_assert!(from(cut + 1) < bytes);
+        }
+
+        #[test]
+        fn scores_are_from_0_to_99(
+            bp in 0u32..=10_000, seconds in 0u64..1 << 40, pages in 1u64..1 << 40,
+            size in 0u32..9, rate in 0u32..9, age in 0u32..9,
+        ) {
+            let view = RegionView { accesses_bp: bp, ..view(0, pages, 0.0, Duration::from_secs(seconds)) };
+            for action in [Action::PageOut, Action::HugePage, Action::Stat] {
+                let score = score(&action, &view, &Weights { size, rate, age });
+                prop_assert!((0.0..=99.0).contains(&score), "{score}");
+            }
+        }
+    }
+}

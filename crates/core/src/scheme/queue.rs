@@ -1,0 +1,126 @@
+//! Candidates in their order, taken by batches that fit what is left.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::candidates::Candidate;
+use crate::act::Budget;
+use crate::ops::TargetId;
+use crate::range::{AddrRange, align_down, align_up};
+
+/// Works handed over at once, at most.
+const MAX_BATCH: usize = 512;
+/// Each work gets at least this, so that it comes to something: fewer works where there is less time.
+const LEAST_TIME: Duration = Duration::from_micros(500);
+
+/// A place in the order of targets and addresses.
+pub(super) type Place = (TargetId, u64);
+
+/// What is still to be done in a turn: the best first; of equals, from where the last turn stopped, on
+/// to the end, and from the start to there.
+#[derive(Debug)]
+pub(super) struct Queue<'a> {
+    candidates: VecDeque<Candidate<'a>>,
+    /// the least bytes that the action is done to
+    unit: u64,
+}
+
+impl<'a> Queue<'a> {
+    pub fn new(candidates: Vec<Candidate<'a>>, from: Option<Place>, unit: u64) -> Self {
+        let from = from.unwrap_or((TargetId(0), 0));
+        let place = |c: &Candidate<'_>| (c.target, c.range.start);
+        let mut all: Vec<Candidate<'a>> =
+            candidates.into_iter().flat_map(|c| split_at(c, from)).collect();
+        all.sort_by(|a, b| match b.score.total_cmp(&a.score) {
+            Ordering::Equal => (place(a) < from, place(a)).cmp(&(place(b) < from, place(b))),
+            better => better,
+        });
+        Queue { candidates: all.into(), unit }
+    }
+
+    /// Takes what fits `left`, cutting the last one at a multiple of the unit. Each has a budget of
+    /// what there is to do to it, if that lies evenly; the time is shared by that.
+    pub fn batch(&mut self, left: Budget) -> Vec<(Candidate<'a>, Budget)> {
+        let mut batch: Vec<(Candidate<'a>, Budget)> = Vec::new();
+        let mut bytes = left.bytes;
+        let works = left.time.as_nanos() / LEAST_TIME.as_nanos();
+        let works = usize::try_from(works).unwrap_or(usize::MAX).clamp(1, MAX_BATCH);
+        while bytes >= self.unit && batch.len() < works {
+            let Some(mut next) = self.candidates.pop_front() else { break };
+            let mut worth = self.worth(&next);
+            if worth > bytes {
+                let Some(cut) = self.cut(&next, bytes, worth) else {
+                    self.candidates.push_front(next);
+                    break;
+                };
+                self.back(next, cut);
+                next.range.end = cut;
+                worth = self.worth(&next).min(bytes);
+            }
+            bytes -= worth;
+            batch.push((next, Budget { bytes: worth, time: Duration::ZERO }));
+        }
+        share_out(left, &mut batch);
+        batch
+    }
+
+    /// Whole units of what there is to do to a candidate.
+    fn worth(&self, c: &Candidate<'_>) -> u64 {
+        align_up(c.worth().max(1), self.unit).min(align_up(c.range.len(), self.unit))
+    }
+
+    /// Up to where there are `bytes` of the `worth` of a candidate.
+    fn cut(&self, c: &Candidate<'_>, bytes: u64, worth: u64) -> Option<u64> {
+        let part = u128::from(c.range.len()) * u128::from(bytes) / u128::from(worth);
+        let part = u64::try_from(part).unwrap_or(u64::MAX);
+        let cut = align_down(c.range.start.saturating_add(part), self.unit);
+        (cut > c.range.start).then_some(cut)
+    }
+
+    /// Puts the part of `c` from `at` on back in front.
+    pub fn back(&mut self, c: Candidate<'a>, at: u64) {
+        if at < c.range.end {
+            self.candidates.push_front(Candidate { range: AddrRange::new(at, c.range.end), ..c });
+        }
+    }
+
+    /// Leaves out a target that is gone.
+    pub fn without(&mut self, target: TargetId) {
+        self.candidates.retain(|c| c.target != target);
+    }
+
+    /// What comes next.
+    pub fn place(&self) -> Option<Place> {
+        self.candidates.front().map(|c| (c.target, c.range.start))
+    }
+
+    pub fn rest(self) -> impl Iterator<Item = Candidate<'a>> {
+        self.candidates.into_iter()
+    }
+}
+
+/// Shares the time, what is above the least by bytes. Where there is enough for all of all, more bytes
+/// than worth do no harm.
+fn share_out(left: Budget, batch: &mut [(Candidate<'_>, Budget)]) {
+    let lengths: u64 = batch.iter().map(|(c, _)| c.range.len()).sum();
+    if lengths <= left.bytes {
+        batch.iter_mut().for_each(|(c, budget)| budget.bytes = c.range.len());
+    }
+    let works = u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
+    let least = LEAST_TIME.min(left.time / works);
+    let rest = left.time.saturating_sub(least * works);
+    let all: u64 = batch.iter().map(|(_, budget)| budget.bytes).sum();
+    for (_, budget) in batch {
+        budget.time = least + rest.mul_f64(budget.bytes as f64 / all.max(1) as f64);
+    }
+}
+
+/// `c`, in two if `place` lies within.
+fn split_at<'a>(c: Candidate<'a>, (target, at): Place) -> Vec<Candidate<'a>> {
+    if c.target != target || !c.range.contains(at) || c.range.start == at {
+        return vec![c];
+    }
+    let [before, behind] = [AddrRange::new(c.range.start, at), AddrRange::new(at, c.range.end)];
+    vec![Candidate { range: before, ..c }, Candidate { range: behind, ..c }]
+}

@@ -1,0 +1,126 @@
+//! The one bound, windows, and what is left of them.
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+const MIB: u64 = 1 << 20;
+
+fn at(ms: u64) -> Nanos {
+    Nanos(ms * 1_000_000)
+}
+
+fn begin(charge: &mut Charge, quota: &Quota, ms: u64) -> u64 {
+    charge.begin(quota, PAGE_SIZE, at(ms), &Metrics::default());
+    charge.bound()
+}
+
+fn left(charge: &Charge, quota: &Quota) -> u64 {
+    charge.left(quota, PAGE_SIZE).bytes
+}
+
+#[test]
+fn without_a_quota_there_is_no_bound() {
+    let (mut charge, quota) = (Charge::default(), Quota::default());
+    assert_eq!(begin(&mut charge, &quota, 0), u64::MAX);
+    charge.add(1 << 40, 1 << 40, MS);
+    assert!(!charge.is_full(&quota, PAGE_SIZE));
+    begin(&mut charge, &quota, 2000);
+    assert_eq!(charge.exceeded, 0);
+}
+
+/// `damos_set_effective_quota`: 4 MiB a millisecond at first, then what was measured.
+#[test]
+fn time_becomes_bytes_by_the_speed() {
+    let quota = Quota { time: Some(10 * MS), ..Quota::default() };
+    let mut charge = Charge::default();
+    assert_eq!(begin(&mut charge, &quota, 0), 40 * MIB);
+    charge.add(20 * MIB, 20 * MIB, 10 * MS);
+    assert!(charge.is_full(&quota, PAGE_SIZE), "the time is over");
+    assert_eq!(begin(&mut charge, &quota, 999), 40 * MIB, "the same window");
+    assert_eq!(begin(&mut charge, &quota, 1000), 20 * MIB);
+    assert_eq!(charge.exceeded, 1);
+}
+
+/// What is passed costs nothing, but what is tried in vain does.
+#[test]
+fn the_lowest_of_time_and_bytes_is_in_force() {
+    let mut quota = Quota { time: Some(10 * MS), bytes: Some(MIB), ..Quota::default() };
+    let mut charge = Charge::default();
+    assert_eq!(begin(&mut charge, &quota, 0), MIB);
+    charge.add(MIB - 5000, MIB, MS);
+    assert_eq!(left(&charge, &quota), PAGE_SIZE, "whole pages");
+    charge.add(PAGE_SIZE, PAGE_SIZE, MS);
+    assert_eq!(left(&charge, &quota), 0);
+    assert!(charge.is_full(&quota, PAGE_SIZE));
+    quota.bytes = Some(2 * MIB);
+    charge.change(&quota, PAGE_SIZE);
+    assert!(left(&charge, &quota).abs_diff(MIB) < PAGE_SIZE, "what was done counts");
+}
+
+#[test]
+fn a_first_guess_is_not_trusted_with_the_whole_quota() {
+    let quota = Quota { time: Some(16 * MS), ..Quota::default() };
+    let mut charge = Charge::default();
+    begin(&mut charge, &quota, 0);
+    assert_eq!(left(&charge, &quota), 4 * MIB);
+    charge.add(4 * MIB, 4 * MIB, 4 * MS);
+    assert_eq!(left(&charge, &quota), 12 * MIB);
+}
+
+/// An hour of failure is no reason to be slow for ever.
+#[test]
+fn what_is_long_past_counts_less() {
+    let quota = Quota { time: Some(10 * MS), ..Quota::default() };
+    let mut charge = Charge::default();
+    let mut bounds = Vec::new();
+    for second in 0..100 {
+        bounds.push(begin(&mut charge, &quota, second * 1000));
+        let speed = if second < 50 { 0 } else { MIB };
+        let took =
+            (10 * MS).mul_f64((bounds[bounds.len() - 1] as f64 / (10.0 * MIB as f64)).min(1.0));
+        charge.add(speed, speed * 10, if speed == 0 { 10 * MS } else { took });
+    }
+    assert_eq!(bounds[50], PAGE_SIZE);
+    assert!(bounds[99] > MIB, "{:?}", &bounds[90..]);
+}
+
+/// A huge page has its turn once a window, though it may take twice the quota; a second one has not.
+#[test]
+fn there_is_always_time_for_one() {
+    let quota = Quota { time: Some(5 * MS), ..Quota::default() };
+    let (mut charge, huge) = (Charge::default(), 2 * MIB);
+    for (second, ms) in (0..).zip([10, 10, 4, 4, 10]) {
+        charge.begin(&quota, huge, at(second * 1000), &Metrics::default());
+        assert_eq!(charge.left(&quota, huge).bytes, huge);
+        charge.add(huge, huge, ms * MS);
+        assert_eq!(charge.left(&quota, huge).bytes, 0);
+        assert!(charge.is_full(&quota, huge));
+    }
+}
+
+#[test]
+fn zero_never_acts() {
+    for quota in [
+        Quota { bytes: Some(0), ..Quota::default() },
+        Quota { time: Some(Duration::ZERO), ..Quota::default() },
+    ] {
+        let mut charge = Charge::default();
+        begin(&mut charge, &quota, 0);
+        assert_eq!(left(&charge, &quota), 0);
+        assert!(quota.check(PAGE_SIZE).is_ok());
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let check = |quota: Quota| quota.check(2 * MIB).unwrap_err();
+    let reset = Duration::ZERO;
+    assert_eq!(check(Quota { reset, ..Quota::default() }), SchemeError::Reset(reset));
+    let time = 2000 * MS;
+    let late = check(Quota { time: Some(time), ..Quota::default() });
+    assert_eq!(late, SchemeError::TimeQuota { time, reset: 1000 * MS });
+    let small = check(Quota { bytes: Some(MIB), ..Quota::default() });
+    assert_eq!(small, SchemeError::SmallQuota { bytes: MIB, unit: 2 * MIB });
+    let goals = vec![Goal::Free { bp: 5 }; 17];
+    assert!(matches!(check(Quota { goals, ..Quota::default() }), SchemeError::TooMany { .. }));
+}

@@ -1,0 +1,257 @@
+//! One scheme, and all that it keeps from one step to the next.
+
+use std::time::Duration;
+
+use super::Scheme;
+use super::acted::{Acted, PAUSE};
+use super::candidates::{Candidate, Field};
+use super::metrics::Metrics;
+use super::priority::Histogram;
+use super::queue::{Place, Queue};
+use super::quota::Charge;
+use super::stats::{Event, Outcome, Stats, Why};
+use super::watermarks::Gate;
+use crate::act::{Act, Action, Applied, Budget, Failure, Work};
+use crate::heat::Heat;
+use crate::ops::OpsError;
+use crate::range::{AddrRange, PAGE_SIZE, align_down};
+use crate::snapshot::Snapshot;
+use crate::time::Nanos;
+
+/// Batches in a turn, at most: after each there may be time or bytes left, as not all that was tried
+/// was done, and each may wait for a second look.
+const MAX_BATCHES: usize = 16;
+
+/// What a step is about.
+pub(super) struct Step<'a> {
+    pub now: Nanos,
+    pub snapshot: &'a Snapshot,
+    pub metrics: &'a Metrics,
+    /// whether what is passed over makes an event, too
+    pub log_passed: bool,
+}
+
+/// A scheme at work.
+#[derive(Debug, Clone)]
+pub(super) struct Running {
+    pub scheme: Scheme,
+    pub stats: Stats,
+    /// no turn before
+    due: Option<Nanos>,
+    charge: Charge,
+    gate: Gate,
+    acted: Acted,
+    /// where the last turn stopped
+    place: Option<Place>,
+}
+
+impl Running {
+    pub fn new(scheme: Scheme) -> Self {
+        Running {
+            scheme,
+            stats: Stats::default(),
+            due: None,
+            charge: Charge::default(),
+            gate: Gate::default(),
+            acted: Acted::default(),
+            place: None,
+        }
+    }
+
+    /// Goes on by a changed scheme. What another action has been done to says nothing.
+    pub fn change(&mut self, scheme: Scheme) {
+        if scheme.action != self.scheme.action {
+            self.acted = Acted::default();
+            self.place = None;
+        }
+        if scheme.quota != self.scheme.quota {
+            self.charge.change(&scheme.quota, scheme.unit());
+        }
+        self.due = None;
+        self.scheme = scheme;
+    }
+
+    /// When it has something to do even if there is no new snapshot: at the start, at its interval, and
+    /// with the next window if the last one did not suffice.
+    pub fn next(&self) -> Option<Nanos> {
+        let Some(due) = self.due else { return Some(Nanos(0)) };
+        match self.place {
+            Some(_) => Some(due.max(self.charge.next(&self.scheme.quota, self.scheme.unit()))),
+            None => (!self.scheme.apply_interval.is_zero()).then_some(due),
+        }
+    }
+
+    /// Has its turn, if one is due. What it acts on is added to `taken`.
+    pub fn step(
+        &mut self,
+        step: &Step<'_>,
+        taken: &mut Acted,
+        act: &mut dyn Act,
+        log: &mut Vec<Event>,
+    ) -> Result<(), OpsError> {
+        if self.due.is_some_and(|due| step.now < due) {
+            return Ok(());
+        }
+        self.due = Some(step.now + self.scheme.apply_interval);
+        let open = |marks| self.gate.is_open(marks, step.now, step.metrics);
+        if !self.scheme.watermarks.as_ref().is_none_or(open) {
+            self.stats.inactive += 1;
+            return Ok(());
+        }
+        let unit = self.scheme.unit();
+        self.charge.begin(&self.scheme.quota, unit, step.now, step.metrics);
+        self.acted.keep(step.snapshot);
+        let Step { snapshot, metrics, now, .. } = *step;
+        let (scheme, acted) = (&self.scheme, &self.acted);
+        let found = Field { scheme, snapshot, metrics, now, acted, taken }.find();
+        found.passed.iter().for_each(|(c, why)| self.pass(step, c, *why, log));
+        self.stats.cut_off = self.cut_off(&found.candidates);
+        let mut queue = Queue::new(found.candidates, self.place, unit);
+        let done = self.turn(step, &mut queue, taken, act, log);
+        self.place = queue.place();
+        queue.rest().for_each(|c| self.pass(step, &c, Why::Quota, log));
+        self.stats.exceeded = self.charge.exceeded;
+        self.stats.effective = self.charge.bound();
+        done
+    }
+
+    /// The score from which on there is enough for what is left of the quota.
+    fn cut_off(&self, candidates: &[Candidate<'_>]) -> u32 {
+        let mut histogram = Histogram::default();
+        candidates.iter().for_each(|c| histogram.add(c.score, c.worth()));
+        let left = self.charge.left(&self.scheme.quota, self.scheme.unit()).bytes;
+        u32::try_from(histogram.cut_off(left)).unwrap_or(u32::MAX)
+    }
+
+    /// Acts, batch by batch, until the quota is used or nothing is left.
+    fn turn(
+        &mut self,
+        step: &Step<'_>,
+        queue: &mut Queue<'_>,
+        taken: &mut Acted,
+        act: &mut dyn Act,
+        log: &mut Vec<Event>,
+    ) -> Result<(), OpsError> {
+        let unit = self.scheme.unit();
+        for _ in 0..MAX_BATCHES {
+            let batch = queue.batch(self.charge.left(&self.scheme.quota, unit));
+            if batch.is_empty() {
+                break;
+            }
+            let (done, ended) = self.apply(step, &batch, act);
+            let (made, rest) = batch.split_at(done.len().min(batch.len()));
+            rest.iter().rev().for_each(|(c, _)| queue.back(*c, c.range.start));
+            for ((c, budget), done) in made.iter().zip(&done).rev() {
+                queue.back(*c, come_to(c, budget, done));
+            }
+            for ((c, budget), done) in made.iter().zip(&done) {
+                let range = AddrRange::new(c.range.start, come_to(c, budget, done));
+                self.account(step, &Candidate { range, ..*c }, done, taken, log);
+            }
+            match (ended, rest.first()) {
+                // It was there when the snapshot was made.
+                (Err(OpsError::NoTarget(_)), Some((c, _))) => {
+                    queue.without(c.target);
+                    self.fail(step, c, log);
+                }
+                (ended, _) => ended?,
+            }
+            if done.iter().any(|d| d.failure == Some(Failure::NoRoom) && d.applied == 0) {
+                // Trying again at once would fill the log, not the swap.
+                self.due = Some(step.now + PAUSE.max(self.scheme.apply_interval));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        step: &Step<'_>,
+        batch: &[(Candidate<'_>, Budget)],
+        act: &mut dyn Act,
+    ) -> (Vec<Applied>, Result<(), OpsError>) {
+        let action = &self.scheme.action;
+        let recheck = match action.prefers() {
+            Some(Heat::Cold) => self.scheme.recheck.unwrap_or(step.snapshot.attrs.sample),
+            _ => Duration::ZERO,
+        };
+        let work = |(c, budget): &(Candidate<'_>, Budget)| Work {
+            action,
+            target: c.target,
+            range: c.range,
+            budget: *budget,
+            filters: if c.allowed { &[] } else { &self.scheme.page_filters },
+            recheck,
+        };
+        let works: Vec<Work<'_>> = batch.iter().map(work).collect();
+        let mut done = Vec::with_capacity(works.len());
+        let ended = act.apply(&works, &mut done);
+        (done, ended)
+    }
+
+    /// Writes down what was done to a candidate, as far as it was come to.
+    fn account(
+        &mut self,
+        step: &Step<'_>,
+        c: &Candidate<'_>,
+        done: &Applied,
+        taken: &mut Acted,
+        log: &mut Vec<Event>,
+    ) {
+        let counts_only = self.scheme.action == Action::Stat;
+        let charged = if counts_only { done.tried } else { done.applied };
+        self.charge.add(charged, done.tried, done.took);
+        self.stats.took = self.stats.took.saturating_add(done.took);
+        self.stats.tried.add(done.tried);
+        self.stats.applied.add(done.applied);
+        self.stats.passed[Why::WhileActing.index()].add(done.passed);
+        if !counts_only {
+            self.stats.failed.add(done.tried.saturating_sub(done.applied));
+            self.acted.note(c.target, c.range, step.now, done.applied == 0);
+            if done.applied > 0 {
+                taken.note(c.target, c.range, step.now, false);
+            }
+        }
+        log.push(self.event(step, c, Outcome::Acted(*done)));
+    }
+
+    /// Writes down that its target is gone.
+    fn fail(&mut self, step: &Step<'_>, c: &Candidate<'_>, log: &mut Vec<Event>) {
+        let tried = c.range.len();
+        self.stats.tried.add(tried);
+        self.stats.failed.add(tried);
+        let gone = Applied { tried, failure: Some(Failure::Gone), ..Applied::default() };
+        log.push(self.event(step, c, Outcome::Acted(gone)));
+    }
+
+    fn pass(&mut self, step: &Step<'_>, c: &Candidate<'_>, why: Why, log: &mut Vec<Event>) {
+        self.stats.passed[why.index()].add(c.range.len());
+        if step.log_passed {
+            log.push(self.event(step, c, Outcome::Passed(why)));
+        }
+    }
+
+    fn event(&self, step: &Step<'_>, c: &Candidate<'_>, outcome: Outcome) -> Event {
+        Event {
+            at: step.now,
+            scheme: self.scheme.name.clone(),
+            action: self.scheme.action.clone(),
+            target: c.target,
+            range: c.range,
+            hz: c.hz,
+            age: c.view.age,
+            score: c.score,
+            outcome,
+        }
+    }
+}
+
+/// The address up to which a candidate was gone over: to its end, unless the budget was over before.
+fn come_to(c: &Candidate<'_>, budget: &Budget, done: &Applied) -> u64 {
+    let over = align_down(done.tried.saturating_add(done.passed), PAGE_SIZE);
+    if over == 0 && done.took < budget.time {
+        return c.range.end;
+    }
+    c.range.start.saturating_add(over).min(c.range.end)
+}

@@ -1,0 +1,159 @@
+//! Snapshots made by hand, and somebody to act who does nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::act::{Act, Action, Applied, Failure, Support, Work};
+use crate::attrs::Attrs;
+use crate::estimator::Rate;
+use crate::ops::{Cost, Mapping, MappingKind, OpsError, Pages, TargetId};
+use crate::range::{AddrRange, PAGE_SIZE, join_touching};
+use crate::snapshot::{RegionView, Snapshot, TargetView};
+use crate::time::Nanos;
+
+/// `len` pages from the `at`-th on.
+pub fn pages(at: u64, len: u64) -> AddrRange {
+    AddrRange::new(at * PAGE_SIZE, (at + len) * PAGE_SIZE)
+}
+
+/// All resident, all touched at `hz`, or none.
+pub fn view(at: u64, len: u64, hz: f64, age: Duration) -> RegionView {
+    let hz = hz as f32;
+    let touched_bp = if hz > 0.0 { 10_000 } else { 0 };
+    RegionView {
+        range: pages(at, len),
+        accesses_bp: (f64::from(-(-hz * 0.02).exp_m1()) * 10_000.0).ceil() as u32,
+        age,
+        rate: Rate { hz, low: hz, high: hz },
+        touched_bp,
+        resident_bp: 10_000,
+        unknown_bp: Pages::default(),
+    }
+}
+
+/// Mapped as its regions lie.
+pub fn target(id: u32, regions: &[RegionView]) -> TargetView {
+    let mapping = |r: &RegionView| Mapping {
+        range: r.range,
+        kind: MappingKind::Anonymous,
+        name: Arc::from(""),
+        unknown: None,
+    };
+    TargetView {
+        id: TargetId(id),
+        ran: None,
+        mappings: Arc::new(regions.iter().map(mapping).collect()),
+        left_out: 0,
+        regions: regions.to_vec(),
+    }
+}
+
+/// As of `ms` milliseconds.
+pub fn snapshot(ms: u64, targets: Vec<TargetView>) -> Snapshot {
+    let end = Nanos(ms * 1_000_000);
+    Snapshot {
+        seq: 0,
+        start: end,
+        end,
+        attrs: Attrs::default(),
+        cost: Cost::default(),
+        quality: None,
+        targets,
+    }
+}
+
+/// What becomes of a page that is acted on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    Done,
+    Failed(Failure),
+    Passed,
+}
+
+/// Does nothing, and says what it was asked for.
+pub struct Desk {
+    /// by target and number of the page
+    pub fate: Box<dyn Fn(TargetId, u64) -> Fate>,
+    /// for a page that is not passed
+    pub takes: Duration,
+    /// for a work, whatever becomes of it
+    pub begins: Duration,
+    /// a target that it does not know
+    pub unknown: Option<TargetId>,
+    /// works, and what became of each
+    pub asked: Vec<(Asked, Applied)>,
+}
+
+/// A [`Work`] that was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    pub action: Action,
+    pub target: TargetId,
+    pub range: AddrRange,
+    pub filters: usize,
+    pub recheck: Duration,
+}
+
+impl Desk {
+    pub fn new() -> Self {
+        Desk::with(|_, _| Fate::Done)
+    }
+
+    pub fn with(fate: impl Fn(TargetId, u64) -> Fate + 'static) -> Self {
+        let (fate, takes, begins) = (Box::new(fate), Duration::ZERO, Duration::ZERO);
+        Desk { fate, takes, begins, unknown: None, asked: Vec::new() }
+    }
+
+    /// What was asked for since the last call, in its order, touching ranges joined.
+    pub fn take(&mut self) -> Vec<AddrRange> {
+        join_touching(self.asked.drain(..).map(|(a, _)| a.range))
+    }
+
+    fn work(&self, work: &Work<'_>) -> Applied {
+        let mut done = Applied { took: self.begins, ..Applied::default() };
+        for page in work.range.start / PAGE_SIZE..work.range.end / PAGE_SIZE {
+            if !self.takes.is_zero() && done.took >= work.budget.time {
+                break;
+            }
+            match (self.fate)(work.target, page) {
+                Fate::Passed => done.passed += PAGE_SIZE,
+                _ if done.tried + PAGE_SIZE > work.budget.bytes => break,
+                fate => {
+                    done.tried += PAGE_SIZE;
+                    done.took += self.takes;
+                    match fate {
+                        Fate::Failed(why) => done.failure = Some(why),
+                        _ => done.applied += PAGE_SIZE,
+                    }
+                }
+            }
+        }
+        done
+    }
+}
+
+impl Act for Desk {
+    fn supports(&self, action: &Action) -> Support {
+        match action {
+            Action::LruPrio => Support::No("a desk has no lists".into()),
+            _ => Support::Yes,
+        }
+    }
+
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        for work in works {
+            let Work { target, range, filters, recheck, .. } = *work;
+            if self.unknown == Some(target) {
+                return Err(OpsError::NoTarget(target));
+            }
+            if let Support::No(why) = self.supports(work.action) {
+                return Err(OpsError::Failed(why));
+            }
+            let done = self.work(work);
+            let (action, filters) = (work.action.clone(), filters.len());
+            self.asked.push((Asked { action, target, range, filters, recheck }, done));
+            out.push(done);
+        }
+        Ok(())
+    }
+}

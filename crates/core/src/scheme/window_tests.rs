@@ -1,0 +1,249 @@
+//! Quotas over many windows, whatever there is to do.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::super::testing::{Desk, Fate, pages, snapshot, target, view};
+use super::super::*;
+use super::*;
+use crate::act::{Action, Applied, Failure};
+use crate::ops::TargetId;
+use crate::range::{AddrRange, PAGE_SIZE, join_touching};
+use crate::snapshot::RegionView;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Regions with gaps: lengths and gaps in pages, ages in seconds beyond those of any test.
+fn regions(parts: &[(u64, u64, u32)]) -> Vec<RegionView> {
+    let mut at = 0;
+    let region = |&(len, gap, age): &(u64, u64, u32)| {
+        at += gap;
+        let region = view(at, len, 0.0, (100_000 + age) * SECOND);
+        at += len;
+        region
+    };
+    parts.iter().map(region).collect()
+}
+
+fn parts() -> impl Strategy<Value = Vec<(u64, u64, u32)>> {
+    prop::collection::vec((1u64..300, 0u64..3, 0u32..5000), 1..30)
+}
+
+fn scheme(action: Action, quota: Quota) -> Engine {
+    let scheme = Scheme { quota, ..Scheme::new("s", Pattern::default(), action) };
+    Engine::new(vec![scheme]).unwrap()
+}
+
+/// Steps at these milliseconds; what each acted on, in its order.
+fn run(
+    engine: &mut Engine,
+    desk: &mut Desk,
+    at: &[u64],
+    s: impl Fn(u64) -> Snapshot,
+) -> Vec<Vec<Event>> {
+    let step = |&ms: &u64| {
+        let (snapshot, mut log) = (s(ms), Vec::new());
+        engine.step(snapshot.end, &snapshot, &Metrics::default(), desk, &mut log).unwrap();
+        log
+    };
+    at.iter().map(step).collect()
+}
+
+fn done(event: &Event) -> Applied {
+    match event.outcome {
+        Outcome::Acted(done) => done,
+        Outcome::Passed(_) => Applied::default(),
+    }
+}
+
+proptest! {
+    /// The bytes of a window are never exceeded, and used up where there is enough to do.
+    #[test]
+    fn a_size_quota_is_kept_to_the_page(
+        parts in parts(), quota in 1u64..2000, odd in 0u64..4096, fates in any::<u64>(),
+        resident_bp in 1u32..=10_000,
+        waits in prop::collection::vec(1u64..700, 1..40),
+    ) {
+        let bytes = quota * PAGE_SIZE + odd;
+        let mut engine = scheme(Action::PageOut, Quota { bytes: Some(bytes), ..Quota::default() });
+        let mut desk = Desk::with(move |_, page| match (fates >> (page % 60)) & 7 {
+            0 => Fate::Passed,
+            _ => Fate::Done,
+        });
+        let at: Vec<u64> = waits.iter().scan(0, |at, w| { *at += w; Some(*at) }).collect();
+        let part = |r| RegionView { resident_bp, ..r };
+        let all: Vec<_> = regions(&parts).into_iter().map(part).collect();
+        let steps = run(&mut engine, &mut desk, &at, |ms| snapshot(ms, vec![target(1, &all)]));
+        let (mut began, mut used) = (None, 0);
+        for (ms, log) in at.iter().zip(steps) {
+            if began.is_none_or(|began| ms - began >= 1000) {
+                (began, used) = (Some(*ms), 0);
+            }
+            used += log.iter().map(|e| done(e).tried).sum::<u64>();
+            prop_assert!(used <= bytes);
+        }
+    }
+
+    /// From window to window: no gap, no page twice, in order, round and round.
+    #[test]
+    fn a_window_resumes_exactly_where_the_last_one_stopped(
+        first in parts(), second in parts(), quota in 1u64..2000, stat: bool,
+    ) {
+        let action = if stat { Action::Stat } else { Action::Cold };
+        let mut engine = scheme(action, Quota { bytes: Some(quota * PAGE_SIZE), ..Quota::default() });
+        let mut desk = Desk::new();
+        let targets = vec![target(1, &regions(&first)), target(2, &regions(&second))];
+        let pages: u64 = first.iter().chain(&second).map(|p| p.0).sum();
+        let windows: Vec<u64> = (0..pages.div_ceil(quota) + 1).map(|i| i * 1000).collect();
+        run(&mut engine, &mut desk, &windows, |ms| snapshot(ms, targets.clone()));
+        let mut acted = desk.asked.iter().flat_map(|(a, _)| {
+            (a.range.start / PAGE_SIZE..a.range.end / PAGE_SIZE).map(|p| (a.target, p))
+        });
+        let expected = targets.iter().flat_map(|t| t.regions.iter().map(move |r| (t.id, r.range)))
+            .flat_map(|(id, r)| (r.start / PAGE_SIZE..r.end / PAGE_SIZE).map(move |p| (id, p)));
+        for page in expected.clone() {
+            prop_assert_eq!(acted.next(), Some(page));
+        }
+        // What has been done to all is done to none again; what only counts begins anew.
+        prop_assert_eq!(acted.next(), expected.clone().next().filter(|_| stat));
+    }
+
+    /// Whatever is left undone is no better than what was done.
+    #[test]
+    fn the_best_come_first(parts in parts(), quota in 1u64..2000) {
+        let weights = Weights { age: 1, ..Weights::default() };
+        let bytes = Some(quota * PAGE_SIZE);
+        let mut engine = scheme(Action::PageOut, Quota { bytes, weights, ..Quota::default() });
+        engine.log_passed(true);
+        let all = regions(&parts);
+        let steps = run(&mut engine, &mut Desk::new(), &[0], |ms| snapshot(ms, vec![target(1, &all)]));
+        let (done, left): (Vec<_>, Vec<_>) =
+            steps[0].iter().partition(|e| matches!(e.outcome, Outcome::Acted(_)));
+        let worst = done.iter().map(|e| e.age).min().unwrap();
+        prop_assert!(left.iter().all(|e| e.age <= worst));
+        let pages: u64 = parts.iter().map(|p| p.0).sum();
+        prop_assert_eq!(done.iter().map(|e| e.range.len()).sum::<u64>(), pages.min(quota) * PAGE_SIZE);
+        let cut = engine.schemes().next().unwrap().1.cut_off;
+        prop_assert!(left.iter().all(|e| e.score < f64::from(cut) + 1.0));
+    }
+
+    /// Whatever the quota, filters, faults and what was done before: each page of a matching region is
+    /// told of exactly once a step.
+    #[test]
+    fn every_page_is_accounted_for(
+        parts in parts(), quota in 0u64..2000, fates in any::<u64>(), hole in (0u64..3000, 1u64..900),
+        slow: bool,
+    ) {
+        let kind = FilterKind::Addresses(pages(hole.0, hole.1));
+        let filters = vec![Filter { kind, matching: true, allow: false }];
+        let quota = Quota { bytes: Some(quota * PAGE_SIZE), ..Quota::default() };
+        let one = Scheme { quota, filters, ..Scheme::new("s", Pattern::default(), Action::Cold) };
+        let mut engine = Engine::new(vec![one]).unwrap();
+        engine.log_passed(true);
+        let mut desk = Desk::with(move |_, page| match (fates >> (page % 30 * 2)) & 3 {
+            0 => Fate::Passed,
+            1 => Fate::Failed(Failure::Busy),
+            _ => Fate::Done,
+        });
+        desk.takes = Duration::from_micros(if slow { 2000 } else { 0 });
+        let all = regions(&parts);
+        let steps: Vec<u64> = (0..20).map(|i| i * 400).collect();
+        for log in run(&mut engine, &mut desk, &steps, |ms| snapshot(ms, vec![target(1, &all)])) {
+            let mut told: Vec<AddrRange> = log.iter().map(|e| e.range).collect();
+            told.sort_unstable();
+            prop_assert_eq!(join_touching(told), join_touching(all.iter().map(|r| r.range)));
+        }
+    }
+
+    /// Time is kept within a tenth, and used where there is enough to do, whatever the speed.
+    #[test]
+    fn a_time_quota_is_kept_and_used(nanos_a_page in 100u64..20_000, ms in 5u64..200) {
+        let time = Duration::from_millis(ms);
+        let mut engine = scheme(Action::Stat, Quota { time: Some(time), ..Quota::default() });
+        let mut desk = Desk::new();
+        desk.takes = Duration::from_nanos(nanos_a_page);
+        // 4 GiB in 256 regions.
+        let all: Vec<_> = (0..256).map(|i| view(i * 4100, 4096, 0.0, 600 * SECOND)).collect();
+        let windows: Vec<u64> = (0..8).map(|i| i * 1000).collect();
+        let s = |ms| snapshot(ms, vec![target(1, &all)]);
+        let mut shares: Vec<f64> = run(&mut engine, &mut desk, &windows, s).iter().map(|log| {
+            log.iter().map(|e| done(e).took).sum::<Duration>().as_secs_f64() / time.as_secs_f64()
+        }).collect();
+        shares.sort_by(f64::total_cmp);
+        prop_assert!(shares[7] <= 1.1, "{shares:?}");
+        let all_takes = desk.takes.as_secs_f64() * 256.0 * 4096.0 / time.as_secs_f64();
+        prop_assert!(shares[4] >= 0.8 * all_takes.min(1.0), "{shares:?}");
+    }
+}
+
+/// Many small regions: to begin with each takes longer than its share of the time would be.
+#[test]
+fn small_regions_use_a_time_quota_too() {
+    let time = Duration::from_millis(10);
+    let mut engine = scheme(Action::Stat, Quota { time: Some(time), ..Quota::default() });
+    let mut desk = Desk::new();
+    (desk.takes, desk.begins) = (Duration::from_micros(1), Duration::from_micros(50));
+    let all: Vec<_> = (0..10_000).map(|i| view(i * 17, 16, 0.0, 600 * SECOND)).collect();
+    let windows: Vec<u64> = (0..9).map(|i| i * 1000).collect();
+    let s = |ms| snapshot(ms, vec![target(1, &all)]);
+    for log in run(&mut engine, &mut desk, &windows, s) {
+        let took: Duration = log.iter().map(|e| done(e).took).sum();
+        assert!((0.8..=1.1).contains(&(took.as_secs_f64() / time.as_secs_f64())), "{took:?}");
+        let pages: u64 = log.iter().map(|e| done(e).tried / PAGE_SIZE).sum();
+        assert!(pages > 1500, "{pages} of 2400 or so");
+    }
+}
+
+/// Where a sixteenth is resident, a batch is of sixteen times as much.
+#[test]
+fn what_is_out_already_does_not_slow_the_rest() {
+    let bytes = Some(64 * PAGE_SIZE);
+    let mut engine = scheme(Action::PageOut, Quota { bytes, ..Quota::default() });
+    let mut desk = Desk::with(|_, page| if page % 16 == 0 { Fate::Done } else { Fate::Passed });
+    let sparse = |at| RegionView { resident_bp: 625, ..view(at, 800, 0.0, 600 * SECOND) };
+    let all = [sparse(0), sparse(800)];
+    run(&mut engine, &mut desk, &[0, 1000], |ms| snapshot(ms, vec![target(1, &all)]));
+    let ranges: Vec<AddrRange> = desk.asked.iter().map(|(a, _)| a.range).collect();
+    assert_eq!(ranges, [pages(0, 800), pages(800, 224), pages(1024, 576)]);
+    assert_eq!(engine.schemes().next().unwrap().1.applied.bytes, 100 * PAGE_SIZE);
+}
+
+/// A cut that time has made is taken up where it was made, before all else.
+#[test]
+fn what_time_has_cut_comes_first_the_next_time() {
+    let time = Some(Duration::from_millis(10));
+    let mut engine = scheme(Action::Cold, Quota { time, ..Quota::default() });
+    let mut desk = Desk::new();
+    desk.takes = Duration::from_micros(10);
+    let all: Vec<_> = (0..4).map(|i| view(i * 1000, 1000, 0.0, 600 * SECOND)).collect();
+    let windows: Vec<u64> = (0..10).map(|i| i * 1000).collect();
+    let steps = run(&mut engine, &mut desk, &windows, |ms| snapshot(ms, vec![target(1, &all)]));
+    let acted: Vec<AddrRange> = steps.iter().flatten().map(|e| e.range).collect();
+    assert!(acted.is_sorted(), "{acted:?}");
+    assert_eq!(join_touching(acted), [pages(0, 4000)]);
+}
+
+/// Of what fails nothing is charged, and after a pause it is tried again.
+#[test]
+fn failures_do_not_use_up_the_bytes() {
+    let bytes = Some(16 * PAGE_SIZE);
+    let mut engine = scheme(Action::Cold, Quota { bytes, ..Quota::default() });
+    let busy = Fate::Failed(Failure::Busy);
+    let mut desk = Desk::with(move |_, page| if page < 64 { busy } else { Fate::Done });
+    let all = [view(0, 64, 0.0, 600 * SECOND), view(64, 64, 0.0, 600 * SECOND)];
+    let s = |ms| snapshot(ms, vec![target(1, &all)]);
+    run(&mut engine, &mut desk, &[0], s);
+    let stats = |engine: &Engine| engine.schemes().next().unwrap().1.clone();
+    assert_eq!(
+        (stats(&engine).failed.bytes, stats(&engine).applied.bytes),
+        (64 * PAGE_SIZE, 16 * PAGE_SIZE)
+    );
+    run(&mut engine, &mut desk, &[1000, 2000, 3000, 4000, 9999], s);
+    assert_eq!(stats(&engine).failed.bytes, 64 * PAGE_SIZE);
+    assert_eq!(stats(&engine).applied.bytes, 64 * PAGE_SIZE);
+    assert_eq!(stats(&engine).exceeded, 4);
+    run(&mut engine, &mut desk, &[10_000], s);
+    assert_eq!(stats(&engine).failed.bytes, 128 * PAGE_SIZE);
+    assert_eq!(desk.asked[0].0.target, TargetId(1));
+}
