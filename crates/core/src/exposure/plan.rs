@@ -201,7 +201,11 @@ impl Planner<'_> {
             if touched.count() > 0 && (!had || doubted()) {
                 // Who has to set bits again in all of a region touches it less often.
                 let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
-                let most = if *hz < SLOW_HZ { LONG_RUN } else { short };
+                // Who is asked less often is asked about more.
+                let turns = turn.as_secs_f64() / self.allowance.turn.as_secs_f64().max(1e-3);
+                let more = (short as f64 * turns.clamp(1.0, MOST_TURNS.into())) as usize;
+                let most = more.min((end - first) / 2).max(short);
+                let most = if *hz < SLOW_HZ { LONG_RUN } else { most };
                 wanting.push((lately.unwrap_or_default(), first..end, most));
             }
         }

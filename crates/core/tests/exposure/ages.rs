@@ -230,3 +230,27 @@ fn ages_are_right_after_many_days() {
         assert_eq!(old, 2 * MIB, "{days}");
     }
 }
+
+/// Of neighbours that were let alone one after the other, each is as old as it is, or nearly.
+#[test]
+fn neighbours_of_different_age_are_told_apart() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 80), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 80), poisson(20.0)).unwrap();
+    });
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    for n in 0..40u32 {
+        run_until(&mut monitor, &ops, f64::from(2 * n + 10));
+        ops.machine().rest(target, mib(u64::from(2 * n), 2)).unwrap();
+    }
+    let s = run_until(&mut monitor, &ops, 108.0).pop().unwrap();
+    for n in 0..40u32 {
+        let old = 98.0 - 2.0 * f64::from(n);
+        let about = |r: &RegionView| (old / 1.25 - 3.0..old + 0.5).contains(&r.age.as_secs_f64());
+        assert_eq!(
+            bytes_where(&s.targets[0], mib(2 * u64::from(n), 2), about),
+            2 * MIB,
+            "{n}: {old} s"
+        );
+    }
+}
