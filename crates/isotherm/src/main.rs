@@ -25,16 +25,10 @@ fn main() -> ExitCode {
         cli::Command::Swap(options) => commands::swap::run(&options),
     };
     result.unwrap_or_else(|e| {
-        if is_closed_pipe(&e) {
+        if words::is_closed_pipe(&e) {
             return ExitCode::SUCCESS;
         }
         words::say(format_args!("isotherm: {}", words::chain(&e)));
         ExitCode::from(if e.is::<cli::UsageError>() { 2 } else { 1 })
     })
-}
-
-/// Who reads our output may stop when they have seen enough.
-fn is_closed_pipe(e: &anyhow::Error) -> bool {
-    let io = e.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
 }

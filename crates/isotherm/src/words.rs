@@ -19,6 +19,12 @@ pub fn chain(e: &anyhow::Error) -> String {
     })
 }
 
+/// Who reads our output may stop when they have seen enough.
+pub fn is_closed_pipe(e: &anyhow::Error) -> bool {
+    let io = e.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
+    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

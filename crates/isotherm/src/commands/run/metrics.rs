@@ -225,3 +225,7 @@ fn number(path: &str) -> Result<f64> {
     file.take(MAX_NUMBER).read_to_string(&mut text)?;
     text.trim().parse().with_context(|| format!("{path} holds no number: {text:?}"))
 }
+
+#[cfg(test)]
+#[path = "metrics_tests.rs"]
+mod tests;

@@ -24,7 +24,7 @@ use super::watch::{Follower, Looks, Ready};
 use super::{child, text_of};
 use crate::cli::{Look, RunSchemes, UsageError};
 use crate::schemes;
-use crate::words::{chain, say};
+use crate::words::{chain, is_closed_pipe, say};
 
 /// Acts until there is a reason to end, and says what has come of it.
 pub fn run(o: RunSchemes) -> Result<ExitCode> {
@@ -56,7 +56,7 @@ pub fn run(o: RunSchemes) -> Result<ExitCode> {
     let mut watch = looks.watch(attrs, &running.targets(), seed)?;
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = running.until(&mut watch, &stop, &attrs);
-    if let Err(e) = &result {
+    if let Some(e) = result.as_ref().err().filter(|e| !is_closed_pipe(e)) {
         say(format_args!("isotherm: {}", chain(e)));
     }
     let table = running.end(result.as_ref().ok());
@@ -64,6 +64,7 @@ pub fn run(o: RunSchemes) -> Result<ExitCode> {
     let status = started.as_mut().map(|c| c.end(|| stop.is_over())).transpose()?;
     Ok(match result {
         Ok(_) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
+        Err(e) if is_closed_pipe(&e) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     })
 }

@@ -1,0 +1,119 @@
+//! On a tree of files: process 7 in a group of version 2, process 8 in one of version 1.
+
+use std::fs;
+
+use isotherm_core::scheme::Quota;
+use isotherm_core::{Action, Attrs, Cost, Nanos};
+use tempfile::TempDir;
+
+use super::*;
+
+const PSI: &str = "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000\n\
+                   full avg10=0.00 avg60=0.00 avg300=0.00 total=1000\n";
+
+fn machine() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("proc/7/cgroup", "0::/a\n"),
+        ("proc/7/statm", "900 25 5 0 0 0 0\n"),
+        ("proc/8/cgroup", "4:memory:/old\n0::/\n"),
+        (
+            "proc/self/mountinfo",
+            "35 31 0:32 / /cgroup/memory rw - cgroup cgroup rw,memory\n\
+             26 23 0:24 / /cgroup/unified rw - cgroup2 cgroup2 rw\n",
+        ),
+        ("proc/meminfo", "MemTotal: 4000 kB\nMemFree: 1000 kB\nMemAvailable: 1000 kB\n"),
+        ("proc/buddyinfo", "Node 0, zone Normal 512 0 0 0 0 0 0 0 0 1\n"),
+        ("proc/vmstat", "pgmajfault 3\n"),
+        ("proc/pressure/memory", PSI),
+        ("cgroup/unified/a/cgroup.procs", "7"),
+        ("cgroup/unified/a/cgroup.controllers", "memory"),
+        ("cgroup/unified/a/memory.current", "5000"),
+        ("cgroup/unified/a/memory.stat", "pgmajfault 9\n"),
+        ("cgroup/unified/a/memory.pressure", PSI),
+        ("cgroup/memory/old/cgroup.procs", "8"),
+        ("cgroup/memory/old/memory.usage_in_bytes", "1"),
+    ] {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn with_goal(goal: Goal) -> Scheme {
+    let mut scheme = Scheme::new("x", Default::default(), Action::Stat);
+    scheme.quota = Quota { goals: vec![goal], ..Quota::default() };
+    scheme
+}
+
+fn stalled(of: Scope) -> Scheme {
+    with_goal(Goal::Stalled { of, target: std::time::Duration::from_millis(1) })
+}
+
+fn targets() -> Scope {
+    Scope::Group(TARGETS.into())
+}
+
+fn snapshot() -> Snapshot {
+    Snapshot {
+        seq: 0,
+        start: Nanos(0),
+        end: Nanos(1),
+        attrs: Attrs::default(),
+        cost: Cost::default(),
+        quality: None,
+        targets: Vec::new(),
+    }
+}
+
+fn why_not(root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
+    let meter = Meter::new(root.path(), [scheme].into_iter(), pids);
+    meter.err().map_or("yes".to_owned(), |e| format!("{e:#}"))
+}
+
+#[test]
+fn pressure_that_nobody_counts_is_an_error_at_the_start() {
+    let root = machine();
+    assert_eq!(why_not(&root, &stalled(Scope::Machine), &[]), "yes");
+    assert_eq!(why_not(&root, &stalled(targets()), &[7]), "yes");
+    assert_eq!(why_not(&root, &stalled(Scope::Group("a".into())), &[]), "yes");
+    let version_1 = why_not(&root, &stalled(targets()), &[8]);
+    assert!(
+        version_1.contains("of = \"machine\"") && version_1.contains("version 2"),
+        "{version_1}"
+    );
+    let two = why_not(&root, &stalled(targets()), &[7, 8]);
+    assert!(two.contains("more than one control group"), "{two}");
+    fs::remove_file(root.path().join("proc/pressure/memory")).unwrap();
+    let off = why_not(&root, &stalled(Scope::Machine), &[]);
+    assert!(off.contains("scheme `x`") && off.contains("CONFIG_PSI"), "{off}");
+}
+
+#[test]
+fn figures_are_read_as_far_as_they_are_asked_for() {
+    let root = machine();
+    let file = root.path().join("figure");
+    fs::write(&file, "4.5\n").unwrap();
+    let name: Arc<str> = file.to_string_lossy().into();
+    let schemes = [
+        stalled(targets()),
+        with_goal(Goal::Free { bp: 1 }),
+        with_goal(Goal::User { name: name.clone(), target: 5.0 }),
+        with_goal(Goal::Resident { of: Scope::Group("a".into()), bytes: 1 }),
+    ];
+    let mut meter = Meter::new(root.path(), schemes.iter(), &[7]).unwrap();
+    let pids = BTreeMap::from([(TargetId(1), 7)]);
+    let metrics = meter.read(root.path(), &snapshot(), &pids);
+    assert_eq!((metrics.free_bp, metrics.fragmentation_bp), (Some(2500), None));
+    assert_eq!(metrics.user[&name], 4.5);
+    let of = metrics.groups[TARGETS];
+    assert_eq!((of.resident, of.working_set), (Some(25 * 4096), Some(0)));
+    assert_eq!(of.pressure.unwrap().major_faults, 9, "of their group");
+    assert_eq!(metrics.groups["a"].resident, Some(5000));
+    assert!(metrics.cgroups[&TargetId(1)].ends_with("/unified/a"));
+    fs::remove_dir_all(root.path().join("cgroup/unified/a")).unwrap();
+    let gone = meter.read(root.path(), &snapshot(), &pids);
+    assert!(!gone.groups.contains_key("a"), "{gone:?}");
+    assert_eq!(gone.groups[TARGETS].pressure, None);
+}
