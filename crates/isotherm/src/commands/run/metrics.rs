@@ -176,15 +176,15 @@ impl Meter {
     }
 }
 
-fn needs(scheme: &Scheme) -> Vec<Need<'_>> {
-    let of_goal = |goal| match goal {
-        &Goal::Stalled { ref of, .. } => Need::Stalls(of),
+fn needs<'a>(scheme: &'a Scheme) -> Vec<Need<'a>> {
+    let of_goal = |goal: &'a Goal| match goal {
+        Goal::Stalled { of, .. } => Need::Stalls(of),
         Goal::Refaults { of, .. } | Goal::Resident { of, .. } => Need::Scope(of),
         Goal::Free { .. } => Need::Free,
         Goal::User { name, .. } => Need::File(name),
     };
-    let of_mark = |mark| match mark {
-        &Mark::Free => Need::Free,
+    let of_mark = |mark: &'a Mark| match mark {
+        Mark::Free => Need::Free,
         Mark::Fragmentation => Need::Fragmentation,
         Mark::Stalled(of) => Need::Stalls(of),
     };
