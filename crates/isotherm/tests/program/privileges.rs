@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::thread::CapabilitySet;
 
 use crate::load::{Load, capabilities};
-use crate::run::{QUICK, Recorder, isotherm, root_or_skip};
+use crate::run::{QUICK, Recorder, isotherm, root_or_skip, until};
 
 /// As `/proc/PID/status` shows it.
 fn hex(set: CapabilitySet) -> String {
@@ -48,6 +48,31 @@ fn the_recorder_keeps_only_what_watching_takes() {
     let mut recorder = Recorder::recording(&["--pid", &pid, "--children"]);
     assert_all_threads_have(recorder.pid(), WATCHING.union(CapabilitySet::DAC_OVERRIDE));
     recorder.stop();
+}
+
+/// To page out memory of files takes writing to them, to migrate seeing page frames.
+#[test]
+fn who_acts_keeps_what_its_schemes_take() {
+    if !root_or_skip("who_acts_keeps_what_its_schemes_take") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let frames = WATCHING.union(CapabilitySet::SYS_ADMIN);
+    let writing = WATCHING.union(CapabilitySet::DAC_OVERRIDE);
+    for (action, kept) in [("stat", WATCHING), ("migrate_cold 0", frames), ("pageout", writing)] {
+        let dir = tempfile::TempDir::new().unwrap();
+        std::fs::write(dir.path().join("s"), format!("4K null null null 1h null {action}"))
+            .unwrap();
+        let mut run = isotherm(["run", "--dry-run", "--scheme", "s", "--pid"]);
+        run.arg(load.pid().to_string()).args(QUICK).current_dir(dir.path());
+        let err = std::fs::File::create(dir.path().join("err")).unwrap();
+        let mut run = run.stdout(Stdio::null()).stderr(err).spawn().unwrap();
+        let err = || std::fs::read_to_string(dir.path().join("err")).unwrap();
+        until("the first snapshot", || err().contains(" hot "));
+        assert_all_threads_have(run.id(), kept);
+        run.kill().unwrap();
+        run.wait().unwrap();
+    }
 }
 
 #[test]

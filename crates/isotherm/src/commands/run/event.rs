@@ -64,6 +64,11 @@ impl<'a> Line<'a> {
         }
     }
 
+    /// Whether people want to know: something would be done, or they asked for what is passed over.
+    pub fn is_worth_telling(&self) -> bool {
+        self.applied > 0 || self.outcome == "passed"
+    }
+
     /// For people, `begin` being when it all began.
     pub fn words(&self, at: Nanos, begin: Nanos) -> String {
         let seconds = at.since(begin).as_secs_f64();

@@ -143,7 +143,8 @@ impl Running {
         let lines: Vec<(&Event, Line<'_>)> = events.iter().map(line).collect();
         if self.dry {
             let mut out = std::io::stdout().lock();
-            lines.iter().try_for_each(|(e, l)| writeln!(out, "{}", l.words(e.at, self.begin)))?;
+            let mut told = lines.iter().filter(|(_, line)| line.is_worth_telling());
+            told.try_for_each(|(e, line)| writeln!(out, "{}", line.words(e.at, self.begin)))?;
         }
         let lines: Vec<Line<'_>> = lines.into_iter().map(|(_, line)| line).collect();
         self.log.as_mut().map_or(Ok(()), |log| log.write(&lines))
