@@ -46,6 +46,9 @@ ticker() {
     done
 }
 
+# Page tables take some fifty times longer to read here than on a machine, so watching may cost more.
+emulated="--budget 50%"
+
 # The way to look that doctor recommends.
 way() {
     isotherm doctor | sed -n 's/^ok  *way to look: //p' | head -n 1

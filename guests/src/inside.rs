@@ -48,7 +48,7 @@ impl Inside<'_> {
         }
         busybox(&mut archive)?;
         archive.program("bin/isotherm", &read(&self.lab.program)?);
-        for name in ["init", "lib.sh", "workload.toml"] {
+        for name in ["init", "lib.sh", "interleave.sh", "workload.toml"] {
             archive.program(name, &read(&room().join("inside").join(name))?);
         }
         archive.file("etc/topology", self.topology.facts().as_bytes());

@@ -54,7 +54,7 @@ pub struct Scenario {
     pub kernels: BTreeMap<String, BTreeMap<String, String>>,
     /// records that it brings out, and how right they are to be
     pub score: Vec<Expected>,
-    /// only run if it is asked for by its name: it measures, and shows nothing that a test does not
+    /// only run if it is asked for by its name: it measures, or takes long
     pub by_name: bool,
 }
 

@@ -60,7 +60,7 @@ pub fn head() -> String {
 }
 
 fn row(scenario: &str, kernel: &str, word: &str, seconds: &str) -> String {
-    format!("{scenario:<12} {kernel:<30} {word:<6} {seconds:>7}  ")
+    format!("{scenario:<20} {kernel:<30} {word:<6} {seconds:>7}  ")
 }
 
 fn seconds(took: Duration) -> String {

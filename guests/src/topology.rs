@@ -40,7 +40,7 @@ pub struct Topology {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// of memory
+    /// of memory; 0 for one with CPUs alone
     pub size_mib: u64,
     /// that belong to it
     #[serde(default)]
@@ -83,7 +83,9 @@ impl Topology {
         ensure!((1..=MAX_NODES).contains(&t.node.len()), "it takes 1 to {MAX_NODES} nodes");
         ensure!((1..=MAX_CPUS).contains(&t.cpus()), "it takes 1 to {MAX_CPUS} CPUs");
         let sizes = t.node.iter().map(|n| n.size_mib);
-        ensure!(sizes.clone().all(|s| s > 0 && s <= MAX_MIB), "a node has 1 to {MAX_MIB} MiB");
+        ensure!(sizes.clone().all(|s| s <= MAX_MIB), "a node has at most {MAX_MIB} MiB");
+        let is_something = |n: &Node| n.size_mib > 0 || n.cpus > 0;
+        ensure!(t.node.iter().all(is_something), "a node has memory, or CPUs");
         ensure!(sizes.sum::<u64>() <= MAX_MIB, "a guest has at most {MAX_MIB} MiB");
         for link in &t.link {
             let (from, to) = (t.node.get(link.from), t.node.get(link.to));
@@ -126,8 +128,12 @@ impl Topology {
         let mut cpu = 0;
         for (i, node) in self.node.iter().enumerate() {
             let size = node.size_mib;
-            args.extend(["-object".into(), format!("memory-backend-memfd,id=m{i},size={size}M")]);
-            let mut numa = format!("node,nodeid={i},memdev=m{i}");
+            let mut numa = format!("node,nodeid={i}");
+            if size > 0 {
+                let memory = format!("memory-backend-memfd,id=m{i},size={size}M");
+                args.extend(["-object".into(), memory]);
+                let _ = write!(numa, ",memdev=m{i}");
+            }
             if node.cpus > 0 {
                 let _ = write!(numa, ",cpus={cpu}-{}", cpu + node.cpus - 1);
                 cpu += node.cpus;
@@ -227,6 +233,13 @@ bandwidth_mib_s = 4096
     }
 
     #[test]
+    fn a_node_may_have_cpus_alone() {
+        let args = Topology::parse(&TWO.replace("512", "0")).unwrap().memory_args();
+        assert!(args.contains(&"node,nodeid=0,cpus=0-1".to_owned()), "{args:?}");
+        assert!(!args.iter().any(|a| a.contains("id=m0")), "{args:?}");
+    }
+
+    #[test]
     fn the_guest_is_told() {
         let facts = Topology::parse(TWO).unwrap().facts();
         assert_eq!(facts, "node 0 512 2\nnode 1 256 0\ndistance 0 1 20\nmemory 0 1 200 4096\n");
@@ -235,7 +248,7 @@ bandwidth_mib_s = 4096
     #[test]
     fn what_no_guest_can_have_is_refused() {
         let refused = [
-            ("size_mib = 512", "size_mib = 0"),
+            ("size_mib = 256", "size_mib = 0"),
             ("size_mib = 512", "size_mib = 18446744073709551615"),
             ("cpus = 2", "cpus = 0"),
             ("cpus = 2", "cpus = 4294967295"),

@@ -1,12 +1,13 @@
 //! Mappings whose accesses no accessed bit tells of: somebody else may know of them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rand_core::Rng;
 
 use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE};
-use crate::region::{Region, random_page, set_regions, window_around};
+use crate::region::{Region, age_regions, random_page, set_regions, window_around};
 use crate::sampler::view;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block};
@@ -15,20 +16,27 @@ use crate::survey::{BLOCK_SIZE, Block};
 const LOOKS: usize = 4;
 pub(crate) const MOST_ASKS: usize = 128;
 
-/// A region for each mapping that cannot be seen.
+/// Heat that differs by less is the same, in basis points.
+const ALIKE_BP: u32 = 1_000;
+
+/// A region for each mapping that cannot be seen. Their ages are in ms, as readings come as they may.
 #[derive(Debug, Default)]
-pub(crate) struct Aside(Vec<Region>);
+pub(crate) struct Aside {
+    regions: Vec<Region>,
+    /// begins of those of which somebody has told since they were last read
+    heard: BTreeSet<u64>,
+}
 
 impl Aside {
     /// Takes in the mappings, which are sorted and disjoint.
     pub fn map(&mut self, mappings: &[Mapping]) {
         let unseen = mappings.iter().filter(|m| m.unknown.is_some()).map(|m| m.range);
-        self.0 = set_regions(&self.0, &unseen.collect::<Vec<AddrRange>>());
+        self.regions = set_regions(&self.regions, &unseen.collect::<Vec<AddrRange>>());
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.regions.len()
     }
 
     /// Random windows of each that is chosen.
@@ -40,7 +48,7 @@ impl Aside {
         is_chosen: impl Fn(AddrRange) -> bool,
     ) -> Vec<Ask> {
         let mut asks = Vec::new();
-        let chosen = self.0.iter().filter(|r| is_chosen(r.range));
+        let chosen = self.regions.iter().filter(|r| is_chosen(r.range));
         for r in chosen.take(MOST_ASKS / LOOKS) {
             for _ in 0..LOOKS {
                 let range = window_around(random_page(r.range, rng), r.range, window);
@@ -52,12 +60,14 @@ impl Aside {
 
     /// Where they are.
     pub fn ranges(&self) -> Vec<AddrRange> {
-        self.0.iter().map(|r| r.range).collect()
+        self.regions.iter().map(|r| r.range).collect()
     }
 
-    /// Takes in which memory of them is resident. `mappings` say why it cannot be seen.
+    /// Takes in which memory of those is resident that nobody has told of. `mappings` say why it cannot
+    /// be seen.
     pub fn see(&mut self, blocks: &[Block], mappings: &[Mapping]) {
-        for r in &mut self.0 {
+        let heard = std::mem::take(&mut self.heard);
+        for r in self.regions.iter_mut().filter(|r| !heard.contains(&r.range.start)) {
             let at = mappings.partition_point(|m| m.range.end <= r.range.start);
             let why = mappings.get(at).and_then(|m| m.unknown).unwrap_or(Unknown::Special);
             let pages = u32::try_from(r.range.len() / PAGE_SIZE).unwrap_or(u32::MAX);
@@ -76,25 +86,83 @@ impl Aside {
 
     /// Takes in an answer, if it is about one of them.
     pub fn hear(&mut self, ask: &Ask, seen: &Seen) -> bool {
-        let at = self.0.partition_point(|r| r.range.end <= ask.range.start);
-        let Some(r) = self.0.get_mut(at).filter(|r| r.range.contains(ask.range.start)) else {
+        let at = self.regions.partition_point(|r| r.range.end <= ask.range.start);
+        let Some(r) = self.regions.get_mut(at).filter(|r| r.range.contains(ask.range.start)) else {
             return false;
         };
         r.tally.add(seen, seen.since.unwrap_or(seen.read_at), 1);
+        self.heard.insert(r.range.start);
         true
     }
 
     /// What was heard in an interval of this length; the next one begins.
     pub fn views(&mut self, interval: Duration) -> Vec<RegionView> {
+        let passed = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         let tell = |r: &mut Region| {
             // What was last known stays, until it is looked at again.
             if r.tally.looks > 0 {
                 r.conclude();
             }
-            let view = view(r, interval);
+            let age = r.age;
+            age_regions(std::slice::from_mut(r), ALIKE_BP);
+            // It counts intervals.
+            r.age = if r.age > 0 { age.saturating_add(passed) } else { 0 };
             r.restart(u64::MAX / 4);
-            view
+            view(r, Duration::from_millis(1))
         };
-        self.0.iter_mut().map(tell).collect()
+        self.regions.iter_mut().map(tell).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::MappingKind;
+    use crate::page_mask::PageMask;
+    use crate::time::Nanos;
+
+    const RANGE: AddrRange = AddrRange { start: 0, end: 16 * PAGE_SIZE };
+
+    fn locked() -> Vec<Mapping> {
+        let unknown = Some(Unknown::Mlocked);
+        vec![Mapping { range: RANGE, kind: MappingKind::Anonymous, name: "".into(), unknown }]
+    }
+
+    fn all_there() -> Vec<Block> {
+        let (resident, young) = (PageMask::span(0, 16), PageMask::default());
+        vec![Block { start: 0, huge: false, resident, young, read_at: Nanos(0) }]
+    }
+
+    #[test]
+    fn what_somebody_tells_of_ages_and_is_not_unknown() {
+        let mut aside = Aside::default();
+        aside.map(&locked());
+        let interval = Duration::from_millis(300);
+        let ask = Ask { target: TargetId(1), range: RANGE, clear: false };
+        for n in 1..30u32 {
+            if n % 3 == 1 {
+                let read_at = Nanos(u64::from(n) * 300_000_000);
+                let seen = Seen { pages: 16, present: 16, read_at, ..Seen::default() };
+                assert!(aside.hear(&ask, &seen));
+            }
+            if n % 3 == 0 {
+                aside.see(&all_there(), &locked());
+            }
+            let view = aside.views(interval)[0];
+            assert_eq!((view.resident_bp, view.unknown_bp.total()), (10_000, 0), "{n}");
+            assert_eq!(view.age, interval * n);
+        }
+    }
+
+    #[test]
+    fn what_nobody_tells_of_is_unknown() {
+        let mut aside = Aside::default();
+        aside.map(&locked());
+        for _ in 0..3 {
+            aside.see(&all_there(), &locked());
+            let view = aside.views(Duration::from_secs(1))[0];
+            assert_eq!(view.unknown_bp.0[Unknown::Mlocked.index()], 10_000);
+            assert_eq!(view.age, Duration::ZERO);
+        }
     }
 }

@@ -17,7 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::scanned::Scanned;
 use crate::attrs::{Attrs, AttrsError};
-use crate::monitor::{Monitor, Observer};
+use crate::monitor::{Audience, Monitor, Observer};
 use crate::ops::{Cost, EndReason, Liveness, Look, OpsError, Source, Space, Step, TargetId};
 use crate::range::AddrRange;
 use crate::sampler::GAP;
@@ -33,7 +33,7 @@ pub struct PageScan<O> {
     ops: O,
     attrs: Attrs,
     targets: Vec<Scanned>,
-    observers: Vec<Box<dyn Observer>>,
+    audience: Audience,
     /// for looks at what accessed bits do not tell of
     rng: Xoshiro256PlusPlus,
     /// since when the times of pages count
@@ -46,7 +46,6 @@ pub struct PageScan<O> {
     seq: u64,
     /// since the last snapshot
     cost: Cost,
-    ended: Option<EndReason>,
     outlives: bool,
 }
 
@@ -68,7 +67,7 @@ impl<O: Space + Look> PageScan<O> {
             ops,
             attrs: attrs.checked()?,
             targets: Vec::new(),
-            observers: Vec::new(),
+            audience: Audience::default(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             began: None,
             interval_start: Nanos(0),
@@ -77,18 +76,10 @@ impl<O: Space + Look> PageScan<O> {
             samples: 0,
             seq: 0,
             cost: Cost::default(),
-            ended: None,
             outlives: false,
         };
         Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
-    }
-
-    fn end(&mut self, why: EndReason) {
-        if self.ended.is_none() {
-            self.ended = Some(why);
-            self.observers.iter_mut().for_each(|o| o.before_end(why));
-        }
     }
 
     fn ms(&self, at: Nanos) -> u32 {
@@ -122,7 +113,7 @@ impl<O: Space + Look> PageScan<O> {
         }
         self.targets.retain(|w| !ended.contains(&w.id));
         if self.targets.is_empty() && !self.outlives {
-            self.end(EndReason::TargetsGone);
+            self.audience.end(EndReason::TargetsGone);
         }
         Ok(())
     }
@@ -192,7 +183,7 @@ impl<O: Space + Look> PageScan<O> {
         self.seq += 1;
         self.samples = 0;
         self.interval_start = now;
-        self.observers.iter_mut().for_each(|o| o.after_aggregation(&snapshot));
+        self.audience.after_aggregation(&snapshot);
         snapshot
     }
 }
@@ -217,10 +208,10 @@ fn quality<'a>(regions: impl Iterator<Item = &'a RegionView>) -> Quality {
 
 impl<O: Space + Look> Source for PageScan<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
-        if self.ended.is_none() && self.began.is_none() {
+        if self.audience.ended().is_none() && self.began.is_none() {
             self.begin(now)?;
         }
-        if let Some(why) = self.ended {
+        if let Some(why) = self.audience.ended() {
             return Ok(Step::End(why));
         }
         if now < self.next_sample {
@@ -233,7 +224,7 @@ impl<O: Space + Look> Source for PageScan<O> {
         let next = self.next_sample + self.attrs.sample;
         self.next_sample = if next > now { next } else { now + self.attrs.sample };
         if self.samples < self.attrs.samples() {
-            return Ok(self.ended.map_or(Step::Wait(self.next_sample), Step::End));
+            return Ok(self.audience.ended().map_or(Step::Wait(self.next_sample), Step::End));
         }
         self.ask_hidden(now)?;
         Ok(Step::Snapshot(self.publish(now)))
@@ -248,7 +239,7 @@ impl<O: Space + Look> Monitor for PageScan<O> {
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observers.push(observer);
+        self.audience.add(observer);
     }
 
     fn attrs(&self) -> Attrs {
@@ -280,6 +271,6 @@ impl<O: Space + Look> Monitor for PageScan<O> {
     }
 
     fn stop(&mut self) {
-        self.end(EndReason::Stopped);
+        self.audience.end(EndReason::Stopped);
     }
 }

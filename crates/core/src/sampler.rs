@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::attrs::{Attrs, AttrsError};
 use crate::estimator::{Rate, rate};
-use crate::monitor::{Monitor, Observer};
+use crate::monitor::{Audience, Monitor, Observer};
 use crate::ops::{
     Ask, Cost, EndReason, Liveness, Look, Mapping, OpsError, Pages, Seen, Source, Space, Step,
     TargetId, Unknown,
@@ -60,7 +60,7 @@ pub struct RegionSampler<O> {
     ops: O,
     attrs: Attrs,
     targets: Vec<Target>,
-    observers: Vec<Box<dyn Observer>>,
+    audience: Audience,
     rng: Xoshiro256PlusPlus,
     clock: Clock,
     seq: u64,
@@ -69,7 +69,6 @@ pub struct RegionSampler<O> {
     turn: usize,
     /// sampling intervals since the begin
     tick: u64,
-    ended: Option<EndReason>,
     /// see [`RegionSampler::outlive_targets`]
     outlives: bool,
     asks: Vec<Ask>,
@@ -97,7 +96,7 @@ impl<O: Space + Look> RegionSampler<O> {
             ops,
             attrs: attrs.checked()?,
             targets: Vec::new(),
-            observers: Vec::new(),
+            audience: Audience::default(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             clock: Clock::default(),
             seq: 0,
@@ -105,7 +104,6 @@ impl<O: Space + Look> RegionSampler<O> {
             last_count: 0,
             turn: 0,
             tick: 0,
-            ended: None,
             outlives: false,
             asks: Vec::new(),
             seen: Vec::new(),
@@ -116,7 +114,7 @@ impl<O: Space + Look> RegionSampler<O> {
 
     /// Adds one who is told what happens.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observers.push(observer);
+        self.audience.add(observer);
     }
 
     /// The operations set below.
@@ -180,14 +178,7 @@ impl<O: Space + Look> RegionSampler<O> {
 
     /// Ends the monitor: the observers are told, and the next step answers [`Step::End`].
     pub fn stop(&mut self) {
-        self.end(EndReason::Stopped);
-    }
-
-    fn end(&mut self, why: EndReason) {
-        if self.ended.is_none() {
-            self.ended = Some(why);
-            self.observers.iter_mut().for_each(|o| o.before_end(why));
-        }
+        self.audience.end(EndReason::Stopped);
     }
 
     fn start(&mut self, now: Nanos) -> Result<(), OpsError> {
@@ -420,7 +411,7 @@ impl<O: Space + Look> RegionSampler<O> {
         self.targets.retain(|t| !ended.contains(&t.id));
         self.cover();
         if self.targets.is_empty() && !self.outlives {
-            self.end(EndReason::TargetsGone);
+            self.audience.end(EndReason::TargetsGone);
         }
         Ok(())
     }
@@ -483,12 +474,12 @@ impl<O: Space + Look> RegionSampler<O> {
 
 impl<O: Space + Look> Source for RegionSampler<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
-        if let Some(why) = self.ended {
+        if let Some(why) = self.audience.ended() {
             return Ok(Step::End(why));
         }
         if !self.clock.started {
             self.start(now)?;
-            return Ok(self.ended.map_or(Step::Wait(self.clock.next_sample), Step::End));
+            return Ok(self.audience.ended().map_or(Step::Wait(self.clock.next_sample), Step::End));
         }
         if now < self.clock.next_sample {
             return Ok(Step::Wait(self.clock.next_sample));
@@ -500,23 +491,23 @@ impl<O: Space + Look> Source for RegionSampler<O> {
         self.clock.samples_passed += 1;
         let due = self.clock.samples_passed >= self.attrs.samples();
         self.check(due)?;
-        for o in &mut self.observers {
+        for o in self.audience.observers() {
             o.after_sampling(now, &self.targets);
         }
         let snapshot = due.then(|| self.aggregate(now));
         if let Some(s) = &snapshot {
-            self.observers.iter_mut().for_each(|o| o.after_aggregation(s));
+            self.audience.after_aggregation(s);
         }
         if now >= self.clock.next_update {
             self.update(now)?;
         }
-        if self.ended.is_none() {
+        if self.audience.ended().is_none() {
             self.prepare()?;
         }
         // A late step does not make up for lost samples: it shifts the following ones.
         let next = self.clock.next_sample + self.attrs.sample;
         self.clock.next_sample = if next > now { next } else { now + self.attrs.sample };
-        Ok(match (snapshot, self.ended) {
+        Ok(match (snapshot, self.audience.ended()) {
             (Some(s), _) => Step::Snapshot(s),
             (None, Some(why)) => Step::End(why),
             (None, None) => Step::Wait(self.clock.next_sample),

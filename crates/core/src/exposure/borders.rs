@@ -136,7 +136,7 @@ fn absent(range: AddrRange) -> Group {
 
 /// Most memory is cold, and need not be gone through window by window.
 fn calm(piece: &Piece, t: &Terms, now: u32) -> Option<Kind> {
-    let calm = piece.calm().filter(|c| as_old(c.touched, now))?;
+    let calm = piece.calm().filter(|c| as_old(c.touched, FIRST, now))?;
     let e = piece.idle(t).1 / if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
     Some(Kind::Seen { d: 0.0, e, awoken: false, touched: calm.touched })
 }
@@ -218,7 +218,7 @@ fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
                 return true;
             }
             if d1 == 0.0 && d2 == 0.0 {
-                return as_old(all_of(t1, t2), now);
+                return as_old(all_of(t1, t2), ease, now);
             }
             if w1 || w2 {
                 return if w1 { d2 > 0.0 } else { d1 > 0.0 };
@@ -234,10 +234,11 @@ fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// Whether all of it has been untouched for about the same time.
-fn as_old((oldest, newest): (u32, u32), now: u32) -> bool {
-    let (longest, shortest) = (now.saturating_sub(oldest), now.saturating_sub(newest));
-    u64::from(longest) <= u64::from(shortest) / 2 * 3 + 2_000
+/// Whether all of it has been untouched for about the same time: within a tenth at first, and a fifth in
+/// the end, as ages are facts.
+fn as_old((oldest, newest): (u32, u32), ease: Ease, now: u32) -> bool {
+    let ago = |ms: u32| f64::from(now.saturating_sub(ms));
+    ago(oldest) <= ago(newest) * (ease.ratio * 0.8).max(1.1) + 2_000.0
 }
 
 fn unite(left: &mut Group, right: &Group) {

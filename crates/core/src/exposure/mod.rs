@@ -6,10 +6,12 @@
 
 pub mod bins;
 pub(crate) mod borders;
+mod counts;
 mod ledger;
 mod piece;
 mod plan;
 mod restrain;
+mod spending;
 mod view;
 mod watched;
 mod window;
@@ -21,48 +23,27 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::ledger::{Ledger, Mean, Prices};
 use self::piece::{EARLY, Moment, Terms};
-use self::plan::{Allowance, plan};
+use self::plan::plan;
 use self::restrain::Restrain;
+use self::spending::Spending;
 use self::view::{Basis, Viewed};
 use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
-use crate::monitor::{Monitor, Observer};
-use crate::ops::{
-    Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
-};
-use crate::range::{AddrRange, PAGE_SIZE};
+use crate::monitor::{Audience, Monitor, Observer};
+use crate::ops::{Ask, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId};
+use crate::range::AddrRange;
 use crate::region::below;
-use crate::snapshot::{Quality, Restraint, Snapshot, TargetView};
-use crate::survey::BLOCK_SIZE;
+use crate::snapshot::{Quality, Snapshot, TargetView};
 use crate::time::Nanos;
 
-/// Of the budget, reading everything may take so much; else it is read less often.
-const READING_SHARE: f64 = 0.6;
-/// And asking about memory whose bits tell nothing so much.
-const ASKING_SHARE: f64 = 0.25;
 /// How often it is looked at how much memory of mappings that cannot be seen is resident.
 const ASIDE_EVERY: Duration = Duration::from_secs(5);
-/// From one reading of everything to the next, at least, if the budget allows.
-const SHORTEST: Duration = Duration::from_millis(250);
-/// And at most: if the budget does not allow to read everything in that time, a part is read, another
-/// one each time.
-const LONGEST: Duration = Duration::from_millis(2500);
-/// While memory is cleared for the first time, that may take so much of a CPU.
-const SWEEP_SHARE: f64 = 0.1;
-/// Memory that comes later may take so many CPU seconds beside the budget at first, and such a share of
-/// the budget from then on.
-const BURST: f64 = 1.0;
-const BURST_SHARE: f64 = 0.05;
 /// The snapshot comes after those early reads that are not later than this.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
-/// What is read in a round at least, of everything.
-const LEAST_PART: f64 = 1e-3;
-/// Pages of a block.
-const BLOCK_PAGES: u64 = BLOCK_SIZE / PAGE_SIZE;
-/// Without a bound on shootdowns, there are at most so many in a round.
-const MOST_RUNS: u32 = 256;
+/// Times of windows are in ms, in 32 bits: when they are half used up, half of that is taken off, and what
+/// is older than that is from then on as old as that. So ages are right up to 12 days.
+const MOST_MS: u32 = 1 << 31;
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +64,7 @@ pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
     targets: Vec<Watched>,
-    observers: Vec<Box<dyn Observer>>,
+    audience: Audience,
     rng: Xoshiro256PlusPlus,
     events: VecDeque<(Nanos, Event)>,
     began: Option<Nanos>,
@@ -92,28 +73,11 @@ pub struct Exposure<O> {
     next_update: Nanos,
     /// what was cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
-    round: Duration,
     /// which target has the first turn
     turn: usize,
-    /// of everything, the part that is read in a round
-    part: f64,
     seq: u64,
-    /// since the last snapshot
-    cost: Cost,
-    /// memory of those who were there at the start was cleared for the first time in this round
-    sweeping: bool,
-    /// of this round, without clearing
-    reading: f64,
-    readings: Mean,
-    spending: Ledger,
-    shootdowns: Ledger,
-    /// what clearing memory that came later for the first time may cost beside the budget
-    burst: Ledger,
-    /// what asking about hidden memory may cost
-    asking: Ledger,
-    prices: Prices,
+    spending: Spending,
     restrain: Restrain,
-    ended: Option<EndReason>,
     outlives: bool,
 }
 
@@ -136,39 +100,21 @@ impl<O: Space + Look> Exposure<O> {
             ops,
             attrs,
             targets: Vec::new(),
-            observers: Vec::new(),
+            audience: Audience::default(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             events: VecDeque::new(),
             began: None,
             published: Nanos(0),
             next_update: Nanos(0),
             armed: Vec::new(),
-            round: first_round(&attrs),
             turn: 0,
-            part: 1.0,
             seq: 0,
-            cost: Cost::default(),
-            sweeping: false,
-            reading: 0.0,
-            readings: Mean::default(),
-            spending: Ledger::new(budget(&attrs)),
-            shootdowns: Ledger::new(attrs.max_clears.into()),
-            burst: Ledger::with(BURST_SHARE * budget(&attrs), BURST),
-            asking: Ledger::new(ASKING_SHARE * budget(&attrs)),
-            prices: Prices::default(),
+            spending: Spending::new(&attrs),
             restrain: Restrain::default(),
-            ended: None,
             outlives: false,
         };
         Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
-    }
-
-    fn end(&mut self, why: EndReason) {
-        if self.ended.is_none() {
-            self.ended = Some(why);
-            self.observers.iter_mut().for_each(|o| o.before_end(why));
-        }
     }
 
     fn ms(&self, at: Nanos) -> u32 {
@@ -176,28 +122,24 @@ impl<O: Space + Look> Exposure<O> {
         u32::try_from(ms).unwrap_or(u32::MAX)
     }
 
+    /// Begins to count time later, before there is too much of it.
+    fn rebase(&mut self, now: Nanos) {
+        if self.ms(now) >= MOST_MS {
+            let off = MOST_MS / 2;
+            self.began = self.began.map(|at| at + Duration::from_millis(off.into()));
+            self.targets.iter_mut().for_each(|w| w.rebase(off));
+        }
+    }
+
     fn terms(&self, w: &Watched) -> Terms {
-        let recent = u32::try_from(self.round.as_millis() * 2).unwrap_or(u32::MAX);
-        let long = self.round.as_secs_f64() * 8.0;
+        let recent = u32::try_from(self.spending.round.as_millis() * 2).unwrap_or(u32::MAX);
+        let long = self.spending.round.as_secs_f64() * 8.0;
         Terms { share: w.running.share(), recent, long }
-    }
-
-    fn rounds_ago(&self, now: Nanos, n: u64) -> Nanos {
-        let round = u64::try_from(self.round.as_nanos()).unwrap_or(u64::MAX);
-        Nanos(now.0.saturating_sub(round.saturating_mul(n)))
-    }
-
-    fn pay(&mut self, cost: Cost) -> f64 {
-        self.cost += cost;
-        let seconds = (cost.cpu + cost.lost).as_secs_f64();
-        self.spending.spend(seconds);
-        self.shootdowns.spend(cost.clears as f64);
-        seconds
     }
 
     /// Reads the mappings anew.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
-        self.next_update = now + self.attrs.update.max(self.round);
+        self.next_update = now + self.attrs.update.max(self.spending.round);
         let mut ended = Vec::new();
         for w in &mut self.targets {
             let mut mappings = Vec::new();
@@ -211,25 +153,27 @@ impl<O: Space + Look> Exposure<O> {
         self.targets.retain(|w| !ended.contains(&w.id));
         self.restrain.retain(|id| !ended.contains(&id));
         if self.targets.is_empty() && !self.outlives {
-            self.end(EndReason::TargetsGone);
+            self.audience.end(EndReason::TargetsGone);
         }
         Ok(())
     }
 
     /// Reads everything, clears what the plan says, and sets the times of what follows.
     fn begin_round(&mut self, now: Nanos) -> Result<(), OpsError> {
-        self.settle_round(now);
+        self.spending.settle(now);
+        self.rebase(now);
         if now >= self.next_update {
             self.update(now)?;
         }
-        if self.ended.is_some() {
+        if self.audience.ended().is_some() {
             return Ok(());
         }
         let mut targets = std::mem::take(&mut self.targets);
         let result = self.look_at(&mut targets, now);
         self.targets = targets;
         result?;
-        let delays = EARLY.iter().enumerate().filter(|(_, d)| **d < self.round.mul_f64(0.7));
+        let delays =
+            EARLY.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
         let (mut early, mut late) = (Vec::new(), Vec::new());
         for (i, &delay) in delays.filter(|_| armed) {
@@ -238,36 +182,13 @@ impl<O: Space + Look> Exposure<O> {
         }
         let published = early.last().map_or(now, |(at, _)| *at);
         // Jitter, so that what comes in step is not always met at the same point.
-        let next = self.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
+        let next =
+            self.spending.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
         self.events.extend(early);
         self.events.push_back((published, Event::Publish));
         self.events.extend(late);
         self.events.push_back((now + next, Event::Round));
         Ok(())
-    }
-
-    /// Ends the round before: how long the next one is follows from what reading has cost.
-    fn settle_round(&mut self, now: Nanos) {
-        if std::mem::take(&mut self.sweeping) {
-            // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
-            self.spending.forgive();
-        }
-        let kept = self.round.as_secs_f64() * 1.5;
-        // A block that is all young must be affordable at last, whatever the budget.
-        let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.readings.get() * self.part;
-        self.spending.accrue(now, kept.max(block / self.spending.per_second()));
-        self.burst.accrue(now, kept);
-        self.shootdowns.accrue(now, kept.max(2.0 / self.shootdowns.per_second().max(1.0)));
-        if self.reading > 0.0 {
-            self.readings.add(std::mem::take(&mut self.reading) / self.part);
-        }
-        // In which all can be read.
-        let affordable = self.readings.get() / (READING_SHARE * self.spending.per_second());
-        if self.attrs.interval.is_zero() {
-            let (low, high) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
-            self.round = Duration::from_secs_f64(affordable.clamp(low, high));
-        }
-        self.part = (self.round.as_secs_f64() / affordable.max(1e-9)).clamp(LEAST_PART, 1.0);
     }
 
     fn look_at(&mut self, targets: &mut [Watched], now: Nanos) -> Result<(), OpsError> {
@@ -279,15 +200,15 @@ impl<O: Space + Look> Exposure<O> {
             let moment = self.moment(w, now);
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
-            let (ranges, within) = w.next_part(self.part);
+            let (ranges, within) = w.next_part(self.spending.part);
             let cost = survey.survey(w.id, &ranges, &mut blocks)?;
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
-            self.reading += self.pay(cost);
+            self.spending.pay_for_reading(cost);
             w.running.update(at, moment.ran);
             let terms = self.terms(w);
             awoken.push(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
-            self.reading += self.see_hidden(w, at)?;
+            self.see_hidden(w, at)?;
         }
         // Each round another target has the first turn, and what it leaves is the next one's.
         self.turn = self.turn.wrapping_add(1);
@@ -296,8 +217,8 @@ impl<O: Space + Look> Exposure<O> {
         order.rotate_left(first);
         for (done, (w, awoken)) in order.into_iter().enumerate() {
             let restraint = self.restrain.of(&mut self.ops, w, now);
-            let allowance = self.allowance(nr_targets - done, w, restraint);
-            let runs = plan(&w.pieces, &w.regions, &awoken, &allowance, &self.prices, now);
+            let allowance = self.spending.allowance(nr_targets - done, w.is_new, restraint);
+            let runs = plan(&w.pieces, &w.regions, &awoken, &allowance, &self.spending.prices, now);
             self.clear(w, &runs, now)?;
         }
         Ok(())
@@ -305,25 +226,6 @@ impl<O: Space + Look> Exposure<O> {
 
     fn moment(&mut self, w: &Watched, at: Nanos) -> Moment {
         Moment { at, ms: self.ms(at), ran: self.ops.ran(w.id) }
-    }
-
-    fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
-        // What is yet to be read in this round.
-        let reserve = (self.readings.get() * self.part - self.reading).max(0.0);
-        // Of those that are yet to come, each may have its part; what one leaves is the next one's.
-        let seconds = (self.spending.balance() - reserve) / nr_targets as f64;
-        // Whole ones: where there are fewer than targets, those whose turn it is have them.
-        let runs = match self.attrs.max_clears {
-            0 => MOST_RUNS,
-            _ => (self.shootdowns.balance().max(0.0) / nr_targets as f64).ceil() as u32,
-        };
-        let runs =
-            if self.attrs.max_clears > 0 && self.shootdowns.balance() < 1.0 { 0 } else { runs };
-        let first = (w.is_new || self.burst.balance() > 0.0) && restraint == Restraint::None;
-        let sweep =
-            if first { SWEEP_SHARE * self.round.as_secs_f64() / nr_targets as f64 } else { 0.0 };
-        let urgent = self.spending.per_second() * self.round.as_secs_f64() / nr_targets as f64;
-        Allowance { seconds, runs, urgent, sweep, restraint }
     }
 
     fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
@@ -334,18 +236,10 @@ impl<O: Space + Look> Exposure<O> {
             let mut done = Vec::new();
             let Some(survey) = self.ops.survey() else { return Ok(()) };
             let cost = survey.clear(w.id, &ranges, &mut done)?;
-            let spent = self.pay(cost);
-            if !w.is_new && self.burst.balance() > 0.0 {
-                let part = spent * first_pages(w, runs) as f64 / pages.max(1) as f64;
-                self.burst.spend(part);
-                self.spending.spend(-part);
-            }
-            let shootdowns = u32::try_from(cost.clears).unwrap_or(u32::MAX);
-            self.prices.learn(shootdowns, pages, cost.cpu + cost.lost);
+            self.spending.pay_for_clearing(cost, pages, first_pages(w, runs), w.is_new);
             let terms = self.terms(w);
             w.clear(&done, &ran, &terms, self.began.unwrap_or_default());
             if w.is_new {
-                self.sweeping = true;
                 w.is_new = w.pieces.iter().any(|p| !p.is_seen());
             }
         }
@@ -362,47 +256,41 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let cost = survey.survey(*id, ranges, &mut blocks)?;
-            self.reading += self.pay(cost);
+            self.spending.pay_for_reading(cost);
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
             let terms = self.terms(&self.targets[at]);
             self.targets[at].read_some(&blocks, class, &Moment { at: at_ns, ms, ran }, &terms);
         }
         self.armed = armed;
-        if self.asking.balance() > 0.0 && self.targets.iter().any(Watched::hides_much) {
+        if self.spending.may_ask() && self.targets.iter().any(Watched::hides_much) {
             // Nothing is asked: who looks in epochs has something to do soon after each begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
-            let cost = self.pay(cost);
-            self.asking.spend(cost);
-            self.reading += cost;
+            self.spending.pay_for_asking(cost);
         }
         Ok(())
     }
 
-    /// Finds out what can be found out about memory whose bits tell nothing. Returns the cost.
-    fn see_hidden(&mut self, w: &mut Watched, now: Nanos) -> Result<f64, OpsError> {
-        let mut spent = 0.0;
+    /// Finds out what can be found out about memory whose bits tell nothing.
+    fn see_hidden(&mut self, w: &mut Watched, now: Nanos) -> Result<(), OpsError> {
         if now >= w.next_aside {
-            w.next_aside = now + ASIDE_EVERY.max(self.round);
+            w.next_aside = now + ASIDE_EVERY.max(self.spending.round);
             let ranges = w.aside.ranges();
             let mut blocks = Vec::new();
             if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
                 let cost = survey.survey(w.id, &ranges, &mut blocks)?;
-                spent += self.pay(cost);
+                self.spending.pay_for_reading(cost);
             }
             w.aside.see(&blocks, &w.mappings);
         }
-        self.asking.accrue(now, 0.0);
-        if w.hides_much() && self.asking.balance() > 0.0 {
+        if w.hides_much() && self.spending.may_ask() {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();
             let cost = self.ops.look(&asks, &mut seen)?;
             w.hear(&asks, &seen, self.ms(now));
-            let cost = self.pay(cost);
-            self.asking.spend(cost);
-            spent += cost;
+            self.spending.pay_for_asking(cost);
         }
-        Ok(spent)
+        Ok(())
     }
 
     fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
@@ -416,7 +304,7 @@ impl<O: Space + Look> Exposure<O> {
             start: self.published,
             end: now,
             attrs: Attrs { aggr: aggr.max(self.attrs.sample * 2), ..self.attrs },
-            cost: std::mem::take(&mut self.cost),
+            cost: self.spending.take_cost(),
             quality: Some(quality),
             targets: views,
         });
@@ -425,7 +313,7 @@ impl<O: Space + Look> Exposure<O> {
         for w in &mut self.targets {
             w.stolen = 0;
         }
-        self.observers.iter_mut().for_each(|o| o.after_aggregation(&snapshot));
+        self.audience.after_aggregation(&snapshot);
         snapshot
     }
 
@@ -442,8 +330,7 @@ impl<O: Space + Look> Exposure<O> {
             let basis = Basis {
                 terms: self.terms(w),
                 now: moment,
-                fresh: self.rounds_ago(now, 9),
-                known: self.rounds_ago(now, 40),
+                round: self.spending.round,
                 sample: self.attrs.sample,
                 stolen: w.stolen as f64 / (w.resident_pages().max(1)) as f64,
             };
@@ -484,25 +371,17 @@ fn first_pages(w: &Watched, runs: &[plan::Run]) -> u64 {
     runs.iter().filter(first).map(|r| r.pages).sum()
 }
 
-fn budget(attrs: &Attrs) -> f64 {
-    f64::from(attrs.budget_ppm) / 1e6
-}
-
-fn first_round(attrs: &Attrs) -> Duration {
-    if attrs.interval.is_zero() { SHORTEST } else { attrs.interval / 4 }
-}
-
 impl<O: Space + Look> Source for Exposure<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         if self.began.is_none() {
             self.began = Some(now);
             self.published = now;
             self.next_update = now;
-            self.spending.accrue(now, 0.0);
+            self.spending.begin(now);
             self.events.push_back((now, Event::Round));
         }
         loop {
-            if let Some(why) = self.ended {
+            if let Some(why) = self.audience.ended() {
                 return Ok(Step::End(why));
             }
             let Some(&(at, event)) = self.events.front() else {
@@ -536,7 +415,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observers.push(observer);
+        self.audience.add(observer);
     }
 
     fn attrs(&self) -> Attrs {
@@ -549,11 +428,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
             self.targets.iter_mut().for_each(|w| w.pieces.clear());
         }
         self.attrs = new;
-        self.round = first_round(&new);
-        self.spending.set_per_second(budget(&new));
-        self.shootdowns.set_per_second(new.max_clears.into());
-        self.burst.set_per_second(BURST_SHARE * budget(&new));
-        self.asking.set_per_second(ASKING_SHARE * budget(&new));
+        self.spending.set_attrs(&new);
         Ok(())
     }
 
@@ -577,6 +452,6 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn stop(&mut self) {
-        self.end(EndReason::Stopped);
+        self.audience.end(EndReason::Stopped);
     }
 }

@@ -110,6 +110,8 @@ pub(super) struct Piece {
     /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
     /// there, in Hz.
     presumed: Option<f32>,
+    /// Or may be, for the same reason.
+    doubted: bool,
     calm: Option<Calm>,
     /// readings of everything in which it was missing
     pub missing: u8,
@@ -152,11 +154,22 @@ impl Piece {
             hidden: Vec::new(),
             exposed: None,
             presumed: None,
+            doubted: false,
             calm: None,
             missing: 0,
             size,
             windows: vec![Window::new(ms); usize::try_from(windows).unwrap_or(0)],
         }
+    }
+
+    /// Time is counted from so many ms later on.
+    pub fn rebase(&mut self, ms: u32) {
+        let times =
+            self.windows.iter_mut().flat_map(|w| [&mut w.touched, &mut w.kept, &mut w.suspect]);
+        let exposed = self.exposed.iter_mut().map(|x| &mut x.since.ms);
+        let calm = self.calm.iter_mut();
+        let calm = calm.flat_map(|c| [&mut c.touched.0, &mut c.touched.1, &mut c.kept]);
+        times.chain(exposed).chain(calm).for_each(|t| *t = t.saturating_sub(ms));
     }
 
     /// Whether a reading of its block has anything of it.
@@ -388,6 +401,7 @@ impl Piece {
         let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
         self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
         self.presumed = None;
+        self.doubted = false;
         self.calm = None;
         let last = Elapsed::default();
         self.exposed = Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0 });
@@ -458,7 +472,17 @@ impl Piece {
         self.presumed = Some(hz as f32);
     }
 
-    /// Whether that is so.
+    /// From now on, and until it is cleared, what is known of it is in doubt.
+    pub fn doubt(&mut self) {
+        self.doubted = true;
+    }
+
+    /// Whether it is.
+    pub fn is_doubted(&self) -> bool {
+        self.doubted || self.presumed.is_some()
+    }
+
+    /// Whether it is taken to be as hot as its region is elsewhere.
     pub fn is_presumed(&self) -> bool {
         self.presumed.is_some()
     }

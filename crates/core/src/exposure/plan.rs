@@ -1,6 +1,7 @@
 //! What to clear next, within what may be spent.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use super::ledger::Prices;
 use super::piece::Piece;
@@ -19,6 +20,8 @@ pub(super) struct Allowance {
     pub urgent: f64,
     /// above that, for memory that was never cleared, in s
     pub sweep: f64,
+    /// From one turn of a region to the next.
+    pub turn: Duration,
     pub restraint: Restraint,
 }
 
@@ -41,6 +44,10 @@ const SHORT: usize = 4;
 const MOST_IN_REGION: usize = 8;
 /// What is touched less often than that is not disturbed.
 const SLOW_HZ: f64 = 2.0;
+/// A region whose heat is so many times as old as its turn is long is asked less often; at most, so many
+/// times less.
+const SETTLED: u32 = 4;
+const MOST_TURNS: u32 = 3;
 /// Pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
 
@@ -70,6 +77,10 @@ pub(super) fn plan(
         taken: vec![false; pieces.len()],
         out: Vec::new(),
     };
+    // What is hot anew may be hot instead of something else.
+    if !awoken.is_empty() {
+        p.allowance.turn = Duration::ZERO;
+    }
     p.awoken(awoken);
     p.never();
     p.regions(regions);
@@ -169,18 +180,32 @@ impl Planner<'_> {
         self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
     }
 
+    /// How long the next turn of a region is away whose heat is as old as this: what has been as it is
+    /// for long is asked less often.
+    fn turn(&self, age: Duration) -> Duration {
+        let turn = self.allowance.turn;
+        (age / SETTLED).clamp(turn, turn * MOST_TURNS)
+    }
+
     fn regions(&mut self, regions: &[Known]) {
         let mut wanting: Vec<(Nanos, Range<usize>, usize)> = Vec::new();
-        for Known { range: r, hz, .. } in regions {
+        for Known { range: r, hz, age, .. } in regions {
             let first = self.pieces.partition_point(|p| p.range.end <= r.start);
             let end =
                 first + self.pieces[first..].iter().take_while(|p| p.range.start < r.end).count();
             let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due(i));
             let lately = (first..end).filter_map(|i| self.pieces[i].cleared_at()).max();
-            if touched.count() > 0 {
+            let turn = self.turn(*age);
+            let had = lately.is_some_and(|at| self.now.since(at) < turn);
+            let doubted = || (first..end).any(|i| self.pieces[i].is_doubted());
+            if touched.count() > 0 && (!had || doubted()) {
                 // Who has to set bits again in all of a region touches it less often.
                 let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
-                let most = if *hz < SLOW_HZ { LONG_RUN } else { short };
+                // Who is asked less often is asked about more.
+                let turns = turn.as_secs_f64() / self.allowance.turn.as_secs_f64().max(1e-3);
+                let more = (short as f64 * turns.clamp(1.0, MOST_TURNS.into())) as usize;
+                let most = more.min((end - first) / 2).max(short);
+                let most = if *hz < SLOW_HZ { LONG_RUN } else { most };
                 wanting.push((lately.unwrap_or_default(), first..end, most));
             }
         }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::bins::{Bin, Spread, first_touch_rate, misfit, touched_share};
+use super::bins::{Bin, first_touch_rate, misfit, touched_share};
 use super::borders::{Group, Kind, Place};
+use super::counts::{Counts, Since, count, spans};
 use super::piece::{Moment, Piece, READS, Terms};
 use super::watched::Known;
 use super::window::UNTOUCHED;
@@ -14,17 +15,41 @@ use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::time::Nanos;
 
+/// Exposures that began so many rounds ago tell of the present.
+const FRESH: u32 = 9;
+/// So many, if the region has been as hot as it is since then, or an interval later: heat is known only
+/// when it has been looked at.
+const STEADY: u32 = 100;
+const INTERVAL: u32 = 4;
+/// A region of which nothing was looked at for so many rounds, two turns of the slowest, is not covered.
+const COVERED: u32 = 24;
+
 /// What a region's figures are made from.
 pub(super) struct Basis {
     pub terms: Terms,
     pub now: Moment,
-    /// Exposures that began before tell of the past.
-    pub fresh: Nanos,
-    /// What was known of a region is of the past too if none of it was cleared since.
-    pub known: Nanos,
+    pub round: Duration,
     pub sample: Duration,
     /// of the pages that were read lately, the part that somebody else has cleared
     pub stolen: f64,
+}
+
+impl Basis {
+    fn ago(&self, time: Duration) -> Nanos {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Nanos(self.now.at.0.saturating_sub(ns))
+    }
+
+    /// What of a region tells of the present that was like this before.
+    fn since(&self, before: Option<&Known>) -> Since {
+        let steady = before.filter(|k| k.hz > 0.0).map_or(Duration::ZERO, |k| k.age);
+        let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
+        Since {
+            fresh: self.ago(fresh.max(self.round * FRESH)),
+            covered: self.ago(self.round * COVERED),
+            known: self.ago(self.round * STEADY),
+        }
+    }
 }
 
 /// A region, and how much it says.
@@ -33,28 +58,6 @@ pub(super) struct Viewed {
     /// bytes that can be seen, and of those the ones that this tells of
     pub visible: u64,
     pub covered: u64,
-}
-
-/// Counts over the windows of a group.
-#[derive(Default)]
-struct Counts {
-    resident: u64,
-    unknown: [u64; 8],
-    /// pages looked at lately, or untouched ever since
-    covered: u64,
-    bins: [Bin; READS],
-    /// sums of widths, weighted by pages
-    widths: [f64; READS],
-    /// and of times from the clear to their begin
-    begins: [f64; READS],
-    fresh: Spread,
-    all: Spread,
-    fresh_pages: f64,
-    touched: u32,
-    /// some of it was cleared since [`Basis::known`]
-    lately: bool,
-    /// when that of it was read which was read the longest time ago
-    read: Option<u32>,
 }
 
 /// The view of a group; windows note the heat that they have.
@@ -67,14 +70,14 @@ pub(super) fn view(
     let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, Kind::Absent)) else {
         return absent(group);
     };
-    let counts = count(pieces, from, to, b);
+    let counts = count(pieces, (from, to), &b.since(before), &b.terms, b.now.ms);
     let pages = (group.range.len() / PAGE_SIZE).max(1) as f64;
     let unknown: u64 = counts.unknown.iter().sum();
     let unseen = counts.unknown[Unknown::Unseen.index()];
     let visible = counts.resident.saturating_sub(unknown);
     let (rate, share) = estimate(&counts, before, b);
     let hz = f64::from(rate.hz);
-    let age = age(pieces, (from, to), &counts, hz * share, b);
+    let age = age(pieces, (from, to), &counts, &rate, share, b);
     let resident = counts.resident as f64 / pages;
     let accessed = share * -(-hz * b.sample.as_secs_f64()).exp_m1() * resident;
     let view = RegionView {
@@ -88,7 +91,7 @@ pub(super) fn view(
     };
     // What was looked at lately stands for all of the region.
     let covered =
-        if counts.fresh_pages >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
+        if counts.recent_pages >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
     // What was never cleared could be seen, and is to be.
     Viewed { view, visible: (visible + unseen) * PAGE_SIZE, covered: covered * PAGE_SIZE }
 }
@@ -104,118 +107,6 @@ fn absent(group: &Group) -> Viewed {
         unknown_bp: Pages::default(),
     };
     Viewed { view, visible: 0, covered: 0 }
-}
-
-/// The windows from one place to another, by piece.
-fn spans(pieces: &[Piece], from: Place, to: Place) -> impl Iterator<Item = (usize, usize, usize)> {
-    let sizes: Vec<usize> =
-        pieces[from.0..=to.0.min(pieces.len() - 1)].iter().map(Piece::nr_windows).collect();
-    (from.0..=to.0).filter_map(move |p| {
-        let first = if p == from.0 { from.1 } else { 0 };
-        let size = sizes.get(p - from.0).copied().unwrap_or(0);
-        let end = if p == to.0 { to.1 } else { size };
-        (first < end).then_some((p, first, end))
-    })
-}
-
-fn count(pieces: &[Piece], from: Place, to: Place, b: &Basis) -> Counts {
-    let mut c = Counts::default();
-    for (p, first, end) in spans(pieces, from, to) {
-        let piece = &pieces[p];
-        c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
-        let quiet = piece.is_quiet();
-        c.lately |= piece.cleared_at().is_some_and(|at| at >= b.known);
-        let lately = piece.cleared_at().is_some_and(|at| at >= b.fresh);
-        let read = piece.read_at().is_some_and(|at| at >= b.fresh);
-        let fresh = (quiet && read || lately) && !piece.is_presumed();
-        let fresh = fresh && !piece.is_stalled(&b.terms);
-        let reads = piece.reads(&b.terms).filter(|_| fresh);
-        if let (Some(calm), 0, true) = (piece.calm(), first, end == piece.nr_windows()) {
-            let (armed, e) = piece.idle(&b.terms);
-            c.resident += u64::from(armed);
-            c.touched = c.touched.max(calm.touched.1);
-            c.all.add(0.0, e);
-            if let Some(reads) = reads {
-                c.covered += u64::from(armed);
-                c.fresh_pages += f64::from(armed);
-                add_bins(&mut c, &reads, &[0; READS], armed);
-                c.fresh.add(0.0, e);
-            }
-            continue;
-        }
-        let unseen = piece.unseen_pages();
-        let mut sums = [0u32; READS];
-        let (mut armed, mut d_all, mut e_all) = (0u32, 0.0, 0.0);
-        for i in first..end {
-            let w = piece.window(i);
-            let resident = u64::from(piece.count(&piece.resident, i));
-            c.resident += resident;
-            if !unseen.is_empty() {
-                let told = u64::from(w.told);
-                for (why, mask) in &piece.hidden {
-                    c.unknown[why.index()] += u64::from(piece.count(mask, i)).saturating_sub(told);
-                }
-            }
-            if !piece.is_seen() {
-                c.unknown[Unknown::Unseen.index()] += resident;
-            }
-            c.touched = c.touched.max(piece.touched(i, b.now.ms));
-            let evidence = piece.evidence(i, &b.terms);
-            let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
-            if e > 0.0 && !piece.huge {
-                c.all.add(d, e);
-            }
-            (d_all, e_all) = (d_all + d, e_all + e);
-            if reads.is_some() {
-                armed += u32::from(w.pages);
-                if !quiet {
-                    sums.iter_mut().zip(w.found).for_each(|(s, n)| *s += u32::from(n));
-                    if !piece.huge && w.pages > 0 {
-                        let current = w.current();
-                        c.fresh.add(current.d.into(), current.e.into());
-                    }
-                }
-            }
-        }
-        // One bit for all of a huge page.
-        if piece.huge && e_all > 0.0 {
-            c.all.add(d_all, e_all);
-        }
-        if let Some(reads) = reads {
-            c.covered += u64::from(armed);
-            c.fresh_pages += f64::from(armed);
-            let e = add_bins(&mut c, &reads, &sums, armed);
-            if quiet || piece.huge {
-                c.fresh.add(sums.last().map_or(0.0, |&n| n.into()), e);
-            }
-        }
-    }
-    for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
-        let weight = bin.touched + bin.survived;
-        bin.seconds = if weight > 0.0 { width / weight } else { 0.0 };
-        bin.since = if weight > 0.0 { since / weight } else { 0.0 };
-    }
-    c
-}
-
-/// Adds what reads have found of `armed` pages; returns their page-seconds.
-fn add_bins(c: &mut Counts, reads: &[f64; READS], found: &[u32; READS], armed: u32) -> f64 {
-    let (mut t, mut had, mut e) = (0.0, 0u32, 0.0);
-    for (i, (&read, &n)) in reads.iter().zip(found).enumerate() {
-        if read.is_nan() {
-            continue;
-        }
-        let seconds = (read - t).max(1e-5);
-        let (touched, left) =
-            (f64::from(n.saturating_sub(had)), f64::from(armed.saturating_sub(n)));
-        c.bins[i].touched += touched;
-        c.bins[i].survived += left;
-        c.widths[i] += seconds * (touched + left);
-        c.begins[i] += t * (touched + left);
-        e += seconds * (left + touched / 2.0);
-        (t, had) = (read, n.max(had));
-    }
-    e
 }
 
 /// Fewer freshly cleared pages than these leave it to what was known before.
@@ -255,16 +146,17 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     // Few pages cannot say it clearly; but then it is about little memory.
     let clearly = CLEARLY.min(4.0 + touched);
     match mixture.filter(|m| m.gain > clearly && m.share < 0.9) {
-        Some(m) => (widen(c.fresh.interval(m.hz)), m.share),
-        None => (widen(bounded(c.fresh.interval(hz), &c.bins)), 1.0),
+        Some(m) => (widen(bounded(c.fresh.interval(m.hz), &c.bins, m.share)), m.share),
+        None => (widen(bounded(c.fresh.interval(hz), &c.bins, 1.0)), 1.0),
     }
 }
 
-/// Where all but a few pages were touched by the first read, more than a bound is not known.
-fn bounded(rate: Rate, bins: &[Bin; READS]) -> Rate {
+/// Where all but a few of the pages that are touched were touched by the first read, more than a bound is
+/// not known.
+fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
     let first = bins.iter().find(|b| b.touched + b.survived > 0.0);
     match first {
-        Some(b) if b.survived < 0.05 * (b.touched + b.survived) => {
+        Some(b) if b.touched > 0.95 * share * (b.touched + b.survived) => {
             Rate { low: rate.low / 4.0, high: f32::INFINITY, ..rate }
         }
         _ => rate,
@@ -274,31 +166,42 @@ fn bounded(rate: Rate, bins: &[Bin; READS]) -> Rate {
 /// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
 const NO_HEAT: f64 = 0.02;
 
+/// Binary logarithm of a rate, to the next whole one.
+fn level(hz: f64) -> i8 {
+    hz.max(NO_HEAT).log2().round() as i8
+}
+
 /// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
 fn age(
     pieces: &mut [Piece],
     (from, to): (Place, Place),
     c: &Counts,
-    hz: f64,
+    rate: &Rate,
+    share: f64,
     b: &Basis,
 ) -> Duration {
     let now = b.now.ms;
-    let level = hz.max(NO_HEAT).log2().round() as i8;
+    let hz = f64::from(rate.hz) * share;
+    let now_at = level(hz);
+    // What may still be the same heat is taken to be.
+    let least = level(f64::from(rate.low) * share).saturating_sub(1);
+    let most = level(f64::from(rate.high) * share).saturating_add(1);
+    let same = least.min(now_at)..=most.max(now_at);
     let places: Vec<(usize, usize, usize)> = spans(pieces, from, to).collect();
     // Since when it has this heat: what is idle, since it was last touched at first.
     let heat_since = |had: i8, kept: u32, touched: u32| match had {
         UNTOUCHED if hz > NO_HEAT => now,
         UNTOUCHED => touched,
-        _ if had.abs_diff(level) > 1 => now,
-        _ => kept,
+        _ if same.contains(&had) => kept,
+        _ => now,
     };
     let (mut sum, mut bytes) = (0.0, 0.0);
     for (p, first, end) in places {
         let whole = first == 0 && end == pieces[p].nr_windows();
         if let Some(calm) = pieces[p].calm().copied().filter(|_| whole) {
             let kept = heat_since(calm.level, calm.kept, calm.touched.1);
-            if kept != calm.kept || calm.level.abs_diff(level) > 1 {
-                pieces[p].set_level(level, kept);
+            if kept != calm.kept || calm.level.abs_diff(now_at) > 1 {
+                pieces[p].set_level(now_at, kept);
             }
             let len = pieces[p].range.len() as f64;
             sum += f64::from(now.saturating_sub(kept)) * len;
@@ -309,8 +212,8 @@ fn age(
             let len = pieces[p].window_range(i).len() as f64;
             let w = pieces[p].window_mut(i);
             let kept = heat_since(w.level, w.kept, w.touched);
-            if w.level == UNTOUCHED || w.level.abs_diff(level) > 1 {
-                (w.level, w.kept) = (level, kept);
+            if w.level == UNTOUCHED || w.level.abs_diff(now_at) > 1 {
+                (w.level, w.kept) = (now_at, kept);
             }
             sum += f64::from(now.saturating_sub(w.kept)) * len;
             bytes += len;

@@ -1,5 +1,6 @@
 //! What is known of a target.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ pub(super) struct Known {
     pub hz: f64,
     /// which part that is
     pub share: f64,
+    /// for how long it has had this heat
+    pub age: Duration,
 }
 
 impl Watched {
@@ -86,6 +89,12 @@ impl Watched {
     pub fn forget(&mut self) {
         *self = Watched::new(self.id);
         self.is_new = false;
+    }
+
+    /// Time is counted from so many ms later on.
+    pub fn rebase(&mut self, ms: u32) {
+        self.aside_ms = self.aside_ms.saturating_sub(ms);
+        self.pieces.iter_mut().for_each(|p| p.rebase(ms));
     }
 
     /// Takes in the mappings, which are sorted and disjoint.
@@ -227,8 +236,8 @@ impl Watched {
         join_touching(self.visible.iter().copied()).len() + self.aside.len()
     }
 
-    /// Where a region has changed for the slower as far as it was looked at since `last`, what is known
-    /// of the rest of it is in doubt.
+    /// Where a region has changed as far as it was looked at since `last`, what is known of the rest of it
+    /// is in doubt, and where it has become slower it is taken to be no longer true.
     pub fn doubt(&mut self, last: Nanos, t: &Terms) {
         for known in &self.regions {
             let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
@@ -242,9 +251,12 @@ impl Watched {
                 run.seconds += seconds;
                 run.expected += known.share * expected;
             }
-            if run.is_slower() {
-                let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
-                pieces.iter_mut().filter(older).for_each(|p| p.presume(run.hz()));
+            let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
+            let rest = pieces.iter_mut().filter(older);
+            match run.differs() {
+                Some(Ordering::Less) => rest.for_each(|p| p.presume(run.hz())),
+                Some(_) => rest.for_each(|p| p.doubt()),
+                None => {}
             }
         }
     }
@@ -262,6 +274,7 @@ impl Watched {
             range: v.view.range,
             hz: v.view.rate.hz.into(),
             share: f64::from(v.view.touched_bp) / 10_000.0,
+            age: v.view.age,
         };
         self.regions = viewed.iter().map(known).collect();
         self.views = viewed.iter().map(|v| v.view).collect();
@@ -337,11 +350,14 @@ struct Compared {
 }
 
 impl Compared {
-    /// Whether fewer than half of the pages were touched that should have been, and not by chance.
-    fn is_slower(&self) -> bool {
+    /// Whether fewer than half of the pages were touched that should have been, or more than twice as
+    /// many, and not by chance.
+    fn differs(&self) -> Option<Ordering> {
         let (y, n) = (self.touched, self.expected);
         let log = if y > 0.0 { y * (y / n.max(1e-9)).ln() } else { 0.0 };
-        y < n / 2.0 && (log - y + n) / ALIKE > CONTRADICTION
+        let clear = (log - y + n) / ALIKE > CONTRADICTION;
+        let order = if y < n / 2.0 { Ordering::Less } else { Ordering::Greater };
+        (clear && !(n / 2.0..=n * 2.0).contains(&y)).then_some(order)
     }
 
     fn hz(&self) -> f64 {

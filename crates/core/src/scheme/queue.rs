@@ -11,8 +11,8 @@ use crate::range::{AddrRange, align_down, align_up};
 
 /// Works handed over at once, at most.
 const MAX_BATCH: usize = 512;
-/// No work gets less time than this.
-const LEAST_TIME: Duration = Duration::from_micros(1);
+/// Each work gets at least this, so that it comes to something: fewer works where there is less time.
+const LEAST_TIME: Duration = Duration::from_micros(500);
 
 /// A place in the order of targets and addresses.
 pub(super) type Place = (TargetId, u64);
@@ -44,7 +44,9 @@ impl<'a> Queue<'a> {
     pub fn batch(&mut self, left: Budget) -> Vec<(Candidate<'a>, Budget)> {
         let mut batch: Vec<(Candidate<'a>, Budget)> = Vec::new();
         let mut bytes = left.bytes;
-        while bytes >= self.unit && batch.len() < MAX_BATCH {
+        let works = left.time.as_nanos() / LEAST_TIME.as_nanos();
+        let works = usize::try_from(works).unwrap_or(usize::MAX).clamp(1, MAX_BATCH);
+        while bytes >= self.unit && batch.len() < works {
             let Some(mut next) = self.candidates.pop_front() else { break };
             let mut worth = self.worth(&next);
             if worth > bytes {
@@ -98,16 +100,19 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Shares the time by bytes. Where there is enough for all of all, more than worth does no harm.
+/// Shares the time, what is above the least by bytes. Where there is enough for all of all, more bytes
+/// than worth do no harm.
 fn share_out(left: Budget, batch: &mut [(Candidate<'_>, Budget)]) {
     let lengths: u64 = batch.iter().map(|(c, _)| c.range.len()).sum();
     if lengths <= left.bytes {
         batch.iter_mut().for_each(|(c, budget)| budget.bytes = c.range.len());
     }
+    let works = u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
+    let least = LEAST_TIME.min(left.time / works);
+    let rest = left.time.saturating_sub(least * works);
     let all: u64 = batch.iter().map(|(_, budget)| budget.bytes).sum();
     for (_, budget) in batch {
-        let part = budget.bytes as f64 / all.max(1) as f64;
-        budget.time = left.time.mul_f64(part).max(LEAST_TIME);
+        budget.time = least + rest.mul_f64(budget.bytes as f64 / all.max(1) as f64);
     }
 }
 

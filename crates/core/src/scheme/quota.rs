@@ -105,13 +105,13 @@ impl Charge {
             [] => u64::MAX,
             goals => self.tuner.tune(goals, now, metrics, used),
         };
-        self.bound = self.bound_by(quota, goal);
+        self.bound = self.bound_by(quota, unit, goal);
     }
 
     /// Takes over a quota that was changed: within this window, what was done counts.
-    pub fn change(&mut self, quota: &Quota) {
-        self.bound =
-            self.bound_by(quota, if quota.goals.is_empty() { u64::MAX } else { self.bound });
+    pub fn change(&mut self, quota: &Quota, unit: u64) {
+        let goal = if quota.goals.is_empty() { u64::MAX } else { self.bound };
+        self.bound = self.bound_by(quota, unit, goal);
     }
 
     /// The window becomes the past. Of that, what is long over counts ever less.
@@ -126,9 +126,14 @@ impl Charge {
     }
 
     /// As `damos_set_effective_quota`: goals, time at the speed measured, bytes; the lowest.
-    fn bound_by(&self, quota: &Quota, goal: u64) -> u64 {
-        let time = quota.time.map_or(u64::MAX, |time| self.bytes_in(time));
-        time.min(goal).min(quota.bytes.unwrap_or(u64::MAX))
+    ///
+    /// However slow it was, there is time for a unit, or else it would never be found to be faster.
+    fn bound_by(&self, quota: &Quota, unit: u64, goal: u64) -> u64 {
+        let bytes = |time: Duration| match time.is_zero() {
+            true => 0,
+            false => self.bytes_in(time).max(unit),
+        };
+        quota.time.map_or(u64::MAX, bytes).min(goal).min(quota.bytes.unwrap_or(u64::MAX))
     }
 
     /// What can be done in `time`, at the speed so far.
@@ -138,9 +143,7 @@ impl Charge {
             0 => time.as_nanos() * u128::from(FIRST_GUESS) / 1_000_000,
             ns => time.as_nanos() * u128::from(bytes) / ns,
         };
-        // However slow it was, a page is tried, or else it would never be found to be faster.
-        let least = if time.is_zero() { 0 } else { PAGE_SIZE };
-        u64::try_from(all).unwrap_or(u64::MAX).max(least)
+        u64::try_from(all).unwrap_or(u64::MAX)
     }
 
     /// Bytes in a window, as in force.
@@ -148,29 +151,35 @@ impl Charge {
         self.bound
     }
 
-    /// What is left for a batch; no bytes if the window is full, or the turn over.
+    /// What is left for a batch, in whole units; no bytes if the window is full, or the turn over.
     pub fn left(&self, quota: &Quota, unit: u64) -> Budget {
-        let turn = LONGEST_TURN.saturating_sub(self.turn);
+        let time = quota.time.map_or(Duration::MAX, |time| time.saturating_sub(self.time));
+        let time = time.min(LONGEST_TURN.saturating_sub(self.turn));
+        let mut bytes = self.room(quota, unit);
+        if quota.time.is_some() && self.past_time + self.time == Duration::ZERO {
+            bytes = bytes.min((self.bound / TRIAL).max(unit));
+        }
+        Budget { bytes: if time.is_zero() { 0 } else { bytes - bytes % unit }, time }
+    }
+
+    /// Bytes that may still be done in this window; of a time quota, as many as there is time for.
+    fn room(&self, quota: &Quota, unit: u64) -> u64 {
         let bytes = self.bound.saturating_sub(self.bytes);
-        let (time, bytes) = match quota.time {
-            None => (turn, bytes),
+        match quota.time {
+            // The last fiftieth of the time is not worth a batch.
+            Some(time) if self.time >= time - time / 50 => 0,
+            Some(_) if self.time.is_zero() => bytes,
             Some(time) => {
-                let time = time.saturating_sub(self.time);
-                let fits = self.bytes_in(time);
-                let unknown = self.past_time + self.time == Duration::ZERO;
-                let fits = if unknown { (fits / TRIAL).max(unit) } else { fits };
-                (time.min(turn), bytes.min(fits))
+                let fits = self.bytes_in(time - self.time);
+                if fits < unit { 0 } else { bytes.min(fits) }
             }
-        };
-        let spent = time.is_zero() || bytes < unit || self.is_full(quota, unit);
-        Budget { bytes: if spent { 0 } else { bytes - bytes % unit }, time }
+            None => bytes,
+        }
     }
 
     /// Whether nothing more may be done in this window.
     pub fn is_full(&self, quota: &Quota, unit: u64) -> bool {
-        // The last fiftieth of the time is not worth a batch.
-        self.bound.saturating_sub(self.bytes) < unit
-            || quota.time.is_some_and(|time| self.time >= time - time / 50)
+        self.room(quota, unit) < unit
     }
 
     /// From when on something may be done: now, or with the next window.

@@ -53,7 +53,7 @@ fn the_lowest_of_time_and_bytes_is_in_force() {
     assert_eq!(left(&charge, &quota), 0);
     assert!(charge.is_full(&quota, PAGE_SIZE));
     quota.bytes = Some(2 * MIB);
-    charge.change(&quota);
+    charge.change(&quota, PAGE_SIZE);
     assert!(left(&charge, &quota).abs_diff(MIB) < PAGE_SIZE, "what was done counts");
 }
 
@@ -82,6 +82,20 @@ fn what_is_long_past_counts_less() {
     }
     assert_eq!(bounds[50], PAGE_SIZE);
     assert!(bounds[99] > MIB, "{:?}", &bounds[90..]);
+}
+
+/// A huge page has its turn once a window, though it may take twice the quota; a second one has not.
+#[test]
+fn there_is_always_time_for_one() {
+    let quota = Quota { time: Some(5 * MS), ..Quota::default() };
+    let (mut charge, huge) = (Charge::default(), 2 * MIB);
+    for (second, ms) in (0..).zip([10, 10, 4, 4, 10]) {
+        charge.begin(&quota, huge, at(second * 1000), &Metrics::default());
+        assert_eq!(charge.left(&quota, huge).bytes, huge);
+        charge.add(huge, huge, ms * MS);
+        assert_eq!(charge.left(&quota, huge).bytes, 0);
+        assert!(charge.is_full(&quota, huge));
+    }
 }
 
 #[test]

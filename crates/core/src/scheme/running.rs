@@ -65,7 +65,7 @@ impl Running {
             self.place = None;
         }
         if scheme.quota != self.scheme.quota {
-            self.charge.change(&scheme.quota);
+            self.charge.change(&scheme.quota, scheme.unit());
         }
         self.due = None;
         self.scheme = scheme;
@@ -202,7 +202,7 @@ impl Running {
         let counts_only = self.scheme.action == Action::Stat;
         let charged = if counts_only { done.tried } else { done.applied };
         self.charge.add(charged, done.tried, done.took);
-        self.stats.took += done.took;
+        self.stats.took = self.stats.took.saturating_add(done.took);
         self.stats.tried.add(done.tried);
         self.stats.applied.add(done.applied);
         self.stats.passed[Why::WhileActing.index()].add(done.passed);

@@ -76,6 +76,8 @@ pub struct Desk {
     pub fate: Box<dyn Fn(TargetId, u64) -> Fate>,
     /// for a page that is not passed
     pub takes: Duration,
+    /// for a work, whatever becomes of it
+    pub begins: Duration,
     /// a target that it does not know
     pub unknown: Option<TargetId>,
     /// works, and what became of each
@@ -98,8 +100,8 @@ impl Desk {
     }
 
     pub fn with(fate: impl Fn(TargetId, u64) -> Fate + 'static) -> Self {
-        let (fate, takes) = (Box::new(fate), Duration::ZERO);
-        Desk { fate, takes, unknown: None, asked: Vec::new() }
+        let (fate, takes, begins) = (Box::new(fate), Duration::ZERO, Duration::ZERO);
+        Desk { fate, takes, begins, unknown: None, asked: Vec::new() }
     }
 
     /// What was asked for since the last call, in its order, touching ranges joined.
@@ -108,7 +110,7 @@ impl Desk {
     }
 
     fn work(&self, work: &Work<'_>) -> Applied {
-        let mut done = Applied::default();
+        let mut done = Applied { took: self.begins, ..Applied::default() };
         for page in work.range.start / PAGE_SIZE..work.range.end / PAGE_SIZE {
             if !self.takes.is_zero() && done.took >= work.budget.time {
                 break;

@@ -177,6 +177,24 @@ proptest! {
     }
 }
 
+/// Many small regions: to begin with each takes longer than its share of the time would be.
+#[test]
+fn small_regions_use_a_time_quota_too() {
+    let time = Duration::from_millis(10);
+    let mut engine = scheme(Action::Stat, Quota { time: Some(time), ..Quota::default() });
+    let mut desk = Desk::new();
+    (desk.takes, desk.begins) = (Duration::from_micros(1), Duration::from_micros(50));
+    let all: Vec<_> = (0..10_000).map(|i| view(i * 17, 16, 0.0, 600 * SECOND)).collect();
+    let windows: Vec<u64> = (0..9).map(|i| i * 1000).collect();
+    let s = |ms| snapshot(ms, vec![target(1, &all)]);
+    for log in run(&mut engine, &mut desk, &windows, s) {
+        let took: Duration = log.iter().map(|e| done(e).took).sum();
+        assert!((0.8..=1.1).contains(&(took.as_secs_f64() / time.as_secs_f64())), "{took:?}");
+        let pages: u64 = log.iter().map(|e| done(e).tried / PAGE_SIZE).sum();
+        assert!(pages > 1500, "{pages} of 2400 or so");
+    }
+}
+
 /// Where a sixteenth is resident, a batch is of sixteen times as much.
 #[test]
 fn what_is_out_already_does_not_slow_the_rest() {

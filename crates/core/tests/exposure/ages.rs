@@ -209,3 +209,48 @@ fn memory_is_not_cold_for_the_time_it_was_unknown() {
     let old = |range| bytes_where(&s.targets[0], range, |r| r.age > Duration::from_secs(3)) / MIB;
     assert_eq!((old(mib(0, 30)), old(mib(34, 30))), (30, 0));
 }
+
+#[test]
+fn ages_are_right_after_many_days() {
+    const DAY: f64 = 86_400.0;
+    let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 8), Memory::anonymous()).unwrap());
+    let attrs = Attrs { interval: Duration::from_secs(8 * 3600), ..Attrs::default() };
+    let mut monitor = monitor(Tapped::new(&ops), attrs, &[target]);
+    for (days, touched) in [(10.0, mib(0, 2)), (30.0, mib(2, 2)), (56.0, mib(4, 2))] {
+        run_until(&mut monitor, &ops, days * DAY);
+        ops.machine().touch(target, touched, poisson(1.0)).unwrap();
+        run_until(&mut monitor, &ops, (days + 1.0) * DAY);
+        ops.machine().rest(target, touched).unwrap();
+        let s = run_until(&mut monitor, &ops, (days + 5.0) * DAY).pop().unwrap();
+        let aged = |least: f64, most: f64| {
+            move |r: &RegionView| (least * DAY..most * DAY).contains(&r.age.as_secs_f64())
+        };
+        assert_eq!(bytes_where(&s.targets[0], touched, aged(2.5, 4.0)), 2 * MIB, "{days}");
+        let old = bytes_where(&s.targets[0], mib(6, 2), aged((days + 5.0).min(12.0) - 1.0, 61.0));
+        assert_eq!(old, 2 * MIB, "{days}");
+    }
+}
+
+/// Of neighbours that were let alone one after the other, each is as old as it is, or nearly.
+#[test]
+fn neighbours_of_different_age_are_told_apart() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 80), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 80), poisson(20.0)).unwrap();
+    });
+    let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+    for n in 0..40u32 {
+        run_until(&mut monitor, &ops, f64::from(2 * n + 10));
+        ops.machine().rest(target, mib(u64::from(2 * n), 2)).unwrap();
+    }
+    let s = run_until(&mut monitor, &ops, 108.0).pop().unwrap();
+    for n in 0..40u32 {
+        let old = 98.0 - 2.0 * f64::from(n);
+        let about = |r: &RegionView| (old / 1.25 - 3.0..old + 0.5).contains(&r.age.as_secs_f64());
+        assert_eq!(
+            bytes_where(&s.targets[0], mib(2 * u64::from(n), 2), about),
+            2 * MIB,
+            "{n}: {old} s"
+        );
+    }
+}

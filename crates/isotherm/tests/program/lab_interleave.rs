@@ -78,6 +78,17 @@ fn a_machine_by_file() {
     assert!(done.err.contains("nothing to draw"), "{}", done.err);
 }
 
+/// The file of the machine that guests have, where kernels derive the same.
+#[test]
+fn the_machine_of_the_guests() {
+    let dir = TempDir::new().unwrap();
+    let nodes = include_str!("../../../sim/lab/three-nodes.toml");
+    fs::write(dir.path().join("nodes.toml"), nodes).unwrap();
+    let found = interleave(dir.path(), &["--machine", "nodes.toml", "--json"]).json();
+    assert_eq!(found["weights"], serde_json::json!([5, 2, 1]));
+    assert_eq!(found["automatic"], found["weights"]);
+}
+
 /// The file that the documentation shows is read, and all keys that come of it are described.
 #[test]
 fn the_documented_machine() {

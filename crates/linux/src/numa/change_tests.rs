@@ -119,10 +119,12 @@ fn who_joins_is_told_if_others_hold() {
 fn a_note_that_is_not_understood_stays() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
-    for text in ["{\"boot_id\":\"thi", "{\"version\":9,\"boot_id\":\"this-boot\"}"] {
+    let unversioned = "{\"boot_id\":\"this-boot\",\"set\":null,\"run\":null}";
+    for text in ["{\"boot_id\":\"thi", "{\"version\":9,\"boot_id\":\"this-boot\"}", unversioned] {
         file(root, PATH, text);
         let e = set_to(root, &[(0, 9)]).unwrap_err();
-        assert!(matches!(e, NumaError::Parse { .. }), "{e}");
+        assert!(matches!(e, NumaError::Note { .. }), "{e}");
+        assert!(e.to_string().contains("remove the file"), "{e}");
         assert_eq!(fs::read_to_string(root.join(PATH)).unwrap(), text);
     }
     assert_eq!(weights(root), [1, 1, 1]);

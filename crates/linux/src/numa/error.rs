@@ -82,6 +82,16 @@ pub enum NumaError {
         /// why
         source: io::Error,
     },
+    /// what the state file holds
+    #[error(
+        "{path} notes what weights were before isotherm has changed them, and this isotherm does not understand it: {text}. One of the version that wrote it can put them back (isotherm interleave set restore). If weights are as you want them (isotherm interleave show), remove the file"
+    )]
+    Note {
+        /// which
+        path: PathBuf,
+        /// how it begins
+        text: String,
+    },
     /// cpuset
     #[error(
         "process {pid} may use memory of the nodes {} only, and not of node {node}: its cpuset says so",

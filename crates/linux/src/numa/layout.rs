@@ -11,12 +11,11 @@ use super::error::NumaError;
 use super::laid_out::LaidOut;
 use super::nodes::{allowed_nodes_of, nodes};
 use super::pieces::{Piece, Pieces};
+use super::windows::windows;
 use crate::ops::{Held, refused};
 use crate::proc::{KPageFlags, Pagemap, ProcError};
 use crate::sys::{self, UNTOLD};
 
-/// Looked at at a time. A multiple of huge pages.
-const PART: u64 = 64 << 20;
 /// Pages that are moved at a time, but for the last ones of a node: a few at a time cost a flush of all
 /// CPUs' lists of pages each.
 const MOVED: u64 = 16_384;
@@ -222,96 +221,6 @@ fn no_flags(e: ProcError) -> NumaError {
     }
 }
 
-/// Stretches cut at multiples of [`PART`], and those within one of these joined: one read of page
-/// tables and one move take the same.
-fn windows(stretches: &[AddrRange]) -> Vec<AddrRange> {
-    let mut out: Vec<AddrRange> = Vec::new();
-    for s in stretches {
-        let mut at = s.start;
-        while at < s.end {
-            let end = s.end.min((at / PART + 1) * PART);
-            match out.last_mut() {
-                Some(last) if last.start / PART == at / PART => last.end = end,
-                _ => out.push(AddrRange::new(at, end)),
-            }
-            at = end;
-        }
-    }
-    out
-}
-
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::io::Write;
-    use std::process::{Command, Stdio};
-
-    use isotherm_core::Mapping;
-
-    use super::*;
-    use crate::proc::mappings;
-    use crate::sys::OwnPages;
-    use crate::walker::own_pid;
-
-    #[test]
-    fn windows_take_what_lies_in_one_part() {
-        let r = AddrRange::new;
-        let found = windows(&[r(0, 4096), r(8192, PART + 4096), r(2 * PART, 2 * PART + 4096)]);
-        assert_eq!(found, [r(0, PART), r(PART, PART + 4096), r(2 * PART, 2 * PART + 4096)]);
-    }
-
-    /// On a machine with one node all lies there, wherever it is asked to be.
-    #[test]
-    fn own_pages_are_found_and_an_absent_node_is_told() {
-        let mut own = OwnPages::map(64).unwrap();
-        (0..64).step_by(2).for_each(|page| own.write(page, 1));
-        let Some(mut layout) = as_root(own_pid()) else { return };
-        let here = layout.look(own.range(0, 64), |_| 0).unwrap();
-        assert_eq!(here.pages, 32);
-        assert_eq!(here.found.values().sum::<u64>(), 32);
-        assert_eq!(here.asked, BTreeMap::from([(0, 32)]));
-        let mut done = LaidOut::default();
-        let absent = layout.lay_out([(own.range(0, 64), |_| 1000)], &mut done).unwrap_err();
-        assert!(absent.to_string().contains("no node 1000 with memory"), "{absent}");
-        assert_eq!((done.misplaced, done.moved), (32, 0));
-    }
-
-    /// Flags of pages are for root alone.
-    fn as_root(pid: i32) -> Option<Layout> {
-        let layout = Layout::of("/".as_ref(), pid);
-        if let Err(NumaError::NoFrames) = layout {
-            let all = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
-            assert!(!all, "pieces take root");
-            return None;
-        }
-        Some(layout.unwrap())
-    }
-
-    #[test]
-    fn after_an_exec_there_is_other_memory() {
-        let mut command = Command::new("sh");
-        command.args(["-c", "read x; exec sleep 60"]).stdin(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let pid = child.id().cast_signed();
-        if let Some(mut layout) = as_root(pid) {
-            let mut pages = |renewed: bool| {
-                if renewed {
-                    layout.renew().unwrap();
-                }
-                let mappings = mappings("/".as_ref(), pid).unwrap();
-                let pages = |m: &Mapping| layout.look(m.range, |_| 0).unwrap().pages;
-                mappings.iter().map(pages).sum::<u64>()
-            };
-            assert!(pages(false) > 0);
-            child.stdin.take().unwrap().write_all(b"x\n").unwrap();
-            let is_sleep = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() == "sleep\n";
-            while !is_sleep() {
-                std::thread::yield_now();
-            }
-            assert_eq!(pages(false), 0, "what it was is gone");
-            assert!(pages(true) > 0);
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-}
+#[path = "layout_tests.rs"]
+mod tests;

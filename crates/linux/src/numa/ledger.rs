@@ -199,7 +199,7 @@ fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
         Ok(state) if state.version == VERSION => Ok(Some(state)),
         _ => {
             let text = text.chars().take(SHOWN).collect();
-            Err(NumaError::Parse { path: path.to_owned(), text })
+            Err(NumaError::Note { path: path.to_owned(), text })
         }
     }
 }

@@ -15,6 +15,7 @@ mod pieces;
 mod rule;
 mod stream;
 mod weights;
+mod windows;
 
 pub use change::{Holding, PutBack, Wanted, hold, put_back, set, sweep};
 pub use error::NumaError;

@@ -1,5 +1,6 @@
 //! Memory that threads touch, to be looked at.
 
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
@@ -19,7 +20,7 @@ pub enum Backing {
     Inherited,
 }
 
-/// Anonymous memory of this process, from a multiple of 2 MiB on; unmapped when dropped.
+/// Memory of this process, anonymous from a multiple of 2 MiB on, or of a file; unmapped when dropped.
 pub struct Arena {
     pages: OwnPages,
     len: u64,
@@ -43,6 +44,14 @@ impl Arena {
     /// Those of `mmap`.
     pub fn map_file(len: u64) -> io::Result<Self> {
         Ok(Arena { pages: OwnPages::map_shared(len, 2 << 20)?, len })
+    }
+
+    /// `len` bytes of a file, which is at least as long; at any page.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn of_file(file: &File, len: u64) -> io::Result<Self> {
+        Ok(Arena { pages: OwnPages::map_file(file, len)?, len })
     }
 
     /// Its addresses.

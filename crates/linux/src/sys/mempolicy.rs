@@ -47,6 +47,8 @@ pub enum Existing {
     Strict,
     /// move what this process alone has mapped
     Move,
+    /// move what others have mapped too; takes `CAP_SYS_NICE`
+    MoveAll,
     /// flags that the kernel does not know
     Invalid,
 }
@@ -57,10 +59,16 @@ impl Existing {
             Existing::Leave => 0,
             Existing::Strict => 1,
             Existing::Move => 1 << 1,
+            Existing::MoveAll => 1 << 2,
             Existing::Invalid => 1 << 30,
         }
     }
 }
+
+/// A mask of nodes, and its bits, as the kernel reads it.
+type Raw = (*const u64, libc::c_ulong);
+/// In the kernel's half of all addresses.
+const UNREADABLE: Raw = (ptr::without_provenance(usize::MAX & !0xfff), 64);
 
 /// Sets the policy of the calling thread, and so of what it starts.
 ///
@@ -68,8 +76,23 @@ impl Existing {
 /// The kernel's: EINVAL for a mode that it does not know, or for nodes that do not fit the mode, are
 /// not there or are not allowed.
 pub fn set_policy(mode: PolicyMode, nodes: &NodeMask) -> io::Result<()> {
-    let (mask, bits) = nodes.raw();
-    // SAFETY: the kernel reads the mask, which lives until the call returns and is as long as it says.
+    // SAFETY: the mask lives until the call returns, and is as long as it says.
+    unsafe { set_raw(mode, nodes.raw()) }
+}
+
+/// The same with nodes that stand where nothing can be read.
+///
+/// # Errors
+/// EFAULT, always.
+pub fn set_policy_unreadable(mode: PolicyMode) -> io::Result<()> {
+    // SAFETY: no program's memory is there, so nothing is read.
+    unsafe { set_raw(mode, UNREADABLE) }
+}
+
+/// # Safety
+/// The kernel reads the mask: it has to be as long as it says, or where no memory can be.
+unsafe fn set_raw(mode: PolicyMode, (mask, bits): Raw) -> io::Result<()> {
+    // SAFETY: the caller sees to the mask.
     check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode.0, mask, bits) })
 }
 
@@ -80,7 +103,19 @@ pub fn set_policy(mode: PolicyMode, nodes: &NodeMask) -> io::Result<()> {
 pub fn policy() -> io::Result<(PolicyMode, NodeMask)> {
     let mut mode: libc::c_int = 0;
     let mut nodes = NodeMask::default();
-    get(&raw mut mode, &mut nodes, 0)?;
+    get(&raw mut mode, &mut nodes, 0, 0)?;
+    Ok((PolicyMode(mode), nodes))
+}
+
+/// The policy of the memory at an address of ours.
+///
+/// # Errors
+/// EFAULT if there is none.
+pub fn policy_at(addr: u64) -> io::Result<(PolicyMode, NodeMask)> {
+    const ADDR: libc::c_ulong = 1 << 1;
+    let mut mode: libc::c_int = 0;
+    let mut nodes = NodeMask::default();
+    get(&raw mut mode, &mut nodes, addr, ADDR)?;
     Ok((PolicyMode(mode), nodes))
 }
 
@@ -91,16 +126,20 @@ pub fn policy() -> io::Result<(PolicyMode, NodeMask)> {
 pub fn allowed_nodes() -> io::Result<NodeMask> {
     const MEMS_ALLOWED: libc::c_ulong = 1 << 2;
     let mut nodes = NodeMask::default();
-    get(ptr::null_mut(), &mut nodes, MEMS_ALLOWED)?;
+    get(ptr::null_mut(), &mut nodes, 0, MEMS_ALLOWED)?;
     Ok(nodes)
 }
 
-fn get(mode: *mut libc::c_int, nodes: &mut NodeMask, flags: libc::c_ulong) -> io::Result<()> {
+fn get(
+    mode: *mut libc::c_int,
+    nodes: &mut NodeMask,
+    addr: u64,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
     let (mask, bits) = nodes.raw_mut();
-    let no_address: *const libc::c_void = ptr::null();
     // SAFETY: the kernel writes the mode, if it is asked for, and the mask; both live until the call
-    // returns, and the mask is as long as it says.
-    check(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, mask, bits, no_address, flags) })
+    // returns, and the mask is as long as it says. What is at the address is not read.
+    check(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, mask, bits, addr, flags) })
 }
 
 /// Sets the policy of a range of our own memory. What it holds stays the same.
@@ -113,10 +152,30 @@ pub fn bind(
     nodes: &NodeMask,
     existing: Existing,
 ) -> io::Result<()> {
-    let (mask, bits) = nodes.raw();
+    // SAFETY: the mask lives until the call returns, and is as long as it says.
+    unsafe { bind_raw(range, mode, nodes.raw(), existing) }
+}
+
+/// The same with nodes that stand where nothing can be read.
+///
+/// # Errors
+/// EFAULT, always.
+pub fn bind_unreadable(range: AddrRange, mode: PolicyMode) -> io::Result<()> {
+    // SAFETY: no program's memory is there, so nothing is read.
+    unsafe { bind_raw(range, mode, UNREADABLE, Existing::Leave) }
+}
+
+/// # Safety
+/// The kernel reads the mask: it has to be as long as it says, or where no memory can be.
+unsafe fn bind_raw(
+    range: AddrRange,
+    mode: PolicyMode,
+    (mask, bits): Raw,
+    existing: Existing,
+) -> io::Result<()> {
     let flags = existing.raw();
-    // SAFETY: the kernel reads the mask, which lives until the call returns and is as long as it says.
-    // Where pages lie is nothing that a program can see in its memory.
+    // SAFETY: the caller sees to the mask. Where pages lie is nothing that a program can see in its
+    // memory.
     check(unsafe {
         libc::syscall(libc::SYS_mbind, range.start, range.len(), mode.0, mask, bits, flags)
     })
@@ -157,6 +216,10 @@ mod tests {
         let hole = AddrRange::new(4096, 8192);
         let refused = bind(hole, PolicyMode::BIND, &first(), Existing::Leave);
         assert_eq!(errno(refused), Some(libc::EFAULT));
+        assert_eq!(errno(set_policy_unreadable(PolicyMode::BIND)), Some(libc::EFAULT));
+        let own = OwnPages::map(1).unwrap();
+        let refused = bind_unreadable(own.range(0, 1), PolicyMode::BIND);
+        assert_eq!(errno(refused), Some(libc::EFAULT));
     }
 
     #[test]
@@ -164,6 +227,7 @@ mod tests {
         let mut own = OwnPages::map(4).unwrap();
         let range = own.range(0, 4);
         bind(range, PolicyMode::BIND, &first(), Existing::Leave).unwrap();
+        assert_eq!(policy_at(range.start).unwrap(), (PolicyMode::BIND, first()));
         own.write(0, 7);
         bind(range, PolicyMode::BIND, &first(), Existing::Move).unwrap();
         assert_eq!(own.read(0), 7);

@@ -19,7 +19,10 @@ pub use arena::{Arena, Backing};
 pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
 pub use cpus::online_cpus;
 pub use fork::SleepingChild;
-pub use mempolicy::{Existing, PolicyMode, allowed_nodes, bind, policy, set_policy};
+pub use mempolicy::{
+    Existing, PolicyMode, allowed_nodes, bind, bind_unreadable, policy, policy_at, set_policy,
+    set_policy_unreadable,
+};
 pub use move_pages::{UNTOLD, migrate_pages, move_pages, page_nodes};
 pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;

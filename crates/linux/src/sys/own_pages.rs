@@ -1,11 +1,12 @@
 //! Pages of our own, to try things on.
 
+use std::fs::File;
 use std::io;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 
-/// Anonymous memory of this process, unmapped when dropped.
+/// Memory of this process, anonymous or of a file, unmapped when dropped.
 pub struct OwnPages {
     base: *mut libc::c_void,
     len: usize,
@@ -39,6 +40,19 @@ impl OwnPages {
     /// Those of `mmap`.
     pub fn map_shared(len: u64, align: u64) -> io::Result<Self> {
         Self::map_as(len, align, MapFlags::SHARED)
+    }
+
+    /// `len` bytes of a file from its beginning, shared with all who have it.
+    ///
+    /// # Errors
+    /// Those of `mmap`.
+    pub fn map_file(file: &File, len: u64) -> io::Result<Self> {
+        let total = usize::try_from(len).map_err(io::Error::other)?;
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where the kernel likes; it replaces nothing.
+        let base =
+            unsafe { mm::mmap(std::ptr::null_mut(), total, prot, MapFlags::SHARED, file, 0)? };
+        Ok(OwnPages { base, len: total, start: base as u64 })
     }
 
     fn map_as(len: u64, align: u64, flags: MapFlags) -> io::Result<Self> {

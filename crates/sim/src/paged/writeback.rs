@@ -29,11 +29,12 @@ impl DirtyPages {
 
     /// Whether it was clean.
     pub fn insert(&mut self, page: usize) -> bool {
-        let (word, bit) = (&mut self.words[page / 64], 1 << (page % 64));
-        let new = *word & bit == 0;
-        *word |= bit;
-        self.count += u64::from(new);
-        new
+        if self.contains(page) {
+            return false;
+        }
+        self.words[page / 64] |= 1 << (page % 64);
+        self.count += 1;
+        true
     }
 
     /// The next pages in a row, at most `most`, from where the last ones ended; they are taken out.
@@ -61,12 +62,12 @@ impl DirtyPages {
     }
 
     fn take(&mut self, page: usize) -> bool {
-        let Some(word) = self.words.get_mut(page / 64) else { return false };
-        let bit = 1 << (page % 64);
-        let had = *word & bit != 0;
-        *word &= !bit;
-        self.count -= u64::from(had);
-        had
+        if page / 64 >= self.words.len() || !self.contains(page) {
+            return false;
+        }
+        self.words[page / 64] &= !(1 << (page % 64));
+        self.count -= 1;
+        true
     }
 }
 

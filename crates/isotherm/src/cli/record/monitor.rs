@@ -9,7 +9,7 @@ use crate::cli::UsageError;
 use crate::units;
 
 /// What watches if nothing is said and all can be read at once.
-const BEST: MonitorKind = MonitorKind::Regions;
+const BEST: MonitorKind = MonitorKind::Exposure;
 
 /// Options of the monitors that read all memory.
 #[derive(Debug, Default, Args)]

@@ -4,8 +4,10 @@
 //! words, and the same with the weights that the machine has. docs/interleave.md says which are not here.
 
 mod errors;
+mod files;
 mod memory;
 mod placement;
+mod ranges;
 
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -31,6 +33,8 @@ pub struct Bench {
     weights: Weights,
     /// the kernel interleaves by weight
     weighted: bool,
+    /// temporary files can be had that are not in memory alone
+    files: bool,
 }
 
 #[derive(Serialize)]
@@ -57,39 +61,61 @@ struct Case {
     act: fn(&Bench) -> Outcome,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
-    Nothing,
-    TwoNodes,
-    Weights,
-    WeightsOfThree,
+/// What a case takes.
+#[derive(Clone, Copy)]
+struct Takes {
+    nodes: usize,
+    /// the kernel interleaves by weight
+    weights: bool,
+    /// temporary files are on a file system
+    files: bool,
 }
 
-const CASES: [Case; 16] = [
-    Case::new(Takes::Nothing, "a task bound to a node, and who it starts", placement::bind),
-    Case::new(Takes::Nothing, "a task that prefers a node, and who it starts", placement::prefer),
-    Case::new(Takes::TwoNodes, "a task that interleaves over all nodes", placement::interleave),
-    Case::new(Takes::Weights, "a task that interleaves by weight", placement::weighted),
-    Case::new(Takes::Weights, "the same over each pair of nodes", placement::weighted_pairs),
-    Case::new(Takes::Weights, "the same, begun by who it starts", placement::weighted_inherited),
-    Case::new(Takes::Weights, "a file in memory, by whole rounds", placement::weighted_file),
-    Case::new(Takes::Nothing, "a range bound to each node", placement::range_bind),
-    Case::new(Takes::Weights, "a range interleaved by weight", placement::range_weighted),
-    Case::new(
-        Takes::Weights,
-        "memory on one of its nodes stays when its range becomes so",
-        placement::range_stays,
-    ),
-    Case::new(
-        Takes::WeightsOfThree,
-        "memory elsewhere is moved by weight then",
-        placement::range_moved,
-    ),
-    Case::new(Takes::TwoNodes, "pages moved one by one to where weights ask", placement::moved),
-    Case::new(Takes::TwoNodes, "a strict range that lies elsewhere", errors::strict),
-    Case::new(Takes::Nothing, "tasks: what makes no sense is refused", errors::task),
-    Case::new(Takes::Nothing, "ranges: what makes no sense is refused", errors::range),
-    Case::new(Takes::Weights, "a policy is told as it was set", errors::told),
+const NOTHING: Takes = Takes { nodes: 1, weights: false, files: false };
+const TWO_NODES: Takes = Takes { nodes: 2, ..NOTHING };
+const WEIGHTS: Takes = Takes { weights: true, ..TWO_NODES };
+const OF_THREE: Takes = Takes { nodes: 3, ..WEIGHTS };
+const FILES: Takes = Takes { files: true, ..NOTHING };
+const FILES_OF_TWO: Takes = Takes { files: true, ..TWO_NODES };
+const WEIGHTED_FILES: Takes = Takes { files: true, ..WEIGHTS };
+
+/// Pages of one node.
+const PAGES: u64 = 16;
+/// Rounds of weights, and pages that are no round.
+const ROUNDS: u64 = 8;
+const ODD: u64 = 5;
+
+fn rounds_of(weights: &Weights) -> u64 {
+    ROUNDS * weights.total() + ODD
+}
+
+const CASES: [Case; 26] = [
+    Case::new(NOTHING, "a task bound to a node, and who it starts", placement::bind),
+    Case::new(NOTHING, "a task that prefers a node, and who it starts", placement::prefer),
+    Case::new(TWO_NODES, "a task that interleaves over all nodes", placement::interleave),
+    Case::new(TWO_NODES, "the same over each pair of nodes", placement::interleave_pairs),
+    Case::new(WEIGHTS, "a task that interleaves by weight", placement::weighted),
+    Case::new(WEIGHTS, "the same over each pair of nodes", placement::weighted_pairs),
+    Case::new(WEIGHTS, "the same, begun by who it starts", placement::weighted_inherited),
+    Case::new(NOTHING, "a file in memory, on one node", files::memory_on_nodes),
+    Case::new(WEIGHTS, "a file in memory by weight, of whole rounds", files::memory_weighted),
+    Case::new(WEIGHTS, "a range of a file in memory by weight", files::memory_range_weighted),
+    Case::new(FILES, "a file on a file system, on one node", files::cache_on_nodes),
+    Case::new(FILES_OF_TWO, "files on a file system, interleaved", files::cache_interleaved),
+    Case::new(WEIGHTED_FILES, "files on a file system by weight", files::cache_weighted),
+    Case::new(NOTHING, "a range on one node", ranges::on_nodes),
+    Case::new(WEIGHTS, "a range interleaved by weight", ranges::weighted),
+    Case::new(WEIGHTS, "a range by weight, also of who is forked", ranges::forked),
+    Case::new(WEIGHTS, "memory on one of its nodes stays when its range becomes so", ranges::stays),
+    Case::new(OF_THREE, "memory elsewhere is moved by weight then", ranges::moved_by_weight),
+    Case::new(TWO_NODES, "memory elsewhere is moved to a node", ranges::moved_to_a_node),
+    Case::new(TWO_NODES, "memory of several is moved only with theirs", ranges::moved_with_others),
+    Case::new(TWO_NODES, "pages moved one by one to where weights ask", ranges::pages_moved),
+    Case::new(TWO_NODES, "a strict range that lies elsewhere", errors::strict),
+    Case::new(NOTHING, "tasks: what makes no sense is refused", errors::task),
+    Case::new(NOTHING, "ranges: what makes no sense is refused", errors::range),
+    Case::new(WEIGHTS, "the policy of a task is told as it was set", errors::told),
+    Case::new(NOTHING, "the policy of a range is told as it was set", ranges::told),
 ];
 
 impl Case {
@@ -126,20 +152,18 @@ impl Bench {
         let mask = nodes.iter().copied().collect();
         let weighted = set_policy(PolicyMode::WEIGHTED_INTERLEAVE, &mask).is_ok();
         set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
-        Ok(Bench { nodes, weights, weighted })
+        Ok(Bench { nodes, weights, weighted, files: files::on_a_file_system().is_some() })
     }
 
     /// In a thread of its own, as a policy is that of a thread.
     fn try_one(&self, case: &Case) -> Row {
-        let (nodes, weighted) = match case.takes {
-            Takes::Nothing => (1, false),
-            Takes::TwoNodes => (2, false),
-            Takes::Weights => (2, true),
-            Takes::WeightsOfThree => (3, true),
-        };
+        let Takes { nodes, weights, files } = case.takes;
         let lacks = match () {
-            () if weighted && !self.weighted => Some("this kernel does not interleave by weight"),
+            () if weights && !self.weighted => Some("this kernel does not interleave by weight"),
             () if self.nodes.len() < nodes => Some("too few nodes"),
+            () if files && !self.files => {
+                Some("temporary files are in memory, or there are none: TMPDIR names a directory")
+            }
             () => None,
         };
         let (outcome, detail) = match lacks {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cases;
+mod family;
 mod hot;
 mod keep;
 mod nodes_text;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use isotherm_linux::numa::{self, Holding, LaidOut, Layout, NumaError};
-use isotherm_linux::proc;
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 
+use super::family::Family;
 use super::rule::{From, Machine, text};
 use super::{keep, nodes_text, root, set};
 use crate::cli::{Run, UsageError};
@@ -19,8 +19,6 @@ use crate::words::say;
 
 /// How often signals, and the end of the command, are looked for.
 const WAKE: Duration = Duration::from_millis(50);
-/// Processes of a command whose pages are moved.
-const MOST_PROCESSES: usize = 1024;
 
 /// Runs the command; its exit status is ours.
 pub fn run(o: &Run) -> Result<ExitCode> {
@@ -40,19 +38,20 @@ pub fn run(o: &Run) -> Result<ExitCode> {
     } else {
         (PolicyMode::PREFERRED, [fastest(&weights)].into_iter().collect())
     };
+    let family = if by_kernel { None } else { Some(Family::begin(root())?) };
     let mut started = with_policy(start, || Started::spawn(&program, &o.command))??;
-    if by_kernel {
+    let Some(family) = family else {
         let status = started.end(|| stop.is_over())?;
         holding.map_or(Ok(()), put_back)?;
         return Ok(exit(status, &stop));
-    }
+    };
     say(format_args!(
         "isotherm: this kernel has no weighted interleave (Linux 6.9 has): the command starts on node {}, and \
          isotherm moves what belongs elsewhere",
         fastest(&weights)
     ));
     keep::warn_of_balancing("what it moves is moved back");
-    let moved = move_while_it_runs(o, &mut started, &weights, &stop)?;
+    let moved = move_while_it_runs(o, (&mut started, &family), &weights, &stop)?;
     let status = started.end(|| stop.is_over())?;
     say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
     Ok(exit(status, &stop))
@@ -130,11 +129,11 @@ fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Re
     Ok(done)
 }
 
-/// Rounds over the command and all that it has started, until it ends: what the last round has found,
+/// Rounds over the command and all that it has started, until that ends: what the last round has found,
 /// and what all have moved.
 fn move_while_it_runs(
     o: &Run,
-    started: &mut Started,
+    (started, family): (&mut Started, &Family),
     weights: &Weights,
     stop: &Stop,
 ) -> Result<LaidOut> {
@@ -148,7 +147,7 @@ fn move_while_it_runs(
         }
         let since = Instant::now();
         let mut round = LaidOut::default();
-        for pid in family(started.pid()) {
+        for pid in family.pids(started.pid()) {
             let (out, done) = match Layout::of(root(), pid) {
                 Ok(mut layout) => keep::round(&mut layout, weights, None),
                 // One that has ended meanwhile is no failure.
@@ -172,17 +171,6 @@ fn move_while_it_runs(
     Ok(LaidOut { moved, ..last })
 }
 
-/// A process and its descendants, but for orphans: those are of no family any more.
-fn family(pid: i32) -> Vec<i32> {
-    let mut all = vec![pid];
-    let mut next = 0;
-    while let Some(&parent) = all.get(next).filter(|_| all.len() < MOST_PROCESSES) {
-        all.extend(proc::children(root(), parent));
-        next += 1;
-    }
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,16 +182,6 @@ mod tests {
         assert_eq!(fastest(&[(0, 1), (2, 5)]), 2);
         assert_eq!(fastest(&[(3, 5), (1, 5)]), 1);
         assert_eq!(fastest(&[(0, 255)]), 0);
-    }
-
-    #[test]
-    fn a_family_is_a_process_and_what_it_has_started() {
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let own = i32::try_from(std::process::id()).unwrap();
-        let family = family(own);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(family.contains(&own) && family.contains(&child.id().cast_signed()));
     }
 
     #[test]

@@ -103,8 +103,12 @@ fn percent(cpu: Duration, seconds: f64) -> String {
     format!("{:.1} %", cpu.as_secs_f64() / seconds.max(1e-9) * 100.0)
 }
 
+/// A greater factor says no more than that, as a binary logarithm.
+const MOST_ERROR: f32 = 6.0;
+
 fn error(q: &Quality) -> Option<String> {
-    q.error_log2.map(|e| format!("rates within a factor of {:.1}", e.exp2()))
+    let within = |e: f32| format!("rates within a factor of {:.1}", e.exp2());
+    q.error_log2.map(|e| if e < MOST_ERROR { within(e) } else { "rates not known yet".into() })
 }
 
 fn restraint(q: &Quality) -> Option<&'static str> {

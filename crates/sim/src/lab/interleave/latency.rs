@@ -84,12 +84,15 @@ impl Pair {
         each.sum()
     }
 
-    /// The far node's part with the least mean latency, in steps of a thousandth; none if nothing
-    /// carries so much.
+    /// The far node's part with the least mean latency, in steps of a thousandth, or that by bandwidth,
+    /// which carries the most; none if nothing carries so much.
     #[must_use]
     pub fn best(&self, bandwidth: f64) -> Option<f64> {
         let shares = (0..=STEPS).map(|i| f64::from(i) / f64::from(STEPS));
-        let means = shares.filter_map(|far| Some((self.mean(bandwidth, far)?, far)));
+        let [near, far] = self.bandwidths;
+        let means = shares
+            .chain([far / (near + far)])
+            .filter_map(|far| Some((self.mean(bandwidth, far)?, far)));
         means.min_by(|a, b| a.0.total_cmp(&b.0)).map(|best| best.1)
     }
 
@@ -136,6 +139,7 @@ mod tests {
             assert!((pair.threshold() / 200.0 - 0.8).abs() < 0.03, "{far_ns} {full}");
             assert_eq!(pair.best(100.0), Some(0.0));
             assert!(pair.best(190.0).unwrap() > 0.0);
+            assert!(pair.best(222.0).is_some(), "just what both have");
             assert_eq!(pair.best(230.0), None, "more than both have");
         }
     }

@@ -8,7 +8,6 @@ use super::published::{Mlc, MlcRun};
 use super::table::{Cell, Misfit, Table, Unit};
 
 const ANY: &str = "ever more";
-const BOUND: &str = "the same rows, as a bound";
 
 impl Mlc {
     /// The table with what is predicted of it.
@@ -40,8 +39,8 @@ impl Mlc {
                 "DRAM only and 1:1, by the law of the slowest node, with perfect weights",
             );
         }
-        let even = even.with(ANY, run.added(), BOUND);
-        let weighted = weighted.with(ANY, run.dram + run.even, BOUND);
+        let even = even.with(ANY, run.added(), "DRAM only and by weights, as a bound");
+        let weighted = weighted.with(ANY, run.dram + run.even, "DRAM only and 1:1, as a bound");
         vec![Cell::given(&run.name, "DRAM only", run.dram), even, weighted]
     }
 

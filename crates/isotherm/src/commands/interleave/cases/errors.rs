@@ -29,6 +29,8 @@ pub fn task(bench: &Bench) -> Outcome {
         let both = mode.static_and_relative();
         refused("static and relative nodes", set_policy(both, &here), Errno::INVAL)?;
     }
+    let unreadable = sys::set_policy_unreadable(PolicyMode::BIND);
+    refused("nodes that cannot be read", unreadable, Errno::FAULT)?;
     refused("an unknown mode", set_policy(PolicyMode(99), &here), Errno::INVAL)?;
     refused("no mode", set_policy(PolicyMode(-1), &here), Errno::INVAL)?;
     refused("the default, of nodes", set_policy(PolicyMode::DEFAULT, &here), Errno::INVAL)
@@ -46,6 +48,8 @@ pub fn range(bench: &Bench) -> Outcome {
         refused("a hole", on(AddrRange::new(4096, 8192)), Errno::FAULT)?;
         let unknown = bind(m.range(), mode, &here, Existing::Invalid);
         refused("an unknown flag", unknown, Errno::INVAL)?;
+        let unreadable = sys::bind_unreadable(m.range(), mode);
+        refused("nodes that cannot be read", unreadable, Errno::FAULT)?;
         let none = bind(m.range(), mode, &NodeMask::default(), Existing::Leave);
         refused("no nodes", none, Errno::INVAL)?;
         let absent = bind(m.range(), mode, &mask(&[ABSENT]), Existing::Leave);
@@ -55,6 +59,8 @@ pub fn range(bench: &Bench) -> Outcome {
     }
     let unknown = bind(m.range(), PolicyMode(99), &here, Existing::Leave);
     refused("an unknown mode", unknown, Errno::INVAL)?;
+    let unknown = bind(m.range(), PolicyMode::DEFAULT, &NodeMask::default(), Existing::Invalid);
+    refused("the default, with an unknown flag", unknown, Errno::INVAL)?;
     let default = bind(m.range(), PolicyMode::DEFAULT, &here, Existing::Leave);
     refused("the default, of nodes", default, Errno::INVAL)
 }
@@ -65,7 +71,9 @@ pub fn strict(bench: &Bench) -> Outcome {
     let m = Memory::new(4)?;
     policy(PolicyMode::BIND, &[first])?;
     m.lies_by(&even(&[first])?)?;
-    for mode in [PolicyMode::BIND, PolicyMode::PREFERRED, PolicyMode::INTERLEAVE] {
+    let mut modes = vec![PolicyMode::BIND, PolicyMode::PREFERRED, PolicyMode::INTERLEAVE];
+    modes.extend(bench.weighted.then_some(PolicyMode::WEIGHTED_INTERLEAVE));
+    for mode in modes {
         let strict = bind(m.range(), mode, &mask(&[second]), Existing::Strict);
         refused("pages elsewhere", strict, Errno::IO)?;
     }

@@ -1,5 +1,9 @@
 //! Memory of our own, and where it lies.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{Arena, Backing, NodeMask, PolicyMode, page_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
@@ -16,25 +20,51 @@ pub struct Memory {
 impl Memory {
     /// `pages` pages from an odd one on, not touched yet.
     pub fn new(pages: u64) -> Result<Self, String> {
-        Self::mapped_by(Arena::map, pages)
+        Self::mapped_by(Arena::map, pages, Backing::Base)
+    }
+
+    /// The same, which a forked child gets too.
+    pub fn inherited(pages: u64) -> Result<Self, String> {
+        Self::mapped_by(Arena::map, pages, Backing::Inherited)
     }
 
     /// The same of a file in memory.
     pub fn of_file(pages: u64) -> Result<Self, String> {
-        Self::mapped_by(Arena::map_file, pages)
+        Self::mapped_by(Arena::map_file, pages, Backing::Base)
     }
 
-    fn mapped_by(map: fn(u64) -> std::io::Result<Arena>, pages: u64) -> Result<Self, String> {
+    fn mapped_by(
+        map: fn(u64) -> io::Result<Arena>,
+        pages: u64,
+        backing: Backing,
+    ) -> Result<Self, String> {
         const FIRST: u64 = 3;
         let len = (FIRST + pages) * PAGE_SIZE;
-        let arena = map(len).map_err(|e| e.to_string())?;
-        arena.back(AddrRange::new(0, len), Backing::Base).map_err(|e| e.to_string())?;
+        let arena = map(len).map_err(text)?;
+        arena.back(AddrRange::new(0, len), backing).map_err(text)?;
         Ok(Memory { arena, first: FIRST, pages })
+    }
+
+    /// A file that is written page by page, so that each has a folio of its own.
+    pub fn written(file: &File, pages: u64) -> Result<Self, String> {
+        let page = [1; PAGE_SIZE as usize];
+        for at in 0..pages {
+            file.write_all_at(&page, at * PAGE_SIZE).map_err(text)?;
+        }
+        let arena = Arena::of_file(file, pages * PAGE_SIZE).map_err(text)?;
+        let memory = Memory { arena, first: 0, pages };
+        // It is there, but nobody has it mapped yet.
+        memory.touch();
+        Ok(memory)
     }
 
     pub fn range(&self) -> AddrRange {
         let start = self.arena.range().start + self.first * PAGE_SIZE;
         AddrRange::new(start, start + self.pages * PAGE_SIZE)
+    }
+
+    pub fn pages(&self) -> u64 {
+        self.pages
     }
 
     pub fn touch(&self) {
@@ -47,7 +77,7 @@ impl Memory {
 
     /// The node of each page, or a negative error number.
     pub fn nodes(&self) -> Result<Vec<i32>, String> {
-        page_nodes(own_pid(), &self.addrs()).map_err(|e| e.to_string())
+        page_nodes(own_pid(), &self.addrs()).map_err(text)
     }
 
     /// Touches all of it, and compares page by page with the rule.
@@ -58,6 +88,15 @@ impl Memory {
     /// Where the rule goes by something else than the number of the page.
     pub fn lies_by_index(&self, weights: &Weights, index: impl Fn(u64) -> u64) -> Outcome {
         self.touch();
+        self.is_by_index(weights, index)
+    }
+
+    /// Compares, and touches nothing.
+    pub fn is_by(&self, weights: &Weights) -> Outcome {
+        self.is_by_index(weights, |page| page)
+    }
+
+    fn is_by_index(&self, weights: &Weights, index: impl Fn(u64) -> u64) -> Outcome {
         let wanted = |addr: u64| weights.node(index(addr / PAGE_SIZE));
         let nodes = self.nodes()?;
         let wrong = self.addrs().into_iter().zip(nodes).filter(|&(a, n)| n != signed(wanted(a)));
@@ -69,14 +108,23 @@ impl Memory {
 }
 
 impl Memory {
+    /// How many pages are on a node.
+    pub fn count(&self, node: u32) -> Result<u64, String> {
+        Ok(self.nodes()?.iter().filter(|&&n| n == signed(node)).count() as u64)
+    }
+
     /// Touches all of it, and counts: so many pages are on each node, whichever they are.
     pub fn counts_are(&self, wanted: &[(u32, u64)]) -> Outcome {
         self.touch();
-        let nodes = self.nodes()?;
-        let count = |node: u32| nodes.iter().filter(|&&n| n == signed(node)).count() as u64;
-        let found: Vec<(u32, u64)> = wanted.iter().map(|&(node, _)| (node, count(node))).collect();
+        let found = wanted.iter().map(|&(node, _)| Ok((node, self.count(node)?)));
+        let found = found.collect::<Result<Vec<(u32, u64)>, String>>()?;
         if found == wanted { Ok(()) } else { Err(format!("{found:?}, not {wanted:?}")) }
     }
+}
+
+/// What the kernel says, in words.
+pub fn text(e: io::Error) -> String {
+    e.to_string()
 }
 
 pub fn own_pid() -> i32 {

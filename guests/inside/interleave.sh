@@ -1,4 +1,8 @@
-# For the parts of this scenario.
+# For scenarios of weighted interleave, after lib.sh.
+
+# Folios are laid out whole; placement is exact where pages are small.
+huge=/sys/kernel/mm/transparent_hugepage/enabled
+echo never >$huge
 sysfs=/sys/kernel/mm/mempolicy/weighted_interleave
 
 weights() {
@@ -16,6 +20,11 @@ says() {
 # figures KEY FILE: all numbers with this key
 figures() {
     tr ',{}' '\n\n\n' <"$2" | sed -n "s/^\"$1\":\([0-9]*\).*/\1/p"
+}
+
+# sum KEY FILE: all of them together
+sum() {
+    figures "$1" "$2" | awk '{ n += $1 } END { print n + 0 }'
 }
 
 # The command that touches MIB MiB, and then waits for somebody to read them.
@@ -64,8 +73,9 @@ settled() {
 }
 
 # exact WEIGHT0 WEIGHT1: all lies as the rule says, to one page: page p of the
-# address space is on node 0 if p mod (W0 + W1) is below W0
+# address space is on node 0 if p mod (W0 + W1) is below W0, and else on node $other
 exactly=
+other=1
 exact() {
     line=$(line)
     first=$((0x${line%% *} >> 12))
@@ -80,6 +90,6 @@ exact() {
     found=$(on 0)
     off=$((wanted - found))
     [ ${off#-} -le 1 ] || fail "$1:$2: $found pages on node 0, not $wanted: $line"
-    equal "$1:$2: pages on both" $((found + $(on 1))) "$pages"
-    exactly="$exactly $1:$2 N0=$found N1=$((pages - found))"
+    equal "$1:$2: pages on both" $((found + $(on $other))) "$pages"
+    exactly="$exactly $1:$2 N0=$found N$other=$((pages - found))"
 }

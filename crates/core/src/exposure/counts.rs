@@ -1,0 +1,212 @@
+//! What exposures have shown, counted over the windows of a region.
+
+use std::ops::Range;
+
+use super::bins::{Bin, Spread};
+use super::borders::Place;
+use super::piece::{Piece, READS, Terms};
+use crate::ops::Unknown;
+use crate::time::Nanos;
+
+/// Begins of exposures.
+pub(super) struct Since {
+    /// before, they tell of the past
+    pub fresh: Nanos,
+    /// before, they stand for nothing else
+    pub covered: Nanos,
+    /// before, what was known of a region is of the past too, if none of it was cleared since
+    pub known: Nanos,
+}
+
+/// Counts over the windows of a group.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub resident: u64,
+    pub unknown: [u64; 8],
+    /// pages looked at lately, or untouched ever since
+    pub covered: u64,
+    pub bins: [Bin; READS],
+    /// sums of widths, weighted by pages
+    pub widths: [f64; READS],
+    /// and of times from the clear to their begin
+    pub begins: [f64; READS],
+    pub fresh: Spread,
+    pub all: Spread,
+    pub fresh_pages: f64,
+    /// of those, looked at so lately that they stand for their region
+    pub recent_pages: f64,
+    pub touched: u32,
+    /// some of it was cleared since [`Since::known`]
+    pub lately: bool,
+    /// when that of it was read which was read the longest time ago
+    pub read: Option<u32>,
+}
+
+/// The windows from one place to another, by piece.
+pub(super) fn spans(
+    pieces: &[Piece],
+    from: Place,
+    to: Place,
+) -> impl Iterator<Item = (usize, usize, usize)> {
+    let sizes: Vec<usize> =
+        pieces[from.0..=to.0.min(pieces.len() - 1)].iter().map(Piece::nr_windows).collect();
+    (from.0..=to.0).filter_map(move |p| {
+        let first = if p == from.0 { from.1 } else { 0 };
+        let size = sizes.get(p - from.0).copied().unwrap_or(0);
+        let end = if p == to.0 { to.1 } else { size };
+        (first < end).then_some((p, first, end))
+    })
+}
+
+/// Counts over all windows from one place to another; `now` in ms.
+pub(super) fn count(
+    pieces: &[Piece],
+    (from, to): (Place, Place),
+    since: &Since,
+    t: &Terms,
+    now: u32,
+) -> Counts {
+    let mut c = Counts::default();
+    for (p, first, end) in spans(pieces, from, to) {
+        let piece = &pieces[p];
+        c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
+        c.lately |= piece.cleared_at().is_some_and(|at| at >= since.known);
+        let exposed = Exposed::of(piece, since, t);
+        match piece.calm() {
+            Some(calm) if (first, end) == (0, piece.nr_windows()) => {
+                c.touched = c.touched.max(calm.touched.1);
+                c.add_calm(piece, exposed, t);
+            }
+            _ => {
+                c.add_resident(piece, first..end);
+                c.add_windows(piece, first..end, exposed, t, now);
+            }
+        }
+    }
+    for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
+        let weight = bin.touched + bin.survived;
+        bin.seconds = if weight > 0.0 { width / weight } else { 0.0 };
+        bin.since = if weight > 0.0 { since / weight } else { 0.0 };
+    }
+    c
+}
+
+/// The current exposure of a piece, if it tells of the present.
+#[derive(Clone, Copy)]
+struct Exposed {
+    reads: [f64; READS],
+    /// it stands for its region
+    recent: bool,
+}
+
+impl Exposed {
+    fn of(piece: &Piece, since: &Since, t: &Terms) -> Option<Self> {
+        // What was not touched since is as it was when it was last read.
+        let at = if piece.is_quiet() { piece.read_at() } else { piece.cleared_at() };
+        let fresh = at? >= since.fresh && !piece.is_presumed() && !piece.is_stalled(t);
+        let recent = at? >= since.covered;
+        Some(Exposed { reads: piece.reads(t).filter(|_| fresh)?, recent })
+    }
+}
+
+impl Counts {
+    /// Adds a piece that nobody touches, as a whole.
+    fn add_calm(&mut self, piece: &Piece, exposed: Option<Exposed>, t: &Terms) {
+        let (armed, e) = piece.idle(t);
+        self.resident += u64::from(armed);
+        self.all.add(0.0, e);
+        if let Some(x) = exposed {
+            self.add_exposed(&x, &[0; READS], armed);
+            self.fresh.add(0.0, e);
+        }
+    }
+
+    /// Counts what of some windows is resident, and what of that cannot be seen.
+    fn add_resident(&mut self, piece: &Piece, windows: Range<usize>) {
+        let hides = !piece.unseen_pages().is_empty();
+        for i in windows {
+            let resident = u64::from(piece.count(&piece.resident, i));
+            self.resident += resident;
+            if hides {
+                let told = u64::from(piece.window(i).told);
+                for (why, mask) in &piece.hidden {
+                    let hidden = u64::from(piece.count(mask, i)).saturating_sub(told);
+                    self.unknown[why.index()] += hidden;
+                }
+            }
+            if !piece.is_seen() {
+                self.unknown[Unknown::Unseen.index()] += resident;
+            }
+        }
+    }
+
+    /// Adds what some windows have shown.
+    fn add_windows(
+        &mut self,
+        piece: &Piece,
+        windows: Range<usize>,
+        exposed: Option<Exposed>,
+        t: &Terms,
+        now: u32,
+    ) {
+        let quiet = piece.is_quiet();
+        let mut sums = [0u32; READS];
+        let (mut armed, mut d_all, mut e_all) = (0u32, 0.0, 0.0);
+        for i in windows {
+            let w = piece.window(i);
+            self.touched = self.touched.max(piece.touched(i, now));
+            let evidence = piece.evidence(i, t);
+            let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
+            if e > 0.0 && !piece.huge {
+                self.all.add(d, e);
+            }
+            (d_all, e_all) = (d_all + d, e_all + e);
+            if exposed.is_none() {
+                continue;
+            }
+            armed += u32::from(w.pages);
+            if !quiet {
+                sums.iter_mut().zip(w.found).for_each(|(s, n)| *s += u32::from(n));
+                if !piece.huge && w.pages > 0 {
+                    let current = w.current();
+                    self.fresh.add(current.d.into(), current.e.into());
+                }
+            }
+        }
+        // One bit for all of a huge page.
+        if piece.huge && e_all > 0.0 {
+            self.all.add(d_all, e_all);
+        }
+        if let Some(x) = exposed {
+            let e = self.add_exposed(&x, &sums, armed);
+            if quiet || piece.huge {
+                self.fresh.add(sums.last().map_or(0.0, |&n| n.into()), e);
+            }
+        }
+    }
+
+    /// Adds what reads have found of `armed` pages; returns their page-seconds.
+    fn add_exposed(&mut self, x: &Exposed, found: &[u32; READS], armed: u32) -> f64 {
+        self.covered += u64::from(armed);
+        self.fresh_pages += f64::from(armed);
+        if x.recent {
+            self.recent_pages += f64::from(armed);
+        }
+        let (mut t, mut had, mut e) = (0.0, 0u32, 0.0);
+        for (i, (&read, &n)) in x.reads.iter().zip(found).enumerate() {
+            if read.is_nan() {
+                continue;
+            }
+            let seconds = (read - t).max(1e-5);
+            let (touched, left) =
+                (f64::from(n.saturating_sub(had)), f64::from(armed.saturating_sub(n)));
+            self.bins[i].touched += touched;
+            self.bins[i].survived += left;
+            self.widths[i] += seconds * (touched + left);
+            self.begins[i] += t * (touched + left);
+            e += seconds * (left + touched / 2.0);
+            (t, had) = (read, n.max(had));
+        }
+        e
+    }
+}

@@ -1,0 +1,105 @@
+//! Pages of files: those in memory go by the place in the file, those of the page cache by turn.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use isotherm_linux::sys::{Existing, PolicyMode};
+use isotherm_mm::mempolicy::Weights;
+use rustix::fs::{CWD, Mode, OFlags, fstatfs, openat};
+
+use super::memory::{Memory, even, policy};
+use super::ranges::bind_range;
+use super::{Bench, Outcome, PAGES, ROUNDS};
+
+/// Of `tmpfs` (statfs(2)).
+const IN_MEMORY: i64 = 0x0102_1994;
+/// Files of page cache are of this many pages, twice, ... this many times as many.
+const FILE: u64 = 10;
+const FILES: u64 = 10;
+/// What goes to the file system's own pages takes turns too: a part of all pages, as the Linux Test
+/// Project has it.
+const TOLERANCE: u64 = 60;
+
+/// A file without a name in the directory of temporary files, if that one is not kept in memory.
+pub fn on_a_file_system() -> Option<File> {
+    let fd = unnamed(&std::env::temp_dir()).ok()?;
+    let kept_in_memory = fstatfs(&fd).is_ok_and(|s| s.f_type == IN_MEMORY);
+    (!kept_in_memory).then(|| File::from(fd))
+}
+
+fn unnamed(dir: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    openat(CWD, dir, flags, Mode::RUSR | Mode::WUSR)
+}
+
+fn cached(pages: u64) -> Result<Memory, String> {
+    let file = on_a_file_system().ok_or("there is no file system any more")?;
+    Memory::written(&file, pages)
+}
+
+/// Files bound to each node, and preferring it.
+fn on_each_node(bench: &Bench, file: fn(u64) -> Result<Memory, String>) -> Outcome {
+    for &node in &bench.nodes {
+        for mode in [PolicyMode::BIND, PolicyMode::PREFERRED] {
+            policy(mode, &[node])?;
+            let lies = file(PAGES)?.lies_by(&even(&[node])?);
+            lies.map_err(|e| format!("node {node}, {mode:?}: {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn memory_on_nodes(bench: &Bench) -> Outcome {
+    on_each_node(bench, Memory::of_file)
+}
+
+pub fn cache_on_nodes(bench: &Bench) -> Outcome {
+    on_each_node(bench, cached)
+}
+
+/// Pages of a file count from the number of the file: any whole rounds come out alike.
+pub fn memory_weighted(bench: &Bench) -> Outcome {
+    policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
+    whole_rounds(bench, &Memory::of_file(ROUNDS * bench.weights.total())?)
+}
+
+/// The policy of a range of it is that of the file.
+pub fn memory_range_weighted(bench: &Bench) -> Outcome {
+    let m = Memory::of_file(ROUNDS * bench.weights.total())?;
+    bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes, Existing::Leave)?;
+    whole_rounds(bench, &m)
+}
+
+fn whole_rounds(bench: &Bench, m: &Memory) -> Outcome {
+    let rounds = bench.weights.nodes().iter().map(|&(node, w)| (node, ROUNDS * u64::from(w)));
+    m.counts_are(&rounds.collect::<Vec<_>>())
+}
+
+pub fn cache_interleaved(bench: &Bench) -> Outcome {
+    by_turn(PolicyMode::INTERLEAVE, &even(&bench.nodes)?)
+}
+
+pub fn cache_weighted(bench: &Bench) -> Outcome {
+    by_turn(PolicyMode::WEIGHTED_INTERLEAVE, &bench.weights)
+}
+
+/// Some files of several sizes: all nodes together have all pages, and each has its share, nearly.
+fn by_turn(mode: PolicyMode, weights: &Weights) -> Outcome {
+    let nodes: Vec<u32> = weights.nodes().iter().map(|n| n.0).collect();
+    policy(mode, &nodes)?;
+    // As many of each size as there are nodes, none of whole rounds.
+    let each = (1..=FILES).flat_map(|i| (1..=nodes.len() as u64).map(move |j| FILE * i + j % 10));
+    let files = each.map(cached).collect::<Result<Vec<Memory>, String>>()?;
+    let all: u64 = files.iter().map(Memory::pages).sum();
+    let mut sum = 0;
+    for &(node, weight) in weights.nodes() {
+        let found = files.iter().map(|f| f.count(node)).sum::<Result<u64, String>>()?;
+        let share = all * u64::from(weight) / weights.total();
+        if found.abs_diff(share) > all / TOLERANCE {
+            return Err(format!("node {node} has {found} of {all} pages, and not {share}"));
+        }
+        sum += found;
+    }
+    if sum == all { Ok(()) } else { Err(format!("{sum} of {all} pages lie on these nodes")) }
+}

@@ -1,0 +1,81 @@
+//! A command and all that it has started, also what has been left behind by its parent.
+
+use std::path::Path;
+
+use isotherm_linux::proc;
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+
+/// Processes that are looked for at most.
+const MOST: usize = 1024;
+
+/// All that is started from now on by us, and by that.
+pub struct Family<'a> {
+    root: &'a Path,
+    own: Pid,
+    /// children that we had before
+    others: Vec<i32>,
+}
+
+impl<'a> Family<'a> {
+    /// Orphans among them become children of ours, and not of the first process of the machine.
+    pub fn begin(root: &'a Path) -> rustix::io::Result<Self> {
+        let own = getpid();
+        set_child_subreaper(Some(own))?;
+        Ok(Family { root, own, others: proc::children(root, own.as_raw_nonzero().get()) })
+    }
+
+    /// Their pids. `command` is waited for by somebody else; what has ended of the others is forgotten.
+    pub fn pids(&self, command: i32) -> Vec<i32> {
+        let own = self.own.as_raw_nonzero().get();
+        let mut all = proc::children(self.root, own);
+        all.retain(|pid| !self.others.contains(pid) && (*pid == command || !has_ended(*pid)));
+        let mut next = 0;
+        while let Some(&parent) = all.get(next).filter(|_| all.len() < MOST) {
+            all.extend(proc::children(self.root, parent));
+            next += 1;
+        }
+        all.truncate(MOST);
+        all
+    }
+}
+
+fn has_ended(pid: i32) -> bool {
+    let wait = |pid| waitpid(Some(pid), WaitOptions::NOHANG);
+    Pid::from_raw(pid).is_none_or(|pid| !matches!(wait(pid), Ok(None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn orphans_belong_to_it_as_long_as_they_live() {
+        let root = Path::new("/");
+        let mut before = Command::new("sleep").arg("60").spawn().unwrap();
+        let family = Family::begin(root).unwrap();
+        // The shell between ends at once, and tells the pid of what it has left behind.
+        let script = "sh -c 'sleep 60 >&2 & echo $!'; exec sleep 60 >&2";
+        let mut command = Command::new("sh");
+        let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut told = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+        let orphan: i32 = told.trim().parse().unwrap();
+        let pid = child.id().cast_signed();
+        let all = family.pids(pid);
+        assert!(all.contains(&pid) && all.contains(&orphan), "{all:?}");
+        assert!(!all.contains(&before.id().cast_signed()), "it was there before");
+
+        let killed = Command::new("kill").args(["-9", &orphan.to_string()]).status().unwrap();
+        assert!(killed.success());
+        while family.pids(pid).contains(&orphan) {
+            std::thread::yield_now();
+        }
+        assert!(!Path::new(&format!("/proc/{orphan}")).exists(), "nothing is left of it");
+        for child in [&mut child, &mut before] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}
