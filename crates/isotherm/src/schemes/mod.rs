@@ -10,6 +10,8 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm_core::scheme::{Scheme, parse};
 
+use self::convert::scheme;
+use self::text::File;
 use crate::cli::UsageError;
 
 pub use text::TARGETS;
@@ -38,7 +40,7 @@ pub enum FileError {
 /// If there is none, it cannot be read, or holds what is no scheme: where.
 pub fn load(path: &Path, text: &str, interval: Duration) -> Result<Vec<Scheme>, UsageError> {
     let schemes = match path.extension().is_some_and(|e| e == "toml") {
-        true => text::read(text, interval).map_err(|e| e.to_string()),
+        true => read(text, interval).map_err(|e| e.to_string()),
         false => parse(text, interval).map_err(|e| e.to_string()),
     };
     let named = |what| UsageError::new(format!("{}: {what}", path.display()));
@@ -47,3 +49,29 @@ pub fn load(path: &Path, text: &str, interval: Duration) -> Result<Vec<Scheme>, 
         schemes => schemes.map_err(named),
     }
 }
+
+/// Reads the TOML form; an age without a unit is in intervals of `interval`.
+fn read(text: &str, interval: Duration) -> Result<Vec<Scheme>, FileError> {
+    let file: File = toml::from_str(text)?;
+    let mut schemes: Vec<Scheme> = Vec::new();
+    for spanned in file.scheme {
+        let at = spanned.span().start;
+        let senseless = |what: String| {
+            let (line, column) = place(text, at);
+            FileError::Senseless { line, column, what }
+        };
+        schemes.push(scheme(spanned.into_inner(), interval, &schemes).map_err(senseless)?);
+    }
+    Ok(schemes)
+}
+
+/// Line and column of a byte, from 1.
+fn place(text: &str, at: usize) -> (usize, usize) {
+    let before = text.get(..at).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

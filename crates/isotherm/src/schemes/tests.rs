@@ -90,12 +90,12 @@ fn errors_say_where_and_what_would_be_right() {
 
 #[test]
 fn what_is_shipped_can_be_read() {
-    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemes");
     let mut names: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let schemes = super::super::load(&path, &text, INTERVAL).unwrap();
+        let schemes = load(&path, &text, INTERVAL).unwrap();
         names.extend(schemes.iter().map(|s| s.name.to_string()));
     }
     names.sort();

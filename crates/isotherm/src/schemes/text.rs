@@ -1,15 +1,10 @@
 //! The TOML form of schemes. `docs/abi/testing/scheme.md` describes it; `scheme.schema.json`, beside
 //! that, is made of these types.
 
-use std::time::Duration;
-
 use isotherm_core::MappingKind;
-use isotherm_core::scheme::Scheme;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::FileError;
-use super::convert::scheme;
 use super::values::{Age, Deed, Rate, Share, Size, Time};
 
 /// A file of schemes, in the order in which they have their turn.
@@ -18,7 +13,7 @@ use super::values::{Age, Deed, Rate, Share, Size, Time};
 #[serde(deny_unknown_fields)]
 pub struct File {
     #[cfg_attr(test, schemars(with = "Vec<SchemeText>"))]
-    scheme: Vec<Spanned<SchemeText>>,
+    pub scheme: Vec<Spanned<SchemeText>>,
 }
 
 /// Regions like this: this action, so much of it, only while the machine is like this.
@@ -247,29 +242,3 @@ pub const TARGETS: &str = "targets";
 fn of_targets() -> String {
     TARGETS.to_owned()
 }
-
-/// Reads them; an age without a unit is in intervals of `interval`.
-pub fn read(text: &str, interval: Duration) -> Result<Vec<Scheme>, FileError> {
-    let file: File = toml::from_str(text)?;
-    let mut schemes: Vec<Scheme> = Vec::new();
-    for spanned in file.scheme {
-        let at = spanned.span().start;
-        let senseless = |what: String| {
-            let (line, column) = place(text, at);
-            FileError::Senseless { line, column, what }
-        };
-        schemes.push(scheme(spanned.into_inner(), interval, &schemes).map_err(senseless)?);
-    }
-    Ok(schemes)
-}
-
-/// Line and column of a byte, from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
-}
-
-#[cfg(test)]
-#[path = "tests.rs"]
-mod tests;

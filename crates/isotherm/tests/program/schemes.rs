@@ -2,26 +2,24 @@
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::{Done, QUICK, finish, isotherm, root_or_skip, run_in, until, wait};
+use crate::run::{Done, QUICK, finish, isotherm, root_or_skip, run_in};
 
 const COLD: &str = "4K null  null 5  1s null  pageout";
 
 /// `isotherm run` by these schemes, in a directory of its own.
-struct Run {
-    dir: TempDir,
-    command: Command,
+pub struct Run {
+    pub dir: TempDir,
+    pub command: Command,
 }
 
 impl Run {
-    fn new(schemes: &str, pid: i32) -> Self {
+    pub fn new(schemes: &str, pid: i32) -> Self {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("s.txt"), schemes).unwrap();
         fs::write(dir.path().join("s.toml"), schemes).unwrap();
@@ -31,34 +29,34 @@ impl Run {
         Run { dir, command }
     }
 
-    fn with(mut self, options: &[&str]) -> Self {
+    pub fn with(mut self, options: &[&str]) -> Self {
         self.command.args(options);
         self
     }
 
-    fn finish(mut self) -> Done {
+    pub fn finish(mut self) -> Done {
         finish(&mut self.command)
     }
 
     /// Lines of the log so far.
-    fn log(&self) -> Vec<Value> {
+    pub fn log(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    fn start(&mut self) -> Child {
+    pub fn start(&mut self) -> Child {
         let err = fs::File::create(self.dir.path().join("err")).unwrap();
         self.command.stdout(Stdio::null()).stderr(err).spawn().unwrap()
     }
 
-    fn err(&self) -> String {
+    pub fn err(&self) -> String {
         fs::read_to_string(self.dir.path().join("err")).unwrap()
     }
 }
 
 /// What the first scheme has done.
-fn first(done: &Done) -> Value {
+pub fn first(done: &Done) -> Value {
     let last = done.text().lines().last().unwrap();
     let table: Value = serde_json::from_str(last).unwrap();
     table["schemes"][0].clone()
@@ -147,6 +145,12 @@ fn a_dry_run_tells_and_does_nothing() {
     let done = finish(&mut run.command);
     assert_eq!(done.status, 0, "{}", done.err);
     assert!((32 * MIB..=48 * MIB).contains(&applied(&done)), "{}", done.text());
+    let documented = include_str!("../../../../docs/abi/testing/run.md");
+    let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let table: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();
+    for key in keys(&table).iter().chain(&keys(&first(&done))) {
+        assert!(documented.contains(&format!("`{key}`")), "{key} is not documented");
+    }
     let line = done.text().lines().next().unwrap();
     let who = format!(" of {} ", load.pid());
     assert!(line.contains("pageout: pageout ") && line.contains(&who), "{line}");
@@ -227,99 +231,4 @@ fn a_log_that_cannot_be_written_ends_the_run() {
     let nowhere = Run::new(everything, load.pid()).with(&["--log", "/no/such/log"]).finish();
     assert_eq!(nowhere.status, 1);
     assert!(nowhere.err.contains("cannot write the log /no/such/log"), "{}", nowhere.err);
-}
-
-#[test]
-fn a_target_that_ends_ends_the_run_and_so_does_ctrl_c() {
-    if !root_or_skip("a_target_that_ends_ends_the_run_and_so_does_ctrl_c") {
-        return;
-    }
-    let everything = "4K null null null null null stat";
-    for killed in [true, false] {
-        let mut load = Load::start(16, 4);
-        let mut run = Run::new(everything, load.pid()).with(&["--log", "log"]);
-        let mut child = run.start();
-        until("something done", || !run.log().is_empty());
-        let said = if killed {
-            load.child().kill().unwrap();
-            load.child().wait().unwrap();
-            "all targets have ended"
-        } else {
-            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-            "stopped by SIGINT"
-        };
-        assert_eq!(wait(&mut child).code(), Some(0), "{}", run.err());
-        assert!(run.err().contains(said), "{}", run.err());
-    }
-}
-
-#[test]
-fn exec_does_not_end_it() {
-    if !root_or_skip("exec_does_not_end_it") {
-        return;
-    }
-    let everything = "4K null null null null null stat";
-    let mut load = Load::start(16, 4);
-    let mut run = Run::new(everything, load.pid()).with(&["--log", "log"]);
-    let mut child = run.start();
-    until("something done", || !run.log().is_empty());
-    load.exec(24, 4);
-    let is_new = |l: &Value| {
-        let start = l["start"].as_str().unwrap().trim_start_matches("0x");
-        load.memory.contains(u64::from_str_radix(start, 16).unwrap())
-    };
-    let seen = run.log().len();
-    until("the new memory", || run.log().iter().skip(seen).any(is_new));
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    assert_eq!(wait(&mut child).code(), Some(0), "{}", run.err());
-}
-
-#[test]
-fn a_command_is_run_and_its_status_passed_on() {
-    if !root_or_skip("a_command_is_run_and_its_status_passed_on") {
-        return;
-    }
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("s.txt"), "4K null null null null null stat").unwrap();
-    let args = ["run", "--scheme", "s.txt", "--json", "--", "sh", "-c", "sleep 0.5; exit 3"];
-    let done = run_in(dir.path(), &args);
-    assert_eq!(done.status, 3, "{}", done.err);
-    assert_eq!(first(&done)["action"], "stat");
-}
-
-/// By its name as the kernel cuts it, also one that comes later.
-#[test]
-fn processes_are_found_by_name() {
-    if !root_or_skip("processes_are_found_by_name") {
-        return;
-    }
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("s.txt"), "4K null null null null null stat").unwrap();
-    let program = dir.path().join("isotherm-test-sleeper");
-    fs::copy("/bin/sleep", &program).unwrap();
-    let sleeper = || Command::new(&program).arg("60").spawn().unwrap();
-    let log = dir.path().join("log");
-    let name = "isotherm-test-sleeper";
-    let run = |duration| {
-        let mut run = isotherm(["run", "--scheme", "s.txt", "--comm", name, "--log", "log"]);
-        run.args(["--duration", duration]).args(QUICK).current_dir(dir.path());
-        run
-    };
-    let nobody = finish(&mut run("1s"));
-    assert_eq!(nobody.status, 1);
-    assert!(nobody.err.contains("no process is called isotherm-test-"), "{}", nobody.err);
-    let mut one = sleeper();
-    let mut running = run("40s").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let has =
-        |pid: u32| fs::read_to_string(&log).is_ok_and(|t| t.contains(&format!("\"pid\":{pid},")));
-    until("the first", || has(one.id()));
-    one.kill().unwrap();
-    one.wait().unwrap();
-    std::thread::sleep(Duration::from_millis(300));
-    let mut two = sleeper();
-    until("the second", || has(two.id()));
-    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
-    assert_eq!(wait(&mut running).code(), Some(0));
-    two.kill().unwrap();
-    two.wait().unwrap();
 }

@@ -1,0 +1,108 @@
+//! `isotherm run`: who is acted on, as they come and go.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::load::Load;
+use crate::run::{QUICK, finish, isotherm, root_or_skip, run_in, until, wait};
+use crate::schemes::{Run, first};
+
+#[test]
+fn a_target_that_ends_ends_the_run_and_so_does_ctrl_c() {
+    if !root_or_skip("a_target_that_ends_ends_the_run_and_so_does_ctrl_c") {
+        return;
+    }
+    let everything = "4K null null null null null stat";
+    for killed in [true, false] {
+        let mut load = Load::start(16, 4);
+        let mut run = Run::new(everything, load.pid()).with(&["--log", "log"]);
+        let mut child = run.start();
+        until("something done", || !run.log().is_empty());
+        let said = if killed {
+            load.child().kill().unwrap();
+            load.child().wait().unwrap();
+            "all targets have ended"
+        } else {
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+            "stopped by SIGINT"
+        };
+        assert_eq!(wait(&mut child).code(), Some(0), "{}", run.err());
+        assert!(run.err().contains(said), "{}", run.err());
+    }
+}
+
+#[test]
+fn exec_does_not_end_it() {
+    if !root_or_skip("exec_does_not_end_it") {
+        return;
+    }
+    let everything = "4K null null null null null stat";
+    let mut load = Load::start(16, 4);
+    let mut run = Run::new(everything, load.pid()).with(&["--log", "log"]);
+    let mut child = run.start();
+    until("something done", || !run.log().is_empty());
+    load.exec(24, 4);
+    let is_new = |l: &Value| {
+        let start = l["start"].as_str().unwrap().trim_start_matches("0x");
+        load.memory.contains(u64::from_str_radix(start, 16).unwrap())
+    };
+    let seen = run.log().len();
+    until("the new memory", || run.log().iter().skip(seen).any(is_new));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(0), "{}", run.err());
+}
+
+#[test]
+fn a_command_is_run_and_its_status_passed_on() {
+    if !root_or_skip("a_command_is_run_and_its_status_passed_on") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("s.txt"), "4K null null null null null stat").unwrap();
+    let args = ["run", "--scheme", "s.txt", "--json", "--", "sh", "-c", "sleep 0.5; exit 3"];
+    let done = run_in(dir.path(), &args);
+    assert_eq!(done.status, 3, "{}", done.err);
+    assert_eq!(first(&done)["action"], "stat");
+}
+
+/// By its name as the kernel cuts it, also one that comes later.
+#[test]
+fn processes_are_found_by_name() {
+    if !root_or_skip("processes_are_found_by_name") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("s.txt"), "4K null null null null null stat").unwrap();
+    let program = dir.path().join("isotherm-test-sleeper");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let sleeper = || Command::new(&program).arg("60").spawn().unwrap();
+    let log = dir.path().join("log");
+    let name = "isotherm-test-sleeper";
+    let run = |duration| {
+        let mut run = isotherm(["run", "--scheme", "s.txt", "--comm", name, "--log", "log"]);
+        run.args(["--duration", duration]).args(QUICK).current_dir(dir.path());
+        run
+    };
+    let nobody = finish(&mut run("1s"));
+    assert_eq!(nobody.status, 1);
+    assert!(nobody.err.contains("no process is called isotherm-test-"), "{}", nobody.err);
+    let mut one = sleeper();
+    let mut running = run("40s").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let has =
+        |pid: u32| fs::read_to_string(&log).is_ok_and(|t| t.contains(&format!("\"pid\":{pid},")));
+    until("the first", || has(one.id()));
+    one.kill().unwrap();
+    one.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let mut two = sleeper();
+    until("the second", || has(two.id()));
+    kill_process(Pid::from_child(&running), Signal::INT).unwrap();
+    assert_eq!(wait(&mut running).code(), Some(0));
+    two.kill().unwrap();
+    two.wait().unwrap();
+}
