@@ -10,7 +10,6 @@ pub mod load;
 pub mod setups;
 pub mod slices;
 pub mod smaps;
-pub mod swap;
 pub mod synthetic;
 pub mod toucher;
 pub mod usage;

@@ -2,14 +2,23 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{Arena, Backing};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 /// The word by which a bench starts itself as this.
 const ARGUMENT: &str = "--be-the-toucher";
+
+/// What the thread does that keeps a CPU busy: 0 is nothing but that, [`REST`] not even that, and else it
+/// reads each page of so many.
+static STEP: AtomicU64 = AtomicU64::new(0);
+const REST: u64 = u64::MAX;
+/// The longest time that a page has taken it, in ns.
+static LONGEST: AtomicU64 = AtomicU64::new(0);
 
 /// Does as it is told until its standard input ends, if the command line asks for that. Nothing
 /// happens otherwise.
@@ -23,26 +32,75 @@ pub fn run_if_asked() -> Result<()> {
     }
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let len: u64 = words.next().context("no size")?.parse()?;
-    let backing =
-        if words.next().as_deref() == Some("huge") { Backing::Huge } else { Backing::Base };
-    let memory = Arena::map(len)?;
-    memory.back(AddrRange::new(0, len), backing)?;
+    let backing = match words.next().as_deref() {
+        Some("huge") => Some(Backing::Huge),
+        Some("small") => Some(Backing::Base),
+        _ => None,
+    };
+    let memory: &'static Arena = Box::leak(Box::new(Arena::map(len)?));
+    if let Some(backing) = backing {
+        memory.back(AddrRange::new(0, len), backing)?;
+    }
     (0..len / PAGE_SIZE).for_each(|page| memory.write(page));
-    std::thread::spawn(|| {
-        loop {
-            std::hint::spin_loop();
-        }
-    });
+    std::thread::spawn(|| keep_busy(memory));
     answer(memory.range().start)?;
     for line in std::io::stdin().lines() {
         let line = line?;
-        let mut numbers = line.split(' ').map(str::parse);
-        let mut number = || numbers.next().context("a number is missing")?.context("no number");
-        let (pages, step): (u64, u64) = (number()?, number()?);
-        (0..pages).for_each(|i| memory.read(i * step));
-        answer(0)?;
+        let mut words = line.split(' ');
+        let order = words.next().unwrap_or_default();
+        let mut number =
+            || words.next().context("a number is missing")?.parse::<u64>().context("no number");
+        answer(match order {
+            "touch" => {
+                let (pages, step) = (number()?, number()?);
+                (0..pages).for_each(|i| memory.read(i * step));
+                0
+            }
+            "keep-touching" => {
+                STEP.store(number()?, Relaxed);
+                0
+            }
+            "longest" => LONGEST.swap(0, Relaxed),
+            "words" => wrong_words(memory, number()?),
+            other => bail!("no such order: {other}"),
+        })?;
     }
     std::process::exit(0)
+}
+
+fn keep_busy(memory: &Arena) -> ! {
+    let pages = memory.range().len() / PAGE_SIZE;
+    loop {
+        match STEP.load(Relaxed) {
+            0 => std::hint::spin_loop(),
+            REST => std::thread::sleep(Duration::from_millis(1)),
+            step => {
+                let mut last = Instant::now();
+                for page in (0..pages).step_by(usize::try_from(step).unwrap_or(1)) {
+                    memory.read(page);
+                    let now = Instant::now();
+                    let took = u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX);
+                    LONGEST.fetch_max(took, Relaxed);
+                    last = now;
+                }
+            }
+        }
+    }
+}
+
+/// Writes all words, and in each of `rounds` rounds checks them and writes others; how many were wrong.
+fn wrong_words(memory: &Arena, rounds: u64) -> u64 {
+    STEP.store(REST, Relaxed);
+    let expected =
+        |i: usize, round: u64| (i as u64 ^ round << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let words = memory.words();
+    words.iter().enumerate().for_each(|(i, word)| word.store(expected(i, 0), Relaxed));
+    (1..=rounds)
+        .flat_map(|round| words.iter().enumerate().map(move |(i, word)| (round, i, word)))
+        .filter(|&(round, i, word)| {
+            word.swap(expected(i, round), Relaxed) != expected(i, round - 1)
+        })
+        .count() as u64
 }
 
 fn answer(value: u64) -> Result<()> {
@@ -60,13 +118,15 @@ pub struct Toucher {
 }
 
 impl Toucher {
-    /// Starts this very program again, with `len` bytes of memory, of huge pages or of small ones.
+    /// Starts this very program again, with `len` bytes of memory: of huge pages, of small ones, or as the
+    /// machine is set.
     ///
     /// # Errors
     /// If that fails.
-    pub fn start(len: u64, huge: bool) -> Result<Self> {
+    pub fn start(len: u64, huge: Option<bool>) -> Result<Self> {
+        let kind = huge.map_or("plain", |huge| if huge { "huge" } else { "small" });
         let mut child = Command::new(std::env::current_exe()?)
-            .args([ARGUMENT, &len.to_string(), if huge { "huge" } else { "small" }])
+            .args([ARGUMENT, &len.to_string(), kind])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -95,8 +155,36 @@ impl Toucher {
     /// # Errors
     /// If it has ended.
     pub fn touch(&mut self, pages: u64, step: u64) -> Result<()> {
-        writeln!(self.to, "{pages} {step}")?;
-        self.answer().map(drop)
+        self.tell(&format!("touch {pages} {step}")).map(drop)
+    }
+
+    /// Has it go on touching each `step`-th page, beside what else it does.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn keep_touching(&mut self, step: u64) -> Result<()> {
+        self.tell(&format!("keep-touching {step}")).map(drop)
+    }
+
+    /// The longest time that one of these touches has taken since this was asked last.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn longest(&mut self) -> Result<Duration> {
+        self.tell("longest").map(Duration::from_nanos)
+    }
+
+    /// Has it check and rewrite all words of its memory, so often; returns how many were wrong.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn wrong_words(&mut self, rounds: u64) -> Result<u64> {
+        self.tell(&format!("words {rounds}"))
+    }
+
+    fn tell(&mut self, order: &str) -> Result<u64> {
+        writeln!(self.to, "{order}")?;
+        self.answer()
     }
 
     fn answer(&mut self) -> Result<u64> {

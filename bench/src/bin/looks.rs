@@ -67,7 +67,7 @@ impl Bench {
             By::Probe => Reading::Probe,
             By::Iterator => Reading::Iterator,
         };
-        let toucher = Toucher::start(len, o.huge)?;
+        let toucher = Toucher::start(len, Some(o.huge))?;
         let mut ops = Vaddr::with(reading, Clearing::Cold)?;
         let target = ops.attach(toucher.pid())?;
         ops.mappings(target, &mut Vec::new())?;

@@ -13,8 +13,8 @@ use isotherm_bench::limited::Limited;
 use isotherm_bench::load::{self, Load, Shape};
 use isotherm_bench::setups::Setups;
 use isotherm_bench::slices::{OFF, Slice, order, rate};
-use isotherm_bench::swap::Swap;
 use isotherm_bench::watched::Watched;
+use isotherm_linux::swap::Swap;
 use isotherm_sim::MachineKind;
 use serde::Serialize;
 

@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         cli::Command::Lab(options) => commands::lab::run(&options),
         cli::Command::Zones(options) => commands::zones::run(&options),
         cli::Command::Interleave(options) => commands::interleave::run(&options),
+        cli::Command::Swap(options) => commands::swap::run(&options),
     };
     result.unwrap_or_else(|e| {
         if is_closed_pipe(&e) {

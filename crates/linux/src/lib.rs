@@ -3,6 +3,7 @@
 //! [`Way`] lists the ways to look at processes and opens the best one that works here; [`doctor`] tells
 //! what works and why not.
 
+mod act;
 pub mod cgroup;
 pub mod damon;
 pub mod doctor;
@@ -13,6 +14,7 @@ mod physical;
 pub mod proc;
 mod proof;
 mod state;
+pub mod swap;
 pub mod sys;
 mod walker;
 mod ways;

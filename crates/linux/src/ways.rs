@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ops::{Clearing, Idle, IdleError, Processes, Smaps, Vaddr};
 use crate::proc::{self, ClearRefs, ProcError, Refs};
-use crate::sys::{clears_by_advice, missing_capabilities};
+use crate::sys::{Advice, missing_capabilities, takes_advice};
 use crate::walker::{Reading, WalkError, own_pid};
 
 /// A way to look at processes.
@@ -204,7 +204,7 @@ impl Way {
         // Before any file of a process is opened: it may be a stranger's.
         proc::check_namespace(root).map_err(WayError::Proc)?;
         let by_advice = |reading| -> Result<Box<dyn Processes>, WayError> {
-            clears_by_advice().map_err(|e| WayError::NoAdvice(e.to_string()))?;
+            takes_advice(Advice::Cold).map_err(|e| WayError::NoAdvice(e.to_string()))?;
             Ok(Box::new(Vaddr::with(reading, Clearing::Cold)?))
         };
         match self {

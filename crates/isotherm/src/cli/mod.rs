@@ -81,6 +81,8 @@ pub enum Command {
     Zones(Zones),
     /// Share memory between nodes by weight: show, measure, set, use and check weights
     Interleave(Interleave),
+    /// Make swap in compressed memory, or take it away again
+    Swap(Swap),
 }
 
 /// Options of `export`.
@@ -124,6 +126,27 @@ pub struct Workload {
     /// says]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
+}
+
+/// Options of `swap`.
+#[derive(Debug, Args)]
+pub struct Swap {
+    /// what to do
+    #[command(subcommand)]
+    pub task: SwapTask,
+}
+
+/// What `swap` does.
+#[derive(Debug, Subcommand)]
+pub enum SwapTask {
+    /// Make swap in compressed memory, used before all other, until restore or the next boot
+    Zram {
+        /// How much fits in, before compression
+        #[arg(value_parser = units::size)]
+        size: u64,
+    },
+    /// Take away what swap zram has made; what it holds goes back to memory
+    Restore,
 }
 
 /// Options of `zones`.

@@ -8,6 +8,7 @@ pub mod lab;
 pub mod record;
 pub mod report;
 mod stop;
+pub mod swap;
 pub mod workload;
 pub mod zones;
 

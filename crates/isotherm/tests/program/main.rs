@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+#[path = "../../../linux/tests/common/swap.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod alone;
 mod cgroups;
 mod check;
 mod churn;
@@ -26,6 +29,7 @@ mod report;
 mod reports;
 mod run;
 mod servers;
+mod swap;
 mod synthetic;
 mod workload;
 mod wrong_usage;

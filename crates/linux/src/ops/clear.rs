@@ -9,7 +9,7 @@ use super::held::AttachError;
 use super::process::Process;
 use super::shape::is_whole;
 use super::window::Window;
-use crate::sys::{Advice, monotonic, process_madvise};
+use crate::sys::{Advice, advise_all, monotonic};
 use crate::walker::{Answer, WalkError, Walker, Want, fitting};
 use crate::x86::Level;
 
@@ -89,35 +89,16 @@ pub(super) fn clear(
     Ok(cleared)
 }
 
-/// Gives all `ranges` the advice; a bad one stops the kernel, is skipped, and its index returned.
-pub(super) fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
-    let mut failed = Vec::new();
-    let mut at = 0;
-    while let Some(rest) = ranges.get(at..).filter(|r| !r.is_empty()) {
-        match process_madvise(process.pidfd.as_fd(), rest, Advice::Cold) {
-            Ok(bytes) => at += whole_ranges(rest, bytes),
-            Err(e) if e.raw_os_error() == Some(libc::EPERM) => {
-                let e = AttachError::NoClearing { pid: process.pid, source: e };
-                return Err(OpsError::Failed(e.to_string()));
-            }
-            Err(_) => {}
+/// Gives all `ranges` the advice; the indices of those that the kernel does not take are returned.
+pub(crate) fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
+    let failed = advise_all(process.pidfd.as_fd(), ranges, Advice::Cold);
+    let mut refused = Vec::new();
+    for (index, source) in failed {
+        if source.raw_os_error() == Some(libc::EPERM) {
+            let e = AttachError::NoClearing { pid: process.pid, source };
+            return Err(OpsError::Failed(e.to_string()));
         }
-        if at < ranges.len() {
-            failed.push(at);
-            at += 1;
-        }
+        refused.push(index);
     }
-    Ok(failed)
-}
-
-/// How many of `ranges`, from the first on, `bytes` cover whole.
-fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
-    let mut sum = 0;
-    ranges
-        .iter()
-        .take_while(|r| {
-            sum += r.len();
-            sum <= bytes
-        })
-        .count()
+    Ok(refused)
 }

@@ -2,19 +2,19 @@
 
 mod annotate;
 mod busy;
-mod clear;
-mod epochs;
+pub(crate) mod clear;
+pub(crate) mod epochs;
 mod held;
 mod held_processes;
 mod idle;
 mod plain;
-mod process;
+pub(crate) mod process;
 mod processes;
 mod shape;
 pub(crate) mod smaps;
-mod survey;
-mod targets;
-mod vaddr;
+pub(crate) mod survey;
+pub(crate) mod targets;
+pub(crate) mod vaddr;
 mod window;
 
 pub use held::AttachError;

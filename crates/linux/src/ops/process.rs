@@ -24,7 +24,7 @@ const SHARED_EVERY: u32 = 32;
 
 /// A target of [`super::Vaddr`].
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     held: Held,
     pub identity: Identity,
     /// As long as it is open, no later address space can lie where this one does, so that a new one
@@ -103,7 +103,7 @@ impl Process {
         })
     }
 
-    /// Reads the mappings anew.
+    /// Notes an `exec`, and reads the mappings anew.
     pub fn update(&mut self, walker: &mut Walker) -> Result<Liveness, AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
         let identity = walker.identity(pid)?;
@@ -119,6 +119,26 @@ impl Process {
             self.in_epoch.clear();
             self.sharing = Default::default();
         }
+        self.read_mappings(walker)?;
+        Ok(match (self.has_ended(), replaced) {
+            (true, _) => Liveness::Gone,
+            (_, true) => Liveness::Replaced,
+            _ => Liveness::Alive,
+        })
+    }
+
+    /// Reads the mappings anew if the address space is the one that is known; returns whether it is. An
+    /// `exec` stays to be told by [`Process::update`].
+    pub fn refresh(&mut self, walker: &mut Walker) -> Result<bool, AttachError> {
+        let same = walker.identity(self.held.pid)? == self.identity;
+        if same {
+            self.read_mappings(walker)?;
+        }
+        Ok(same && !self.has_ended())
+    }
+
+    fn read_mappings(&mut self, walker: &mut Walker) -> Result<(), AttachError> {
+        let (root, pid) = (&self.held.root, self.held.pid);
         if self.updates.is_multiple_of(HOLDINGS_EVERY) {
             self.holdings = proc::holdings(root, pid);
             self.stalls = false;
@@ -135,11 +155,7 @@ impl Process {
         let is_mapped =
             |start: &u64| mappings.binary_search_by_key(start, |m| m.range.start).is_ok();
         sharing.iter_mut().for_each(|starts| starts.retain(is_mapped));
-        Ok(match (self.has_ended(), replaced) {
-            (true, _) => Liveness::Gone,
-            (_, true) => Liveness::Replaced,
-            _ => Liveness::Alive,
-        })
+        Ok(())
     }
 
     /// On how many CPUs it has run since this was asked last.
@@ -165,6 +181,11 @@ impl Process {
         let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
         shared.for_each(|(i, _)| mask.insert(i));
         self.note_shared(mask, area)
+    }
+
+    /// What tells of single pages.
+    pub fn pagemap(&mut self) -> &mut Pagemap {
+        &mut self.pagemap
     }
 
     /// Whether pages mapped more than once have been seen in the mapping that begins at `area`.

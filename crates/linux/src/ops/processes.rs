@@ -1,6 +1,6 @@
 //! What every operations set for processes can do.
 
-use isotherm_core::{Look, Space, TargetId};
+use isotherm_core::{Act, Look, Space, TargetId};
 
 use super::held::AttachError;
 
@@ -20,6 +20,6 @@ pub trait Hold {
 }
 
 /// An operations set whose targets are processes.
-pub trait Processes: Space + Look + Hold + Send {}
+pub trait Processes: Space + Look + Act + Hold + Send {}
 
-impl<T: Space + Look + Hold + Send> Processes for T {}
+impl<T: Space + Look + Act + Hold + Send> Processes for T {}

@@ -11,7 +11,7 @@ use crate::sys::process_cpu;
 
 /// Processes that are held; an id is never used again.
 #[derive(Debug)]
-pub(super) struct Targets<P> {
+pub(crate) struct Targets<P> {
     processes: BTreeMap<TargetId, P>,
     next_id: u32,
 }

@@ -32,12 +32,12 @@ pub enum Clearing {
 
 /// The operations set for processes.
 pub struct Vaddr {
-    pub(super) walker: Walker,
-    clearing: Clearing,
+    pub(crate) walker: Walker,
+    pub(crate) clearing: Clearing,
     epochs: Epochs,
-    root: PathBuf,
-    pub(super) targets: Targets<Process>,
-    pub(super) cpu: CpuLaps,
+    pub(crate) root: PathBuf,
+    pub(crate) targets: Targets<Process>,
+    pub(crate) cpu: CpuLaps,
 }
 
 impl Vaddr {

@@ -17,6 +17,7 @@ mod pagetypeinfo;
 mod ram;
 mod smaps;
 mod stat;
+mod threads;
 mod vmstat;
 mod zoneinfo;
 
@@ -39,6 +40,7 @@ pub use pagetypeinfo::{Pageblocks, pagetypeinfo};
 pub use ram::{Ram, system_ram};
 pub use smaps::{Usage, parse as parse_smaps, usage};
 pub use stat::{Resident, Stat, command, resident, stat};
+pub use threads::{ThreadTime, is_runnable, threads};
 pub use vmstat::vmstat;
 pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo};
 

@@ -21,6 +21,12 @@ impl PagemapEntry {
         self.0 >> 63 & 1 == 1
     }
 
+    /// In swap (bit 62), or being moved.
+    #[must_use]
+    pub fn is_swapped(self) -> bool {
+        !self.is_present() && self.0 >> 62 & 1 == 1
+    }
+
     /// The page frame (bits 0 to 54) of a present page; 0 without `CAP_SYS_ADMIN`.
     #[must_use]
     pub fn frame(self) -> u64 {

@@ -43,6 +43,11 @@ impl CpuLaps {
         let now = thread_cpu();
         now.saturating_sub(std::mem::replace(&mut self.0, now))
     }
+
+    /// So much of this lap does not count.
+    pub fn leave_out(&mut self, used: Duration) {
+        self.0 += used;
+    }
 }
 
 /// CPU time of process `pid` so far, exact to the nanosecond; `None` if there is none.

@@ -12,6 +12,8 @@ mod pagemap_scan;
 mod privileges;
 mod process_madvise;
 mod signal;
+mod swapon;
+mod touch;
 
 pub use arena::{Arena, Backing};
 pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
@@ -26,5 +28,7 @@ pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::resident_ranges;
 pub use privileges::{Kept, drop_privileges, missing as missing_capabilities};
-pub use process_madvise::{Advice, clears_by_advice, process_madvise};
+pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};
 pub use signal::is_ignored;
+pub use swapon::{swap_off, swap_on};
+pub use touch::touch;

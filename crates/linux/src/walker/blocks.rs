@@ -31,7 +31,7 @@ pub(crate) enum Plain {
 }
 
 /// A block in which something is mapped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RawBlock {
     /// address of its first page
     pub start: u64,
@@ -61,11 +61,22 @@ pub(crate) struct Reader<'a> {
     /// how many of them have been read whole
     done: usize,
     at: u64,
+    most: u32,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(spans: &'a [Span]) -> Self {
-        Reader { spans, done: 0, at: spans.first().map_or(0, |s| s.range.start) }
+        Reader { spans, done: 0, at: spans.first().map_or(0, |s| s.range.start), most: MAX_BLOCKS }
+    }
+
+    /// At most so many blocks in each run from now on.
+    pub fn at_most(self, most: u32) -> Self {
+        Reader { most: most.min(MAX_BLOCKS), ..self }
+    }
+
+    /// Where the next run begins; `None` if all is read.
+    pub fn position(&self) -> Option<u64> {
+        self.spans.get(self.done).map(|s| self.at.max(s.range.start))
     }
 
     /// Appends the blocks of one run to `out`, and tells whose they are; `None` if all is read.
@@ -91,7 +102,7 @@ impl<'a> Reader<'a> {
             *slot = types::span { start: span.range.start, end: span.range.end, plain };
         }
         bss.progress = types::progress { at: self.at, ..types::progress::default() };
-        let max_blocks = if with_plain { MAX_BLOCKS_PLAIN } else { MAX_BLOCKS };
+        let max_blocks = self.most.min(if with_plain { MAX_BLOCKS_PLAIN } else { MAX_BLOCKS });
         let plain = u32::from(with_plain);
         let order = walker.order(pid);
         let order = types::order { job: READ_BLOCKS, nr_spans, max_blocks, plain, ..order };

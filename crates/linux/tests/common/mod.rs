@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::undocumented_unsafe_blocks)]
 
 pub mod settings;
+pub mod swap;
+pub mod words;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -94,7 +96,7 @@ impl Obedient {
         }
     }
 
-    /// Maps `pages` pages of a kind: small, huge, locked, hugetlb, shared, reserved.
+    /// Maps `pages` pages of a kind: plain, small, huge, locked, hugetlb, shared, reserved.
     pub fn map(&mut self, pages: u64, kind: &str) -> AddrRange {
         let start = self.tell(&format!("map {pages} {kind}"));
         assert!(start != 0, "cannot map {kind} memory");
@@ -104,6 +106,31 @@ impl Obedient {
     /// Writes to all pages of a range.
     pub fn touch(&mut self, range: AddrRange) {
         self.tell(&format!("touch {} {}", range.start, range.len() / PAGE_SIZE));
+    }
+
+    /// Goes on touching each `step`-th of `range`'s pages, beside what else it does; returns its thread.
+    pub fn keep_touching(&mut self, range: AddrRange, step: u64) -> u64 {
+        let pages = (range.len() / PAGE_SIZE).div_ceil(step);
+        self.tell(&format!("keep-touching {} {step} {pages}", range.start))
+    }
+
+    /// Pages that are resident, by `/proc/PID/pagemap`.
+    pub fn resident(&self, range: AddrRange) -> u64 {
+        self.resident_each(range, 1)
+    }
+
+    /// Of each `step`-th page, how many are resident.
+    pub fn resident_each(&self, range: AddrRange, step: usize) -> u64 {
+        let mut pagemap = isotherm_linux::proc::Pagemap::open("/".as_ref(), self.pid()).unwrap();
+        pagemap.read(range).step_by(step).filter(|e| e.is_present()).count() as u64
+    }
+
+    /// Faults of a thread of it that had to wait for a disk, or for swap.
+    pub fn major_faults(&self, thread: u64) -> u64 {
+        let path = format!("/proc/{}/task/{thread}/stat", self.pid());
+        let stat = std::fs::read_to_string(path).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        fields.split_whitespace().nth(9).unwrap().parse().unwrap()
     }
 
     pub fn kill(&mut self) {
@@ -155,6 +182,9 @@ pub fn obey() {
             "read" => each_page(number(1), number(2), |p| unsafe {
                 std::hint::black_box(p.read_volatile());
             }),
+            "keep-touching" => keep_touching(number(1), number(2), number(3)),
+            "words" => words::start(number(1), number(2), number(3)),
+            "wrong-words" => words::wrong(),
             "unmap" => unsafe {
                 rustix::mm::munmap(number(1) as *mut _, number(2) as usize * 4096).unwrap();
                 0
@@ -196,6 +226,22 @@ pub fn obey() {
 fn each_page(start: u64, pages: u64, mut f: impl FnMut(*mut u8)) -> u64 {
     (0..pages).for_each(|i| f((start + i * PAGE_SIZE) as *mut u8));
     0
+}
+
+/// Reads each `step`-th of the pages from `start` on, over and over, in a thread of its own.
+fn keep_touching(start: u64, step: u64, pages: u64) -> u64 {
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid()).unwrap();
+        loop {
+            for i in 0..pages {
+                let page = (start + i * step * PAGE_SIZE) as *const u8;
+                std::hint::black_box(unsafe { page.read_volatile() });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    u64::from(told.recv().unwrap().as_raw_nonzero().get().unsigned_abs())
 }
 
 /// New pages wait on their CPU, up to 31, and cannot be cleared before there are more: here they are.

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
 use isotherm_core::{AddrRange, Mapping};
-use isotherm_linux::numa::{LaidOut, Layout, balancing};
+use isotherm_linux::numa::{LaidOut, Layout, balancing, node_of};
 use isotherm_linux::proc;
 use isotherm_mm::mempolicy::Weights;
 
 use super::root;
-use super::rule::{is_by_address, node_of};
+use super::rule::is_by_address;
 use crate::words::say;
 
 /// At most a tenth of the time goes into rounds.
@@ -54,7 +54,9 @@ fn all(
         Err(e) if e.is_gone() => return Ok(()),
         mappings => mappings.map_err(Error::from)?,
     };
-    let by_rule = |(mapping, part)| (part, move |piece| node_of(weights, mapping, piece));
+    let by_rule = |(mapping, part): (AddrRange, AddrRange)| {
+        (part, move |piece| node_of(weights, mapping.start, piece))
+    };
     Ok(layout.lay_out(parts(&mappings, within).map(by_rule), out)?)
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
-use isotherm_core::{AddrRange, Mapping, MappingKind, PAGE_SIZE};
-use isotherm_linux::numa::{Node, NumaError, Piece, Setting, WeightFiles, nodes};
-use isotherm_mm::mempolicy::{Weights, bandwidth_of, interleave_index, weights_from_bandwidth};
+use isotherm_core::{Mapping, MappingKind};
+use isotherm_linux::numa::{Node, NumaError, Setting, WeightFiles, nodes};
+use isotherm_mm::mempolicy::{Weights, bandwidth_of, weights_from_bandwidth};
 
 use super::root;
 use crate::cli::{Layout, UsageError};
@@ -138,12 +138,6 @@ pub fn text(weights: &Weights) -> String {
 pub fn is_by_address(m: &Mapping) -> bool {
     matches!(m.kind, MappingKind::Anonymous | MappingKind::Heap)
         && !m.name.starts_with("[anon_shmem")
-}
-
-/// Where a piece of a mapping belongs.
-pub fn node_of(weights: &Weights, mapping: AddrRange, piece: Piece) -> u32 {
-    let page = piece.start.saturating_sub(mapping.start) / PAGE_SIZE;
-    weights.node(interleave_index(mapping.start / PAGE_SIZE, page, piece.order))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use isotherm_linux::proc;
 use isotherm_report::json;
 use serde::Serialize;
 
-use super::rule::{Machine, is_by_address, node_of, text};
+use super::rule::{Machine, is_by_address, text};
 use super::{cases, nodes_text, root};
 use crate::cli::{self, Verify};
 use crate::commands::report::output::print;
@@ -65,7 +65,7 @@ fn verify(pid: i32, o: &cli::Layout) -> Result<Verified> {
                 None => continue,
             },
         };
-        let found = layout.look(m.range, |piece| node_of(&weights, m.range, piece))?;
+        let found = layout.look(m.range, |piece| numa::node_of(&weights, m.range.start, piece))?;
         if found.pages > 0 || found.left.partial > 0 {
             rows.push(Row {
                 start: m.range.start,

@@ -28,6 +28,14 @@ pub(super) fn flush(
     if !soft_dirty && process.refs.as_mut().is_some_and(|refs| refs.flush().is_ok()) {
         return Ok(true);
     }
+    flush_by_advice(walker, process)
+}
+
+/// The same, without `clear_refs`.
+pub(crate) fn flush_by_advice(
+    walker: &mut Walker,
+    process: &mut Process,
+) -> Result<bool, OpsError> {
     let Some(range) = far_apart(walker, process)? else { return Ok(false) };
     // Where this is not permitted, there is no flush.
     Ok(advise_cold(process, &[range]).is_ok_and(|failed| failed.is_empty()))

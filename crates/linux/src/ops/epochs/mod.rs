@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use isotherm_core::{AddrRange, Mapping, MappingKind, Nanos, OpsError, PAGE_SIZE, Unknown};
 
+pub(crate) use self::flush::flush_by_advice;
 use self::frames::{Frames, Touched};
 use super::process::Process;
 use super::targets::Targets;

@@ -17,7 +17,7 @@ const CLEARED_AT_ONCE: usize = 4;
 
 /// What clearing took of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     /// blocks read
     pub blocks: u64,
     /// entries read
@@ -51,7 +51,8 @@ struct Stretch {
     runs: Vec<AddrRange>,
 }
 
-pub(super) fn clear(
+/// Clears the accessed bits of `runs`: see [`isotherm_core::Survey::clear`].
+pub(crate) fn clear(
     walker: &mut Walker,
     process: &mut Process,
     runs: &[AddrRange],

@@ -8,6 +8,8 @@ mod runs;
 
 use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey, TargetId};
 
+pub(crate) use self::clear::clear;
+pub(crate) use self::folios::{Behind, Special, behind};
 use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
@@ -46,7 +48,7 @@ impl Survey for Vaddr {
         out: &mut Vec<Cleared>,
     ) -> Result<Cost, OpsError> {
         let process = self.targets.get(target)?;
-        let taken = clear::clear(&mut self.walker, process, runs, out)?;
+        let taken = clear(&mut self.walker, process, runs, out)?;
         let lost = Price::here().of(taken.clears, process.running(), taken.young);
         Ok(Cost {
             cpu: self.cpu.lap(),
@@ -68,20 +70,21 @@ pub(super) fn measure_price() {
     Price::here();
 }
 
-/// Reads the blocks of `spans` as long as the process is what it was.
-fn read_blocks(
+/// Reads the blocks of `spans` as long as the process is what it was; returns whether it is.
+pub(crate) fn read_blocks(
     walker: &mut Walker,
     process: &Process,
     spans: &[Span],
     mut each: impl FnMut(&RawBlock),
-) -> Result<(), OpsError> {
+) -> Result<bool, OpsError> {
     let mut reader = Reader::new(spans);
     let mut blocks = Vec::new();
     loop {
         blocks.clear();
         match reader.run(walker, process.pid, &mut blocks) {
             Ok(Some(identity)) if identity == process.identity => blocks.iter().for_each(&mut each),
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(()),
+            Ok(None) => return Ok(true),
+            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(false),
             Err(e) => return Err(OpsError::Failed(e.to_string())),
         }
     }

@@ -1,0 +1,34 @@
+//! `isotherm swap`: swap in compressed memory, made and taken away.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm_linux::swap::{SwapError, restore, set_up};
+use isotherm_report::bytes;
+
+use super::report::output::print;
+use crate::cli::{Swap, SwapTask, UsageError};
+
+/// Makes it, or takes it away.
+pub fn run(o: &Swap) -> Result<ExitCode> {
+    let root = Path::new("/");
+    let text = match o.task {
+        SwapTask::Zram { size } => {
+            let device = set_up(root, size).map_err(|e| match e {
+                SwapError::Size { .. } => UsageError::new(e.to_string()).into(),
+                e => anyhow::Error::from(e),
+            })?;
+            format!(
+                "swapping to {}, {} before compression; isotherm swap restore takes it away\n",
+                device.display(),
+                bytes(size)
+            )
+        }
+        SwapTask::Restore => match restore(root)? {
+            Some(device) => format!("{} is gone, what it held is back\n", device.display()),
+            None => "there is no swap of isotherm's to take away\n".to_owned(),
+        },
+    };
+    print(text.as_bytes())
+}

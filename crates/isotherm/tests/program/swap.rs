@@ -1,0 +1,73 @@
+//! `isotherm swap`.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use crate::alone::Alone;
+use crate::run::{Done, finish, isotherm, root_or_skip};
+
+fn swap(args: &[&str]) -> Done {
+    finish(isotherm(["swap"]).args(args))
+}
+
+fn swaps() -> String {
+    fs::read_to_string("/proc/swaps").unwrap()
+}
+
+/// Whether the kernel has zram; without it, the command is to say so.
+fn has_zram() -> bool {
+    let has = Path::new("/sys/class/zram-control").exists();
+    assert!(has || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "this takes zram");
+    has
+}
+
+#[test]
+fn swap_is_made_once_and_taken_away() {
+    if !root_or_skip("swap_is_made_once_and_taken_away") {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    if !has_zram() {
+        let said = swap(&["zram", "16M"]);
+        assert!(said.status == 1 && said.err.contains("modprobe zram"), "{}", said.err);
+        return;
+    }
+    let made = swap(&["zram", "16M"]);
+    assert_eq!(made.status, 0, "{}", made.err);
+    let device = made.text().split_whitespace().nth(2).unwrap().trim_end_matches(',').to_owned();
+    let line = swaps().lines().find(|l| l.starts_with(&device)).map(str::to_owned).unwrap();
+    let kib: u64 = line.split_whitespace().nth(2).unwrap().parse().unwrap();
+    assert_eq!(kib, (16 << 10) - 4, "all but the page at its begin");
+    let again = swap(&["zram", "16M"]);
+    assert_eq!(again.status, 1);
+    assert!(again.err.contains("already") && again.err.contains("swap restore"), "{}", again.err);
+    let gone = swap(&["restore"]);
+    assert_eq!(gone.status, 0, "{}", gone.err);
+    assert!(gone.text().contains(&device), "{}", gone.text());
+    assert!(!swaps().contains(&device) && !Path::new(&device).exists());
+    let nothing = swap(&["restore"]);
+    assert!(nothing.status == 0 && nothing.text().contains("no swap of isotherm's"));
+}
+
+#[test]
+fn senseless_sizes_are_wrong_usage() {
+    for (size, said) in [("0", "makes no sense"), ("1K", "1 MiB"), ("8000T", "twice"), ("x", "64M")]
+    {
+        let done = swap(&["zram", size]);
+        assert_eq!(done.status, 2, "{size}: {}", done.err);
+        assert!(done.err.contains(said), "{size}: {}", done.err);
+    }
+}
+
+#[test]
+fn it_takes_root() {
+    if !root_or_skip("it_takes_root") {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    let nobody = finish(isotherm(["swap", "zram", "16M"]).uid(65_534).current_dir("/"));
+    assert_eq!(nobody.status, 1);
+    assert!(nobody.err.contains("It takes root"), "{}", nobody.err);
+    assert_eq!(swaps().lines().count(), 1);
+}

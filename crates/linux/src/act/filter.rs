@@ -1,0 +1,74 @@
+//! Filters of pages.
+
+use isotherm_core::{PageFilter, PageKind};
+
+use super::migrate::nodes;
+use super::pieces::Piece;
+use crate::ops::process::Process;
+
+/// Leaves the pieces that are let through.
+pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mut Vec<Piece>) {
+    if filters.is_empty() {
+        return;
+    }
+    let nodes = match ask_for_nodes(filters) {
+        true => nodes(process, pieces),
+        false => Vec::new(),
+    };
+    let mut nodes = nodes.into_iter();
+    pieces.retain(|p| lets_through(filters, p, nodes.next().flatten()));
+}
+
+/// Whether `piece` is let through: the first filter that it answers to decides. One that answers to none is let
+/// through if there is no filter, or the last one rejects. `node` tells where it lies.
+fn lets_through(filters: &[PageFilter], piece: &Piece, node: Option<u32>) -> bool {
+    let is = |kind: PageKind| match kind {
+        PageKind::HugePage { min, max } => (min..=max).contains(&piece.bytes()),
+        PageKind::Node(wanted) => node == Some(wanted),
+        PageKind::Young => piece.young,
+    };
+    match filters.iter().find(|f| is(f.kind) == f.matching) {
+        Some(filter) => filter.allow,
+        None => filters.last().is_none_or(|last| !last.allow),
+    }
+}
+
+/// Whether they ask for nodes.
+fn ask_for_nodes(filters: &[PageFilter]) -> bool {
+    filters.iter().any(|f| matches!(f.kind, PageKind::Node(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HUGE: PageKind = PageKind::HugePage { min: 2 << 20, max: 2 << 20 };
+
+    fn lets(filters: &[PageFilter], pages: u32, young: bool, on: u32) -> bool {
+        let piece = Piece { start: 0, pages, young, swaps: true, area: 0 };
+        lets_through(filters, &piece, Some(on))
+    }
+
+    fn f(kind: PageKind, matching: bool, allow: bool) -> PageFilter {
+        PageFilter { kind, matching, allow }
+    }
+
+    #[test]
+    fn the_first_that_answers_decides() {
+        let young_or_huge = [f(PageKind::Young, true, false), f(HUGE, true, true)];
+        assert!(!lets(&young_or_huge, 512, true, 0));
+        assert!(lets(&young_or_huge, 512, false, 0));
+        assert!(!lets(&young_or_huge, 1, false, 0), "the last one allows: all else is held back");
+    }
+
+    #[test]
+    fn what_answers_to_none_goes_by_the_last() {
+        assert!(lets(&[], 1, true, 0));
+        assert!(lets(&[f(HUGE, true, false)], 1, true, 0));
+        assert!(!lets(&[f(HUGE, true, true)], 1, true, 0));
+        assert!(lets(&[f(HUGE, false, true)], 1, true, 0), "matching by not being");
+        assert!(!lets(&[f(PageKind::Node(1), true, false)], 1, true, 1));
+        assert!(lets(&[f(PageKind::Node(1), true, false)], 1, true, 0));
+        assert!(ask_for_nodes(&[f(PageKind::Node(1), true, false)]) && !ask_for_nodes(&[]));
+    }
+}

@@ -1,0 +1,103 @@
+//! Actions on real processes.
+//!
+//! A batch goes in three steps. What is young is cleared, for actions on what is not touched; for as long as
+//! is asked for, nothing is done; then all is read again, a few MiB at a time, what was touched is cut
+//! out, and the rest is acted on at once. What has come of it is read from the page tables.
+
+mod absent;
+mod deed;
+mod filter;
+mod migrate;
+mod others;
+mod pieces;
+mod prepare;
+mod room;
+mod support;
+mod tally;
+mod wait;
+mod walk;
+
+use std::collections::BTreeSet;
+
+use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId, Work};
+
+use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
+use self::wait::wait;
+use self::walk::perform;
+use crate::ops::epochs::flush_by_advice;
+use crate::ops::vaddr::Vaddr;
+use crate::sys::thread_cpu;
+
+impl Act for Vaddr {
+    fn supports(&self, action: &Action) -> Support {
+        support::support(&self.root, self.clearing, action)
+    }
+
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        let begin = thread_cpu();
+        let sound = works.iter().take_while(|w| self.check(w).is_ok()).count();
+        let (sound, rest) = works.split_at(sound);
+        let done = self.apply_all(sound, out);
+        // It is no look's.
+        self.cpu.leave_out(thread_cpu().saturating_sub(begin));
+        done.and_then(|()| rest.first().map_or(Ok(()), |w| self.check(w)))
+    }
+}
+
+impl Vaddr {
+    fn check(&self, work: &Work<'_>) -> Result<(), OpsError> {
+        let known = self.targets.find(work.target).map(drop);
+        known.ok_or(OpsError::NoTarget(work.target))?;
+        support::never(self.clearing, work.action).map_err(OpsError::Failed)?;
+        let range = work.range;
+        if [range.start, range.end].iter().all(|a| a.is_multiple_of(PAGE_SIZE)) {
+            return Ok(());
+        }
+        Err(OpsError::Failed(format!("{range:?} does not begin and end with a page")))
+    }
+
+    fn apply_all(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        self.refresh(works)?;
+        let prepared = works.iter().map(|work| Ok((work, prepare(self, work)?)));
+        let mut prepared: Vec<(&Work<'_>, Prepared)> = prepared.collect::<Result<_, OpsError>>()?;
+        self.wait(&mut prepared)?;
+        for (work, prepared) in &prepared {
+            out.push(perform(self, work, prepared)?);
+        }
+        Ok(())
+    }
+
+    /// Waits for touches, once for all works that ask for it.
+    fn wait(&mut self, works: &mut [(&Work<'_>, Prepared)]) -> Result<(), OpsError> {
+        let waits = || works.iter().filter(|(_, p)| p.waits).map(|(work, _)| work);
+        let Some(longest) = waits().map(|w| w.recheck).max() else { return Ok(()) };
+        let targets: BTreeSet<TargetId> = waits().map(|w| w.target).collect();
+        let pid = |t: &TargetId| Some(self.targets.find(*t)?.pid);
+        let pids: Vec<i32> = targets.iter().filter_map(pid).collect();
+        let root = self.root.clone();
+        wait(&root, &pids, longest, || {
+            let mut waiting = works.iter_mut().filter(|(_, p)| p.waits);
+            waiting.try_for_each(|(work, prepared)| note_young(self, work, prepared))
+        })
+    }
+
+    /// Mappings may have come, gone or been locked since they were read. Of who has ended there is
+    /// nothing to refresh.
+    ///
+    /// Where touches are waited for, TLBs are flushed, at the price of a few bits: others clear bits
+    /// without that (kswapd, clear_refs), and what a TLB holds is accessed without a trace.
+    fn refresh(&mut self, works: &[Work<'_>]) -> Result<(), OpsError> {
+        let Vaddr { walker, targets, .. } = self;
+        let mut seen = BTreeSet::<TargetId>::new();
+        for work in works.iter().filter(|w| seen.insert(w.target)) {
+            let process = targets.get(work.target)?;
+            let waits = |w: &Work<'_>| w.target == work.target && waits_for_touches(w);
+            match process.refresh(walker) {
+                Ok(true) if works.iter().any(waits) => drop(flush_by_advice(walker, process)?),
+                Err(e) if !e.is_gone() => return Err(OpsError::Failed(e.to_string())),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

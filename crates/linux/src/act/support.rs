@@ -1,0 +1,129 @@
+//! What can be done here, and why not.
+
+use std::path::Path;
+
+use isotherm_core::{Action, Destinations, Support};
+
+use super::migrate;
+use super::room::Room;
+use crate::numa;
+use crate::ops::vaddr::Clearing;
+use crate::proc::KPageFlags;
+use crate::sys::{Advice, takes_advice};
+
+/// Whether `action` is possible at this moment.
+pub(super) fn support(root: &Path, clearing: Clearing, action: &Action) -> Support {
+    match never(clearing, action).and_then(|()| now(root, action)) {
+        Ok(()) => Support::Yes,
+        Err(why) => Support::No(why),
+    }
+}
+
+/// What stays as it is: why `action` makes no sense.
+pub(super) fn never(clearing: Clearing, action: &Action) -> Result<(), String> {
+    if clearing == Clearing::Refs {
+        return Err(needs_second_look("clear_refs"));
+    }
+    match action {
+        Action::MigrateHot(to) | Action::MigrateCold(to) => migrate::weights(to).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// Why nothing can be done where a way to look cannot look at single pages again.
+pub(super) fn needs_second_look(way: &str) -> String {
+    format!(
+        "memory is looked at again before anything is done to it, page by page, and {way} cannot do that: \
+         look by bpf, bpf-probe or bpf-iter"
+    )
+}
+
+/// What may change while others go on.
+fn now(root: &Path, action: &Action) -> Result<(), String> {
+    match action {
+        Action::PageOut => Room::now().check(),
+        Action::HugePage => huge_pages(root),
+        Action::MigrateHot(to) | Action::MigrateCold(to) => nodes(root, to),
+        _ => Ok(()),
+    }
+}
+
+/// Whether huge pages may be made.
+pub(super) fn huge_pages(root: &Path) -> Result<(), String> {
+    let setting = "sys/kernel/mm/transparent_hugepage/enabled";
+    match std::fs::read_to_string(root.join(setting)) {
+        Ok(text) if text.contains("[never]") => {
+            Err(format!("huge pages are switched off on this machine: /{setting} says never"))
+        }
+        Ok(_) => takes_advice(Advice::Collapse).map_err(|e| {
+            format!("the kernel does not take MADV_COLLAPSE: {e}. Linux 6.1 and later do")
+        }),
+        Err(e) => Err(format!("this kernel has no huge pages: cannot read /{setting}: {e}")),
+    }
+}
+
+fn nodes(root: &Path, to: &Destinations) -> Result<(), String> {
+    let have: Vec<u32> =
+        numa::nodes(root).map_err(|e| e.to_string())?.iter().map(|n| n.node).collect();
+    if let Some(&node) = to.0.iter().map(|d| &d.node).find(|node| !have.contains(node)) {
+        return Err(numa::NumaError::NoNode { node, have }.to_string());
+    }
+    KPageFlags::open(root).map(drop).map_err(|_| numa::NumaError::NoFrames.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::Destination;
+
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn why_not(root: &Path, action: &Action) -> String {
+        match support(root, Clearing::Cold, action) {
+            Support::Yes => "yes".into(),
+            Support::No(why) => why,
+        }
+    }
+
+    #[test]
+    fn never_is_never() {
+        let setting = "sys/kernel/mm/transparent_hugepage/enabled";
+        let root = tree(&[(setting, "always madvise [never]\n")]);
+        assert!(why_not(root.path(), &Action::HugePage).contains("says never"));
+        assert!(why_not(tree(&[]).path(), &Action::HugePage).contains("no huge pages"));
+    }
+
+    #[test]
+    fn nodes_that_are_not_there() {
+        let to = |nodes: &[(u32, u32)]| {
+            let all = nodes.iter().map(|&(node, weight)| Destination { node, weight });
+            Action::MigrateCold(Destinations(all.collect()))
+        };
+        let root = tree(&[
+            ("sys/devices/system/node/has_memory", "0-1\n"),
+            ("sys/devices/system/node/online", "0-1\n"),
+            ("proc/kpageflags", ""),
+        ]);
+        assert_eq!(why_not(root.path(), &to(&[(1, 3)])), "yes");
+        let said = why_not(root.path(), &to(&[(0, 1), (2, 1)]));
+        assert!(said.contains("no node 2 with memory") && said.contains("0, 1"), "{said}");
+        for bad in [&[][..], &[(0, 0)], &[(0, 1), (0, 2)], &[(0, 256)]] {
+            assert_ne!(why_not(root.path(), &to(bad)), "yes", "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn who_clears_all_at_once_cannot_look_again() {
+        let said = support("/".as_ref(), Clearing::Refs, &Action::Cold);
+        assert!(matches!(said, Support::No(why) if why.contains("bpf")));
+    }
+}

@@ -1,0 +1,155 @@
+//! What a work has done so far, and whether it may go on.
+
+use std::time::{Duration, Instant};
+
+use isotherm_core::{AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work};
+
+/// What has come of one step.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Done {
+    /// pages that it was done to
+    pub pages: u64,
+    /// pages that it was not done to, and why
+    pub failed: Vec<(Failure, u64)>,
+}
+
+impl Done {
+    /// Done to `pages`, and to `left` not.
+    pub fn of(pages: u64, left: u64, why: Failure) -> Self {
+        Done { pages, failed: if left > 0 { vec![(why, left)] } else { Vec::new() } }
+    }
+
+    /// So many more were not done.
+    pub fn fail(&mut self, why: Failure, pages: u64) {
+        match self.failed.iter_mut().find(|(reason, _)| *reason == why) {
+            Some((_, sum)) => *sum += pages,
+            None => self.failed.push((why, pages)),
+        }
+    }
+}
+
+/// Counts a work within its budget.
+#[derive(Debug)]
+pub(super) struct Tally {
+    range: AddrRange,
+    budget: Budget,
+    /// what had been spent before it began
+    before: Duration,
+    began: Instant,
+    /// how far it has got
+    reached: u64,
+    applied: Applied,
+    sum: Done,
+    stopped: bool,
+}
+
+impl Tally {
+    pub fn new(work: &Work<'_>, before: Duration) -> Self {
+        Tally {
+            range: work.range,
+            budget: work.budget,
+            before,
+            began: Instant::now(),
+            reached: work.range.start,
+            applied: Applied::default(),
+            sum: Done::default(),
+            stopped: false,
+        }
+    }
+
+    fn spent(&self) -> Duration {
+        self.before + self.began.elapsed()
+    }
+
+    /// Pages that it may still be tried on.
+    pub fn pages_left(&self) -> u64 {
+        self.budget.bytes.saturating_sub(self.applied.tried) / PAGE_SIZE
+    }
+
+    /// Whether nothing more may be done.
+    pub fn is_over(&self) -> bool {
+        self.stopped || self.pages_left() == 0 || self.spent() >= self.budget.time
+    }
+
+    /// Nothing more is to be done, whatever is left.
+    pub fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// All before `address` is done with.
+    pub fn reach(&mut self, address: u64) {
+        self.reached = self.reached.max(address.min(self.range.end));
+    }
+
+    /// Why something was not done.
+    pub fn note(&mut self, why: Failure, pages: u64) {
+        self.sum.fail(why, pages);
+    }
+
+    /// A step on so many pages. Where there is no room for some there is none for more.
+    pub fn count(&mut self, tried: u64, done: &Done) {
+        self.applied.tried += tried * PAGE_SIZE;
+        self.applied.applied += done.pages.min(tried) * PAGE_SIZE;
+        for (why, pages) in &done.failed {
+            self.note(*why, *pages);
+            self.stopped |= *why == Failure::NoRoom;
+        }
+    }
+
+    /// What has come of it.
+    pub fn end(self) -> Applied {
+        let most = self.sum.failed.iter().max_by_key(|(_, pages)| *pages);
+        Applied {
+            passed: (self.reached - self.range.start).saturating_sub(self.applied.tried),
+            took: self.spent(),
+            failure: most.map(|(why, _)| *why),
+            ..self.applied
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{Action, TargetId};
+
+    use super::*;
+
+    fn tally(pages: u64) -> Tally {
+        let budget = Budget { bytes: pages * PAGE_SIZE, time: Duration::from_secs(3600) };
+        let range = AddrRange::new(100 * PAGE_SIZE, 200 * PAGE_SIZE);
+        let (action, target, recheck) = (&Action::Cold, TargetId(0), Duration::ZERO);
+        let work = Work { action, target, range, budget, filters: &[], recheck };
+        Tally::new(&work, Duration::from_millis(5))
+    }
+
+    #[test]
+    fn what_is_neither_tried_nor_ahead_was_passed() {
+        let mut t = tally(50);
+        t.reach(130 * PAGE_SIZE);
+        t.count(10, &Done::of(8, 2, Failure::Busy));
+        assert!(!t.is_over());
+        assert_eq!(t.pages_left(), 40);
+        t.reach(900 * PAGE_SIZE);
+        t.reach(110 * PAGE_SIZE);
+        let a = t.end();
+        let pages = |bytes: u64| bytes / PAGE_SIZE;
+        assert_eq!((pages(a.tried), pages(a.applied), pages(a.passed)), (10, 8, 90));
+        assert_eq!(a.failure, Some(Failure::Busy));
+        assert!(a.took >= Duration::from_millis(5));
+    }
+
+    #[test]
+    fn it_ends_with_its_bytes_its_time_and_for_want_of_room() {
+        let mut t = tally(10);
+        t.count(10, &Done::of(10, 0, Failure::Busy));
+        assert!(t.is_over());
+        assert_eq!(t.end().failure, None);
+        let mut t = tally(10);
+        t.count(4, &Done { pages: 1, failed: vec![(Failure::Busy, 2), (Failure::NoRoom, 1)] });
+        assert!(t.is_over());
+        assert_eq!(t.end().failure, Some(Failure::Busy), "most of it");
+        assert!(tally(0).is_over());
+        let late = Tally { before: Duration::from_secs(3600), ..tally(10) };
+        assert!(late.is_over());
+    }
+}

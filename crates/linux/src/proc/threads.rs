@@ -1,0 +1,64 @@
+//! `/proc/PID/task/TID/schedstat` and `stat`: whether threads get to run.
+
+use std::path::Path;
+
+use super::{pid_file, read_limited};
+
+/// A thread, and how long it has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// its number
+    pub tid: i32,
+    /// time on a CPU, in ns
+    pub ran: u64,
+}
+
+/// The threads of `pid`, of which at most `limit` are looked at; none if it is gone, or the kernel does
+/// not count their times.
+#[must_use]
+pub fn threads(root: &Path, pid: i32, limit: usize) -> Vec<ThreadTime> {
+    let dir = std::fs::read_dir(pid_file(root, pid, "task")).into_iter().flatten().flatten();
+    let time = |entry: std::fs::DirEntry| {
+        let text = read_limited(&entry.path().join("schedstat"), 256).ok()?;
+        let ran = text.split_whitespace().next()?.parse().ok()?;
+        Some(ThreadTime { tid: entry.file_name().to_str()?.parse().ok()?, ran })
+    };
+    dir.take(limit).filter_map(time).collect()
+}
+
+/// Whether a thread of `pid` runs, or waits for a CPU.
+#[must_use]
+pub fn is_runnable(root: &Path, pid: i32, tid: i32) -> bool {
+    let path = pid_file(root, pid, "task").join(tid.to_string()).join("stat");
+    let text = read_limited(&path, 4096).unwrap_or_default();
+    text.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('R'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walker::own_pid;
+
+    #[test]
+    fn threads_and_their_states() {
+        let root = tempfile::tempdir().unwrap();
+        for (tid, schedstat, stat) in
+            [(7, "512 40 3\n", "7 (a) R) S 1"), (8, "", "8 (b) R 1"), (9, "99 0 1", "9 (c R) R 1")]
+        {
+            let dir = root.path().join(format!("proc/7/task/{tid}"));
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::write(dir.join("schedstat"), schedstat).unwrap();
+            std::fs::write(dir.join("stat"), stat).unwrap();
+        }
+        let mut all = threads(root.path(), 7, 9);
+        all.sort_by_key(|t| t.tid);
+        assert_eq!(all, [ThreadTime { tid: 7, ran: 512 }, ThreadTime { tid: 9, ran: 99 }]);
+        assert!(threads(root.path(), 7, 1).len() <= 1);
+        assert_eq!(
+            [7, 8, 9, 10].map(|tid| is_runnable(root.path(), 7, tid)),
+            [false, true, true, false]
+        );
+        assert!(threads(root.path(), 8, 9).is_empty());
+        assert!(is_runnable("/".as_ref(), own_pid(), rustix::thread::gettid().as_raw_pid()));
+    }
+}

@@ -1,0 +1,109 @@
+//! Why there can be no swap in compressed memory.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::proc::ProcError;
+
+/// Why swap in compressed memory cannot be made or taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum SwapError {
+    /// no zram
+    #[error("there is no zram here ({path} is missing): load the module (modprobe zram)")]
+    NoZram {
+        /// what is missing
+        path: PathBuf,
+    },
+    /// a senseless size
+    #[error(
+        "swap of {bytes} bytes makes no sense: choose {} MiB to {} MiB, twice the memory of this machine",
+        .shortest >> 20, .longest >> 20
+    )]
+    Size {
+        /// as asked for
+        bytes: u64,
+        /// at least
+        shortest: u64,
+        /// at most
+        longest: u64,
+    },
+    /// there is some already
+    #[error(
+        "isotherm has made {device} already, of {} MiB: isotherm swap restore takes it away",
+        .bytes >> 20
+    )]
+    InUse {
+        /// which
+        device: PathBuf,
+        /// its size
+        bytes: u64,
+    },
+    /// somebody else's
+    #[error(
+        "{device} is not as isotherm has made it, and is left alone: somebody else has set it to {bytes} bytes. Remove {noted} if that is as it should be"
+    )]
+    NotOurs {
+        /// which
+        device: PathBuf,
+        /// its size
+        bytes: u64,
+        /// the file in which it is noted
+        noted: PathBuf,
+    },
+    /// a file
+    #[error("cannot {what} {path}: {source}{}", hint(.source))]
+    File {
+        /// read or write
+        what: &'static str,
+        /// which
+        path: PathBuf,
+        /// why
+        source: io::Error,
+    },
+    /// what is noted
+    #[error(
+        "{0} holds what isotherm does not understand: swapon --show tells what there is; remove that file when it is right"
+    )]
+    Noted(PathBuf),
+    /// two at once
+    #[error("another isotherm is making or taking away swap: try again when it has done so")]
+    Busy,
+    /// swapon
+    #[error("cannot swap to {device}: {source}{}", hint(.source))]
+    On {
+        /// which
+        device: PathBuf,
+        /// why
+        source: io::Error,
+    },
+    /// swapoff
+    #[error("cannot take back what is in {device}: {source}{}", off_hint(.source))]
+    Off {
+        /// which
+        device: PathBuf,
+        /// why
+        source: io::Error,
+    },
+    /// from `/proc`
+    #[error(transparent)]
+    Proc(#[from] ProcError),
+}
+
+fn hint(e: &io::Error) -> &'static str {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => ". It takes root",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ". sysfs is mounted read-only, as in a container: do it outside"
+        }
+        _ => "",
+    }
+}
+
+fn off_hint(e: &io::Error) -> &'static str {
+    match e.kind() {
+        io::ErrorKind::OutOfMemory => {
+            ". Memory is too short for it: end something that needs much of it, and try again"
+        }
+        _ => hint(e),
+    }
+}

@@ -1,0 +1,139 @@
+//! A zram device.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use isotherm_core::PAGE_SIZE;
+
+use super::error::SwapError;
+use crate::sys::{swap_off, swap_on};
+
+const CONTROL: &str = "sys/class/zram-control";
+/// Who has it open for a moment, as udev, keeps it from being removed: so often that is waited for, and
+/// so long.
+const WAITS: u32 = 100;
+const WAIT: Duration = Duration::from_millis(20);
+
+/// A device that was added.
+#[derive(Debug, Clone)]
+pub(super) struct Zram {
+    root: PathBuf,
+    pub number: u32,
+}
+
+impl Zram {
+    /// Adds one, of no size yet.
+    pub fn add(root: &Path) -> Result<Self, SwapError> {
+        let path = root.join(CONTROL).join("hot_add");
+        let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
+            ErrorKind::NotFound => SwapError::NoZram { path: path.clone() },
+            _ => SwapError::File { what: "read", path: path.clone(), source },
+        })?;
+        let unlike = || io::Error::new(ErrorKind::InvalidData, "it says no number");
+        let number = text.trim().parse().map_err(|_| unlike());
+        let number = number.map_err(|source| SwapError::File { what: "use", path, source })?;
+        Ok(Zram { root: root.to_owned(), number })
+    }
+
+    /// One that was added before.
+    pub fn known(root: &Path, number: u32) -> Self {
+        Zram { root: root.to_owned(), number }
+    }
+
+    pub fn device(&self) -> PathBuf {
+        self.root.join(format!("dev/zram{}", self.number))
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.root.join(format!("sys/block/zram{}", self.number)).join(name)
+    }
+
+    /// Its size in bytes; none if it is not there.
+    pub fn bytes(&self) -> Option<u64> {
+        fs::read_to_string(self.file("disksize")).ok()?.trim().parse().ok()
+    }
+
+    /// Gives it a size, in whole pages, and swaps to it.
+    pub fn swap_on(&self, bytes: u64) -> Result<(), SwapError> {
+        let (pages, device) = (bytes / PAGE_SIZE, self.device());
+        write(&self.file("disksize"), &(pages * PAGE_SIZE).to_string())?;
+        let begin = OpenOptions::new().write(true).open(&device);
+        begin
+            .and_then(|file| file.write_all_at(&header(pages), 0))
+            .map_err(|source| SwapError::File { what: "write", path: device.clone(), source })?;
+        swap_on(&device).map_err(|source| SwapError::On { device, source })
+    }
+
+    /// Takes back what is in it, and removes it.
+    pub fn remove(&self) -> Result<(), SwapError> {
+        let device = self.device();
+        match swap_off(&device) {
+            // It is not swapped to.
+            Err(e) if e.kind() == ErrorKind::InvalidInput => {}
+            off => off.map_err(|source| SwapError::Off { device, source })?,
+        }
+        let control = self.root.join(CONTROL).join("hot_remove");
+        let mut removed = write(&control, &self.number.to_string());
+        for _ in 0..WAITS {
+            match &removed {
+                Err(SwapError::File { source, .. }) if source.kind() == ErrorKind::ResourceBusy => {
+                }
+                _ => break,
+            }
+            sleep(WAIT);
+            removed = write(&control, &self.number.to_string());
+        }
+        removed
+    }
+
+    pub fn how_to_remove(&self) -> String {
+        let (device, number) = (self.device(), self.number);
+        format!("swapoff {}; echo {number} > /{CONTROL}/hot_remove", device.display())
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), SwapError> {
+    fs::write(path, text).map_err(|source| SwapError::File {
+        what: "write",
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// How swap of so many pages begins: `union swap_header` of `include/linux/swap.h`, version 1.
+fn header(pages: u64) -> [u8; PAGE_SIZE as usize] {
+    let mut page = [0; PAGE_SIZE as usize];
+    let last = u32::try_from(pages.saturating_sub(1)).unwrap_or(u32::MAX);
+    for (at, bytes) in
+        [(1024, &1u32.to_ne_bytes()[..]), (1028, &last.to_ne_bytes()), (4086, b"SWAPSPACE2")]
+    {
+        if let Some(place) = page.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_is_that_of_version_1() {
+        let page = header(256);
+        assert_eq!(&page[4086..], b"SWAPSPACE2");
+        assert_eq!((page[1024], page[1028]), (1, 255));
+        assert_eq!(page.iter().filter(|b| **b != 0).count(), 12);
+    }
+
+    #[test]
+    fn without_the_module_it_says_what_to_load() {
+        let root = tempfile::tempdir().unwrap();
+        let said = Zram::add(root.path()).unwrap_err().to_string();
+        assert!(said.contains("modprobe zram"), "{said}");
+    }
+}

@@ -1,0 +1,49 @@
+//! `swapon(2)` and `swapoff(2)`.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// `SWAP_FLAG_PREFER` of `include/linux/swap.h`: a priority follows.
+const PREFER: libc::c_int = 0x8000;
+/// The highest priority there is.
+const HIGHEST: libc::c_int = 0x7fff;
+
+/// Swaps to a device from now on, before all other swap.
+///
+/// # Errors
+/// EINVAL if it does not begin as swap does, EBUSY if it is in use, EPERM without `CAP_SYS_ADMIN`.
+pub fn swap_on(device: &Path) -> io::Result<()> {
+    let path = CString::new(device.as_os_str().as_bytes())?;
+    // SAFETY: the kernel reads the path, which lives until the call returns.
+    done(unsafe { libc::swapon(path.as_ptr(), PREFER | HIGHEST) })
+}
+
+/// Takes back into memory what a device holds, and swaps to it no more.
+///
+/// # Errors
+/// EINVAL if it is not swapped to, ENOMEM if what it holds does not fit memory, EPERM without
+/// `CAP_SYS_ADMIN`.
+pub fn swap_off(device: &Path) -> io::Result<()> {
+    let path = CString::new(device.as_os_str().as_bytes())?;
+    // SAFETY: as above.
+    done(unsafe { libc::swapoff(path.as_ptr()) })
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_swap_is_refused() {
+        for path in ["/nowhere", "/dev/null"] {
+            assert!(swap_on(path.as_ref()).is_err() && swap_off(path.as_ref()).is_err(), "{path}");
+        }
+        assert!(swap_on("a\0b".as_ref()).is_err());
+    }
+}

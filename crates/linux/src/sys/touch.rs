@@ -1,0 +1,64 @@
+//! Touching pages of another process, by `process_vm_readv(2)`.
+
+use std::io;
+
+/// Most pages in one call (`UIO_MAXIOV`).
+const MOST: usize = 1024;
+
+/// Reads a byte of each of `pages`, which counts as an access by the process itself; returns how many
+/// could be read.
+///
+/// # Errors
+/// ESRCH if there is no such process, EPERM if its memory may not be read.
+pub fn touch(pid: i32, pages: &[u64]) -> io::Result<u64> {
+    let mut read = 0;
+    for part in pages.chunks(MOST) {
+        let mut rest = part;
+        while !rest.is_empty() {
+            let got = match read_bytes(pid, rest) {
+                Ok(got) => got.min(rest.len()),
+                Err(e) if e.raw_os_error() == Some(libc::EFAULT) => 0,
+                Err(e) => return Err(e),
+            };
+            read += got as u64;
+            // It stops at a page that is not there.
+            rest = rest.get(got.max(1)..).unwrap_or_default();
+        }
+    }
+    Ok(read)
+}
+
+fn read_bytes(pid: i32, pages: &[u64]) -> io::Result<usize> {
+    let mut bytes = [0u8; MOST];
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: pages.len().min(MOST) };
+    let remote: Vec<libc::iovec> = pages
+        .iter()
+        .take(MOST)
+        .map(|&page| libc::iovec { iov_base: page as usize as *mut libc::c_void, iov_len: 1 })
+        .collect();
+    // SAFETY: the kernel writes at most as many bytes as `local` says, which `bytes` has; both live
+    // until the call returns. The other addresses are of the other process.
+    let n = unsafe {
+        libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as u64, 0)
+    };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::OwnPages;
+    use crate::walker::own_pid;
+
+    #[test]
+    fn what_is_there_is_read_and_what_is_not_is_passed_over() {
+        let mut own = OwnPages::map(3000).unwrap();
+        (0..3000).for_each(|page| own.write(page, page));
+        let mut pages: Vec<u64> = (0..3000).map(|page| own.range(page, 1).start).collect();
+        assert_eq!(touch(own_pid(), &pages).unwrap(), 3000);
+        (pages[0], pages[1500], pages[2999]) = (4096, 4096, 4096);
+        assert_eq!(touch(own_pid(), &pages).unwrap(), 2997);
+        assert_eq!(touch(i32::MAX, &pages).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(touch(own_pid(), &[]).unwrap(), 0);
+    }
+}

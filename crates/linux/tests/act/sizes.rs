@@ -1,0 +1,110 @@
+//! Huge pages made and split, and filters.
+
+use isotherm_core::{Action, Budget, Failure, Look, PAGE_SIZE, PageFilter, PageKind, Space, Work};
+
+use crate::common::settings::{HUGE_PAGES, Setting};
+use crate::common::swap::Alone;
+use crate::common::{attached, part, root_or_skip};
+use crate::{ALL, MS, apply, huge, pages, work};
+
+#[test]
+fn huge_pages_are_made_of_what_is_used() {
+    if !root_or_skip("huge_pages_are_made_of_what_is_used") {
+        return;
+    }
+    let _huge = HUGE_PAGES.lock();
+    let (mut process, mut ops, target) = attached();
+    // Five blocks of small pages, of memory for which huge ones are not forbidden.
+    let _madvise = Setting::set("/sys/kernel/mm/transparent_hugepage/enabled", "madvise");
+    let area = process.map(7 * 512, "plain");
+    let first = (512 - area.start / PAGE_SIZE % 512) % 512;
+    let blocks = part(area, first, 5 * 512);
+    let block = |i: u64, touched: u64| part(blocks, i * 512, touched);
+    for (i, resident) in [(0, 512), (1, 512), (2, 448), (3, 447), (4, 512)] {
+        process.touch(block(i, resident));
+    }
+    assert_eq!(huge(&mut ops, target, blocks), 0);
+    let mut cleared = Vec::new();
+    ops.mappings(target, &mut Vec::new()).unwrap();
+    Look::survey(&mut ops).unwrap().clear(target, &[blocks], &mut cleared).unwrap();
+    for (i, touched) in [(0, 512), (1, 440), (2, 448), (3, 447)] {
+        process.touch(block(i, touched));
+    }
+    let budget = Budget { bytes: 2 << 20, ..ALL };
+    let one = apply(&mut ops, Work { budget, ..work(&Action::HugePage, target, blocks) });
+    assert_eq!(pages(one)[..2], [512, 512], "{one:?}");
+    assert_eq!(huge(&mut ops, target, blocks), 1);
+    let done = apply(&mut ops, work(&Action::HugePage, target, blocks));
+    assert_eq!(pages(done), [512, 512, 4 * 512], "{done:?}");
+    assert_eq!(huge(&mut ops, target, blocks), 2);
+    // What was touched before the wait counts as well: 440 and 72 others.
+    process.touch(block(1, 512));
+    let waited = Work { recheck: MS, ..work(&Action::HugePage, target, block(1, 512)) };
+    assert_eq!(pages(apply(&mut ops, waited)), [512, 512, 0]);
+    let small = process.map(2048, "small");
+    process.touch(small);
+    let refused = apply(&mut ops, work(&Action::HugePage, target, small));
+    assert_eq!((refused.applied, refused.failure), (0, Some(Failure::Refused)), "not wanted there");
+}
+
+#[test]
+fn huge_pages_are_demoted() {
+    if !root_or_skip("huge_pages_are_demoted") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let _huge = HUGE_PAGES.lock();
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(4 * 512, "huge");
+    process.touch(memory);
+    assert_eq!(huge(&mut ops, target, memory), 4, "no huge pages to be had");
+    let split = Work { range: part(memory, 0, 512), ..work(&Action::NoHugePage, target, memory) };
+    let done = apply(&mut ops, split);
+    assert_eq!(pages(done), [512, 512, 0], "{done:?}");
+    assert_eq!((huge(&mut ops, target, memory), process.resident(memory)), (3, 2048));
+    // Of the next two, one page in 16 is touched: that stays.
+    let next = part(memory, 512, 1024);
+    process.keep_touching(next, 16);
+    let demote = Work { recheck: 100 * MS, ..work(&Action::NoHugePage, target, next) };
+    let done = apply(&mut ops, demote);
+    assert_eq!(pages(done), [1024, 1024, 0], "{done:?}");
+    assert_eq!(huge(&mut ops, target, memory), 1);
+    assert_eq!(process.resident(next), 64);
+    assert_eq!(process.resident_each(next, 16), 64);
+}
+
+#[test]
+fn filters_hold_back() {
+    if !root_or_skip("filters_hold_back") {
+        return;
+    }
+    let _huge = HUGE_PAGES.lock();
+    let (mut process, mut ops, target) = attached();
+    let small = process.map(300, "small");
+    let huge = process.map(512, "huge");
+    [small, huge].into_iter().for_each(|m| process.touch(m));
+    let size = PageKind::HugePage { min: 2 << 20, max: 2 << 20 };
+    let pages_of_small: Vec<u64> = (0..300).map(|i| part(small, i, 1).start).collect();
+    let nodes = isotherm_linux::sys::page_nodes(process.pid(), &pages_of_small).unwrap();
+    let mut done = |kind, matching, allow, range| {
+        let filters = [PageFilter { kind, matching, allow }];
+        pages(apply(&mut ops, Work { filters: &filters, ..work(&Action::Stat, target, range) }))
+    };
+    assert_eq!(done(size, true, false, small), [300, 300, 0]);
+    assert_eq!(done(size, true, false, huge), [0, 0, 512]);
+    assert_eq!(done(size, true, true, small), [0, 0, 300]);
+    assert_eq!(done(size, false, false, huge), [512, 512, 0]);
+    for node in [0u32, 1] {
+        let there = nodes.iter().filter(|&&n| n == node.cast_signed()).count() as u64;
+        let on = PageKind::Node(node);
+        assert_eq!(done(on, true, true, small), [there, there, 300 - there]);
+        assert_eq!(done(on, true, false, small), [300 - there, 300 - there, there]);
+    }
+    let mut cleared = Vec::new();
+    ops.mappings(target, &mut Vec::new()).unwrap();
+    Look::survey(&mut ops).unwrap().clear(target, &[small], &mut cleared).unwrap();
+    process.touch(part(small, 0, 100));
+    let filters = [PageFilter { kind: PageKind::Young, matching: true, allow: true }];
+    let young = Work { filters: &filters, ..work(&Action::Stat, target, small) };
+    assert_eq!(pages(apply(&mut ops, young)), [100, 100, 200]);
+}

@@ -1,0 +1,65 @@
+//! Room in swap, and the way back.
+
+use isotherm_core::{Act, Action, Failure, PAGE_SIZE, Support};
+
+use crate::common::swap::Alone;
+use crate::common::{Obedient, attached, part, root_or_skip};
+use crate::{MS, apply, pages, work};
+
+#[test]
+fn without_swap_it_is_said_and_nothing_is_tried_in_vain() {
+    if !root_or_skip("without_swap_it_is_said_and_nothing_is_tried_in_vain") {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(3000, "small");
+    process.touch(memory);
+    let said = ops.supports(&Action::PageOut);
+    assert!(matches!(&said, Support::No(why) if why.contains("no swap")), "{said:?}");
+    let done = apply(&mut ops, work(&Action::PageOut, target, memory));
+    assert_eq!((done.applied, done.failure), (0, Some(Failure::NoRoom)));
+    assert!(done.tried <= 64 * PAGE_SIZE, "it stops at once: {done:?}");
+    assert_eq!(process.resident(memory), 3000);
+}
+
+#[test]
+fn full_swap_is_no_room() {
+    if !root_or_skip("full_swap_is_no_room") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(8) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(4096, "small");
+    process.touch(memory);
+    let done = apply(&mut ops, work(&Action::PageOut, target, memory));
+    assert_eq!(done.failure, Some(Failure::NoRoom), "{done:?}");
+    let out = done.applied / PAGE_SIZE;
+    assert!((1024..=2048).contains(&out), "{done:?}");
+    assert_eq!(process.resident(memory), 4096 - out);
+    let said = ops.supports(&Action::PageOut);
+    assert!(matches!(&said, Support::No(why) if why.contains("full")), "{said:?}");
+    let again = apply(&mut ops, work(&Action::PageOut, target, memory));
+    assert!(again.applied == 0 && again.tried <= 64 * PAGE_SIZE, "no spinning: {again:?}");
+}
+
+#[test]
+fn what_was_paged_out_is_read_back() {
+    if !root_or_skip("what_was_paged_out_is_read_back") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(1000, "small");
+    process.touch(part(memory, 0, 600));
+    apply(&mut ops, work(&Action::PageOut, target, part(memory, 0, 300)));
+    let faults = |p: &Obedient| p.major_faults(u64::from(p.pid().unsigned_abs()));
+    let back = apply(&mut ops, work(&Action::WillNeed, target, memory));
+    assert_eq!(pages(back), [300, 300, 700], "{back:?}");
+    let thread = process.keep_touching(memory, 1);
+    while process.resident(memory) < 600 {
+        std::thread::sleep(MS);
+    }
+    let waited = process.major_faults(thread) + faults(&process);
+    assert!(waited <= 30, "all had to wait for swap otherwise: {waited}");
+}

@@ -1,0 +1,139 @@
+//! What is touched while it is waited for touches stays.
+
+use isotherm_core::{Act, Action, PAGE_SIZE, Work};
+
+use crate::common::swap::Alone;
+use crate::common::{attached, part, root_or_skip};
+use crate::{MS, apply, pages, work};
+
+/// A cold region a tenth of which is hot loses none of that.
+#[test]
+fn hot_pages_of_a_cold_region_stay() {
+    if !root_or_skip("hot_pages_of_a_cold_region_stay") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(256) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(16_000, "small");
+    process.touch(memory);
+    let thread = process.keep_touching(memory, 10);
+    let before = process.major_faults(thread);
+    let mut out = 0;
+    for _ in 0..10 {
+        let done =
+            apply(&mut ops, Work { recheck: 100 * MS, ..work(&Action::PageOut, target, memory) });
+        out += done.applied;
+        assert_eq!(process.resident_each(memory, 10), 1600);
+        // Back, so that there is something cold again.
+        process.touch(memory);
+    }
+    assert_eq!(process.major_faults(thread), before);
+    let out = out / PAGE_SIZE;
+    assert!(out >= 10 * 14_400 * 9 / 10, "next to all that is cold went: {out} pages");
+}
+
+/// Accessed bits were cleared behind our back, and what a TLB holds is accessed without setting them.
+#[test]
+fn what_a_tlb_holds_stays_too() {
+    if !root_or_skip("what_a_tlb_holds_stays_too") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    // There is always something in use elsewhere.
+    let elsewhere = process.map(512, "small");
+    let memory = process.map(1000, "small");
+    [elsewhere, memory].into_iter().for_each(|m| process.touch(m));
+    let thread = process.keep_touching(memory, 100);
+    let refs = format!("/proc/{}/clear_refs", process.pid());
+    let before = process.major_faults(thread);
+    for _ in 0..3 {
+        std::fs::write(&refs, "1").unwrap();
+        process.tell(&format!("read {} 512", elsewhere.start));
+        apply(&mut ops, Work { recheck: 200 * MS, ..work(&Action::PageOut, target, memory) });
+        assert_eq!(process.resident_each(memory, 100), 10);
+    }
+    assert_eq!(process.major_faults(thread), before);
+}
+
+/// Somebody else clears accessed bits while touches are waited for, as kswapd may.
+#[test]
+fn what_somebody_else_clears_was_touched() {
+    if !root_or_skip("what_somebody_else_clears_was_touched") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(1000, "small");
+    process.touch(memory);
+    let meddler = std::thread::spawn(move || {
+        for _ in 0..15 {
+            process.tell(&format!("read {} 100", part(memory, 300, 100).start));
+            std::thread::sleep(20 * MS);
+        }
+        std::thread::sleep(300 * MS);
+        std::fs::write(format!("/proc/{}/clear_refs", process.pid()), "1").unwrap();
+        process
+    });
+    let recheck = 800 * MS;
+    let done = apply(&mut ops, Work { recheck, ..work(&Action::PageOut, target, memory) });
+    let process = meddler.join().unwrap();
+    assert_eq!(pages(done), [900, 900, 100], "{done:?}");
+    assert_eq!(process.resident(part(memory, 300, 100)), 100);
+}
+
+/// Somebody else has its CPU for much longer than is waited for touches.
+#[test]
+fn who_does_not_get_to_run_is_waited_for() {
+    if !root_or_skip("who_does_not_get_to_run_is_waited_for") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(1000, "small");
+    process.touch(memory);
+    process.keep_touching(memory, 10);
+    let cpus =
+        rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(process.pid())).unwrap();
+    // We have another one, if there is one.
+    let mut ours = rustix::thread::sched_getaffinity(None).unwrap();
+    let taken: Vec<usize> = (0..1024).filter(|&cpu| cpus.is_set(cpu)).collect();
+    taken.iter().for_each(|&cpu| ours.unset(cpu));
+    let _ = rustix::thread::sched_setaffinity(None, &ours);
+    let (began, has_begun) = std::sync::mpsc::channel();
+    let hog = std::thread::spawn(move || {
+        rustix::thread::sched_setaffinity(None, &cpus).unwrap();
+        let highest = libc::sched_param { sched_priority: 1 };
+        // SAFETY: it reads the parameter, and changes this thread alone.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const highest) };
+        began.send(()).unwrap();
+        let begin = std::time::Instant::now();
+        while begin.elapsed() < 100 * MS {
+            std::hint::spin_loop();
+        }
+    });
+    has_begun.recv().unwrap();
+    let done = apply(&mut ops, Work { recheck: 20 * MS, ..work(&Action::PageOut, target, memory) });
+    hog.join().unwrap();
+    assert_eq!(done.failure, None);
+    let hot = process.resident_each(memory, 10);
+    assert_eq!((hot, pages(done)[1]), (100, 900), "{done:?}");
+}
+
+#[test]
+fn several_works_wait_once() {
+    if !root_or_skip("several_works_wait_once") {
+        return;
+    }
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(1000, "small");
+    process.touch(memory);
+    let cold = Work { recheck: 50 * MS, ..work(&Action::Cold, target, memory) };
+    let parts = (0..100).map(|i| Work { range: part(memory, i * 10, 10), ..cold.clone() });
+    let works: Vec<Work<'_>> = parts.collect();
+    let (mut out, begin) = (Vec::new(), std::time::Instant::now());
+    ops.apply(&works, &mut out).unwrap();
+    let took = begin.elapsed();
+    assert!(took >= 50 * MS && took < 1000 * MS, "{took:?}");
+    assert!(out.len() == 100 && out.iter().all(|a| pages(*a) == [10, 10, 0]), "{out:?}");
+}
