@@ -216,8 +216,12 @@ impl<O: Space + Look> Exposure<O> {
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
         for (done, (w, awoken)) in order.into_iter().enumerate() {
+            // What is hot anew may be hot instead of something else.
+            if awoken.iter().any(|&at| w.was_idle(at)) {
+                w.changed = Some(now);
+            }
             let restraint = self.restrain.of(&mut self.ops, w, now);
-            let allowance = self.spending.allowance(nr_targets - done, w.is_new, restraint);
+            let allowance = self.spending.allowance(nr_targets - done, w, restraint, now);
             let runs = plan(&w.pieces, &w.regions, &awoken, &allowance, &self.spending.prices, now);
             self.clear(w, &runs, now)?;
         }

@@ -20,7 +20,7 @@ pub(super) struct Allowance {
     pub urgent: f64,
     /// above that, for memory that was never cleared, in s
     pub sweep: f64,
-    /// From one turn of a region to the next.
+    /// From one turn of a region to the next; none while there are changes.
     pub turn: Duration,
     pub restraint: Restraint,
 }
@@ -44,10 +44,10 @@ const SHORT: usize = 4;
 const MOST_IN_REGION: usize = 8;
 /// What is touched less often than that is not disturbed.
 const SLOW_HZ: f64 = 2.0;
-/// A region whose heat is so many times as old as its turn is long is asked less often; at most, so many
-/// times less.
+/// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
+/// each few seconds.
 const SETTLED: u32 = 4;
-const MOST_TURNS: u32 = 3;
+const LONG_TURN: Duration = Duration::from_millis(2_600);
 /// Pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
 
@@ -77,10 +77,6 @@ pub(super) fn plan(
         taken: vec![false; pieces.len()],
         out: Vec::new(),
     };
-    // What is hot anew may be hot instead of something else.
-    if !awoken.is_empty() {
-        p.allowance.turn = Duration::ZERO;
-    }
     p.awoken(awoken);
     p.never();
     p.regions(regions);
@@ -184,7 +180,7 @@ impl Planner<'_> {
     /// for long is asked less often.
     fn turn(&self, age: Duration) -> Duration {
         let turn = self.allowance.turn;
-        (age / SETTLED).clamp(turn, turn * MOST_TURNS)
+        if turn.is_zero() { turn } else { (age / SETTLED).clamp(turn, turn.max(LONG_TURN)) }
     }
 
     fn regions(&mut self, regions: &[Known]) {
@@ -202,8 +198,8 @@ impl Planner<'_> {
                 // Who has to set bits again in all of a region touches it less often.
                 let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
                 // Who is asked less often is asked about more.
-                let turns = turn.as_secs_f64() / self.allowance.turn.as_secs_f64().max(1e-3);
-                let more = (short as f64 * turns.clamp(1.0, MOST_TURNS.into())) as usize;
+                let turns = turn.as_secs_f64() / self.allowance.turn.as_secs_f64().max(0.1);
+                let more = (short as f64 * turns) as usize;
                 let most = more.min((end - first) / 2).max(short);
                 let most = if *hz < SLOW_HZ { LONG_RUN } else { most };
                 wanting.push((lately.unwrap_or_default(), first..end, most));

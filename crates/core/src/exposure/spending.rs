@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ledger::{Ledger, Mean, Prices};
 use super::plan::Allowance;
+use super::watched::Watched;
 use crate::attrs::Attrs;
 use crate::ops::Cost;
 use crate::range::PAGE_SIZE;
@@ -167,12 +168,20 @@ impl Spending {
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
-    pub fn allowance(&self, nr_targets: usize, is_new: bool, restraint: Restraint) -> Allowance {
+    pub fn allowance(
+        &self,
+        nr_targets: usize,
+        w: &Watched,
+        restraint: Restraint,
+        now: Nanos,
+    ) -> Allowance {
         let targets = nr_targets as f64;
         // What is yet to be read in this round.
         let reserve = (self.readings.get() * self.part - self.reading).max(0.0);
         let round = self.round.as_secs_f64();
-        let first = (is_new || self.burst.balance() > 0.0) && restraint == Restraint::None;
+        let turn = self.round.mul_f64(TURN);
+        let changing = w.changed.is_some_and(|at| now.since(at) < turn);
+        let first = (w.is_new || self.burst.balance() > 0.0) && restraint == Restraint::None;
         Allowance {
             // Each may have its part; what one leaves is the next one's.
             seconds: (self.seconds.balance() - reserve) / targets,
@@ -184,7 +193,7 @@ impl Spending {
             },
             urgent: self.seconds.per_second() * round / targets,
             sweep: if first { SWEEP_SHARE * round / targets } else { 0.0 },
-            turn: self.round.mul_f64(TURN),
+            turn: if changing { Duration::ZERO } else { turn },
             restraint,
         }
     }

@@ -164,7 +164,7 @@ fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
 }
 
 /// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
-const NO_HEAT: f64 = 0.02;
+pub(super) const NO_HEAT: f64 = 0.02;
 
 /// Binary logarithm of a rate, to the next whole one.
 fn level(hz: f64) -> i8 {

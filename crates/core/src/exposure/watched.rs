@@ -9,7 +9,7 @@ use rand_core::Rng;
 use super::bins::ALIKE;
 use super::borders::{Group, groups};
 use super::piece::{Moment, Piece, Terms};
-use super::view::{Basis, Viewed, view};
+use super::view::{Basis, NO_HEAT, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
 use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
@@ -39,6 +39,8 @@ pub(super) struct Watched {
     pub stolen: u64,
     /// Not all of it has been cleared once.
     pub is_new: bool,
+    /// when something was last touched after a long time
+    pub changed: Option<Nanos>,
     /// what the next snapshot says
     pub views: Vec<RegionView>,
     /// when what cannot be seen was last told of
@@ -77,6 +79,7 @@ impl Watched {
             running: Running::default(),
             stolen: 0,
             is_new: true,
+            changed: None,
             views: Vec::new(),
             aside_ms: 0,
             turn: 0,
@@ -259,6 +262,12 @@ impl Watched {
                 None => {}
             }
         }
+    }
+
+    /// Whether the memory at an address is of a region that nobody touched, by the last snapshot.
+    pub fn was_idle(&self, addr: u64) -> bool {
+        let page = AddrRange::new(addr, addr + PAGE_SIZE);
+        known_at(&self.regions, page).is_none_or(|k| k.hz * k.share < NO_HEAT)
     }
 
     /// Makes the regions of a snapshot, at most `max` of them.
