@@ -44,8 +44,9 @@ pub struct Record {
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "physical")]
     #[arg(help_heading = "Options of --look damon")]
     pub addr_unit: Option<u64>,
-    /// End after this time [default: when all targets have ended and no --cgroup is left, or at
-    /// Ctrl-C]. A started command that still runs is then ended too (SIGTERM, after 5 s SIGKILL)
+    /// End after this time [default: when all targets have ended, no --cgroup is left, and no --comm or
+    /// --all is given, or at Ctrl-C]. A started command that still runs is then ended too (SIGTERM,
+    /// after 5 s SIGKILL)
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
     /// The record has at most this size, over all its files

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use isotherm_core::TargetId;
 use isotherm_linux::{AttachError, Hold, proc};
 use isotherm_record::TargetFact;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::WAKE;
 use super::members::Members;
@@ -63,6 +64,10 @@ impl Follower {
 
     /// Takes hold of all that is asked for, but for the command.
     pub fn attach_all(&mut self, held: &mut dyn Hold, o: &Targets) -> Result<()> {
+        // A command would inherit it.
+        if o.may_grow() && o.command.is_empty() {
+            allow_more_files();
+        }
         for &pid in &o.pid {
             self.attach(held, pid, o.children)?;
         }
@@ -198,4 +203,11 @@ impl Follower {
             (None, n) => format!("{n} processes"),
         }
     }
+}
+
+/// Each process takes three descriptors, and there may be more processes than a third of what is usual.
+/// Where it is refused, those that do not fit are passed over.
+fn allow_more_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
