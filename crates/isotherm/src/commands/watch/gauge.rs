@@ -104,7 +104,7 @@ fn percent(cpu: Duration, seconds: f64) -> String {
 }
 
 /// A greater factor says no more than that, as a binary logarithm.
-const MOST_ERROR: f32 = 6.0;
+const MOST_ERROR: f32 = 10.0;
 
 fn error(q: &Quality) -> Option<String> {
     let within = |e: f32| format!("rates within a factor of {:.1}", e.exp2());
