@@ -112,44 +112,62 @@ pub struct Mixture {
 /// nothing was touched.
 #[must_use]
 pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
-    let used = || bins.iter().filter(|b| b.touched + b.survived > 0.0);
-    let touched: f64 = used().map(|b| b.touched).sum();
+    let used: Vec<&Bin> = bins.iter().filter(|b| b.touched + b.survived > 0.0).collect();
+    let touched: f64 = used.iter().map(|b| b.touched).sum();
     if touched <= 0.0 {
         return None;
     }
-    let last = used().map(|b| b.since + b.seconds).fold(0.0, f64::max);
-    let likelihood = |p: f64, l: f64| -> f64 {
-        let left = |t: f64| 1.0 - p + p * (-l * t).exp();
-        let one = |b: &Bin| {
-            let survive = (left(b.since + b.seconds) / left(b.since).max(1e-300)).clamp(0.0, 1.0);
+    let last = used.iter().map(|b| b.since + b.seconds).fold(0.0, f64::max);
+    let at = |l: f64, steps: u32| {
+        let chances = Chances::of(&used, l);
+        let (p, value) = likeliest_share(|p| chances.likelihood(p), steps);
+        (value, l, p)
+    };
+    // First from afar, then more closely around the best.
+    let afar = rates(0.1 / last.max(1e-3), HIGHEST_HZ, 2.0).map(|l| at(l, 5));
+    let best = afar.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let near = rates(best.1 / 2.0, (best.1 * 2.0).min(HIGHEST_HZ), 2f64.powf(0.25));
+    let near = near.map(|l| at(l, 12)).chain([best]);
+    let (value, hz, share) = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let alone = Chances::of(&used, first_touch_rate(bins)).likelihood(1.0);
+    Some(Mixture { share, hz, gain: value - alone })
+}
+
+/// From `low` to below `high`, each so many times the one before.
+fn rates(low: f64, high: f64, times: f64) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(low), move |l| Some(l * times)).take_while(move |l| *l < high)
+}
+
+/// Bins, with the chance of a page that is touched at some rate to be untouched at begin and end of each.
+struct Chances<'a>(Vec<(&'a Bin, f64, f64)>);
+
+impl<'a> Chances<'a> {
+    fn of(bins: &[&'a Bin], l: f64) -> Self {
+        let chances = |b: &&'a Bin| (*b, (-l * b.since).exp(), (-l * (b.since + b.seconds)).exp());
+        Chances(bins.iter().map(chances).collect())
+    }
+
+    /// Logarithm of how likely the bins are if a share `p` of the pages is touched.
+    fn likelihood(&self, p: f64) -> f64 {
+        let one = |&(b, from, to): &(&Bin, f64, f64)| {
+            let left = |untouched: f64| 1.0 - p + p * untouched;
+            let survive = (left(to) / left(from).max(1e-300)).clamp(0.0, 1.0);
             let term = |n: f64, p: f64| if n > 0.0 { n * p.max(1e-300).ln() } else { 0.0 };
             term(b.touched, 1.0 - survive) + term(b.survived, survive)
         };
-        used().map(one).sum()
-    };
-    let mut best: Option<(f64, f64, f64)> = None;
-    let mut l = 0.1 / last.max(1e-3);
-    while l < HIGHEST_HZ {
-        let p = likeliest_share(|p| likelihood(p, l));
-        let value = likelihood(p, l);
-        if best.is_none_or(|(_, _, b)| value > b) {
-            best = Some((p, l, value));
-        }
-        l *= 1.4;
+        self.0.iter().map(one).sum()
     }
-    let (share, hz, value) = best?;
-    let alone = first_touch_rate(bins);
-    Some(Mixture { share, hz, gain: value - likelihood(1.0, alone) })
 }
 
-/// The share of 0.0005 to 1 at which `likelihood` is highest, on a logarithmic scale: it has one top.
-fn likeliest_share(likelihood: impl Fn(f64) -> f64) -> f64 {
-    let (mut low, mut high) = (0.0005f64.ln(), 0.0f64);
+/// The share of 0.0005 to 1 at which `likelihood` is highest, on a logarithmic scale, where it has one top;
+/// and how high that is. Each step takes two fifths of what is left.
+fn likeliest_share(likelihood: impl Fn(f64) -> f64, steps: u32) -> (f64, f64) {
     const GOLDEN: f64 = 0.618_033_988_75;
+    let (mut low, mut high) = (0.0005f64.ln(), 0.0f64);
     let at = |x: f64| likelihood(x.exp());
     let (mut x1, mut x2) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
     let (mut f1, mut f2) = (at(x1), at(x2));
-    for _ in 0..12 {
+    for _ in 0..steps {
         if f1 < f2 {
             (low, x1, f1) = (x1, x2, f2);
             x2 = low + GOLDEN * (high - low);
@@ -161,7 +179,8 @@ fn likeliest_share(likelihood: impl Fn(f64) -> f64) -> f64 {
         }
     }
     let inner = ((low + high) / 2.0).exp();
-    if likelihood(1.0) >= likelihood(inner) { 1.0 } else { inner }
+    let (value, all) = (likelihood(inner), likelihood(1.0));
+    if all >= value { (1.0, all) } else { (inner, value) }
 }
 
 /// What windows that were measured by themselves say of the rate of all of them together.
