@@ -47,7 +47,7 @@ ticker() {
 }
 
 # Page tables take some fifty times longer to read here than on a machine, so watching may cost more.
-emulated="--budget 50%"
+emulated="--budget 30%"
 
 # The way to look that doctor recommends.
 way() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use crate::room;
@@ -29,6 +29,8 @@ struct File {
     score: Vec<Expected>,
     #[serde(default)]
     by_name: bool,
+    #[serde(default)]
+    kernels_by_name: Vec<String>,
 }
 
 fn two_minutes() -> u64 {
@@ -56,6 +58,8 @@ pub struct Scenario {
     pub score: Vec<Expected>,
     /// only run if it is asked for by its name: it measures, or takes long
     pub by_name: bool,
+    /// kernels on which it only runs if it, or the kernel, is asked for by name: others show the same
+    pub kernels_by_name: Vec<String>,
 }
 
 impl Scenario {
@@ -78,6 +82,9 @@ impl Scenario {
             .with_context(|| format!("cannot read {}", path.display()))?;
         let file: File = toml::from_str(&text).with_context(|| path.display().to_string())?;
         ensure!(dir.join("run").is_file(), "{} has no script `run`", dir.display());
+        if let Some(other) = file.kernels_by_name.iter().find(|k| !file.kernels.contains_key(*k)) {
+            bail!("{}: {other} of kernels_by_name is not in [kernels]", path.display());
+        }
         ensure!((1..=MAX_LIMIT_S).contains(&file.timeout_s), "timeout_s is 1 to {MAX_LIMIT_S}");
         Ok(Scenario {
             name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
@@ -89,6 +96,7 @@ impl Scenario {
             kernels: file.kernels,
             score: file.score,
             by_name: file.by_name,
+            kernels_by_name: file.kernels_by_name,
         })
     }
 

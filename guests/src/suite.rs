@@ -40,7 +40,10 @@ impl Default for Asked {
 impl Asked {
     fn has(&self, scenario: &Scenario, series: &str) -> bool {
         let named = |names: &[String], name: &str| names.iter().any(|n| n == name);
-        let by_default = self.scenarios.is_empty() && !scenario.by_name;
+        let kernel_by_name = scenario.kernels_by_name.iter().any(|k| k == series);
+        let by_default = self.scenarios.is_empty()
+            && !scenario.by_name
+            && (!kernel_by_name || !self.kernels.is_empty());
         (by_default || named(&self.scenarios, &scenario.name))
             && (self.kernels.is_empty() || named(&self.kernels, series))
     }
