@@ -120,7 +120,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("proc/sys/kernel/random/boot_id", "this\n"),
-            ("proc/meminfo", "MemTotal: 1000000 kB\nMemAvailable: 1 kB\n"),
+            ("proc/meminfo", "MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: 1 kB\n"),
             ("sys/block/zram7/disksize", disksize),
             (PATH, noted),
         ] {
