@@ -23,18 +23,16 @@ pub(super) struct Since {
 pub(super) struct Counts {
     pub resident: u64,
     pub unknown: [u64; 8],
-    /// pages looked at lately, or untouched ever since
+    /// pages looked at so lately that they stand for their region
     pub covered: u64,
     pub bins: [Bin; READS],
     /// sums of widths, weighted by pages
-    pub widths: [f64; READS],
+    widths: [f64; READS],
     /// and of times from the clear to their begin
-    pub begins: [f64; READS],
+    begins: [f64; READS],
     pub fresh: Spread,
     pub all: Spread,
     pub fresh_pages: f64,
-    /// of those, looked at so lately that they stand for their region
-    pub recent_pages: f64,
     pub touched: u32,
     /// some of it was cleared since [`Since::known`]
     pub lately: bool,
@@ -187,10 +185,9 @@ impl Counts {
 
     /// Adds what reads have found of `armed` pages; returns their page-seconds.
     fn add_exposed(&mut self, x: &Exposed, found: &[u32; READS], armed: u32) -> f64 {
-        self.covered += u64::from(armed);
         self.fresh_pages += f64::from(armed);
         if x.recent {
-            self.recent_pages += f64::from(armed);
+            self.covered += u64::from(armed);
         }
         let (mut t, mut had, mut e) = (0.0, 0u32, 0.0);
         for (i, (&read, &n)) in x.reads.iter().zip(found).enumerate() {

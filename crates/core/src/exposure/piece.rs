@@ -110,7 +110,7 @@ pub(super) struct Piece {
     /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
     /// there, in Hz.
     presumed: Option<f32>,
-    /// Or may be, for the same reason.
+    /// It may be of the past, since its region has become faster elsewhere.
     doubted: bool,
     calm: Option<Calm>,
     /// readings of everything in which it was missing
@@ -378,7 +378,7 @@ impl Piece {
     }
 
     /// Takes in what clearing has done: a new exposure begins.
-    /// Nothing of it was asked for if nothing is told of it: then it stays as it is.
+    /// It stays as it is if nothing is told of it: then nothing of it was asked for.
     pub fn clear(&mut self, c: &Cleared, since: Moment, t: &Terms) {
         let span = self.span();
         let told = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));

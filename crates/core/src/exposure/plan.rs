@@ -52,7 +52,7 @@ const LONG_TURN: Duration = Duration::from_millis(2_600);
 const LONG_RUN: usize = 32;
 
 /// Chooses runs among `pieces` (sorted). `regions` are those published last, `awoken` the addresses of
-/// pieces that were touched after a long time; `turn` moves on from time to time.
+/// pieces that were touched after a long time.
 ///
 /// What was touched after a long time comes first: a short run of each stretch of it. Then memory that
 /// was never cleared, in long runs. Then a run in each region that is touched, from the piece on that

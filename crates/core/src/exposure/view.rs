@@ -91,7 +91,7 @@ pub(super) fn view(
     };
     // What was looked at lately stands for all of the region.
     let covered =
-        if counts.recent_pages >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
+        if counts.covered as f64 >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
     // What was never cleared could be seen, and is to be.
     Viewed { view, visible: (visible + unseen) * PAGE_SIZE, covered: covered * PAGE_SIZE }
 }
