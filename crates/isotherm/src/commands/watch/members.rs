@@ -40,7 +40,7 @@ impl Members {
         };
         let running: BTreeSet<String> = members.running().map(|(_, comm)| comm).collect();
         match members.names.iter().find(|name| !running.contains(*name)) {
-            Some(name) => bail!("no process is called {name}: ps -eo comm shows their names"),
+            Some(name) => bail!("no process is called `{name}`: ps -eo comm shows their names"),
             None => Ok(members),
         }
     }
