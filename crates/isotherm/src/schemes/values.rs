@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::Action;
-use isotherm_core::scheme::{hz_of_percent, parse_action, parse_age, parse_rate};
+use isotherm_core::scheme::{parse_action, parse_age, parse_rate};
 use serde::Deserialize;
 
 use crate::units;
@@ -11,7 +11,7 @@ use crate::units;
 /// A number, or a text with a unit.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a number, or a text with a unit")]
 enum Scalar {
     Whole(u64),
     Real(f64),
@@ -63,11 +63,6 @@ pub struct Rate(pub f64);
 impl TryFrom<Scalar> for Rate {
     type Error = String;
     fn try_from(s: Scalar) -> Result<Self, String> {
-        if let Scalar::Real(percent) = s
-            && (0.0..=100.0).contains(&percent)
-        {
-            return Ok(Rate(hz_of_percent(percent)));
-        }
         let text = s.text();
         let wrong = || format!("{text:?} is no rate: write percent at 5 ms, as 5%, or 10Hz");
         parse_rate(&text).map(Rate).ok_or_else(wrong)
@@ -148,6 +143,8 @@ impl TryFrom<String> for Deed {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::scheme::hz_of_percent;
+
     use super::*;
 
     fn read<T: TryFrom<Scalar, Error = String>>(text: &str) -> Result<T, String> {

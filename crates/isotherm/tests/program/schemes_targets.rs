@@ -90,7 +90,7 @@ fn processes_are_found_by_name() {
     };
     let nobody = finish(&mut run("1s"));
     assert_eq!(nobody.status, 1);
-    assert!(nobody.err.contains("no process is called isotherm-test-"), "{}", nobody.err);
+    assert!(nobody.err.contains("no process is called `isotherm-test-s`"), "{}", nobody.err);
     let mut one = sleeper();
     let mut running = run("40s").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let has =

@@ -96,20 +96,22 @@ impl Layout {
         parts: impl IntoIterator<Item = (AddrRange, R)>,
         sum: &mut LaidOut,
     ) -> Result<(), NumaError> {
-        let mut waiting: BTreeMap<u32, Vec<Piece>> = BTreeMap::new();
+        let mut waiting: BTreeMap<u32, (Vec<Piece>, u64)> = BTreeMap::new();
         for (range, rule) in parts {
             self.parts(range, |layout, part| {
                 for Misplaced { piece, to } in layout.compare(part, &rule, sum)? {
-                    let pieces = waiting.entry(to).or_default();
+                    let (pieces, pages) = waiting.entry(to).or_default();
                     pieces.push(piece);
-                    if pieces.iter().map(Piece::pages).sum::<u64>() >= MOVED {
+                    *pages += piece.pages();
+                    if *pages >= MOVED {
+                        *pages = 0;
                         layout.move_to(to, std::mem::take(pieces), sum)?;
                     }
                 }
                 Ok(())
             })?;
         }
-        waiting.into_iter().try_for_each(|(node, pieces)| self.move_to(node, pieces, sum))
+        waiting.into_iter().try_for_each(|(node, (pieces, _))| self.move_to(node, pieces, sum))
     }
 
     /// The resident parts of a range.

@@ -5,9 +5,10 @@ use std::io::{BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::event::Line;
+use crate::words::chain;
 
 /// JSON lines, added to a file.
 pub struct Log {
@@ -26,11 +27,13 @@ impl Log {
     /// Adds lines, and has the kernel have them. What is done without being logged is not what was asked
     /// for: an error ends the run.
     pub fn write(&mut self, lines: &[Line<'_>]) -> Result<()> {
-        self.try_write(lines).with_context(|| {
+        // As text: a pipe that is closed is that of the log, not standard output.
+        self.try_write(lines).map_err(|e| {
             let name = self.path.display();
-            format!(
+            anyhow!(
                 "the log {name} cannot be written, and nothing is done that is not in it: make room, \
-                 or run without --log"
+                 or run without --log: {}",
+                chain(&e),
             )
         })
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::scheme::Engine;
-use isotherm_core::{Act, Action, Attrs, MonitorKind};
+use isotherm_core::{Act, Action, Attrs, MonitorKind, Support};
 use isotherm_linux::sys::{self, Kept};
 
 use self::log::Log;
@@ -30,17 +30,22 @@ use crate::words::{chain, is_closed_pipe, say};
 pub fn run(o: RunSchemes) -> Result<ExitCode> {
     let attrs = check(&o)?;
     let text = text_of(&o.scheme, || format!("cannot read the schemes {}", o.scheme.display()))?;
-    let schemes = schemes::load(&o.scheme, &text, interval(&attrs))?;
-    let takes = Takes::of(schemes.iter().map(|s| &s.action));
-    let mut engine = Engine::new(schemes).map_err(|e| UsageError::new(e.to_string()))?;
-    engine.log_passed(o.passed);
+    let engine = |attrs: &Attrs| {
+        let schemes = schemes::load(&o.scheme, &text, interval(attrs))?;
+        Engine::new(schemes).map_err(|e| anyhow::Error::from(UsageError::new(e.to_string())))
+    };
+    engine(&attrs)?;
     let stop = Stop::at_signals()?;
     let mut looks = Looks::open(match o.watching.look {
         Look::By(way) => Some(way),
         _ => None,
     })?;
-    refuse(&engine, looks.act(), o.dry_run)?;
+    // What does the looking may take another monitor, of other intervals.
     let attrs = looks.attrs(&o.watching)?;
+    let mut engine = engine(&attrs)?;
+    engine.log_passed(o.passed);
+    refuse(&engine, looks.act(), o.dry_run)?;
+    let takes = Takes::of(engine.schemes().map(|(s, _)| &s.action));
     let mut follower = Follower::new(None);
     follower.attach_all(looks.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
@@ -60,8 +65,10 @@ pub fn run(o: RunSchemes) -> Result<ExitCode> {
         say(format_args!("isotherm: {}", chain(e)));
     }
     let table = running.end(result.as_ref().ok());
-    print(if o.json { json(&table)? } else { table.text() }.as_bytes())?;
+    let text = if o.json { json(&table) } else { Ok(table.text()) };
+    let printed = text.and_then(|text| print(text.as_bytes()));
     let status = started.as_mut().map(|c| c.end(|| stop.is_over())).transpose()?;
+    printed?;
     Ok(match result {
         Ok(_) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(e) if is_closed_pipe(&e) => ExitCode::SUCCESS,
@@ -106,7 +113,9 @@ fn refuse(engine: &Engine, act: &dyn Act, dry: bool) -> Result<()> {
     let said = said.collect::<Vec<_>>().join("\n  ");
     match (unsupported.is_empty(), dry) {
         (true, _) => {}
-        (_, true) => say(format_args!("isotherm: this could not be done here: {said}")),
+        (_, true) if act.supports(&Action::Stat) == Support::Yes => {
+            say(format_args!("isotherm: this could not be done here: {said}"))
+        }
         _ => bail!("this cannot be done here: {said}"),
     }
     Ok(())
