@@ -158,7 +158,12 @@ fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (
             return (i, Kind::Hidden(why));
         }
         let evidence = piece.evidence(i, t);
-        let alike = if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
+        let alike = match evidence.d {
+            _ if piece.huge => ALIKE_IN_HUGE,
+            0.0 => ALIKE,
+            // Pages that were touched together tell as much as two; one that always is, as one.
+            _ => f64::from(piece.window(i).touched_at_once()).clamp(1.0, ALIKE),
+        };
         let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
         let touched = piece.touched(i, now);
         (i, Kind::Seen { d, e, awoken: piece.is_awoken(i), touched: (touched, touched) })

@@ -265,9 +265,19 @@ impl Piece {
 
     /// Pages that tell nothing more until they are cleared.
     pub fn spent(&self) -> u32 {
+        self.spent_pages().count()
+    }
+
+    /// Those of them within `range`.
+    pub fn spent_in(&self, range: &AddrRange) -> u32 {
+        let (first, end) = range.intersect(&self.range).map_or((0, 0), |r| self.pages(r));
+        self.spent_pages().count_in(first, end)
+    }
+
+    fn spent_pages(&self) -> PageMask {
         match self.hidden.is_empty() {
-            true => self.young.count(),
-            false => self.young.without(&self.unseen_pages()).count(),
+            true => self.young,
+            false => self.young.without(&self.unseen_pages()),
         }
     }
 

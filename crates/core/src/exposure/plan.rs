@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::ledger::Prices;
 use super::piece::Piece;
 use super::watched::Known;
+use crate::range::AddrRange;
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
 
@@ -115,6 +116,11 @@ impl Planner<'_> {
         !self.pieces[i].is_seen() || self.pieces[i].spent() > 0
     }
 
+    /// The same of what of it lies within a region: its neighbours have turns of their own.
+    fn is_due_in(&self, i: usize, range: &AddrRange) -> bool {
+        !self.pieces[i].is_seen() || self.pieces[i].spent_in(range) > 0
+    }
+
     /// Takes adjacent pieces from `first` on and below `end`, as long as `seconds` last, and at least
     /// one.
     fn take(&mut self, first: usize, end: usize, seconds: f64) -> f64 {
@@ -184,12 +190,12 @@ impl Planner<'_> {
     }
 
     fn regions(&mut self, regions: &[Known]) {
-        let mut wanting: Vec<(Nanos, Range<usize>, usize)> = Vec::new();
+        let mut wanting: Vec<(Nanos, Range<usize>, AddrRange, usize)> = Vec::new();
         for Known { range: r, hz, age, .. } in regions {
             let first = self.pieces.partition_point(|p| p.range.end <= r.start);
             let end =
                 first + self.pieces[first..].iter().take_while(|p| p.range.start < r.end).count();
-            let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due(i));
+            let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due_in(i, r));
             let lately = (first..end).filter_map(|i| self.pieces[i].cleared_at()).max();
             let turn = self.turn(*age);
             let had = lately.is_some_and(|at| self.now.since(at) < turn);
@@ -202,19 +208,19 @@ impl Planner<'_> {
                 let more = (short as f64 * turns) as usize;
                 let most = more.min((end - first) / 2).max(short);
                 let most = if *hz < SLOW_HZ { LONG_RUN } else { most };
-                wanting.push((lately.unwrap_or_default(), first..end, most));
+                wanting.push((lately.unwrap_or_default(), first..end, *r, most));
             }
         }
         wanting.sort_by_key(|(lately, ..)| *lately);
         let runs = wanting.len().min(self.allowance.runs as usize);
-        for (k, (_, pieces, most)) in wanting.into_iter().take(runs).enumerate() {
+        for (k, (_, pieces, range, most)) in wanting.into_iter().take(runs).enumerate() {
             if self.allowance.seconds <= 0.0 {
                 break;
             }
             let share = self.allowance.seconds / (runs - k) as f64;
             let share = if self.allowance.restraint == Restraint::None { share } else { 0.0 };
             let end = pieces.end;
-            let due = |&i: &usize| self.may_clear(i) && self.is_due(i);
+            let due = |&i: &usize| self.may_clear(i) && self.is_due_in(i, &range);
             let Some(first) = pieces.filter(due).min_by_key(|&i| self.pieces[i].cleared_at())
             else {
                 continue;

@@ -120,6 +120,11 @@ impl Window {
         current.hz() > self.carried.hz()
     }
 
+    /// So many of its pages were touched in an exposure, as a rule.
+    pub fn touched_at_once(&self) -> f32 {
+        self.current.d.max(self.carried.d * (1.0 - KEPT) / KEPT)
+    }
+
     /// Drops what was known before where that is of the past; says whether nothing of it is left.
     pub fn forget(&mut self, current: Evidence) -> bool {
         if self.carried.d > 0.0 && current.contradicts(self.carried) {

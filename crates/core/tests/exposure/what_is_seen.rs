@@ -1,5 +1,5 @@
 use super::*;
-use isotherm_core::Unknown;
+use isotherm_core::{Rate, Unknown};
 
 #[test]
 fn hot_warm_and_cold_memory_is_found() {
@@ -78,14 +78,14 @@ fn every_sixteenth_page_is_told_from_all_of_them() {
     }
 }
 
-/// The window of the only page that is touched, at 100 Hz, among so many MiB.
-fn single_hot_page(size: u64, s: f64) -> RegionView {
+/// The region of the only page that is touched, at 100 Hz, among so many MiB.
+fn single_hot_page(size: u64, s: f64, windows: bool) -> RegionView {
     let page = pages(size * 256 / 5 * 3 + 5, 1);
     let (ops, target) = machine(1, |m, t| {
         m.map(t, mib(0, size), Memory::anonymous()).unwrap();
         m.touch(t, page, poisson(100.0)).unwrap();
     });
-    let attrs = Attrs { windows: true, ..Attrs::default() };
+    let attrs = Attrs { windows, ..Attrs::default() };
     let (snapshots, _) = watched(s, attrs, &ops, target, |_| {});
     let regions = &snapshots.last().unwrap().targets[0].regions;
     let touched: Vec<&RegionView> = regions.iter().filter(|r| r.touched_bp > 0).collect();
@@ -96,7 +96,16 @@ fn single_hot_page(size: u64, s: f64) -> RegionView {
 
 #[test]
 fn a_single_hot_page_in_8_gib_is_found_with_windows() {
-    single_hot_page(8192, 40.0);
+    single_hot_page(8192, 40.0, true);
+}
+
+/// It is not lost among cold ones that it would be joined with, and its interval holds its rate.
+#[test]
+fn a_single_hot_page_keeps_a_region_of_its_own() {
+    let region = single_hot_page(64, 20.0, false);
+    let Rate { low, high, .. } = region.rate;
+    assert!((f64::from(low)..=f64::from(high)).contains(&100.0), "{region:?}");
+    assert!(region.touched_bp <= 1000, "{region:?}");
 }
 
 #[test]
