@@ -278,3 +278,20 @@ fn only_whole_pages_are_acted_on() {
     step(&mut engine, &mut desk, 1000, &[nothing]);
     assert_eq!(desk.asked.len(), 0);
 }
+
+/// A quota of goals only: a huge page is more than what the loop begins with elsewhere.
+#[test]
+fn goals_alone_have_huge_pages_made_and_split() {
+    let goals = vec![Goal::Free { bp: 2000 }];
+    let metrics = Metrics { free_bp: Some(1000), ..Metrics::default() };
+    for action in [Action::HugePage, Action::NoHugePage] {
+        let quota = Quota { goals: goals.clone(), ..Quota::default() };
+        let (mut engine, mut desk) =
+            (engine(&[Scheme { quota, ..scheme("s", action) }]), Desk::new());
+        for second in 0..4 {
+            let s = snapshot(second * 1000, vec![target(1, &[view(0, 2048, 0.0, 600 * SECOND)])]);
+            engine.step(s.end, &s, &metrics, &mut desk, &mut Vec::new()).unwrap();
+        }
+        assert_eq!(desk.take(), [pages(0, 2048)]);
+    }
+}

@@ -133,14 +133,22 @@ impl Default for Tuner {
 }
 
 impl Tuner {
-    /// Bytes for the window that begins at `now`, where `used` bytes were used in the last one.
+    /// Bytes for the window that begins at `now`, where `used` bytes were used in the last one. There is
+    /// always enough for a `unit`, the least that the action is done to: less would be nothing for ever.
     ///
     /// The goal that is nearest to being passed decides. The loop grows without bound where its input
     /// has no effect: with pressure at zero on an idle machine it would double for ever, and be far
     /// too high when there is something to do. So it grows to at most twice of what was used.
-    pub fn tune(&mut self, goals: &[Goal], now: Nanos, metrics: &Metrics, used: u64) -> u64 {
+    pub fn tune(
+        &mut self,
+        goals: &[Goal],
+        unit: u64,
+        now: Nanos,
+        metrics: &Metrics,
+        used: u64,
+    ) -> u64 {
         let (then, before) =
-            self.before.replace((now, metrics.clone())).unwrap_or((now, metrics.clone()));
+            self.before.replace((now, metrics.clone())).unwrap_or_else(|| (now, metrics.clone()));
         let over = now.since(then);
         let scores: Option<Vec<u64>> =
             goals.iter().map(|g| g.score(&before, metrics, over)).collect();
@@ -152,9 +160,9 @@ impl Tuner {
             return 0;
         }
         let score = scores.iter().copied().max().unwrap_or(MET);
-        let proven = used.saturating_mul(2).max(UNPROVEN).saturating_mul(10_000);
+        let proven = used.saturating_mul(2).max(UNPROVEN).max(unit).saturating_mul(10_000);
         let next = feed_loop(self.level, score);
-        self.level = next.min(proven.max(self.level)).max(PAGE_SIZE * 10_000);
+        self.level = next.min(proven.max(self.level)).max(unit * 10_000);
         self.level / 10_000
     }
 }

@@ -103,7 +103,7 @@ impl Charge {
         self.forget(quota);
         let goal = match &quota.goals[..] {
             [] => u64::MAX,
-            goals => self.tuner.tune(goals, now, metrics, used),
+            goals => self.tuner.tune(goals, unit, now, metrics, used),
         };
         self.bound = self.bound_by(quota, unit, goal);
     }
