@@ -163,6 +163,11 @@ impl Tuner {
         let proven = used.saturating_mul(2).max(UNPROVEN).max(unit).saturating_mul(10_000);
         let next = feed_loop(self.level, score);
         self.level = next.min(proven.max(self.level)).max(unit * 10_000);
+        self.bytes()
+    }
+
+    /// Bytes of a window, as far as they were tuned.
+    pub fn bytes(&self) -> u64 {
         self.level / 10_000
     }
 }
