@@ -295,3 +295,29 @@ fn goals_alone_have_huge_pages_made_and_split() {
         assert_eq!(desk.take(), [pages(0, 2048)]);
     }
 }
+
+/// One page a window, while 20 to 50 % of memory is free, which is looked at each 5 s.
+fn marked() -> Scheme {
+    let metric = Mark::Free;
+    let marks = Watermarks { metric, interval: 5 * SECOND, high: 5000, mid: 4000, low: 2000 };
+    let quota = Quota { bytes: Some(PAGE_SIZE), ..Quota::default() };
+    Scheme { watermarks: Some(marks), quota, ..scheme("s", Action::Cold) }
+}
+
+/// Steps where so much memory is free; how many pages were acted on, and when it is due next, in ms.
+fn step_marked(engine: &mut Engine, ms: u64, free_bp: u32) -> (usize, Option<u64>) {
+    let metrics = Metrics { free_bp: Some(free_bp), ..Metrics::default() };
+    let (s, mut desk) = (snapshot(ms, vec![target(1, &[cold(0)])]), Desk::new());
+    engine.step(s.end, &s, &metrics, &mut desk, &mut Vec::new()).unwrap();
+    (desk.asked.len(), engine.due().map(|due| due.0 / 1_000_000))
+}
+
+/// Though there is work left of the last window.
+#[test]
+fn a_scheme_that_watermarks_hold_off_is_due_when_they_are_looked_at_again() {
+    let mut engine = engine(&[marked()]);
+    assert_eq!(step_marked(&mut engine, 0, 3000), (1, Some(1000)));
+    assert_eq!(step_marked(&mut engine, 5000, 9000), (0, Some(10_000)));
+    assert_eq!(step_marked(&mut engine, 7000, 3000), (0, Some(10_000)));
+    assert_eq!(step_marked(&mut engine, 10_000, 3000), (1, Some(11_000)));
+}

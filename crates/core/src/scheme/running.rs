@@ -71,10 +71,15 @@ impl Running {
         self.scheme = scheme;
     }
 
-    /// When it has something to do even if there is no new snapshot: at the start, at its interval, and
-    /// with the next window if the last one did not suffice.
+    /// When it has something to do even if there is no new snapshot: at the start, at its interval, with
+    /// the next window if the last one did not suffice, and when watermarks that hold it off are looked
+    /// at again.
     pub fn next(&self) -> Option<Nanos> {
         let Some(due) = self.due else { return Some(Nanos(0)) };
+        let marks = self.scheme.watermarks.as_ref();
+        if let Some(closed) = marks.and_then(|marks| self.gate.closed_until(marks)) {
+            return Some(due.max(closed));
+        }
         match self.place {
             Some(_) => Some(due.max(self.charge.next(&self.scheme.quota, self.scheme.unit()))),
             None => (!self.scheme.apply_interval.is_zero()).then_some(due),
