@@ -321,3 +321,19 @@ fn a_scheme_that_watermarks_hold_off_is_due_when_they_are_looked_at_again() {
     assert_eq!(step_marked(&mut engine, 7000, 3000), (0, Some(10_000)));
     assert_eq!(step_marked(&mut engine, 10_000, 3000), (1, Some(11_000)));
 }
+
+/// At 45 % it stays as it was; and what was looked at by other marks says nothing.
+#[test]
+fn watermarks_that_are_changed_are_looked_at_at_once_and_others_stay_as_they_were() {
+    let mut engine = engine(&[marked()]);
+    assert_eq!(step_marked(&mut engine, 0, 3000).0, 1);
+    let quota = Quota { bytes: Some(2 * PAGE_SIZE), ..Quota::default() };
+    engine.set_schemes(vec![Scheme { quota, ..marked() }]).unwrap();
+    assert_eq!(step_marked(&mut engine, 1000, 9000).0, 1, "not looked at yet");
+    assert_eq!(step_marked(&mut engine, 5000, 4500).0, 1, "on, as before");
+    let lower = marked().watermarks.map(|marks| Watermarks { mid: 2500, ..marks });
+    engine.set_schemes(vec![Scheme { watermarks: lower, ..marked() }]).unwrap();
+    assert_eq!(step_marked(&mut engine, 6000, 3000).0, 0, "as if it had never been on");
+    engine.set_schemes(vec![Scheme { watermarks: None, ..marked() }]).unwrap();
+    assert_eq!(step_marked(&mut engine, 7000, 9000).0, 1);
+}

@@ -67,6 +67,9 @@ impl Running {
         if scheme.quota != self.scheme.quota {
             self.charge.change(&scheme.quota, scheme.unit());
         }
+        if scheme.watermarks != self.scheme.watermarks {
+            self.gate = Gate::default();
+        }
         self.due = None;
         self.scheme = scheme;
     }
