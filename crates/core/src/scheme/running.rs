@@ -164,13 +164,19 @@ impl Running {
                 }
                 (ended, _) => ended?,
             }
-            if done.iter().any(|d| d.failure == Some(Failure::NoRoom) && d.applied == 0) {
+            if done.iter().any(|done| self.found_no_room(done)) {
                 // Trying again at once would fill the log, not the swap.
                 self.due = Some(step.now + PAUSE.max(self.scheme.apply_interval));
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether it makes no sense to go on: what is split but cannot be paged out counts as done.
+    fn found_no_room(&self, done: &Applied) -> bool {
+        let in_vain = done.applied == 0 || self.scheme.action == Action::NoHugePage;
+        done.failure == Some(Failure::NoRoom) && in_vain
     }
 
     fn apply(
