@@ -126,6 +126,10 @@ pub(super) struct Tuner {
 /// Up to this a quota may grow without having been used: the kernel begins with a byte, and doubles.
 const UNPROVEN: u64 = 1 << 20;
 
+/// What was not used is let go of by such a part each window: some windows without work do no harm, as
+/// there may be several to a snapshot, but an hour without is no promise.
+const FADING: u64 = 16;
+
 impl Default for Tuner {
     fn default() -> Self {
         Tuner { level: UNPROVEN * 10_000, before: None }
@@ -138,7 +142,8 @@ impl Tuner {
     ///
     /// The goal that is nearest to being passed decides. The loop grows without bound where its input
     /// has no effect: with pressure at zero on an idle machine it would double for ever, and be far
-    /// too high when there is something to do. So it grows to at most twice of what was used.
+    /// too high when there is something to do. So it grows to at most twice of what was used, and what
+    /// is beyond that fades.
     pub fn tune(
         &mut self,
         goals: &[Goal],
@@ -162,7 +167,8 @@ impl Tuner {
         let score = scores.iter().copied().max().unwrap_or(MET);
         let proven = used.saturating_mul(2).max(UNPROVEN).max(unit).saturating_mul(10_000);
         let next = feed_loop(self.level, score);
-        self.level = next.min(proven.max(self.level)).max(unit * 10_000);
+        let faded = self.level - self.level / FADING;
+        self.level = next.min(proven.max(faded)).max(unit * 10_000);
         self.bytes()
     }
 

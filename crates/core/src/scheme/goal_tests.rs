@@ -91,6 +91,17 @@ fn it_does_not_run_away_where_there_is_no_pressure() {
     assert!(busy[40..].iter().all(|esz| esz.abs_diff(100 * MIB) < 2 * MIB), "{busy:?}");
 }
 
+/// Much was to be done once, then nothing.
+#[test]
+fn what_was_allowed_for_long_without_use_is_allowed_no_more() {
+    let mut plant = Plant::new();
+    let busy = plant.run(20, 400 * MIB, u64::MAX);
+    assert!(busy[19] > 300 * MIB, "{busy:?}");
+    let idle = plant.run(200, 400 * MIB, 0);
+    assert!(idle[3] > 300 * MIB, "a few windows do no harm: {idle:?}");
+    assert_eq!(idle[199], MIB, "{idle:?}");
+}
+
 /// Refaults: what is not to be had is asked for no more, and is no error.
 #[test]
 fn a_goal_that_can_never_be_met_ends_at_the_least() {
