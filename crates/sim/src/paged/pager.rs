@@ -54,7 +54,7 @@ impl Pager<'_> {
         let no_target = || OpsError::NoTarget(work.target);
         let process = usize::try_from(work.target.0).map_err(|_| no_target())?;
         let there = self.0.owners.processes.get(process).ok_or_else(no_target)?.len();
-        if work.filters.len() > 0 {
+        if !work.filters.is_empty() {
             return Err(OpsError::Failed("processes of this machine have no page filters".into()));
         }
         let mut done = Applied::default();
