@@ -1,5 +1,5 @@
 //! What the benches share: processes whose accesses are known, how well they were seen, and what seeing
-//! them cost; long records; what a program takes.
+//! them cost; what schemes do to a machine that swaps; long records; what a program takes.
 
 pub mod accuracy;
 pub mod bootstrap;
@@ -7,6 +7,8 @@ pub mod cpus;
 pub mod interrupts;
 pub mod limited;
 pub mod load;
+pub mod reclaimer;
+pub mod settling;
 pub mod setups;
 pub mod slices;
 pub mod smaps;

@@ -4,10 +4,13 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, Heat, Thresholds};
+use isotherm_core::{
+    Act, Action, AddrRange, Attrs, Budget, Failure, Heat, OpsError, TargetId, Thresholds, Work,
+};
 use isotherm_mm::{Fair, ListKind};
 use isotherm_sim::paged::{
     MachineSpec, PagedMachine, Populate, Stream, StreamOrder, Task, Toucher, Watcher, addresses,
+    target,
 };
 use isotherm_sim::workload::{Layout, Op, Owner, Workload};
 
@@ -214,4 +217,49 @@ fn a_monitor_watches_who_runs_short() {
         .map(|r| r.len())
         .sum();
     assert!(found >= 15 << 20, "{found}");
+}
+
+fn page_out(m: &mut PagedMachine, range: AddrRange, recheck: Duration) -> isotherm_core::Applied {
+    let budget = Budget { bytes: 40 << 20, time: Duration::from_secs(1) };
+    let (action, target) = (&Action::PageOut, target(0));
+    let work = Work { action, target, range, budget, filters: &[], recheck };
+    let mut done = Vec::new();
+    m.pager().apply(&[work], &mut done).unwrap();
+    done[0]
+}
+
+#[test]
+fn what_is_paged_out_is_free_until_it_is_touched() {
+    let mut m =
+        machine("[swap]\npages = 3000\ncompressed_percent = 0\nout_ns = 5000\nin_ns = 3000\n");
+    let process = m.add_process(8000);
+    let populate = |m: &mut PagedMachine| {
+        m.run(&mut [Box::new(Populate::new(process)) as Box<dyn Task>]).unwrap();
+    };
+    let free = |m: &PagedMachine| m.memory().zones().iter().map(|z| z.free.exact()).sum::<i64>();
+    populate(&mut m);
+    let before = free(&m);
+    let touched = page_out(&mut m, addresses(0, 2000), Duration::from_millis(1));
+    assert_eq!((touched.tried, touched.passed), (0, 2000 << 12), "all was touched just now");
+    m.clear_accessed(process);
+    let done = page_out(&mut m, addresses(0, 2000), Duration::from_millis(1));
+    assert_eq!((done.applied, done.failure), (2000 << 12, None));
+    assert_eq!((done.took, m.swapped().0), (Duration::from_millis(10), 2000));
+    assert_eq!(free(&m), before + 2000);
+    let full = page_out(&mut m, addresses(1000, 5000), Duration::ZERO);
+    assert_eq!((full.passed, full.applied), (1000 << 12, 1000 << 12));
+    assert_eq!(full.failure, Some(Failure::NoRoom));
+    let faults = m.counts().faults;
+    populate(&mut m);
+    assert_eq!((m.counts().faults - faults, m.swapped()), (3000, (0, 3000, 3000)));
+    assert_eq!(free(&m), before);
+    m.end_process(process);
+    let gone = page_out(&mut m, addresses(0, 10), Duration::ZERO);
+    assert_eq!((gone.applied, gone.failure), (0, Some(Failure::Gone)));
+    let (action, range) = (&Action::PageOut, addresses(0, 10));
+    let budget = Budget { bytes: 0, time: Duration::ZERO };
+    let nobody = TargetId(7);
+    let work =
+        Work { action, target: nobody, range, budget, filters: &[], recheck: Duration::ZERO };
+    assert_eq!(m.pager().apply(&[work], &mut Vec::new()), Err(OpsError::NoTarget(nobody)));
 }

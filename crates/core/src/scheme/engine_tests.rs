@@ -216,6 +216,23 @@ fn no_room_is_no_reason_to_spin() {
     assert_eq!(stats(&engine, 0).applied, Count::default());
 }
 
+/// What was split is done, but what is cold of it cannot go.
+#[test]
+fn what_is_split_and_has_no_room_to_go_to_rests_too() {
+    let mut engine = engine(&[scheme("s", Action::NoHugePage)]);
+    let full = |_, page: u64| match page % 512 {
+        0 => Fate::Failed(Failure::NoRoom),
+        _ => Fate::Done,
+    };
+    let mut desk = Desk::with(full);
+    for second in 0..15 {
+        // Another huge page each time.
+        let huge = view(second * 512, 512, 0.0, 60 * SECOND);
+        step(&mut engine, &mut desk, second * 1000, &[huge]);
+    }
+    assert_eq!(desk.take(), [pages(0, 512), pages(10 * 512, 512)]);
+}
+
 #[test]
 fn a_target_that_is_gone_is_counted_and_the_others_have_their_turn() {
     let mut engine = engine(&[scheme("s", Action::PageOut)]);
@@ -277,4 +294,63 @@ fn only_whole_pages_are_acted_on() {
     let nothing = RegionView { range: AddrRange::new(5, 9), ..cold(0) };
     step(&mut engine, &mut desk, 1000, &[nothing]);
     assert_eq!(desk.asked.len(), 0);
+}
+
+/// A quota of goals only: a huge page is more than what the loop begins with elsewhere.
+#[test]
+fn goals_alone_have_huge_pages_made_and_split() {
+    let goals = vec![Goal::Free { bp: 2000 }];
+    let metrics = Metrics { free_bp: Some(1000), ..Metrics::default() };
+    for action in [Action::HugePage, Action::NoHugePage] {
+        let quota = Quota { goals: goals.clone(), ..Quota::default() };
+        let (mut engine, mut desk) =
+            (engine(&[Scheme { quota, ..scheme("s", action) }]), Desk::new());
+        for second in 0..4 {
+            let s = snapshot(second * 1000, vec![target(1, &[view(0, 2048, 0.0, 600 * SECOND)])]);
+            engine.step(s.end, &s, &metrics, &mut desk, &mut Vec::new()).unwrap();
+        }
+        assert_eq!(desk.take(), [pages(0, 2048)]);
+    }
+}
+
+/// One page a window, while 20 to 50 % of memory is free, which is looked at each 5 s.
+fn marked() -> Scheme {
+    let metric = Mark::Free;
+    let marks = Watermarks { metric, interval: 5 * SECOND, high: 5000, mid: 4000, low: 2000 };
+    let quota = Quota { bytes: Some(PAGE_SIZE), ..Quota::default() };
+    Scheme { watermarks: Some(marks), quota, ..scheme("s", Action::Cold) }
+}
+
+/// Steps where so much memory is free; how many pages were acted on, and when it is due next, in ms.
+fn step_marked(engine: &mut Engine, ms: u64, free_bp: u32) -> (usize, Option<u64>) {
+    let metrics = Metrics { free_bp: Some(free_bp), ..Metrics::default() };
+    let (s, mut desk) = (snapshot(ms, vec![target(1, &[cold(0)])]), Desk::new());
+    engine.step(s.end, &s, &metrics, &mut desk, &mut Vec::new()).unwrap();
+    (desk.asked.len(), engine.due().map(|due| due.0 / 1_000_000))
+}
+
+/// Though there is work left of the last window.
+#[test]
+fn a_scheme_that_watermarks_hold_off_is_due_when_they_are_looked_at_again() {
+    let mut engine = engine(&[marked()]);
+    assert_eq!(step_marked(&mut engine, 0, 3000), (1, Some(1000)));
+    assert_eq!(step_marked(&mut engine, 5000, 9000), (0, Some(10_000)));
+    assert_eq!(step_marked(&mut engine, 7000, 3000), (0, Some(10_000)));
+    assert_eq!(step_marked(&mut engine, 10_000, 3000), (1, Some(11_000)));
+}
+
+/// At 45 % it stays as it was; and what was looked at by other marks says nothing.
+#[test]
+fn watermarks_that_are_changed_are_looked_at_at_once_and_others_stay_as_they_were() {
+    let mut engine = engine(&[marked()]);
+    assert_eq!(step_marked(&mut engine, 0, 3000).0, 1);
+    let quota = Quota { bytes: Some(2 * PAGE_SIZE), ..Quota::default() };
+    engine.set_schemes(vec![Scheme { quota, ..marked() }]).unwrap();
+    assert_eq!(step_marked(&mut engine, 1000, 9000).0, 1, "not looked at yet");
+    assert_eq!(step_marked(&mut engine, 5000, 4500).0, 1, "on, as before");
+    let lower = marked().watermarks.map(|marks| Watermarks { mid: 2500, ..marks });
+    engine.set_schemes(vec![Scheme { watermarks: lower, ..marked() }]).unwrap();
+    assert_eq!(step_marked(&mut engine, 6000, 3000).0, 0, "as if it had never been on");
+    engine.set_schemes(vec![Scheme { watermarks: None, ..marked() }]).unwrap();
+    assert_eq!(step_marked(&mut engine, 7000, 9000).0, 1);
 }

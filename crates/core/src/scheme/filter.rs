@@ -92,10 +92,10 @@ impl FilterKind {
     /// The parts of `range` that are of this kind.
     fn held(&self, range: AddrRange, view: &TargetView, metrics: &Metrics) -> RangeSet<u64> {
         let all = |yes: bool| if yes { some(range) } else { None }.into_iter().collect();
-        let mapped = |is: &dyn Fn(&Mapping) -> bool| {
+        let of_mappings = |are_such: &dyn Fn(&Mapping) -> bool| {
             let from = view.mappings.partition_point(|m| m.range.end <= range.start);
             let here = view.mappings[from..].iter().take_while(|m| m.range.start < range.end);
-            here.filter(|m| is(m)).filter_map(|m| some(m.range.intersect(&range)?)).collect()
+            here.filter(|m| are_such(m)).filter_map(|m| some(m.range.intersect(&range)?)).collect()
         };
         match self {
             FilterKind::Addresses(asked) => {
@@ -105,9 +105,9 @@ impl FilterKind {
             FilterKind::Cgroup(path) => {
                 all(metrics.cgroups.get(&view.id).is_some_and(|of| is_below(of, path)))
             }
-            FilterKind::Mapping(kind) => mapped(&|m| m.kind == *kind),
-            FilterKind::Name(name) => mapped(&|m| m.name == *name),
-            FilterKind::NamePrefix(prefix) => mapped(&|m| m.name.starts_with(&**prefix)),
+            FilterKind::Mapping(kind) => of_mappings(&|m| m.kind == *kind),
+            FilterKind::Name(name) => of_mappings(&|m| m.name == *name),
+            FilterKind::NamePrefix(prefix) => of_mappings(&|m| m.name.starts_with(&**prefix)),
         }
     }
 

@@ -126,6 +126,10 @@ pub(super) struct Tuner {
 /// Up to this a quota may grow without having been used: the kernel begins with a byte, and doubles.
 const UNPROVEN: u64 = 1 << 20;
 
+/// What was not used is let go of by such a part each window: some windows without work do no harm, as
+/// there may be several to a snapshot, but an hour without is no promise.
+const FADING: u64 = 16;
+
 impl Default for Tuner {
     fn default() -> Self {
         Tuner { level: UNPROVEN * 10_000, before: None }
@@ -133,14 +137,23 @@ impl Default for Tuner {
 }
 
 impl Tuner {
-    /// Bytes for the window that begins at `now`, where `used` bytes were used in the last one.
+    /// Bytes for the window that begins at `now`, where `used` bytes were used in the last one. There is
+    /// always enough for a `unit`, the least that the action is done to: less would be nothing for ever.
     ///
     /// The goal that is nearest to being passed decides. The loop grows without bound where its input
     /// has no effect: with pressure at zero on an idle machine it would double for ever, and be far
-    /// too high when there is something to do. So it grows to at most twice of what was used.
-    pub fn tune(&mut self, goals: &[Goal], now: Nanos, metrics: &Metrics, used: u64) -> u64 {
+    /// too high when there is something to do. So it grows to at most twice of what was used, and what
+    /// is beyond that fades.
+    pub fn tune(
+        &mut self,
+        goals: &[Goal],
+        unit: u64,
+        now: Nanos,
+        metrics: &Metrics,
+        used: u64,
+    ) -> u64 {
         let (then, before) =
-            self.before.replace((now, metrics.clone())).unwrap_or((now, metrics.clone()));
+            self.before.replace((now, metrics.clone())).unwrap_or_else(|| (now, metrics.clone()));
         let over = now.since(then);
         let scores: Option<Vec<u64>> =
             goals.iter().map(|g| g.score(&before, metrics, over)).collect();
@@ -152,9 +165,15 @@ impl Tuner {
             return 0;
         }
         let score = scores.iter().copied().max().unwrap_or(MET);
-        let proven = used.saturating_mul(2).max(UNPROVEN).saturating_mul(10_000);
+        let proven = used.saturating_mul(2).max(UNPROVEN).max(unit).saturating_mul(10_000);
         let next = feed_loop(self.level, score);
-        self.level = next.min(proven.max(self.level)).max(PAGE_SIZE * 10_000);
+        let faded = self.level - self.level / FADING;
+        self.level = next.min(proven.max(faded)).max(unit * 10_000);
+        self.bytes()
+    }
+
+    /// Bytes of a window, as far as they were tuned.
+    pub fn bytes(&self) -> u64 {
         self.level / 10_000
     }
 }

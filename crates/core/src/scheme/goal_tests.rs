@@ -60,7 +60,7 @@ impl Plant {
             let used = self.esz.min(work);
             self.stalled += MS.mul_f64(used as f64 / at as f64);
             self.now = self.now + SECOND;
-            self.esz = self.tuner.tune(&goal, self.now, &stalled(self.stalled), used);
+            self.esz = self.tuner.tune(&goal, PAGE_SIZE, self.now, &stalled(self.stalled), used);
             self.esz
         };
         (0..seconds).map(|_| window()).collect()
@@ -91,19 +91,46 @@ fn it_does_not_run_away_where_there_is_no_pressure() {
     assert!(busy[40..].iter().all(|esz| esz.abs_diff(100 * MIB) < 2 * MIB), "{busy:?}");
 }
 
+/// Much was to be done once, then nothing.
+#[test]
+fn what_was_allowed_for_long_without_use_is_allowed_no_more() {
+    let mut plant = Plant::new();
+    let busy = plant.run(20, 400 * MIB, u64::MAX);
+    assert!(busy[19] > 300 * MIB, "{busy:?}");
+    let idle = plant.run(200, 400 * MIB, 0);
+    assert!(idle[3] > 300 * MIB, "a few windows do no harm: {idle:?}");
+    assert_eq!(idle[199], MIB, "{idle:?}");
+}
+
 /// Refaults: what is not to be had is asked for no more, and is no error.
 #[test]
 fn a_goal_that_can_never_be_met_ends_at_the_least() {
     let goal = [Goal::Refaults { of: Scope::Machine, ppm: 2000 }];
-    let (mut tuner, mut used, mut faults) = (Tuner::default(), 0, 0);
-    for second in 1..20 {
-        faults += 1_000_000;
-        let pressure = Some(Pressure { major_faults: faults, ..Pressure::default() });
-        let machine = Figures { pressure, working_set: Some(1 << 30), resident: None };
-        let metrics = Metrics { machine, ..Metrics::default() };
-        used = tuner.tune(&goal, Nanos(second * 1_000_000_000), &metrics, used);
+    for unit in [PAGE_SIZE, 2 * MIB] {
+        let (mut tuner, mut used, mut faults) = (Tuner::default(), 0, 0);
+        for second in 1..20 {
+            faults += 1_000_000;
+            let pressure = Some(Pressure { major_faults: faults, ..Pressure::default() });
+            let machine = Figures { pressure, working_set: Some(1 << 30), resident: None };
+            let metrics = Metrics { machine, ..Metrics::default() };
+            used = tuner.tune(&goal, unit, Nanos(second * 1_000_000_000), &metrics, used);
+        }
+        assert_eq!(used, unit);
     }
-    assert_eq!(used, PAGE_SIZE);
+}
+
+/// Less than a huge page would be none, and none is used, so that it would never grow.
+#[test]
+fn it_begins_with_a_huge_page_where_that_is_the_least() {
+    let goal = [Goal::Free { bp: 2000 }];
+    let missed = Metrics { free_bp: Some(1000), ..Metrics::default() };
+    let (mut tuner, mut levels, mut used) = (Tuner::default(), Vec::new(), 0);
+    for second in 1..6 {
+        let level = tuner.tune(&goal, 2 * MIB, Nanos(second * 1_000_000_000), &missed, used);
+        used = level - level % (2 * MIB);
+        levels.push(level / MIB);
+    }
+    assert_eq!(levels, [2, 3, 4, 6, 9], "half as much again, from one on");
 }
 
 /// 0.2 % of 1 GiB are 524 pages, which is 8.7 a second.
@@ -127,7 +154,7 @@ fn a_state_that_is_reached_stops_and_the_level_is_kept() {
     let mut tuner = Tuner::default();
     let mut at = |second: u64, bp| {
         let metrics = Metrics { free_bp: Some(bp), ..Metrics::default() };
-        tuner.tune(&goal, Nanos(second * 1_000_000_000), &metrics, 64 * MIB)
+        tuner.tune(&goal, PAGE_SIZE, Nanos(second * 1_000_000_000), &metrics, 64 * MIB)
     };
     let missed = at(1, 1000);
     assert!(missed > MIB);
@@ -146,7 +173,7 @@ fn what_cannot_be_read_is_not_acted_on() {
         Goal::Free { bp: 1 },
         Goal::User { name, target: 1.0 },
     ] {
-        assert_eq!(tuner.tune(&[goal], Nanos(1), &Metrics::default(), 0), 0);
+        assert_eq!(tuner.tune(&[goal], PAGE_SIZE, Nanos(1), &Metrics::default(), 0), 0);
     }
 }
 
@@ -156,7 +183,8 @@ fn the_goal_nearest_to_being_passed_decides() {
     let figures = [("far", 1.0), ("near", 15.0)];
     let user_figures = figures.map(|(name, x)| (Arc::from(name), x)).into();
     let metrics = Metrics { user: user_figures, ..Metrics::default() };
-    let tune = |goals: &[Goal]| Tuner::default().tune(goals, Nanos(1), &metrics, 64 * MIB);
+    let tune =
+        |goals: &[Goal]| Tuner::default().tune(goals, PAGE_SIZE, Nanos(1), &metrics, 64 * MIB);
     assert!(tune(&[user("far")]) > MIB);
     assert_eq!(tune(&[user("far"), user("near")]), MIB / 2);
 }

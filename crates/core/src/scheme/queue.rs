@@ -50,10 +50,7 @@ impl<'a> Queue<'a> {
             let Some(mut next) = self.candidates.pop_front() else { break };
             let mut worth = self.worth(&next);
             if worth > bytes {
-                let Some(cut) = self.cut(&next, bytes, worth) else {
-                    self.candidates.push_front(next);
-                    break;
-                };
+                let cut = self.cut(&next, bytes, worth);
                 self.back(next, cut);
                 next.range.end = cut;
                 worth = self.worth(&next).min(bytes);
@@ -70,12 +67,13 @@ impl<'a> Queue<'a> {
         align_up(c.worth().max(1), self.unit).min(align_up(c.range.len(), self.unit))
     }
 
-    /// Up to where there are `bytes` of the `worth` of a candidate.
-    fn cut(&self, c: &Candidate<'_>, bytes: u64, worth: u64) -> Option<u64> {
+    /// Up to where there are `bytes` of the `worth` of a candidate: to the first boundary of units at
+    /// least, so that it gets on.
+    fn cut(&self, c: &Candidate<'_>, bytes: u64, worth: u64) -> u64 {
         let part = u128::from(c.range.len()) * u128::from(bytes) / u128::from(worth);
         let part = u64::try_from(part).unwrap_or(u64::MAX);
-        let cut = align_down(c.range.start.saturating_add(part), self.unit);
-        (cut > c.range.start).then_some(cut)
+        let first = align_down(c.range.start, self.unit).saturating_add(self.unit);
+        align_down(c.range.start.saturating_add(part), self.unit).max(first)
     }
 
     /// Puts the part of `c` from `at` on back in front.

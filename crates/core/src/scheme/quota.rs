@@ -103,14 +103,18 @@ impl Charge {
         self.forget(quota);
         let goal = match &quota.goals[..] {
             [] => u64::MAX,
-            goals => self.tuner.tune(goals, now, metrics, used),
+            goals => self.tuner.tune(goals, unit, now, metrics, used),
         };
         self.bound = self.bound_by(quota, unit, goal);
     }
 
-    /// Takes over a quota that was changed: within this window, what was done counts.
+    /// Takes over a quota that was changed: within this window, what was done counts. Goals are asked
+    /// with the next one; until then they let no more be done than was allowed before.
     pub fn change(&mut self, quota: &Quota, unit: u64) {
-        let goal = if quota.goals.is_empty() { u64::MAX } else { self.bound };
+        let goal = match quota.goals.is_empty() {
+            true => u64::MAX,
+            false => self.bound.min(self.tuner.bytes()),
+        };
         self.bound = self.bound_by(quota, unit, goal);
     }
 

@@ -57,6 +57,24 @@ fn the_lowest_of_time_and_bytes_is_in_force() {
     assert!(left(&charge, &quota).abs_diff(MIB) < PAGE_SIZE, "what was done counts");
 }
 
+/// As if they had been there at the begin of the window, but nothing was read for them yet.
+#[test]
+fn goals_that_come_in_the_middle_of_a_window_bound_it() {
+    let mut quota = Quota::default();
+    let mut charge = Charge::default();
+    assert_eq!(begin(&mut charge, &quota, 0), u64::MAX);
+    quota.goals = vec![Goal::Free { bp: 2000 }];
+    charge.change(&quota, PAGE_SIZE);
+    assert_eq!(charge.bound(), MIB);
+    quota.bytes = Some(MIB / 2);
+    charge.change(&quota, PAGE_SIZE);
+    assert_eq!(charge.bound(), MIB / 2);
+    quota.goals.clear();
+    quota.bytes = None;
+    charge.change(&quota, PAGE_SIZE);
+    assert_eq!(charge.bound(), u64::MAX);
+}
+
 #[test]
 fn a_first_guess_is_not_trusted_with_the_whole_quota() {
     let quota = Quota { time: Some(16 * MS), ..Quota::default() };

@@ -67,14 +67,22 @@ impl Running {
         if scheme.quota != self.scheme.quota {
             self.charge.change(&scheme.quota, scheme.unit());
         }
+        if scheme.watermarks != self.scheme.watermarks {
+            self.gate = Gate::default();
+        }
         self.due = None;
         self.scheme = scheme;
     }
 
-    /// When it has something to do even if there is no new snapshot: at the start, at its interval, and
-    /// with the next window if the last one did not suffice.
+    /// When it has something to do even if there is no new snapshot: at the start, at its interval, with
+    /// the next window if the last one did not suffice, and when watermarks that hold it off are looked
+    /// at again.
     pub fn next(&self) -> Option<Nanos> {
         let Some(due) = self.due else { return Some(Nanos(0)) };
+        let marks = self.scheme.watermarks.as_ref();
+        if let Some(closed) = marks.and_then(|marks| self.gate.closed_until(marks)) {
+            return Some(due.max(closed));
+        }
         match self.place {
             Some(_) => Some(due.max(self.charge.next(&self.scheme.quota, self.scheme.unit()))),
             None => (!self.scheme.apply_interval.is_zero()).then_some(due),
@@ -156,13 +164,19 @@ impl Running {
                 }
                 (ended, _) => ended?,
             }
-            if done.iter().any(|d| d.failure == Some(Failure::NoRoom) && d.applied == 0) {
+            if done.iter().any(|done| self.found_no_room(done)) {
                 // Trying again at once would fill the log, not the swap.
                 self.due = Some(step.now + PAUSE.max(self.scheme.apply_interval));
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Whether it makes no sense to go on: what is split but cannot be paged out counts as done.
+    fn found_no_room(&self, done: &Applied) -> bool {
+        let in_vain = done.applied == 0 || self.scheme.action == Action::NoHugePage;
+        done.failure == Some(Failure::NoRoom) && in_vain
     }
 
     fn apply(

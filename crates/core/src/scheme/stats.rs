@@ -85,7 +85,7 @@ pub struct Stats {
     /// what it was tried on in vain
     pub failed: Count,
     /// what was passed over, each time that it was, by reason: see [`Why::index`]
-    pub passed: [Count; 8],
+    pub passed: [Count; Why::ALL.len()],
     /// time spent acting
     pub took: Duration,
     /// windows of the quota that ended with nothing left

@@ -77,6 +77,12 @@ impl Gate {
         self.on = between.is_some_and(|m| self.on || m < marks.mid);
         self.on
     }
+
+    /// Until when it stays closed: when it will be looked at again. `None` if it is open, or was not
+    /// looked at yet.
+    pub fn closed_until(&self, marks: &Watermarks) -> Option<Nanos> {
+        self.checked.filter(|_| !self.on).map(|at| at + marks.interval)
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +130,17 @@ mod tests {
         assert!(open(&mut gate, 0, Some(3000)));
         assert!(open(&mut gate, 4, Some(9000)));
         assert!(!open(&mut gate, 5, Some(9000)));
+    }
+
+    #[test]
+    fn while_it_is_closed_it_tells_when_it_is_looked_at_next() {
+        let (mut gate, marks) = (Gate::default(), marks(Mark::Free));
+        assert_eq!(gate.closed_until(&marks), None);
+        open(&mut gate, 7, Some(9000));
+        open(&mut gate, 8, Some(9000));
+        assert_eq!(gate.closed_until(&marks), Some(Nanos(12_000_000_000)));
+        open(&mut gate, 12, Some(3000));
+        assert_eq!(gate.closed_until(&marks), None);
     }
 
     #[test]

@@ -22,12 +22,12 @@ pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mu
 /// Whether `piece` is let through: the first filter that it answers to decides. One that answers to none is let
 /// through if there is no filter, or the last one rejects. `node` tells where it lies.
 fn lets_through(filters: &[PageFilter], piece: &Piece, node: Option<u32>) -> bool {
-    let is = |kind: PageKind| match kind {
+    let is_of = |kind: PageKind| match kind {
         PageKind::HugePage { min, max } => (min..=max).contains(&piece.bytes()),
         PageKind::Node(wanted) => node == Some(wanted),
         PageKind::Young => piece.young,
     };
-    match filters.iter().find(|f| is(f.kind) == f.matching) {
+    match filters.iter().find(|f| is_of(f.kind) == f.matching) {
         Some(filter) => filter.allow,
         None => filters.last().is_none_or(|last| !last.allow),
     }

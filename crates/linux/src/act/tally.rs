@@ -96,6 +96,11 @@ impl Tally {
         }
     }
 
+    /// Whether there was room for all that it was tried on.
+    pub fn had_room(&self) -> bool {
+        self.sum.failed.iter().all(|(why, _)| *why != Failure::NoRoom)
+    }
+
     /// What has come of it.
     pub fn end(self) -> Applied {
         let most = self.sum.failed.iter().max_by_key(|(_, pages)| *pages);
@@ -142,11 +147,11 @@ mod tests {
     fn it_ends_with_its_bytes_its_time_and_for_want_of_room() {
         let mut t = tally(10);
         t.count(10, &Done::of(10, 0, Failure::Busy));
-        assert!(t.is_over());
+        assert!(t.is_over() && t.had_room());
         assert_eq!(t.end().failure, None);
         let mut t = tally(10);
         t.count(4, &Done { pages: 1, failed: vec![(Failure::Busy, 2), (Failure::NoRoom, 1)] });
-        assert!(t.is_over());
+        assert!(t.is_over() && !t.had_room());
         assert_eq!(t.end().failure, Some(Failure::Busy), "most of it");
         assert!(tally(0).is_over());
         let late = Tally { before: Duration::from_secs(3600), ..tally(10) };

@@ -30,14 +30,11 @@ pub(super) fn perform(
         Deed::ReadAhead => read_ahead(&mut subject, work, &mut tally)?,
         Deed::Demote => {
             count_split(&mut subject, prepared, &mut tally)?;
-            if prepared.waits {
-                // What is cold of it goes.
-                let budget =
-                    Budget { bytes: prepared.split.len() as u64 * BLOCK_SIZE, ..work.budget };
-                let work = Work { budget, ..work.clone() };
-                let mut beside = Tally::new(&work, prepared.took);
-                go_through(&mut subject, &work, prepared, &Deed::PageOut, &mut beside)?;
-            }
+            let without_room = prepared.waits && !page_out_split(&mut subject, work, prepared)?;
+            // What was split is done, but it is in vain as long as there is no room.
+            let done = tally.end();
+            let failure = if without_room { Some(Failure::NoRoom) } else { done.failure };
+            return Ok(Applied { failure, ..done });
         }
         _ => go_through(&mut subject, work, prepared, &deed, &mut tally)?,
     }
@@ -56,6 +53,19 @@ fn count_split(
     }
     tally.reach(prepared.upto);
     Ok(())
+}
+
+/// Pages out what is cold of the huge pages that were split; returns whether there was room for it.
+fn page_out_split(
+    subject: &mut Subject<'_>,
+    work: &Work<'_>,
+    prepared: &Prepared,
+) -> Result<bool, OpsError> {
+    let budget = Budget { bytes: prepared.split.len() as u64 * BLOCK_SIZE, ..work.budget };
+    let work = Work { budget, ..work.clone() };
+    let mut tally = Tally::new(&work, prepared.took);
+    go_through(subject, &work, prepared, &Deed::PageOut, &mut tally)?;
+    Ok(tally.had_room())
 }
 
 fn go_through(

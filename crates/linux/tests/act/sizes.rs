@@ -74,6 +74,28 @@ fn huge_pages_are_demoted() {
 }
 
 #[test]
+fn what_is_split_where_swap_is_full_is_said_to_have_no_room() {
+    if !root_or_skip("what_is_split_where_swap_is_full_is_said_to_have_no_room") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(8) else { return };
+    let _huge = HUGE_PAGES.lock();
+    let (mut process, mut ops, target) = attached();
+    let [filling, memory] = [(4096, "small"), (512, "huge")].map(|(pages, kind)| {
+        let memory = process.map(pages, kind);
+        process.touch(memory);
+        memory
+    });
+    assert_eq!(huge(&mut ops, target, memory), 1, "no huge page to be had");
+    let full = apply(&mut ops, work(&Action::PageOut, target, filling));
+    assert_eq!(full.failure, Some(Failure::NoRoom), "{full:?}");
+    let demote = Work { recheck: MS, ..work(&Action::NoHugePage, target, memory) };
+    let done = apply(&mut ops, demote);
+    assert_eq!((pages(done), done.failure), ([512, 512, 0], Some(Failure::NoRoom)), "{done:?}");
+    assert_eq!((huge(&mut ops, target, memory), process.resident(memory)), (0, 512));
+}
+
+#[test]
 fn filters_hold_back() {
     if !root_or_skip("filters_hold_back") {
         return;

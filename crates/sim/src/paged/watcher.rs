@@ -31,6 +31,11 @@ pub fn addresses(first: usize, pages: usize) -> AddrRange {
     AddrRange::new(start, start + pages as u64 * PAGE_SIZE)
 }
 
+/// The number of the page of a process that an address lies in.
+pub(super) fn page_of(addr: u64) -> usize {
+    usize::try_from(addr.saturating_sub(BASE) / PAGE_SIZE).unwrap_or(usize::MAX)
+}
+
 /// The processes as an operations set. Accessed bits are those that reclaim asks as well: who clears
 /// them makes pages look old to it, as on a real machine.
 ///
@@ -77,8 +82,8 @@ impl Look for Tables {
         let now = self.now;
         for ask in asks {
             let entries = self.entries(ask.target)?;
-            let page = |addr: u64| usize::try_from((addr - BASE) / PAGE_SIZE).unwrap_or(usize::MAX);
-            let Some(entries) = entries.get_mut(page(ask.range.start)..page(ask.range.end)) else {
+            let pages = page_of(ask.range.start)..page_of(ask.range.end);
+            let Some(entries) = entries.get_mut(pages) else {
                 out.push(Seen::default());
                 continue;
             };

@@ -1,0 +1,190 @@
+//! A simulated machine that swaps, a process of it, and an engine of schemes that pages the process out
+//! towards a goal. What is touched comes back by a fault that waits for swap.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm_core::scheme::{
+    Engine, Event, Figures, Goal, Metrics, Outcome, Pattern, Quota, Scheme, Weights,
+};
+use isotherm_core::{Action, Attrs, Nanos, PAGE_SIZE, Pressure, Snapshot, Thresholds};
+use isotherm_mm::{Fair, OutOfMemory};
+use isotherm_sim::paged::{
+    Actor, MachineSpec, Next, PagedMachine, Populate, Task, Toucher, Watched, Watcher,
+};
+use isotherm_sim::workload::{Layout, Workload};
+
+/// 768 MiB, and swap on a fast disk.
+const MACHINE: &str = "about = 'short of memory'\ncpus = 8\n\
+    [[node]]\nzones = [{ kind = 'normal', pages = 196608 }]\n\
+    [swap]\npages = 262144\ncompressed_percent = 0\nout_ns = 20000\nin_ns = 100000\n";
+/// To bring a page back, as above.
+const READ_IN: Duration = Duration::from_micros(100);
+/// The length of a window.
+pub const WINDOW: Duration = Duration::from_secs(1);
+
+/// What the machine was like at the end of a window, and what was done then.
+#[derive(Debug, Clone)]
+pub struct Window {
+    /// of the machine
+    pub metrics: Metrics,
+    /// bytes that the quota allowed
+    pub bound: u64,
+    /// bytes that were paged out
+    pub out: u64,
+}
+
+/// What is asked for: goals one after the other, for so many windows each, within so many bytes in a
+/// window if there is a quota beside them.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// in their order
+    pub goals: Vec<Goal>,
+    /// of each goal
+    pub windows: usize,
+    /// in a window
+    pub bytes: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct History {
+    windows: Vec<Window>,
+    /// why it broke off
+    failed: Option<anyhow::Error>,
+}
+
+/// Has an engine page out what `workload` (its first phase) has hardly touched for 5 s, the coldest
+/// first, as is asked; each window.
+///
+/// # Errors
+/// If the workload makes no sense, the machine runs out of memory, or the engine or monitor fails.
+pub fn run(workload: &str, asked: &Asked, seed: u64) -> Result<Vec<Window>> {
+    let workload = Workload::parse(workload)?;
+    let layout = Layout::new(&workload, seed);
+    let mut machine = PagedMachine::new(&MachineSpec::parse(MACHINE)?, Fair::Landed.rules(), seed)?;
+    let process = machine.add_process(usize::try_from(layout.len() / PAGE_SIZE)?);
+    machine.run(&mut [Box::new(Populate::new(process)) as Box<dyn Task>])?;
+
+    let length = WINDOW * u32::try_from(asked.windows * asked.goals.len())?;
+    let (watcher, watched) = Watcher::new(&machine, &[process], Attrs::default(), length)?;
+    let history = Rc::new(RefCell::new(History::default()));
+    let reclaimer = Reclaimer {
+        process,
+        engine: Engine::default(),
+        asked: asked.clone(),
+        watched,
+        history: Rc::clone(&history),
+        begin: machine.now(),
+        armed: false,
+    };
+    let mut tasks: Vec<Box<dyn Task>> = vec![Box::new(watcher), Box::new(reclaimer)];
+    let phase = workload.phases.first().context("a workload without a phase")?;
+    for access in &phase.accesses {
+        let of = (&workload, &layout);
+        tasks.push(Box::new(Toucher::new(&machine, process, of, (access, 0), length)));
+    }
+    machine.run(&mut tasks)?;
+    drop(tasks);
+    let History { windows, failed } = history.take();
+    failed.map_or(Ok(windows), Err)
+}
+
+/// A task that lets the engine act at the end of each window.
+struct Reclaimer {
+    process: usize,
+    engine: Engine,
+    asked: Asked,
+    watched: Rc<RefCell<Watched>>,
+    history: Rc<RefCell<History>>,
+    begin: u64,
+    /// bits were cleared for the second look
+    armed: bool,
+}
+
+impl Reclaimer {
+    /// Acts on the last snapshot, and writes down what came of it.
+    fn turn(&mut self, machine: &mut PagedMachine, now: u64, goal: Goal) -> Result<()> {
+        let last = newest(&mut self.watched.borrow_mut())?;
+        let seen = last.bytes(&Thresholds::default());
+        let metrics = metrics(machine, seen.hot + seen.warm);
+        self.engine.set_schemes(vec![scheme(goal, self.asked.bytes)])?;
+        let mut log = Vec::new();
+        self.engine.step(Nanos(now), &last, &metrics, &mut machine.pager(), &mut log)?;
+        let bound = self.engine.schemes().map(|(_, stats)| stats.effective).sum();
+        let out = log.iter().map(applied).sum();
+        self.history.borrow_mut().windows.push(Window { metrics, bound, out });
+        Ok(())
+    }
+}
+
+impl Task for Reclaimer {
+    fn step(&mut self, machine: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory> {
+        let window = u64::try_from(WINDOW.as_nanos()).unwrap_or(u64::MAX);
+        let look = u64::try_from(Attrs::default().sample.as_nanos()).unwrap_or(u64::MAX);
+        let done = self.history.borrow().windows.len();
+        let goal = self.asked.goals.get(done / self.asked.windows.max(1));
+        let Some(goal) = goal.cloned() else { return Ok(Next::End) };
+        let at = self.begin + window * (done as u64 + 1);
+        if !self.armed {
+            if actor.now < at - look {
+                return Ok(Next::Sleep(at - look));
+            }
+            machine.clear_accessed(self.process);
+            self.armed = true;
+            return Ok(Next::Sleep(at));
+        }
+        self.armed = false;
+        match self.turn(machine, actor.now, goal) {
+            Ok(()) => Ok(Next::Go),
+            Err(e) => {
+                self.history.borrow_mut().failed = Some(e);
+                Ok(Next::End)
+            }
+        }
+    }
+}
+
+/// The last snapshot; those before it are let go of.
+fn newest(watched: &mut Watched) -> Result<Arc<Snapshot>> {
+    if let Some(e) = watched.failed.take() {
+        return Err(e.into());
+    }
+    watched.snapshots.drain(..).next_back().context("no snapshot in a window")
+}
+
+fn scheme(goal: Goal, bytes: Option<u64>) -> Scheme {
+    let age = Duration::from_secs(5);
+    let pattern = Pattern { age: age..=Duration::MAX, hz: 0.0..=10.0, ..Pattern::default() };
+    let weights = Weights { age: 1, rate: 1, ..Weights::default() };
+    let quota = Quota { goals: vec![goal], bytes, reset: WINDOW, weights, ..Quota::default() };
+    Scheme { quota, ..Scheme::new("reclaim", pattern, Action::PageOut) }
+}
+
+/// The figures of the machine: faults that had to wait for swap, and for how long; and who reclaimed
+/// for himself.
+fn metrics(machine: &PagedMachine, working_set: u64) -> Metrics {
+    let (_, _, back) = machine.swapped();
+    let waited = READ_IN.saturating_mul(u32::try_from(back).unwrap_or(u32::MAX));
+    let stalled = waited + Duration::from_nanos(machine.counts().stalled_ns);
+    let pressure = Some(Pressure { stalled, major_faults: back, ..Pressure::default() });
+    let zones = machine.memory().zones();
+    let pages = |of: i64| u64::try_from(of).unwrap_or(0);
+    let resident = pages(zones.iter().map(|z| z.anon).sum()) * PAGE_SIZE;
+    let free = pages(zones.iter().map(|z| z.free.exact()).sum());
+    let all = pages(machine.layout_pages()).max(1);
+    Metrics {
+        machine: Figures { pressure, resident: Some(resident), working_set: Some(working_set) },
+        free_bp: u32::try_from(free * 10_000 / all).ok(),
+        ..Metrics::default()
+    }
+}
+
+fn applied(event: &Event) -> u64 {
+    match event.outcome {
+        Outcome::Acted(done) => done.applied,
+        Outcome::Passed(_) => 0,
+    }
+}
