@@ -59,19 +59,17 @@ fn machine_headroom(root: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::time::Duration;
 
     use tempfile::TempDir;
 
     use super::*;
+    use crate::testing::put;
 
     const MIB: u64 = 1 << 20;
 
     fn write(root: &TempDir, path: &str, text: &str) {
-        let path = root.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        put(root.path(), path, text);
     }
 
     /// A machine with plenty of memory and both versions of groups, and process 7 in one of them.
