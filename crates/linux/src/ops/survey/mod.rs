@@ -13,7 +13,7 @@ pub(crate) use self::folios::{Behind, Special, behind};
 use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
-use crate::walker::{Plain, RawBlock, Reader, Span, WalkError, Walker, pages_in_block};
+use crate::walker::{Plain, RawBlock, Reader, Span, Walker, pages_in_block};
 
 impl Survey for Vaddr {
     fn survey(
@@ -81,11 +81,10 @@ pub(crate) fn read_blocks(
     let mut blocks = Vec::new();
     loop {
         blocks.clear();
-        match reader.run(walker, process.pid, &mut blocks) {
-            Ok(Some(identity)) if identity == process.identity => blocks.iter().for_each(&mut each),
-            Ok(None) => return Ok(true),
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(false),
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
+        match process.as_it_was(reader.run(walker, process.pid, &mut blocks), |read| *read)? {
+            Some(Some(_)) => blocks.iter().for_each(&mut each),
+            Some(None) => return Ok(true),
+            None => return Ok(false),
         }
     }
 }
