@@ -80,12 +80,22 @@ fn run_and_kill(load: &Load, delay: Duration) -> BTreeSet<(&'static str, u32)> {
     held
 }
 
+/// Takes swap away also if a test fails.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        let _ = isotherm(["swap", "restore"]).output();
+    }
+}
+
 #[test]
 fn a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away() {
     if !root_or_skip("a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away") {
         return;
     }
     let Some(_alone) = Alone::without_swap() else { return };
+    let _restored = Restored;
     let made = finish(&mut isotherm(["swap", "zram", "128M"]));
     if made.err.contains("modprobe zram") && std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none() {
         return eprintln!("skipped: {}", made.err);

@@ -10,9 +10,11 @@ use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey,
 
 pub(crate) use self::clear::clear;
 pub(crate) use self::folios::{Behind, Special, behind};
+pub(super) use self::pressure::Told;
 use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
+use crate::sys::monotonic;
 use crate::walker::{Plain, RawBlock, Reader, Span, Walker, pages_in_block};
 
 impl Survey for Vaddr {
@@ -61,7 +63,7 @@ impl Survey for Vaddr {
 
     fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
         let process = self.targets.find(target).filter(|p| !p.has_ended())?;
-        pressure::pressure(&process.root, process.pid)
+        self.told.pressure(&process.root, process.pid, monotonic())
     }
 }
 
