@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::scheme::{Figures, FilterKind, Goal, Mark, Metrics, Process, Scheme, Scope};
+use isotherm_core::scheme::{Figures, FilterKind, Metrics, Process, Scheme, Scope};
 use isotherm_core::{Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::Cgroup;
 use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
 
+use super::needs::{Need, is_of_targets, needs};
 use crate::schemes::TARGETS;
 
 /// A file with a number in it is at most so long.
@@ -37,16 +38,6 @@ pub struct Meter {
     rests: Option<String>,
     /// the groups of targets, as they were when they were seen first
     of_targets: BTreeMap<TargetId, Option<Cgroup>>,
-}
-
-/// What a scheme goes by.
-enum Need<'a> {
-    Scope(&'a Scope),
-    Faults(&'a Scope),
-    Stalls(&'a Scope),
-    Free,
-    Fragmentation,
-    File(&'a Arc<str>),
 }
 
 impl Meter {
@@ -206,27 +197,6 @@ impl Meter {
         let of = self.of_targets.iter();
         of.filter_map(|(&target, group)| Some((target, path(group.as_ref()?)))).collect()
     }
-}
-
-fn needs<'a>(scheme: &'a Scheme) -> Vec<Need<'a>> {
-    let of_goal = |goal: &'a Goal| match goal {
-        Goal::Stalled { of, .. } => Need::Stalls(of),
-        Goal::Refaults { of, .. } => Need::Faults(of),
-        Goal::Resident { of, .. } => Need::Scope(of),
-        Goal::Free { .. } => Need::Free,
-        Goal::User { name, .. } => Need::File(name),
-    };
-    let of_mark = |mark: &'a Mark| match mark {
-        Mark::Free => Need::Free,
-        Mark::Fragmentation => Need::Fragmentation,
-        Mark::Stalled(of) => Need::Stalls(of),
-    };
-    let marks = scheme.watermarks.iter().map(|w| of_mark(&w.metric));
-    scheme.quota.goals.iter().map(of_goal).chain(marks).collect()
-}
-
-fn is_of_targets(scope: &Scope) -> bool {
-    matches!(scope, Scope::Group(name) if **name == *TARGETS)
 }
 
 /// The group that all are in; none if that is the root of all groups.

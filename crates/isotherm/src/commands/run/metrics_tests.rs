@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use isotherm_core::scheme::Quota;
+use isotherm_core::scheme::{Goal, Quota};
 use isotherm_core::{Action, Attrs, Cost, Nanos};
 use tempfile::TempDir;
 

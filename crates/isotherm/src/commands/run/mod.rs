@@ -4,6 +4,7 @@ mod dry;
 mod event;
 mod log;
 mod metrics;
+mod needs;
 mod running;
 mod status;
 mod table;
