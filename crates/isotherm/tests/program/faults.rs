@@ -205,7 +205,7 @@ fn a_group_that_all_leave_is_waited_for_and_one_that_is_removed_ends_it() {
     }
 }
 
-/// The group is one of two things that are watched, and what a goal goes by.
+/// It is the group of somebody else.
 #[test]
 fn a_goal_whose_group_goes_away_rests() {
     for mount in mounts_or_skip("a_goal_whose_group_goes_away_rests") {
@@ -213,21 +213,27 @@ fn a_goal_whose_group_goes_away_rests() {
         if !["memory.current", "memory.usage_in_bytes"].iter().any(|f| group.0.join(f).exists()) {
             continue;
         }
-        let load = Load::start(16, 4);
+        let (load, mut inside) = (Load::start(16, 4), Load::start(16, 4));
+        put(inside.pid(), &group.0);
+        // What it had before is not the group's.
+        inside.exec(16, 4);
         let goal = format!(
             "[[scheme]]\naction = \"stat\"\n[scheme.quota]\nreset = \"100ms\"\n\
-             goals = [{{ resident = {{ target = \"1G\", of = {:?} }} }}]\n",
+             goals = [{{ resident = {{ target = \"4K\", of = {:?} }} }}]\n",
             group.path()
         );
         let pid = load.pid().to_string();
-        let who = ["--cgroup", group.path(), "--pid", &pid, "--log", "log"];
+        let who = ["--pid", &pid, "--log", "log"];
         let mut run = Run::of(&goal, &who);
         let mut child = run.start();
         for _ in 0..3 {
             let seen = run.log().len();
             until("something done", || run.log().len() > seen);
         }
+        inside.end(0);
+        inside.child().wait().unwrap();
         group.remove();
+        assert!(!group.0.exists());
         std::thread::sleep(Duration::from_millis(500));
         let seen = run.log().len();
         std::thread::sleep(Duration::from_millis(1500));
