@@ -41,8 +41,8 @@ impl Ladder {
 pub(super) struct Fact {
     /// part of it that is resident and can be seen
     pub(super) seen: f64,
-    /// part of it that is resident and cannot be seen
-    pub(super) unknown: f64,
+    /// does that hold for half of what is resident, or more
+    is_unknown: bool,
     /// part of it that is there and touched
     touched: f64,
     /// is it hot
@@ -65,7 +65,7 @@ impl Fact {
         let accessed = r.accesses_bp > 0 || hot;
         Fact {
             seen,
-            unknown,
+            is_unknown: unknown > 0.0 && unknown >= seen,
             touched: if accessed { seen * part(r.touched_bp.into()) } else { 0.0 },
             hot,
             accessed,
@@ -81,7 +81,7 @@ impl Fact {
 pub(super) struct Now {
     length: f64,
     seen: f64,
-    unknown: f64,
+    is_unknown: bool,
     touched: f64,
     hot: f64,
     touches: f64,
@@ -95,7 +95,7 @@ impl Now {
         Now {
             length: 0.0,
             seen: 0.0,
-            unknown: 0.0,
+            is_unknown: false,
             touched: 0.0,
             hot: 0.0,
             touches: 0.0,
@@ -109,7 +109,7 @@ impl Now {
         let bytes = part.len() as f64;
         self.length += bytes;
         self.seen += fact.seen * bytes;
-        self.unknown += fact.unknown * bytes;
+        self.is_unknown |= fact.is_unknown;
         self.touched += fact.touched * bytes;
         self.hot += if fact.hot { fact.seen * bytes } else { 0.0 };
         self.touches += fact.hz * fact.seen * bytes;
@@ -140,7 +140,7 @@ pub(super) struct Block {
     pub(super) idle_since: Option<Duration>,
     /// times that it was touched after it was idle for the least age
     pub(super) returns: u32,
-    /// in the last snapshot
+    /// in the last snapshot; a block is, if a region in it is
     pub(super) is_unknown: bool,
     /// seen bytes in the last snapshot
     pub(super) bytes: f64,
@@ -167,7 +167,7 @@ impl Block {
         least: usize,
     ) -> Option<Return> {
         self.bytes = now.seen;
-        self.is_unknown = now.unknown > 0.0 && now.unknown >= now.seen;
+        self.is_unknown = now.is_unknown;
         if self.is_unknown || now.seen <= 0.0 {
             // Whether it was touched nobody knows, or it was given back.
             (self.level, self.idle_since) = (0, None);

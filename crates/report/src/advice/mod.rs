@@ -208,17 +208,14 @@ impl AdviceBuilder {
         }
     }
 
-    /// Of pages touched at rate l, 1 - exp(-l s) are within s: one of ten at least is not cold.
+    /// Of pages touched at rate l, 1 - exp(-l s) are within s: of what is cold, less than a tenth.
     fn scheme(&self, action: Action) -> Option<String> {
-        let age = self.wishes.min_age;
-        let rate = -(0.9f64.ln()) / age.as_secs_f64().max(1e-3);
-        let cold =
-            |word: &str| format!("4K null  null {rate:.6}Hz  {}ms null  {word}", age.as_millis());
+        let age = self.wishes.min_age.max(Duration::from_millis(1)).as_secs_f64();
+        let (hot, most) = (self.window.hot_hz, -(0.9f64.ln()) / age);
+        let cold = |word: &str| format!("4K null  null {most:.6}Hz  {age}s null  {word}");
         match action {
             Action::Lock => None,
-            Action::Hugepage => {
-                Some(format!("2M null  {}Hz null  null null  hugepage", self.window.hot_hz))
-            }
+            Action::Hugepage => Some(format!("2M null  {hot}Hz null  null null  hugepage")),
             Action::Pageout => Some(cold("pageout")),
             Action::Cold => Some(cold("cold")),
         }
