@@ -111,7 +111,7 @@ pub struct RangeRow {
     pub access_percent: f64,
     /// part of the time that it was hot
     pub hot_percent: f64,
-    /// idle since then, in the mean over the range; null for hot ones
+    /// all of it idle since then, since the recording began; null for hot ones
     pub idle_since_ms: Option<f64>,
     /// times that a block of it was touched after being idle for the least age
     pub returns: u64,

@@ -7,33 +7,50 @@ use isotherm_core::{AddrRange, Heat, RegionView, Thresholds};
 
 /// Idle times that are told apart, ascending. Memory has reached as many of them as its level says.
 #[derive(Debug, Clone)]
-pub(super) struct Ladder(Vec<Duration>);
+pub(super) struct Ladder {
+    steps: Vec<Duration>,
+    /// the level of what is worth paging out
+    least: usize,
+}
 
 impl Ladder {
-    pub(super) fn new(mut steps: Vec<Duration>) -> Self {
+    pub(super) fn new(mut steps: Vec<Duration>, min_age: Duration) -> Self {
+        steps.push(min_age);
         steps.sort_unstable();
         steps.dedup();
-        Ladder(steps)
+        let mut ladder = Ladder { steps, least: 0 };
+        ladder.least = ladder.level(min_age);
+        ladder
     }
 
     pub(super) fn steps(&self) -> &[Duration] {
-        &self.0
+        &self.steps
     }
 
     /// The level of memory that has been idle for this long.
     pub(super) fn level(&self, idle: Duration) -> usize {
-        self.0.partition_point(|&step| step <= idle)
+        self.steps.partition_point(|&step| step <= idle)
     }
 
-    /// How many steps a region is cold by, if each were where cold begins. A region that is hot in
-    /// part is not idle.
+    /// How many steps a region is cold by, if each were where cold begins, and almost untouched.
     fn reached(&self, r: &RegionView, hot_hz: f64) -> usize {
-        let is_cold = |&&step: &&Duration| {
+        let is_idle = |&&step: &&Duration| {
             let t = Thresholds { hot_hz, cold_age: step };
-            r.heat(&t) == Heat::Cold && f64::from(r.rate.hz) < hot_hz
+            r.heat(&t) == Heat::Cold && touched_within(r, step) < ALMOST_NONE
         };
-        self.0.iter().take_while(is_cold).count()
+        self.steps.iter().take_while(is_idle).count()
     }
+}
+
+/// What else is cold would lose too many pages that are wanted.
+const ALMOST_NONE: f64 = 0.02;
+/// A snapshot tells of what was touched since then: it is shorter, but rates are of a longer time.
+const LATELY: Duration = Duration::from_secs(5);
+
+/// Share of the pages that are touched within a time: at rate l, 1 - exp(-l s) within s.
+fn touched_within(r: &RegionView, time: Duration) -> f64 {
+    let within = -(-f64::from(r.rate.hz) * time.as_secs_f64()).exp_m1();
+    within * f64::from(r.touched_bp.min(10_000)) / 1e4
 }
 
 /// What a snapshot says of a region, for each byte of it.
@@ -43,11 +60,11 @@ pub(super) struct Fact {
     pub(super) seen: f64,
     /// does that hold for half of what is resident, or more
     is_unknown: bool,
-    /// part of it that is there and touched
+    /// part of it that is there and was touched lately
     touched: f64,
     /// is it hot
     hot: bool,
-    /// was it touched in the snapshot
+    /// was more than almost none of it touched in the snapshot
     accessed: bool,
     /// touches of its seen pages a second
     pub(super) hz: f64,
@@ -62,11 +79,12 @@ impl Fact {
         let unknown = part(r.unknown_bp.total()).min(resident);
         let seen = resident - unknown;
         let hot = r.heat(&Thresholds { hot_hz, ..Thresholds::default() }) == Heat::Hot;
-        let accessed = r.accesses_bp > 0 || hot;
+        let touched = touched_within(r, LATELY);
+        let accessed = (r.accesses_bp > 0 || hot) && touched >= ALMOST_NONE;
         Fact {
             seen,
             is_unknown: unknown > 0.0 && unknown >= seen,
-            touched: if accessed { seen * part(r.touched_bp.into()) } else { 0.0 },
+            touched: if accessed { seen * touched } else { 0.0 },
             hot,
             accessed,
             hz: mean_hz(r, sample),
@@ -136,6 +154,8 @@ pub(super) struct Block {
     pub(super) touches: f64,
     /// steps of idle time that it has reached
     pub(super) level: usize,
+    /// when it was last touched, or nobody could know, since the recording began
+    busy: Option<Duration>,
     /// since the recording began, if it is idle for the least age
     pub(super) idle_since: Option<Duration>,
     /// times that it was touched after it was idle for the least age
@@ -150,27 +170,24 @@ pub(super) struct Block {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Return {
     /// it had reached as many steps
-    pub(super) from: usize,
-    /// and has so many now
-    pub(super) to: usize,
+    pub(super) level: usize,
     pub(super) bytes: f64,
 }
 
 impl Block {
-    /// A snapshot of `seconds` that ended `end` after the begin; idle for the least age is what has
-    /// reached `least` steps.
+    /// A snapshot of `seconds` that ended `end` after the begin.
     pub(super) fn push(
         &mut self,
         now: &Now,
         seconds: f64,
         end: Duration,
-        least: usize,
+        ladder: &Ladder,
     ) -> Option<Return> {
         self.bytes = now.seen;
         self.is_unknown = now.is_unknown;
         if self.is_unknown || now.seen <= 0.0 {
             // Whether it was touched nobody knows, or it was given back.
-            (self.level, self.idle_since) = (0, None);
+            (self.level, self.idle_since, self.busy) = (0, None, Some(end));
             return None;
         }
         self.seen_s += seconds;
@@ -180,19 +197,20 @@ impl Block {
         if now.hot * 2.0 > now.seen {
             self.hot_s += seconds;
         }
-        let before = self.level;
-        // Ages of regions that are joined are mixed: without a touch nothing becomes younger.
-        self.level = if now.accessed { now.level } else { before.max(now.level) };
-        if self.level < least {
-            self.idle_since = None;
-        } else if before < least {
-            self.idle_since = Some(end.saturating_sub(now.age));
+        if now.accessed {
+            let level = std::mem::take(&mut self.level);
+            (self.idle_since, self.busy) = (None, Some(end));
+            self.returns += u32::from(level >= ladder.least);
+            return (level > 0).then_some(Return { level, bytes: now.touched });
         }
-        if self.level >= before {
-            return None;
+        // Ages of regions that are joined are mixed: what was touched is idle since then at most, and
+        // without a touch nothing becomes younger.
+        let idle = self.busy.map_or(now.age, |busy| now.age.min(end.saturating_sub(busy)));
+        self.level = self.level.max(now.level.min(ladder.level(idle)));
+        if self.level >= ladder.least {
+            self.idle_since.get_or_insert(end.saturating_sub(idle));
         }
-        self.returns += u32::from(before >= least && self.level < least);
-        Some(Return { from: before, to: self.level, bytes: now.touched })
+        None
     }
 }
 
@@ -205,7 +223,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     fn ladder() -> Ladder {
-        Ladder::new(vec![S(30), S(5), S(10), S(10)])
+        Ladder::new(vec![S(30), S(5), S(10)], S(10))
     }
 
     fn now(regions: &[RegionView]) -> Now {
@@ -224,29 +242,52 @@ mod tests {
     fn a_level_is_reached_by_age_and_by_not_being_touched() {
         let levels = [4, 5, 10, 29, 30].map(|s| Fact::new(&idle(s), S(1), 10.0, &ladder()).level);
         assert_eq!(levels, [0, 1, 2, 2, 3]);
-        // Of pages touched once in 200 s, 5 % are within 10 s, and 14 % within 30 s.
-        let seldom = RegionView { age: S(60), ..region(0, 1 << 16, 0.005) };
-        assert_eq!(Fact::new(&seldom, S(1), 10.0, &ladder()).level, 2);
-        let in_part = RegionView { age: S(60), touched_bp: 300, ..region(0, 1 << 16, 50.0) };
-        assert_eq!(Fact::new(&in_part, S(1), 10.0, &ladder()).level, 0);
+        let level = |hz, touched_bp| {
+            let r = RegionView { age: S(60), touched_bp, ..region(0, 1 << 16, hz) };
+            Fact::new(&r, S(1), 10.0, &ladder()).level
+        };
+        // Of pages touched once in 1000 s, 1 % are within 10 s, and 3 % within 30 s.
+        assert_eq!([level(0.001, 10_000), level(0.01, 10_000)], [2, 0]);
+        // A page of a hundred is let go with the rest, a page of twenty is not.
+        assert_eq!([level(50.0, 100), level(50.0, 500)], [3, 0]);
     }
 
     #[test]
     fn what_is_touched_after_it_was_idle_has_come_back() {
         let mut block = Block::default();
-        let mut push = |r: RegionView, end| block.push(&now(&[r]), 1.0, S(end), 2);
-        assert_eq!(push(idle(40), 50), None);
+        let push = |block: &mut Block, r, end| block.push(&now(&[r]), 1.0, S(end), &ladder());
+        assert_eq!(push(&mut block, idle(40), 50), None);
         // Joined with what is younger: not a touch.
-        assert_eq!(push(idle(3), 51), None);
-        let back = Return { from: 3, to: 0, bytes: 65536.0 };
-        assert_eq!(push(region(0, 1 << 16, 5.0), 52), Some(back));
+        assert_eq!(push(&mut block, idle(3), 51), None);
+        // Nor is one page of a hundred.
+        let one = RegionView { touched_bp: 100, ..region(0, 1 << 16, 50.0) };
+        assert_eq!(push(&mut block, one, 51), None);
+        let back = push(&mut block, region(0, 1 << 16, 5.0), 52).unwrap();
+        assert_eq!((back.level, back.bytes.round()), (3, 65536.0));
         assert_eq!((block.returns, block.idle_since), (1, None));
-        for r in [unknown(0, 1 << 16, Unknown::Shared), absent(0, 1 << 16)] {
-            block.push(&now(&[idle(20)]), 1.0, S(60), 2);
-            assert_eq!(block.idle_since, Some(S(40)));
-            assert_eq!(block.push(&now(&[r]), 1.0, S(61), 2), None);
+        let gone = [unknown(0, 1 << 16, Unknown::Shared), absent(0, 1 << 16)];
+        for (r, end) in gone.into_iter().zip([100, 200]) {
+            push(&mut block, idle(40), end);
+            assert_eq!(block.idle_since, Some(S(end - 40)));
+            assert_eq!(push(&mut block, r, end + 1), None);
             assert_eq!((block.level, block.idle_since, block.returns), (0, None, 1));
         }
+    }
+
+    #[test]
+    fn what_came_back_is_idle_again_after_as_long_a_time() {
+        let mut block = Block::default();
+        let seldom = |hz: f32| {
+            let accesses_bp = u32::from(hz > 0.0);
+            RegionView { age: S(100), accesses_bp, ..region(0, 1 << 16, hz) }
+        };
+        let levels =
+            [(0.0, 100), (0.01, 101), (0.0, 106), (0.0, 110), (0.0, 111)].map(|(hz, end)| {
+                block.push(&now(&[seldom(hz)]), 1.0, S(end), &ladder());
+                (block.level, block.returns)
+            });
+        assert_eq!(levels, [(3, 0), (0, 1), (1, 1), (1, 1), (2, 1)]);
+        assert_eq!(block.idle_since, Some(S(101)));
     }
 
     #[test]
@@ -255,7 +296,7 @@ mod tests {
             |at: u64, r: RegionView| RegionView { range: AddrRange::new(at, at + (1 << 15)), ..r };
         let mixed = now(&[half(0, idle(60)), half(1 << 15, region(0, 0, 20.0))]);
         let mut block = Block::default();
-        block.push(&mixed, 2.0, S(60), 2);
+        block.push(&mixed, 2.0, S(60), &ladder());
         assert_eq!((block.level, block.hot_s, block.touched_s), (0, 0.0, 1.0));
         assert!((block.touches / block.byte_s - 10.0).abs() < 1e-9);
     }

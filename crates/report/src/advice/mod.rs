@@ -80,7 +80,7 @@ impl AdviceBuilder {
         let hot_hz = scope.options.thresholds.hot_hz;
         let window = Window { length: wishes.window.min(half), hot_hz };
         let steps = STEPS.map(Duration::from_secs).into_iter();
-        let ladder = Ladder::new(steps.chain([wishes.min_age, window.length]).collect());
+        let ladder = Ladder::new(steps.chain([window.length]).collect(), wishes.min_age);
         let layout = scope.layout();
         let sizing = |begin| SizingTally::new(begin, &ladder);
         Ok(AdviceBuilder {
@@ -119,13 +119,12 @@ impl AdviceBuilder {
 
     fn target(&mut self, view: &TargetView, time: &Range<Duration>, sample: Duration) -> Moment {
         let seconds = (time.end - time.start).as_secs_f64();
-        let least = self.ladder.level(self.wishes.min_age);
         let mut moment = Moment::new(&self.ladder);
         let mut open: Option<(usize, Now)> = None;
-        let blocks = &mut self.blocks;
+        let (blocks, ladder) = (&mut self.blocks, &self.ladder);
         let mut close = |open: Option<(usize, Now)>, moment: &mut Moment| {
             let Some((i, now)) = open else { return };
-            let back = blocks.get_mut(i).and_then(|b| b.push(&now, seconds, time.end, least));
+            let back = blocks.get_mut(i).and_then(|b| b.push(&now, seconds, time.end, ladder));
             if let Some(back) = back {
                 moment.returned(&back);
             }
@@ -208,11 +207,11 @@ impl AdviceBuilder {
         }
     }
 
-    /// Of pages touched at rate l, 1 - exp(-l s) are within s: of what is cold, less than a tenth.
+    /// What has a touched page here and there is cold to a scheme too: it looks again, and spares that.
     fn scheme(&self, action: Action) -> Option<String> {
         let age = self.wishes.min_age.max(Duration::from_millis(1)).as_secs_f64();
-        let (hot, most) = (self.window.hot_hz, -(0.9f64.ln()) / age);
-        let cold = |word: &str| format!("4K null  null {most:.6}Hz  {age}s null  {word}");
+        let hot = self.window.hot_hz;
+        let cold = |word: &str| format!("4K null  null 0.1Hz  {age}s null  {word}");
         match action {
             Action::Lock => None,
             Action::Hugepage => Some(format!("2M null  {hot}Hz null  null null  hugepage")),

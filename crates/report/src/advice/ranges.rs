@@ -1,7 +1,5 @@
 //! From what blocks have gone through to ranges.
 
-use std::time::Duration;
-
 use isotherm_core::AddrRange;
 
 use super::figures::{Action, RangeRow};
@@ -132,8 +130,7 @@ fn row(action: Action, run: &[Stretch], touches: f64) -> Option<RangeRow> {
     let mapping = &first.place.mapping;
     let offset = range.start - mapping.range.start;
     let length = range.len() as f64;
-    let since =
-        |s: &Stretch| s.block.idle_since.map_or(0.0, |t: Duration| ms(t)) * s.range.len() as f64;
+    let since = run.iter().filter_map(|s| s.block.idle_since).max();
     let is_cold = matches!(action, Action::Pageout | Action::Cold);
     let hot = |s: &Stretch| s.block.hot_s / s.seconds.max(f64::MIN_POSITIVE) * s.range.len() as f64;
     let own = sum(|s| s.block.touches);
@@ -149,7 +146,7 @@ fn row(action: Action, run: &[Stretch], touches: f64) -> Option<RangeRow> {
         rate_hz: own / sum(|s| s.block.byte_s).max(f64::MIN_POSITIVE),
         access_percent: percent(own, touches),
         hot_percent: (run.iter().map(hot).sum::<f64>() / length * 100.0).min(100.0),
-        idle_since_ms: is_cold.then(|| run.iter().map(since).sum::<f64>() / length),
+        idle_since_ms: since.filter(|_| is_cold).map(ms),
         returns: run.iter().map(|s| u64::from(s.block.returns)).sum(),
         call: call(action, offset, range.len()),
     })

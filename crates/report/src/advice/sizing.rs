@@ -50,7 +50,7 @@ impl Moment {
     }
 
     pub(super) fn returned(&mut self, back: &Return) {
-        for sum in self.returned.iter_mut().take(back.from).skip(back.to) {
+        for sum in self.returned.iter_mut().take(back.level) {
             *sum += back.bytes;
         }
     }

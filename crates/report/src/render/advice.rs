@@ -130,10 +130,14 @@ fn sizing(a: &Advice, s: &Sizing) -> String {
     );
     if let (Some(high), Some(max)) = (s.memory_high_bytes, s.memory_max_bytes) {
         let returned = s.returned_bytes_per_min;
+        let saves = match s.resident_bytes.checked_sub(high) {
+            Some(saved @ 1..) => format!("{} less than is resident", bytes(saved)),
+            _ => "not less than is resident: there is nothing to save".to_owned(),
+        };
         let _ = writeln!(
             out,
             "  needed (touched within {window}, or unknown): p50 {}, p95 {}, max {}\n  \
-             memory.high {}: p95 and {} % headroom\n  memory.max  {}: max and {} % headroom\n  \
+             memory.high {}: p95 and {} % headroom; {saves}\n  memory.max  {}: max and {} % headroom\n  \
              idle for {window} or more, and touched again: {} a minute ({:.1} % of what is needed)",
             bytes(s.needed_p50_bytes),
             bytes(s.needed_p95_bytes),
