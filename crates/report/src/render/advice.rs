@@ -99,6 +99,7 @@ fn range(a: &Advice, r: &RangeRow) -> String {
 fn came_back(returns: u64, a: &Advice) -> String {
     match returns {
         0 => "never came back".to_owned(),
+        1 => format!("a block of {} came back once", bytes(a.block_bytes)),
         n => format!("blocks of {} came back {n} times", bytes(a.block_bytes)),
     }
 }
