@@ -3,6 +3,7 @@
 
 mod figures;
 mod history;
+mod idle;
 mod layout;
 mod ranges;
 mod sizing;
@@ -16,7 +17,8 @@ use isotherm_core::{Snapshot, TargetId, TargetView};
 use crate::access::TargetName;
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate};
-use history::{Block, Fact, Ladder, Now};
+use history::{Block, Now};
+use idle::{Fact, Ladder};
 use layout::Layout;
 use ranges::{ranges, stretches};
 use sizing::{Moment, SizingTally, Window};

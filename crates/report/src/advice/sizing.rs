@@ -6,7 +6,8 @@ use std::time::Duration;
 use isotherm_core::{HeatBytes, RegionView, Thresholds};
 
 use super::figures::{IdleRow, Sizing};
-use super::history::{Fact, Ladder, Return};
+use super::history::Return;
+use super::idle::{Fact, Ladder};
 use crate::basis::ms;
 use crate::distribution::Distribution;
 
