@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, Snapshot, TargetId, TargetView};
+use isotherm_core::{AddrRange, Mapping, MappingKind, Snapshot, TargetId, TargetView};
 
 use crate::basis::BasisTally;
 use crate::filter::{FilterError, Gate, Options};
@@ -143,7 +143,8 @@ impl Layout {
         let (from, count) = numbers(inside, shift);
         (from..from + count).map(move |n| {
             let start = (n << shift).max(inside.start);
-            let end = ((n + 1) << shift).min(inside.end);
+            // The last block of all ends beyond the last address.
+            let end = (start | ((1 << shift) - 1)).saturating_add(1).min(inside.end);
             (first + (n - origin) as usize, AddrRange::new(start, end))
         })
     }
@@ -162,7 +163,10 @@ fn numbers(range: AddrRange, shift: u32) -> (u64, u64) {
 fn places(view: &TargetView, clip: AddrRange) -> Vec<Place> {
     let mut all: Vec<(usize, AddrRange)> = Vec::new();
     each_piece(view, clip, |piece, mapping| {
-        let Some(mapping) = mapping.filter(|_| piece.resident_bp > 0) else { return };
+        let Some(mapping) = mapping.filter(|&i| piece.resident_bp > 0 && can_be_advised(view, i))
+        else {
+            return;
+        };
         match all.last_mut() {
             Some((last, range)) if *last == mapping && range.end == piece.range.start => {
                 range.end = piece.range.end;
@@ -175,4 +179,10 @@ fn places(view: &TargetView, clip: AddrRange) -> Vec<Place> {
         Some(Place { target: view.id, mapping, range, first: 0 })
     };
     all.into_iter().filter_map(place).collect()
+}
+
+/// The kernel takes no advice on what it or a driver put there, and physical memory has no process.
+fn can_be_advised(view: &TargetView, mapping: usize) -> bool {
+    use MappingKind::{Physical, Special};
+    view.mappings.get(mapping).is_some_and(|m| !matches!(m.kind, Special | Physical))
 }

@@ -165,6 +165,17 @@ fn targets_are_told_apart_and_added_up() {
 }
 
 #[test]
+fn what_the_kernel_put_there_gets_no_advice() {
+    let mut record = steady();
+    for s in &mut record {
+        let maps = Arc::make_mut(&mut s.targets[0].mappings);
+        maps[0].kind = isotherm_core::MappingKind::Special;
+    }
+    let a = advise(&record, wishes(15, 20));
+    assert!(a.ranges.is_empty() && a.sizing[0].needed_max_bytes > 0, "{:?}", a.ranges);
+}
+
+#[test]
 fn a_window_longer_than_half_of_the_record_is_that_half() {
     let a = advise(&steady()[..40], Wishes::default());
     assert_eq!(a.sizing[0].window_ms, 20_000.0);
@@ -199,20 +210,25 @@ fn text_says_what_to_do_in_words() {
     assert!(short.contains("the record is shorter than 30 s"), "{short}");
 }
 
-/// Memory that is big, in many regions: blocks grow, and stay disjoint.
+/// Memory that is big, in many regions, up to the last address: blocks grow, and miss nothing.
 #[test]
 fn more_memory_has_bigger_blocks() {
     const TIB: u64 = 1 << 40;
+    const TOP: u64 = u64::MAX << 20;
+    const END: u64 = u64::MAX << 12;
     let second = |s: u64| {
         let idle =
             |from, to| RegionView { age: Duration::from_secs(s + 1), ..region(from, to, 0.0) };
         let page = |i: u64| (i * TIB / 500) & !4095;
-        let regions = (0..500).map(|i| idle(page(i), page(i + 1)));
-        snapshot(s, 1.0, vec![target(0, vec![mapping(0, TIB, "")], regions.collect())])
+        let below = (0..500).map(|i| idle(page(i), page(i + 1)));
+        let regions = below.chain([idle(TOP, END)]).collect();
+        let maps = vec![mapping(0, TIB, ""), mapping(TOP, END, "[vsyscall]")];
+        snapshot(s, 1.0, vec![target(0, maps, regions)])
     };
     let a = advise(&(0..40).map(second).collect::<Vec<_>>(), Wishes::default());
-    assert_eq!(a.block_bytes, 32 * MIB);
-    assert_eq!(a.ranges.iter().map(|r| r.size_bytes).sum::<u64>(), TIB & !4095);
+    assert_eq!(a.block_bytes, 64 * MIB);
+    let whole = (TIB & !4095) + (END - TOP);
+    assert_eq!(a.ranges.iter().map(|r| r.size_bytes).sum::<u64>(), whole);
 }
 
 /// A region of some pages in one of the states that there are.
