@@ -21,7 +21,7 @@ struct Options {
     isotherm: Option<PathBuf>,
 }
 
-const REPORTS: [&[&str]; 11] = [
+const REPORTS: [&[&str]; 12] = [
     &["report", "heatmap", "-o", "a.png"],
     &["report", "heatmap", "-o", "a.svg"],
     &["report", "summary"],
@@ -29,6 +29,7 @@ const REPORTS: [&[&str]; 11] = [
     &["report", "wss", "-o", "a.png"],
     &["report", "regions"],
     &["report", "regions", "-o", "a.svg"],
+    &["report", "advice"],
     &["report", "access"],
     &["report", "raw"],
     &["report", "raw", "--json"],

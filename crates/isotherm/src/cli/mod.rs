@@ -19,7 +19,9 @@ use crate::units;
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use record::Record;
-pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
+pub use report::{
+    Access, Accuracy, Advice, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
+};
 pub use run::Run as RunSchemes;
 pub use watching::{Look, Targets, Watching};
 
