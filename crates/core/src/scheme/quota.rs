@@ -86,6 +86,8 @@ pub(super) struct Charge {
     tuner: Tuner,
     /// windows that ended with nothing left
     pub exceeded: u64,
+    /// windows that began
+    pub windows: u64,
 }
 
 impl Charge {
@@ -100,6 +102,7 @@ impl Charge {
             self.exceeded += 1;
         }
         self.began = Some(now);
+        self.windows += 1;
         self.forget(quota);
         let goal = match &quota.goals[..] {
             [] => u64::MAX,
