@@ -20,12 +20,17 @@ pub struct Run {
 
 impl Run {
     pub fn new(schemes: &str, pid: i32) -> Self {
+        Run::by_default(schemes, pid).with(&QUICK)
+    }
+
+    /// By the monitor that watches if nothing is said.
+    pub fn by_default(schemes: &str, pid: i32) -> Self {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("s.txt"), schemes).unwrap();
         fs::write(dir.path().join("s.toml"), schemes).unwrap();
         let file = if schemes.contains('[') { "s.toml" } else { "s.txt" };
         let mut command = isotherm(["run", "--scheme", file, "--json", "--pid", &pid.to_string()]);
-        command.args(QUICK).current_dir(dir.path());
+        command.current_dir(dir.path());
         Run { dir, command }
     }
 
@@ -66,7 +71,7 @@ fn applied(done: &Done) -> u64 {
     first(done)["applied"]["bytes"].as_u64().unwrap()
 }
 
-fn swapped(pid: i32) -> u64 {
+pub fn swapped(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("VmSwap:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
