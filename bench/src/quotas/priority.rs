@@ -54,7 +54,7 @@ pub fn priority(bounds: &mut Bounds) -> Result<()> {
         println!(
             "| {} | {} | {:.1} | {share:.1} | {} |",
             case.name,
-            told.all * PAGE_SIZE >> 20,
+            (told.all * PAGE_SIZE) >> 20,
             (told.gone * PAGE_SIZE) as f64 / f64::from(1 << 20),
             told.regions
         );

@@ -29,7 +29,7 @@ pub fn time(bounds: &mut Bounds) -> Result<()> {
 }
 
 fn row(ms: u32, bounds: &mut Bounds) -> Result<()> {
-    let mut target = Toucher::start(u64::from(WINDOWS * ms) * SPEED << 10, Some(false))?;
+    let mut target = Toucher::start((u64::from(WINDOWS * ms) * SPEED) << 10, Some(false))?;
     target.rest()?;
     let on = [(target.pid(), target.range())];
     let length = Duration::from_secs(u64::from(WINDOWS) + COLD + 1);
