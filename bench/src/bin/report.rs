@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::{synthetic, usage};
+use isotherm_bench::{program, synthetic, usage};
 
 /// What each report takes of a long record.
 #[derive(Parser)]
@@ -38,7 +38,7 @@ const REPORTS: [&[&str]; 12] = [
 
 fn main() -> Result<()> {
     let o = Options::parse();
-    let isotherm = o.isotherm.map_or_else(beside, Ok)?;
+    let isotherm = o.isotherm.map_or_else(program::beside, Ok)?;
     let dir = tempfile::tempdir()?;
     let record = dir.path().join("isotherm.rec");
     synthetic::write(&record, o.snapshots, o.regions)?;
@@ -46,17 +46,6 @@ fn main() -> Result<()> {
     println!("{regions} regions in {} snapshots, {} MiB", o.snapshots, size >> 20);
     println!("{:<36} {:>8} {:>8} {:>10}", "isotherm", "s", "CPU s", "peak MiB");
     REPORTS.iter().try_for_each(|args| measure(&isotherm, dir.path(), args))
-}
-
-/// The program is built into the directory of the benches.
-fn beside() -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name("isotherm");
-    ensure!(
-        path.exists(),
-        "there is no {}: build it (cargo build --release -p isotherm), or name another with --isotherm",
-        path.display()
-    );
-    Ok(path)
 }
 
 fn measure(isotherm: &Path, dir: &Path, args: &[&str]) -> Result<()> {

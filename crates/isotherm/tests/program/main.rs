@@ -32,6 +32,7 @@ mod report;
 mod reports;
 mod run;
 mod schemes;
+mod schemes_quota;
 mod schemes_targets;
 mod servers;
 mod swap;
