@@ -43,14 +43,19 @@ pub(crate) struct Ease {
     llr: f64,
     /// if rates differ by less than so many times
     ratio: f64,
+    /// if what was untouched for longer was so for less than so many times as long,
+    aged: f64,
+    /// and so many ms
+    apart: f64,
     /// whatever they are
     any: bool,
 }
 
 /// Only what nothing at all tells apart.
-const EXACT: Ease = Ease { llr: 0.0, ratio: 1.0, any: false };
-pub(crate) const FIRST: Ease = Ease { llr: 0.5, ratio: 1.1, any: false };
-const FULL: Ease = Ease { llr: 6.0, ratio: 1.5, any: false };
+const EXACT: Ease = Ease { llr: 0.0, ratio: 1.0, aged: 1.0, apart: READINGS, any: false };
+pub(crate) const FIRST: Ease =
+    Ease { llr: 0.5, ratio: 1.1, aged: 1.02, apart: 2.0 * READINGS, any: false };
+const FULL: Ease = Ease { llr: 6.0, ratio: 1.5, aged: 1.05, apart: 2.0 * READINGS, any: false };
 /// Pages of a huge page that tell as much as one: it has one bit.
 const ALIKE_IN_HUGE: f64 = 64.0;
 /// Shorter stretches of nothing do not divide what lies around them.
@@ -93,13 +98,23 @@ pub(crate) fn fit(mut groups: Vec<Group>, now: u32, max: usize, all: bool) -> Ve
     } else {
         while ease.llr < FULL.llr {
             join(&mut groups, ease, now);
-            let (llr, ratio) = ((ease.llr * 1.9).min(FULL.llr), (ease.ratio * 1.1).min(FULL.ratio));
-            ease = Ease { llr, ratio, any: false };
+            ease = Ease {
+                llr: (ease.llr * 1.9).min(FULL.llr),
+                ratio: (ease.ratio * 1.1).min(FULL.ratio),
+                aged: (ease.aged + 0.01).min(FULL.aged),
+                ..ease
+            };
         }
         join(&mut groups, ease, now);
     }
     while groups.len() > max && ease.llr < 1e12 {
-        ease = Ease { llr: ease.llr * 2.0, ratio: ease.ratio * 1.2, any: ease.llr > 1e6 };
+        ease = Ease {
+            llr: ease.llr * 2.0,
+            ratio: ease.ratio * 1.2,
+            aged: 1.0 + (ease.aged - 1.0) * 2.0,
+            any: ease.llr > 1e6,
+            ..ease
+        };
         join(&mut groups, ease, now);
     }
     groups
@@ -245,14 +260,11 @@ fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
 /// Readings apart, in ms: what was touched at the same time may be found in one or the other.
 const READINGS: f64 = 500.0;
 
-/// Whether all of it has been untouched for about the same time: within a tenth at first, and a fifth in
-/// the end, as ages are facts.
+/// Whether all of it has been untouched for about the same time: ages are facts, so that little is given
+/// up of them before there are too many regions.
 fn as_old((oldest, newest): (u32, u32), ease: Ease, now: u32) -> bool {
     let ago = |ms: u32| f64::from(now.saturating_sub(ms));
-    if ease.ratio <= EXACT.ratio {
-        return ago(oldest) <= ago(newest) + READINGS;
-    }
-    ago(oldest) <= ago(newest) * (ease.ratio * 0.8).max(1.1) + 2_000.0
+    ago(oldest) <= ago(newest) * ease.aged + ease.apart
 }
 
 fn unite(left: &mut Group, right: &Group) {
