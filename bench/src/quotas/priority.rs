@@ -26,11 +26,10 @@ struct Case {
     least: f64,
 }
 
-/// By regions, neighbours that fell idle at nearly the same time have one age, and none of them is chosen
-/// by its own: that has no bound.
+/// What chance gives has no bound.
 const CASES: [Case; 3] = [
     Case { name: "age = 1, --windows", scheme: AGE, options: &["--windows"], least: 90.0 },
-    Case { name: "age = 1", scheme: AGE, options: &[], least: 0.0 },
+    Case { name: "age = 1", scheme: AGE, options: &[], least: 90.0 },
     Case { name: "none", scheme: "", options: &[], least: 0.0 },
 ];
 const AGE: &str = "weights = { age = 1 },";
