@@ -13,6 +13,7 @@ use crate::act::Action;
 use crate::ops::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
 use crate::snapshot::{RegionView, Snapshot, TargetView, share};
+use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
 /// A region that matches, or a part of it.
@@ -66,6 +67,9 @@ impl<'a> Field<'a, '_> {
                 }
             }
         }
+        if self.scheme.action == Action::HugePage {
+            found.whole_blocks();
+        }
         found
     }
 
@@ -113,6 +117,35 @@ impl<'a> Field<'a, '_> {
             blocked.insert(r);
         }
         found.candidates.extend(without(part, &blocked));
+    }
+}
+
+impl Found<'_> {
+    /// Leaves of each candidate the blocks that become huge pages. What is done to the rest of it would be
+    /// done to nothing, and would count as done when regions have other borders. A block that lies in two
+    /// is the second's: 0 to 3 MiB and 3 to 9 become 0 to 2 and 2 to 8.
+    fn whole_blocks(&mut self) {
+        let candidates = &mut self.candidates;
+        candidates.sort_by_key(|c| (c.target, c.range.start));
+        for i in 1..candidates.len() {
+            let [before, c] = [candidates[i - 1], candidates[i]];
+            let touch = before.target == c.target && before.range.end == c.range.start;
+            if touch && before.allowed == c.allowed {
+                let border = align_down(c.range.start, BLOCK_SIZE).max(before.range.start);
+                candidates[i - 1].range.end = border;
+                candidates[i].range.start = border;
+            }
+        }
+        for mut c in std::mem::take(candidates) {
+            let end = align_down(c.range.end, BLOCK_SIZE);
+            let whole = AddrRange::new(align_up(c.range.start, BLOCK_SIZE).min(end), end);
+            if whole.is_empty() {
+                self.passed.push((c, Why::Nothing));
+            } else {
+                c.range = whole;
+                candidates.push(c);
+            }
+        }
     }
 }
 

@@ -67,7 +67,7 @@ fn unknown(bp: u32) -> Pages<u32> {
 fn what_cannot_be_seen_is_never_acted_on() {
     let hidden = RegionView { unknown_bp: unknown(10_000), ..cold(0) };
     let half = RegionView { unknown_bp: unknown(5_000), ..cold(16) };
-    for action in [Action::PageOut, Action::Cold, Action::HugePage, Action::LruDeprio] {
+    for action in [Action::PageOut, Action::Cold, Action::NoHugePage, Action::LruDeprio] {
         let (mut engine, mut desk) = (engine(&[scheme("s", action)]), Desk::new());
         step(&mut engine, &mut desk, 0, &[hidden, half]);
         assert_eq!(desk.take(), [pages(16, 16)]);
@@ -98,11 +98,11 @@ fn what_lasts_is_done_once_until_heat_changes() {
                 &mut engine,
                 &mut desk,
                 second * 1000,
-                &[view(0, 16, 0.0, second as u32 * SECOND)],
+                &[view(0, 512, 0.0, second as u32 * SECOND)],
             );
         }
         assert_eq!(desk.asked.len(), 1);
-        step(&mut engine, &mut desk, 100_000, &[view(0, 16, 0.0, 2 * SECOND)]);
+        step(&mut engine, &mut desk, 100_000, &[view(0, 512, 0.0, 2 * SECOND)]);
         assert_eq!(desk.asked.len(), 2, "touched 2 s ago");
         assert_eq!(stats(&engine, 0).passed(Why::Done).regions, 99);
     }
@@ -153,8 +153,8 @@ fn filters_of_pages_and_the_second_look_are_handed_on() {
     step(&mut engine, &mut desk, 0, &[cold(0)]);
     assert_eq!(with(&mut desk), [(pages(0, 4), 0, 20), (pages(4, 12), 1, 20)]);
     engine.set_schemes(vec![scheme("huge", Action::HugePage), Scheme { recheck, ..out }]).unwrap();
-    step(&mut engine, &mut desk, 1000, &[cold(16)]);
-    assert_eq!(with(&mut desk), [(pages(16, 16), 0, 0)]);
+    step(&mut engine, &mut desk, 1000, &[view(512, 512, 0.0, 600 * SECOND)]);
+    assert_eq!(with(&mut desk), [(pages(512, 512), 0, 0)]);
 }
 
 #[test]

@@ -296,3 +296,22 @@ fn failures_do_not_use_up_the_bytes() {
     assert_eq!(stats(&engine).failed.bytes, 128 * PAGE_SIZE);
     assert_eq!(desk.asked[0].0.target, TargetId(1));
 }
+
+/// Regions begin and end anywhere, and have other borders later; huge pages are made of whole blocks.
+#[test]
+fn no_huge_page_is_lost_between_regions() {
+    let mut engine = scheme(Action::HugePage, Quota::default());
+    let mut desk = Desk::new();
+    let mut at = |ms, all: &[RegionView]| -> Vec<AddrRange> {
+        let steps = run(&mut engine, &mut desk, &[ms], |ms| snapshot(ms, vec![target(1, all)]));
+        steps.iter().flatten().map(|e| e.range).collect()
+    };
+    let two =
+        [view(100, 668, 20.0, SECOND), view(768, 100, 30.0, SECOND), view(868, 1692, 40.0, SECOND)];
+    assert_eq!(at(0, &two), [pages(512, 2048)]);
+    // What has become hot later is between two that were, and joined with them.
+    let three =
+        [view(0, 512, 20.0, SECOND), view(4000, 800, 20.0, SECOND), view(5200, 1000, 20.0, SECOND)];
+    assert_eq!(at(1000, &three), [pages(0, 512), pages(4096, 512), pages(5632, 512)]);
+    assert_eq!(at(2000, &[view(4000, 2200, 20.0, SECOND)]), [pages(4608, 1024)]);
+}
