@@ -37,7 +37,7 @@ pub use ops::{
 };
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;
-pub use range::{AddrRange, PAGE_SIZE, join_touching};
+pub use range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 pub use region::{Region, Tally};
 pub use sampler::{RegionSampler, Target};
 pub use snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};

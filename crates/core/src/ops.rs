@@ -29,6 +29,31 @@ pub enum MappingKind {
     Physical,
 }
 
+impl MappingKind {
+    /// All kinds.
+    pub const ALL: [MappingKind; 6] = [
+        MappingKind::Anonymous,
+        MappingKind::Heap,
+        MappingKind::Stack,
+        MappingKind::File,
+        MappingKind::Special,
+        MappingKind::Physical,
+    ];
+
+    /// Its name in records and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            MappingKind::Anonymous => "anonymous",
+            MappingKind::Heap => "heap",
+            MappingKind::Stack => "stack",
+            MappingKind::File => "file",
+            MappingKind::Special => "special",
+            MappingKind::Physical => "physical",
+        }
+    }
+}
+
 /// A range of addresses that the target may access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {

@@ -66,7 +66,8 @@ pub fn join_touching(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRan
 }
 
 /// `x` rounded down to a multiple of `unit`.
-pub(crate) fn align_down(x: u64, unit: u64) -> u64 {
+#[must_use]
+pub fn align_down(x: u64, unit: u64) -> u64 {
     x - x % unit.max(1)
 }
 

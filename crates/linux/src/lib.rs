@@ -17,6 +17,8 @@ mod proof;
 mod state;
 pub mod swap;
 pub mod sys;
+#[cfg(test)]
+mod testing;
 mod walker;
 mod ways;
 pub mod x86;

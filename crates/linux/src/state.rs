@@ -78,6 +78,17 @@ pub(crate) fn write(file: &File, size: usize, state: &impl Serialize) -> io::Res
     file.write_all_at(&text, 0)
 }
 
+/// What may help where the machine cannot be changed, to follow the error.
+pub(crate) fn hint(e: &io::Error) -> &'static str {
+    match e.kind() {
+        io::ErrorKind::PermissionDenied => ". It takes root",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            ". sysfs is mounted read-only, as in a container: do it outside"
+        }
+        _ => "",
+    }
+}
+
 /// Another one after each boot.
 pub(crate) fn boot_id(root: &Path) -> io::Result<String> {
     let text = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))?;

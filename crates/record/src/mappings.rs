@@ -22,19 +22,6 @@ pub(crate) struct MappingSet {
     pub mappings: Arc<Vec<Mapping>>,
 }
 
-const KINDS: [(MappingKind, &str); 6] = [
-    (MappingKind::Anonymous, "anonymous"),
-    (MappingKind::Heap, "heap"),
-    (MappingKind::Stack, "stack"),
-    (MappingKind::File, "file"),
-    (MappingKind::Special, "special"),
-    (MappingKind::Physical, "physical"),
-];
-
-fn kind_name(kind: MappingKind) -> &'static str {
-    KINDS.iter().find(|(k, _)| *k == kind).map_or("special", |(_, name)| name)
-}
-
 pub(crate) fn from_sets(sets: &[MappingSet]) -> Result<RecordBatch, ArrowError> {
     let all = || sets.iter().flat_map(|s| s.mappings.iter());
     let rows = offsets(sets.iter().map(|s| s.mappings.len()))?;
@@ -45,7 +32,7 @@ pub(crate) fn from_sets(sets: &[MappingSet]) -> Result<RecordBatch, ArrowError> 
         plain("target_id", false, Arc::new(targets)),
         list("start", false, &rows, numbers(all().map(|m| m.range.start)))?,
         list("end", false, &rows, numbers(all().map(|m| m.range.end)))?,
-        list("kind", false, &rows, words(all().map(|m| kind_name(m.kind))))?,
+        list("kind", false, &rows, words(all().map(|m| m.kind.name())))?,
         list("name", false, &rows, words(all().map(|m| &*m.name)))?,
         list("unknown", true, &rows, Arc::new(unknown))?,
     ])
@@ -111,7 +98,7 @@ impl Columns {
         Some(Mapping {
             // not `AddrRange::new`, which would mend a range that is the wrong way round
             range: AddrRange { start, end },
-            kind: KINDS.iter().find(|(_, name)| *name == kind)?.0,
+            kind: MappingKind::ALL.into_iter().find(|k| k.name() == kind)?,
             name: shared(&mut self.names, text(&self.name.values, at)?),
             unknown,
         })

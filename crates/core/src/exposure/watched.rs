@@ -12,7 +12,7 @@ use super::piece::{Moment, Piece, Terms};
 use super::view::{Basis, NO_HEAT, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
 use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
-use crate::range::{AddrRange, PAGE_SIZE, join_touching};
+use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
@@ -382,7 +382,7 @@ const CONTRADICTION: f64 = 6.0;
 /// The part of the block that holds `addr` which lies in the same one of `visible`.
 fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
     let range = visible.get(visible.partition_point(|r| r.end <= addr))?;
-    let start = addr / BLOCK_SIZE * BLOCK_SIZE;
+    let start = align_down(addr, BLOCK_SIZE);
     range.intersect(&AddrRange::new(start, start + BLOCK_SIZE)).filter(|r| r.start == addr)
 }
 

@@ -31,6 +31,10 @@ pub enum FilterKind {
     Addresses(AddrRange),
     /// this target
     Target(TargetId),
+    /// the process with this pid; as [`Metrics::processes`] has it
+    Pid(i32),
+    /// a process of this name; as [`Metrics::processes`] has it
+    Comm(Arc<str>),
     /// a process of this cgroup, or of one below it; as [`Metrics::cgroups`] has it
     Cgroup(Arc<str>),
     /// what the mapping is made of
@@ -97,11 +101,14 @@ impl FilterKind {
             let here = view.mappings[from..].iter().take_while(|m| m.range.start < range.end);
             here.filter(|m| are_such(m)).filter_map(|m| some(m.range.intersect(&range)?)).collect()
         };
+        let process = || metrics.processes.get(&view.id);
         match self {
             FilterKind::Addresses(asked) => {
                 asked.intersect(&range).and_then(some).into_iter().collect()
             }
             FilterKind::Target(id) => all(view.id == *id),
+            FilterKind::Pid(pid) => all(process().is_some_and(|p| p.pid == *pid)),
+            FilterKind::Comm(comm) => all(process().is_some_and(|p| p.comm == *comm)),
             FilterKind::Cgroup(path) => {
                 all(metrics.cgroups.get(&view.id).is_some_and(|of| is_below(of, path)))
             }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::metrics::Process;
 use super::super::testing::{pages, target};
 use super::*;
 use crate::act::PageKind;
@@ -93,8 +94,15 @@ fn the_first_answer_decides() {
 fn targets_and_cgroups_are_whole() {
     assert_eq!(through(&[reject(FilterKind::Target(TargetId(1)))]), []);
     assert_eq!(through(&[reject(FilterKind::Target(TargetId(2)))]), [pages(5, 20)]);
-    let metrics =
-        Metrics { cgroups: [(TargetId(1), Arc::from("/a/b"))].into(), ..Metrics::default() };
+    let process = Process { pid: 7, comm: Arc::from("redis-server") };
+    let metrics = Metrics {
+        cgroups: [(TargetId(1), Arc::from("/a/b"))].into(),
+        processes: [(TargetId(1), process)].into(),
+        ..Metrics::default()
+    };
+    let is = |kind| !parts(&[allow(kind)], &[], pages(0, 9), &view(), &metrics).allowed.is_empty();
+    assert!(is(FilterKind::Pid(7)) && is(FilterKind::Comm(Arc::from("redis-server"))));
+    assert!(!is(FilterKind::Pid(8)) && !is(FilterKind::Comm(Arc::from("redis"))));
     let in_it = |path: &str| {
         let only = [allow(FilterKind::Cgroup(Arc::from(path)))];
         !parts(&only, &[], pages(0, 9), &view(), &metrics).allowed.is_empty()

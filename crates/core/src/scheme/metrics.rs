@@ -15,6 +15,8 @@ pub struct Metrics {
     pub groups: BTreeMap<Arc<str>, Figures>,
     /// the cgroup of each target, by its path
     pub cgroups: BTreeMap<TargetId, Arc<str>>,
+    /// the process that each target is, if it is one
+    pub processes: BTreeMap<TargetId, Process>,
     /// free memory of the machine, of 10,000
     pub free_bp: Option<u32>,
     /// Unusable free space index of the machine for huge pages, of 10,000: the share of free memory
@@ -22,6 +24,15 @@ pub struct Metrics {
     pub fragmentation_bp: Option<u32>,
     /// figures of the user, by the name that goals give them
     pub user: BTreeMap<Arc<str>, f64>,
+}
+
+/// What filters tell a process by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Process {
+    /// its pid
+    pub pid: i32,
+    /// its name, as in `/proc/PID/comm`
+    pub comm: Arc<str>,
 }
 
 /// Figures of the machine or of a group.

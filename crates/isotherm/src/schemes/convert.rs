@@ -10,9 +10,11 @@ use isotherm_core::scheme::{
 };
 use isotherm_core::{PageFilter, PageKind};
 use isotherm_linux::cgroup::Cgroup;
+use isotherm_linux::proc;
 
 use super::text::{
-    Bounds, FilterText, GoalText, KindText, MetricText, QuotaText, SchemeText, WatermarksText,
+    Bounds, FilterText, GoalText, KindText, MetricText, QuotaText, SchemeText, TARGETS,
+    WatermarksText,
 };
 use crate::units;
 
@@ -39,7 +41,7 @@ pub fn scheme(t: SchemeText, interval: Duration, before: &[Scheme]) -> Result<Sc
     scheme.apply_interval = t.apply_interval.map_or(Duration::ZERO, |t| t.0);
     scheme.recheck = t.recheck.map(|t| t.0);
     scheme.quota = quota(t.quota);
-    scheme.watermarks = t.watermarks.map(watermarks);
+    scheme.watermarks = t.watermarks.map(watermarks).transpose()?;
     for filter in t.filters {
         add_filter(&mut scheme, filter)?;
     }
@@ -78,18 +80,25 @@ fn goal(t: GoalText) -> Goal {
     }
 }
 
-fn watermarks(t: WatermarksText) -> Watermarks {
-    Watermarks {
-        metric: match t.metric {
-            MetricText::Free => Mark::Free,
-            MetricText::Fragmentation => Mark::Fragmentation,
-            MetricText::Stalled => Mark::Stalled(scope(&t.of)),
-        },
+fn watermarks(t: WatermarksText) -> Result<Watermarks, String> {
+    let metric = match (t.metric, t.of) {
+        (MetricText::Stalled, of) => Mark::Stalled(scope(of.as_deref().unwrap_or(TARGETS))),
+        (_, Some(of)) => {
+            return Err(format!(
+                "watermarks on `free` and `fragmentation` are of the whole machine, and `of = {of:?}` says \
+                 otherwise: leave it out, or choose `stalled`"
+            ));
+        }
+        (MetricText::Free, None) => Mark::Free,
+        (MetricText::Fragmentation, None) => Mark::Fragmentation,
+    };
+    Ok(Watermarks {
+        metric,
         interval: t.interval.map_or(MARKS_EVERY, |t| t.0),
         high: t.high.bp(),
         mid: t.mid.bp(),
         low: t.low.bp(),
-    }
+    })
 }
 
 fn add_filter(scheme: &mut Scheme, t: FilterText) -> Result<(), String> {
@@ -100,6 +109,8 @@ fn add_filter(scheme: &mut Scheme, t: FilterText) -> Result<(), String> {
     };
     match t.kind {
         KindText::Addresses(text) => part(FilterKind::Addresses(units::addresses(&text)?)),
+        KindText::Pid(pid) => part(FilterKind::Pid(pid)),
+        KindText::Comm(name) => part(FilterKind::Comm(proc::cut_comm(&name).into())),
         KindText::Cgroup(path) => part(FilterKind::Cgroup(directory(&path)?)),
         KindText::Mapping(kind) => part(FilterKind::Mapping(kind.into())),
         KindText::Name(name) => part(FilterKind::Name(name.into())),

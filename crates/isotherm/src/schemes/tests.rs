@@ -46,6 +46,9 @@ fn units_of_schemes() {
     assert_eq!(s.quota.goals, [Goal::Refaults { of, ppm: 2000 }]);
     let s = one("filters = [{ kind = { young = false }, not = true }]").unwrap();
     assert_eq!((s.page_filters[0].kind, s.page_filters[0].matching), (PageKind::Young, true));
+    let s = one("filters = [{ kind = { pid = 7 } }, { kind = { comm = \"a-name-of-16-byt\" } }]");
+    let kinds: Vec<FilterKind> = s.unwrap().filters.into_iter().map(|f| f.kind).collect();
+    assert_eq!(kinds, [FilterKind::Pid(7), FilterKind::Comm("a-name-of-16-by".into())]);
     let s = one("quota = { bytes = 0 }").unwrap();
     assert_eq!(s.quota.bytes, Some(0), "which is not none");
 }
@@ -66,6 +69,8 @@ fn errors_say_where_and_what_would_be_right() {
         (3, 1, "sise = { min = \"4K\" }", "unknown field `sise`"),
         (4, 13, "\nage = { min=\"old\" }", "5s"),
         (3, 18, "quota = { time = \"soon\" }", "20ms"),
+        (3, 18, "quota = { time = 5 }", "write \"5ms\" or \"5s\""),
+        (3, 11, "recheck = 0.5", "is no time without its unit"),
         (3, 23, "filters = [{ kind = { colour = 1 } }]", "unknown variant `colour`"),
         (1, 1, "size = { min = \"8K\", max = \"4K\" }", "swap them"),
         (1, 1, "quota = { bytes = \"1K\" }", "4096 at least"),
@@ -75,6 +80,12 @@ fn errors_say_where_and_what_would_be_right() {
             1,
             "watermarks = { metric = \"free\", high = \"1%\", mid = \"2%\", low = \"3%\" }",
             "falling order",
+        ),
+        (
+            1,
+            1,
+            "watermarks = { metric = \"free\", of = \"machine\", high = 3, mid = 2, low = 1 }",
+            "choose `stalled`",
         ),
         (1, 1, "filters = [{ kind = { addresses = \"0x1..0x2\" } }]", "multiples of 4096"),
         (1, 1, "filters = [{ kind = { cgroup = \"/no/such\" } }]", "no control group"),

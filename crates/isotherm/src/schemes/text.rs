@@ -146,9 +146,8 @@ pub struct FileGoal {
 pub struct WatermarksText {
     /// which figure
     pub metric: MetricText,
-    /// whose, for `stalled`: as in goals
-    #[serde(default = "of_targets")]
-    pub of: String,
+    /// whose, for `stalled` alone: as in goals
+    pub of: Option<String>,
     /// how often it is looked at; 5s if not given
     pub interval: Option<Time>,
     /// off above
@@ -194,6 +193,10 @@ pub struct FilterText {
 pub enum KindText {
     /// addresses, as `0x7f0000000000..0x7f0010000000`
     Addresses(String),
+    /// of the process with this pid
+    Pid(i32),
+    /// of processes of this name, as `ps -eo comm` shows it
+    Comm(String),
     /// of the processes of this control group, and of those below it
     Cgroup(String),
     /// what the mapping is made of

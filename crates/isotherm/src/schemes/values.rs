@@ -43,14 +43,21 @@ impl TryFrom<Scalar> for Size {
 
 /// A time with its unit: "500ms", "5s", "2min", "1h".
 #[derive(Debug, Clone, Copy, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(try_from = "String")]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(try_from = "String"))]
+#[serde(try_from = "Scalar")]
 pub struct Time(pub Duration);
 
-impl TryFrom<String> for Time {
+impl TryFrom<Scalar> for Time {
     type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        units::duration(&text).map(Time)
+    /// A number might be taken for intervals, as in ages.
+    fn try_from(s: Scalar) -> Result<Self, String> {
+        match s {
+            Scalar::Text(text) => units::duration(&text).map(Time),
+            number => {
+                let n = number.text();
+                Err(format!("{n} is no time without its unit: write \"{n}ms\" or \"{n}s\""))
+            }
+        }
     }
 }
 

@@ -10,20 +10,20 @@ use crate::load::Load;
 use crate::run::{Record, Recorder, root_or_skip, run_in};
 
 /// A group of our own with one below it; removed when dropped, as nobody may be left in them then.
-struct Group(PathBuf);
+pub struct Group(pub PathBuf);
 
 impl Group {
-    fn new(mount: &Path, name: &str) -> Self {
+    pub fn new(mount: &Path, name: &str) -> Self {
         let dir = mount.join(format!("isotherm-test-{name}-{}", std::process::id()));
         fs::create_dir_all(dir.join("below")).unwrap();
         Group(dir)
     }
 
-    fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.0.to_str().unwrap()
     }
 
-    fn remove(&self) {
+    pub fn remove(&self) {
         for dir in [self.0.join("below"), self.0.clone()] {
             // Who has just ended may be in there still, for a moment.
             (0..100).any(|_| {
@@ -40,7 +40,7 @@ impl Drop for Group {
     }
 }
 
-fn put(pid: i32, dir: &Path) {
+pub fn put(pid: i32, dir: &Path) {
     fs::write(dir.join("cgroup.procs"), pid.to_string()).unwrap();
 }
 
@@ -53,7 +53,7 @@ fn mounts() -> Vec<PathBuf> {
 }
 
 /// Or says why not. A machine without cgroups may be a container.
-fn mounts_or_skip(test: &str) -> Vec<PathBuf> {
+pub fn mounts_or_skip(test: &str) -> Vec<PathBuf> {
     if !root_or_skip(test) {
         return Vec::new();
     }

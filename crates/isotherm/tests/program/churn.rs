@@ -9,7 +9,8 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, Heat, RegionView, Thresholds, Unknown};
 use isotherm_record::Why;
 use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+    Advice, MapFlags, MprotectFlags, MremapFlags, ProtFlags, madvise, mmap_anonymous, mprotect,
+    mremap, munmap,
 };
 use rustix::process::Signal;
 
@@ -55,9 +56,12 @@ fn change_mappings(turn: u64) {
         madvise(at(size / 2), size / 4, Advice::LinuxDontNeed).unwrap();
         munmap(at(size / 8), size / 8).unwrap();
         std::thread::sleep(Duration::from_micros(200));
-        munmap(start, size).unwrap();
+        // Longer, it has no place where it is.
+        let moved = mremap(at(size / 2), size / 2, size, MremapFlags::MAYMOVE).unwrap();
+        munmap(start, size / 2).unwrap();
+        munmap(moved, size).unwrap();
     }
-    CHANGES.fetch_add(5, Ordering::Relaxed);
+    CHANGES.fetch_add(7, Ordering::Relaxed);
 }
 
 fn inside(record: &Record, of: AddrRange) -> impl Iterator<Item = &RegionView> {

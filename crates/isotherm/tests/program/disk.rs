@@ -21,7 +21,7 @@ use crate::synthetic;
 const OFTEN: [&str; 6] = ["--sample", "2ms", "--aggr", "16ms", "--max-size", "200K"];
 
 /// Runs a test in a thread that has its mounts for itself: they end with it, however it ends.
-fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
+pub fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         unsafe { unshare_unsafe(UnshareFlags::NEWNS).unwrap() };
         sh("mount --make-rprivate /", "/".as_ref());
@@ -37,7 +37,7 @@ fn sh(script: &str, dir: &Path) {
     assert!(status.success(), "{script}");
 }
 
-fn mount(dir: &Path, options: &str) {
+pub fn mount(dir: &Path, options: &str) {
     sh(&format!("mount -t tmpfs -o {options} none ."), dir);
 }
 

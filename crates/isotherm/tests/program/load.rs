@@ -11,7 +11,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous};
 
-use crate::churn;
+use crate::{churn, words};
 
 pub const MIB: u64 = 1 << 20;
 /// Set, with the sizes in MiB, in the environment of the test binary that is to be the load.
@@ -96,6 +96,17 @@ impl Load {
     pub fn changes(&mut self) -> u64 {
         self.tell("changes");
         self.answer("CHANGES").parse().unwrap()
+    }
+
+    /// Has it check all words of so many pages, and write others, round after round.
+    pub fn check_words(&mut self, pages: u64, rounds: u64) {
+        self.tell(&format!("words {pages} {rounds}"));
+    }
+
+    /// How many of them were wrong; `None` as long as it checks.
+    pub fn wrong_words(&mut self) -> Option<u64> {
+        self.tell("wrong");
+        self.answer("WRONG").parse::<u64>().unwrap().checked_sub(1)
     }
 
     /// Has it map and touch pages of hugetlb, of 2 MiB each.
@@ -194,6 +205,12 @@ pub fn obey() {
             }
             ("churn", _) => churn::start(),
             ("changes", _) => say(&format!("CHANGES {}", churn::changes())),
+            ("words", how) => {
+                let (pages, rounds) = how.split_once(' ').unwrap();
+                let pages = pages.parse().unwrap();
+                words::start(map(pages * PAGE_SIZE).start, pages, rounds.parse().unwrap());
+            }
+            ("wrong", _) => say(&format!("WRONG {}", words::wrong())),
             ("hugetlb", pages) => {
                 let start = churn::map_hugetlb(pages.parse().unwrap()).start;
                 say(&format!("HUGETLB {start}"));

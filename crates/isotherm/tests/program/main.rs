@@ -14,6 +14,8 @@ mod damage;
 mod disk;
 mod doctor;
 mod ends;
+mod faults;
+mod faults_killed;
 mod interleave;
 mod lab;
 mod lab_interleave;
@@ -33,6 +35,9 @@ mod schemes_targets;
 mod servers;
 mod swap;
 mod synthetic;
+#[path = "../../../linux/tests/common/words.rs"]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
+mod words;
 mod workload;
 mod wrong_usage;
 mod zones;

@@ -20,12 +20,17 @@ pub struct Run {
 
 impl Run {
     pub fn new(schemes: &str, pid: i32) -> Self {
+        Run::of(schemes, &["--pid", &pid.to_string()])
+    }
+
+    /// Of others than a process.
+    pub fn of(schemes: &str, who: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("s.txt"), schemes).unwrap();
         fs::write(dir.path().join("s.toml"), schemes).unwrap();
         let file = if schemes.contains('[') { "s.toml" } else { "s.txt" };
-        let mut command = isotherm(["run", "--scheme", file, "--json", "--pid", &pid.to_string()]);
-        command.args(QUICK).current_dir(dir.path());
+        let mut command = isotherm(["run", "--scheme", file, "--json"]);
+        command.args(who).args(QUICK).current_dir(dir.path());
         Run { dir, command }
     }
 
@@ -62,11 +67,11 @@ pub fn first(done: &Done) -> Value {
     table["schemes"][0].clone()
 }
 
-fn applied(done: &Done) -> u64 {
+pub fn applied(done: &Done) -> u64 {
     first(done)["applied"]["bytes"].as_u64().unwrap()
 }
 
-fn swapped(pid: i32) -> u64 {
+pub fn swapped(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("VmSwap:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10

@@ -106,3 +106,29 @@ fn processes_are_found_by_name() {
     two.kill().unwrap();
     two.wait().unwrap();
 }
+
+#[test]
+fn a_filter_tells_processes_apart() {
+    if !root_or_skip("a_filter_tells_processes_apart") {
+        return;
+    }
+    let [one, other] = [Load::start(16, 4), Load::start(16, 4)];
+    let comm = fs::read_to_string(format!("/proc/{}/comm", one.pid())).unwrap();
+    let both = [one.pid(), other.pid()];
+    let pids = both.map(|pid| pid.to_string());
+    for (filters, want) in [
+        (format!("{{ kind = {{ pid = {} }}, allow = true }}", one.pid()), &both[..1]),
+        (format!("{{ kind = {{ pid = {} }} }}", one.pid()), &both[1..]),
+        (format!("{{ kind = {{ comm = {:?} }}, allow = true }}", comm.trim_end()), &both),
+        ("{ kind = { comm = \"nobody\" }, allow = true }".to_owned(), &[]),
+    ] {
+        let scheme = format!("[[scheme]]\naction = \"stat\"\nfilters = [{filters}]\n");
+        let mut run = Run::of(&scheme, &["--pid", &pids[0], "--pid", &pids[1], "--log", "log"])
+            .with(&["--duration", "1s"]);
+        let done = finish(&mut run.command);
+        assert_eq!(done.status, 0, "{}", done.err);
+        let log = run.log();
+        let has = |pid: &&i32| log.iter().any(|l| l["pid"] == **pid);
+        assert_eq!(both.iter().filter(has).collect::<Vec<_>>(), want.iter().collect::<Vec<_>>());
+    }
+}

@@ -7,7 +7,6 @@ use super::filter::let_through;
 use super::pieces::{Piece, Stretch, stretches};
 use super::tally::Tally;
 use super::walk::step_by_step;
-use crate::walker::WalkError;
 
 /// Looked through at once.
 const PART: u64 = 32 << 20;
@@ -52,11 +51,8 @@ fn absent(
     stretch: &Stretch,
 ) -> Result<Option<Vec<Piece>>, OpsError> {
     let process = &mut *subject.process;
-    match subject.walker.identity(process.pid) {
-        Ok(identity) if identity == process.identity => {}
-        Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(None),
-        Err(e) => return Err(OpsError::Failed(e.to_string())),
-    }
+    let read = subject.walker.identity(process.pid);
+    let Some(_) = process.as_it_was(read, |&identity| Some(identity))? else { return Ok(None) };
     let entries = process.pagemap().read(part).enumerate();
     let absent = entries.filter(|(_, e)| e.is_swapped() || !(stretch.swaps || e.is_present()));
     let piece = |(i, _)| Piece {

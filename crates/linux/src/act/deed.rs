@@ -5,7 +5,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use isotherm_core::{Action, AddrRange, Failure, OpsError, PageMask, TargetId};
+use isotherm_core::{
+    Action, AddrRange, BLOCK_SIZE, Failure, OpsError, PageMask, TargetId, align_down,
+};
 use isotherm_mm::mempolicy::Weights;
 
 use super::migrate;
@@ -183,7 +185,7 @@ fn after(
 ) -> Done {
     let Some(blocks) = now else { return Done::of(0, pages_of(pieces), Failure::Gone) };
     outcome(pieces, failed, left_for, |piece| {
-        let start = piece.start / isotherm_core::BLOCK_SIZE * isotherm_core::BLOCK_SIZE;
+        let start = align_down(piece.start, BLOCK_SIZE);
         // A block in which nothing is resident is not told.
         let block = blocks.get(&start).copied().unwrap_or_default();
         has_worked(&block, &pages_in_block(start, piece.range()))

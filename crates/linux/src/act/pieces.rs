@@ -4,7 +4,7 @@ use isotherm_core::{AddrRange, BLOCK_SIZE, MappingKind, OpsError, PAGE_SIZE, Pag
 
 use crate::ops::process::Process;
 use crate::ops::survey::{Behind, Special, behind};
-use crate::walker::{Plain, RawBlock, Reader, Span, WalkError, Walker, pages_in_block};
+use crate::walker::{Plain, RawBlock, Reader, Span, Walker, pages_in_block};
 
 /// What is acted on as one: a page, or a folio that is mapped whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +90,10 @@ pub(super) fn next(
     stretches: &[Stretch],
 ) -> Result<Next, OpsError> {
     let mut blocks = Vec::new();
-    match reader.run(walker, process.pid, &mut blocks) {
-        Ok(None) => return Ok(Next::End),
-        Ok(Some(identity)) if identity == process.identity => {}
-        Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(Next::Gone),
-        Err(e) => return Err(OpsError::Failed(e.to_string())),
+    match process.as_it_was(reader.run(walker, process.pid, &mut blocks), |read| *read)? {
+        Some(Some(_)) => {}
+        Some(None) => return Ok(Next::End),
+        None => return Ok(Next::Gone),
     }
     let of = |b: RawBlock| Some(Found::of(process, b, *stretches.get(b.span)?));
     let mut found: Vec<Found> = blocks.into_iter().filter_map(of).collect();

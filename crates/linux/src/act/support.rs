@@ -76,16 +76,7 @@ mod tests {
     use isotherm_core::Destination;
 
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        root
-    }
+    use crate::testing::tree;
 
     fn why_not(root: &Path, action: &Action) -> String {
         match support(root, Clearing::Cold, action) {
@@ -97,9 +88,9 @@ mod tests {
     #[test]
     fn never_is_never() {
         let setting = "sys/kernel/mm/transparent_hugepage/enabled";
-        let root = tree(&[(setting, "always madvise [never]\n")]);
+        let root = tree([(setting, "always madvise [never]\n")]);
         assert!(why_not(root.path(), &Action::HugePage).contains("says never"));
-        assert!(why_not(tree(&[]).path(), &Action::HugePage).contains("no huge pages"));
+        assert!(why_not(tree([]).path(), &Action::HugePage).contains("no huge pages"));
     }
 
     #[test]
@@ -108,7 +99,7 @@ mod tests {
             let all = nodes.iter().map(|&(node, weight)| Destination { node, weight });
             Action::MigrateCold(Destinations(all.collect()))
         };
-        let root = tree(&[
+        let root = tree([
             ("sys/devices/system/node/has_memory", "0-1\n"),
             ("sys/devices/system/node/online", "0-1\n"),
             ("proc/kpageflags", ""),

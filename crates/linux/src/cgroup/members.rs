@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::{Cgroup, CgroupError, PROCS, read_limited};
+use super::{Cgroup, CgroupError, PROCS, read_up_to};
 
 /// Groups below one at most.
 const MAX_GROUPS: usize = 10_000;
@@ -22,7 +22,7 @@ impl Cgroup {
         let mut seen = 0;
         while let Some(dir) = groups.pop() {
             seen += 1;
-            match read_limited(&dir.join(PROCS), 1 << 20) {
+            match read_up_to(&dir.join(PROCS), 1 << 20) {
                 // A process of a namespace that we do not see is 0.
                 Ok(text) => pids
                     .extend(text.lines().filter_map(|l| l.parse().ok()).filter(|&p: &i32| p > 0)),

@@ -16,6 +16,8 @@ pub use memory::{Limit, Reclaimed};
 pub use pressure::{Averages, Pressure, machine_pressure};
 pub use stat::MemoryStat;
 
+use crate::proc::read_up_to;
+
 /// Why a control group cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
@@ -142,7 +144,7 @@ impl Cgroup {
 
     /// A file of at most 64 KiB, which each one but `cgroup.procs` is; `why` says what it takes.
     fn read(&self, name: &str, why: &'static str) -> Result<String, CgroupError> {
-        read_limited(&self.file(name), 64 << 10)
+        read_up_to(&self.file(name), 64 << 10)
             .map_err(|source| self.failed("read", name, why, source))
     }
 
@@ -175,13 +177,6 @@ impl Cgroup {
     fn parse_error(&self, name: &str, text: &str) -> CgroupError {
         CgroupError::Parse { path: self.file(name), text: text.chars().take(120).collect() }
     }
-}
-
-fn read_limited(path: &Path, limit: u64) -> io::Result<String> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::read_limited;
+use super::read_up_to;
 
 /// The mounts of version 2, then those of version 1's memory controller; on machines with both, they
 /// have the same groups, most likely.
 pub(super) fn mounts(root: &Path) -> Vec<PathBuf> {
-    let text = read_limited(&root.join("proc/self/mountinfo"), 4 << 20).unwrap_or_default();
+    let text = read_up_to(&root.join("proc/self/mountinfo"), 4 << 20).unwrap_or_default();
     let mut found: Vec<(bool, PathBuf)> = text.lines().filter_map(parse).collect();
     found.sort_by_key(|&(is_v1, _)| is_v1);
     found.into_iter().map(|(_, at)| root.join(at.strip_prefix("/").unwrap_or(&at))).collect()

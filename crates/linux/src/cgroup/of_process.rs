@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::{Cgroup, Limit, PROCS, mounts, read_limited};
+use super::{Cgroup, Limit, PROCS, mounts, read_up_to};
 
 impl Cgroup {
     /// The group whose memory controller process `pid` is under; `None` if there is none: it is in
     /// the root of all groups, or outside of those that can be seen here.
     #[must_use]
     pub fn of_process(root: &Path, pid: i32) -> Option<Self> {
-        let text = read_limited(&root.join(format!("proc/{pid}/cgroup")), 64 << 10).ok()?;
+        let text = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10).ok()?;
         let path = Path::new(memory_path(&text)?.strip_prefix('/')?);
         let outside = path.components().any(|c| c == std::path::Component::ParentDir);
         if outside || path.as_os_str().is_empty() {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Cgroup, CgroupError, read_limited};
+use super::{Cgroup, CgroupError, read_up_to};
 
 /// Of the last 10, 60 and 300 s, and in all.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -44,7 +44,7 @@ impl Cgroup {
 /// does not count that.
 #[must_use]
 pub fn machine_pressure(root: &Path) -> Option<Pressure> {
-    parse(&read_limited(&root.join("proc/pressure/memory"), 4096).ok()?)
+    parse(&read_up_to(&root.join("proc/pressure/memory"), 4096).ok()?)
 }
 
 fn parse(text: &str) -> Option<Pressure> {

@@ -3,6 +3,7 @@ use std::fs;
 use super::super::ledger::PATH;
 use super::super::weights::WeightFiles;
 use super::*;
+use crate::testing::put as file;
 
 const WEIGHTS: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
 
@@ -22,12 +23,6 @@ fn machine(auto: Option<&str>, weights: [u8; 3]) -> tempfile::TempDir {
     let stat = fs::read_to_string(format!("/proc/{own}/stat")).unwrap();
     file(root, &format!("proc/{own}/stat"), &stat);
     dir
-}
-
-fn file(root: &Path, path: &str, text: &str) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
 }
 
 fn weights(root: &Path) -> Vec<u8> {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::ops::AttachError;
 use crate::proc::ProcError;
+use crate::state::hint;
 
 /// Why nodes, weights or the placement of pages cannot be told or changed.
 #[derive(Debug, thiserror::Error)]
@@ -148,16 +149,6 @@ fn list(nodes: &[u32]) -> String {
 fn rights(e: &io::Error) -> &'static str {
     match e.raw_os_error() {
         Some(libc::EPERM) => ". It takes CAP_SYS_NICE for processes of other users: run as root",
-        _ => "",
-    }
-}
-
-fn hint(e: &io::Error) -> &'static str {
-    match e.kind() {
-        io::ErrorKind::PermissionDenied => ". It takes root",
-        io::ErrorKind::ReadOnlyFilesystem => {
-            ". sysfs is mounted read-only, as in a container: do it outside"
-        }
         _ => "",
     }
 }

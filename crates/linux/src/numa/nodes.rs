@@ -161,21 +161,12 @@ pub fn balancing(root: &Path) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        root
-    }
+    use crate::testing::tree;
 
     /// Node 1 is offline, node 3 has CPUs and no memory.
     #[test]
     fn what_is_told() {
-        let root = tree(&[
+        let root = tree([
             ("sys/devices/system/node/has_memory", "0,2\n"),
             ("sys/devices/system/node/online", "0,2-3\n"),
             ("sys/devices/system/node/node0/cpulist", "0-3\n"),
@@ -207,14 +198,14 @@ mod tests {
 
     #[test]
     fn a_kernel_without_nodes() {
-        assert!(matches!(nodes(tree(&[]).path()), Err(NumaError::NoNodes)));
-        let odd = tree(&[("sys/devices/system/node/has_memory", "many\n")]);
+        assert!(matches!(nodes(tree([]).path()), Err(NumaError::NoNodes)));
+        let odd = tree([("sys/devices/system/node/has_memory", "many\n")]);
         assert!(matches!(nodes(odd.path()), Err(NumaError::Parse { .. })));
     }
 
     #[test]
     fn who_may_use_what() {
-        let root = tree(&[("proc/7/status", "Name:\tx\nMems_allowed_list:\t0,2-3\n")]);
+        let root = tree([("proc/7/status", "Name:\tx\nMems_allowed_list:\t0,2-3\n")]);
         assert_eq!(allowed_nodes_of(root.path(), 7).unwrap(), [0, 2, 3]);
         assert!(allowed_nodes_of(root.path(), 8).is_err());
     }

@@ -10,7 +10,7 @@ use super::process::Process;
 use super::shape::is_whole;
 use super::window::Window;
 use crate::sys::{Advice, advise_all, monotonic};
-use crate::walker::{Answer, WalkError, Walker, Want, fitting};
+use crate::walker::{Answer, Walker, Want, fitting};
 use crate::x86::Level;
 
 /// Ranges cleared between two time stamps: at 10 to 25 us each, a stamp is wrong by 1.6 ms at most.
@@ -29,13 +29,10 @@ pub(super) fn check_folios(
     while !rest.is_empty() {
         let n = fitting(rest.iter().copied()).max(1).min(rest.len());
         let (now, later) = rest.split_at(n);
-        match walker.read(process.pid, now.iter().map(|&r| (r, Want::Entries))) {
-            Ok(batch) if batch.identity == process.identity => {
-                let pairs = now.iter().zip(batch.answers());
-                whole.extend(pairs.filter(|(r, a)| is_mapped_whole(**r, a)).map(|(r, _)| *r));
-            }
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => {}
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
+        let read = walker.read(process.pid, now.iter().map(|&r| (r, Want::Entries)));
+        if let Some(batch) = process.as_it_was(read, |batch| Some(batch.identity))? {
+            let pairs = now.iter().zip(batch.answers());
+            whole.extend(pairs.filter(|(r, a)| is_mapped_whole(**r, a)).map(|(r, _)| *r));
         }
         rest = later;
     }

@@ -95,7 +95,7 @@ impl AttachError {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
-            AttachError::Walk(e) => matches!(e, WalkError::NoTask(_) | WalkError::NoMemory(_)),
+            AttachError::Walk(e) => e.is_gone(),
             AttachError::Proc(e) => e.is_gone(),
             AttachError::NoProcess(_) => true,
             _ => false,

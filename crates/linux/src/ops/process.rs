@@ -6,14 +6,14 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind, PageMask};
+use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind, OpsError, PageMask};
 
 use super::annotate::{annotate, mapping_at};
 use super::busy::Busy;
 use super::held::{AttachError, Held, no_refs, not_cleared, refused};
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
-use crate::walker::{Identity, Walker};
+use crate::walker::{Identity, WalkError, Walker};
 
 /// Descriptors are looked through every so many readings of the mappings: a server may hold
 /// hundreds of thousands.
@@ -135,6 +135,20 @@ impl Process {
             self.read_mappings(walker)?;
         }
         Ok(same && !self.has_ended())
+    }
+
+    /// What was `read`, if it is of this process as it was: none if that has ended, or is another program
+    /// by now. `of` tells whose it is, if anything was read.
+    pub fn as_it_was<T>(
+        &self,
+        read: Result<T, WalkError>,
+        of: impl FnOnce(&T) -> Option<Identity>,
+    ) -> Result<Option<T>, OpsError> {
+        match read {
+            Ok(read) => Ok(of(&read).is_none_or(|of| of == self.identity).then_some(read)),
+            Err(e) if e.is_gone() => Ok(None),
+            Err(e) => Err(OpsError::Failed(e.to_string())),
+        }
     }
 
     fn read_mappings(&mut self, walker: &mut Walker) -> Result<(), AttachError> {

@@ -3,7 +3,7 @@
 //! `MADV_COLD` splits a huge page or a large folio that it is not given whole, and one that is not
 //! mapped whole. So each range holds whole folios only.
 
-use isotherm_core::{AddrRange, PAGE_SIZE, PageMask};
+use isotherm_core::{AddrRange, PAGE_SIZE, PageMask, align_down};
 
 use crate::x86::{Folio, HUGE_SIZE, Level};
 
@@ -110,7 +110,7 @@ impl Plan {
 
 /// The huge page that holds `addr`.
 pub fn huge_page(addr: u64) -> AddrRange {
-    let start = addr / HUGE_SIZE * HUGE_SIZE;
+    let start = align_down(addr, HUGE_SIZE);
     AddrRange::new(start, start + HUGE_SIZE)
 }
 

@@ -13,7 +13,7 @@ use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
 use super::process::Process;
 use super::processes::Hold;
-use super::survey::measure_price;
+use super::survey::{Told, measure_price};
 use super::targets::Targets;
 use super::window::read_windows;
 use crate::proc;
@@ -38,6 +38,7 @@ pub struct Vaddr {
     pub(crate) root: PathBuf,
     pub(crate) targets: Targets<Process>,
     pub(crate) cpu: CpuLaps,
+    pub(super) told: Told,
 }
 
 impl Vaddr {
@@ -84,6 +85,7 @@ impl Vaddr {
             root,
             targets: Targets::default(),
             cpu: CpuLaps::begin(),
+            told: Told::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::epochs::{Asked, Epochs};
 use super::process::Process;
 use super::shape::{Pages, Plan, plan};
 use crate::sys::monotonic;
-use crate::walker::{Answer, WalkError, Walker, Want};
+use crate::walker::{Answer, Walker, Want};
 use crate::x86::{Entry, Level};
 
 /// One window as read.
@@ -39,14 +39,10 @@ pub(super) fn read_windows(
 ) -> Result<Vec<Window>, OpsError> {
     let zero = walker.zero_frames().to_vec();
     let windows = asks.iter().map(|a| (a.range, want(process, epochs, a)));
-    let batch = match walker.read(process.pid, windows) {
-        Ok(batch) => batch,
-        Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(Vec::new()),
-        Err(e) => return Err(OpsError::Failed(e.to_string())),
-    };
-    if batch.identity != process.identity {
+    let read = walker.read(process.pid, windows);
+    let Some(batch) = process.as_it_was(read, |batch| Some(batch.identity))? else {
         return Ok(Vec::new());
-    }
+    };
     let read_at = monotonic();
     let pairs = asks.iter().zip(batch.answers());
     let cover_all = epochs.cover_all();

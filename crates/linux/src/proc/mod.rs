@@ -39,7 +39,7 @@ pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use pagetypeinfo::{Pageblocks, pagetypeinfo};
 pub use ram::{Ram, system_ram};
 pub use smaps::{Usage, parse as parse_smaps, usage};
-pub use stat::{Resident, Stat, command, resident, stat};
+pub use stat::{Resident, Stat, command, cut_comm, resident, stat};
 pub use threads::{ThreadTime, is_runnable, threads};
 pub use vmstat::vmstat;
 pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo, zoneinfo};
@@ -93,12 +93,18 @@ pub(crate) fn pid_file(root: &Path, pid: i32, name: &str) -> PathBuf {
     root.join("proc").join(pid.to_string()).join(name)
 }
 
+/// Files of the kernel tell no size: most are read at once with so much room.
+const FIRST: usize = 4096;
+
 /// A whole file of at most `limit` bytes, as text; what is not UTF-8 is replaced.
 fn read_limited(path: &Path, limit: u64) -> Result<String, ProcError> {
+    read_up_to(path, limit).map_err(|e| ProcError::read(path, e))
+}
+
+/// The same, with the error as it is.
+pub(crate) fn read_up_to(path: &Path, limit: u64) -> io::Result<String> {
     use std::io::Read;
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)
-        .and_then(|f| f.take(limit).read_to_end(&mut bytes))
-        .map_err(|e| ProcError::read(path, e))?;
+    let mut bytes = Vec::with_capacity(FIRST);
+    std::fs::File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

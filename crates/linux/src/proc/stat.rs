@@ -21,6 +21,8 @@ pub struct Stat {
     pub start_ticks: u64,
 }
 
+/// As long is a name at most, for the kernel: `TASK_COMM_LEN` less its end.
+const MAX_COMM: usize = 15;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Reads `/proc/PID/stat`.
@@ -43,6 +45,13 @@ fn parse(text: &str) -> Option<Stat> {
     let threads = fields.get(17)?.parse().ok()?;
     let start_ticks = fields.get(19)?.parse().ok()?;
     Some(Stat { comm, ppid, kernel_thread: flags & PF_KTHREAD != 0, threads, start_ticks })
+}
+
+/// A name as the kernel cuts it, and as [`Stat::comm`] has it.
+#[must_use]
+pub fn cut_comm(name: &str) -> String {
+    let bytes = name.as_bytes();
+    String::from_utf8_lossy(bytes.get(..MAX_COMM).unwrap_or(bytes)).into_owned()
 }
 
 /// The command line, blank-separated; the program's name where there is none.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::proc::ProcError;
+use crate::state::hint;
 
 /// Why swap in compressed memory cannot be made or taken away.
 #[derive(Debug, thiserror::Error)]
@@ -84,19 +85,19 @@ pub enum SwapError {
         /// why
         source: io::Error,
     },
+    /// neither made nor taken away again
+    #[error("{why}. What was added for it cannot be taken away: {removal}. Do it by: {how}")]
+    Left {
+        /// why there is no swap
+        why: Box<SwapError>,
+        /// why the device stays
+        removal: Box<SwapError>,
+        /// what to type
+        how: String,
+    },
     /// from `/proc`
     #[error(transparent)]
     Proc(#[from] ProcError),
-}
-
-fn hint(e: &io::Error) -> &'static str {
-    match e.kind() {
-        io::ErrorKind::PermissionDenied => ". It takes root",
-        io::ErrorKind::ReadOnlyFilesystem => {
-            ". sysfs is mounted read-only, as in a container: do it outside"
-        }
-        _ => "",
-    }
 }
 
 fn off_hint(e: &io::Error) -> &'static str {

@@ -33,7 +33,7 @@ impl Swap {
         let zram = Zram::add(root)?;
         match zram.swap_on(bytes) {
             Ok(()) => Ok(Swap(zram)),
-            Err(e) => zram.remove().and(Err(e)),
+            Err(e) => Err(zram.given_up(e)),
         }
     }
 

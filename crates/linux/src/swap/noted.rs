@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use isotherm_core::{PAGE_SIZE, align_down};
 use serde::{Deserialize, Serialize};
 
 use super::checked;
@@ -29,7 +30,7 @@ struct Noted {
 /// # Errors
 /// If there is some of isotherm's already, the kernel has no zram, or refuses.
 pub fn set_up(root: &Path, bytes: u64) -> Result<PathBuf, SwapError> {
-    let bytes = checked(root, bytes)? / isotherm_core::PAGE_SIZE * isotherm_core::PAGE_SIZE;
+    let bytes = align_down(checked(root, bytes)?, PAGE_SIZE);
     let path = root.join(PATH);
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).map_err(|e| failed("make", dir, e))?;
@@ -49,8 +50,12 @@ pub fn set_up(root: &Path, bytes: u64) -> Result<PathBuf, SwapError> {
         .map_err(|e| failed("write", &path, e))
         .and_then(|()| zram.swap_on(bytes));
     if let Err(e) = done {
-        // If it cannot be removed it stays noted.
-        return zram.remove().map(|()| forget(&path)).and(Err(e));
+        let e = zram.given_up(e);
+        // What is left stays noted.
+        if !matches!(e, SwapError::Left { .. }) {
+            forget(&path);
+        }
+        return Err(e);
     }
     Ok(zram.device())
 }
@@ -114,21 +119,16 @@ fn failed(what: &'static str, path: &Path, source: std::io::Error) -> SwapError 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{put, tree};
 
     /// A machine on which isotherm has made `/dev/zram7` of 4 MiB, of which the device says `disksize`.
     fn machine(disksize: &str, noted: &str) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in [
+        tree([
             ("proc/sys/kernel/random/boot_id", "this\n"),
             ("proc/meminfo", "MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: 1 kB\n"),
             ("sys/block/zram7/disksize", disksize),
             (PATH, noted),
-        ] {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        root
+        ])
     }
 
     fn noted(boot_id: &str) -> String {
@@ -174,5 +174,17 @@ mod tests {
         let said = set_up(root.path(), 4 << 20).unwrap_err().to_string();
         assert!(said.contains("modprobe zram"), "{said}");
         assert!(!root.path().join(PATH).exists());
+    }
+
+    /// The device comes, takes no size, and does not go.
+    #[test]
+    fn why_there_is_none_is_told_with_what_is_left() {
+        let root = machine("0\n", "");
+        put(root.path(), "sys/class/zram-control/hot_add", "8\n");
+        let said = set_up(root.path(), 4 << 20).unwrap_err().to_string();
+        for part in ["zram8/disksize", "cannot take back", "hot_remove"] {
+            assert!(said.contains(part), "{part} is not in: {said}");
+        }
+        assert!(root.path().join(PATH).exists(), "what is left is noted");
     }
 }

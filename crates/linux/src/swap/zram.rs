@@ -90,6 +90,17 @@ impl Zram {
         removed
     }
 
+    /// Removes it, as it is of no use, which is what is returned; with why it stays, if it does.
+    pub fn given_up(&self, why: SwapError) -> SwapError {
+        match self.remove() {
+            Ok(()) => why,
+            Err(removal) => {
+                let (why, removal) = (Box::new(why), Box::new(removal));
+                SwapError::Left { why, removal, how: self.how_to_remove() }
+            }
+        }
+    }
+
     pub fn how_to_remove(&self) -> String {
         let (device, number) = (self.device(), self.number);
         format!("swapoff {}; echo {number} > /{CONTROL}/hot_remove", device.display())

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_core::{AddrRange, PAGE_SIZE, align_down};
 use rustix::mm::Advice;
 
 use super::OwnPages;
@@ -91,7 +91,7 @@ impl Arena {
     /// All of it, in words of 8 bytes.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
-        let len = usize::try_from(self.len / PAGE_SIZE * PAGE_SIZE / 8).unwrap_or(0);
+        let len = usize::try_from(align_down(self.len, PAGE_SIZE) / 8).unwrap_or(0);
         // SAFETY: the mapping is readable and writable for as long as `self` lives, it begins at a
         // multiple of a page, and nobody reaches its bytes but through atomics.
         unsafe { std::slice::from_raw_parts(self.range().start as usize as *const AtomicU64, len) }

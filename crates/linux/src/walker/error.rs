@@ -69,3 +69,11 @@ pub enum WalkError {
     #[error("own test pages: {0}")]
     OwnPages(#[from] io::Error),
 }
+
+impl WalkError {
+    /// Whether the process has ended, rather than something being wrong.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, WalkError::NoTask(_) | WalkError::NoMemory(_))
+    }
+}

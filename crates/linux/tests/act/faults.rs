@@ -4,7 +4,7 @@ use isotherm_core::{Action, AddrRange, Failure, Liveness, PAGE_SIZE, Space, Targ
 
 use crate::common::swap::Alone;
 use crate::common::{attached, part, root_or_skip};
-use crate::{MS, apply, work};
+use crate::{MS, apply, with_memory, work};
 
 /// Looked at again after a moment.
 fn looked(action: &Action, target: TargetId, range: AddrRange) -> Work<'_> {
@@ -28,9 +28,7 @@ fn who_has_ended_or_is_another_program_is_gone() {
         return;
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(1000, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     assert_eq!(apply(&mut ops, looked(&Action::Stat, target, memory)).applied, memory.len());
     process.tell("exec");
     for action in ACTIONS {
@@ -53,9 +51,7 @@ fn who_is_killed_in_the_middle_is_no_error() {
     }
     let Some(_alone) = Alone::with_swap(256) else { return };
     for delay in [0, 1, 5, 20] {
-        let (mut process, mut ops, target) = attached();
-        let memory = process.map(30_000, "small");
-        process.touch(memory);
+        let (mut process, mut ops, target, memory) = with_memory(30_000, "small");
         let killer = std::thread::spawn(move || {
             std::thread::sleep(delay * MS);
             process.kill();
@@ -75,9 +71,7 @@ fn who_unmaps_in_the_middle_loses_nothing_else() {
         return;
     }
     let Some(_alone) = Alone::with_swap(256) else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(30_000, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(30_000, "small");
     let holes = std::thread::spawn(move || {
         (0..300).for_each(|i| {
             process.tell(&format!("unmap {} 10", part(memory, i * 100 + 7, 10).start));

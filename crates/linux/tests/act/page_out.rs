@@ -8,7 +8,7 @@ use isotherm_linux::{Clearing, Hold, Vaddr};
 use crate::common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
 use crate::common::swap::Alone;
 use crate::common::{attached, part, root_or_skip};
-use crate::{ALL, MS, apply, huge, pages, work};
+use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
 #[test]
 fn what_is_resident_and_cold_is_paged_out() {
@@ -89,9 +89,7 @@ fn a_huge_page_goes_whole_or_stays() {
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
     let _huge = HUGE_PAGES.lock();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(4 * 512, "huge");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(4 * 512, "huge");
     assert_eq!(huge(&mut ops, target, memory), 4, "no huge pages to be had");
     // One page of the first, and the third.
     process.keep_touching(part(memory, 100, 1025), 1024);
@@ -113,9 +111,7 @@ fn a_budget_is_kept_to_the_page_and_the_next_goes_on_behind() {
         return;
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(3000, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(3000, "small");
     let mut from = memory.start;
     for n in [1, 777, 1500, 5000] {
         let budget = Budget { bytes: n * PAGE_SIZE, ..ALL };
@@ -141,9 +137,7 @@ fn what_makes_no_sense_is_an_error() {
     if !root_or_skip("what_makes_no_sense_is_an_error") {
         return;
     }
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(10, "small");
-    process.touch(memory);
+    let (process, mut ops, target, memory) = with_memory(10, "small");
     let cold = work(&Action::Cold, target, memory);
     let bytes = AddrRange::new(memory.start + 1, memory.end);
     let mut out = Vec::new();

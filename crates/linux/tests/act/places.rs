@@ -5,7 +5,7 @@ use isotherm_linux::proc::{KPageFlags, Pagemap};
 
 use crate::common::settings::HUGE_PAGES;
 use crate::common::{Obedient, attached, part, root_or_skip};
-use crate::{MS, apply, pages, work};
+use crate::{MS, apply, pages, with_memory, work};
 
 /// How many pages of `range` have this flag (a bit of `/proc/kpageflags`).
 #[allow(clippy::unwrap_used, reason = "a helper of tests")]
@@ -48,9 +48,7 @@ fn memory_moves_to_nodes_that_are_there() {
     if !root_or_skip("memory_moves_to_nodes_that_are_there") {
         return;
     }
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(300, "small");
-    process.touch(memory);
+    let (process, mut ops, target, memory) = with_memory(300, "small");
     let to = |node| {
         let all = [Destination { node, weight: 1 }];
         Action::MigrateCold(Destinations(all.into()))

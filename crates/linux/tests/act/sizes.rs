@@ -5,7 +5,7 @@ use isotherm_core::{Action, Budget, Failure, Look, PAGE_SIZE, PageFilter, PageKi
 use crate::common::settings::{HUGE_PAGES, Setting};
 use crate::common::swap::Alone;
 use crate::common::{attached, part, root_or_skip};
-use crate::{ALL, MS, apply, huge, pages, work};
+use crate::{ALL, MS, apply, huge, pages, with_memory, work};
 
 #[test]
 fn huge_pages_are_made_of_what_is_used() {
@@ -54,9 +54,7 @@ fn huge_pages_are_demoted() {
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
     let _huge = HUGE_PAGES.lock();
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(4 * 512, "huge");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(4 * 512, "huge");
     assert_eq!(huge(&mut ops, target, memory), 4, "no huge pages to be had");
     let split = Work { range: part(memory, 0, 512), ..work(&Action::NoHugePage, target, memory) };
     let done = apply(&mut ops, split);

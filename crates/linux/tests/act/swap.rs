@@ -4,7 +4,7 @@ use isotherm_core::{Act, Action, Failure, PAGE_SIZE, Support};
 
 use crate::common::swap::Alone;
 use crate::common::{Obedient, attached, part, root_or_skip};
-use crate::{MS, apply, pages, work};
+use crate::{MS, apply, pages, with_memory, work};
 
 #[test]
 fn without_swap_it_is_said_and_nothing_is_tried_in_vain() {
@@ -12,9 +12,7 @@ fn without_swap_it_is_said_and_nothing_is_tried_in_vain() {
         return;
     }
     let Some(_alone) = Alone::without_swap() else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(3000, "small");
-    process.touch(memory);
+    let (process, mut ops, target, memory) = with_memory(3000, "small");
     let said = ops.supports(&Action::PageOut);
     assert!(matches!(&said, Support::No(why) if why.contains("no swap")), "{said:?}");
     let done = apply(&mut ops, work(&Action::PageOut, target, memory));
@@ -29,9 +27,7 @@ fn full_swap_is_no_room() {
         return;
     }
     let Some(_alone) = Alone::with_swap(8) else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(4096, "small");
-    process.touch(memory);
+    let (process, mut ops, target, memory) = with_memory(4096, "small");
     let done = apply(&mut ops, work(&Action::PageOut, target, memory));
     assert_eq!(done.failure, Some(Failure::NoRoom), "{done:?}");
     let out = done.applied / PAGE_SIZE;

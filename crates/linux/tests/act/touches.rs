@@ -4,7 +4,7 @@ use isotherm_core::{Act, Action, PAGE_SIZE, Work};
 
 use crate::common::swap::Alone;
 use crate::common::{attached, part, root_or_skip};
-use crate::{MS, apply, pages, work};
+use crate::{MS, apply, pages, with_memory, work};
 
 /// A cold region a tenth of which is hot loses none of that.
 #[test]
@@ -13,9 +13,7 @@ fn hot_pages_of_a_cold_region_stay() {
         return;
     }
     let Some(_alone) = Alone::with_swap(256) else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(16_000, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(16_000, "small");
     let thread = process.keep_touching(memory, 10);
     let before = process.major_faults(thread);
     let mut out = 0;
@@ -63,9 +61,7 @@ fn what_somebody_else_clears_was_touched() {
         return;
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(1000, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     let meddler = std::thread::spawn(move || {
         for _ in 0..15 {
             process.tell(&format!("read {} 100", part(memory, 300, 100).start));
@@ -89,9 +85,7 @@ fn who_does_not_get_to_run_is_waited_for() {
         return;
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(1000, "small");
-    process.touch(memory);
+    let (mut process, mut ops, target, memory) = with_memory(1000, "small");
     process.keep_touching(memory, 10);
     let cpus =
         rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(process.pid())).unwrap();
@@ -105,7 +99,8 @@ fn who_does_not_get_to_run_is_waited_for() {
         rustix::thread::sched_setaffinity(None, &cpus).unwrap();
         let highest = libc::sched_param { sched_priority: 1 };
         // SAFETY: it reads the parameter, and changes this thread alone.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const highest) };
+        let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const highest) };
+        assert_eq!(set, 0, "not of the highest: {}", std::io::Error::last_os_error());
         began.send(()).unwrap();
         let begin = std::time::Instant::now();
         while begin.elapsed() < 100 * MS {
@@ -125,9 +120,7 @@ fn several_works_wait_once() {
     if !root_or_skip("several_works_wait_once") {
         return;
     }
-    let (mut process, mut ops, target) = attached();
-    let memory = process.map(1000, "small");
-    process.touch(memory);
+    let (_process, mut ops, target, memory) = with_memory(1000, "small");
     let cold = Work { recheck: 50 * MS, ..work(&Action::Cold, target, memory) };
     let parts = (0..100).map(|i| Work { range: part(memory, i * 10, 10), ..cold.clone() });
     let works: Vec<Work<'_>> = parts.collect();

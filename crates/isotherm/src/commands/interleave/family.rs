@@ -6,7 +6,7 @@ use isotherm_linux::proc;
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
 /// Processes that are looked for at most.
-const MOST: usize = 1024;
+pub const MOST: usize = 1024;
 
 /// All that is started from now on by us, and by that.
 pub struct Family<'a> {
@@ -24,7 +24,8 @@ impl<'a> Family<'a> {
         Ok(Family { root, own, others: proc::children(root, own.as_raw_nonzero().get()) })
     }
 
-    /// Their pids. `command` is waited for by somebody else; what has ended of the others is forgotten.
+    /// Their pids, of more than [`MOST`] not all. `command` is waited for by somebody else; what has ended
+    /// of the others is forgotten.
     pub fn pids(&self, command: i32) -> Vec<i32> {
         let own = self.own.as_raw_nonzero().get();
         let mut all = proc::children(self.root, own);

@@ -9,7 +9,7 @@ use isotherm_linux::numa::{self, Holding, LaidOut, Layout, NumaError};
 use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
 use isotherm_mm::mempolicy::Weights;
 
-use super::family::Family;
+use super::family::{Family, MOST};
 use super::rule::{From, Machine, text};
 use super::{keep, nodes_text, root, set};
 use crate::cli::{Run, UsageError};
@@ -138,7 +138,7 @@ fn move_while_it_runs(
     stop: &Stop,
 ) -> Result<LaidOut> {
     let (mut last, mut moved) = (LaidOut::default(), 0);
-    let mut refused = BTreeSet::new();
+    let (mut refused, mut too_many) = (BTreeSet::new(), false);
     let mut rounds = keep::Rounds::every(o.interval);
     rounds.after(Duration::ZERO);
     while !stop.is_over() && !started.has_ended_in(WAKE)? {
@@ -147,7 +147,13 @@ fn move_while_it_runs(
         }
         let since = Instant::now();
         let mut round = LaidOut::default();
-        for pid in family.pids(started.pid()) {
+        let pids = family.pids(started.pid());
+        if pids.len() >= MOST && !std::mem::replace(&mut too_many, true) {
+            say(format_args!(
+                "isotherm: the command has started {MOST} processes or more: those beyond stay as they are"
+            ));
+        }
+        for pid in pids {
             let (out, done) = match Layout::of(root(), pid) {
                 Ok(mut layout) => keep::round(&mut layout, weights, None),
                 // One that has ended meanwhile is no failure.

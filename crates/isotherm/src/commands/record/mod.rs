@@ -13,10 +13,10 @@ use isotherm_linux::damon;
 use isotherm_linux::sys::{self, Kept};
 use isotherm_record::{Facts, Progress, Why, Writer};
 
-use self::status::Status;
+use self::status::last_lines;
 use super::child;
 use super::stop::Stop;
-use super::watch::{Follower, Ready, WAKE, Watch, ready};
+use super::watch::{Follower, Ready, Status, WAKE, Watch, ready};
 use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
 
@@ -56,7 +56,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if follower.may_grow() {
         watch.outlive_targets();
     }
-    let status = Status::new(sys::monotonic(), sys::own_cpu(), &attrs);
+    let status = Status::new(&attrs);
     let mut recording = Recording { watch, writer, follower, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);
@@ -146,7 +146,7 @@ impl Recording {
                     std::thread::sleep(until.since(sys::monotonic()));
                 }
                 Step::Snapshot(s) => {
-                    self.status.show(&s);
+                    self.status.show(&s, "");
                     if self.writer.snapshot(&s)? == Progress::Full {
                         return Ok((Why::MaxSize, String::new()));
                     }
@@ -185,7 +185,7 @@ impl Recording {
         self.status.clear();
         let ended = result?;
         let summary = written?;
-        say(self.status.last_lines(&ended, &summary, &self.follower.summary(), path));
+        say(last_lines(&self.status, &ended, &summary, &self.follower.summary(), path));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use isotherm_core::scheme::{Event, Outcome};
-use isotherm_core::{Failure, Mapping, MappingKind, Nanos, Snapshot};
+use isotherm_core::{Failure, Mapping, Nanos, Snapshot};
 use isotherm_record::TargetFact;
 use isotherm_report::bytes;
 use serde::Serialize;
@@ -48,7 +48,7 @@ impl<'a> Line<'a> {
             pid: of.and_then(|t| t.pid),
             command: of.map_or("", |t| &t.command),
             mapping: mapping.map_or("", |m| &m.name),
-            kind: mapping.map(|m| kind(m.kind)),
+            kind: mapping.map(|m| m.kind.name()),
             start: format!("{:#x}", e.range.start),
             end: format!("{:#x}", e.range.end),
             bytes: e.range.len(),
@@ -91,17 +91,6 @@ fn mapping<'a>(e: &Event, s: &'a Snapshot) -> Option<&'a Mapping> {
     let view = s.targets.iter().find(|view| view.id == e.target)?;
     let at = view.mappings.partition_point(|m| m.range.end <= e.range.start);
     view.mappings.get(at).filter(|m| m.range.start <= e.range.start)
-}
-
-fn kind(kind: MappingKind) -> &'static str {
-    match kind {
-        MappingKind::Anonymous => "anonymous",
-        MappingKind::Heap => "heap",
-        MappingKind::Stack => "stack",
-        MappingKind::File => "file",
-        MappingKind::Special => "special",
-        MappingKind::Physical => "physical",
-    }
 }
 
 fn failure(failure: Failure) -> &'static str {

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::scheme::{Figures, FilterKind, Goal, Mark, Metrics, Scheme, Scope};
+use isotherm_core::scheme::{Figures, FilterKind, Metrics, Process, Scheme, Scope};
 use isotherm_core::{Snapshot, TargetId, TargetView, Thresholds};
 use isotherm_linux::cgroup::Cgroup;
 use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
 
+use super::needs::{Need, is_of_targets, needs};
 use crate::schemes::TARGETS;
 
 /// A file with a number in it is at most so long.
@@ -24,19 +25,19 @@ pub struct Meter {
     free: bool,
     fragmentation: bool,
     files: BTreeSet<Arc<str>>,
+    /// whether it matters which process a target is
+    by_process: bool,
+    /// the names of processes, as they were at the last snapshot
+    processes: BTreeMap<TargetId, Process>,
+    named: Option<u64>,
     /// whether it matters which group a target is in
     by_group: bool,
+    /// whether a scheme goes by what the group of the targets suffers
+    pressure_of_targets: bool,
+    /// why that cannot be told
+    rests: Option<String>,
     /// the groups of targets, as they were when they were seen first
     of_targets: BTreeMap<TargetId, Option<Cgroup>>,
-}
-
-/// What a scheme goes by.
-enum Need<'a> {
-    Scope(&'a Scope),
-    Stalls(&'a Scope),
-    Free,
-    Fragmentation,
-    File(&'a Arc<str>),
 }
 
 impl Meter {
@@ -55,9 +56,10 @@ impl Meter {
             for need in needs(scheme) {
                 meter.add(root, need, pids).with_context(named)?;
             }
-            let groups =
-                |f: &isotherm_core::scheme::Filter| matches!(f.kind, FilterKind::Cgroup(_));
-            meter.by_group |= scheme.filters.iter().any(groups);
+            for filter in &scheme.filters {
+                meter.by_group |= matches!(filter.kind, FilterKind::Cgroup(_));
+                meter.by_process |= matches!(filter.kind, FilterKind::Pid(_) | FilterKind::Comm(_));
+            }
         }
         Ok(meter)
     }
@@ -77,7 +79,12 @@ impl Meter {
                 self.files.insert(path.clone());
             }
             Need::Scope(scope) => self.add_scope(root, scope)?,
+            Need::Faults(scope) => {
+                self.pressure_of_targets |= is_of_targets(scope);
+                self.add_scope(root, scope)?;
+            }
             Need::Stalls(scope) => {
+                self.pressure_of_targets |= is_of_targets(scope);
                 self.add_scope(root, scope)?;
                 self.check_stalls(root, scope, pids)?;
             }
@@ -105,7 +112,7 @@ impl Meter {
             |group| counts_stalls(root, group).context("nobody counts who waits for memory");
         match scope {
             Scope::Machine => check(None),
-            Scope::Group(name) if **name == *TARGETS => {
+            _ if is_of_targets(scope) => {
                 let groups = pids.iter().map(|&pid| Cgroup::of_process(root, pid));
                 let groups = common(groups.collect::<Vec<_>>().iter())?;
                 check(groups.as_ref()).context("of = \"machine\" takes the figures of the machine")
@@ -122,15 +129,21 @@ impl Meter {
                 self.of_targets.entry(target).or_insert_with(|| Cgroup::of_process(root, pid));
             }
         }
+        // A name changes with exec; between two snapshots there are many steps.
+        if self.by_process && self.named.replace(s.seq) != Some(s.seq) {
+            let of = |(&target, &pid)| Some((target, process(root, pid)?));
+            self.processes = pids.iter().filter_map(of).collect();
+        }
         let mut metrics = Metrics {
             cgroups: self.paths(),
+            processes: self.processes.clone(),
             free_bp: self.free.then(|| free(root).ok()).flatten(),
             fragmentation_bp: self.fragmentation.then(|| fragmentation(root).ok()).flatten(),
             user: self.files.iter().filter_map(|p| Some((p.clone(), number(p).ok()?))).collect(),
             ..Metrics::default()
         };
-        for scope in &self.scopes {
-            match scope {
+        for scope in self.scopes.clone() {
+            match &scope {
                 Scope::Machine => {
                     metrics.machine = with_working_set(of_machine(root), s, |_| true);
                 }
@@ -143,16 +156,26 @@ impl Meter {
         metrics
     }
 
+    /// Why schemes that go by the pressure of targets rest now, if they do.
+    pub fn rests(&self) -> Option<&str> {
+        self.rests.as_deref().filter(|_| self.pressure_of_targets)
+    }
+
     fn of_scope(
-        &self,
+        &mut self,
         root: &Path,
         name: &str,
         s: &Snapshot,
         pids: &BTreeMap<TargetId, i32>,
     ) -> Option<Figures> {
         if name == TARGETS {
-            let group = common(self.of_targets.values()).ok()?;
-            let pressure = group.map_or_else(|| of_machine(root), |g| of_group(&g)).pressure;
+            let pressure = match common(self.of_targets.values()) {
+                Ok(group) => group.map_or_else(|| of_machine(root), |g| of_group(&g)).pressure,
+                Err(e) => {
+                    self.rests.get_or_insert_with(|| e.to_string());
+                    None
+                }
+            };
             let of = |&pid| Some(proc::resident(root, pid).ok()?.all);
             let resident = Some(pids.values().filter_map(of).sum());
             return Some(with_working_set(
@@ -176,22 +199,6 @@ impl Meter {
     }
 }
 
-fn needs<'a>(scheme: &'a Scheme) -> Vec<Need<'a>> {
-    let of_goal = |goal: &'a Goal| match goal {
-        Goal::Stalled { of, .. } => Need::Stalls(of),
-        Goal::Refaults { of, .. } | Goal::Resident { of, .. } => Need::Scope(of),
-        Goal::Free { .. } => Need::Free,
-        Goal::User { name, .. } => Need::File(name),
-    };
-    let of_mark = |mark: &'a Mark| match mark {
-        Mark::Free => Need::Free,
-        Mark::Fragmentation => Need::Fragmentation,
-        Mark::Stalled(of) => Need::Stalls(of),
-    };
-    let marks = scheme.watermarks.iter().map(|w| of_mark(&w.metric));
-    scheme.quota.goals.iter().map(of_goal).chain(marks).collect()
-}
-
 /// The group that all are in; none if that is the root of all groups.
 fn common<'a>(groups: impl Iterator<Item = &'a Option<Cgroup>>) -> Result<Option<Cgroup>> {
     let mut all: Vec<&Option<Cgroup>> = groups.collect();
@@ -204,6 +211,10 @@ fn common<'a>(groups: impl Iterator<Item = &'a Option<Cgroup>>) -> Result<Option
              or of = \"machine\""
         ),
     }
+}
+
+fn process(root: &Path, pid: i32) -> Option<Process> {
+    Some(Process { pid, comm: proc::stat(root, pid).ok()?.comm.into() })
 }
 
 /// With what of the targets that count was touched lately.

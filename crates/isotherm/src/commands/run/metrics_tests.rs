@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use isotherm_core::scheme::Quota;
+use isotherm_core::scheme::{Goal, Quota};
 use isotherm_core::{Action, Attrs, Cost, Nanos};
 use tempfile::TempDir;
 
@@ -16,6 +16,7 @@ fn machine() -> TempDir {
     for (path, text) in [
         ("proc/7/cgroup", "0::/a\n"),
         ("proc/7/statm", "900 25 5 0 0 0 0\n"),
+        ("proc/8/statm", "900 25 5 0 0 0 0\n"),
         ("proc/8/cgroup", "4:memory:/old\n0::/\n"),
         (
             "proc/self/mountinfo",
@@ -116,4 +117,41 @@ fn figures_are_read_as_far_as_they_are_asked_for() {
     let gone = meter.read(root.path(), &snapshot(), &pids);
     assert!(!gone.groups.contains_key("a"), "{gone:?}");
     assert_eq!(gone.groups[TARGETS].pressure, None);
+}
+
+#[test]
+fn targets_of_several_groups_have_no_pressure_and_that_is_told() {
+    let root = machine();
+    let pids = BTreeMap::from([(TargetId(1), 7), (TargetId(2), 8)]);
+    let resident = with_goal(Goal::Resident { of: targets(), bytes: 1 });
+    let refaults = with_goal(Goal::Refaults { of: targets(), ppm: 1 });
+    for (scheme, rests) in [(resident, false), (refaults, true)] {
+        let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7, 8]).unwrap();
+        assert_eq!(meter.rests(), None);
+        let of = meter.read(root.path(), &snapshot(), &pids).groups[TARGETS];
+        assert_eq!((of.pressure, of.resident), (None, Some(50 * 4096)));
+        assert_eq!(meter.rests().is_some_and(|why| why.contains("of = \"machine\"")), rests);
+    }
+}
+
+#[test]
+fn processes_are_named_anew_with_each_snapshot() {
+    let root = machine();
+    let call = |comm: &str| {
+        let stat = format!("7 ({comm}) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0 9 0 0\n");
+        fs::write(root.path().join("proc/7/stat"), stat).unwrap();
+    };
+    let mut scheme = Scheme::new("x", Default::default(), Action::Stat);
+    let kind = FilterKind::Comm("b".into());
+    scheme.filters = vec![isotherm_core::scheme::Filter { kind, matching: true, allow: true }];
+    let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7]).unwrap();
+    let pids = BTreeMap::from([(TargetId(1), 7)]);
+    let mut name = |seq| {
+        let metrics = meter.read(root.path(), &Snapshot { seq, ..snapshot() }, &pids);
+        metrics.processes[&TargetId(1)].comm.to_string()
+    };
+    call("a");
+    assert_eq!(name(0), "a");
+    call("b");
+    assert_eq!((name(0), name(1)), ("a".to_owned(), "b".to_owned()));
 }

@@ -4,6 +4,7 @@ mod dry;
 mod event;
 mod log;
 mod metrics;
+mod needs;
 mod running;
 mod status;
 mod table;
@@ -17,10 +18,11 @@ use isotherm_core::{Act, Action, Attrs, MonitorKind, Support};
 use isotherm_linux::sys::{self, Kept};
 
 use self::log::Log;
+use self::metrics::Meter;
 use self::running::Running;
 use super::report::output::print;
 use super::stop::Stop;
-use super::watch::{Follower, Looks, Ready};
+use super::watch::{Follower, Looks, ROOT, Ready};
 use super::{child, text_of};
 use crate::cli::{Look, RunSchemes, UsageError};
 use crate::schemes;
@@ -50,8 +52,13 @@ pub fn run(o: RunSchemes) -> Result<ExitCode> {
     follower.attach_all(looks.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
     let log = o.log.as_deref().map(Log::open).transpose()?;
+    // Before the command is started: if a figure cannot be read, it need not be ended again. It is going to
+    // be in the groups that we are in.
+    let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
+    let pids: Vec<i32> = follower.pids().chain(own).collect();
+    let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
-    let mut running = Running::new(&o, engine, follower, log)?;
+    let mut running = Running::new(engine, meter, follower, log, o.dry_run);
     let kept = Kept {
         writing: takes.files || o.targets.may_be_strangers(),
         frames: takes.frames || looks.takes_frames(),

@@ -15,11 +15,10 @@ use super::dry::Dry;
 use super::event::Line;
 use super::log::Log;
 use super::metrics::Meter;
-use super::status::Status;
+use super::status;
 use super::table::Table;
-use crate::cli::RunSchemes;
 use crate::commands::stop::Stop;
-use crate::commands::watch::{Acting, Follower, ROOT, WAKE, Watch};
+use crate::commands::watch::{Acting, Follower, ROOT, Status, WAKE, Watch};
 use crate::words::say;
 
 /// From one step of the schemes to the next, at least.
@@ -37,22 +36,23 @@ pub struct Running {
     begin: Nanos,
     last: Option<Arc<Snapshot>>,
     stepped: Nanos,
+    /// that schemes rest
+    said: bool,
 }
 
 impl Running {
     /// On who is followed already.
     pub fn new(
-        o: &RunSchemes,
         engine: Engine,
+        meter: Meter,
         mut follower: Follower,
         log: Option<Log>,
-    ) -> Result<Self> {
-        let facts: BTreeMap<_, _> = follower.news().into_iter().map(|f| (f.id, f)).collect();
-        let pids: Vec<i32> = facts.values().filter_map(pid).collect();
-        let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
+        dry: bool,
+    ) -> Self {
+        let facts = follower.news().into_iter().map(|f| (f.id, f)).collect();
         let begin = sys::monotonic();
-        let dry = o.dry_run;
-        Ok(Running { engine, meter, follower, facts, log, dry, begin, last: None, stepped: begin })
+        let (last, stepped, said) = (None, begin, false);
+        Running { engine, meter, follower, facts, log, dry, begin, last, stepped, said }
     }
 
     /// Who is watched.
@@ -65,7 +65,7 @@ impl Running {
         if self.follower.may_grow() {
             watch.outlive_targets();
         }
-        let mut status = Status::new(self.begin, attrs);
+        let mut status = Status::new(attrs);
         let ended = self.act_until(watch, stop, &mut status);
         status.clear();
         watch.stop()?;
@@ -106,7 +106,7 @@ impl Running {
                 Step::Snapshot(s) => {
                     self.last = Some(Arc::clone(&s));
                     self.act(watch)?;
-                    status.show(&s, &self.engine);
+                    status.show(&s, &status::done(&self.engine));
                 }
                 Step::End(_) => return Ok(GONE.to_owned()),
             }
@@ -124,6 +124,9 @@ impl Running {
         let Some(s) = self.last.clone() else { return Ok(()) };
         let pids = self.facts.iter().filter_map(|(&id, fact)| Some((id, pid(fact)?))).collect();
         let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
+        if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
+            say(format_args!("isotherm: schemes that go by what the targets suffer rest: {why}"));
+        }
         let (now, mut events) = (sys::monotonic(), Vec::new());
         let act = watch.act();
         let done = match self.dry {

@@ -183,6 +183,11 @@ impl Follower {
         self.lasting.into_iter().chain(self.processes.values().map(|p| p.target)).collect()
     }
 
+    /// Of the processes that are watched now.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.processes.keys().copied()
+    }
+
     /// Whether anybody is left.
     pub fn any_alive(&self, held: &dyn Hold) -> bool {
         self.may_grow()

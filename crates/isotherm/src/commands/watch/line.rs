@@ -4,22 +4,75 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isotherm_core::Nanos;
+use isotherm_core::{Attrs, Nanos, Snapshot, Thresholds};
+use isotherm_linux::sys;
+use isotherm_report::bytes;
 
+use super::gauge::Gauge;
 use crate::words::say;
 
 /// Where standard error is no terminal, a line comes this often.
 const EVERY: Duration = Duration::from_secs(5);
 
+/// What all who watch tell meanwhile: for how long, what is hot, and what it costs.
+pub struct Status {
+    begin: Nanos,
+    cpu_before: Duration,
+    gauge: Gauge,
+    line: Line,
+}
+
+impl Status {
+    /// From now on.
+    pub fn new(attrs: &Attrs) -> Self {
+        let begin = sys::monotonic();
+        let (gauge, line) = (Gauge::new(attrs), Line::new(begin));
+        Status { begin, cpu_before: sys::own_cpu(), gauge, line }
+    }
+
+    /// Tells of a snapshot, and what `more` there is to say.
+    pub fn show(&mut self, s: &Snapshot, more: &str) {
+        self.gauge.push(s);
+        let b = s.bytes(&Thresholds::default());
+        let [hot, warm, cold, unknown] = [b.hot, b.warm, b.cold, b.unknown].map(bytes);
+        let line = format!(
+            "{:.1} s  {} regions  hot {hot}  warm {warm}  cold {cold}  unknown {unknown}  {more}{}",
+            s.end.since(self.begin).as_secs_f64(),
+            s.nr_regions(),
+            self.gauge.line(self.own_cpu(), self.seconds()),
+        );
+        self.line.show(s.end, line);
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        self.line.clear();
+    }
+
+    /// For how long.
+    pub fn seconds(&self) -> f64 {
+        sys::monotonic().since(self.begin).as_secs_f64()
+    }
+
+    /// What it has cost, for the end.
+    pub fn cost(&self) -> String {
+        self.gauge.summary(self.own_cpu(), self.seconds())
+    }
+
+    /// A kdamond works in a thread of its own, whose time is not in ours.
+    fn own_cpu(&self) -> Duration {
+        sys::own_cpu().saturating_sub(self.cpu_before).max(self.gauge.looking())
+    }
+}
+
 /// One line that changes; where there is no terminal, a line now and then.
-pub struct Line {
+struct Line {
     bar: ProgressBar,
     next: Nanos,
 }
 
 impl Line {
-    /// From now on.
-    pub fn new(begin: Nanos) -> Self {
+    fn new(begin: Nanos) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let to =
             if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -30,8 +83,7 @@ impl Line {
         Line { bar, next: if is_terminal { Nanos(u64::MAX) } else { begin } }
     }
 
-    /// Says how it goes at `now`.
-    pub fn show(&mut self, now: Nanos, text: String) {
+    fn show(&mut self, now: Nanos, text: String) {
         if now >= self.next {
             self.next = now + EVERY;
             say(&text);
@@ -39,8 +91,7 @@ impl Line {
         self.bar.set_message(text);
     }
 
-    /// Takes the line away.
-    pub fn clear(&self) {
+    fn clear(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -23,18 +23,15 @@ pub struct Members {
 
 /// Asking who they are takes at most one part in so many of the time.
 const SHARE: u32 = 50;
-/// As the kernel cuts them.
-const MAX_COMM: usize = 15;
 
 impl Members {
     /// Those asked for. Nobody need be in a group yet, but a name that nobody has is an error: it may
     /// be misspelt.
     pub fn find(o: &Targets) -> Result<Self> {
         let groups = o.cgroup.iter().map(|path| Cgroup::find(ROOT.as_ref(), path));
-        let cut = |name: &String| name.bytes().take(MAX_COMM).map(char::from).collect::<String>();
         let members = Members {
             groups: groups.collect::<Result<_, _>>()?,
-            names: o.comm.iter().map(cut).collect(),
+            names: o.comm.iter().map(|name| proc::cut_comm(name)).collect(),
             all: o.all,
             next: Nanos(0),
         };

@@ -20,8 +20,7 @@ use crate::cli::{Look, Record, UsageError, Watching};
 use crate::words::{chain, say};
 
 pub use follow::Follower;
-pub use gauge::Gauge;
-pub use line::Line;
+pub use line::Status;
 pub use looks::{Acting, Looks};
 
 /// How often signals, ended targets and new ones are looked for.

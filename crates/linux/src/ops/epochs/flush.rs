@@ -9,7 +9,7 @@ use crate::ops::clear::advise_cold;
 use crate::ops::process::Process;
 use crate::ops::shape::{Pages, plan};
 use crate::ops::window::resident_and_young;
-use crate::walker::{WalkError, Walker, Want};
+use crate::walker::{Walker, Want};
 
 /// A flush of more pages than this (`tlb_single_page_flush_ceiling`) is a flush of all.
 const CEILING: u64 = 33;
@@ -57,10 +57,9 @@ fn far_apart(walker: &mut Walker, process: &mut Process) -> Result<Option<AddrRa
     let zero = walker.zero_frames().to_vec();
     for (table, area) in tables {
         let windows = std::iter::once((table, Want::FoliosIfYoung));
-        let batch = match walker.read(process.pid, windows) {
-            Ok(batch) if batch.identity == process.identity => batch,
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(None),
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
+        let read = walker.read(process.pid, windows);
+        let Some(batch) = process.as_it_was(read, |batch| Some(batch.identity))? else {
+            return Ok(None);
         };
         let Some(answer) = batch.answers().next() else { continue };
         let pages = usize::try_from(table.len() / PAGE_SIZE).unwrap_or(0);

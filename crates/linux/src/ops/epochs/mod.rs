@@ -20,7 +20,7 @@ use super::process::Process;
 use super::targets::Targets;
 use crate::proc::{self, Refs};
 use crate::sys::{monotonic, process_cpu, thread_cpu};
-use crate::walker::{Answer, WalkError, Walker, Want, fitting};
+use crate::walker::{Answer, Walker, Want, fitting};
 use crate::x86::{HUGE_SIZE, Level};
 
 /// An epoch is read so long after the flush, and at its end.
@@ -278,14 +278,12 @@ impl Epoch {
                 let n = fitting(rest.iter().copied()).clamp(1, rest.len());
                 let (now, later) = rest.split_at(n);
                 let asked = now.iter().map(|&r| (r, Want::Entries));
-                match walker.read(process.pid, asked) {
-                    Ok(batch) if batch.identity == process.identity => {
-                        for (range, answer) in now.iter().zip(batch.answers()) {
-                            self.note(*range, &answer, &zero, touched, last);
-                        }
-                    }
-                    Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => break,
-                    Err(e) => return Err(OpsError::Failed(e.to_string())),
+                let read = walker.read(process.pid, asked);
+                let Some(batch) = process.as_it_was(read, |batch| Some(batch.identity))? else {
+                    break;
+                };
+                for (range, answer) in now.iter().zip(batch.answers()) {
+                    self.note(*range, &answer, &zero, touched, last);
                 }
                 rest = later;
             }

@@ -10,7 +10,7 @@ use super::runs::{BRIDGED, Runs};
 use crate::ops::clear::advise_cold;
 use crate::ops::process::Process;
 use crate::sys::monotonic;
-use crate::walker::{Plain, RawBlock, Reader, Span, WalkError, Walker, pages_in_block};
+use crate::walker::{Plain, RawBlock, Reader, Span, Walker, pages_in_block};
 
 /// Ranges cleared between two time stamps: each takes half a millisecond at most.
 const CLEARED_AT_ONCE: usize = 4;
@@ -65,11 +65,8 @@ pub(crate) fn clear(
     let mut blocks = Vec::new();
     loop {
         blocks.clear();
-        match reader.run(walker, process.pid, &mut blocks) {
-            Ok(Some(identity)) if identity == process.identity => {}
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(taken),
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
-        }
+        let read = reader.run(walker, process.pid, &mut blocks);
+        let Some(Some(_)) = process.as_it_was(read, |read| *read)? else { return Ok(taken) };
         taken.blocks += blocks.len() as u64;
         taken.entries += blocks.iter().map(RawBlock::entries).sum::<u64>();
         let of = |b: &RawBlock| Some(sort(process, *b, stretches.get(b.span)?));

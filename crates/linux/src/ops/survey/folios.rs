@@ -5,7 +5,7 @@ use isotherm_core::{AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, PageMask, Unknow
 use super::clear::Sorted;
 use crate::ops::process::Process;
 use crate::ops::shape::{is_whole, whole};
-use crate::walker::{Answer, WalkError, Walker, Want, fitting};
+use crate::walker::{Answer, Walker, Want, fitting};
 use crate::x86::{Folio, Level};
 
 /// Pages of a block that are not plain.
@@ -41,14 +41,12 @@ pub(crate) fn behind(
     while !rest.is_empty() {
         let n = fitting(rest.iter().map(Special::window)).clamp(1, rest.len());
         let (now, later) = rest.split_at(n);
-        match walker.read(process.pid, now.iter().map(|s| (s.window(), Want::Folios))) {
-            Ok(batch) if batch.identity == process.identity => {
+        let read = walker.read(process.pid, now.iter().map(|s| (s.window(), Want::Folios)));
+        match process.as_it_was(read, |batch| Some(batch.identity))? {
+            Some(batch) => {
                 out.extend(now.iter().zip(batch.answers()).map(|(s, a)| s.behind(process, &a)));
             }
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => {
-                out.extend(now.iter().map(|_| None));
-            }
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
+            None => out.extend(now.iter().map(|_| None)),
         }
         rest = later;
     }

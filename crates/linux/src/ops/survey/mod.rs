@@ -10,10 +10,12 @@ use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey,
 
 pub(crate) use self::clear::clear;
 pub(crate) use self::folios::{Behind, Special, behind};
+pub(super) use self::pressure::Told;
 use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
-use crate::walker::{Plain, RawBlock, Reader, Span, WalkError, Walker, pages_in_block};
+use crate::sys::monotonic;
+use crate::walker::{Plain, RawBlock, Reader, Span, Walker, pages_in_block};
 
 impl Survey for Vaddr {
     fn survey(
@@ -61,7 +63,7 @@ impl Survey for Vaddr {
 
     fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
         let process = self.targets.find(target).filter(|p| !p.has_ended())?;
-        pressure::pressure(&process.root, process.pid)
+        self.told.pressure(&process.root, process.pid, monotonic())
     }
 }
 
@@ -81,11 +83,10 @@ pub(crate) fn read_blocks(
     let mut blocks = Vec::new();
     loop {
         blocks.clear();
-        match reader.run(walker, process.pid, &mut blocks) {
-            Ok(Some(identity)) if identity == process.identity => blocks.iter().for_each(&mut each),
-            Ok(None) => return Ok(true),
-            Ok(_) | Err(WalkError::NoTask(_) | WalkError::NoMemory(_)) => return Ok(false),
-            Err(e) => return Err(OpsError::Failed(e.to_string())),
+        match process.as_it_was(reader.run(walker, process.pid, &mut blocks), |read| *read)? {
+            Some(Some(_)) => blocks.iter().for_each(&mut each),
+            Some(None) => return Ok(true),
+            None => return Ok(false),
         }
     }
 }

@@ -1,18 +1,44 @@
 //! Memory pressure on a process: of its control group, or of the machine.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
-use isotherm_core::{PAGE_SIZE, Pressure};
+use isotherm_core::{Nanos, PAGE_SIZE, Pressure};
 
 use crate::cgroup::{Cgroup, Version, machine_pressure};
-use crate::proc;
+use crate::proc::{self, pid_file, read_up_to};
 
 /// With more than this share of the machine's memory to be had, there is plenty.
 const PLENTY: u64 = 10;
 
+/// What was told so long ago is read anew.
+const FRESH: Duration = Duration::from_millis(100);
+/// `/proc/PID/cgroup` is at most so long.
+const MAX_GROUPS: u64 = 64 << 10;
+
+/// Pressure as it was told just now, by what `/proc/PID/cgroup` holds: hundreds of processes of one group
+/// suffer the same, and to ask for each takes a dozen files.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    since: Nanos,
+    of: HashMap<String, Option<Pressure>>,
+}
+
+impl Told {
+    /// What memory pressure does to process `pid`, at `now`.
+    pub fn pressure(&mut self, root: &Path, pid: i32, now: Nanos) -> Option<Pressure> {
+        if now.since(self.since) > FRESH {
+            *self = Told { since: now, of: HashMap::new() };
+        }
+        let groups = read_up_to(&pid_file(root, pid, "cgroup"), MAX_GROUPS).unwrap_or_default();
+        *self.of.entry(groups).or_insert_with(|| pressure(root, pid))
+    }
+}
+
 /// What memory pressure does to process `pid`. A group of version 1 tells less than the machine
 /// does, so it is asked only if there is a limit.
-pub(super) fn pressure(root: &Path, pid: i32) -> Option<Pressure> {
+fn pressure(root: &Path, pid: i32) -> Option<Pressure> {
     let group = Cgroup::of_process(root, pid);
     let limited = group.as_ref().and_then(Cgroup::headroom);
     let group = group.filter(|g| g.version() == Version::V2 || limited.is_some());
@@ -59,19 +85,15 @@ fn machine_headroom(root: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::time::Duration;
-
     use tempfile::TempDir;
 
     use super::*;
+    use crate::testing::put;
 
     const MIB: u64 = 1 << 20;
 
     fn write(root: &TempDir, path: &str, text: &str) {
-        let path = root.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        put(root.path(), path, text);
     }
 
     /// A machine with plenty of memory and both versions of groups, and process 7 in one of them.
@@ -153,6 +175,23 @@ mod tests {
         );
         let headroom = pressure(root.path(), 7).unwrap().headroom.unwrap();
         assert!((200 * MIB..400 * MIB).contains(&headroom), "above the low watermarks: {headroom}");
+    }
+
+    /// Process 8 is in the group of 7, and 9 in none.
+    #[test]
+    fn processes_of_one_group_are_told_the_same_for_a_moment() {
+        let root = machine("0::/a/b\n");
+        write(&root, "proc/8/cgroup", "0::/a/b\n");
+        write(&root, "proc/9/cgroup", "0::/\n");
+        let mut told = Told::default();
+        let mut at = |ms: u64, pid| {
+            told.pressure(root.path(), pid, Nanos(ms * 1_000_000)).unwrap().major_faults
+        };
+        assert_eq!((at(1000, 7), at(1000, 8)), (2, 2));
+        let more = "pgscan 9\nworkingset_refault_anon 3\nworkingset_refault_file 4\npgmajfault 5\n";
+        write(&root, "cgroup/unified/a/b/memory.stat", more);
+        assert_eq!((at(1100, 8), at(1101, 8), at(1101, 7)), (2, 5, 5));
+        assert_ne!(at(1101, 9), 5, "of the machine");
     }
 
     #[test]

@@ -1,0 +1,46 @@
+//! What figures schemes go by.
+
+use std::sync::Arc;
+
+use isotherm_core::scheme::{Goal, Mark, Scheme, Scope};
+
+use crate::schemes::TARGETS;
+
+/// A figure, and whose.
+pub enum Need<'a> {
+    /// resident memory, or the working set
+    Scope(&'a Scope),
+    /// major faults, and the working set
+    Faults(&'a Scope),
+    /// how long tasks wait for memory
+    Stalls(&'a Scope),
+    /// free memory of the machine
+    Free,
+    /// what of that is of use for huge pages
+    Fragmentation,
+    /// the number that a file holds
+    File(&'a Arc<str>),
+}
+
+/// All that `scheme` goes by.
+pub fn needs<'a>(scheme: &'a Scheme) -> Vec<Need<'a>> {
+    let of_goal = |goal: &'a Goal| match goal {
+        Goal::Stalled { of, .. } => Need::Stalls(of),
+        Goal::Refaults { of, .. } => Need::Faults(of),
+        Goal::Resident { of, .. } => Need::Scope(of),
+        Goal::Free { .. } => Need::Free,
+        Goal::User { name, .. } => Need::File(name),
+    };
+    let of_mark = |mark: &'a Mark| match mark {
+        Mark::Free => Need::Free,
+        Mark::Fragmentation => Need::Fragmentation,
+        Mark::Stalled(of) => Need::Stalls(of),
+    };
+    let marks = scheme.watermarks.iter().map(|w| of_mark(&w.metric));
+    scheme.quota.goals.iter().map(of_goal).chain(marks).collect()
+}
+
+/// Whether it is of those that are watched.
+pub fn is_of_targets(scope: &Scope) -> bool {
+    matches!(scope, Scope::Group(name) if **name == *TARGETS)
+}
