@@ -14,7 +14,8 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),
-        cli::Command::Run(options) => commands::run::run(options),
+        cli::Command::Run(options) => commands::run::run(&options),
+        cli::Command::Reclaim(options) => commands::reclaim::run(&options),
         cli::Command::Report(options) => commands::report::run(options),
         cli::Command::Export(options) => commands::export::run(&options),
         cli::Command::Doctor(options) => commands::doctor::run(&options),

@@ -2,6 +2,7 @@
 
 mod interleave;
 mod lab;
+mod reclaim;
 mod record;
 mod report;
 mod run;
@@ -18,9 +19,10 @@ use crate::units;
 
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
+pub use reclaim::Reclaim;
 pub use record::Record;
 pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
-pub use run::Run as RunSchemes;
+pub use run::{Acting, Run as RunSchemes};
 pub use watching::{Look, Targets, Watching};
 
 /// Options that make no sense: exit status 2.
@@ -73,6 +75,8 @@ pub enum Command {
     Record(Record),
     /// Act on memory by what is seen of it, as schemes say
     Run(RunSchemes),
+    /// Page out memory that nobody has touched for long, a little at a time, while memory is short
+    Reclaim(Reclaim),
     /// Show what a record holds
     Report(Report),
     /// Write a record in another format

@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod export;
 pub mod interleave;
 pub mod lab;
+pub mod reclaim;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -25,6 +25,7 @@ mod load;
 mod long_record;
 mod looks;
 mod privileges;
+mod reclaim;
 mod record;
 mod refused;
 mod report;

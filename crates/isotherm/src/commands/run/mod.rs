@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use isotherm_core::scheme::Engine;
+use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Act, Action, Attrs, MonitorKind, Support};
 use isotherm_linux::sys::{self, Kept};
 
@@ -24,17 +24,25 @@ use super::report::output::print;
 use super::stop::Stop;
 use super::watch::{Follower, Looks, ROOT, Ready};
 use super::{child, text_of};
-use crate::cli::{Look, RunSchemes, UsageError};
+use crate::cli::{Acting, Look, RunSchemes, UsageError};
 use crate::schemes;
 use crate::words::{chain, is_closed_pipe, say};
 
-/// Acts until there is a reason to end, and says what has come of it.
-pub fn run(o: RunSchemes) -> Result<ExitCode> {
-    let attrs = check(&o)?;
+/// Acts by the schemes in a file.
+pub fn run(o: &RunSchemes) -> Result<ExitCode> {
     let text = text_of(&o.scheme, || format!("cannot read the schemes {}", o.scheme.display()))?;
-    let engine = |attrs: &Attrs| {
-        let schemes = schemes::load(&o.scheme, &text, interval(attrs))?;
-        Engine::new(schemes).map_err(|e| anyhow::Error::from(UsageError::new(e.to_string())))
+    act(&o.acting, &|attrs| schemes::load(&o.scheme, &text, interval(attrs)))
+}
+
+/// Acts by what `schemes` makes for a monitor of these attributes until there is a reason to end, and
+/// says what has come of it.
+pub fn act(
+    o: &Acting,
+    schemes: &dyn Fn(&Attrs) -> Result<Vec<Scheme>, UsageError>,
+) -> Result<ExitCode> {
+    let attrs = check(o)?;
+    let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
+        Engine::new(schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
     };
     engine(&attrs)?;
     let stop = Stop::at_signals()?;
@@ -88,11 +96,10 @@ fn json(table: &table::Table) -> Result<String> {
 }
 
 /// What makes no sense is told before anything is opened.
-fn check(o: &RunSchemes) -> Result<Attrs, UsageError> {
+fn check(o: &Acting) -> Result<Attrs, UsageError> {
     if o.targets.is_empty() {
         return Err(UsageError::new(
-            "nothing to act on: give --pid PID, --comm NAME, --cgroup PATH, --all, or a command after -- \
-             (isotherm run --scheme FILE -- ./app)",
+            "nothing to act on: give --pid PID, --comm NAME, --cgroup PATH, --all, or a command after --",
         ));
     }
     if o.watching.look == Look::Damon {
