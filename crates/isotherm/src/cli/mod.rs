@@ -1,5 +1,6 @@
 //! What may be typed.
 
+mod control;
 mod interleave;
 mod lab;
 mod reclaim;
@@ -17,6 +18,7 @@ use isotherm_record::LimitsError;
 
 use crate::units;
 
+pub use control::{Commit, Control, Status};
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use reclaim::Reclaim;
@@ -77,6 +79,16 @@ pub enum Command {
     Run(RunSchemes),
     /// Page out memory that nobody has touched for long, a little at a time, while memory is short
     Reclaim(Reclaim),
+    /// Tell what a running service does: what is hot and cold, what it has done, and what it costs
+    Status(Status),
+    /// Have a running service go on by other schemes
+    Commit(Commit),
+    /// Have a running service act no more, and go on watching
+    Pause(Control),
+    /// Have a paused service act again
+    Resume(Control),
+    /// End a running service
+    Stop(Control),
     /// Show what a record holds
     Report(Report),
     /// Write a record in another format

@@ -1,11 +1,13 @@
 //! Options of `reclaim`.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use isotherm_core::scheme::{Goal, Scope};
 
 use super::run::Acting;
+use crate::control::default_path;
 use crate::schemes::TARGETS;
 use crate::units;
 
@@ -30,11 +32,23 @@ pub struct Reclaim {
     /// the control group of the targets; may be given several times
     #[arg(long, value_name = "GOAL", value_parser = aim)]
     pub goal: Vec<Aim>,
+    /// Listen on this socket for isotherm status, commit, pause, resume and stop, or none [default:
+    /// /run/isotherm/control.sock; for others than root $XDG_RUNTIME_DIR/isotherm/control.sock]
+    #[arg(long, value_name = "PATH|none")]
+    pub control: Option<PathBuf>,
     #[command(flatten)]
     pub acting: Acting,
 }
 
-/// What stands for no bound.
+impl Reclaim {
+    /// Where it is to listen, if anywhere.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let path = self.control.clone().unwrap_or_else(default_path);
+        Some(path).filter(|path| path != Path::new(NONE))
+    }
+}
+
+/// What stands for no bound, and no socket.
 const NONE: &str = "none";
 
 /// So much time, in each window of so much.

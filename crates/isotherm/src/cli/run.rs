@@ -14,6 +14,9 @@ pub struct Run {
     /// Schemes to act by: TOML where the name ends in .toml, else one a line
     #[arg(long, value_name = "FILE", required = true)]
     pub scheme: PathBuf,
+    /// Listen on this socket for isotherm status, commit, pause, resume and stop
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
     #[command(flatten)]
     pub acting: Acting,
 }

@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod child;
+pub mod control;
 pub mod doctor;
 pub mod export;
 pub mod interleave;

@@ -15,7 +15,7 @@ const MARKS_EVERY: Duration = Duration::from_secs(5);
 
 /// Pages out until it is told to end.
 pub fn run(o: &Reclaim) -> Result<ExitCode> {
-    act(&o.acting, &|_| Ok(vec![scheme(o)]))
+    act(&o.acting, o.socket().as_deref(), &|_| Ok(vec![scheme(o)]))
 }
 
 /// What the options say; without any, what DAMON_RECLAIM of the kernel does

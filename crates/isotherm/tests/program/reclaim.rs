@@ -1,14 +1,20 @@
 //! `isotherm reclaim`.
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::{QUICK, isotherm, root_or_skip, run_in, until, wait};
+use crate::run::{Done, QUICK, isotherm, root_or_skip, run_in, until, wait};
 use crate::schemes::swapped;
 
 /// Without what would have it wait on a machine with free memory.
@@ -22,9 +28,24 @@ pub struct Service {
 
 impl Service {
     pub fn start(options: &[&str]) -> Self {
-        let dir = TempDir::new().unwrap();
-        let mut command = isotherm(["reclaim"]);
-        command.args(EAGER).args(QUICK).args(options);
+        Service::start_in(TempDir::new().unwrap(), options, &[])
+    }
+
+    /// Started, and the first snapshot made.
+    pub fn working(options: &[&str]) -> Self {
+        let service = Service::start(options);
+        service.until_working();
+        service
+    }
+
+    pub fn until_working(&self) {
+        until("the first snapshot", || self.err().contains(" hot "));
+    }
+
+    /// Its socket is `c/sock` in its directory.
+    fn start_in(dir: TempDir, options: &[&str], env: &[(&str, &str)]) -> Self {
+        let mut command = isotherm(["reclaim", "--control", "c/sock"]);
+        command.args(EAGER).args(QUICK).args(options).envs(env.iter().copied());
         let err = fs::File::create(dir.path().join("err")).unwrap();
         let out = fs::File::create(dir.path().join("out")).unwrap();
         let child = command.current_dir(dir.path()).stdout(out).stderr(err).spawn().unwrap();
@@ -35,6 +56,34 @@ impl Service {
     pub fn end(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         wait(&mut self.child).code()
+    }
+
+    pub fn socket(&self) -> String {
+        self.dir.path().join("c/sock").to_str().unwrap().to_owned()
+    }
+
+    /// A client of its.
+    pub fn ask(&self, args: &[&str]) -> Done {
+        run_in(self.dir.path(), &[args, &["--control", "c/sock"]].concat())
+    }
+
+    pub fn asked(&self, args: &[&str]) -> Done {
+        let done = self.ask(args);
+        assert_eq!(done.status, 0, "{args:?}: {}", done.err);
+        done
+    }
+
+    pub fn status(&self) -> Value {
+        self.asked(&["status", "--json"]).json()
+    }
+
+    pub fn applied(&self) -> u64 {
+        self.status()["schemes"][0]["applied"]["bytes"].as_u64().unwrap()
+    }
+
+    fn commit(&self, name: &str, text: &str) -> Done {
+        fs::write(self.dir.path().join(name), text).unwrap();
+        self.ask(&["commit", name])
     }
 
     pub fn err(&self) -> String {
@@ -75,9 +124,227 @@ fn what_is_cold_goes_and_what_is_hot_stays() {
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);
     for signal in [Signal::TERM, Signal::INT] {
-        let mut service = Service::start(&["--pid", &load.pid().to_string()]);
+        let mut service = Service::working(&["--pid", &load.pid().to_string()]);
         until("what is cold", || swapped(load.pid()) >= 36 * MIB);
         assert_eq!(service.end(signal), Some(0), "{}", service.err());
         assert!(swapped(load.pid()) <= 41 * MIB, "what is hot stays");
     }
+}
+
+#[test]
+fn status_tells_how_it_goes() {
+    if !root_or_skip("status_tells_how_it_goes") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let mut service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    until("what is cold", || service.status()["total"]["cold"].as_u64() >= Some(30 * MIB));
+    until("what would go", || service.applied() >= 30 * MIB);
+    let status = service.status();
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["pid"], service.child.id());
+    assert_eq!((&status["paused"], &status["dry_run"]), (&false.into(), &true.into()));
+    let one = &status["targets"][0];
+    assert_eq!(one["pid"], load.pid());
+    let comm = fs::read_to_string(format!("/proc/{}/comm", load.pid())).unwrap();
+    assert_eq!(one["comm"], comm.trim_end());
+    let of = |key: &str| one[key].as_u64().unwrap();
+    assert_eq!(of("resident"), of("hot") + of("warm") + of("cold") + of("unknown"));
+    assert!(of("cold") >= 30 * MIB && of("resident") >= 48 * MIB, "{one}");
+    let by = one["unknown_by"].as_object().unwrap();
+    let by: u64 = by.values().map(|v| v.as_u64().unwrap()).sum();
+    assert!(of("unknown").abs_diff(by) <= MIB, "{one}");
+    assert_eq!(status["schemes"][0]["scheme"], "reclaim");
+
+    let documented = include_str!("../../../../docs/abi/testing/control.md");
+    let objects = [&status, one, &status["total"], &status["cost"]];
+    for key in objects.iter().flat_map(|o| o.as_object().unwrap().keys()) {
+        assert!(documented.contains(&format!("`{key}`")), "{key} is not documented");
+    }
+    let text = service.asked(&["status"]);
+    for part in ["dry run", "resident", comm.trim_end(), "reclaim", "own CPU"] {
+        assert!(text.text().contains(part), "{part}: {}", text.text());
+    }
+    service.asked(&["stop"]);
+    assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
+    assert!(!fs::exists(service.socket()).unwrap(), "it is taken away");
+    let nobody = service.ask(&["status"]);
+    assert_eq!(nobody.status, 1);
+    assert!(nobody.err.contains("isotherm reclaim --all"), "{}", nobody.err);
+}
+
+#[test]
+fn who_pauses_it_has_it_rest() {
+    if !root_or_skip("who_pauses_it_has_it_rest") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(128) else { return };
+    let load = Load::start(48, 8);
+    let pid = load.pid().to_string();
+    let service = Service::working(&["--pid", &pid, "--quota-size", "1M"]);
+    until("some of it", || service.applied() > 0);
+    service.asked(&["pause"]);
+    assert_eq!(service.status()["paused"], true);
+    let before = (service.applied(), swapped(load.pid()));
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!((service.applied(), swapped(load.pid())), before);
+    service.asked(&["resume"]);
+    until("more of it", || service.applied() > before.0);
+}
+
+#[test]
+fn other_schemes_go_on_where_those_before_were() {
+    if !root_or_skip("other_schemes_go_on_where_those_before_were") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    until("some of it", || service.applied() > 0);
+    let same = "[[scheme]]\nname = \"reclaim\"\naction = \"pageout\"\nrate = { max = 0 }\n\
+                age = { min = \"2h\" }\n";
+    for (name, text, said) in [
+        ("bad.toml", "[[scheme]]\naction = \"stat\"\ncolour = 1\n", "line 3, column 1"),
+        ("bad.txt", "4K null null 5 soon null pageout", "line 1, column 16"),
+        ("none.txt", "# nothing\n", "no scheme"),
+        ("node.txt", "4K null null 0 1h null migrate_cold 0", "privileges"),
+    ] {
+        let before = service.applied();
+        let done = service.commit(name, text);
+        assert_eq!(done.status, 1, "{name}: {}", done.err);
+        assert!(done.err.contains(said), "{name}: {}", done.err);
+        assert_eq!(service.status()["schemes"][0]["scheme"], "reclaim");
+        assert!(service.applied() >= before);
+    }
+    let before = service.applied();
+    let done = service.commit("same.toml", same);
+    assert_eq!(done.status, 0, "{}", done.err);
+    let after = service.applied();
+    assert!(after >= before);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(service.applied(), after, "nothing is as old as that");
+    let done = service.commit("other.txt", "4K null null null null null stat");
+    assert_eq!(done.status, 0, "{}", done.err);
+    assert_eq!(service.status()["schemes"][0]["scheme"], "stat");
+}
+
+#[test]
+fn a_socket_has_one_service() {
+    if !root_or_skip("a_socket_has_one_service") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let pid = load.pid().to_string();
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("c")).unwrap();
+    // Of one that is no more.
+    drop(UnixListener::bind(dir.path().join("c/sock")).unwrap());
+    let service = Service::start_in(dir, &["--pid", &pid, "--dry-run"], &[]);
+    service.until_working();
+    let mode = fs::metadata(service.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let second = service.ask(&["reclaim", "--pid", &pid, "--dry-run"]);
+    assert_eq!(second.status, 1);
+    let who = format!("process {}, which is alive", service.child.id());
+    assert!(second.err.contains(&who), "{}", second.err);
+    assert_eq!(service.status()["pid"], service.child.id());
+
+    let file = service.dir.path().join("c/file");
+    fs::write(&file, "years of work").unwrap();
+    let args = ["reclaim", "--pid", &pid, "--dry-run", "--control", "c/file"];
+    let foreign = run_in(service.dir.path(), &args);
+    assert!(foreign.status == 1 && foreign.err.contains("is no socket"), "{}", foreign.err);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "years of work");
+}
+
+#[test]
+fn others_may_not_ask() {
+    if !root_or_skip("others_may_not_ask") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let folder = fs::metadata(service.dir.path().join("c")).unwrap().permissions().mode();
+    assert_eq!(folder & 0o777, 0o700);
+    // As somebody might do by mistake.
+    let open = |path: &str| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    for path in [service.dir.path().to_str().unwrap(), &service.socket()] {
+        open(path);
+    }
+    open(service.dir.path().join("c").to_str().unwrap());
+    let program = service.dir.path().join("isotherm");
+    fs::copy(env!("CARGO_BIN_EXE_isotherm"), &program).unwrap();
+    let mut stranger = Command::new(&program);
+    stranger.args(["stop", "--control", &service.socket()]).current_dir("/").uid(65534).gid(65534);
+    let refused = crate::run::finish(&mut stranger);
+    assert_eq!(refused.status, 1);
+    assert!(refused.err.contains("user 65534 may not ask"), "{}", refused.err);
+    assert_eq!(service.status()["pid"], service.child.id());
+}
+
+/// Each of these would stop who waits for it.
+#[test]
+fn bad_clients_harm_nobody() {
+    if !root_or_skip("bad_clients_harm_nobody") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let connect = || UnixStream::connect(service.socket()).unwrap();
+    let said = |bytes: &[u8]| {
+        let mut stream = connect();
+        stream.write_all(bytes).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    for bytes in [&b"hot and cold\n"[..], b"\xff\0\n", b"{}\n", b"{\"do\":\"dance\"}\n", b"\n"] {
+        let answer = said(bytes);
+        assert_eq!(answer["ok"], false, "{answer}");
+        assert!(answer["error"].as_str().unwrap().contains("status, pause"), "{answer}");
+    }
+    // More than is taken, without an end: what cannot be sent any more is told in the answer.
+    let mut endless = connect();
+    let _ = endless.write_all(&vec![b'x'; 3 << 20]);
+    let silent: Vec<UnixStream> = (0..4).map(|_| connect()).collect();
+    for mut half in &silent[..2] {
+        half.write_all(b"{\"do\":\"sta").unwrap();
+    }
+    // Asks, and does not listen.
+    let mut deaf = connect();
+    for _ in 0..1000 {
+        let _ = deaf.write(b"{\"do\":\"status\"}\n").unwrap();
+    }
+    until("what is cold", || service.applied() >= 30 * MIB);
+    // All places are taken; they are free again when the others have had their time.
+    let many: Vec<UnixStream> = (0..8).map(|_| connect()).collect();
+    assert_eq!(service.status()["pid"], service.child.id());
+    drop((many, silent, endless, deaf));
+    assert_eq!(service.status()["pid"], service.child.id());
+}
+
+#[test]
+fn the_manager_of_services_is_told() {
+    if !root_or_skip("the_manager_of_services_is_told") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("notify");
+    let told = UnixDatagram::bind(&name).unwrap();
+    told.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let env = [("NOTIFY_SOCKET", name.to_str().unwrap()), ("WATCHDOG_USEC", "400000")];
+    let options = ["--pid", &load.pid().to_string(), "--dry-run"];
+    let mut service = Service::start_in(TempDir::new().unwrap(), &options, &env);
+    let next = || {
+        let mut text = [0; 64];
+        let n = told.recv(&mut text).unwrap();
+        String::from_utf8(text[..n].to_vec()).unwrap()
+    };
+    assert_eq!(next(), "READY=1");
+    for _ in 0..3 {
+        assert_eq!(next(), "WATCHDOG=1");
+    }
+    assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());
+    let last = std::iter::from_fn(|| Some(next())).find(|text| text != "WATCHDOG=1");
+    assert_eq!(last.as_deref(), Some("STOPPING=1"));
 }

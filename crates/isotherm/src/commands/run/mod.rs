@@ -1,14 +1,17 @@
 //! `isotherm run`: acts on memory by what is seen of it, as schemes say.
 
+mod answer;
 mod dry;
 mod event;
 mod log;
 mod metrics;
 mod needs;
 mod running;
+mod state;
 mod status;
 mod table;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,19 +28,21 @@ use super::stop::Stop;
 use super::watch::{Follower, Looks, ROOT, Ready};
 use super::{child, text_of};
 use crate::cli::{Acting, Look, RunSchemes, UsageError};
+use crate::control::Control;
 use crate::schemes;
 use crate::words::{chain, is_closed_pipe, say};
 
 /// Acts by the schemes in a file.
 pub fn run(o: &RunSchemes) -> Result<ExitCode> {
     let text = text_of(&o.scheme, || format!("cannot read the schemes {}", o.scheme.display()))?;
-    act(&o.acting, &|attrs| schemes::load(&o.scheme, &text, interval(attrs)))
+    act(&o.acting, o.control.as_deref(), &|attrs| schemes::load(&o.scheme, &text, interval(attrs)))
 }
 
 /// Acts by what `schemes` makes for a monitor of these attributes until there is a reason to end, and
-/// says what has come of it.
+/// says what has come of it. Who asks over the socket `control`, if there is one, is answered meanwhile.
 pub fn act(
     o: &Acting,
+    control: Option<&Path>,
     schemes: &dyn Fn(&Attrs) -> Result<Vec<Scheme>, UsageError>,
 ) -> Result<ExitCode> {
     let attrs = check(o)?;
@@ -60,6 +65,7 @@ pub fn act(
     follower.attach_all(looks.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
     let log = o.log.as_deref().map(Log::open).transpose()?;
+    let control = control.map(Control::open).transpose()?;
     // Before the command is started: if a figure cannot be read, it need not be ended again. It is going to
     // be in the groups that we are in.
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
@@ -67,6 +73,8 @@ pub fn act(
     let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
     let mut running = Running::new(engine, meter, follower, log, o.dry_run);
+    let interval = interval(&attrs);
+    running.answers(control, takes, interval);
     let kept = Kept {
         writing: takes.files || o.targets.may_be_strangers(),
         frames: takes.frames || looks.takes_frames(),
@@ -136,6 +144,7 @@ fn refuse(engine: &Engine, act: &dyn Act, dry: bool) -> Result<()> {
 }
 
 /// What acting takes beyond watching.
+#[derive(Debug, Clone, Copy, Default)]
 struct Takes {
     /// files of others are paged out
     files: bool,
@@ -151,5 +160,10 @@ impl Takes {
             takes.frames |= matches!(action, Action::MigrateHot(_) | Action::MigrateCold(_));
         }
         takes
+    }
+
+    /// Whether `have` is as much.
+    fn are_within(self, have: &Takes) -> bool {
+        self.files <= have.files && self.frames <= have.frames
     }
 }
