@@ -10,6 +10,7 @@ mod check;
 mod churn;
 mod command;
 mod container;
+mod control;
 mod damage;
 mod disk;
 mod doctor;
