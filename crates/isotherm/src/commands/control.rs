@@ -120,7 +120,46 @@ fn scheme(r: &Value) -> String {
         of("applied"),
         of("failed"),
         r["took_seconds"].as_f64().unwrap_or(0.0),
-        r["quota_exceeded"],
-        r["inactive"],
+        r["quota_exceeded"].as_u64().unwrap_or(0),
+        r["inactive"].as_u64().unwrap_or(0),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn example(processes: u64) -> Value {
+        let memory = |pid: u64| {
+            json!({ "pid": pid, "comm": "redis", "resident": 3 << 20, "hot": 0, "warm": 0,
+                    "cold": pid << 20, "unknown": 1 << 20, "unknown_by": { "kvm": 1 << 20 } })
+        };
+        let count = json!({ "regions": 1, "bytes": 4096 });
+        json!({
+            "version": "0.1.0", "pid": 7, "since": "now", "paused": true, "dry_run": false,
+            "cost": { "own_cpu": 0.01, "lost": 0.001, "budget": 0.01, "coverage": 1.0 },
+            "total": memory(1),
+            "targets": (1..=processes).map(memory).collect::<Vec<_>>(),
+            "schemes": [{ "scheme": "reclaim", "action": "pageout", "tried": count, "applied": count,
+                          "failed": count, "took_seconds": 0.5, "quota_exceeded": 3, "inactive": 4 }],
+        })
+    }
+
+    #[test]
+    fn columns_stand_below_their_heads() {
+        let text = text(&example(2));
+        let long = |begin: &str| text.lines().find(|l| l.trim().starts_with(begin)).unwrap().len();
+        assert_eq!((long("pid"), long("scheme")), (long("all"), long("reclaim")));
+        assert!(text.contains("paused") && text.contains("own CPU 1.00 %"), "{text}");
+        assert!(text.contains("never acted on: kvm 1.0 MiB"), "{text}");
+    }
+
+    #[test]
+    fn those_with_the_most_cold_memory_are_shown() {
+        let text = text(&example(25));
+        assert!(text.contains("and 5 more"), "{text}");
+        assert!(text.contains("25 redis") && !text.contains("  5 redis"), "{text}");
+    }
 }
