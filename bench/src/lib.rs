@@ -4,9 +4,12 @@
 pub mod accuracy;
 pub mod bootstrap;
 pub mod cpus;
+pub mod fading;
 pub mod interrupts;
 pub mod limited;
 pub mod load;
+pub mod program;
+pub mod quotas;
 pub mod reclaimer;
 pub mod settling;
 pub mod setups;

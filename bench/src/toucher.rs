@@ -166,6 +166,14 @@ impl Toucher {
         self.tell(&format!("keep-touching {step}")).map(drop)
     }
 
+    /// Has it touch nothing at all until it is told to.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn rest(&mut self) -> Result<()> {
+        self.keep_touching(REST)
+    }
+
     /// The longest time that one of these touches has taken since this was asked last.
     ///
     /// # Errors

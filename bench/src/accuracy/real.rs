@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::Deserialize;
 
 use super::Watched;
+use crate::program;
 use crate::setups::Setup;
 
 /// The workload goes on for longer than it is watched, and is then ended.
@@ -95,7 +96,7 @@ struct Process(Child);
 impl Process {
     fn start(seed: u64, name: &str, truth: &Path, length: Duration) -> Result<(Self, Ready)> {
         let seconds = (length + LONGER).as_secs_f64().to_string();
-        let child = Command::new(program()?)
+        let child = Command::new(program::beside()?)
             .args(["workload", name, "--seed", &seed.to_string(), "--duration", &seconds])
             .arg("--truth")
             .arg(truth)
@@ -125,13 +126,4 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// The program, beside this one.
-fn program() -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name("isotherm");
-    if !path.is_file() {
-        bail!("{} is not there: cargo build --release -p isotherm", path.display());
-    }
-    Ok(path)
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::{synthetic, usage};
+use isotherm_bench::{program, synthetic, usage};
 
 /// What each report takes of a long record.
 #[derive(Parser)]
@@ -21,7 +21,7 @@ struct Options {
     isotherm: Option<PathBuf>,
 }
 
-const REPORTS: [&[&str]; 11] = [
+const REPORTS: [&[&str]; 12] = [
     &["report", "heatmap", "-o", "a.png"],
     &["report", "heatmap", "-o", "a.svg"],
     &["report", "summary"],
@@ -29,6 +29,7 @@ const REPORTS: [&[&str]; 11] = [
     &["report", "wss", "-o", "a.png"],
     &["report", "regions"],
     &["report", "regions", "-o", "a.svg"],
+    &["report", "advice"],
     &["report", "access"],
     &["report", "raw"],
     &["report", "raw", "--json"],
@@ -37,7 +38,7 @@ const REPORTS: [&[&str]; 11] = [
 
 fn main() -> Result<()> {
     let o = Options::parse();
-    let isotherm = o.isotherm.map_or_else(beside, Ok)?;
+    let isotherm = o.isotherm.map_or_else(program::beside, Ok)?;
     let dir = tempfile::tempdir()?;
     let record = dir.path().join("isotherm.rec");
     synthetic::write(&record, o.snapshots, o.regions)?;
@@ -45,17 +46,6 @@ fn main() -> Result<()> {
     println!("{regions} regions in {} snapshots, {} MiB", o.snapshots, size >> 20);
     println!("{:<36} {:>8} {:>8} {:>10}", "isotherm", "s", "CPU s", "peak MiB");
     REPORTS.iter().try_for_each(|args| measure(&isotherm, dir.path(), args))
-}
-
-/// The program is built into the directory of the benches.
-fn beside() -> Result<PathBuf> {
-    let path = std::env::current_exe()?.with_file_name("isotherm");
-    ensure!(
-        path.exists(),
-        "there is no {}: build it (cargo build --release -p isotherm), or name another with --isotherm",
-        path.display()
-    );
-    Ok(path)
 }
 
 fn measure(isotherm: &Path, dir: &Path, args: &[&str]) -> Result<()> {

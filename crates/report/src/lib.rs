@@ -40,6 +40,7 @@
 //! ```
 
 mod access;
+mod advice;
 mod basis;
 mod columns;
 mod course;
@@ -63,6 +64,9 @@ mod wss;
 mod scene;
 
 pub use access::{Access, AccessBuilder, AccessError, Choice, Pick, SortBy, TargetName};
+pub use advice::{
+    Action, ActionRow, Advice, AdviceBuilder, AdviceScope, IdleRow, RangeRow, Sizing, Wishes,
+};
 pub use basis::Basis;
 pub use course::Course;
 pub use distribution::Percentile;
@@ -72,8 +76,9 @@ pub use lines::{Line, Lines, Plot};
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
-    Picture, RenderError, Style, access_text, heatmap_picture, json, lines_picture, raw_head_text,
-    raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
+    Picture, RenderError, Style, access_text, advice_text, heatmap_picture, json, lines_picture,
+    raw_head_text, raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture,
+    wss_text,
 };
 pub use row::{Row, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};

@@ -38,17 +38,24 @@ pub(crate) struct Group {
 
 /// How easily neighbours are joined.
 #[derive(Debug, Clone, Copy)]
-struct Ease {
+pub(crate) struct Ease {
     /// if two rates are not more likely than one by so much
     llr: f64,
     /// if rates differ by less than so many times
     ratio: f64,
+    /// if what was untouched for longer was so for less than so many times as long,
+    aged: f64,
+    /// and so many ms
+    apart: f64,
     /// whatever they are
     any: bool,
 }
 
-const FIRST: Ease = Ease { llr: 0.5, ratio: 1.1, any: false };
-const FULL: Ease = Ease { llr: 6.0, ratio: 1.5, any: false };
+/// Only what nothing at all tells apart.
+const EXACT: Ease = Ease { llr: 0.0, ratio: 1.0, aged: 1.0, apart: READINGS, any: false };
+pub(crate) const FIRST: Ease =
+    Ease { llr: 0.5, ratio: 1.1, aged: 1.02, apart: 2.0 * READINGS, any: false };
+const FULL: Ease = Ease { llr: 6.0, ratio: 1.5, aged: 1.05, apart: 2.0 * READINGS, any: false };
 /// Pages of a huge page that tell as much as one: it has one bit.
 const ALIKE_IN_HUGE: f64 = 64.0;
 /// Shorter stretches of nothing do not divide what lies around them.
@@ -68,8 +75,9 @@ pub(super) fn groups(
     max: usize,
     all: bool,
 ) -> Vec<Group> {
+    let first = if all { EXACT } else { FIRST };
     let parts = |p: &Piece, i: usize, out: &mut dyn FnMut(Group)| {
-        if let Some(kind) = calm(p, t, now) {
+        if let Some(kind) = calm(p, t, first, now) {
             let windows = Some(((i, 0), (i, p.nr_windows())));
             return out(Group { range: p.range, kind, windows });
         }
@@ -77,7 +85,7 @@ pub(super) fn groups(
             out(Group { range: p.window_range(w), kind, windows: Some(((i, w), (i, w + 1))) });
         }
     };
-    let groups = cover(pieces, |p| p.range, parts, areas, now);
+    let groups = cover(pieces, |p| p.range, parts, areas, first, now);
     fit(groups, now, max, all)
 }
 
@@ -85,19 +93,28 @@ pub(super) fn groups(
 pub(crate) fn fit(mut groups: Vec<Group>, now: u32, max: usize, all: bool) -> Vec<Group> {
     let mut ease = FIRST;
     if all {
-        let exact = Ease { llr: 0.0, ratio: 1.0, any: false };
-        join(&mut groups, exact, now);
+        join(&mut groups, EXACT, now);
         ease = FULL;
     } else {
         while ease.llr < FULL.llr {
             join(&mut groups, ease, now);
-            let (llr, ratio) = ((ease.llr * 1.9).min(FULL.llr), (ease.ratio * 1.1).min(FULL.ratio));
-            ease = Ease { llr, ratio, any: false };
+            ease = Ease {
+                llr: (ease.llr * 1.9).min(FULL.llr),
+                ratio: (ease.ratio * 1.1).min(FULL.ratio),
+                aged: (ease.aged + 0.01).min(FULL.aged),
+                ..ease
+            };
         }
         join(&mut groups, ease, now);
     }
     while groups.len() > max && ease.llr < 1e12 {
-        ease = Ease { llr: ease.llr * 2.0, ratio: ease.ratio * 1.2, any: ease.llr > 1e6 };
+        ease = Ease {
+            llr: ease.llr * 2.0,
+            ratio: ease.ratio * 1.2,
+            aged: 1.0 + (ease.aged - 1.0) * 2.0,
+            any: ease.llr > 1e6,
+            ..ease
+        };
         join(&mut groups, ease, now);
     }
     groups
@@ -109,6 +126,7 @@ pub(crate) fn cover<P>(
     range: impl Fn(&P) -> AddrRange,
     parts: impl Fn(&P, usize, &mut dyn FnMut(Group)),
     areas: &[AddrRange],
+    first: Ease,
     now: u32,
 ) -> Vec<Group> {
     let mut out: Vec<Group> = Vec::new();
@@ -117,14 +135,14 @@ pub(crate) fn cover<P>(
         let mut at = area.start;
         while let Some(piece) = pieces.get(rest).filter(|p| range(p).start < area.end) {
             if at < range(piece).start {
-                push(&mut out, absent(AddrRange::new(at, range(piece).start)), now);
+                push(&mut out, absent(AddrRange::new(at, range(piece).start)), first, now);
             }
-            parts(piece, rest, &mut |group| push(&mut out, group, now));
+            parts(piece, rest, &mut |group| push(&mut out, group, first, now));
             at = range(piece).end;
             rest += 1;
         }
         if at < area.end {
-            push(&mut out, absent(AddrRange::new(at, area.end)), now);
+            push(&mut out, absent(AddrRange::new(at, area.end)), first, now);
         }
     }
     out
@@ -135,8 +153,8 @@ fn absent(range: AddrRange) -> Group {
 }
 
 /// Most memory is cold, and need not be gone through window by window.
-fn calm(piece: &Piece, t: &Terms, now: u32) -> Option<Kind> {
-    let calm = piece.calm().filter(|c| as_old(c.touched, FIRST, now))?;
+fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
+    let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
     let e = piece.idle(t).1 / if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
     Some(Kind::Seen { d: 0.0, e, awoken: false, touched: calm.touched })
 }
@@ -171,11 +189,11 @@ fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (
 }
 
 /// Adds a window; the many of which nothing was touched are joined at once.
-fn push(out: &mut Vec<Group>, group: Group, now: u32) {
+fn push(out: &mut Vec<Group>, group: Group, first: Ease, now: u32) {
     if let Some(last) = out.last_mut().filter(|l| l.range.end == group.range.start) {
         let idle = |k: &Kind| matches!(k, Kind::Seen { d, .. } if *d == 0.0);
         let same = matches!((&last.kind, &group.kind), (Kind::Absent, Kind::Absent))
-            || idle(&last.kind) && idle(&group.kind) && alike(last, &group, FIRST, now);
+            || idle(&last.kind) && idle(&group.kind) && alike(last, &group, first, now);
         if same {
             unite(last, &group);
             return;
@@ -239,11 +257,14 @@ fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// Whether all of it has been untouched for about the same time: within a tenth at first, and a fifth in
-/// the end, as ages are facts.
+/// Readings apart, in ms: what was touched at the same time may be found in one or the other.
+const READINGS: f64 = 500.0;
+
+/// Whether all of it has been untouched for about the same time: ages are facts, so that little is given
+/// up of them before there are too many regions.
 fn as_old((oldest, newest): (u32, u32), ease: Ease, now: u32) -> bool {
     let ago = |ms: u32| f64::from(now.saturating_sub(ms));
-    ago(oldest) <= ago(newest) * (ease.ratio * 0.8).max(1.1) + 2_000.0
+    ago(oldest) <= ago(newest) * ease.aged + ease.apart
 }
 
 fn unite(left: &mut Group, right: &Group) {

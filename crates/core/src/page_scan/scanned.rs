@@ -10,7 +10,7 @@ use super::piece::Piece;
 use super::view::{parts, view};
 use crate::aside::{Aside, MOST_ASKS};
 use crate::attrs::Attrs;
-use crate::exposure::borders::{cover, fit};
+use crate::exposure::borders::{FIRST, cover, fit};
 use crate::ops::{Ask, Mapping, Seen, TargetId};
 use crate::range::{AddrRange, align_down, join_touching};
 use crate::region::leave_out;
@@ -169,7 +169,7 @@ impl Scanned {
         let parts = |p: &&Piece, _: usize, out: &mut dyn FnMut(_)| {
             parts(p, now, attrs.windows).into_iter().for_each(out);
         };
-        let groups = cover(&pieces, |p| p.range, parts, &areas, now);
+        let groups = cover(&pieces, |p| p.range, parts, &areas, FIRST, now);
         let mut groups = fit(groups, now, room, attrs.windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let pieces = &mut self.pieces;

@@ -39,8 +39,9 @@ impl<'a> Queue<'a> {
         Queue { candidates: all.into(), unit }
     }
 
-    /// Takes what fits `left`, cutting the last one at a multiple of the unit. Each has a budget of
-    /// what there is to do to it, if that lies evenly; the time is shared by that.
+    /// Takes what fits `left`, cutting the last one at a multiple of the unit, to what there is to do to
+    /// it if that lies evenly. But the budget of each is enough for all of it: else its rest would come
+    /// after what is behind it.
     pub fn batch(&mut self, left: Budget) -> Vec<(Candidate<'a>, Budget)> {
         let mut batch: Vec<(Candidate<'a>, Budget)> = Vec::new();
         let mut bytes = left.bytes;
@@ -48,17 +49,17 @@ impl<'a> Queue<'a> {
         let works = usize::try_from(works).unwrap_or(usize::MAX).clamp(1, MAX_BATCH);
         while bytes >= self.unit && batch.len() < works {
             let Some(mut next) = self.candidates.pop_front() else { break };
-            let mut worth = self.worth(&next);
+            let worth = self.worth(&next);
             if worth > bytes {
                 let cut = self.cut(&next, bytes, worth);
                 self.back(next, cut);
                 next.range.end = cut;
-                worth = self.worth(&next).min(bytes);
             }
-            bytes -= worth;
-            batch.push((next, Budget { bytes: worth, time: Duration::ZERO }));
+            let most = align_up(next.range.len(), self.unit).min(bytes);
+            bytes -= most;
+            batch.push((next, Budget { bytes: most, time: Duration::ZERO }));
         }
-        share_out(left, &mut batch);
+        share_out(left.time, &mut batch);
         batch
     }
 
@@ -98,16 +99,11 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// Shares the time, what is above the least by bytes. Where there is enough for all of all, more bytes
-/// than worth do no harm.
-fn share_out(left: Budget, batch: &mut [(Candidate<'_>, Budget)]) {
-    let lengths: u64 = batch.iter().map(|(c, _)| c.range.len()).sum();
-    if lengths <= left.bytes {
-        batch.iter_mut().for_each(|(c, budget)| budget.bytes = c.range.len());
-    }
+/// Shares the time, what is above the least by bytes.
+fn share_out(time: Duration, batch: &mut [(Candidate<'_>, Budget)]) {
     let works = u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
-    let least = LEAST_TIME.min(left.time / works);
-    let rest = left.time.saturating_sub(least * works);
+    let least = LEAST_TIME.min(time / works);
+    let rest = time.saturating_sub(least * works);
     let all: u64 = batch.iter().map(|(_, budget)| budget.bytes).sum();
     for (_, budget) in batch {
         budget.time = least + rest.mul_f64(budget.bytes as f64 / all.max(1) as f64);

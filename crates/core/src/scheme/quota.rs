@@ -82,10 +82,15 @@ pub(super) struct Charge {
     past_time: Duration,
     /// tried in this window: what the time went to
     tried: u64,
+    /// in bytes, by bytes and goals
+    limit: u64,
+    /// in bytes, by time as well, at the speed of when the window began
     bound: u64,
     tuner: Tuner,
     /// windows that ended with nothing left
     pub exceeded: u64,
+    /// windows that began
+    pub windows: u64,
 }
 
 impl Charge {
@@ -100,12 +105,13 @@ impl Charge {
             self.exceeded += 1;
         }
         self.began = Some(now);
+        self.windows += 1;
         self.forget(quota);
         let goal = match &quota.goals[..] {
             [] => u64::MAX,
             goals => self.tuner.tune(goals, unit, now, metrics, used),
         };
-        self.bound = self.bound_by(quota, unit, goal);
+        self.set_bound(quota, unit, goal);
     }
 
     /// Takes over a quota that was changed: within this window, what was done counts. Goals are asked
@@ -115,7 +121,7 @@ impl Charge {
             true => u64::MAX,
             false => self.bound.min(self.tuner.bytes()),
         };
-        self.bound = self.bound_by(quota, unit, goal);
+        self.set_bound(quota, unit, goal);
     }
 
     /// The window becomes the past. Of that, what is long over counts ever less.
@@ -132,12 +138,14 @@ impl Charge {
     /// As `damos_set_effective_quota`: goals, time at the speed measured, bytes; the lowest.
     ///
     /// However slow it was, there is time for a unit, or else it would never be found to be faster.
-    fn bound_by(&self, quota: &Quota, unit: u64, goal: u64) -> u64 {
+    fn set_bound(&mut self, quota: &Quota, unit: u64, goal: u64) {
         let bytes = |time: Duration| match time.is_zero() {
             true => 0,
             false => self.bytes_in(time).max(unit),
         };
-        quota.time.map_or(u64::MAX, bytes).min(goal).min(quota.bytes.unwrap_or(u64::MAX))
+        let in_time = quota.time.map_or(u64::MAX, bytes);
+        self.limit = goal.min(quota.bytes.unwrap_or(u64::MAX));
+        self.bound = in_time.min(self.limit);
     }
 
     /// What can be done in `time`, at the speed so far.
@@ -166,13 +174,14 @@ impl Charge {
         Budget { bytes: if time.is_zero() { 0 } else { bytes - bytes % unit }, time }
     }
 
-    /// Bytes that may still be done in this window; of a time quota, as many as there is time for.
+    /// Bytes that may still be done in this window; of a time quota, as many as there is time for at the
+    /// speed by now, which may be higher than when the window began.
     fn room(&self, quota: &Quota, unit: u64) -> u64 {
-        let bytes = self.bound.saturating_sub(self.bytes);
+        let bytes = self.limit.saturating_sub(self.bytes);
         match quota.time {
             // The last fiftieth of the time is not worth a batch.
             Some(time) if self.time >= time - time / 50 => 0,
-            Some(_) if self.time.is_zero() => bytes,
+            Some(_) if self.time.is_zero() => self.bound.saturating_sub(self.bytes),
             Some(time) => {
                 let fits = self.bytes_in(time - self.time);
                 if fits < unit { 0 } else { bytes.min(fits) }

@@ -41,6 +41,22 @@ fn time_becomes_bytes_by_the_speed() {
     assert_eq!(charge.exceeded, 1);
 }
 
+/// What goes faster than it did leaves time, which is used; but not beyond a bound in bytes.
+#[test]
+fn time_that_is_left_is_used() {
+    let time = Quota { time: Some(10 * MS), ..Quota::default() };
+    let both = Quota { bytes: Some(12 * MIB), ..time.clone() };
+    for (quota, mib) in [(both, 2), (time, 5)] {
+        let mut charge = Charge::default();
+        begin(&mut charge, &quota, 0);
+        charge.add(10 * MIB, 10 * MIB, 10 * MS);
+        assert_eq!(begin(&mut charge, &quota, 1000), 10 * MIB);
+        charge.add(10 * MIB, 10 * MIB, 6 * MS);
+        // 20 MiB in 16 ms.
+        assert_eq!(left(&charge, &quota), mib * MIB);
+    }
+}
+
 /// What is passed costs nothing, but what is tried in vain does.
 #[test]
 fn the_lowest_of_time_and_bytes_is_in_force() {

@@ -249,6 +249,7 @@ impl Running {
     fn event(&self, step: &Step<'_>, c: &Candidate<'_>, outcome: Outcome) -> Event {
         Event {
             at: step.now,
+            window: self.charge.windows,
             scheme: self.scheme.name.clone(),
             action: self.scheme.action.clone(),
             target: c.target,

@@ -112,6 +112,8 @@ impl Stats {
 pub struct Event {
     /// when
     pub at: Nanos,
+    /// in which window of the quota, of those that began: the first is 1
+    pub window: u64,
     /// which scheme, by name
     pub scheme: Arc<str>,
     /// what it does

@@ -242,6 +242,22 @@ fn what_is_out_already_does_not_slow_the_rest() {
     assert_eq!(engine.schemes().next().unwrap().1.applied.bytes, 100 * PAGE_SIZE);
 }
 
+/// More of a region may be there than its share says, as that lies unevenly. Its rest comes before what is
+/// behind it, also in the same batch.
+#[test]
+fn what_is_there_beyond_the_share_does_not_break_the_order() {
+    let bytes = Some(150 * PAGE_SIZE);
+    let mut engine = scheme(Action::PageOut, Quota { bytes, ..Quota::default() });
+    let mut desk = Desk::new();
+    let most = |at| RegionView { resident_bp: 9_000, ..view(at, 100, 0.0, 600 * SECOND) };
+    let all = [most(0), most(100), most(200)];
+    let steps = run(&mut engine, &mut desk, &[0, 1000], |ms| snapshot(ms, vec![target(1, &all)]));
+    let acted = |log: &Vec<Event>| log.iter().map(|e| e.range).collect::<Vec<_>>();
+    assert_eq!(join_touching(acted(&steps[0])), [pages(0, 150)]);
+    assert_eq!(join_touching(acted(&steps[1])), [pages(150, 150)]);
+    assert!(steps.iter().flat_map(acted).is_sorted());
+}
+
 /// A cut that time has made is taken up where it was made, before all else.
 #[test]
 fn what_time_has_cut_comes_first_the_next_time() {

@@ -254,3 +254,28 @@ fn neighbours_of_different_age_are_told_apart() {
         );
     }
 }
+
+/// By windows, regions are as old as they are, also where neighbours are nearly as old: what comes first
+/// is chosen by that.
+#[test]
+fn windows_are_as_old_as_they_are() {
+    const STRETCHES: u64 = 30;
+    let all = pages(0, STRETCHES * 64);
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, all, Memory::anonymous()).unwrap();
+        m.touch(t, all, poisson(20.0)).unwrap();
+    });
+    let attrs = Attrs { windows: true, ..Attrs::default() };
+    let mut monitor = monitor(Tapped::new(&ops), attrs, &[target]);
+    let stretch = |n: u64| pages(n * 64, 64);
+    for n in 0..STRETCHES {
+        run_until(&mut monitor, &ops, (3 * n + 10) as f64);
+        ops.machine().rest(target, stretch(n)).unwrap();
+    }
+    let s = run_until(&mut monitor, &ops, 108.0).pop().unwrap();
+    for n in 0..STRETCHES {
+        let old = 98.0 - 3.0 * n as f64;
+        let about = |r: &RegionView| (old - 3.0..old + 0.5).contains(&r.age.as_secs_f64());
+        assert_eq!(bytes_where(&s.targets[0], stretch(n), about), 64 * PAGE_SIZE, "{n}: {old} s");
+    }
+}

@@ -23,7 +23,9 @@ pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Ta
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use reclaim::Reclaim;
 pub use record::Record;
-pub use report::{Access, Accuracy, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary};
+pub use report::{
+    Access, Accuracy, Advice, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
+};
 pub use run::{Acting, Run as RunSchemes};
 pub use watching::{Look, Targets, Watching};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use isotherm_core::{AddrRange, Thresholds};
-use isotherm_report::{Choice, Pick, SortBy};
+use isotherm_report::{Choice, Pick, SortBy, Wishes};
 
 use super::DEFAULT_RECORD;
 use crate::units;
@@ -69,6 +69,8 @@ pub enum ReportKind {
     Access(Access),
     /// Every region of every snapshot, a line each; as JSON, a line a snapshot
     Raw(Raw),
+    /// What to tell the kernel: which ranges to lock, make huge or page out, and how big a limit
+    Advice(Advice),
     /// How right a recording of `isotherm workload` is, against the truth that it wrote
     Accuracy(Accuracy),
 }
@@ -177,6 +179,41 @@ pub struct Raw {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// Options of `report advice`.
+#[derive(Debug, Args)]
+pub struct Advice {
+    /// what to show
+    #[command(flatten)]
+    pub selection: Selection,
+    /// What may be locked in all: RLIMIT_MEMLOCK
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = units::size)]
+    pub lock_limit: u64,
+    /// What was idle for this long in the end may go
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration)]
+    pub min_age: Duration,
+    /// What was touched within this time is needed; half of the record if that is shorter
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration)]
+    pub window: Duration,
+    /// What a limit leaves free beyond what was needed, in percent of it
+    #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = units::percent)]
+    pub headroom: f64,
+    /// Ranges named at most, of each action
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub top: usize,
+}
+
+impl Advice {
+    /// What is worth something.
+    pub fn wishes(&self) -> Wishes {
+        Wishes {
+            lock_limit: self.lock_limit,
+            min_age: self.min_age,
+            window: self.window,
+            headroom_percent: self.headroom,
+        }
+    }
 }
 
 /// Options of `report accuracy`.

@@ -116,6 +116,12 @@ impl Load {
         AddrRange::new(start, start + pages * 2 * MIB)
     }
 
+    /// Has it touch each page of `range` once.
+    pub fn touch(&mut self, range: AddrRange) {
+        self.tell(&format!("touch {} {}", range.start, range.end));
+        self.answer("TOUCHED");
+    }
+
     /// Has it end.
     pub fn end(&mut self, status: u8) {
         self.tell(&format!("end {status}"));
@@ -202,6 +208,11 @@ pub fn obey() {
             }
             ("capabilities", _) => {
                 say(&format!("CAPABILITIES {}", capabilities(Path::new("/proc/self"))));
+            }
+            ("touch", ends) => {
+                let (start, end) = ends.split_once(' ').unwrap();
+                touch(AddrRange::new(start.parse().unwrap(), end.parse().unwrap()));
+                say("TOUCHED all");
             }
             ("churn", _) => churn::start(),
             ("changes", _) => say(&format!("CHANGES {}", churn::changes())),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
+mod advice;
 #[path = "../../../linux/tests/common/swap.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod alone;
@@ -33,6 +34,7 @@ mod report;
 mod reports;
 mod run;
 mod schemes;
+mod schemes_quota;
 mod schemes_targets;
 mod servers;
 mod swap;

@@ -25,12 +25,17 @@ impl Run {
 
     /// Of others than a process.
     pub fn of(schemes: &str, who: &[&str]) -> Self {
+        Run::by_default(schemes, who).with(&QUICK)
+    }
+
+    /// By the monitor that watches if nothing is said.
+    pub fn by_default(schemes: &str, who: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("s.txt"), schemes).unwrap();
         fs::write(dir.path().join("s.toml"), schemes).unwrap();
         let file = if schemes.contains('[') { "s.toml" } else { "s.txt" };
         let mut command = isotherm(["run", "--scheme", file, "--json"]);
-        command.args(who).args(QUICK).current_dir(dir.path());
+        command.args(who).current_dir(dir.path());
         Run { dir, command }
     }
 

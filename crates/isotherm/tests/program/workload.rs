@@ -44,14 +44,14 @@ fn ladder() -> String {
 }
 
 /// `isotherm workload`, once its memory is there; killed when dropped.
-struct Running {
+pub struct Running {
     process: Child,
-    dir: TempDir,
+    pub dir: TempDir,
     ready: serde_json::Value,
 }
 
 impl Running {
-    fn start(name: &str, options: &[&str]) -> Self {
+    pub fn start(name: &str, options: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("small.toml"), SMALL).unwrap();
         fs::write(dir.path().join("ladder.toml"), ladder()).unwrap();
@@ -64,7 +64,7 @@ impl Running {
         Running { process, dir, ready }
     }
 
-    fn pid(&self) -> String {
+    pub fn pid(&self) -> String {
         self.process.id().to_string()
     }
 
@@ -78,7 +78,7 @@ impl Running {
         AddrRange::new(at("start"), at("end"))
     }
 
-    fn end(&mut self) -> GroundTruth {
+    pub fn end(&mut self) -> GroundTruth {
         kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
         self.truth()
     }

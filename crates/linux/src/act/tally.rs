@@ -66,9 +66,11 @@ impl Tally {
         self.budget.bytes.saturating_sub(self.applied.tried) / PAGE_SIZE
     }
 
-    /// Whether nothing more may be done.
+    /// Whether nothing more may be done. Where looking alone takes all of the time, it still gets a step
+    /// further: or else it never would.
     pub fn is_over(&self) -> bool {
-        self.stopped || self.pages_left() == 0 || self.spent() >= self.budget.time
+        let begun = self.reached > self.range.start || self.applied.tried > 0;
+        self.stopped || self.pages_left() == 0 || begun && self.spent() >= self.budget.time
     }
 
     /// Nothing more is to be done, whatever is left.
@@ -154,7 +156,9 @@ mod tests {
         assert!(t.is_over() && !t.had_room());
         assert_eq!(t.end().failure, Some(Failure::Busy), "most of it");
         assert!(tally(0).is_over());
-        let late = Tally { before: Duration::from_secs(3600), ..tally(10) };
+        let mut late = Tally { before: Duration::from_secs(3600), ..tally(10) };
+        assert!(!late.is_over(), "a step is for it, too");
+        late.reach(101 * PAGE_SIZE);
         assert!(late.is_over());
     }
 }

@@ -1,5 +1,6 @@
 //! Figures as text, pictures and JSON.
 
+mod advice;
 mod axis;
 mod bars;
 mod chart;
@@ -16,6 +17,7 @@ mod terminal;
 mod text;
 mod words;
 
+pub use advice::advice_text;
 pub use bars::{regions_text, wss_text};
 pub use chart::{regions_picture, wss_picture};
 pub use heatmap::heatmap_picture;

@@ -13,9 +13,9 @@ use anyhow::Result;
 use isotherm_core::Snapshot;
 use isotherm_record::{Event, Facts, ReadError, Reader, TargetFact};
 use isotherm_report::{
-    AccessBuilder, Extent, Grid, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder,
-    access_text, heatmap_picture, json, raw_head_text, raw_text, regions_picture, regions_text,
-    summary_text, terminal, wss_picture, wss_text,
+    AccessBuilder, AdviceBuilder, AdviceScope, Extent, Grid, Options, Raw, RegionsBuilder, Shape,
+    Summarizer, WssBuilder, access_text, advice_text, heatmap_picture, json, raw_head_text,
+    raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
 };
 
 use self::output::{Form, Output, print};
@@ -33,6 +33,7 @@ pub fn run(o: cli::Report) -> Result<ExitCode> {
         ReportKind::Regions(o) => regions(&o),
         ReportKind::Access(o) => access(&o),
         ReportKind::Raw(o) => raw(&o),
+        ReportKind::Advice(o) => advice(&o),
         ReportKind::Accuracy(o) => accuracy::run(&o),
     }
 }
@@ -98,6 +99,29 @@ fn access(o: &cli::Access) -> Result<ExitCode> {
     })?;
     let access = builder.finish()?;
     let text = if o.selection.json { json(&access)? + "\n" } else { access_text(&access) };
+    print(text.as_bytes())
+}
+
+fn advice(o: &cli::Advice) -> Result<ExitCode> {
+    let input = &o.selection.input;
+    let mut scope = AdviceScope::new(options(&o.selection)?);
+    each_snapshot(input, true, |s| {
+        scope.push(s);
+        Ok(())
+    })?;
+    let mut builder = AdviceBuilder::new(scope, o.wishes())?;
+    each_snapshot(input, false, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    let advice = builder.finish();
+    let text = if o.selection.json {
+        json(&advice)?
+            + "
+"
+    } else {
+        advice_text(&advice, o.top)
+    };
     print(text.as_bytes())
 }
 

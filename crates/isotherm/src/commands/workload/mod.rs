@@ -1,6 +1,7 @@
 //! `isotherm workload`.
 
 mod ledger;
+mod marks;
 mod run;
 mod touch;
 
@@ -57,7 +58,8 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let running = Running::new(&workload, &layout, &arena, o.seed);
     let truth = running.all(&schedule, &stop)?.truth(name, populated);
     say(last_line(&truth));
-    file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")
+    file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")?;
+    marks::check(&arena)
 }
 
 /// A workload by its name, or read from a file.
@@ -78,7 +80,7 @@ fn create(path: &Path) -> Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// All memory, each page written once.
+/// All memory, each page written.
 fn populated(layout: &Layout) -> Result<Arena> {
     let too_big = || format!("cannot map {} MiB", layout.len() >> 20);
     let arena = Arena::map(layout.len()).with_context(too_big)?;
@@ -91,6 +93,7 @@ fn populated(layout: &Layout) -> Result<Arena> {
         arena.back(range, backing).context("cannot say what the memory is made of")?;
     }
     (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));
+    marks::mark(&arena);
     Ok(arena)
 }
 

@@ -1,0 +1,47 @@
+//! Do schemes keep within their quotas on real processes, go on where they stopped, and begin with the
+//! oldest?
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use isotherm_bench::quotas::{Bounds, priority, resume, size, time};
+use isotherm_bench::{fading, toucher};
+use isotherm_linux::swap::Swap;
+
+#[derive(Parser)]
+struct Options {
+    /// only this table
+    #[arg(long)]
+    only: Option<Table>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Table {
+    Time,
+    Size,
+    Resume,
+    Priority,
+}
+
+/// More than any of them pages out; what is in it can be compressed well.
+const SWAP: u64 = 6 << 30;
+
+fn main() -> Result<()> {
+    toucher::run_if_asked()?;
+    fading::run_if_asked()?;
+    let o = Options::parse();
+    let swap = Swap::start(SWAP)?;
+    eprintln!("if this is killed, put back what it has changed: {}", swap.how_to_remove());
+    let mut bounds = Bounds::default();
+    type Print = fn(&mut Bounds) -> Result<()>;
+    let tables: [(Table, Print); 4] = [
+        (Table::Time, time),
+        (Table::Size, size),
+        (Table::Resume, resume),
+        (Table::Priority, priority),
+    ];
+    for (_, print) in tables.iter().filter(|(table, _)| o.only.is_none_or(|only| only == *table)) {
+        print(&mut bounds)?;
+        println!();
+    }
+    bounds.check()
+}

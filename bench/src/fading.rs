@@ -1,0 +1,135 @@
+//! A process of its own whose memory falls idle stretch by stretch, and that knows when it has touched
+//! each page last.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_linux::sys::{self, Arena, Backing};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+/// The word by which a bench starts itself as this.
+const ARGUMENT: &str = "--be-the-fading";
+/// What has not fallen idle yet is touched so often.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Does as the command line asks until its standard input ends. Nothing happens if it does not ask.
+///
+/// # Errors
+/// If there is no memory, or an order makes no sense.
+pub fn run_if_asked() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() != Some(ARGUMENT) {
+        return Ok(());
+    }
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let pages: u64 = words.next().context("no pages")?.parse()?;
+    let ends = words.map(|ms| Ok(Duration::from_millis(ms.parse()?))).collect::<Result<_>>()?;
+    fade(pages, ends)?;
+    std::process::exit(0)
+}
+
+/// `ends`: from when on each stretch of `pages` pages is idle.
+fn fade(pages: u64, ends: Vec<Duration>) -> Result<()> {
+    let all = pages * ends.len() as u64;
+    let memory = Arena::map(all * PAGE_SIZE)?;
+    memory.back(AddrRange::new(0, all * PAGE_SIZE), Backing::Base)?;
+    (0..all).for_each(|page| memory.write(page));
+    let mut out = std::io::stdout();
+    writeln!(out, "{}", memory.range().start)?;
+    let mut input = std::io::stdin().lock();
+    input.read_line(&mut String::new())?;
+    let mut last = vec![0; usize::try_from(all)?];
+    let begin = Instant::now();
+    while ends.iter().any(|end| *end > begin.elapsed()) {
+        let stretches = ends.iter().zip(last.chunks_mut(usize::try_from(pages)?)).zip(0..);
+        for ((_, times), i) in stretches.filter(|((end, _), _)| **end > begin.elapsed()) {
+            for (time, page) in times.iter_mut().zip(i * pages..) {
+                memory.read(page);
+                *time = sys::monotonic().0;
+            }
+        }
+        sleep(EVERY);
+    }
+    out.write_all(&last.iter().flat_map(|t: &u64| t.to_ne_bytes()).collect::<Vec<u8>>())?;
+    out.flush()?;
+    // Its memory stays until nobody wants to know any more.
+    input.read_line(&mut String::new())?;
+    Ok(())
+}
+
+/// The process, killed when dropped.
+#[derive(Debug)]
+pub struct Fading {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    range: AddrRange,
+}
+
+impl Fading {
+    /// Starts this very program again, with a stretch of `pages` pages for each of `ends`: from so long
+    /// after [`Fading::begin`] on it is idle.
+    ///
+    /// # Errors
+    /// If that fails.
+    pub fn start(pages: u64, ends: &[Duration]) -> Result<Self> {
+        let words = ends.iter().map(|end| end.as_millis().to_string());
+        let mut child = Command::new(std::env::current_exe()?)
+            .args([ARGUMENT, &pages.to_string()])
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let to = child.stdin.take().context("no standard input")?;
+        let from = BufReader::new(child.stdout.take().context("no standard output")?);
+        let mut fading = Fading { child, to, from, range: AddrRange::default() };
+        let mut line = String::new();
+        fading.from.read_line(&mut line)?;
+        let start: u64 = line.trim().parse().context("the process that fades said no address")?;
+        fading.range = AddrRange::new(start, start + pages * ends.len() as u64 * PAGE_SIZE);
+        Ok(fading)
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// All its memory.
+    #[must_use]
+    pub fn range(&self) -> AddrRange {
+        self.range
+    }
+
+    /// Has its memory fall idle from now on.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn begin(&mut self) -> Result<()> {
+        Ok(writeln!(self.to, "begin")?)
+    }
+
+    /// When each page was touched last, in ns of the monotonic clock. Waits until all is idle.
+    ///
+    /// # Errors
+    /// If it has ended, or was never told to begin.
+    pub fn last_touches(&mut self) -> Result<Vec<u64>> {
+        let mut bytes = vec![0; usize::try_from(self.range.len() / PAGE_SIZE * 8)?];
+        self.from.read_exact(&mut bytes).context("the process that fades has ended")?;
+        let (words, rest) = bytes.as_chunks();
+        ensure!(rest.is_empty(), "half a number");
+        Ok(words.iter().map(|&word| u64::from_ne_bytes(word)).collect())
+    }
+}
+
+impl Drop for Fading {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,69 @@
+//! The log of the program: `docs/abi/testing/audit-log.md`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm_core::AddrRange;
+use serde::{Deserialize, Deserializer, de::Error};
+
+/// A thing that was done.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Line {
+    /// to whom
+    pub pid: i32,
+    #[serde(deserialize_with = "address")]
+    start: u64,
+    #[serde(deserialize_with = "address")]
+    end: u64,
+    /// in which window of the quota
+    pub window: u64,
+    /// bytes that it was done to
+    pub applied: u64,
+    took_us: u64,
+}
+
+fn address<'de, D: Deserializer<'de>>(text: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(text)?;
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(D::Error::custom)
+}
+
+impl Line {
+    /// Where.
+    pub fn range(&self) -> AddrRange {
+        AddrRange::new(self.start, self.end)
+    }
+}
+
+/// All of a log.
+///
+/// # Errors
+/// If it cannot be read or understood.
+pub fn read(path: &Path) -> Result<Vec<Line>> {
+    let text = std::fs::read_to_string(path).context("no log")?;
+    let line = |l: &str| serde_json::from_str(l).with_context(|| format!("in the log: {l}"));
+    text.lines().map(line).collect()
+}
+
+/// What was done in a window of the quota.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    /// bytes
+    pub applied: u64,
+    /// time
+    pub took: Duration,
+    /// bytes, up to the end of this window
+    pub so_far: u64,
+}
+
+/// The windows in which something was done.
+pub fn windows(log: &[Line]) -> Vec<Window> {
+    let mut so_far = 0;
+    let window = |lines: &[Line]| {
+        let applied = lines.iter().map(|l| l.applied).sum();
+        so_far += applied;
+        let took = Duration::from_micros(lines.iter().map(|l| l.took_us).sum());
+        Window { applied, took, so_far }
+    };
+    log.chunk_by(|a, b| a.window == b.window).map(window).collect()
+}

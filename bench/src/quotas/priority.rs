@@ -1,0 +1,124 @@
+//! What comes first.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use isotherm_core::PAGE_SIZE;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::run::{COLD, Run};
+use super::{Bounds, swapped};
+use crate::fading::Fading;
+
+/// Times at which memory falls idle, one after the other.
+const TIMES: u64 = 30;
+const APART: Duration = Duration::from_secs(3);
+/// Stretches that fall idle at each, and their pages.
+const STRETCHES: u64 = 8;
+const PAGES: u64 = 64;
+
+struct Case {
+    name: &'static str,
+    scheme: &'static str,
+    options: &'static [&'static str],
+    /// in percent: of what goes, the share of the coldest tenth
+    least: f64,
+}
+
+/// What chance gives has no bound.
+const CASES: [Case; 3] = [
+    Case { name: "age = 1, --windows", scheme: AGE, options: &["--windows"], least: 90.0 },
+    Case { name: "age = 1", scheme: AGE, options: &[], least: 90.0 },
+    Case { name: "none", scheme: "", options: &[], least: 0.0 },
+];
+const AGE: &str = "weights = { age = 1 },";
+
+/// Prints how old what goes is.
+///
+/// # Errors
+/// If it cannot be run.
+pub fn priority(bounds: &mut Bounds) -> Result<()> {
+    println!("| weights | cold, MiB | gone, MiB | of those, of the coldest tenth, % | regions |");
+    println!("|---|---|---|---|---|");
+    // All at once, as each takes as long as memory takes to grow old.
+    let told = std::thread::scope(|scope| {
+        let runs: Vec<_> =
+            CASES.iter().zip(1..).map(|(c, seed)| scope.spawn(move || c.take(seed))).collect();
+        let told = runs.into_iter().map(|r| r.join().map_err(|_| anyhow!("a run has panicked"))?);
+        told.collect::<Result<Vec<Told>>>()
+    })?;
+    for (case, told) in CASES.iter().zip(told) {
+        let share = 100.0 * told.coldest as f64 / told.gone.max(1) as f64;
+        println!(
+            "| {} | {} | {:.1} | {share:.1} | {} |",
+            case.name,
+            (told.all * PAGE_SIZE) >> 20,
+            (told.gone * PAGE_SIZE) as f64 / f64::from(1 << 20),
+            told.regions
+        );
+        bounds
+            .expect(share >= case.least, || format!("{}: {share:.1} % of the coldest", case.name));
+        let tenth = told.all / 10;
+        bounds.expect(told.gone == tenth, || {
+            format!("{}: {} pages gone, not {tenth}", case.name, told.gone)
+        });
+    }
+    Ok(())
+}
+
+/// In pages.
+struct Told {
+    all: u64,
+    gone: u64,
+    /// of what is gone, what belongs to the coldest tenth
+    coldest: u64,
+    regions: usize,
+}
+
+impl Case {
+    fn take(&self, seed: u64) -> Result<Told> {
+        let ends = ends(seed);
+        let mut target = Fading::start(PAGES, &ends)?;
+        let all = target.range().len() / PAGE_SIZE;
+        // Its first turn comes at once, when nothing is cold, and the next when all is.
+        let idle = APART * u32::try_from(TIMES)? + Duration::from_secs(2 * COLD);
+        let scheme = format!(
+            "apply_interval = \"{}s\"\nquota = {{ {} bytes = {}, reset = \"1h\" }}",
+            idle.as_secs(),
+            self.scheme,
+            all / 10 * PAGE_SIZE
+        );
+        let on = [(target.pid(), target.range())];
+        let length = idle + Duration::from_secs(4);
+        let run = Run { scheme: &scheme, on: &on, length, options: self.options };
+        let ran = std::thread::scope(|scope| {
+            let running = scope.spawn(|| run.run());
+            target.begin()?;
+            running.join().map_err(|_| anyhow!("the run has panicked"))?
+        })?;
+        let touched = target.last_touches()?;
+        let mut sorted = touched.clone();
+        sorted.sort_unstable();
+        let newest = *sorted.get(usize::try_from(all / 10)? - 1).context("no pages")?;
+        let swapped = swapped::pages(target.pid(), target.range())?;
+        let gone = || touched.iter().zip(&swapped).filter(|(_, swapped)| **swapped);
+        Ok(Told {
+            all,
+            gone: gone().count() as u64,
+            coldest: gone().filter(|(at, _)| **at <= newest).count() as u64,
+            regions: ran.log.len(),
+        })
+    }
+}
+
+/// When each stretch falls idle, in no order.
+fn ends(seed: u64) -> Vec<Duration> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut ends: Vec<(u64, Duration)> = (1..=TIMES)
+        .flat_map(|i| (0..STRETCHES).map(move |_| APART * u32::try_from(i).unwrap_or(0)))
+        .map(|end| (random.next_u64(), end))
+        .collect();
+    ends.sort_unstable();
+    ends.into_iter().map(|(_, end)| end).collect()
+}

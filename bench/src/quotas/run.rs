@@ -1,0 +1,76 @@
+//! A run of the program.
+
+use std::fs::{File, write};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use isotherm_core::AddrRange;
+
+use super::audit::{self, Line};
+use crate::{program, usage};
+
+/// Memory is cold from so many seconds on.
+pub const COLD: u64 = 3;
+
+/// What a run is to do.
+pub struct Run<'a> {
+    /// the scheme, but for what it does, where, and from which age on
+    pub scheme: &'a str,
+    /// to whom, and where there
+    pub on: &'a [(i32, AddrRange)],
+    /// how long
+    pub length: Duration,
+    /// further options
+    pub options: &'a [&'a str],
+}
+
+/// What came of it.
+pub struct Ran {
+    pub log: Vec<Line>,
+    /// CPU time of all of it
+    pub cpu: Duration,
+}
+
+impl Run<'_> {
+    /// Has the program page out what is cold.
+    ///
+    /// # Errors
+    /// If it cannot, or says otherwise at the end than in its log.
+    pub fn run(&self) -> Result<Ran> {
+        let dir = tempfile::tempdir()?;
+        let path = |name: &str| dir.path().join(name);
+        write(path("s.toml"), self.text())?;
+        // What else the machine does is not to count.
+        let mut command = Command::new("chrt");
+        command.args(["--fifo", "1"]).arg(program::beside()?);
+        command.args(["run", "--scheme", "s.toml", "--json", "--log", "log", "--duration"]);
+        command.arg(format!("{}ms", self.length.as_millis())).args(self.options);
+        command.args(self.on.iter().flat_map(|(pid, _)| ["--pid".to_owned(), pid.to_string()]));
+        command.stdout(File::create(path("out"))?).stderr(File::create(path("err"))?);
+        let used = usage::run(command.current_dir(dir.path())).context("cannot run isotherm")?;
+        let text = |name| std::fs::read_to_string(path(name));
+        ensure!(used.status.success(), "isotherm run has failed: {}", text("err")?);
+        let log = audit::read(&path("log"))?;
+        let logged: u64 = log.iter().map(|l| l.applied).sum();
+        let table: serde_json::Value = serde_json::from_str(&text("out")?)?;
+        let said = &table["schemes"][0]["applied"]["bytes"];
+        ensure!(*said == logged, "{logged} bytes in the log, {said} in the table at the end");
+        Ok(Ran { log, cpu: used.cpu })
+    }
+
+    fn text(&self) -> String {
+        let only = self.on.iter().map(|(_, r)| {
+            format!(
+                "{{ kind = {{ addresses = \"{:#x}..{:#x}\" }}, allow = true }},",
+                r.start, r.end
+            )
+        });
+        format!(
+            "[[scheme]]\naction = \"pageout\"\nrate = {{ max = 0 }}\nage = {{ min = \"{COLD}s\" }}\n\
+             filters = [{}]\n{}\n",
+            only.collect::<String>(),
+            self.scheme
+        )
+    }
+}

@@ -1,0 +1,46 @@
+//! What each page holds: others may move it meanwhile, and nothing of it is to be lost.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, ensure};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::sys::Arena;
+
+/// Words of a page.
+const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
+
+/// Writes to the last word of each page which one it is. Touches are of the first byte.
+pub fn mark(arena: &Arena) {
+    last_words(arena).for_each(|(page, word)| word.store(page, Ordering::Relaxed));
+}
+
+/// Whether all of them hold that still.
+pub fn check(arena: &Arena) -> Result<()> {
+    let wrong = last_words(arena).filter(|(page, word)| word.load(Ordering::Relaxed) != *page);
+    let wrong = wrong.count();
+    ensure!(wrong == 0, "memory was lost: {wrong} pages do not hold what was written to them");
+    Ok(())
+}
+
+/// The last word of each page, and what it is to be: pages are numbered from 1.
+fn last_words(arena: &Arena) -> impl Iterator<Item = (u64, &AtomicU64)> {
+    (1..).zip(arena.words().iter().skip(WORDS - 1).step_by(WORDS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_are_lost_or_exchanged_show() {
+        let arena = Arena::map(8 * PAGE_SIZE).unwrap();
+        assert!(check(&arena).unwrap_err().to_string().contains("8 pages"));
+        mark(&arena);
+        (0..8).for_each(|page| arena.write(page));
+        check(&arena).unwrap();
+        let word = |page: usize| &arena.words()[page * WORDS + WORDS - 1];
+        let first = word(0).swap(word(7).load(Ordering::Relaxed), Ordering::Relaxed);
+        word(7).store(first, Ordering::Relaxed);
+        assert!(check(&arena).unwrap_err().to_string().contains("2 pages"));
+    }
+}

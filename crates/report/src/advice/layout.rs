@@ -1,0 +1,188 @@
+//! First pass: which memory is there in the end, in blocks.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, Mapping, MappingKind, Snapshot, TargetId, TargetView};
+
+use crate::basis::BasisTally;
+use crate::filter::{FilterError, Gate, Options};
+use crate::pieces::each_piece;
+
+/// Targets that get advice: a limit, because records come from outside.
+const MAX_TARGETS: usize = 256;
+/// Blocks of all targets, of less than 100 bytes each. With more memory they are bigger.
+const MAX_BLOCKS: u64 = 1 << 15;
+/// Parts of mappings that get advice; those beyond, from the smallest on, get none.
+const MAX_PLACES: usize = 1 << 13;
+/// 64 KiB: what monitors look at together.
+const LEAST_SHIFT: u32 = 16;
+
+/// Learns what memory there is in the end, which advice is about: the first of two passes.
+#[derive(Debug)]
+pub struct AdviceScope {
+    pub(super) options: Options,
+    pub(super) gate: Gate,
+    pub(super) tally: BasisTally,
+    pub(super) targets: BTreeMap<TargetId, Last>,
+    /// targets of a snapshot beyond the limit, at most
+    pub(super) beyond: u64,
+}
+
+/// A target: when it was there, and the last that was seen of it.
+#[derive(Debug)]
+pub(super) struct Last {
+    pub(super) time: Range<Duration>,
+    seen: Arc<Snapshot>,
+}
+
+impl AdviceScope {
+    /// Has seen nothing yet.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let gate = Gate::new(options.filter.clone());
+        let (tally, targets) = (BasisTally::default(), BTreeMap::new());
+        AdviceScope { options, gate, tally, targets, beyond: 0 }
+    }
+
+    /// Takes note of a snapshot, if it lies in the time wanted.
+    pub fn push(&mut self, s: &Arc<Snapshot>) {
+        let Some(time) = self.gate.admit(s) else { return };
+        let thresholds = self.options.thresholds;
+        let bytes = self.options.filter.regions(s).map(|r| r.bytes(&thresholds)).sum();
+        self.tally.whole(&bytes, (time.end - time.start).as_secs_f64());
+        let mut beyond = 0;
+        for view in self.options.filter.views(s) {
+            if self.targets.len() >= MAX_TARGETS && !self.targets.contains_key(&view.id) {
+                beyond += 1;
+                continue;
+            }
+            let new = || Last { time: time.clone(), seen: Arc::clone(s) };
+            let last = self.targets.entry(view.id).or_insert_with(new);
+            (last.time.end, last.seen) = (time.end, Arc::clone(s));
+        }
+        self.beyond = self.beyond.max(beyond);
+    }
+
+    pub(super) fn time(&self) -> Result<Range<Duration>, FilterError> {
+        self.gate.found_memory()
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        let clip = self.options.filter.clip();
+        let views = self.targets.iter().filter_map(|(id, last)| last.view(*id));
+        let mut places: Vec<Place> = views.flat_map(|view| places(view, clip)).collect();
+        let mut left_out = 0;
+        if places.len() > MAX_PLACES {
+            places.sort_by_key(|p| std::cmp::Reverse(p.range.len()));
+            left_out = places.drain(MAX_PLACES..).map(|p| p.range.len()).sum();
+            places.sort_by_key(|p| (p.target, p.range.start));
+        }
+        Layout { left_out, ..Layout::new(places) }
+    }
+}
+
+impl Last {
+    pub(super) fn view(&self, id: TargetId) -> Option<&TargetView> {
+        self.seen.targets.iter().find(|t| t.id == id)
+    }
+}
+
+/// Memory of one mapping that was resident in the end.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) target: TargetId,
+    pub(super) mapping: Mapping,
+    pub(super) range: AddrRange,
+    /// number of its first block
+    pub(super) first: usize,
+}
+
+/// All places in the order of targets and addresses, and how big blocks are.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) places: Vec<Place>,
+    pub(super) shift: u32,
+    pub(super) blocks: usize,
+    /// bytes of places beyond the limit
+    pub(super) left_out: u64,
+}
+
+impl Layout {
+    fn new(mut places: Vec<Place>) -> Self {
+        let blocks = |shift: u32| places.iter().map(|p| numbers(p.range, shift).1).sum::<u64>();
+        let fits = |shift: &u32| blocks(*shift) <= MAX_BLOCKS;
+        let shift = (LEAST_SHIFT..63).find(fits).unwrap_or(63);
+        let mut first = 0;
+        for place in &mut places {
+            place.first = first;
+            first += numbers(place.range, shift).1 as usize;
+        }
+        Layout { places, shift, blocks: first, left_out: 0 }
+    }
+
+    /// The places that a range of a target lies in.
+    pub(super) fn within(&self, target: TargetId, range: AddrRange) -> &[Place] {
+        let key = |p: &Place| (p.target, p.range.start);
+        let ends = |p: &Place| (p.target, p.range.end);
+        let from = self.places.partition_point(|p| ends(p) <= (target, range.start));
+        let to = self.places.partition_point(|p| key(p) < (target, range.end));
+        self.places.get(from..to).unwrap_or_default()
+    }
+
+    /// Each block of a place that a range lies in: its number and the part of the range in it.
+    pub(super) fn blocks(
+        &self,
+        place: &Place,
+        range: AddrRange,
+    ) -> impl Iterator<Item = (usize, AddrRange)> + use<> {
+        let (shift, inside) = (self.shift, place.range.intersect(&range).unwrap_or_default());
+        let (origin, first) = (place.range.start >> shift, place.first);
+        let (from, count) = numbers(inside, shift);
+        (from..from + count).map(move |n| {
+            let start = (n << shift).max(inside.start);
+            // The last block of all ends beyond the last address.
+            let end = (start | ((1 << shift) - 1)).saturating_add(1).min(inside.end);
+            (first + (n - origin) as usize, AddrRange::new(start, end))
+        })
+    }
+}
+
+/// The number of the first block of the grid that a range lies in, and how many they are.
+fn numbers(range: AddrRange, shift: u32) -> (u64, u64) {
+    if range.is_empty() {
+        return (range.start >> shift, 0);
+    }
+    let (first, last) = (range.start >> shift, (range.end - 1) >> shift);
+    (first, last - first + 1)
+}
+
+/// Resident memory in known mappings, each as long as it goes.
+fn places(view: &TargetView, clip: AddrRange) -> Vec<Place> {
+    let mut all: Vec<(usize, AddrRange)> = Vec::new();
+    each_piece(view, clip, |piece, mapping| {
+        let Some(mapping) = mapping.filter(|&i| piece.resident_bp > 0 && can_be_advised(view, i))
+        else {
+            return;
+        };
+        match all.last_mut() {
+            Some((last, range)) if *last == mapping && range.end == piece.range.start => {
+                range.end = piece.range.end;
+            }
+            _ => all.push((mapping, piece.range)),
+        }
+    });
+    let place = |(i, range): (usize, AddrRange)| {
+        let mapping = view.mappings.get(i)?.clone();
+        Some(Place { target: view.id, mapping, range, first: 0 })
+    };
+    all.into_iter().filter_map(place).collect()
+}
+
+/// The kernel takes no advice on what it or a driver put there, and physical memory has no process.
+fn can_be_advised(view: &TargetView, mapping: usize) -> bool {
+    use MappingKind::{Physical, Special};
+    view.mappings.get(mapping).is_some_and(|m| !matches!(m.kind, Special | Physical))
+}

@@ -1,0 +1,227 @@
+//! What a record tells to ask of the kernel: which ranges of a program to lock, to make huge, to page
+//! out, and how big a limit may be.
+
+mod figures;
+mod history;
+mod idle;
+mod layout;
+mod ranges;
+mod sizing;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use isotherm_core::{Snapshot, TargetId, TargetView};
+
+use crate::access::TargetName;
+use crate::basis::ms;
+use crate::filter::{FilterError, Gate};
+use history::{Block, Now};
+use idle::{Fact, Ladder};
+use layout::Layout;
+use ranges::{ranges, stretches};
+use sizing::{Moment, SizingTally, Window};
+
+pub use figures::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
+pub use layout::AdviceScope;
+
+/// Idle times that are told of in any case, in seconds.
+const STEPS: [u64; 9] = [5, 10, 30, 60, 120, 300, 600, 1800, 3600];
+
+/// What is worth something.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wishes {
+    /// bytes that may be locked in all: `RLIMIT_MEMLOCK`
+    pub lock_limit: u64,
+    /// what was idle for this long in the end may go
+    pub min_age: Duration,
+    /// What was touched within this time is in the working set. Half of the record if that is less.
+    pub window: Duration,
+    /// added to the working set for a limit
+    pub headroom_percent: f64,
+}
+
+impl Default for Wishes {
+    /// 8 MiB, the usual limit; 30 s; 60 s; 10 %.
+    fn default() -> Self {
+        Wishes {
+            lock_limit: 8 << 20,
+            min_age: Duration::from_secs(30),
+            window: Duration::from_secs(60),
+            headroom_percent: 10.0,
+        }
+    }
+}
+
+/// Makes [`Advice`] in a second pass over the snapshots, which must be in the order of their time.
+#[derive(Debug)]
+pub struct AdviceBuilder {
+    scope: AdviceScope,
+    time: Range<Duration>,
+    gate: Gate,
+    wishes: Wishes,
+    window: Window,
+    ladder: Ladder,
+    layout: Layout,
+    blocks: Vec<Block>,
+    /// touches of all memory, in the unit of blocks
+    touches: f64,
+    all: SizingTally,
+    targets: BTreeMap<TargetId, SizingTally>,
+}
+
+impl AdviceBuilder {
+    /// What there is comes from a first pass.
+    ///
+    /// # Errors
+    /// If there is nothing in the time or at the addresses wanted.
+    pub fn new(scope: AdviceScope, wishes: Wishes) -> Result<Self, FilterError> {
+        let time = scope.time()?;
+        let half = (time.end - time.start) / 2;
+        let hot_hz = scope.options.thresholds.hot_hz;
+        let window = Window { length: wishes.window.min(half), hot_hz };
+        let steps = STEPS.map(Duration::from_secs).into_iter();
+        let ladder = Ladder::new(steps.chain([window.length]).collect(), wishes.min_age);
+        let layout = scope.layout();
+        let sizing = |begin| SizingTally::new(begin, &ladder);
+        Ok(AdviceBuilder {
+            gate: Gate::new(scope.options.filter.clone()),
+            blocks: vec![Block::default(); layout.blocks],
+            all: sizing(time.start),
+            targets: scope
+                .targets
+                .iter()
+                .map(|(id, last)| (*id, sizing(last.time.start)))
+                .collect(),
+            touches: 0.0,
+            scope,
+            time,
+            wishes,
+            window,
+            ladder,
+            layout,
+        })
+    }
+
+    /// Counts a snapshot, if it lies in the time wanted.
+    pub fn push(&mut self, s: &Snapshot) {
+        let Some(time) = self.gate.admit(s) else { return };
+        let mut all = Moment::new(&self.ladder);
+        let filter = self.scope.options.filter.clone();
+        for view in filter.views(s) {
+            let now = self.target(view, &time, s.attrs.sample);
+            all.add(&now);
+            if let Some(tally) = self.targets.get_mut(&view.id) {
+                tally.push(&time, &now, &self.window, &self.ladder);
+            }
+        }
+        self.all.push(&time, &all, &self.window, &self.ladder);
+    }
+
+    fn target(&mut self, view: &TargetView, time: &Range<Duration>, sample: Duration) -> Moment {
+        let seconds = (time.end - time.start).as_secs_f64();
+        let mut moment = Moment::new(&self.ladder);
+        let mut open: Option<(usize, Now)> = None;
+        let (blocks, ladder) = (&mut self.blocks, &self.ladder);
+        let mut close = |open: Option<(usize, Now)>, moment: &mut Moment| {
+            let Some((i, now)) = open else { return };
+            let back = blocks.get_mut(i).and_then(|b| b.push(&now, seconds, time.end, ladder));
+            if let Some(back) = back {
+                moment.returned(&back);
+            }
+        };
+        for r in self.scope.options.filter.clipped(view) {
+            let fact = Fact::new(&r, sample, self.window.hot_hz, &self.ladder);
+            let length = r.range.len();
+            moment.region(self.window.bytes(&r), &fact, length);
+            self.touches += fact.hz * fact.seen * length as f64 * seconds;
+            for place in self.layout.within(view.id, r.range) {
+                for (i, part) in self.layout.blocks(place, r.range) {
+                    if open.as_ref().is_none_or(|o| o.0 != i) {
+                        close(open.replace((i, Now::new())), &mut moment);
+                    }
+                    if let Some((_, now)) = &mut open {
+                        now.add(&fact, part);
+                    }
+                }
+            }
+        }
+        close(open, &mut moment);
+        moment
+    }
+
+    /// The figures.
+    #[must_use]
+    pub fn finish(self) -> Advice {
+        let options = &self.scope.options;
+        let there = |target: TargetId| {
+            let time = self.scope.targets.get(&target).map_or(&self.time, |t| &t.time);
+            (time.end - time.start).as_secs_f64()
+        };
+        let all = stretches(&self.layout, &self.blocks, |place| there(place.target));
+        let of = |action| ranges(&all, action, self.wishes.lock_limit, self.touches);
+        let rows: Vec<RangeRow> = Action::ALL.into_iter().flat_map(of).collect();
+        let actions = Action::ALL.map(|action| self.action(action, &rows)).into();
+        let name = |(id, last): (&TargetId, &layout::Last)| TargetName {
+            target: id.0,
+            label: options.label(*id),
+            left_out_bytes: last.view(*id).map_or(0, |v| v.left_out),
+        };
+        let targets: Vec<TargetName> = self.scope.targets.iter().map(name).collect();
+        let several = self.targets.len() > 1;
+        let sizing = |tally: SizingTally, name| {
+            tally.sizing(name, &self.window, self.wishes.headroom_percent, &self.ladder)
+        };
+        let mut sizings = vec![sizing(self.all, (None, "all together".to_owned()))];
+        if several {
+            let each = self.targets.into_iter();
+            let each = each.map(|(id, t)| sizing(t, (Some(id.0), options.label(id))));
+            sizings.extend(each);
+        }
+        Advice {
+            schema_version: 1,
+            title: options.title.clone(),
+            basis: self.scope.tally.basis(options, &self.time),
+            min_age_ms: ms(self.wishes.min_age),
+            lock_limit_bytes: self.wishes.lock_limit,
+            block_bytes: 1 << self.layout.shift,
+            unknown_bytes_at_end: sizings.first().map_or(0, |s| s.unknown_bytes),
+            left_out_bytes: self.layout.left_out,
+            targets_left_out: self.scope.beyond,
+            targets,
+            actions,
+            ranges: rows,
+            sizing: sizings,
+        }
+    }
+
+    fn action(&self, action: Action, all: &[RangeRow]) -> ActionRow {
+        let own = || all.iter().filter(|r| r.action == action);
+        ActionRow {
+            action,
+            ranges: own().count() as u64,
+            size_bytes: own().map(|r| r.size_bytes).sum(),
+            resident_bytes: own().map(|r| r.resident_bytes).sum(),
+            access_percent: own().map(|r| r.access_percent).sum(),
+            returns: own().map(|r| r.returns).sum(),
+            scheme: self.scheme(action),
+        }
+    }
+
+    /// What has a touched page here and there is cold to a scheme too: it looks again, and spares that.
+    fn scheme(&self, action: Action) -> Option<String> {
+        let age = self.wishes.min_age.max(Duration::from_millis(1)).as_secs_f64();
+        let hot = self.window.hot_hz;
+        let cold = |word: &str| format!("4K null  null 0.1Hz  {age}s null  {word}");
+        match action {
+            Action::Lock => None,
+            Action::Hugepage => Some(format!("2M null  {hot}Hz null  null null  hugepage")),
+            Action::Pageout => Some(cold("pageout")),
+            Action::Cold => Some(cold("cold")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! From what blocks have gone through to ranges.
+
+use isotherm_core::AddrRange;
+
+use super::figures::{Action, RangeRow};
+use super::history::Block;
+use super::layout::{Layout, Place};
+use crate::basis::ms;
+use crate::names::label_of;
+use crate::units::percent;
+
+/// A huge page.
+const HUGE: u64 = 2 << 20;
+/// Hot for this part of the time that its target was there.
+const MOSTLY: f64 = 0.75;
+/// Part of a huge page that is resident and touched: 448 of 512 pages, as where isotherm makes them.
+const DENSE: f64 = 448.0 / 512.0;
+
+/// A block and where it lies.
+#[derive(Clone, Copy)]
+pub(super) struct Stretch<'a> {
+    place: &'a Place,
+    range: AddrRange,
+    block: &'a Block,
+    /// that its target was there
+    seconds: f64,
+}
+
+impl Stretch<'_> {
+    fn is_hot(&self) -> bool {
+        !self.block.is_unknown && self.block.hot_s >= MOSTLY * self.seconds
+    }
+
+    fn rate(&self) -> f64 {
+        self.block.touches / self.block.byte_s.max(f64::MIN_POSITIVE)
+    }
+
+    fn cold(&self) -> Option<Action> {
+        self.block.idle_since?;
+        Some(if self.block.returns == 0 { Action::Pageout } else { Action::Cold })
+    }
+
+    fn is_dense(&self) -> bool {
+        self.block.touched_s >= DENSE * self.block.seen_s
+    }
+}
+
+/// All blocks in the order of targets and addresses.
+pub(super) fn stretches<'a>(
+    layout: &'a Layout,
+    blocks: &'a [Block],
+    seconds: impl Fn(&Place) -> f64,
+) -> Vec<Stretch<'a>> {
+    let of = |place: &'a Place| {
+        let seconds = seconds(place);
+        let stretch =
+            move |(i, range)| Some(Stretch { place, range, block: blocks.get(i)?, seconds });
+        layout.blocks(place, place.range).filter_map(stretch)
+    };
+    layout.places.iter().flat_map(of).collect()
+}
+
+/// The ranges that are worth an action, the best first: hot ones by rate, cold ones by size.
+pub(super) fn ranges(
+    all: &[Stretch],
+    action: Action,
+    lock_limit: u64,
+    touches: f64,
+) -> Vec<RangeRow> {
+    let chosen = match action {
+        Action::Lock => lock(all, lock_limit),
+        Action::Hugepage => huge(all),
+        Action::Pageout | Action::Cold => {
+            all.iter().filter(|s| s.cold() == Some(action)).copied().collect()
+        }
+    };
+    let joins = |a: &Stretch, b: &Stretch| {
+        let same =
+            (a.place.target, a.place.mapping.range) == (b.place.target, b.place.mapping.range);
+        same && a.range.end == b.range.start
+    };
+    let rows = chosen.chunk_by(joins).filter_map(|run| row(action, run, touches));
+    let mut rows: Vec<RangeRow> = rows.collect();
+    match action {
+        Action::Lock | Action::Hugepage => rows.sort_by(|a, b| b.rate_hz.total_cmp(&a.rate_hz)),
+        Action::Pageout | Action::Cold => {
+            rows.sort_by_key(|r| std::cmp::Reverse(r.resident_bytes));
+        }
+    }
+    rows
+}
+
+/// The hottest that fit.
+fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
+    let mut hot: Vec<(usize, &Stretch)> = all.iter().enumerate().filter(|s| s.1.is_hot()).collect();
+    hot.sort_by(|a, b| b.1.rate().total_cmp(&a.1.rate()));
+    let mut left = limit;
+    hot.retain(|(_, s)| {
+        let fits = s.range.len() <= left;
+        left -= if fits { s.range.len() } else { 0 };
+        fits
+    });
+    hot.sort_by_key(|s| s.0);
+    hot.into_iter().map(|(_, s)| *s).collect()
+}
+
+/// Huge pages that lie in their mapping as a whole, all of it hot and nearly all of it touched.
+fn huge<'a>(all: &[Stretch<'a>]) -> Vec<Stretch<'a>> {
+    let number = |s: &Stretch| (s.place.target, s.place.mapping.range.start, s.range.start / HUGE);
+    let whole = |page: &&[Stretch]| {
+        page.iter().all(|s| s.is_hot() && s.is_dense() && can_be_huge(s.place))
+            && page.iter().map(|s| s.range.len()).sum::<u64>() >= HUGE
+            && page.first().is_some_and(|s| s.range.start.is_multiple_of(HUGE))
+            && page.last().is_some_and(|s| s.range.end.is_multiple_of(HUGE))
+    };
+    let pages = all.chunk_by(|a, b| number(a) == number(b));
+    pages.filter(whole).flatten().copied().collect()
+}
+
+/// Files have huge pages by other means.
+fn can_be_huge(place: &Place) -> bool {
+    use isotherm_core::MappingKind::{Anonymous, Heap};
+    matches!(place.mapping.kind, Anonymous | Heap)
+}
+
+fn row(action: Action, run: &[Stretch], touches: f64) -> Option<RangeRow> {
+    let (first, last) = (run.first()?, run.last()?);
+    let sum = |of: fn(&Stretch) -> f64| run.iter().map(of).sum::<f64>();
+    let range = AddrRange::new(first.range.start, last.range.end);
+    let mapping = &first.place.mapping;
+    let offset = range.start - mapping.range.start;
+    let length = range.len() as f64;
+    let since = run.iter().filter_map(|s| s.block.idle_since).max();
+    let is_cold = matches!(action, Action::Pageout | Action::Cold);
+    let hot = |s: &Stretch| s.block.hot_s / s.seconds.max(f64::MIN_POSITIVE) * s.range.len() as f64;
+    let own = sum(|s| s.block.touches);
+    Some(RangeRow {
+        action,
+        target: first.place.target.0,
+        mapping: label_of(mapping).to_owned(),
+        mapping_range: mapping.range,
+        offset_bytes: offset,
+        size_bytes: range.len(),
+        range,
+        resident_bytes: sum(|s| s.block.bytes).round() as u64,
+        rate_hz: own / sum(|s| s.block.byte_s).max(f64::MIN_POSITIVE),
+        access_percent: percent(own, touches),
+        hot_percent: (run.iter().map(hot).sum::<f64>() / length * 100.0).min(100.0),
+        idle_since_ms: since.filter(|_| is_cold).map(ms),
+        returns: run.iter().map(|s| u64::from(s.block.returns)).sum(),
+        call: call(action, offset, range.len()),
+    })
+}
+
+fn call(action: Action, offset: u64, length: u64) -> String {
+    match action {
+        Action::Lock => format!("mlock((char *)base + {offset:#x}, {length:#x});"),
+        _ => format!("madvise((char *)base + {offset:#x}, {length:#x}, {});", action.c_name()),
+    }
+}

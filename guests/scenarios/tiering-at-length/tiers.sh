@@ -1,0 +1,1 @@
+../tiering/tiers.sh
