@@ -2,6 +2,8 @@
 
 mod cli;
 mod commands;
+mod control;
+mod notify;
 mod schemes;
 mod units;
 mod words;
@@ -14,7 +16,15 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),
-        cli::Command::Run(options) => commands::run::run(options),
+        cli::Command::Run(options) => commands::run::run(&options),
+        cli::Command::Reclaim(options) => commands::reclaim::run(&options),
+        cli::Command::Status(options) => commands::control::status(&options),
+        cli::Command::Commit(options) => commands::control::commit(&options),
+        cli::Command::Pause(options) => commands::control::tell(&options, &control::Request::Pause),
+        cli::Command::Resume(options) => {
+            commands::control::tell(&options, &control::Request::Resume)
+        }
+        cli::Command::Stop(options) => commands::control::tell(&options, &control::Request::Stop),
         cli::Command::Report(options) => commands::report::run(options),
         cli::Command::Export(options) => commands::export::run(&options),
         cli::Command::Doctor(options) => commands::doctor::run(&options),

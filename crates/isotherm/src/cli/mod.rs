@@ -1,7 +1,9 @@
 //! What may be typed.
 
+mod control;
 mod interleave;
 mod lab;
+mod reclaim;
 mod record;
 mod report;
 mod run;
@@ -16,13 +18,15 @@ use isotherm_record::LimitsError;
 
 use crate::units;
 
+pub use control::{Commit, Control, Status};
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
+pub use reclaim::Reclaim;
 pub use record::Record;
 pub use report::{
     Access, Accuracy, Advice, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
 };
-pub use run::Run as RunSchemes;
+pub use run::{Acting, Run as RunSchemes};
 pub use watching::{Look, Targets, Watching};
 
 /// Options that make no sense: exit status 2.
@@ -75,6 +79,18 @@ pub enum Command {
     Record(Record),
     /// Act on memory by what is seen of it, as schemes say
     Run(RunSchemes),
+    /// Page out memory that nobody has touched for long, a little at a time, while memory is short
+    Reclaim(Reclaim),
+    /// Tell what a running service does: what is hot and cold, what it has done, and what it costs
+    Status(Status),
+    /// Have a running service go on by other schemes
+    Commit(Commit),
+    /// Have a running service act no more, and go on watching
+    Pause(Control),
+    /// Have a paused service act again
+    Resume(Control),
+    /// End a running service
+    Stop(Control),
     /// Show what a record holds
     Report(Report),
     /// Write a record in another format

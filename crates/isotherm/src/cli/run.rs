@@ -1,4 +1,4 @@
-//! Options of `run`.
+//! Options of `run`, and of all commands that act by schemes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +14,16 @@ pub struct Run {
     /// Schemes to act by: TOML where the name ends in .toml, else one a line
     #[arg(long, value_name = "FILE", required = true)]
     pub scheme: PathBuf,
+    /// Listen on this socket for isotherm status, commit, pause, resume and stop
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    #[command(flatten)]
+    pub acting: Acting,
+}
+
+/// Options of all commands that act by schemes.
+#[derive(Debug, Args)]
+pub struct Acting {
     /// Do nothing; print what would be done, to what, and what a second of it would cost
     #[arg(long)]
     pub dry_run: bool,

@@ -1,10 +1,12 @@
 //! One file a command.
 
 mod child;
+pub mod control;
 pub mod doctor;
 pub mod export;
 pub mod interleave;
 pub mod lab;
+pub mod reclaim;
 pub mod record;
 pub mod report;
 pub mod run;

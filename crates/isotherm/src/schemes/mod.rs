@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm_core::scheme::{Scheme, parse};
+use serde::{Deserialize, Serialize};
 
 use self::convert::scheme;
 use self::text::File;
@@ -34,15 +35,39 @@ pub enum FileError {
     },
 }
 
+/// How schemes are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Form {
+    Toml,
+    /// one a line
+    Txt,
+}
+
+impl Form {
+    /// What is in a file of this name.
+    pub fn of(path: &Path) -> Self {
+        if path.extension().is_some_and(|e| e == "toml") { Form::Toml } else { Form::Txt }
+    }
+}
+
+/// The schemes in a text; an age without a unit is in intervals of `interval`.
+///
+/// # Errors
+/// If it holds what is no scheme: where.
+pub fn parse_as(form: Form, text: &str, interval: Duration) -> Result<Vec<Scheme>, String> {
+    match form {
+        Form::Toml => read(text, interval).map_err(|e| e.to_string()),
+        Form::Txt => parse(text, interval).map_err(|e| e.to_string()),
+    }
+}
+
 /// The schemes in a file; an age without a unit is in intervals of `interval`.
 ///
 /// # Errors
 /// If there is none, it cannot be read, or holds what is no scheme: where.
 pub fn load(path: &Path, text: &str, interval: Duration) -> Result<Vec<Scheme>, UsageError> {
-    let schemes = match path.extension().is_some_and(|e| e == "toml") {
-        true => read(text, interval).map_err(|e| e.to_string()),
-        false => parse(text, interval).map_err(|e| e.to_string()),
-    };
+    let schemes = parse_as(Form::of(path), text, interval);
     let named = |what| UsageError::new(format!("{}: {what}", path.display()));
     match schemes {
         Ok(schemes) if schemes.is_empty() => Err(named("there is no scheme in it".to_owned())),

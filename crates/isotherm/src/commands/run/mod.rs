@@ -1,19 +1,22 @@
 //! `isotherm run`: acts on memory by what is seen of it, as schemes say.
 
+mod answer;
 mod dry;
 mod event;
 mod log;
 mod metrics;
 mod needs;
 mod running;
+mod state;
 mod status;
 mod table;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use isotherm_core::scheme::Engine;
+use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Act, Action, Attrs, MonitorKind, Support};
 use isotherm_linux::sys::{self, Kept};
 
@@ -24,17 +27,27 @@ use super::report::output::print;
 use super::stop::Stop;
 use super::watch::{Follower, Looks, ROOT, Ready};
 use super::{child, text_of};
-use crate::cli::{Look, RunSchemes, UsageError};
+use crate::cli::{Acting, Look, RunSchemes, UsageError};
+use crate::control::Control;
 use crate::schemes;
 use crate::words::{chain, is_closed_pipe, say};
 
-/// Acts until there is a reason to end, and says what has come of it.
-pub fn run(o: RunSchemes) -> Result<ExitCode> {
-    let attrs = check(&o)?;
+/// Acts by the schemes in a file.
+pub fn run(o: &RunSchemes) -> Result<ExitCode> {
     let text = text_of(&o.scheme, || format!("cannot read the schemes {}", o.scheme.display()))?;
-    let engine = |attrs: &Attrs| {
-        let schemes = schemes::load(&o.scheme, &text, interval(attrs))?;
-        Engine::new(schemes).map_err(|e| anyhow::Error::from(UsageError::new(e.to_string())))
+    act(&o.acting, o.control.as_deref(), &|attrs| schemes::load(&o.scheme, &text, interval(attrs)))
+}
+
+/// Acts by what `schemes` makes for a monitor of these attributes until there is a reason to end, and
+/// says what has come of it. Who asks over the socket `control`, if there is one, is answered meanwhile.
+pub fn act(
+    o: &Acting,
+    control: Option<&Path>,
+    schemes: &dyn Fn(&Attrs) -> Result<Vec<Scheme>, UsageError>,
+) -> Result<ExitCode> {
+    let attrs = check(o)?;
+    let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
+        Engine::new(schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
     };
     engine(&attrs)?;
     let stop = Stop::at_signals()?;
@@ -52,6 +65,7 @@ pub fn run(o: RunSchemes) -> Result<ExitCode> {
     follower.attach_all(looks.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
     let log = o.log.as_deref().map(Log::open).transpose()?;
+    let control = control.map(Control::open).transpose()?;
     // Before the command is started: if a figure cannot be read, it need not be ended again. It is going to
     // be in the groups that we are in.
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
@@ -59,6 +73,8 @@ pub fn run(o: RunSchemes) -> Result<ExitCode> {
     let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
     let mut running = Running::new(engine, meter, follower, log, o.dry_run);
+    let interval = interval(&attrs);
+    running.answers(control, takes, interval);
     let kept = Kept {
         writing: takes.files || o.targets.may_be_strangers(),
         frames: takes.frames || looks.takes_frames(),
@@ -88,11 +104,10 @@ fn json(table: &table::Table) -> Result<String> {
 }
 
 /// What makes no sense is told before anything is opened.
-fn check(o: &RunSchemes) -> Result<Attrs, UsageError> {
+fn check(o: &Acting) -> Result<Attrs, UsageError> {
     if o.targets.is_empty() {
         return Err(UsageError::new(
-            "nothing to act on: give --pid PID, --comm NAME, --cgroup PATH, --all, or a command after -- \
-             (isotherm run --scheme FILE -- ./app)",
+            "nothing to act on: give --pid PID, --comm NAME, --cgroup PATH, --all, or a command after --",
         ));
     }
     if o.watching.look == Look::Damon {
@@ -129,6 +144,7 @@ fn refuse(engine: &Engine, act: &dyn Act, dry: bool) -> Result<()> {
 }
 
 /// What acting takes beyond watching.
+#[derive(Debug, Clone, Copy, Default)]
 struct Takes {
     /// files of others are paged out
     files: bool,
@@ -144,5 +160,10 @@ impl Takes {
             takes.frames |= matches!(action, Action::MigrateHot(_) | Action::MigrateCold(_));
         }
         takes
+    }
+
+    /// Whether `have` is as much.
+    fn are_within(self, have: &Takes) -> bool {
+        self.files <= have.files && self.frames <= have.frames
     }
 }

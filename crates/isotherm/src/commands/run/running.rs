@@ -11,6 +11,7 @@ use isotherm_core::{Attrs, Nanos, Snapshot, Source, Step, TargetId};
 use isotherm_linux::sys;
 use isotherm_record::TargetFact;
 
+use super::Takes;
 use super::dry::Dry;
 use super::event::Line;
 use super::log::Log;
@@ -19,6 +20,8 @@ use super::status;
 use super::table::Table;
 use crate::commands::stop::Stop;
 use crate::commands::watch::{Acting, Follower, ROOT, Status, WAKE, Watch};
+use crate::control::{self, Control};
+use crate::notify::Notify;
 use crate::words::say;
 
 /// From one step of the schemes to the next, at least.
@@ -26,15 +29,22 @@ const PACE: Duration = Duration::from_millis(10);
 
 /// Schemes at work.
 pub struct Running {
-    engine: Engine,
-    meter: Meter,
-    follower: Follower,
+    pub(super) engine: Engine,
+    pub(super) meter: Meter,
+    pub(super) follower: Follower,
     /// of who is watched
-    facts: BTreeMap<TargetId, TargetFact>,
+    pub(super) facts: BTreeMap<TargetId, TargetFact>,
     log: Option<Log>,
-    dry: bool,
-    begin: Nanos,
-    last: Option<Arc<Snapshot>>,
+    pub(super) dry: bool,
+    pub(super) begin: Nanos,
+    pub(super) last: Option<Arc<Snapshot>>,
+    pub(super) paused: bool,
+    pub(super) control: Option<Control>,
+    /// what was kept for the schemes of the start
+    pub(super) takes: Takes,
+    /// what an age without a unit is counted in
+    pub(super) interval: Duration,
+    notify: Notify,
     stepped: Nanos,
     /// that schemes rest
     said: bool,
@@ -51,8 +61,29 @@ impl Running {
     ) -> Self {
         let facts = follower.news().into_iter().map(|f| (f.id, f)).collect();
         let begin = sys::monotonic();
-        let (last, stepped, said) = (None, begin, false);
-        Running { engine, meter, follower, facts, log, dry, begin, last, stepped, said }
+        Running {
+            engine,
+            meter,
+            follower,
+            facts,
+            log,
+            dry,
+            begin,
+            last: None,
+            paused: false,
+            control: None,
+            takes: Takes::default(),
+            interval: Duration::ZERO,
+            notify: Notify::from_env(),
+            stepped: begin,
+            said: false,
+        }
+    }
+
+    /// Has it answer who asks over `control`; other schemes may take no more than `takes`, and count ages
+    /// without a unit in `interval`.
+    pub fn answers(&mut self, control: Option<Control>, takes: Takes, interval: Duration) {
+        (self.control, self.takes, self.interval) = (control, takes, interval);
     }
 
     /// Who is watched.
@@ -66,7 +97,9 @@ impl Running {
             watch.outlive_targets();
         }
         let mut status = Status::new(attrs);
+        self.notify.say("READY=1");
         let ended = self.act_until(watch, stop, &mut status);
+        self.notify.say("STOPPING=1");
         status.clear();
         watch.stop()?;
         ended
@@ -82,6 +115,7 @@ impl Running {
         let mut next_check = sys::monotonic();
         loop {
             let now = sys::monotonic();
+            self.notify.alive(now);
             if let Some(cause) = stop.cause() {
                 return Ok(cause.to_string());
             }
@@ -101,7 +135,10 @@ impl Running {
                     }
                     let until = until.min(next_check).min(stop.end().unwrap_or(until));
                     let until = until.min(due.unwrap_or(until));
-                    std::thread::sleep(until.since(sys::monotonic()));
+                    let requests = control::wait(self.control.as_mut(), until);
+                    if let Some(why) = self.answer(requests, watch, status) {
+                        return Ok(why);
+                    }
                 }
                 Step::Snapshot(s) => {
                     self.last = Some(Arc::clone(&s));
@@ -115,13 +152,13 @@ impl Running {
 
     /// When schemes have something to do without a new snapshot.
     fn due(&self) -> Option<Nanos> {
-        self.last.as_ref()?;
+        self.last.as_ref().filter(|_| !self.paused)?;
         Some(self.engine.due()?.max(self.stepped + PACE))
     }
 
     /// Has the schemes act on the last snapshot, and tells what came of it.
     fn act(&mut self, watch: &mut Acting) -> Result<()> {
-        let Some(s) = self.last.clone() else { return Ok(()) };
+        let Some(s) = self.last.clone().filter(|_| !self.paused) else { return Ok(()) };
         let pids = self.facts.iter().filter_map(|(&id, fact)| Some((id, pid(fact)?))).collect();
         let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
         if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {

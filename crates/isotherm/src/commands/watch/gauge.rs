@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::{Attrs, MonitorKind, Quality, Restraint, Snapshot};
+use serde::Serialize;
 
 /// From this coverage on the first sweep is over, of 10,000.
 const SWEPT_BP: u32 = 9_500;
@@ -18,6 +19,17 @@ pub struct Gauge {
     watched: Duration,
     swept: bool,
     last: Option<Quality>,
+}
+
+/// Shares: of a CPU, and of the memory that can be seen.
+#[derive(Debug, Serialize)]
+pub struct Spent {
+    own_cpu: f64,
+    lost: f64,
+    /// what the two may be together, if there is a bound
+    budget: Option<f64>,
+    /// how much is seen, if the monitor tells
+    coverage: Option<f64>,
 }
 
 impl Gauge {
@@ -47,6 +59,17 @@ impl Gauge {
     /// What looking has cost, by whomever.
     pub fn looking(&self) -> Duration {
         self.looking
+    }
+
+    /// What it costs, `own` CPU time having been used in so many seconds.
+    pub fn spent(&self, own: Duration, seconds: f64) -> Spent {
+        let share = |time: Duration| time.as_secs_f64() / seconds.max(1e-9);
+        Spent {
+            own_cpu: share(own),
+            lost: share(self.lost),
+            budget: self.budget_ppm.map(|ppm| f64::from(ppm) / 1e6),
+            coverage: self.last.map(|q| f64::from(q.coverage_bp) / 1e4),
+        }
     }
 
     /// For the line that tells how it goes, `own` CPU time having been used in so many seconds.

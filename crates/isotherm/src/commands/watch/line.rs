@@ -8,7 +8,7 @@ use isotherm_core::{Attrs, Nanos, Snapshot, Thresholds};
 use isotherm_linux::sys;
 use isotherm_report::bytes;
 
-use super::gauge::Gauge;
+use super::gauge::{Gauge, Spent};
 use crate::words::say;
 
 /// Where standard error is no terminal, a line comes this often.
@@ -57,6 +57,11 @@ impl Status {
     /// What it has cost, for the end.
     pub fn cost(&self) -> String {
         self.gauge.summary(self.own_cpu(), self.seconds())
+    }
+
+    /// The same, for programs.
+    pub fn spent(&self) -> Spent {
+        self.gauge.spent(self.own_cpu(), self.seconds())
     }
 
     /// A kdamond works in a thread of its own, whose time is not in ours.

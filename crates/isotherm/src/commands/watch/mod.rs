@@ -20,6 +20,7 @@ use crate::cli::{Look, Record, UsageError, Watching};
 use crate::words::{chain, say};
 
 pub use follow::Follower;
+pub use gauge::Spent;
 pub use line::Status;
 pub use looks::{Acting, Looks};
 

@@ -1,0 +1,165 @@
+//! Options of `reclaim`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use isotherm_core::scheme::{Goal, Scope};
+
+use super::run::Acting;
+use crate::control::default_path;
+use crate::schemes::TARGETS;
+use crate::units;
+
+/// Options of `reclaim`.
+#[derive(Debug, Args)]
+pub struct Reclaim {
+    /// Page out what nobody has touched for so long
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = units::duration)]
+    pub min_age: Duration,
+    /// Time for paging out, in each window of time; or none
+    #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace)]
+    pub quota: Pace,
+    /// Bytes paged out at most in each such window; or none
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
+    pub quota_size: Bytes,
+    /// Act while so much of the machine's memory is free: not above HIGH, from below MID on, and not below
+    /// LOW, where reclaim of the kernel's own has to do it at once; looked at each 5 s. none: always
+    #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
+    pub watermarks: Marks,
+    /// Move the quota so that this comes about: refault=SHARE of the working set is read back within a
+    /// minute, or psi=SHARE of the time some tasks wait for memory. Of the machine with --all, else of
+    /// the control group of the targets; may be given several times
+    #[arg(long, value_name = "GOAL", value_parser = aim)]
+    pub goal: Vec<Aim>,
+    /// Listen on this socket for isotherm status, commit, pause, resume and stop, or none [default:
+    /// /run/isotherm/control.sock; for others than root $XDG_RUNTIME_DIR/isotherm/control.sock]
+    #[arg(long, value_name = "PATH|none")]
+    pub control: Option<PathBuf>,
+    #[command(flatten)]
+    pub acting: Acting,
+}
+
+impl Reclaim {
+    /// Where it is to listen, if anywhere.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let path = self.control.clone().unwrap_or_else(default_path);
+        Some(path).filter(|path| path != Path::new(NONE))
+    }
+}
+
+/// What stands for no bound, and no socket.
+const NONE: &str = "none";
+
+/// So much time, in each window of so much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// none: no bound
+    pub time: Option<Duration>,
+    pub window: Duration,
+}
+
+/// Bytes; none: no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub Option<u64>);
+
+/// Shares of 10,000, high, mid and low; none: always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks(pub Option<[u32; 3]>);
+
+/// What is to be brought about, of whomever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// of a million
+    Refaults(u32),
+    /// of a second
+    Stalled(Duration),
+}
+
+impl Aim {
+    /// Of the machine, or of those that are watched.
+    pub fn of(self, machine: bool) -> Goal {
+        let of = if machine { Scope::Machine } else { Scope::Group(TARGETS.into()) };
+        match self {
+            Aim::Refaults(ppm) => Goal::Refaults { of, ppm },
+            Aim::Stalled(target) => Goal::Stalled { of, target },
+        }
+    }
+}
+
+/// `10ms/1s`, or `none`.
+fn pace(text: &str) -> Result<Pace, String> {
+    const SECOND: Duration = Duration::from_secs(1);
+    if text == NONE {
+        return Ok(Pace { time: None, window: SECOND });
+    }
+    let wrong = || format!("{text:?} is no time in a window: write 10ms/1s, or none");
+    let (time, window) = text.split_once('/').ok_or_else(wrong)?;
+    let read = |text| units::duration(text).map_err(|_| wrong());
+    Ok(Pace { time: Some(read(time)?), window: read(window)? })
+}
+
+/// `128M`, or `none`.
+fn quota_size(text: &str) -> Result<Bytes, String> {
+    if text == NONE {
+        return Ok(Bytes(None));
+    }
+    let size = units::size(text).map_err(|e| format!("{e}, or none"))?;
+    Ok(Bytes(Some(size)))
+}
+
+/// `50%,40%,20%`, or `none`.
+fn marks(text: &str) -> Result<Marks, String> {
+    if text == NONE {
+        return Ok(Marks(None));
+    }
+    let wrong =
+        || format!("{text:?} are no watermarks: write three shares, as 50%,40%,20%, or none");
+    let share = |text| units::percent(text).map(|p| (p * 100.0).round() as u32);
+    let shares: Vec<u32> =
+        text.split(',').map(share).collect::<Result<_, _>>().map_err(|_| wrong())?;
+    shares.try_into().map(|marks| Marks(Some(marks))).map_err(|_| wrong())
+}
+
+/// `refault=0.2%` or `psi=0.1%`.
+fn aim(text: &str) -> Result<Aim, String> {
+    let wrong = || format!("{text:?} is no goal: write refault=0.2% or psi=0.1%");
+    let (what, share) = text.split_once('=').ok_or_else(wrong)?;
+    let share = units::percent(share).map_err(|_| wrong())?;
+    match what {
+        "refault" => Ok(Aim::Refaults((share * 10_000.0).round() as u32)),
+        "psi" => Ok(Aim::Stalled(Duration::from_secs_f64(share / 100.0))),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write() {
+        let [ms, second] = [Duration::from_millis(10), Duration::from_secs(1)];
+        assert_eq!(pace("10ms/1s"), Ok(Pace { time: Some(ms), window: second }));
+        assert_eq!(pace("none").unwrap().time, None);
+        assert_eq!(quota_size("128M"), Ok(Bytes(Some(128 << 20))));
+        assert_eq!(marks("50%,40%,20%"), Ok(Marks(Some([5000, 4000, 2000]))));
+        assert_eq!(marks("none"), Ok(Marks(None)));
+        assert_eq!(aim("refault=0.2%"), Ok(Aim::Refaults(2000)));
+        assert_eq!(aim("psi=0.1%"), Ok(Aim::Stalled(Duration::from_millis(1))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_would_be_right() {
+        for bad in ["", "10ms", "10/x", "/", "often/1s"] {
+            assert!(pace(bad).unwrap_err().contains("10ms/1s, or none"), "{bad}");
+        }
+        assert!(quota_size("5Q").unwrap_err().contains("or none"));
+        for bad in ["", "50%", "50%,40%", "50%,40%,20%,1%", "a,b,c", "500%,40%,20%"] {
+            assert!(marks(bad).unwrap_err().contains("50%,40%,20%"), "{bad}");
+        }
+        for bad in ["", "psi", "psi=", "psi=101%", "load=1%", "refault=much"] {
+            assert!(aim(bad).unwrap_err().contains("refault=0.2% or psi=0.1%"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `isotherm status`, `commit`, `pause`, `resume` and `stop`: what speaks with a service.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm_report::bytes;
+use serde_json::Value;
+
+use super::report::output::print;
+use super::text_of;
+use crate::cli::{Commit, Control, Status};
+use crate::control::{Request, ask, say_to};
+use crate::schemes::Form;
+
+/// So many processes are shown to people, those with the most cold memory first.
+const MAX_SHOWN: usize = 20;
+
+/// Has it do something.
+pub fn tell(o: &Control, request: &Request) -> Result<ExitCode> {
+    say_to(o.control.as_deref(), request)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has it go on by the schemes in a file.
+pub fn commit(o: &Commit) -> Result<ExitCode> {
+    let schemes = text_of(&o.file, || format!("cannot read the schemes {}", o.file.display()))?;
+    tell(&o.of, &Request::Commit { schemes, form: Form::of(&o.file) })
+}
+
+/// Shows how it goes.
+pub fn status(o: &Status) -> Result<ExitCode> {
+    let mut answer = ask(o.of.control.as_deref(), &Request::Status)?;
+    let status = answer["status"].take();
+    let text = if o.json { format!("{status}\n") } else { text(&status) };
+    print(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// For people.
+fn text(s: &Value) -> String {
+    let doing = match (s["paused"].as_bool(), s["dry_run"].as_bool()) {
+        (Some(true), _) => "paused",
+        (_, Some(true)) => "dry run: does nothing",
+        _ => "at work",
+    };
+    let mut out = format!(
+        "isotherm {}, process {}, since {}: {doing}\n",
+        s["version"].as_str().unwrap_or("?"),
+        s["pid"],
+        s["since"].as_str().unwrap_or("?"),
+    );
+    out += &cost(&s["cost"]);
+    out += &format!(
+        "\n{:>8} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
+        "pid", "command", "resident", "hot", "warm", "cold", "unknown"
+    );
+    let mut targets: Vec<&Value> = s["targets"].as_array().into_iter().flatten().collect();
+    targets.sort_by_key(|t| std::cmp::Reverse(t["cold"].as_u64()));
+    for t in targets.iter().take(MAX_SHOWN) {
+        let pid = t["pid"].as_u64().map_or_else(String::new, |pid| pid.to_string());
+        out += &memory(&pid, t["comm"].as_str().unwrap_or(""), t);
+    }
+    if targets.len() > MAX_SHOWN {
+        out += &format!("         and {} more\n", targets.len() - MAX_SHOWN);
+    }
+    out += &memory("all", "", &s["total"]);
+    out += &unknown(&s["total"]["unknown_by"]);
+    out += &format!(
+        "\n{:<16} {:<12} {:>10} {:>10} {:>10} {:>9} {:>8} {:>8}\n",
+        "scheme", "action", "tried", "applied", "failed", "took", "exceeded", "inactive"
+    );
+    for r in s["schemes"].as_array().into_iter().flatten() {
+        out += &scheme(r);
+    }
+    out
+}
+
+fn cost(c: &Value) -> String {
+    let percent = |key: &str| c[key].as_f64().map(|share| share * 100.0);
+    let mut out = format!("own CPU {:.2} %", percent("own_cpu").unwrap_or(0.0));
+    out += &format!(", the targets lost {:.2} %", percent("lost").unwrap_or(0.0));
+    out += &percent("budget").map_or_else(String::new, |p| format!(" (budget {p} %)"));
+    out += &percent("coverage").map_or_else(String::new, |p| format!(", {p:.0} % seen"));
+    out + "\n"
+}
+
+fn size(v: &Value) -> String {
+    v.as_u64().map_or_else(|| "?".to_owned(), bytes)
+}
+
+fn memory(pid: &str, comm: &str, m: &Value) -> String {
+    let of = |key: &str| size(&m[key]);
+    format!(
+        "{pid:>8} {comm:<16} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
+        of("resident"),
+        of("hot"),
+        of("warm"),
+        of("cold"),
+        of("unknown"),
+    )
+}
+
+/// What is never acted on, by reason.
+fn unknown(by: &Value) -> String {
+    let reasons = by.as_object().into_iter().flatten();
+    let reasons: Vec<String> = reasons.map(|(why, n)| format!("{why} {}", size(n))).collect();
+    match reasons[..] {
+        [] => String::new(),
+        _ => format!("unknown memory is never acted on: {}\n", reasons.join(", ")),
+    }
+}
+
+fn scheme(r: &Value) -> String {
+    let of = |key: &str| size(&r[key]["bytes"]);
+    format!(
+        "{:<16} {:<12} {:>10} {:>10} {:>10} {:>8.3}s {:>8} {:>8}\n",
+        r["scheme"].as_str().unwrap_or("?"),
+        r["action"].as_str().unwrap_or("?"),
+        of("tried"),
+        of("applied"),
+        of("failed"),
+        r["took_seconds"].as_f64().unwrap_or(0.0),
+        r["quota_exceeded"].as_u64().unwrap_or(0),
+        r["inactive"].as_u64().unwrap_or(0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn example(processes: u64) -> Value {
+        let memory = |pid: u64| {
+            json!({ "pid": pid, "comm": "redis", "resident": 3 << 20, "hot": 0, "warm": 0,
+                    "cold": pid << 20, "unknown": 1 << 20, "unknown_by": { "kvm": 1 << 20 } })
+        };
+        let count = json!({ "regions": 1, "bytes": 4096 });
+        json!({
+            "version": "0.1.0", "pid": 7, "since": "now", "paused": true, "dry_run": false,
+            "cost": { "own_cpu": 0.01, "lost": 0.001, "budget": 0.01, "coverage": 1.0 },
+            "total": memory(1),
+            "targets": (1..=processes).map(memory).collect::<Vec<_>>(),
+            "schemes": [{ "scheme": "reclaim", "action": "pageout", "tried": count, "applied": count,
+                          "failed": count, "took_seconds": 0.5, "quota_exceeded": 3, "inactive": 4 }],
+        })
+    }
+
+    #[test]
+    fn columns_stand_below_their_heads() {
+        let text = text(&example(2));
+        let long = |begin: &str| text.lines().find(|l| l.trim().starts_with(begin)).unwrap().len();
+        assert_eq!((long("pid"), long("scheme")), (long("all"), long("reclaim")));
+        assert!(text.contains("paused") && text.contains("own CPU 1.00 %"), "{text}");
+        assert!(text.contains("never acted on: kvm 1.0 MiB"), "{text}");
+    }
+
+    #[test]
+    fn those_with_the_most_cold_memory_are_shown() {
+        let text = text(&example(25));
+        assert!(text.contains("and 5 more"), "{text}");
+        assert!(text.contains("25 redis") && !text.contains("  5 redis"), "{text}");
+    }
+}

@@ -1,0 +1,90 @@
+//! `isotherm reclaim`: one scheme with good defaults, that an operator leaves running.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm_core::scheme::{Mark, Pattern, Quota, Scheme, Watermarks, Weights};
+use isotherm_core::{Action, PAGE_SIZE};
+
+use super::run::act;
+use crate::cli::Reclaim;
+
+/// How often watermarks are looked at.
+const MARKS_EVERY: Duration = Duration::from_secs(5);
+
+/// Pages out until it is told to end.
+pub fn run(o: &Reclaim) -> Result<ExitCode> {
+    act(&o.acting, o.socket().as_deref(), &|_| Ok(vec![scheme(o)]))
+}
+
+/// What the options say; without any, what DAMON_RECLAIM of the kernel does
+/// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest of what nobody touches first.
+fn scheme(o: &Reclaim) -> Scheme {
+    let untouched =
+        Pattern { size: PAGE_SIZE..=u64::MAX, hz: 0.0..=0.0, age: o.min_age..=Duration::MAX };
+    let mut scheme = Scheme::new("reclaim", untouched, Action::PageOut);
+    scheme.quota = Quota {
+        time: o.quota.time,
+        bytes: o.quota_size.0,
+        reset: o.quota.window,
+        goals: o.goal.iter().map(|aim| aim.of(o.acting.targets.all)).collect(),
+        weights: Weights { age: 1, ..Weights::default() },
+    };
+    scheme.watermarks = o.watermarks.0.map(|[high, mid, low]| Watermarks {
+        metric: Mark::Free,
+        interval: MARKS_EVERY,
+        high,
+        mid,
+        low,
+    });
+    scheme
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use isotherm_core::scheme::{Goal, Scope};
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn of(options: &[&str]) -> Scheme {
+        let args = ["isotherm", "reclaim"].iter().chain(options);
+        match Cli::try_parse_from(args).unwrap().command {
+            Command::Reclaim(o) => scheme(&o),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_kernel() {
+        let scheme = of(&["--all"]);
+        assert_eq!(scheme.check(), Ok(()));
+        assert_eq!(scheme.pattern.age, Duration::from_secs(120)..=Duration::MAX);
+        assert_eq!((*scheme.pattern.hz.end(), *scheme.pattern.size.start()), (0.0, PAGE_SIZE));
+        assert_eq!(scheme.quota.time, Some(Duration::from_millis(10)));
+        assert_eq!(scheme.quota.bytes, Some(128 << 20));
+        assert_eq!(scheme.quota.reset, Duration::from_secs(1));
+        assert_eq!(scheme.quota.weights, Weights { size: 0, rate: 0, age: 1 });
+        let marks = scheme.watermarks.unwrap();
+        assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
+        assert_eq!((marks.metric, marks.interval), (Mark::Free, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn goals_are_of_who_is_watched() {
+        let goals = |options| of(options).quota.goals;
+        let machine = Goal::Refaults { of: Scope::Machine, ppm: 2000 };
+        assert_eq!(goals(&["--all", "--goal", "refault=0.2%"]), [machine]);
+        let target = Duration::from_millis(1);
+        let targets = Goal::Stalled { of: Scope::Group("targets".into()), target };
+        assert_eq!(goals(&["--comm", "x", "--goal", "psi=0.1%"]), [targets]);
+    }
+
+    #[test]
+    fn no_bound_is_none() {
+        let scheme = of(&["--all", "--quota=none", "--quota-size=none", "--watermarks=none"]);
+        assert_eq!((scheme.quota.time, scheme.quota.bytes, scheme.watermarks), (None, None, None));
+    }
+}

@@ -1,0 +1,59 @@
+//! The other end: asks a service.
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{ControlError, MAX_ANSWER, MAX_LINE, Request, default_path};
+
+/// A service that is acting answers within a step of that.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks the service at `path`, or where it is if nothing is said; the whole answer.
+///
+/// # Errors
+/// If there is none, it does not answer, or it refuses.
+pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError> {
+    let path = path.map_or_else(default_path, Path::to_owned);
+    let name = || path.display().to_string();
+    let speak = |source| ControlError::Speak { path: name(), source };
+    let senseless = |what: &str| ControlError::Senseless { path: name(), what: what.to_owned() };
+    let mut line = serde_json::to_vec(request).map_err(|e| speak(e.into()))?;
+    if line.len() > MAX_LINE {
+        return Err(ControlError::TooLong(line.len()));
+    }
+    line.push(b'\n');
+    let stream = UnixStream::connect(&path).map_err(|e| match e.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => ControlError::Nobody { path: name() },
+        _ => speak(e),
+    })?;
+    let answer = exchange(&stream, &line).map_err(speak)?;
+    let answer: Value = serde_json::from_str(&answer).map_err(|e| senseless(&e.to_string()))?;
+    match (answer["ok"].as_bool(), answer["error"].as_str()) {
+        (Some(true), _) => Ok(answer),
+        (Some(false), Some(why)) => Err(ControlError::Refused(why.to_owned())),
+        _ => Err(senseless("neither done nor refused")),
+    }
+}
+
+/// Asks for something of which nothing but that it is done comes back.
+pub fn say_to(path: Option<&Path>, request: &Request) -> Result<(), ControlError> {
+    ask(path, request).map(|_| ())
+}
+
+fn exchange(mut stream: &UnixStream, line: &[u8]) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    // Who is not allowed to ask is told so whatever they say.
+    let sent = stream.write_all(line);
+    let mut answer = String::new();
+    let n = BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;
+    if n == 0 {
+        sent?;
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "it has ended without an answer"));
+    }
+    Ok(answer)
+}

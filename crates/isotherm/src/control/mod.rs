@@ -1,0 +1,106 @@
+//! The control socket: `docs/abi/testing/control.md`.
+
+mod ask;
+mod client;
+mod socket;
+
+use std::io;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::schemes::Form;
+
+pub use ask::{ask, say_to};
+pub use socket::{Control, wait};
+
+/// A request is at most so long, in bytes.
+const MAX_LINE: usize = 1 << 20;
+/// An answer is at most so long: all processes of a big machine.
+const MAX_ANSWER: u64 = 64 << 20;
+
+/// What is asked for: a line.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// what it does, and has done
+    Status,
+    /// act no more, go on watching
+    Pause,
+    /// act again
+    Resume,
+    /// end
+    Stop,
+    /// other schemes
+    Commit { schemes: String, form: Form },
+}
+
+/// What is answered: a line.
+#[derive(Debug, Serialize)]
+pub struct Answer<T> {
+    ok: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<T>,
+}
+
+impl<T> Answer<T> {
+    /// Done.
+    pub fn done() -> Self {
+        Answer { ok: true, error: None, status: None }
+    }
+
+    /// Not done, and why.
+    pub fn refused(why: String) -> Self {
+        Answer { ok: false, error: Some(why), status: None }
+    }
+
+    /// How things are.
+    pub fn status(status: T) -> Self {
+        Answer { ok: true, error: None, status: Some(status) }
+    }
+}
+
+/// What goes wrong with the socket itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// not to be made
+    #[error("cannot make the control socket {path}: {source}; name another place with --control")]
+    Make { path: String, source: io::Error },
+    /// somebody listens there
+    #[error(
+        "the control socket {path} is that of {who}, which is alive: end it (isotherm stop --control \
+         {path}), or name another with --control"
+    )]
+    Taken { path: String, who: String },
+    /// something else lies there
+    #[error("{0} exists and is no socket: name another place with --control")]
+    Foreign(String),
+    /// nobody listens there
+    #[error(
+        "no service listens on {path}: start one (isotherm reclaim --all), or name its socket with \
+         --control"
+    )]
+    Nobody { path: String },
+    /// cannot be spoken with
+    #[error("cannot speak with the service on {path}: {source}")]
+    Speak { path: String, source: io::Error },
+    /// has no sense
+    #[error("the service on {path} has answered what is no answer: {what}")]
+    Senseless { path: String, what: String },
+    /// longer than is read
+    #[error("a request of {0} bytes, of {MAX_LINE} at most: schemes are a few lines")]
+    TooLong(usize),
+    /// by the service
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Where the socket is if nothing is said: the same for all who are root, however they came to be.
+pub fn default_path() -> PathBuf {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+    let own = own.filter(|_| !rustix::process::geteuid().is_root());
+    let dir = own.map_or_else(|| PathBuf::from("/run"), PathBuf::from);
+    dir.join("isotherm/control.sock")
+}

@@ -1,0 +1,110 @@
+//! The control socket, and who does not deserve it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::load::{Load, MIB};
+use crate::reclaim::Service;
+use crate::run::{finish, root_or_skip, run_in, until};
+
+#[test]
+fn a_socket_has_one_service() {
+    if !root_or_skip("a_socket_has_one_service") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let pid = load.pid().to_string();
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("c")).unwrap();
+    // Of one that is no more.
+    drop(UnixListener::bind(dir.path().join("c/sock")).unwrap());
+    let service = Service::start_in(dir, &["--pid", &pid, "--dry-run"], &[]);
+    service.until_working();
+    let mode = fs::metadata(service.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let second = service.ask(&["reclaim", "--pid", &pid, "--dry-run"]);
+    assert_eq!(second.status, 1);
+    let who = format!("process {}, which is alive", service.child.id());
+    assert!(second.err.contains(&who), "{}", second.err);
+    assert_eq!(service.status()["pid"], service.child.id());
+
+    let file = service.dir.path().join("c/file");
+    fs::write(&file, "years of work").unwrap();
+    let args = ["reclaim", "--pid", &pid, "--dry-run", "--control", "c/file"];
+    let foreign = run_in(service.dir.path(), &args);
+    assert!(foreign.status == 1 && foreign.err.contains("is no socket"), "{}", foreign.err);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "years of work");
+}
+
+#[test]
+fn others_may_not_ask() {
+    if !root_or_skip("others_may_not_ask") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let folder = fs::metadata(service.dir.path().join("c")).unwrap().permissions().mode();
+    assert_eq!(folder & 0o777, 0o700);
+    // As somebody might do by mistake.
+    let open = |path: &str| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    for path in [service.dir.path().to_str().unwrap(), &service.socket()] {
+        open(path);
+    }
+    open(service.dir.path().join("c").to_str().unwrap());
+    let program = service.dir.path().join("isotherm");
+    fs::copy(env!("CARGO_BIN_EXE_isotherm"), &program).unwrap();
+    let mut stranger = Command::new(&program);
+    stranger.args(["stop", "--control", &service.socket()]).current_dir("/").uid(65534).gid(65534);
+    let refused = finish(&mut stranger);
+    assert_eq!(refused.status, 1);
+    assert!(refused.err.contains("user 65534 may not ask"), "{}", refused.err);
+    assert_eq!(service.status()["pid"], service.child.id());
+}
+
+/// Each of these would stop who waits for it.
+#[test]
+fn bad_clients_harm_nobody() {
+    if !root_or_skip("bad_clients_harm_nobody") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let connect = || UnixStream::connect(service.socket()).unwrap();
+    let said = |bytes: &[u8]| {
+        let mut stream = connect();
+        stream.write_all(bytes).unwrap();
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        serde_json::from_str::<Value>(&answer).unwrap()
+    };
+    for bytes in [&b"hot and cold\n"[..], b"\xff\0\n", b"{}\n", b"{\"do\":\"dance\"}\n", b"\n"] {
+        let answer = said(bytes);
+        assert_eq!(answer["ok"], false, "{answer}");
+        assert!(answer["error"].as_str().unwrap().contains("status, pause"), "{answer}");
+    }
+    // More than is taken, without an end: what cannot be sent any more is told in the answer.
+    let mut endless = connect();
+    let _ = endless.write_all(&vec![b'x'; 3 << 20]);
+    let silent: Vec<UnixStream> = (0..4).map(|_| connect()).collect();
+    for mut half in &silent[..2] {
+        half.write_all(b"{\"do\":\"sta").unwrap();
+    }
+    // Asks, and does not listen.
+    let mut deaf = connect();
+    for _ in 0..1000 {
+        let _ = deaf.write(b"{\"do\":\"status\"}\n").unwrap();
+    }
+    until("what is cold", || service.applied() >= 30 * MIB);
+    // All places are taken; they are free again when the others have had their time.
+    let many: Vec<UnixStream> = (0..8).map(|_| connect()).collect();
+    assert_eq!(service.status()["pid"], service.child.id());
+    drop((many, silent, endless, deaf));
+    assert_eq!(service.status()["pid"], service.child.id());
+}
