@@ -12,7 +12,7 @@ use crate::range::{AddrRange, align_down, align_up};
 /// Works handed over at once, at most.
 const MAX_BATCH: usize = 512;
 /// Each work gets at least this, so that it comes to something: fewer works where there is less time.
-const LEAST_TIME: Duration = Duration::from_micros(500);
+pub(super) const LEAST_TIME: Duration = Duration::from_micros(500);
 
 /// A place in the order of targets and addresses.
 pub(super) type Place = (TargetId, u64);

@@ -6,6 +6,7 @@ use super::SchemeError;
 use super::goal::{Goal, Tuner};
 use super::metrics::Metrics;
 use super::priority::Weights;
+use super::queue::LEAST_TIME;
 use crate::act::Budget;
 use crate::range::PAGE_SIZE;
 use crate::time::Nanos;
@@ -163,9 +164,11 @@ impl Charge {
         self.bound
     }
 
-    /// What is left for a batch, in whole units; no bytes if the window is full, or the turn over.
+    /// What is left for a batch, in whole units; no bytes if the window is full, or the turn over. A
+    /// sixteenth of the time is kept back, since each work may take a step longer than it is to.
     pub fn left(&self, quota: &Quota, unit: u64) -> Budget {
         let time = quota.time.map_or(Duration::MAX, |time| time.saturating_sub(self.time));
+        let time = time - time / 16;
         let time = time.min(LONGEST_TURN.saturating_sub(self.turn));
         let mut bytes = self.room(quota, unit);
         if quota.time.is_some() && self.past_time + self.time == Duration::ZERO {
@@ -179,9 +182,9 @@ impl Charge {
     fn room(&self, quota: &Quota, unit: u64) -> u64 {
         let bytes = self.limit.saturating_sub(self.bytes);
         match quota.time {
-            // The last fiftieth of the time is not worth a batch.
-            Some(time) if self.time >= time - time / 50 => 0,
             Some(_) if self.time.is_zero() => self.bound.saturating_sub(self.bytes),
+            // What is left at last is not worth a work, which may take a step longer than it is to.
+            Some(time) if self.time >= time.saturating_sub(LEAST_TIME.max(time / 50)) => 0,
             Some(time) => {
                 let fits = self.bytes_in(time - self.time);
                 if fits < unit { 0 } else { bytes.min(fits) }
