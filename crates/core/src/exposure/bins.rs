@@ -123,14 +123,14 @@ pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     let last = used.iter().map(|b| b.since + b.seconds).fold(0.0, f64::max);
     let at = |l: f64, steps: u32| {
         let chances = Chances::of(&used, l);
-        let (p, value) = likeliest_share(|p| chances.likelihood(p), steps);
-        (value, l, p)
+        let p = chances.likeliest_share(steps);
+        (chances.likelihood(p), l, p)
     };
     // First from afar, then more closely around the best.
-    let afar = rates(0.1 / last.max(1e-3), HIGHEST_HZ, 2.0).map(|l| at(l, 5));
+    let afar = rates(0.1 / last.max(1e-3), HIGHEST_HZ, 2.0).map(|l| at(l, 6));
     let best = afar.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let near = rates(best.1 / 2.0, (best.1 * 2.0).min(HIGHEST_HZ), 2f64.powf(0.25));
-    let near = near.map(|l| at(l, 12)).chain([best]);
+    let near = near.map(|l| at(l, 11)).chain([best]);
     let (value, hz, share) = near.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let alone = Chances::of(&used, first_touch_rate(bins)).likelihood(1.0);
     Some(Mixture { share, hz, gain: value - alone })
@@ -160,30 +160,33 @@ impl<'a> Chances<'a> {
         };
         self.0.iter().map(one).sum()
     }
-}
 
-/// The share of 0.0005 to 1 at which `likelihood` is highest, on a logarithmic scale, where it has one top;
-/// and how high that is. Each step takes two fifths of what is left.
-fn likeliest_share(likelihood: impl Fn(f64) -> f64, steps: u32) -> (f64, f64) {
-    const GOLDEN: f64 = 0.618_033_988_75;
-    let (mut low, mut high) = (0.0005f64.ln(), 0.0f64);
-    let at = |x: f64| likelihood(x.exp());
-    let (mut x1, mut x2) = (high - GOLDEN * (high - low), low + GOLDEN * (high - low));
-    let (mut f1, mut f2) = (at(x1), at(x2));
-    for _ in 0..steps {
-        if f1 < f2 {
-            (low, x1, f1) = (x1, x2, f2);
-            x2 = low + GOLDEN * (high - low);
-            f2 = at(x2);
-        } else {
-            (high, x2, f2) = (x2, x1, f1);
-            x1 = high - GOLDEN * (high - low);
-            f1 = at(x1);
-        }
+    /// How it changes with `p`: its derivative, without a logarithm.
+    fn slope(&self, p: f64) -> f64 {
+        let one = |&(b, from, to): &(&Bin, f64, f64)| {
+            // d ln(1 - p + p x) / dp
+            let of_left = |untouched: f64| {
+                let gone = 1.0 - untouched;
+                -gone / (1.0 - p * gone).max(1e-12)
+            };
+            b.touched / p + b.survived * of_left(to) - (b.touched + b.survived) * of_left(from)
+        };
+        self.0.iter().map(one).sum()
     }
-    let inner = ((low + high) / 2.0).exp();
-    let (value, all) = (likelihood(inner), likelihood(1.0));
-    if all >= value { (1.0, all) } else { (inner, value) }
+
+    /// The share of 0.0005 to 1 that is likeliest, where there is one top: each step halves its logarithm's
+    /// range.
+    fn likeliest_share(&self, steps: u32) -> f64 {
+        if self.slope(1.0) >= 0.0 {
+            return 1.0;
+        }
+        let (mut low, mut high) = (0.0005f64.ln(), 0.0f64);
+        for _ in 0..steps {
+            let middle = (low + high) / 2.0;
+            if self.slope(middle.exp()) > 0.0 { low = middle } else { high = middle }
+        }
+        ((low + high) / 2.0).exp()
+    }
 }
 
 /// What windows that were measured by themselves say of the rate of all of them together.

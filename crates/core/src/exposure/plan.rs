@@ -23,6 +23,8 @@ pub(super) struct Allowance {
     pub sweep: f64,
     /// From one turn of a region to the next; none while there are changes.
     pub turn: Duration,
+    /// The same at most, for a little region.
+    pub longest: Duration,
     pub restraint: Restraint,
 }
 
@@ -48,7 +50,10 @@ const SLOW_HZ: f64 = 2.0;
 /// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
 /// each few seconds.
 const SETTLED: u32 = 4;
-const LONG_TURN: Duration = Duration::from_millis(2_600);
+pub(super) const LONG_TURN: Duration = Duration::from_millis(2_600);
+/// The same of a region of less than 1 MiB, whose shootdown tells of as much as those of others do of more.
+const LITTLE: u64 = 1 << 20;
+pub(super) const LONGEST_TURN: Duration = Duration::from_millis(5_200);
 /// Pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
 
@@ -57,8 +62,8 @@ const LONG_RUN: usize = 32;
 ///
 /// What was touched after a long time comes first: a short run of each stretch of it. Then memory that
 /// was never cleared, in long runs. Then a run in each region that is touched, from the piece on that
-/// was cleared longest ago: those regions first of which nothing was cleared for long. Memory that is
-/// not young is never cleared.
+/// was cleared longest ago: those regions first of which nothing was cleared for long. Then what of slow
+/// regions was not cleared for long. Memory that is not young is never cleared.
 pub(super) fn plan(
     pieces: &[Piece],
     regions: &[Known],
@@ -81,6 +86,7 @@ pub(super) fn plan(
     p.awoken(awoken);
     p.never();
     p.regions(regions);
+    p.stale(regions);
     p.out.sort_unstable_by_key(|r| r.pieces.start);
     p.out
 }
@@ -92,6 +98,11 @@ struct Planner<'a> {
     allowance: Allowance,
     taken: Vec<bool>,
     out: Vec<Run>,
+}
+
+/// Whether few of its pages have their bits set again soon.
+fn is_slow(region: &Known) -> bool {
+    region.hz * region.share < SLOW_HZ
 }
 
 fn price(piece: &Piece) -> u64 {
@@ -182,22 +193,61 @@ impl Planner<'_> {
         self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
     }
 
+    /// The pieces of which something lies in `range`.
+    fn within(&self, range: &AddrRange) -> Range<usize> {
+        let first = self.pieces.partition_point(|p| p.range.end <= range.start);
+        let inside = self.pieces[first..].iter().take_while(|p| p.range.start < range.end);
+        first..first + inside.count()
+    }
+
     /// How long the next turn of a region is away whose heat is as old as this: what has been as it is
     /// for long is asked less often.
-    fn turn(&self, age: Duration) -> Duration {
+    fn turn(&self, region: &Known) -> Duration {
         let turn = self.allowance.turn;
-        if turn.is_zero() { turn } else { (age / SETTLED).clamp(turn, turn.max(LONG_TURN)) }
+        let long = if region.range.len() < LITTLE { self.allowance.longest } else { LONG_TURN };
+        if turn.is_zero() { turn } else { (region.age / SETTLED).clamp(turn, turn.max(long)) }
+    }
+
+    /// Of what is left, half goes to slow memory that was cleared longest ago: its regions have had their
+    /// turns, but few of their pieces in each. What it was like a minute ago says little.
+    fn stale(&mut self, regions: &[Known]) {
+        // While there are changes, they take it all.
+        if self.allowance.restraint != Restraint::None || self.allowance.turn.is_zero() {
+            return;
+        }
+        let old = |at: Nanos| self.now.since(at) >= LONGEST_TURN;
+        let is_stale = |i: usize| {
+            let cleared = self.pieces[i].cleared_at();
+            cleared.is_some_and(old) && self.may_clear(i) && self.is_due(i)
+        };
+        let mut stale: Vec<bool> = (0..self.pieces.len()).map(is_stale).collect();
+        for Known { range, .. } in regions.iter().filter(|k| !is_slow(k)) {
+            stale[self.within(range)].fill(false);
+        }
+        let mut by_age: Vec<usize> = (0..stale.len()).filter(|&i| stale[i]).collect();
+        by_age.sort_by_key(|&i| self.pieces[i].cleared_at());
+        // Changes are to find something left.
+        let mut left = self.allowance.seconds / 2.0;
+        for i in by_age {
+            if self.taken[i] {
+                continue;
+            }
+            if self.allowance.runs == 0 || self.prices.of(1, price(&self.pieces[i])) > left {
+                break;
+            }
+            let most = stale[i..].iter().take(LONG_RUN).take_while(|s| **s).count();
+            left -= self.take(i, i + most, left);
+        }
     }
 
     fn regions(&mut self, regions: &[Known]) {
         let mut wanting: Vec<(Nanos, Range<usize>, AddrRange, usize)> = Vec::new();
-        for Known { range: r, hz, age, .. } in regions {
-            let first = self.pieces.partition_point(|p| p.range.end <= r.start);
-            let end =
-                first + self.pieces[first..].iter().take_while(|p| p.range.start < r.end).count();
+        for known in regions {
+            let r = &known.range;
+            let Range { start: first, end } = self.within(r);
             let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due_in(i, r));
             let lately = (first..end).filter_map(|i| self.pieces[i].cleared_at()).max();
-            let turn = self.turn(*age);
+            let turn = self.turn(known);
             let had = lately.is_some_and(|at| self.now.since(at) < turn);
             let doubted = || (first..end).any(|i| self.pieces[i].is_doubted());
             if touched.count() > 0 && (!had || doubted()) {
@@ -207,7 +257,7 @@ impl Planner<'_> {
                 let turns = turn.as_secs_f64() / self.allowance.turn.as_secs_f64().max(0.1);
                 let more = (short as f64 * turns) as usize;
                 let most = more.min((end - first) / 2).max(short);
-                let most = if *hz < SLOW_HZ { LONG_RUN } else { most };
+                let most = if is_slow(known) { LONG_RUN } else { most };
                 wanting.push((lately.unwrap_or_default(), first..end, *r, most));
             }
         }

@@ -69,12 +69,13 @@ impl Known {
         }
         if let Some((at, was)) = self.asked {
             let seconds = now.since(at).as_secs_f64().max(1e-3);
-            if is.scanned > was.scanned || is.refaults > was.refaults {
+            // What is wanted again without a scan was paged out on purpose, which does not go by age.
+            if is.scanned > was.scanned {
                 self.short = Some(now);
-            }
-            let stalled = is.stalled.saturating_sub(was.stalled).as_secs_f64() / seconds;
-            if stalled > STALLED && is.refaults > was.refaults {
-                self.severe = Some(now);
+                let stalled = is.stalled.saturating_sub(was.stalled).as_secs_f64() / seconds;
+                if stalled > STALLED && is.refaults > was.refaults {
+                    self.severe = Some(now);
+                }
             }
         }
         self.asked = Some((now, is));
@@ -111,6 +112,7 @@ mod tests {
         let calm = seen(7, 3, 0, None);
         assert_eq!(after(&[(0, calm), (1, calm)]), Restraint::None);
         assert_eq!(after(&[(0, calm), (1, seen(9, 3, 0, None))]), Restraint::ShortRuns);
+        assert_eq!(after(&[(0, calm), (1, seen(7, 9, 300, None))]), Restraint::None);
         assert_eq!(after(&[(0, seen(7, 3, 0, Some(16 * MIB)))]), Restraint::ShortRuns);
         assert_eq!(after(&[(0, seen(7, 3, 0, Some(64 * MIB)))]), Restraint::None);
         assert_eq!(after(&[(0, calm), (1, seen(9, 4, 300, None))]), Restraint::ReadOnly);

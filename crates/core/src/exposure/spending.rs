@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ledger::{Ledger, Mean, Prices};
-use super::plan::Allowance;
+use super::plan::{Allowance, LONG_TURN, LONGEST_TURN};
 use super::watched::Watched;
 use crate::attrs::Attrs;
 use crate::ops::Cost;
@@ -13,7 +13,7 @@ use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
 /// Of the budget, reading everything may take so much; else it is read less often.
-const READING_SHARE: f64 = 0.6;
+const READING_SHARE: f64 = 0.5;
 /// And asking about memory whose bits tell nothing so much.
 const ASKING_SHARE: f64 = 0.25;
 /// From one reading of everything to the next, at least, if the budget allows.
@@ -48,6 +48,8 @@ pub(super) struct Spending {
     /// since the last snapshot
     cost: Cost,
     interval: Duration,
+    /// from one turn of a little region to the next
+    longest: Duration,
     seconds: Ledger,
     /// none without a bound on them
     shootdowns: Option<Ledger>,
@@ -72,6 +74,7 @@ impl Spending {
             prices: Prices::default(),
             cost: Cost::default(),
             interval: attrs.interval,
+            longest: longest(attrs),
             seconds: Ledger::new(budget),
             shootdowns: shootdowns(attrs),
             burst: Ledger::with(BURST_SHARE * budget, BURST),
@@ -87,6 +90,7 @@ impl Spending {
         let budget = budget(attrs);
         self.round = first_round(attrs);
         self.interval = attrs.interval;
+        self.longest = longest(attrs);
         self.seconds.set_per_second(budget);
         self.shootdowns = shootdowns(attrs);
         self.burst.set_per_second(BURST_SHARE * budget);
@@ -194,6 +198,7 @@ impl Spending {
             urgent: self.seconds.per_second() * round / targets,
             sweep: if first { SWEEP_SHARE * round / targets } else { 0.0 },
             turn: if changing { Duration::ZERO } else { turn },
+            longest: self.longest,
             restraint,
         }
     }
@@ -210,6 +215,11 @@ fn budget(attrs: &Attrs) -> f64 {
 
 fn shootdowns(attrs: &Attrs) -> Option<Ledger> {
     (attrs.max_clears > 0).then(|| Ledger::new(attrs.max_clears.into()))
+}
+
+/// Who wants windows wants the little to be as good as the great.
+fn longest(attrs: &Attrs) -> Duration {
+    if attrs.windows { LONG_TURN } else { LONGEST_TURN }
 }
 
 fn first_round(attrs: &Attrs) -> Duration {
