@@ -283,3 +283,71 @@ impl Planner<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::piece::{Moment, Terms};
+    use super::*;
+    use crate::page_mask::PageMask;
+    use crate::range::PAGE_SIZE;
+    use crate::survey::{BLOCK_SIZE, Block, Cleared};
+
+    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const NOW: u64 = 100;
+    const PIECES: u64 = 64;
+
+    fn moment(s: u64) -> Moment {
+        Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }
+    }
+
+    /// All young, `n` blocks from the start of memory, cleared at this time.
+    fn piece(n: u64, cleared: u64) -> Piece {
+        let start = n * BLOCK_SIZE;
+        let range = AddrRange::new(start, start + BLOCK_SIZE);
+        let all = PageMask::span(0, (BLOCK_SIZE / PAGE_SIZE) as usize);
+        let mut piece = Piece::new(range, 64 << 10, 0);
+        for s in [cleared, NOW - 1] {
+            let at = moment(s);
+            let young = Block { start, huge: false, resident: all, young: all, read_at: at.at };
+            piece.read(&young, 10, &at, &TERMS);
+            if s == cleared {
+                let cleared =
+                    Cleared { start, huge: false, armed: all, hidden: vec![], cleared_at: at.at };
+                piece.clear(&cleared, at, &TERMS);
+            }
+        }
+        piece
+    }
+
+    /// A region of all pieces, of which the first one was cleared just now and the others `ago` seconds
+    /// before: how many of them are cleared.
+    fn cleared(hz: f64, share: f64, ago: u64, seconds: f64) -> usize {
+        let pieces: Vec<Piece> =
+            (0..PIECES).map(|n| piece(n, NOW - if n == 0 { 2 } else { ago })).collect();
+        let range = AddrRange::new(0, PIECES * BLOCK_SIZE);
+        let region = Known { range, hz, share, age: Duration::from_secs(60) };
+        let turn = Duration::from_secs(3);
+        let allowance = Allowance {
+            seconds,
+            runs: 256,
+            urgent: 0.0,
+            sweep: 0.0,
+            turn,
+            longest: LONGEST_TURN,
+            restraint: Restraint::None,
+        };
+        let runs = plan(&pieces, &[region], &[], &allowance, &Prices::default(), moment(NOW).at);
+        runs.iter().map(|r| r.pieces.len()).sum()
+    }
+
+    #[test]
+    fn what_is_left_goes_to_slow_memory_that_was_not_looked_at_for_long() {
+        let all = PIECES as usize - 1;
+        assert_eq!(cleared(1.0, 1.0, 20, 1.0), all);
+        assert_eq!(cleared(500.0, 1.0 / 512.0, 20, 1.0), all, "few of its pages are touched");
+        assert_eq!(cleared(500.0, 1.0, 20, 1.0), 0, "its bits are soon set again");
+        assert_eq!(cleared(1.0, 1.0, 4, 1.0), 0, "it was looked at");
+        let some = cleared(1.0, 1.0, 20, 0.01);
+        assert!((1..all / 2).contains(&some), "half of what there is: {some}");
+    }
+}
