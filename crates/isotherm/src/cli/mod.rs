@@ -23,7 +23,7 @@ pub use config::Config;
 pub use control::{Commit, Control, Recording, RecordingTask, SetAttributes, SetTargets, Status};
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
-pub use reclaim::Reclaim;
+pub use reclaim::{Aim, Reclaim};
 pub use record::Record;
 pub use report::{
     Access, Accuracy, Advice, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,

@@ -83,7 +83,22 @@ fn text(s: &Value) -> String {
     );
     out += &cost(&s["cost"]);
     out += &record(&s["record"]);
+    if s["total"].is_object() {
+        out += &processes(s);
+    }
     out += &format!(
+        "\n{:<16} {:<12} {:>10} {:>10} {:>10} {:>9} {:>8} {:>8}\n",
+        "scheme", "action", "tried", "applied", "failed", "took", "exceeded", "inactive"
+    );
+    for r in s["schemes"].as_array().into_iter().flatten() {
+        out += &scheme(r);
+    }
+    out
+}
+
+/// Whose memory it is, and how hot.
+fn processes(s: &Value) -> String {
+    let mut out = format!(
         "\n{:>8} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
         "pid", "command", "resident", "hot", "warm", "cold", "unknown"
     );
@@ -97,21 +112,13 @@ fn text(s: &Value) -> String {
         out += &format!("         and {} more\n", targets.len() - MAX_SHOWN);
     }
     out += &memory("all", "", &s["total"]);
-    out += &unknown(&s["total"]["unknown_by"]);
-    out += &format!(
-        "\n{:<16} {:<12} {:>10} {:>10} {:>10} {:>9} {:>8} {:>8}\n",
-        "scheme", "action", "tried", "applied", "failed", "took", "exceeded", "inactive"
-    );
-    for r in s["schemes"].as_array().into_iter().flatten() {
-        out += &scheme(r);
-    }
-    out
+    out + &unknown(&s["total"]["unknown_by"])
 }
 
 fn cost(c: &Value) -> String {
     let percent = |key: &str| c[key].as_f64().map(|share| share * 100.0);
     let mut out = format!("own CPU {:.2} %", percent("own_cpu").unwrap_or(0.0));
-    out += &format!(", the targets lost {:.2} %", percent("lost").unwrap_or(0.0));
+    out += &percent("lost").map_or_else(String::new, |p| format!(", the targets lost {p:.2} %"));
     out += &percent("budget").map_or_else(String::new, |p| format!(" (budget {p} %)"));
     out += &percent("coverage").map_or_else(String::new, |p| format!(", {p:.0} % seen"));
     out + "\n"

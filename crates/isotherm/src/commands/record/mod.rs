@@ -78,7 +78,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
 
 /// Takes away a kdamond that an isotherm has left which was killed. What comes in the way of that is
 /// no reason not to record.
-fn sweep() {
+pub fn sweep() {
     match damon::sweep("/".as_ref()) {
         Ok(None) => {}
         Ok(Some(pid)) => say(format_args!(

@@ -30,6 +30,7 @@ use self::metrics::Meter;
 use self::recording::Recording;
 use self::running::Running;
 use self::saved::Saved;
+pub use self::table::Table;
 use super::report::output::print;
 use super::stop::Stop;
 use super::watch::{Follower, Looks, ROOT, Ready};
@@ -102,7 +103,11 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
         Engine::new(told.schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
     };
-    refuse_at_once(&engine(&attrs)?, o.dry_run)?;
+    let first = engine(&attrs)?;
+    // One that is asked for by name may have a better reason.
+    if o.watching.look == Look::Auto && !o.dry_run {
+        refuse_at_once(&first)?;
+    }
     let stop = if told.is_in_file() { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
     let mut looks = Looks::open(match o.watching.look {
         Look::By(way) => Some(way),
@@ -155,7 +160,7 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     })
 }
 
-fn json(table: &table::Table) -> Result<String> {
+fn json(table: &Table) -> Result<String> {
     Ok(serde_json::to_string(table)? + "\n")
 }
 
@@ -185,16 +190,16 @@ pub fn interval(attrs: &Attrs) -> Duration {
 }
 
 /// What cannot be done here, whatever the way to look, is told before one is opened: that takes a second.
-fn refuse_at_once(engine: &Engine, dry: bool) -> Result<()> {
+fn refuse_at_once(engine: &Engine) -> Result<()> {
     let why = |(s, _): (&Scheme, _)| match possible(ROOT.as_ref(), &s.action) {
         Support::No(why) => Some(format!("scheme `{}`: {why}", s.name)),
         Support::Yes => None,
     };
     let said: Vec<String> = engine.schemes().filter_map(why).collect();
-    if dry || said.is_empty() {
-        return Ok(());
+    match said.is_empty() {
+        true => Ok(()),
+        false => bail!("{IMPOSSIBLE}: {}", said.join("\n  ")),
     }
-    bail!("{IMPOSSIBLE}: {}", said.join("\n  "))
 }
 
 const IMPOSSIBLE: &str = "this cannot be done here";

@@ -1,5 +1,7 @@
 //! `isotherm reclaim`: one scheme with good defaults, that an operator leaves running.
 
+mod kernel;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +14,7 @@ use isotherm_core::{Action, Attrs, PAGE_SIZE};
 
 use super::run::{Told, act, interval};
 use super::text_of;
-use crate::cli::{Acting, Config, Reclaim, UsageError};
+use crate::cli::{Acting, Config, Look, Reclaim, UsageError};
 
 /// How often watermarks are looked at.
 const MARKS_EVERY: Duration = Duration::from_secs(5);
@@ -25,6 +27,10 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
         None => Service::new(options, None, typed),
         Some(path) => Service::read(path, typed)?,
     };
+    if service.options.acting.watching.look == Look::Damon {
+        service.check_alone()?;
+        return kernel::run(&service.options);
+    }
     act(&(Rc::new(service) as Rc<dyn Told>))
 }
 
@@ -48,6 +54,15 @@ impl Service {
         let config = Config::read(&path, text)?;
         let options = config.under(&typed)?;
         Ok(Service::new(options, Some((path, config)), typed))
+    }
+
+    /// The kernel has one scheme from us.
+    fn check_alone(&self) -> Result<(), UsageError> {
+        let more = self.config.as_ref().map(|(_, config)| config.schemes(Duration::from_secs(1)));
+        match more.transpose()?.is_none_or(|more| more.is_empty()) {
+            true => Ok(()),
+            false => Err(UsageError::new("[[scheme]] and --look damon do not go together")),
+        }
     }
 }
 
