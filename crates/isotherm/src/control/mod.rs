@@ -1,6 +1,7 @@
 //! The control socket: `docs/abi/testing/control.md`.
 
 mod ask;
+mod attributes;
 mod client;
 mod socket;
 
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::schemes::Form;
 
 pub use ask::{ask, say_to};
+pub use attributes::Attributes;
 pub use socket::{Control, wait};
 
 /// A request is at most so long, in bytes.
@@ -33,6 +35,22 @@ pub enum Request {
     Stop,
     /// other schemes
     Commit { schemes: String, form: Form },
+    /// another budget, and so on
+    Attributes(Attributes),
+    /// these processes too, and those no longer
+    Targets {
+        #[serde(default)]
+        add: Vec<i32>,
+        #[serde(default)]
+        remove: Vec<i32>,
+    },
+    /// have a record written, or ended
+    Record {
+        file: Option<PathBuf>,
+        max_size: Option<u64>,
+        #[serde(default)]
+        off: bool,
+    },
 }
 
 /// What is answered: a line.

@@ -156,7 +156,8 @@ fn may_ask(stream: &UnixStream) -> Result<(), String> {
 }
 
 fn request(line: &[u8]) -> Result<Request, String> {
-    const SHAPES: &str = "write one as {\"do\":\"status\"}: status, pause, resume, stop or commit";
+    const SHAPES: &str = "write one as {\"do\":\"status\"}: status, pause, resume, stop, commit, \
+                          attributes, targets or record";
     serde_json::from_slice(line).map_err(|e| format!("this is no request ({e}): {SHAPES}"))
 }
 

@@ -10,9 +10,10 @@ use std::time::Duration;
 use anyhow::Result;
 use isotherm_core::scheme::{Scheme, parse};
 use serde::{Deserialize, Serialize};
+use toml::Spanned;
 
 use self::convert::scheme;
-use self::text::File;
+use self::text::{Among, File, SchemeText};
 use crate::cli::UsageError;
 
 pub use text::TARGETS;
@@ -75,11 +76,29 @@ pub fn load(path: &Path, text: &str, interval: Duration) -> Result<Vec<Scheme>, 
     }
 }
 
+/// The schemes in a TOML file that holds other things as well; an age without a unit is in intervals of
+/// `interval`.
+///
+/// # Errors
+/// If one makes no sense: where.
+pub fn among(text: &str, interval: Duration) -> Result<Vec<Scheme>, FileError> {
+    let file: Among = toml::from_str(text)?;
+    all(file.scheme, text, interval)
+}
+
 /// Reads the TOML form; an age without a unit is in intervals of `interval`.
 fn read(text: &str, interval: Duration) -> Result<Vec<Scheme>, FileError> {
     let file: File = toml::from_str(text)?;
+    all(file.scheme, text, interval)
+}
+
+fn all(
+    texts: Vec<Spanned<SchemeText>>,
+    text: &str,
+    interval: Duration,
+) -> Result<Vec<Scheme>, FileError> {
     let mut schemes: Vec<Scheme> = Vec::new();
-    for spanned in file.scheme {
+    for spanned in texts {
         let at = spanned.span().start;
         let senseless = |what: String| {
             let (line, column) = place(text, at);
@@ -91,7 +110,7 @@ fn read(text: &str, interval: Duration) -> Result<Vec<Scheme>, FileError> {
 }
 
 /// Line and column of a byte, from 1.
-fn place(text: &str, at: usize) -> (usize, usize) {
+pub fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |i| i + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)

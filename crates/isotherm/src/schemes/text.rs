@@ -16,6 +16,13 @@ pub struct File {
     pub scheme: Vec<Spanned<SchemeText>>,
 }
 
+/// Those of a file that holds other things as well.
+#[derive(Debug, Deserialize)]
+pub struct Among {
+    #[serde(default)]
+    pub scheme: Vec<Spanned<SchemeText>>,
+}
+
 /// Regions like this: this action, so much of it, only while the machine is like this.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

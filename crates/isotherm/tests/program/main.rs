@@ -26,6 +26,7 @@ mod load;
 #[path = "../../../../bench/src/synthetic.rs"]
 mod long_record;
 mod looks;
+mod package;
 mod privileges;
 mod reclaim;
 mod record;
@@ -37,6 +38,7 @@ mod schemes;
 mod schemes_quota;
 mod schemes_targets;
 mod servers;
+mod service;
 mod swap;
 mod synthetic;
 #[path = "../../../linux/tests/common/words.rs"]

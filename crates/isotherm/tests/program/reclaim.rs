@@ -16,7 +16,7 @@ use crate::run::{Done, QUICK, isotherm, root_or_skip, run_in, until, wait};
 use crate::schemes::swapped;
 
 /// Without what would have it wait on a machine with free memory.
-const EAGER: [&str; 4] = ["--min-age", "1s", "--watermarks", "none"];
+pub const EAGER: [&str; 4] = ["--min-age", "1s", "--watermarks", "none"];
 
 /// `isotherm reclaim` at work, in a directory of its own; killed when dropped.
 pub struct Service {
@@ -58,10 +58,20 @@ impl Service {
             .args(QUICK)
             .args(options)
             .envs(env.iter().copied());
-        let err = fs::File::create(dir.path().join("err")).unwrap();
-        let out = fs::File::create(dir.path().join("out")).unwrap();
-        let child = command.current_dir(dir.path()).stdout(out).stderr(err).spawn().unwrap();
+        Service::by_command(command, dir)
+    }
+
+    /// By a command that is complete.
+    pub fn by_command(command: Command, dir: TempDir) -> Self {
+        let child = spawn(command, &dir);
         Service { child, dir }
+    }
+
+    /// Another in the place of one that has ended.
+    pub fn again(&mut self, options: &[&str]) {
+        let mut command = isotherm(["reclaim", "--control", "c/sock"]);
+        command.args(EAGER).args(QUICK).args(options);
+        self.child = spawn(command, &self.dir);
     }
 
     /// Its exit status at a signal.
@@ -103,6 +113,12 @@ impl Service {
     }
 }
 
+fn spawn(mut command: Command, dir: &TempDir) -> Child {
+    let err = fs::File::create(dir.path().join("err")).unwrap();
+    let out = fs::File::create(dir.path().join("out")).unwrap();
+    command.current_dir(dir.path()).stdout(out).stderr(err).spawn().unwrap()
+}
+
 impl Drop for Service {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -120,7 +136,7 @@ fn wrong_values_are_told_with_what_would_be_right() {
         (&["--all", "--watermarks", "20%,40%,50%"], "falling order"),
         (&["--all", "--goal", "load=1%"], "refault=0.2% or psi=0.1%"),
         (&["--all", "--min-age", "old"], "--min-age"),
-        (&["--all", "--look", "damon"], "look by bpf"),
+        (&["--pid", "1", "--look", "damon"], "look by bpf"),
     ] {
         let done = run_in("/".as_ref(), &[&["reclaim"], args].concat());
         assert_eq!(done.status, 2, "{args:?}: {}", done.err);
@@ -239,7 +255,11 @@ fn other_schemes_go_on_where_those_before_were() {
     assert_eq!(service.status()["schemes"][0]["scheme"], "stat");
 }
 
-/// Of a process of another user.
+/// A process of another user.
+pub fn stranger() -> Child {
+    Command::new("sleep").arg("300").uid(65534).gid(65534).spawn().unwrap()
+}
+
 #[test]
 fn the_capabilities_of_the_unit_are_enough() {
     if !root_or_skip("the_capabilities_of_the_unit_are_enough") {
@@ -250,7 +270,7 @@ fn the_capabilities_of_the_unit_are_enough() {
     let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
     let names = named.split(' ').map(|name| name.strip_prefix("CAP_").unwrap().to_lowercase());
     let kept: String = names.map(|name| format!(",+{name}")).collect();
-    let mut sleeper = Command::new("sleep").arg("300").uid(65534).gid(65534).spawn().unwrap();
+    let mut sleeper = stranger();
     let mut command = Command::new("setpriv");
     command.arg(format!("--bounding-set=-all{kept}")).args(["--inh-caps=-all", "--no-new-privs"]);
     command.arg(env!("CARGO_BIN_EXE_isotherm")).arg("reclaim");

@@ -22,6 +22,7 @@ use std::collections::BTreeSet;
 use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
 use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
+pub use self::support::possible;
 use self::wait::wait;
 use self::walk::perform;
 use crate::ops::epochs::flush_by_advice;

@@ -19,6 +19,12 @@ pub(super) fn support(root: &Path, clearing: Clearing, action: &Action) -> Suppo
     }
 }
 
+/// Whether `action` is possible on this machine at this moment, whatever the way to look.
+#[must_use]
+pub fn possible(root: &Path, action: &Action) -> Support {
+    now(root, action).map_or_else(Support::No, |()| Support::Yes)
+}
+
 /// What stays as it is: why `action` makes no sense.
 pub(super) fn never(clearing: Clearing, action: &Action) -> Result<(), String> {
     if clearing == Clearing::Refs {

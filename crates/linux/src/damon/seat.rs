@@ -7,7 +7,9 @@ use std::time::Duration;
 use super::availability::{Availability, availability, running};
 use super::claim::{Claim, Thread, is_ours, off};
 use super::error::DamonError;
-use super::sysfs::{self, Available, Command, Context, Element, Intervals, Kdamond, Operations};
+use super::sysfs::{
+    self, Available, Command, Context, Element, Intervals, Kdamond, Operations, Stats,
+};
 use crate::sys::process_cpu;
 
 /// A kdamond of ours, set up; taken away when dropped.
@@ -128,6 +130,12 @@ impl Seat {
         self.claim.mark.kdamond.and_then(|k| process_cpu(k.pid)).unwrap_or_default()
     }
 
+    /// What the first scheme has done since it was started.
+    pub fn stats(&self) -> Result<Stats, DamonError> {
+        self.command(Command::UpdateStats)?;
+        Ok(sysfs::read(&self.context().join("schemes/0/stats"))?)
+    }
+
     /// The intervals that tuning has come to.
     pub fn tuned(&self) -> Result<Intervals, DamonError> {
         self.command(Command::UpdateTunedIntervals)?;
@@ -145,4 +153,4 @@ fn refuse(availability: Availability) -> Result<(), DamonError> {
 
 #[cfg(test)]
 #[path = "seat_tests.rs"]
-mod tests;
+pub(super) mod tests;

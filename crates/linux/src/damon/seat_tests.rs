@@ -21,7 +21,7 @@ fn thread(root: &Path, pid: i32, start_ticks: u64) {
 }
 
 /// A machine whose DAMON is free; kdamond 0, where it is to be made, will run as thread 607.
-fn free() -> tempfile::TempDir {
+pub fn free() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     file(root, "proc/sys/kernel/random/boot_id", "this-boot\n");
@@ -34,7 +34,7 @@ fn free() -> tempfile::TempDir {
     dir
 }
 
-fn read(root: &Path, name: &str) -> String {
+pub fn read(root: &Path, name: &str) -> String {
     fs::read_to_string(root.join(ALL).join(name)).unwrap().trim().to_owned()
 }
 

@@ -16,7 +16,7 @@ use isotherm_record::{Facts, Progress, Why, Writer};
 use self::status::last_lines;
 use super::child;
 use super::stop::Stop;
-use super::watch::{Follower, Ready, Status, WAKE, Watch, ready};
+use super::watch::{Follower, Status, WAKE, Watch, ready};
 use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
 
@@ -41,7 +41,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let mut follower = Follower::new(way.watched());
     follower.attach_all(way.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
-    let writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
+    let writer = Writer::create(&o.output, &facts(attrs, seed, way.describe()), limits)?;
     let started = follower.start(way.hold(), program, &o.targets.command);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Those that come later may be other users'.
@@ -78,7 +78,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
 
 /// Takes away a kdamond that an isotherm has left which was killed. What comes in the way of that is
 /// no reason not to record.
-fn sweep() {
+pub fn sweep() {
     match damon::sweep("/".as_ref()) {
         Ok(None) => {}
         Ok(Some(pid)) => say(format_args!(
@@ -99,7 +99,8 @@ fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
     }
 }
 
-fn facts(attrs: Attrs, seed: u64, way: &dyn Ready) -> Facts {
+/// What a record says about itself.
+pub fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Facts {
@@ -108,7 +109,7 @@ fn facts(attrs: Attrs, seed: u64, way: &dyn Ready) -> Facts {
         command: std::env::args().collect::<Vec<_>>().join(" "),
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         seed,
-        look: way.describe(),
+        look,
         ..Facts::new(env!("CARGO_PKG_VERSION"), attrs, sys::monotonic())
     }
 }

@@ -1,28 +1,36 @@
 //! `isotherm run`: acts on memory by what is seen of it, as schemes say.
 
 mod answer;
+mod change;
 mod dry;
 mod event;
 mod log;
 mod metrics;
 mod needs;
+mod recording;
 mod running;
+mod saved;
 mod state;
 mod status;
 mod table;
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
 use isotherm_core::{Act, Action, Attrs, MonitorKind, Support};
+use isotherm_linux::possible;
 use isotherm_linux::sys::{self, Kept};
 
 use self::log::Log;
 use self::metrics::Meter;
+use self::recording::Recording;
 use self::running::Running;
+use self::saved::Saved;
+pub use self::table::Table;
 use super::report::output::print;
 use super::stop::Stop;
 use super::watch::{Follower, Looks, ROOT, Ready};
@@ -32,25 +40,75 @@ use crate::control::Control;
 use crate::schemes;
 use crate::words::{chain, is_closed_pipe, say};
 
-/// Acts by the schemes in a file.
-pub fn run(o: &RunSchemes) -> Result<ExitCode> {
-    let text = text_of(&o.scheme, || format!("cannot read the schemes {}", o.scheme.display()))?;
-    act(&o.acting, o.control.as_deref(), &|attrs| schemes::load(&o.scheme, &text, interval(attrs)))
+/// What is to be done, as somebody has said.
+pub trait Told {
+    /// On whom, and how they are watched.
+    fn acting(&self) -> &Acting;
+
+    /// The schemes, for a monitor of these attributes.
+    fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError>;
+
+    /// The socket on which who asks is answered, if there is one.
+    fn socket(&self) -> Option<PathBuf>;
+
+    /// Whether what it is told while it runs is to outlive a crash.
+    fn is_service(&self) -> bool {
+        false
+    }
+
+    /// Whether it comes from where it can be read anew.
+    fn is_in_file(&self) -> bool {
+        false
+    }
+
+    /// The same, read anew: what has not changed, or may change while it runs.
+    fn anew(&self) -> Result<Rc<dyn Told>>;
 }
 
-/// Acts by what `schemes` makes for a monitor of these attributes until there is a reason to end, and
-/// says what has come of it. Who asks over the socket `control`, if there is one, is answered meanwhile.
-pub fn act(
-    o: &Acting,
-    control: Option<&Path>,
-    schemes: &dyn Fn(&Attrs) -> Result<Vec<Scheme>, UsageError>,
-) -> Result<ExitCode> {
+/// Schemes in a file.
+struct InFile {
+    options: RunSchemes,
+    text: String,
+}
+
+impl Told for InFile {
+    fn acting(&self) -> &Acting {
+        &self.options.acting
+    }
+
+    fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
+        schemes::load(&self.options.scheme, &self.text, interval(attrs))
+    }
+
+    fn socket(&self) -> Option<PathBuf> {
+        self.options.control.clone()
+    }
+
+    fn anew(&self) -> Result<Rc<dyn Told>> {
+        bail!("isotherm run is not told anew: isotherm commit sends other schemes")
+    }
+}
+
+/// Acts by the schemes in a file.
+pub fn run(options: RunSchemes) -> Result<ExitCode> {
+    let name = || format!("cannot read the schemes {}", options.scheme.display());
+    let text = text_of(&options.scheme, name)?;
+    act(&(Rc::new(InFile { options, text }) as Rc<dyn Told>))
+}
+
+/// Acts as it is told until there is a reason to end, and says what has come of it.
+pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
+    let o = told.acting();
     let attrs = check(o)?;
     let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
-        Engine::new(schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
+        Engine::new(told.schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
     };
-    engine(&attrs)?;
-    let stop = Stop::at_signals()?;
+    let first = engine(&attrs)?;
+    // One that is asked for by name may have a better reason.
+    if o.watching.look == Look::Auto && !o.dry_run {
+        refuse_at_once(&first)?;
+    }
+    let stop = if told.is_in_file() { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
     let mut looks = Looks::open(match o.watching.look {
         Look::By(way) => Some(way),
         _ => None,
@@ -65,7 +123,8 @@ pub fn act(
     follower.attach_all(looks.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
     let log = o.log.as_deref().map(Log::open).transpose()?;
-    let control = control.map(Control::open).transpose()?;
+    let socket = told.socket();
+    let control = socket.as_deref().map(Control::open).transpose()?;
     // Before the command is started: if a figure cannot be read, it need not be ended again. It is going to
     // be in the groups that we are in.
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
@@ -73,14 +132,16 @@ pub fn act(
     let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
     let mut running = Running::new(engine, meter, follower, log, o.dry_run);
-    let interval = interval(&attrs);
-    running.answers(control, takes, interval);
+    running.answers(control, takes, Rc::clone(told));
     let kept = Kept {
         writing: takes.files || o.targets.may_be_strangers(),
         frames: takes.frames || looks.takes_frames(),
     };
     sys::drop_privileges(kept)?;
     let seed = o.watching.seed.unwrap_or_else(|| sys::monotonic().0);
+    running.recording = Recording::off(seed, looks.describe());
+    let saved = socket.filter(|_| told.is_service()).map(|socket| Saved::beside(&socket));
+    let attrs = running.take_up(saved, looks.act(), attrs);
     let mut watch = looks.watch(attrs, &running.targets(), seed)?;
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = running.until(&mut watch, &stop, &attrs);
@@ -99,7 +160,7 @@ pub fn act(
     })
 }
 
-fn json(table: &table::Table) -> Result<String> {
+fn json(table: &Table) -> Result<String> {
     Ok(serde_json::to_string(table)? + "\n")
 }
 
@@ -120,13 +181,28 @@ fn check(o: &Acting) -> Result<Attrs, UsageError> {
 }
 
 /// From one snapshot to the next: what an age without a unit is counted in.
-fn interval(attrs: &Attrs) -> Duration {
+pub fn interval(attrs: &Attrs) -> Duration {
     match attrs.monitor {
         // All is read four times in its interval, which is 1 s at least.
         MonitorKind::Exposure => attrs.interval.max(Duration::from_secs(1)) / 4,
         _ => attrs.aggr,
     }
 }
+
+/// What cannot be done here, whatever the way to look, is told before one is opened: that takes a second.
+fn refuse_at_once(engine: &Engine) -> Result<()> {
+    let why = |(s, _): (&Scheme, _)| match possible(ROOT.as_ref(), &s.action) {
+        Support::No(why) => Some(format!("scheme `{}`: {why}", s.name)),
+        Support::Yes => None,
+    };
+    let said: Vec<String> = engine.schemes().filter_map(why).collect();
+    match said.is_empty() {
+        true => Ok(()),
+        false => bail!("{IMPOSSIBLE}: {}", said.join("\n  ")),
+    }
+}
+
+const IMPOSSIBLE: &str = "this cannot be done here";
 
 /// What cannot be done here is told at the start, not counted for ever.
 fn refuse(engine: &Engine, act: &dyn Act, dry: bool) -> Result<()> {
@@ -138,7 +214,7 @@ fn refuse(engine: &Engine, act: &dyn Act, dry: bool) -> Result<()> {
         (_, true) if act.supports(&Action::Stat) == Support::Yes => {
             say(format_args!("isotherm: this could not be done here: {said}"))
         }
-        _ => bail!("this cannot be done here: {said}"),
+        _ => bail!("{IMPOSSIBLE}: {said}"),
     }
     Ok(())
 }

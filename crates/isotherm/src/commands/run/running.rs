@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,13 +12,15 @@ use isotherm_core::{Attrs, Nanos, Snapshot, Source, Step, TargetId};
 use isotherm_linux::sys;
 use isotherm_record::TargetFact;
 
-use super::Takes;
 use super::dry::Dry;
 use super::event::Line;
 use super::log::Log;
 use super::metrics::Meter;
+use super::recording::Recording;
+use super::saved::Saved;
 use super::status;
 use super::table::Table;
+use super::{Takes, Told};
 use crate::commands::stop::Stop;
 use crate::commands::watch::{Acting, Follower, ROOT, Status, WAKE, Watch};
 use crate::control::{self, Control};
@@ -42,9 +45,12 @@ pub struct Running {
     pub(super) control: Option<Control>,
     /// what was kept for the schemes of the start
     pub(super) takes: Takes,
-    /// what an age without a unit is counted in
-    pub(super) interval: Duration,
-    notify: Notify,
+    /// what it goes by
+    pub(super) told: Option<Rc<dyn Told>>,
+    /// what of that others have changed meanwhile
+    pub(super) saved: Option<Saved>,
+    pub(super) recording: Recording,
+    pub(super) notify: Notify,
     stepped: Nanos,
     /// that schemes rest
     said: bool,
@@ -73,17 +79,18 @@ impl Running {
             paused: false,
             control: None,
             takes: Takes::default(),
-            interval: Duration::ZERO,
+            told: None,
+            saved: None,
+            recording: Recording::default(),
             notify: Notify::from_env(),
             stepped: begin,
             said: false,
         }
     }
 
-    /// Has it answer who asks over `control`; other schemes may take no more than `takes`, and count ages
-    /// without a unit in `interval`.
-    pub fn answers(&mut self, control: Option<Control>, takes: Takes, interval: Duration) {
-        (self.control, self.takes, self.interval) = (control, takes, interval);
+    /// Has it answer who asks over `control`; other schemes may take no more than `takes`.
+    pub fn answers(&mut self, control: Option<Control>, takes: Takes, told: Rc<dyn Told>) {
+        (self.control, self.takes, self.told) = (control, takes, Some(told));
     }
 
     /// Who is watched.
@@ -101,7 +108,13 @@ impl Running {
         let ended = self.act_until(watch, stop, &mut status);
         self.notify.say("STOPPING=1");
         status.clear();
+        if self.recording.is_on() {
+            self.recording.stop()?;
+        }
         watch.stop()?;
+        if ended.is_ok() {
+            self.saved.iter().for_each(Saved::forget);
+        }
         ended
     }
 
@@ -121,7 +134,11 @@ impl Running {
             }
             if now >= next_check {
                 next_check = now + WAKE;
+                if stop.takes_reload() {
+                    self.reload(watch, status);
+                }
                 self.follow(watch)?;
+                self.recording.flush_if_due(now);
                 if !self.follower.any_alive(watch.hold()) {
                     return Ok(GONE.to_owned());
                 }
@@ -142,6 +159,7 @@ impl Running {
                 }
                 Step::Snapshot(s) => {
                     self.last = Some(Arc::clone(&s));
+                    self.recording.snapshot(&s);
                     self.act(watch)?;
                     status.show(&s, &status::done(&self.engine));
                 }
@@ -191,12 +209,13 @@ impl Running {
     }
 
     /// Processes that have come since, and those that have ended.
-    fn follow(&mut self, watch: &mut Acting) -> Result<()> {
+    pub(super) fn follow(&mut self, watch: &mut Acting) -> Result<()> {
         let ended = self.follower.follow(watch.hold());
         let news = self.follower.news();
         if !news.is_empty() || !ended.is_empty() {
             watch.set_targets(&self.follower.targets())?;
         }
+        news.iter().for_each(|fact| self.recording.target(fact));
         self.facts.extend(news.into_iter().map(|fact| (fact.id, fact)));
         for target in ended {
             watch.hold().detach(target);

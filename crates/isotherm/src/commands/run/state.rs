@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use isotherm_core::{HeatBytes, TargetView, Thresholds, Unknown};
+use isotherm_core::{Attrs, HeatBytes, TargetView, Thresholds, Unknown};
 use isotherm_linux::{proc, sys};
 use isotherm_record::TargetFact;
 use serde::Serialize;
 
+use super::recording;
 use super::running::Running;
 use super::table::Table;
 use crate::commands::watch::{ROOT, Spent, Status};
+use crate::control::Attributes;
 
 /// `docs/abi/testing/control.md`.
 #[derive(Debug, Serialize)]
@@ -22,6 +24,9 @@ pub struct State {
     #[serde(flatten)]
     table: Table,
     cost: Spent,
+    monitor: &'static str,
+    attributes: Attributes,
+    record: Option<recording::State>,
     total: Memory,
     targets: Vec<Target>,
 }
@@ -48,7 +53,7 @@ struct Target {
 
 impl State {
     /// As of the last snapshot.
-    pub fn new(r: &Running, status: &Status) -> Self {
+    pub fn new(r: &Running, attrs: Attrs, status: &Status) -> Self {
         let views = r.last.iter().flat_map(|s| &s.targets);
         let views: Vec<&TargetView> = views.filter(|v| r.facts.contains_key(&v.id)).collect();
         let target = |v: &&TargetView| target(r.facts.get(&v.id), v);
@@ -60,6 +65,9 @@ impl State {
             paused: r.paused,
             table: Table::new(&r.engine, time, r.dry),
             cost: status.spent(),
+            monitor: attrs.monitor.name(),
+            attributes: Attributes::of(&attrs),
+            record: r.recording.state(),
             total: memory(&views),
             targets: views.iter().map(target).collect(),
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::scheme::{Count, Engine, Scheme, Stats, Why};
+use isotherm_linux::damon::Reclaimed;
 use isotherm_report::bytes;
 use serde::Serialize;
 
@@ -50,6 +51,24 @@ impl Table {
     pub fn new(engine: &Engine, time: Duration, dry_run: bool) -> Self {
         let schemes = engine.schemes().map(|(scheme, stats)| row(scheme, stats)).collect();
         Table { schema_version: 1, dry_run, seconds: time.as_secs_f64(), schemes }
+    }
+
+    /// Of the kernel's own scheme, which has taken so much CPU time. It tells nothing of what failed.
+    pub fn of_kernel(done: Reclaimed, took: Duration, time: Duration, dry_run: bool) -> Self {
+        let counted = |regions, bytes| Counted { regions, bytes };
+        let row = Row {
+            scheme: "reclaim".to_owned(),
+            action: if dry_run { "stat" } else { "pageout" },
+            tried: counted(done.tried, done.tried_bytes),
+            applied: counted(done.applied, done.applied_bytes),
+            failed: counted(0, 0),
+            passed: Vec::new(),
+            took_seconds: took.as_secs_f64(),
+            quota_exceeded: done.exceeded,
+            inactive: 0,
+            quota_bytes: None,
+        };
+        Table { schema_version: 1, dry_run, seconds: time.as_secs_f64(), schemes: vec![row] }
     }
 
     /// For people.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use isotherm_core::TargetId;
 use isotherm_linux::{AttachError, Hold, proc};
 use isotherm_record::TargetFact;
@@ -28,6 +28,10 @@ pub struct Follower {
     refused: BTreeSet<i32>,
     news: Vec<TargetFact>,
     count: usize,
+    /// who is no longer wanted, whatever they are, and when they were started
+    unwanted: BTreeMap<i32, u64>,
+    /// of those, who was watched, to be told as ended
+    dropped: Vec<TargetId>,
 }
 
 struct Followed {
@@ -121,7 +125,8 @@ impl Follower {
         self.refused.retain(|pid| members.contains(pid));
         let mut why = None;
         for &pid in members {
-            if self.processes.contains_key(&pid) || self.refused.contains(&pid) {
+            let known = self.processes.contains_key(&pid) || self.refused.contains(&pid);
+            if known || self.unwanted.contains_key(&pid) {
                 continue;
             }
             match self.attach(held, pid, self.with_children) {
@@ -141,7 +146,8 @@ impl Follower {
     /// watched, or has ended already, is passed over. The same for members, where leaving is an end
     /// too. Returns who has ended: to be detached.
     pub fn follow(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
-        let mut ended = Vec::new();
+        let mut ended = std::mem::take(&mut self.dropped);
+        self.unwanted.retain(|&pid, &mut start| start_of(pid) == Some(start));
         let members = self.members.now_if_due();
         let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
         self.processes.retain(|pid, p| {
@@ -165,12 +171,56 @@ impl Follower {
             let children = proc::children("/".as_ref(), parent);
             // Who started isotherm may be watched; isotherm does not watch itself.
             for child in children.into_iter().filter(|&child| child != own) {
-                if !self.processes.contains_key(&child) && self.attach(held, child, true).is_ok() {
+                let known =
+                    self.processes.contains_key(&child) || self.unwanted.contains_key(&child);
+                if !known && self.attach(held, child, true).is_ok() {
                     parents.push(child);
                 }
             }
         }
         ended
+    }
+
+    /// Watches these too: all of them, or, if one cannot be, none.
+    pub fn add(&mut self, held: &mut dyn Hold, pids: &[i32]) -> Result<()> {
+        let mut added = Vec::new();
+        for &pid in pids {
+            if self.processes.contains_key(&pid) {
+                continue;
+            }
+            if u32::try_from(pid) == Ok(std::process::id()) {
+                self.forget(&added);
+                bail!("{pid} is isotherm itself, which does not watch itself");
+            }
+            if let Err(e) = self.attach(held, pid, false) {
+                self.forget(&added);
+                return Err(e.into());
+            }
+            added.push(pid);
+        }
+        self.unwanted.retain(|pid, _| !pids.contains(pid));
+        Ok(())
+    }
+
+    /// Whether all of these are watched, so that they can be left alone.
+    pub fn check_removal(&self, pids: &[i32]) -> Result<()> {
+        match pids.iter().find(|pid| !self.processes.contains_key(pid)) {
+            Some(pid) => bail!("process {pid} is not watched"),
+            None => Ok(()),
+        }
+    }
+
+    /// No longer watches these, as long as they live.
+    pub fn remove(&mut self, pids: &[i32]) {
+        self.unwanted.extend(pids.iter().filter_map(|&pid| Some((pid, start_of(pid)?))));
+        self.forget(pids);
+    }
+
+    fn forget(&mut self, pids: &[i32]) {
+        let gone: Vec<TargetId> =
+            pids.iter().filter_map(|pid| Some(self.processes.remove(pid)?.target)).collect();
+        self.news.retain(|fact| !gone.contains(&fact.id));
+        self.dropped.extend(gone);
     }
 
     /// Who has come since the last call.
@@ -208,6 +258,11 @@ impl Follower {
             (None, n) => format!("{n} processes"),
         }
     }
+}
+
+/// In ticks since boot.
+fn start_of(pid: i32) -> Option<u64> {
+    Some(proc::stat("/".as_ref(), pid).ok()?.start_ticks)
 }
 
 /// Each process takes three descriptors, and there may be more processes than a third of what is usual.

@@ -36,7 +36,7 @@ impl Gauge {
     /// Of a monitor with these attributes.
     pub fn new(attrs: &Attrs) -> Self {
         Gauge {
-            budget_ppm: (attrs.monitor == MonitorKind::Exposure).then_some(attrs.budget_ppm),
+            budget_ppm: budget(attrs),
             clears: 0,
             looking: Duration::ZERO,
             lost: Duration::ZERO,
@@ -44,6 +44,11 @@ impl Gauge {
             swept: false,
             last: None,
         }
+    }
+
+    /// It has these from now on.
+    pub fn set_attrs(&mut self, attrs: &Attrs) {
+        self.budget_ppm = budget(attrs);
     }
 
     /// Takes in a snapshot.
@@ -120,6 +125,10 @@ impl Gauge {
         let rest = if share > 0.0 { format!(", about {rest:.0} s to go") } else { String::new() };
         format!("sweeping: {:.0} % seen{rest}", share * 100.0)
     }
+}
+
+fn budget(attrs: &Attrs) -> Option<u32> {
+    (attrs.monitor == MonitorKind::Exposure).then_some(attrs.budget_ppm)
 }
 
 fn percent(cpu: Duration, seconds: f64) -> String {

@@ -30,6 +30,11 @@ impl Status {
         Status { begin, cpu_before: sys::own_cpu(), gauge, line }
     }
 
+    /// The monitor has other attributes from now on.
+    pub fn set_attrs(&mut self, attrs: &Attrs) {
+        self.gauge.set_attrs(attrs);
+    }
+
     /// Tells of a snapshot, and what `more` there is to say.
     pub fn show(&mut self, s: &Snapshot, more: &str) {
         self.gauge.push(s);

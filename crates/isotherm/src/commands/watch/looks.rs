@@ -42,7 +42,8 @@ impl Looks {
 
     /// Begins to watch what is held.
     pub fn watch(self, attrs: Attrs, targets: &[TargetId], seed: u64) -> Result<Acting> {
-        Ok(Acting(watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?))
+        let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        Ok(Acting { monitor, way: self.way, reads_all: self.reads_all })
     }
 }
 
@@ -74,37 +75,59 @@ impl Ready for Looks {
 }
 
 /// A monitor at work, and who acts on what it sees.
-pub struct Acting(Box<dyn Monitor<Ops = Box<dyn Processes>>>);
+pub struct Acting {
+    monitor: Box<dyn Monitor<Ops = Box<dyn Processes>>>,
+    way: Way,
+    reads_all: bool,
+}
 
 impl Acting {
+    /// The attributes in force.
+    pub fn attrs(&self) -> Attrs {
+        self.monitor.attrs()
+    }
+
+    /// Those that are asked for, in the way that is taken.
+    pub fn attrs_of(&self, o: &Watching) -> Result<Attrs, UsageError> {
+        o.attrs(self.way, self.reads_all)
+    }
+
+    /// Changes them; what is known is kept.
+    pub fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+        if attrs == self.attrs() {
+            return Ok(());
+        }
+        Ok(self.monitor.set_attrs(attrs)?)
+    }
+
     /// Who can act on what is watched.
     pub fn act(&mut self) -> &mut dyn Act {
-        &mut **self.0.ops()
+        &mut **self.monitor.ops()
     }
 }
 
 impl Source for Acting {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
-        self.0.step(now)
+        self.monitor.step(now)
     }
 }
 
 impl Watch for Acting {
     fn hold(&mut self) -> &mut dyn Hold {
-        &mut **self.0.ops()
+        &mut **self.monitor.ops()
     }
 
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
-        self.0.set_targets(targets);
+        self.monitor.set_targets(targets);
         Ok(())
     }
 
     fn outlive_targets(&mut self) {
-        self.0.outlive_targets();
+        self.monitor.outlive_targets();
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.0.stop();
+        self.monitor.stop();
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 //! of a name, or all.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use isotherm_core::Nanos;
@@ -10,11 +11,16 @@ use isotherm_linux::{proc, sys};
 
 use super::ROOT;
 use crate::cli::Targets;
+use crate::words::say;
 
 /// What the processes are, with those in control groups below.
 #[derive(Debug, Default)]
 pub struct Members {
     groups: Vec<Cgroup>,
+    /// groups that are not there yet
+    missing: Vec<PathBuf>,
+    /// whether they are waited for, all of them
+    awaited: bool,
     /// as in `/proc/PID/comm`
     names: Vec<String>,
     all: bool,
@@ -25,26 +31,53 @@ pub struct Members {
 const SHARE: u32 = 50;
 
 impl Members {
-    /// Those asked for. Nobody need be in a group yet, but a name that nobody has is an error: it may
-    /// be misspelt.
+    /// Those asked for. Nobody need be in a group yet. A name that nobody has and a group that is not
+    /// there are errors, as they may be misspelt, unless they are to be waited for.
     pub fn find(o: &Targets) -> Result<Self> {
-        let groups = o.cgroup.iter().map(|path| Cgroup::find(ROOT.as_ref(), path));
-        let members = Members {
-            groups: groups.collect::<Result<_, _>>()?,
+        let mut members = Members {
+            missing: o.cgroup.clone(),
+            awaited: o.awaited,
             names: o.comm.iter().map(|name| proc::cut_comm(name)).collect(),
             all: o.all,
-            next: Nanos(0),
+            ..Members::default()
         };
-        let running: BTreeSet<String> = members.running().map(|(_, comm)| comm).collect();
-        match members.names.iter().find(|name| !running.contains(*name)) {
-            Some(name) => bail!("no process is called `{name}`: ps -eo comm shows their names"),
-            None => Ok(members),
+        if let (Some(e), false) = (members.seek(), o.awaited) {
+            return Err(e.into());
         }
+        for path in &members.missing {
+            let path = path.display();
+            say(format_args!("isotherm: there is no control group {path} yet: waiting for it"));
+        }
+        let running: BTreeSet<String> = members.running().map(|(_, comm)| comm).collect();
+        for name in members.names.iter().filter(|name| !running.contains(*name)) {
+            if !o.awaited {
+                bail!("no process is called `{name}`: ps -eo comm shows their names");
+            }
+            say(format_args!("isotherm: nobody is called `{name}` yet: waiting for them"));
+        }
+        Ok(members)
+    }
+
+    /// Looks for the groups that are not there yet; why one still is not.
+    fn seek(&mut self) -> Option<CgroupError> {
+        let mut why = None;
+        let groups = &mut self.groups;
+        self.missing.retain(|path| match Cgroup::find(ROOT.as_ref(), path) {
+            Ok(group) => {
+                groups.push(group);
+                false
+            }
+            Err(e) => {
+                why.get_or_insert(e);
+                true
+            }
+        });
+        why
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.groups.is_empty() && !self.by_name()
+        self.groups.is_empty() && self.missing.is_empty() && !self.by_name()
     }
 
     fn by_name(&self) -> bool {
@@ -53,7 +86,8 @@ impl Members {
 
     /// Whether somebody may come yet.
     pub fn may_come(&self) -> bool {
-        self.by_name() || self.groups.iter().any(Cgroup::exists)
+        let may_return = self.awaited && !self.is_empty();
+        may_return || self.by_name() || self.groups.iter().any(Cgroup::exists)
     }
 
     /// All processes and their names, if they are asked for by name.
@@ -83,6 +117,7 @@ impl Members {
         if self.is_empty() || begin < self.next {
             return None;
         }
+        let _ = self.seek();
         let members = self.now().ok();
         self.next = begin + sys::monotonic().since(begin) * SHARE;
         members

@@ -1,21 +1,104 @@
 //! `isotherm reclaim`: one scheme with good defaults, that an operator leaves running.
 
+mod kernel;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
 use isotherm_core::scheme::{Mark, Pattern, Quota, Scheme, Watermarks, Weights};
-use isotherm_core::{Action, PAGE_SIZE};
+use isotherm_core::{Action, Attrs, PAGE_SIZE};
 
-use super::run::act;
-use crate::cli::Reclaim;
+use super::run::{Told, act, interval};
+use super::text_of;
+use crate::cli::{Acting, Config, Look, Reclaim, UsageError};
 
 /// How often watermarks are looked at.
 const MARKS_EVERY: Duration = Duration::from_secs(5);
 
 /// Pages out until it is told to end.
-pub fn run(o: &Reclaim) -> Result<ExitCode> {
-    act(&o.acting, o.socket().as_deref(), &|_| Ok(vec![scheme(o)]))
+pub fn run(options: Reclaim) -> Result<ExitCode> {
+    // Behind the name of the program and `reclaim`, which has no options before it.
+    let typed = std::env::args_os().skip(2).collect();
+    let service = match options.config {
+        None => Service::new(options, None, typed),
+        Some(path) => Service::read(path, typed)?,
+    };
+    if service.options.acting.watching.look == Look::Damon {
+        service.check_alone()?;
+        return kernel::run(&service.options);
+    }
+    act(&(Rc::new(service) as Rc<dyn Told>))
+}
+
+/// One scheme made of options, and what else a file has.
+struct Service {
+    options: Reclaim,
+    config: Option<(PathBuf, Config)>,
+    typed: Vec<OsString>,
+}
+
+impl Service {
+    fn new(options: Reclaim, config: Option<(PathBuf, Config)>, typed: Vec<OsString>) -> Self {
+        let mut options = options;
+        // It may be started before those that it is for.
+        options.acting.targets.awaited = true;
+        Service { options, config, typed }
+    }
+
+    fn read(path: PathBuf, typed: Vec<OsString>) -> Result<Self> {
+        let text = text_of(&path, || format!("cannot read the options in {}", path.display()))?;
+        let config = Config::read(&path, text)?;
+        let options = config.under(&typed)?;
+        Ok(Service::new(options, Some((path, config)), typed))
+    }
+
+    /// The kernel has one scheme from us.
+    fn check_alone(&self) -> Result<(), UsageError> {
+        let more = self.config.as_ref().map(|(_, config)| config.schemes(Duration::from_secs(1)));
+        match more.transpose()?.is_none_or(|more| more.is_empty()) {
+            true => Ok(()),
+            false => Err(UsageError::new("[[scheme]] and --look damon do not go together")),
+        }
+    }
+}
+
+impl Told for Service {
+    fn acting(&self) -> &Acting {
+        &self.options.acting
+    }
+
+    fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
+        let more = self.config.as_ref().map(|(_, config)| config.schemes(interval(attrs)));
+        let first = scheme(&self.options);
+        Ok(std::iter::once(first).chain(more.transpose()?.into_iter().flatten()).collect())
+    }
+
+    fn socket(&self) -> Option<PathBuf> {
+        self.options.socket()
+    }
+
+    fn is_service(&self) -> bool {
+        true
+    }
+
+    fn is_in_file(&self) -> bool {
+        self.config.is_some()
+    }
+
+    fn anew(&self) -> Result<Rc<dyn Told>> {
+        let Some((path, before)) = &self.config else {
+            anyhow::bail!("there is no file to read anew: --config names one");
+        };
+        let service = Service::read(path.clone(), self.typed.clone())?;
+        if let Some((_, config)) = &service.config {
+            config.check_change(before)?;
+        }
+        Ok(Rc::new(service))
+    }
 }
 
 /// What the options say; without any, what DAMON_RECLAIM of the kernel does

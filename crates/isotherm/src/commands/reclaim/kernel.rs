@@ -1,0 +1,262 @@
+//! `isotherm reclaim --all --look damon`: a kdamond of ours pages out by itself, wherever in memory.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, bail};
+use isotherm_core::{Action, Nanos, Support};
+use isotherm_linux::damon::{self, KdamondAttrs, Reclaimed, Reclaimer};
+use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::{physical_memory, possible};
+use isotherm_report::bytes;
+use serde::Serialize;
+
+use crate::cli::{Aim, Reclaim, UsageError};
+use crate::commands::record::sweep;
+use crate::commands::report::output::print;
+use crate::commands::run::Table;
+use crate::commands::stop::Stop;
+use crate::commands::watch::{ROOT, WAKE};
+use crate::control::{self, Answer, Control, Request};
+use crate::notify::Notify;
+use crate::words::{chain, say};
+
+/// How often it is said what it has done.
+const SAY: Duration = Duration::from_secs(5);
+/// How often watermarks are looked at: where they have it rest, the kernel answers no sooner.
+const MARKS_EVERY: Duration = Duration::from_millis(500);
+
+/// Has the kernel page out until it is told to end.
+pub fn run(o: &Reclaim) -> Result<ExitCode> {
+    let asked = asked(o)?;
+    if let (Support::No(why), false) = (possible(ROOT.as_ref(), &Action::PageOut), asked.dry) {
+        bail!("this cannot be done here: {why}");
+    }
+    let stop =
+        if o.config.is_some() { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
+    let control = o.socket().as_deref().map(Control::open).transpose()?;
+    sweep();
+    let memory = physical_memory(ROOT.as_ref())?.iter().map(|s| s.range).collect();
+    let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..asked.clone() })?;
+    sys::drop_privileges(Kept { writing: false, frames: false })?;
+    let (begin, done) = (sys::monotonic(), Reclaimed::default());
+    let mut service = Service { reclaimer, control, done, begin, paused: false, dry: asked.dry };
+    let stop = stop.at(o.acting.duration.map(|d| sys::monotonic() + d));
+    let mut notify = Notify::from_env();
+    notify.say("READY=1");
+    let ended = service.until(&stop, &mut notify);
+    notify.say("STOPPING=1");
+    // What it has done in the last second, too.
+    let counted = service.count();
+    let stopped = service.reclaimer.stop();
+    let because = ended?;
+    stopped?;
+    counted?;
+    let time = sys::monotonic().since(begin);
+    say(format_args!("ran {:.1} s ({because}): physical memory", time.as_secs_f64()));
+    let table = service.table();
+    let json = || Ok::<_, anyhow::Error>(serde_json::to_string(&table)? + "\n");
+    print((if o.acting.json { json()? } else { table.text() }).as_bytes())
+}
+
+/// What the kernel is to do, but for where; what it cannot is told.
+fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
+    let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
+    if !o.acting.targets.all {
+        return wrong(
+            "pages out of the whole machine, and cannot look at single pages again: give --all, or look by \
+             bpf, bpf-probe or bpf-iter",
+        );
+    }
+    if o.acting.log.is_some() || o.acting.passed {
+        return wrong("does not tell what it does to which range: leave out --log and --passed");
+    }
+    let mut stalled = None;
+    for aim in &o.goal {
+        match aim {
+            Aim::Stalled(time) => stalled = Some(time.mul_f64(o.quota.window.as_secs_f64())),
+            Aim::Refaults(_) => {
+                return wrong("knows no goal of refaults: write psi=SHARE, or look by bpf");
+            }
+        }
+    }
+    Ok(damon::Reclaim {
+        attrs: KdamondAttrs::from(o.acting.watching.damon_attrs()?),
+        memory: Vec::new(),
+        min_age: o.min_age,
+        time: o.quota.time,
+        bytes: o.quota_size.0,
+        window: o.quota.window,
+        watermarks: o.watermarks.0.map(|marks| (marks, MARKS_EVERY)),
+        stalled,
+        dry: o.acting.dry_run,
+    })
+}
+
+/// A kdamond at work.
+struct Service {
+    reclaimer: Reclaimer,
+    control: Option<Control>,
+    done: Reclaimed,
+    begin: Nanos,
+    paused: bool,
+    dry: bool,
+}
+
+/// `docs/abi/testing/control.md`.
+#[derive(Serialize)]
+struct State {
+    version: &'static str,
+    pid: u32,
+    since: String,
+    paused: bool,
+    monitor: &'static str,
+    #[serde(flatten)]
+    table: Table,
+    cost: Cost,
+}
+
+#[derive(Serialize)]
+struct Cost {
+    own_cpu: f64,
+}
+
+impl Service {
+    /// Why it has ended.
+    fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String> {
+        let mut tell = sys::monotonic();
+        loop {
+            let now = sys::monotonic();
+            notify.alive(now);
+            if let Some(cause) = stop.cause() {
+                return Ok(cause.to_string());
+            }
+            if stop.takes_reload() {
+                say("isotherm: what is in --config is read at the start alone with --look damon");
+            }
+            if now >= tell {
+                tell = now + SAY;
+                self.count()?;
+                self.tell(now);
+            }
+            for (client, request) in control::wait(self.control.as_mut(), now + WAKE) {
+                let stops = matches!(request, Ok(Request::Stop));
+                self.answer(client, request);
+                if stops {
+                    return Ok("told to stop".to_owned());
+                }
+            }
+        }
+    }
+
+    fn count(&mut self) -> Result<()> {
+        self.done =
+            if self.paused { self.reclaimer.before() } else { self.reclaimer.reclaimed()? };
+        Ok(())
+    }
+
+    fn tell(&self, now: Nanos) {
+        say(format_args!(
+            "{:.1} s  reclaim {} of {} tried  CPU of the kdamond {:.1} %",
+            now.since(self.begin).as_secs_f64(),
+            bytes(self.done.applied_bytes),
+            bytes(self.done.tried_bytes),
+            self.share() * 100.0,
+        ));
+    }
+
+    /// Of a CPU.
+    fn share(&self) -> f64 {
+        let time = sys::monotonic().since(self.begin);
+        self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1e-9)
+    }
+
+    fn answer(&mut self, client: usize, request: Result<Request, String>) {
+        let answer = match request {
+            Ok(request) => self.done(&request).unwrap_or_else(|e| Answer::refused(chain(&e))),
+            Err(why) => {
+                self.control.iter_mut().for_each(|c| c.refuse(client, &why));
+                return;
+            }
+        };
+        self.control.iter_mut().for_each(|c| c.answer(client, &answer));
+    }
+
+    fn done(&mut self, request: &Request) -> Result<Answer<State>> {
+        match request {
+            Request::Status => {
+                self.count()?;
+                return Ok(Answer::status(self.state()));
+            }
+            Request::Stop => {}
+            Request::Pause if !self.paused => {
+                self.reclaimer.pause()?;
+                self.paused = true;
+            }
+            Request::Resume if self.paused => {
+                self.reclaimer.resume()?;
+                self.paused = false;
+            }
+            Request::Pause | Request::Resume => {}
+            _ => bail!("with --look damon the kernel does it all: restart it with other options"),
+        }
+        Ok(Answer::done())
+    }
+
+    fn table(&self) -> Table {
+        let time = sys::monotonic().since(self.begin);
+        Table::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry)
+    }
+
+    fn state(&self) -> State {
+        let time = sys::monotonic().since(self.begin);
+        State {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            since: humantime::format_rfc3339_seconds(SystemTime::now() - time).to_string(),
+            paused: self.paused,
+            monitor: "damon",
+            table: self.table(),
+            cost: Cost { own_cpu: self.share() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn of(options: &[&str]) -> Result<damon::Reclaim, String> {
+        let args = ["isotherm", "reclaim", "--look=damon"].iter().chain(options);
+        match Cli::try_parse_from(args).unwrap().command {
+            Command::Reclaim(o) => asked(&o).map_err(|e| e.to_string()),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_takes() {
+        let asked = of(&["--all", "--goal", "psi=0.1%", "--quota", "20ms/2s"]).unwrap();
+        assert_eq!(asked.min_age, Duration::from_secs(120));
+        assert_eq!((asked.time, asked.bytes), (Some(Duration::from_millis(20)), Some(128 << 20)));
+        assert_eq!(asked.stalled, Some(Duration::from_millis(2)), "in each window");
+        assert_eq!(asked.watermarks, Some(([5000, 4000, 2000], MARKS_EVERY)));
+    }
+
+    #[test]
+    fn what_it_does_not_take_is_told() {
+        for (options, said) in [
+            (&["--pid=1"][..], "look by bpf"),
+            (&["--comm=x"], "give --all"),
+            (&["--all", "--log=x"], "--log"),
+            (&["--all", "--goal=refault=1%"], "psi=SHARE"),
+            (&["--all", "--budget=1%"], "--budget"),
+        ] {
+            let why = of(options).unwrap_err();
+            assert!(why.contains(said), "{options:?}: {why}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The Debian package, and what a container does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::alone::Alone;
+use crate::disk::with_own_mounts;
+use crate::reclaim::{EAGER, Service, stranger};
+use crate::run::{Done, QUICK, finish, root_or_skip, run_in, until};
+use crate::schemes::swapped;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn done(command: &mut Command) -> Done {
+    let done = finish(command);
+    assert_eq!(done.status, 0, "{command:?}: {}", done.err);
+    done
+}
+
+/// The package, with the program of this test in it, and not packed, which takes long.
+fn package(dir: &Path) -> PathBuf {
+    let mut deb = Command::new(repository().join("packaging/deb"));
+    deb.arg(env!("CARGO_BIN_EXE_isotherm")).arg(dir).arg("-Znone");
+    PathBuf::from(done(&mut deb).text().trim())
+}
+
+/// A tree in which nothing is installed.
+fn bare(dir: &Path) -> PathBuf {
+    let root = dir.join("root");
+    for folder in ["updates", "info"] {
+        fs::create_dir_all(root.join("var/lib/dpkg").join(folder)).unwrap();
+    }
+    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+    root
+}
+
+#[test]
+fn the_package_is_installed_and_taken_away() {
+    if !root_or_skip("the_package_is_installed_and_taken_away") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let deb = package(dir.path());
+    let name = format!("isotherm_{}_amd64.deb", env!("CARGO_PKG_VERSION"));
+    assert_eq!(deb.file_name().unwrap().to_str(), Some(&*name));
+    let info = done(Command::new("dpkg-deb").arg("--info").arg(&deb));
+    assert!(info.text().contains("Package: isotherm"), "{}", info.text());
+
+    let root = bare(dir.path());
+    let dpkg = |args: &[&str]| {
+        let mut dpkg = Command::new("dpkg");
+        dpkg.arg(format!("--root={}", root.display())).arg("--force-script-chrootless");
+        dpkg.arg(format!("--log={}", dir.path().join("log").display()));
+        done(dpkg.args(args))
+    };
+    dpkg(&["--install", deb.to_str().unwrap()]);
+    let unit =
+        fs::read_to_string(root.join("usr/lib/systemd/system/isotherm-reclaim.service")).unwrap();
+    assert!(unit.contains("\nExecStart=/usr/bin/isotherm reclaim --config /etc/isotherm/"));
+    for file in ["usr/share/isotherm/schemes/prcl.txt", "usr/share/doc/isotherm/copyright"] {
+        assert!(root.join(file).is_file(), "{file}");
+    }
+    let doc = root.join("usr/share/doc/isotherm/docs");
+    assert!(doc.join("reclaim.md").is_file() && doc.join("abi/testing/control.md").is_file());
+    let program = root.join("usr/bin/isotherm");
+    let doctor = finish(Command::new(&program).arg("doctor"));
+    assert!(doctor.text().contains("way to look"), "{}{}", doctor.text(), doctor.err);
+
+    let config = root.join("etc/isotherm/reclaim.toml");
+    dpkg(&["--remove", "isotherm"]);
+    assert!(!program.exists() && config.exists(), "what an operator has written stays");
+    dpkg(&["--purge", "isotherm"]);
+    assert!(!config.exists());
+}
+
+/// Both as it is and with all that it has in comments.
+#[test]
+fn the_config_that_is_shipped_is_understood() {
+    let shipped = fs::read_to_string(repository().join("packaging/reclaim.toml")).unwrap();
+    let is_option =
+        |line: &&str| line.starts_with('#') && !line.starts_with("# ") && !line.contains("# none");
+    let options: Vec<&str> = shipped.lines().filter(is_option).collect();
+    assert!(options.len() > 6, "{options:?}");
+    let all: String = options.iter().map(|line| format!("{}\n", &line[1..])).collect();
+    let dir = TempDir::new().unwrap();
+    for text in [shipped, format!("all = true\n{all}")] {
+        fs::write(dir.path().join("r.toml"), &text).unwrap();
+        // What is wrong on the command line comes after what is wrong in the file.
+        let args = ["reclaim", "--config", "r.toml", "--quota", "2s/1s"];
+        let done = run_in(dir.path(), &args);
+        assert!(done.err.contains("no more time than that"), "{text}: {}", done.err);
+    }
+}
+
+/// As a container has it with `--pid=host`: a root of its own with nothing but the program, the mounts and
+/// the capabilities of `packaging/README.md`, and no others to be had.
+#[test]
+fn a_container_reclaims_memory_of_the_machine() {
+    if !root_or_skip("a_container_reclaims_memory_of_the_machine") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(128) else { return };
+    with_own_mounts(|| {
+        let dir = TempDir::new().unwrap();
+        let root = dir.path().join("root");
+        let script = format!(
+            "set -e; mkdir -p root/usr root/proc root/sys root/run/isotherm c\n\
+             for d in bin sbin lib lib64; do ln -s usr/$d root/$d; done\n\
+             for d in usr sys; do mount --rbind /$d root/$d; mount -o remount,bind,ro root/$d; done\n\
+             mount --bind /proc root/proc; mount --bind c root/run/isotherm\n\
+             cp {} root/isotherm; mount --rbind root root; mount -o remount,bind,ro root",
+            env!("CARGO_BIN_EXE_isotherm")
+        );
+        done(Command::new("sh").args(["-c", &script]).current_dir(dir.path()));
+        let readme = include_str!("../../../../packaging/README.md");
+        let names = readme.split("--cap-add=").skip(1).map(|rest| {
+            rest.split(|c: char| c != '_' && !c.is_ascii_uppercase()).next().unwrap().to_lowercase()
+        });
+        let names: std::collections::BTreeSet<String> = names.collect();
+        let kept: String = names.iter().map(|name| format!(",+{name}")).collect();
+        let mut sleeper = stranger();
+        let mut command = Command::new("chroot");
+        command.arg(&root).arg("setpriv").arg(format!("--bounding-set=-all{kept}"));
+        command.args(["--inh-caps=-all", "--no-new-privs", "/isotherm", "reclaim"]);
+        command.args(["--pid", &sleeper.id().to_string()]).args(EAGER).args(QUICK);
+        let service = Service::by_command(command, dir);
+        until("what is cold", || swapped(sleeper.id().cast_signed()) > 0);
+        let status = run_in(service.dir.path(), &["status", "--control", "c/control.sock"]);
+        assert!(status.text().contains("at work"), "{}{}", status.text(), status.err);
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    });
+}

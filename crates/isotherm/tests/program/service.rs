@@ -1,0 +1,359 @@
+//! What a service does beyond paging out: it waits, is told anew, and outlives a crash.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Command};
+
+use isotherm_record::Why;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::disk::{mount, with_own_mounts};
+use crate::load::{Load, MIB};
+use crate::reclaim::Service;
+use crate::run::{Record, root_or_skip, run_in, until, wait};
+
+/// A process of a name that nobody else has; killed when dropped.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn named(dir: &TempDir, name: &str) -> Self {
+        let program = dir.path().join(name);
+        fs::copy("/bin/sleep", &program).unwrap();
+        Sleeper(Command::new(program).arg("300").spawn().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn pids(service: &Service) -> Vec<u64> {
+    let status = service.status();
+    let targets = status["targets"].as_array().unwrap();
+    targets.iter().filter_map(|t| t["pid"].as_u64()).collect()
+}
+
+/// With this file, `r.toml`, and no other option but the test's own.
+fn by_config(text: &str) -> Service {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("r.toml"), text).unwrap();
+    Service::start_in(dir, &["--config", "r.toml"], &[])
+}
+
+fn reload(service: &Service, text: &str, said: &str) {
+    fs::write(service.dir.path().join("r.toml"), text).unwrap();
+    kill_process(Pid::from_child(&service.child), Signal::HUP).unwrap();
+    until(said, || service.err().contains(said));
+}
+
+#[test]
+fn who_is_not_there_yet_is_waited_for() {
+    if !root_or_skip("who_is_not_there_yet_is_waited_for") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let name = format!("late-{}", std::process::id());
+    let ready = dir.path().join("notify");
+    let told = UnixDatagram::bind(&ready).unwrap();
+    let env = [("NOTIFY_SOCKET", ready.to_str().unwrap())];
+    let group = format!("isotherm-test/{name}");
+    let options = ["--comm", &name, "--cgroup", &group, "--dry-run"];
+    let service = Service::start_in(TempDir::new().unwrap(), &options, &env);
+    let mut text = [0; 64];
+    let n = told.recv(&mut text).unwrap();
+    assert_eq!(&text[..n], b"READY=1");
+    for said in [format!("nobody is called `{name}` yet"), format!("no control group {group} yet")]
+    {
+        assert!(service.err().contains(&said), "{}", service.err());
+    }
+    assert!(pids(&service).is_empty());
+    let sleeper = Sleeper::named(&dir, &name);
+    until("who was waited for", || pids(&service) == [u64::from(sleeper.0.id())]);
+    drop(sleeper);
+    until("the end of it", || pids(&service).is_empty());
+    let again = Sleeper::named(&dir, &name);
+    until("who has come back", || pids(&service) == [u64::from(again.0.id())]);
+}
+
+#[test]
+fn run_waits_for_nobody() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("s"), "4K null null 0 1h null stat").unwrap();
+    let done = run_in(dir.path(), &["run", "--scheme", "s", "--comm", "nobody-at-all"]);
+    assert!(done.status != 0 && !done.err.contains("waiting"), "{}", done.err);
+}
+
+#[test]
+fn a_config_read_anew_keeps_what_is_known() {
+    if !root_or_skip("a_config_read_anew_keeps_what_is_known") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let pid = load.pid();
+    let service = by_config(&format!("pid = {pid}\ndry-run = true\nregions = \"100..900\"\n"));
+    service.until_working();
+    until("some of it", || service.applied() > 0);
+    let before = service.status();
+    let changed = format!(
+        "pid = {pid}\ndry-run = true\nregions = \"50..600\"\nquota-size = \"0\"\n\
+         [[scheme]]\naction = \"stat\"\n"
+    );
+    reload(&service, &changed, "read anew");
+    let after = service.status();
+    assert_eq!(after["attributes"]["max_regions"], 600);
+    assert_eq!(after["schemes"][1]["scheme"], "stat");
+    assert!(service.applied() >= before["schemes"][0]["applied"]["bytes"].as_u64().unwrap());
+    assert_eq!((&after["since"], &after["pid"]), (&before["since"], &before["pid"]));
+    for (text, said) in [
+        (format!("pid = {pid}\ndry-run = true\nmin-age = \"old\"\n"), "line 3, column 11"),
+        (format!("pid = {pid}\ndry-run = true\n[[scheme]]\naction = 3\n"), "line 4, column 10"),
+        (format!("pid = {}\ndry-run = true\n", load.pid() + 1), "`pid` cannot change"),
+        (format!("pid = {pid}\ndry-run = true\nlook = \"smaps\"\n"), "`look` cannot change"),
+        (format!("pid = {pid}\ndry-run = true\nbudget = \"1%\"\n"), "--budget is of the exposure"),
+    ] {
+        reload(&service, &text, said);
+        let now = service.status();
+        assert_eq!(now["attributes"], after["attributes"], "{text}");
+        assert_eq!(now["schemes"][1]["scheme"], "stat", "{text}");
+    }
+    fs::remove_file(service.dir.path().join("r.toml")).unwrap();
+    kill_process(Pid::from_child(&service.child), Signal::HUP).unwrap();
+    until("word of it", || service.err().contains("cannot read the options in r.toml"));
+    assert_eq!(service.status()["attributes"], after["attributes"]);
+}
+
+#[test]
+fn reloading_is_told_to_the_manager() {
+    if !root_or_skip("reloading_is_told_to_the_manager") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let dir = TempDir::new().unwrap();
+    let text = format!("pid = {}\ndry-run = true\n", load.pid());
+    fs::write(dir.path().join("r.toml"), text).unwrap();
+    let ready = dir.path().join("notify");
+    let told = UnixDatagram::bind(&ready).unwrap();
+    let env = [("NOTIFY_SOCKET", ready.to_str().unwrap().to_owned())];
+    let env: Vec<(&str, &str)> = env.iter().map(|(k, v)| (*k, v.as_str())).collect();
+    let mut service = Service::start_in(dir, &["--config", "r.toml"], &env);
+    let next = || {
+        let mut text = [0; 128];
+        let n = told.recv(&mut text).unwrap();
+        String::from_utf8(text[..n].to_vec()).unwrap()
+    };
+    assert_eq!(next(), "READY=1");
+    kill_process(Pid::from_child(&service.child), Signal::HUP).unwrap();
+    let reloading = next();
+    let usec = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
+    assert!(usec.parse::<u64>().unwrap() > 0, "{reloading}");
+    assert_eq!(next(), "READY=1");
+    assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());
+}
+
+#[test]
+fn without_a_config_a_hangup_ends_it() {
+    if !root_or_skip("without_a_config_a_hangup_ends_it") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let mut service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    assert_eq!(service.end(Signal::HUP), Some(0), "{}", service.err());
+    assert!(service.err().contains("SIGHUP"), "{}", service.err());
+}
+
+#[test]
+fn attributes_change_while_it_watches() {
+    if !root_or_skip("attributes_change_while_it_watches") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("c")).unwrap();
+    let pid = load.pid().to_string();
+    let mut command = crate::run::isotherm(["reclaim", "--watermarks", "none", "--dry-run"]);
+    command.args(["--pid", &pid, "--control", "c/sock"]).current_dir(dir.path());
+    let service = Service::by_command(command, dir);
+    service.until_working();
+    let before = service.status();
+    assert_eq!((&before["monitor"], &before["cost"]["budget"]), (&json!("exposure"), &json!(0.01)));
+    service.asked(&["attributes", "--budget", "0.5%", "--interval", "2s", "--regions", "50..500"]);
+    let after = service.status();
+    assert_eq!(after["cost"]["budget"], 0.005);
+    let expected = json!({ "budget": 0.005, "ipis": 0, "interval_seconds": 2.0,
+                           "min_regions": 50, "max_regions": 500 });
+    assert_eq!(after["attributes"], expected);
+    for (args, said) in [
+        (["attributes", "--regions", "500..50"], "500 regions at least"),
+        (["attributes", "--interval", "1ms"], "interval"),
+    ] {
+        let done = service.ask(&args);
+        assert!(done.status == 1 && done.err.contains(said), "{}", done.err);
+        assert_eq!(service.status()["attributes"], expected);
+    }
+    let none = service.ask(&["attributes"]);
+    assert_eq!(none.status, 2, "{}", none.err);
+    until("snapshots after that", || service.status()["total"]["resident"].as_u64() > Some(0));
+}
+
+#[test]
+fn processes_are_added_and_left_alone() {
+    if !root_or_skip("processes_are_added_and_left_alone") {
+        return;
+    }
+    let [first, second] = [Load::start(16, 4), Load::start(16, 4)];
+    let [a, b] = [&first, &second].map(|load| u64::from(load.pid().cast_unsigned()));
+    let service = Service::working(&["--pid", &a.to_string(), "--dry-run"]);
+    service.asked(&["targets", "--add", &b.to_string()]);
+    let sorted = || {
+        let mut pids = pids(&service);
+        pids.sort_unstable();
+        pids
+    };
+    until("both of them", || sorted() == if a < b { [a, b] } else { [b, a] });
+    let gone = (1 << 22) + 1;
+    let done = service.ask(&["targets", "--add", &gone.to_string()]);
+    assert!(done.status == 1 && done.err.contains(&gone.to_string()), "{}", done.err);
+    let own = service.child.id().to_string();
+    let done = service.ask(&["targets", "--add", &own]);
+    assert!(done.status == 1 && done.err.contains("does not watch itself"), "{}", done.err);
+    let done = service.ask(&["targets", "--remove", &own]);
+    assert!(done.status == 1 && done.err.contains("is not watched"), "{}", done.err);
+    service.asked(&["targets", "--remove", &a.to_string()]);
+    until("the second alone", || pids(&service) == [b]);
+}
+
+/// It stays one of those that the name says.
+#[test]
+fn a_member_that_is_left_alone_does_not_come_back() {
+    if !root_or_skip("a_member_that_is_left_alone_does_not_come_back") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let name = format!("left-{}", std::process::id());
+    let [first, second] = [Sleeper::named(&dir, &name), {
+        let program = dir.path().join(&name);
+        Sleeper(Command::new(program).arg("300").spawn().unwrap())
+    }];
+    let service = Service::working(&["--comm", &name, "--dry-run"]);
+    until("both of them", || pids(&service).len() == 2);
+    service.asked(&["targets", "--remove", &first.0.id().to_string()]);
+    let second = u64::from(second.0.id());
+    until("the second alone", || pids(&service) == [second]);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(pids(&service), [second]);
+    service.asked(&["targets", "--add", &first.0.id().to_string()]);
+    until("both of them", || pids(&service).len() == 2);
+}
+
+#[test]
+fn a_record_is_begun_and_ended_from_outside() {
+    if !root_or_skip("a_record_is_begun_and_ended_from_outside") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    assert!(service.status()["record"].is_null());
+    let nothing = service.ask(&["recording", "stop"]);
+    assert!(nothing.status == 1 && nothing.err.contains("nothing is recorded"), "{}", nothing.err);
+    service.asked(&["recording", "start", "a.rec"]);
+    let second = service.ask(&["recording", "start", "b.rec"]);
+    assert!(second.status == 1 && second.err.contains("a recording already"), "{}", second.err);
+    until("some snapshots", || service.status()["record"]["snapshots"].as_u64() >= Some(10));
+    assert!(service.asked(&["status"]).text().contains("recording: "));
+    service.asked(&["recording", "stop"]);
+    assert!(service.status()["record"].is_null());
+    let path = service.dir.path().join("a.rec");
+    let record = Record::read(&path);
+    record.assert_without_gaps();
+    assert_eq!(record.pids(), [load.pid().cast_unsigned()]);
+    assert_eq!(record.end.as_ref().unwrap().why, Why::Stopped);
+    assert!(record.snapshots.len() >= 10);
+    let sound = run_in(service.dir.path(), &["record", "--check", "a.rec"]);
+    assert_eq!(sound.status, 0, "{}", sound.text());
+    // One that goes on when the service ends has its end too.
+    service.asked(&["recording", "start", "a.rec"]);
+    service.asked(&["stop"]);
+    let mut service = service;
+    assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
+    let left = fs::read_dir(service.dir.path().join("c")).unwrap();
+    assert_eq!(left.map(|f| f.unwrap().path()).collect::<Vec<_>>(), [] as [std::path::PathBuf; 0]);
+}
+
+#[test]
+fn a_full_disk_ends_the_record_and_not_the_service() {
+    if !root_or_skip("a_full_disk_ends_the_record_and_not_the_service") {
+        return;
+    }
+    with_own_mounts(|| {
+        let disk = TempDir::new().unwrap();
+        mount(disk.path(), "size=24k");
+        let load = Load::start(48, 8);
+        let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+        let file = disk.path().join("a.rec");
+        service.asked(&["recording", "start", file.to_str().unwrap()]);
+        let ended = || service.status()["record"]["ended"].as_str().map(str::to_owned);
+        until("the end of it", || ended().is_some());
+        assert!(ended().unwrap().contains("No space left"), "{ended:?}", ended = ended());
+        assert!(service.asked(&["status"]).text().contains("recording has ended"));
+        until("what is cold", || service.applied() >= 30 * MIB);
+        service.asked(&["recording", "stop"]);
+        service.asked(&["recording", "start", "b.rec"]);
+    });
+}
+
+const COMMITTED: &str = "[[scheme]]\nname = \"mine\"\naction = \"stat\"\n";
+
+#[test]
+fn what_it_was_told_outlives_a_crash() {
+    if !root_or_skip("what_it_was_told_outlives_a_crash") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let pid = load.pid().to_string();
+    let options = ["--pid", &pid, "--dry-run"];
+    let mut service = Service::working(&options);
+    let dir = service.dir.path().to_owned();
+    let state = dir.join("c/sock").with_extension("state.json");
+    assert!(!state.exists(), "nothing has changed");
+    fs::write(dir.join("mine.toml"), COMMITTED).unwrap();
+    service.asked(&["commit", "mine.toml"]);
+    service.asked(&["pause"]);
+    service.asked(&["attributes", "--regions", "20..200"]);
+    assert!(state.exists());
+    service.child.kill().unwrap();
+    service.child.wait().unwrap();
+
+    service.again(&options);
+    service.until_working();
+    let status = service.status();
+    assert_eq!(
+        (&status["paused"], &status["schemes"][0]["scheme"]),
+        (&json!(true), &json!("mine"))
+    );
+    assert_eq!(status["attributes"]["max_regions"], 200);
+    let said = "goes on as a service was told that did not end cleanly: attributes, committed \
+                schemes, paused";
+    assert!(service.err().contains(said), "{}", service.err());
+    assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());
+    assert!(!state.exists(), "a clean end leaves nothing");
+
+    service.again(&options);
+    service.until_working();
+    let status = service.status();
+    assert_eq!(status["schemes"][0]["scheme"], "reclaim");
+    assert_eq!(status["paused"], false);
+    service.child.kill().unwrap();
+    service.child.wait().unwrap();
+
+    fs::write(&state, "{\"paused\": tr").unwrap();
+    service.again(&options);
+    service.until_working();
+    assert!(service.err().contains("set aside"), "{}", service.err());
+    assert_eq!(service.status()["paused"], false);
+    assert!(state.with_extension("json.bad").exists());
+}

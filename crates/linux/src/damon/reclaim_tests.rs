@@ -1,0 +1,61 @@
+use isotherm_core::Attrs;
+
+use super::*;
+use crate::damon::seat::tests::{free, read};
+
+fn asked() -> Reclaim {
+    Reclaim {
+        attrs: KdamondAttrs::from(Attrs::default()),
+        memory: vec![AddrRange::new(0x1000, 0x8000), AddrRange::new(0x10_0000, 0x20_0000)],
+        min_age: Duration::from_secs(120),
+        time: Some(Duration::from_millis(10)),
+        bytes: Some(128 << 20),
+        window: Duration::from_secs(1),
+        watermarks: Some(([5000, 4000, 2000], Duration::from_secs(5))),
+        stalled: Some(Duration::from_millis(1)),
+        dry: false,
+    }
+}
+
+#[test]
+fn what_is_asked_for_in_the_words_of_the_kernel() {
+    let context = context(&asked()).unwrap();
+    assert_eq!(context.operations, Operations::Paddr);
+    assert_eq!(context.targets[0].regions[1], Region { start: 0x10_0000, end: 0x20_0000 });
+    let scheme = &context.schemes[0];
+    assert_eq!(scheme.action, Action::PageOut);
+    // Of 400 ms each.
+    assert_eq!(scheme.access_pattern.age.min, 300);
+    assert_eq!(scheme.access_pattern.nr_accesses, Bounds { min: 0, max: 0 });
+    let quotas = &scheme.quotas;
+    assert_eq!((quotas.ms, quotas.bytes, quotas.reset_interval_ms), (10, 128 << 20, 1000));
+    assert_eq!(quotas.goals[0].target_value, 1000);
+    let marks = &scheme.watermarks;
+    assert_eq!((marks.metric, marks.interval_us), (WatermarkMetric::FreeMemRate, 5_000_000));
+    assert_eq!((marks.high, marks.mid, marks.low), (500, 400, 200));
+}
+
+#[test]
+fn no_bound_is_zero() {
+    let none = Reclaim { time: None, bytes: None, watermarks: None, stalled: None, ..asked() };
+    let scheme = &context(&none).unwrap().schemes[0];
+    assert_eq!((scheme.quotas.ms, scheme.quotas.bytes, scheme.quotas.goals.len()), (0, 0, 0));
+    assert_eq!(scheme.watermarks.metric, WatermarkMetric::None);
+    let dry = Reclaim { dry: true, ..asked() };
+    assert_eq!(context(&dry).unwrap().schemes[0].action, Action::Stat);
+    assert!(matches!(
+        context(&Reclaim { memory: Vec::new(), ..asked() }),
+        Err(DamonError::NoTargets)
+    ));
+}
+
+/// In a tree, which is no kernel: where a file is missing, nothing is started.
+#[test]
+fn nothing_is_left_where_it_cannot_be_set_up() {
+    let machine = free();
+    let refused = Reclaimer::start(machine.path(), &asked()).err().unwrap();
+    assert!(matches!(refused, DamonError::NoOperations(Operations::Paddr)), "{refused}");
+    assert_eq!(read(machine.path(), "nr_kdamonds"), "0");
+    assert_eq!(read(machine.path(), "0/state"), "off");
+    assert!(!machine.path().join("run/isotherm/damon.json").exists());
+}
