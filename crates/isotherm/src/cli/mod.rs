@@ -24,7 +24,7 @@ pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab
 pub use reclaim::Reclaim;
 pub use record::Record;
 pub use report::{
-    Access, Accuracy, Advice, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
+    Access, Accuracy, Advice, Cgroups, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
 };
 pub use run::{Acting, Run as RunSchemes};
 pub use watching::{Look, Targets, Watching};

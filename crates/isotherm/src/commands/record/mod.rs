@@ -16,7 +16,7 @@ use isotherm_record::{Facts, Progress, Why, Writer};
 use self::status::last_lines;
 use super::child;
 use super::stop::Stop;
-use super::watch::{Follower, Ready, Status, WAKE, Watch, ready};
+use super::watch::{Attributions, Follower, Ready, Status, WAKE, Watch, ready};
 use crate::cli::{Record, UsageError};
 use crate::words::{chain, say};
 
@@ -57,7 +57,8 @@ pub fn run(o: Record) -> Result<ExitCode> {
         watch.outlive_targets();
     }
     let status = Status::new(&attrs);
-    let mut recording = Recording { watch, writer, follower, status, privileges };
+    let attributions = Attributions::default();
+    let mut recording = Recording { watch, writer, follower, attributions, status, privileges };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);
     let over = || stop.is_over();
@@ -117,6 +118,7 @@ struct Recording {
     watch: Box<dyn Watch>,
     writer: Writer,
     follower: Follower,
+    attributions: Attributions,
     status: Status,
     privileges: Privileges,
 }
@@ -136,6 +138,9 @@ impl Recording {
             if now >= next_check {
                 next_check = now + WAKE;
                 self.follow()?;
+                for a in self.attributions.read(&self.follower, self.watch.hold()) {
+                    let _ = self.writer.attribution(a)?;
+                }
                 if !self.follower.any_alive(self.watch.hold()) {
                     return Ok((Why::TargetsGone, String::new()));
                 }
@@ -170,6 +175,7 @@ impl Recording {
         if !news.is_empty() || !ended.is_empty() {
             self.watch.set_targets(&self.follower.targets())?;
         }
+        self.attributions.forget(&ended);
         ended.into_iter().for_each(|target| self.watch.hold().detach(target));
         Ok(())
     }

@@ -188,6 +188,11 @@ impl Follower {
         self.processes.keys().copied()
     }
 
+    /// The processes that are watched now, and which target each is.
+    pub fn processes(&self) -> impl Iterator<Item = (i32, TargetId)> {
+        self.processes.iter().map(|(&pid, p)| (pid, p.target))
+    }
+
     /// Whether anybody is left.
     pub fn any_alive(&self, held: &dyn Hold) -> bool {
         self.may_grow()

@@ -1,6 +1,7 @@
 //! What delivers snapshots: a way to watch that works here, and then that way at work. Who is watched,
 //! and what is said meanwhile.
 
+mod attributions;
 mod follow;
 mod gauge;
 mod kdamond;
@@ -19,6 +20,7 @@ use isotherm_record::TargetFact;
 use crate::cli::{Look, Record, UsageError, Watching};
 use crate::words::{chain, say};
 
+pub use attributions::Attributions;
 pub use follow::Follower;
 pub use gauge::Spent;
 pub use line::Status;
