@@ -3,6 +3,7 @@
 mod control;
 mod interleave;
 mod lab;
+mod metrics;
 mod reclaim;
 mod record;
 mod report;
@@ -21,6 +22,7 @@ use crate::units;
 pub use control::{Commit, Control, Status};
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
+pub use metrics::{Metrics, MetricsTo};
 pub use reclaim::Reclaim;
 pub use record::Record;
 pub use report::{

@@ -1,7 +1,6 @@
 //! The control socket: `docs/abi/testing/control.md`.
 
 mod ask;
-mod client;
 mod socket;
 
 use std::io;

@@ -6,6 +6,7 @@ mod advice;
 #[path = "../../../linux/tests/common/swap.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod alone;
+mod attribution;
 mod cgroups;
 mod check;
 mod churn;
@@ -26,7 +27,10 @@ mod load;
 #[path = "../../../../bench/src/synthetic.rs"]
 mod long_record;
 mod looks;
+mod metrics;
 mod privileges;
+#[path = "../../../record/tests/record/python.rs"]
+mod python;
 mod reclaim;
 mod record;
 mod refused;

@@ -5,10 +5,11 @@ mod status;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use isotherm_core::{Attrs, Step};
+use isotherm_core::{Attrs, Snapshot, Step};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, Kept};
 use isotherm_record::{Facts, Progress, Why, Writer};
@@ -18,6 +19,8 @@ use super::child;
 use super::stop::Stop;
 use super::watch::{Attributions, Follower, Ready, Status, WAKE, Watch, ready};
 use crate::cli::{Record, UsageError};
+use crate::commands::metrics::{Metrics, Scene};
+use crate::control;
 use crate::words::{chain, say};
 
 /// Records until there is a reason to end.
@@ -41,11 +44,12 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let mut follower = Follower::new(way.watched());
     follower.attach_all(way.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
+    let metrics = Metrics::open(o.metrics.to.as_ref(), o.metrics.every)?;
     let writer = Writer::create(&o.output, &facts(attrs, seed, &*way), limits)?;
     let started = follower.start(way.hold(), program, &o.targets.command);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Those that come later may be other users'.
-    let reach = limits.rotate.is_some() || o.targets.may_be_strangers();
+    let reach = limits.rotate.is_some() || o.targets.may_be_strangers() || metrics.writes();
     let mut privileges = Privileges { reach, frames: way.takes_frames(), writing: None };
     privileges.fit(&writer)?;
     for fact in follower.news() {
@@ -58,7 +62,16 @@ pub fn run(o: Record) -> Result<ExitCode> {
     }
     let status = Status::new(&attrs);
     let attributions = Attributions::default();
-    let mut recording = Recording { watch, writer, follower, attributions, status, privileges };
+    let mut recording = Recording {
+        watch,
+        writer,
+        follower,
+        attributions,
+        metrics,
+        last: None,
+        status,
+        privileges,
+    };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);
     let over = || stop.is_over();
@@ -119,6 +132,8 @@ struct Recording {
     writer: Writer,
     follower: Follower,
     attributions: Attributions,
+    metrics: Metrics,
+    last: Option<Arc<Snapshot>>,
     status: Status,
     privileges: Privileges,
 }
@@ -148,10 +163,12 @@ impl Recording {
             match self.watch.step(now)? {
                 Step::Wait(until) => {
                     let until = until.min(next_check).min(stop.end().unwrap_or(until));
-                    std::thread::sleep(until.since(sys::monotonic()));
+                    control::wait(None, self.metrics.listener(), until);
+                    self.tell();
                 }
                 Step::Snapshot(s) => {
                     self.status.show(&s, "");
+                    self.last = Some(Arc::clone(&s));
                     if self.writer.snapshot(&s)? == Progress::Full {
                         return Ok((Why::MaxSize, String::new()));
                     }
@@ -163,6 +180,17 @@ impl Recording {
             }
             self.privileges.fit(&self.writer)?;
         }
+    }
+
+    fn tell(&mut self) {
+        let scene = Scene {
+            snapshot: self.last.as_deref(),
+            follower: &self.follower,
+            attributions: &self.attributions,
+            status: &self.status,
+            engine: None,
+        };
+        self.metrics.tell(&scene);
     }
 
     /// Processes that have come since, and those that have ended.

@@ -18,8 +18,9 @@ use super::log::Log;
 use super::metrics::Meter;
 use super::status;
 use super::table::Table;
+use crate::commands::metrics::{Metrics, Scene};
 use crate::commands::stop::Stop;
-use crate::commands::watch::{Acting, Follower, ROOT, Status, WAKE, Watch};
+use crate::commands::watch::{Acting, Attributions, Follower, ROOT, Status, WAKE, Watch};
 use crate::control::{self, Control};
 use crate::notify::Notify;
 use crate::words::say;
@@ -40,6 +41,8 @@ pub struct Running {
     pub(super) last: Option<Arc<Snapshot>>,
     pub(super) paused: bool,
     pub(super) control: Option<Control>,
+    metrics: Metrics,
+    pub(super) attributions: Attributions,
     /// what was kept for the schemes of the start
     pub(super) takes: Takes,
     /// what an age without a unit is counted in
@@ -72,6 +75,8 @@ impl Running {
             last: None,
             paused: false,
             control: None,
+            metrics: Metrics::default(),
+            attributions: Attributions::default(),
             takes: Takes::default(),
             interval: Duration::ZERO,
             notify: Notify::from_env(),
@@ -84,6 +89,11 @@ impl Running {
     /// without a unit in `interval`.
     pub fn answers(&mut self, control: Option<Control>, takes: Takes, interval: Duration) {
         (self.control, self.takes, self.interval) = (control, takes, interval);
+    }
+
+    /// Has it tell metrics.
+    pub fn tells(&mut self, metrics: Metrics) {
+        self.metrics = metrics;
     }
 
     /// Who is watched.
@@ -122,6 +132,7 @@ impl Running {
             if now >= next_check {
                 next_check = now + WAKE;
                 self.follow(watch)?;
+                self.attributions.read(&self.follower, watch.hold());
                 if !self.follower.any_alive(watch.hold()) {
                     return Ok(GONE.to_owned());
                 }
@@ -135,7 +146,9 @@ impl Running {
                     }
                     let until = until.min(next_check).min(stop.end().unwrap_or(until));
                     let until = until.min(due.unwrap_or(until));
-                    let requests = control::wait(self.control.as_mut(), until);
+                    let requests =
+                        control::wait(self.control.as_mut(), self.metrics.listener(), until);
+                    self.tell_metrics(status);
                     if let Some(why) = self.answer(requests, watch, status) {
                         return Ok(why);
                     }
@@ -175,6 +188,17 @@ impl Running {
         Ok(done?)
     }
 
+    fn tell_metrics(&mut self, status: &Status) {
+        let scene = Scene {
+            snapshot: self.last.as_deref(),
+            follower: &self.follower,
+            attributions: &self.attributions,
+            status,
+            engine: Some(&self.engine),
+        };
+        self.metrics.tell(&scene);
+    }
+
     fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<()> {
         if events.is_empty() || self.log.is_none() && !self.dry {
             return Ok(());
@@ -198,6 +222,7 @@ impl Running {
             watch.set_targets(&self.follower.targets())?;
         }
         self.facts.extend(news.into_iter().map(|fact| (fact.id, fact)));
+        self.attributions.forget(&ended);
         for target in ended {
             watch.hold().detach(target);
             self.facts.remove(&target);

@@ -1,16 +1,15 @@
 //! How things are: what `isotherm status` shows.
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use isotherm_core::{HeatBytes, TargetView, Thresholds, Unknown};
+use isotherm_core::TargetView;
 use isotherm_linux::{proc, sys};
 use isotherm_record::TargetFact;
 use serde::Serialize;
 
 use super::running::Running;
 use super::table::Table;
-use crate::commands::watch::{ROOT, Spent, Status};
+use crate::commands::watch::{Memory, ROOT, Spent, Status};
 
 /// `docs/abi/testing/control.md`.
 #[derive(Debug, Serialize)]
@@ -24,18 +23,6 @@ pub struct State {
     cost: Spent,
     total: Memory,
     targets: Vec<Target>,
-}
-
-/// In bytes.
-#[derive(Debug, Default, Serialize)]
-struct Memory {
-    resident: u64,
-    hot: u64,
-    warm: u64,
-    cold: u64,
-    unknown: u64,
-    /// only the reasons there are
-    unknown_by: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,20 +57,11 @@ fn target(fact: Option<&TargetFact>, view: &TargetView) -> Target {
     let pid = fact.and_then(|fact| fact.pid);
     let comm =
         pid.and_then(|pid| Some(proc::stat(ROOT.as_ref(), i32::try_from(pid).ok()?).ok()?.comm));
-    Target { pid, comm: comm.unwrap_or_default(), memory: memory(&[view]) }
+    Target { pid, comm: comm.unwrap_or_default(), memory: Memory::of(view) }
 }
 
 fn memory(views: &[&TargetView]) -> Memory {
-    let b: HeatBytes = views.iter().map(|v| v.bytes(&Thresholds::default())).sum();
-    let mut unknown_by = BTreeMap::new();
-    for region in views.iter().flat_map(|v| &v.regions) {
-        for why in Unknown::ALL {
-            let bytes = region.unknown_bytes(why);
-            if bytes > 0 {
-                *unknown_by.entry(why.name()).or_default() += bytes;
-            }
-        }
-    }
-    let resident = b.hot + b.warm + b.cold + b.unknown;
-    Memory { resident, hot: b.hot, warm: b.warm, cold: b.cold, unknown: b.unknown, unknown_by }
+    let mut all = Memory::default();
+    views.iter().for_each(|view| all += &Memory::of(view));
+    all
 }

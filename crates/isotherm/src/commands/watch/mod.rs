@@ -8,6 +8,7 @@ mod kdamond;
 mod line;
 mod looks;
 mod members;
+mod memory;
 mod physical;
 
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub use follow::Follower;
 pub use gauge::Spent;
 pub use line::Status;
 pub use looks::{Acting, Looks};
+pub use memory::Memory;
 
 /// How often signals, ended targets and new ones are looked for.
 pub const WAKE: Duration = Duration::from_millis(100);
