@@ -24,7 +24,7 @@ mod survey;
 mod time;
 
 pub use act::{
-    Act, Action, Applied, Budget, Destination, Destinations, Failure, PageFilter, PageKind,
+    Act, Action, Applied, Budget, Cause, Destination, Destinations, Failure, PageFilter, PageKind,
     Support, Work,
 };
 pub use attribution::Attribution;

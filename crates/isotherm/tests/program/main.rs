@@ -43,6 +43,7 @@ mod schemes_targets;
 mod servers;
 mod swap;
 mod synthetic;
+mod tracepoints;
 #[path = "../../../linux/tests/common/words.rs"]
 #[allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 mod words;

@@ -17,7 +17,7 @@ use isotherm_record::{Facts, Progress, Why, Writer};
 use self::status::last_lines;
 use super::child;
 use super::stop::Stop;
-use super::watch::{Attributions, Follower, Ready, Status, WAKE, Watch, ready};
+use super::watch::{Attributions, Follower, Ready, Status, WAKE, Watch, probes, ready};
 use crate::cli::{Record, UsageError};
 use crate::commands::metrics::{Metrics, Scene};
 use crate::control;
@@ -168,6 +168,7 @@ impl Recording {
                 }
                 Step::Snapshot(s) => {
                     self.status.show(&s, "");
+                    probes::aggregated(&s, &self.follower.pid_of());
                     self.last = Some(Arc::clone(&s));
                     if self.writer.snapshot(&s)? == Progress::Full {
                         return Ok((Why::MaxSize, String::new()));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm_core::scheme::{Engine, Event};
-use isotherm_core::{Attrs, Nanos, Snapshot, Source, Step, TargetId};
+use isotherm_core::{Act, Attrs, Nanos, Snapshot, Source, Step, TargetId};
 use isotherm_linux::sys;
 use isotherm_record::TargetFact;
 
@@ -20,7 +20,8 @@ use super::status;
 use super::table::Table;
 use crate::commands::metrics::{Metrics, Scene};
 use crate::commands::stop::Stop;
-use crate::commands::watch::{Acting, Attributions, Follower, ROOT, Status, WAKE, Watch};
+use crate::commands::watch::probes::Told;
+use crate::commands::watch::{Acting, Attributions, Follower, ROOT, Status, WAKE, Watch, probes};
 use crate::control::{self, Control};
 use crate::notify::Notify;
 use crate::words::say;
@@ -154,6 +155,7 @@ impl Running {
                     }
                 }
                 Step::Snapshot(s) => {
+                    probes::aggregated(&s, &self.follower.pid_of());
                     self.last = Some(Arc::clone(&s));
                     self.act(watch)?;
                     status.show(&s, &status::done(&self.engine));
@@ -172,17 +174,17 @@ impl Running {
     /// Has the schemes act on the last snapshot, and tells what came of it.
     fn act(&mut self, watch: &mut Acting) -> Result<()> {
         let Some(s) = self.last.clone().filter(|_| !self.paused) else { return Ok(()) };
-        let pids = self.facts.iter().filter_map(|(&id, fact)| Some((id, pid(fact)?))).collect();
+        let pids = self.follower.pid_of();
         let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
         if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
             say(format_args!("isotherm: schemes that go by what the targets suffer rest: {why}"));
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());
         let act = watch.act();
-        let done = match self.dry {
-            true => self.engine.step(now, &s, &metrics, &mut Dry(act), &mut events),
-            false => self.engine.step(now, &s, &metrics, act, &mut events),
-        };
+        let mut dry = Dry(act);
+        let act: &mut dyn Act = if self.dry { &mut dry } else { dry.0 };
+        let mut told = Told { act, pids: &pids };
+        let done = self.engine.step(now, &s, &metrics, &mut told, &mut events);
         self.stepped = sys::monotonic();
         self.tell(&s, &events)?;
         Ok(done?)
@@ -239,8 +241,4 @@ impl Running {
         }
         Table::new(&self.engine, time, self.dry)
     }
-}
-
-fn pid(fact: &TargetFact) -> Option<i32> {
-    i32::try_from(fact.pid?).ok()
 }

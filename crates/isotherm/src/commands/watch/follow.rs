@@ -193,6 +193,11 @@ impl Follower {
         self.processes.iter().map(|(&pid, p)| (pid, p.target))
     }
 
+    /// The pid of each process that is watched now.
+    pub fn pid_of(&self) -> BTreeMap<TargetId, i32> {
+        self.processes().map(|(pid, target)| (target, pid)).collect()
+    }
+
     /// Whether anybody is left.
     pub fn any_alive(&self, held: &dyn Hold) -> bool {
         self.may_grow()

@@ -10,6 +10,7 @@ mod looks;
 mod members;
 mod memory;
 mod physical;
+pub mod probes;
 
 use std::time::Duration;
 
