@@ -20,7 +20,7 @@ fn cgroups(dir: &Path, more: &[&str]) -> Value {
     done.json()
 }
 
-fn row<'a>(report: &'a Value, is: impl Fn(&Value) -> bool) -> &'a Value {
+fn row(report: &Value, is: impl Fn(&Value) -> bool) -> &Value {
     let rows = report["rows"].as_array().unwrap();
     rows.iter().find(|row| is(row)).unwrap_or_else(|| panic!("{report}"))
 }

@@ -41,6 +41,7 @@ mod schemes;
 mod schemes_quota;
 mod schemes_targets;
 mod servers;
+mod soak;
 mod swap;
 mod synthetic;
 mod tracepoints;

@@ -103,7 +103,7 @@ fn what_is_about_to_be_done_is_told() {
     let Some(trace) = Trace::start(NAME, "before_apply", ACTION) else { return };
     let load = Load::start(32, 8);
     let pid = load.pid().to_string();
-    let scheme = "[[scheme]]\nname = \"counts-cold\"\naction = \"stat\"\nage = \"1s..\"\n";
+    let scheme = "[[scheme]]\nname = \"counts-cold\"\naction = \"stat\"\nage = { min = \"1s\" }\n";
     let mut run = Run::new(scheme, load.pid()).with(&["--log", "log"]);
     let mut child = run.start();
     until("what is done", || trace.lines().iter().any(|line| line[1] == pid));

@@ -2,14 +2,13 @@
 
 use std::time::SystemTime;
 
-use isotherm_core::TargetView;
-use isotherm_linux::{proc, sys};
-use isotherm_record::TargetFact;
+use isotherm_core::{Attribution, TargetView};
+use isotherm_linux::sys;
 use serde::Serialize;
 
 use super::running::Running;
 use super::table::Table;
-use crate::commands::watch::{Memory, ROOT, Spent, Status};
+use crate::commands::watch::{Memory, Spent, Status};
 
 /// `docs/abi/testing/control.md`.
 #[derive(Debug, Serialize)]
@@ -21,14 +20,24 @@ pub struct State {
     #[serde(flatten)]
     table: Table,
     cost: Spent,
-    total: Memory,
+    total: Total,
     targets: Vec<Target>,
+}
+
+/// Of all targets.
+#[derive(Debug, Serialize)]
+struct Total {
+    #[serde(flatten)]
+    memory: Memory,
+    saved: u64,
 }
 
 #[derive(Debug, Serialize)]
 struct Target {
     pid: Option<u32>,
     comm: String,
+    cgroup: String,
+    saved: u64,
     #[serde(flatten)]
     memory: Memory,
 }
@@ -38,7 +47,7 @@ impl State {
     pub fn new(r: &Running, status: &Status) -> Self {
         let views = r.last.iter().flat_map(|s| &s.targets);
         let views: Vec<&TargetView> = views.filter(|v| r.facts.contains_key(&v.id)).collect();
-        let target = |v: &&TargetView| target(r.facts.get(&v.id), v);
+        let targets: Vec<Target> = views.iter().map(|v| target(r, v)).collect();
         let time = sys::monotonic().since(r.begin);
         State {
             version: env!("CARGO_PKG_VERSION"),
@@ -47,17 +56,25 @@ impl State {
             paused: r.paused,
             table: Table::new(&r.engine, time, r.dry),
             cost: status.spent(),
-            total: memory(&views),
-            targets: views.iter().map(target).collect(),
+            total: Total {
+                memory: memory(&views),
+                saved: targets.iter().map(|target| target.saved).sum(),
+            },
+            targets,
         }
     }
 }
 
-fn target(fact: Option<&TargetFact>, view: &TargetView) -> Target {
-    let pid = fact.and_then(|fact| fact.pid);
-    let comm =
-        pid.and_then(|pid| Some(proc::stat(ROOT.as_ref(), i32::try_from(pid).ok()?).ok()?.comm));
-    Target { pid, comm: comm.unwrap_or_default(), memory: Memory::of(view) }
+fn target(r: &Running, view: &TargetView) -> Target {
+    let told = r.attributions.of(view.id);
+    let text = |of: fn(&Attribution) -> &str| told.map(of).unwrap_or_default().to_owned();
+    Target {
+        pid: r.facts.get(&view.id).and_then(|fact| fact.pid),
+        comm: text(|a| &a.comm),
+        cgroup: text(|a| &a.cgroup),
+        saved: told.map_or(0, |a| a.swapped),
+        memory: Memory::of(view),
+    }
 }
 
 fn memory(views: &[&TargetView]) -> Memory {

@@ -12,7 +12,7 @@ use super::{Follower, ROOT};
 const ROUND: Duration = Duration::from_secs(1);
 /// Reading takes at most one part in so many of the time.
 const SHARE: u32 = 500;
-/// Processes read at once, of those that have been before, and of others.
+/// Processes read at once, by turns, and when they have come.
 const AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
 /// Control groups whose refaults are kept while nobody is in them.
@@ -21,6 +21,8 @@ const MOST_LEFT: usize = 1024;
 /// What was read last of each process.
 #[derive(Default)]
 pub struct Attributions {
+    /// who has been read once, or could not be
+    met: BTreeSet<TargetId>,
     /// who is still to be read in this round
     round: VecDeque<(i32, TargetId)>,
     /// not before
@@ -34,33 +36,46 @@ pub struct Attributions {
 }
 
 impl Attributions {
-    /// Reads whose turn it is, if it is time; what was read.
+    /// Reads who has come, and whose turn it is, if it is time; what was read.
     pub fn read(&mut self, who: &Follower, hold: &dyn Hold) -> Vec<Attribution> {
+        let new = who.processes().filter(|(_, target)| !self.met.contains(target));
+        let new: Vec<_> = new.take(NEW_AT_ONCE).collect();
+        self.met.extend(new.iter().map(|(_, target)| *target));
+        // To take hold of them has cost far more.
+        let mut read = self.read_these(new, hold);
         let begin = sys::monotonic();
         if begin < self.next {
-            return Vec::new();
+            return read;
         }
         if self.round.is_empty() && begin >= self.next_round {
             self.round = who.processes().collect();
             self.next_round = begin + ROUND;
         }
-        // Who has come is told of at once, however many there are.
-        let new = who.processes().filter(|(_, target)| !self.last.contains_key(target));
-        let mut turn: Vec<_> = new.take(NEW_AT_ONCE).collect();
-        turn.extend(self.round.drain(..AT_ONCE.min(self.round.len())));
-        let of = |(pid, target)| attribution(ROOT.as_ref(), pid, target, begin).ok();
-        // Whose process lives afterwards was read, and nobody else.
-        let read: Vec<_> =
-            turn.into_iter().filter_map(of).filter(|a| hold.is_alive(a.target)).collect();
-        read.iter().for_each(|a| self.count(a));
-        self.last.extend(read.iter().map(|a| (a.target, a.clone())));
+        let turn = self.round.drain(..AT_ONCE.min(self.round.len())).collect();
+        read.extend(self.read_these(turn, hold));
         self.next = begin + sys::monotonic().since(begin) * SHARE;
+        read
+    }
+
+    fn read_these(&mut self, these: Vec<(i32, TargetId)>, hold: &dyn Hold) -> Vec<Attribution> {
+        let at = sys::monotonic();
+        let of = |(pid, target)| attribution(ROOT.as_ref(), pid, target, at).ok();
+        // Whose process lives afterwards was read, and nobody else.
+        let these = these.into_iter().filter_map(of);
+        let read: Vec<Attribution> = these.filter(|a| hold.is_alive(a.target)).collect();
+        for a in &read {
+            self.count(a);
+            self.last.insert(a.target, a.clone());
+        }
         read
     }
 
     /// Those that have ended.
     pub fn forget(&mut self, ended: &[TargetId]) {
-        ended.iter().for_each(|target| _ = self.last.remove(target));
+        for target in ended {
+            self.last.remove(target);
+            self.met.remove(target);
+        }
         if self.refaults_in.len() > self.last.len() + MOST_LEFT {
             let lived_in: BTreeSet<&str> = self.last.values().flat_map(|a| a.groups()).collect();
             self.refaults_in.retain(|path, _| lived_in.contains(&**path));

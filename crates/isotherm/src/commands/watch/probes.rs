@@ -17,6 +17,8 @@ pub fn aggregated(s: &Snapshot, pids: &BTreeMap<TargetId, i32>) {
     }
 }
 
+/// Of one place in the program, so that one tracepoint is all of it.
+#[inline(never)]
 fn region(pid: i32, view: &TargetView, r: &RegionView) {
     probe_lazy!(
         isotherm,
@@ -54,6 +56,7 @@ impl Act for Told<'_> {
 }
 
 impl Told<'_> {
+    #[inline(never)]
     fn before_apply(&self, scheme: &CStr, action: &CStr, work: &Work<'_>) {
         let Some(cause) = work.cause else { return };
         probe_lazy!(
