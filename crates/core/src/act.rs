@@ -114,6 +114,19 @@ pub struct Work<'a> {
     /// What is touched within this time before the action is let alone, where the action is for what
     /// is not touched. Zero: nobody looks again.
     pub recheck: Duration,
+    /// why, for who looks on
+    pub cause: Option<Cause<'a>>,
+}
+
+/// Why a [`Work`] is to be done.
+#[derive(Debug, Clone, Copy)]
+pub struct Cause<'a> {
+    /// whose turn it is
+    pub scheme: &'a str,
+    /// first-touch rate of the region, mean over its pages, in Hz
+    pub hz: f64,
+    /// how long the region has kept its heat
+    pub age: Duration,
 }
 
 /// Tells pages apart by what only the operations set can see of them. The first filter that a page

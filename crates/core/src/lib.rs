@@ -6,6 +6,7 @@
 
 mod act;
 mod aside;
+mod attribution;
 mod attrs;
 mod estimator;
 mod exposure;
@@ -23,9 +24,10 @@ mod survey;
 mod time;
 
 pub use act::{
-    Act, Action, Applied, Budget, Destination, Destinations, Failure, PageFilter, PageKind,
+    Act, Action, Applied, Budget, Cause, Destination, Destinations, Failure, PageFilter, PageKind,
     Support, Work,
 };
+pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;

@@ -5,6 +5,7 @@ mod commands;
 mod control;
 mod notify;
 mod schemes;
+mod served;
 mod units;
 mod words;
 

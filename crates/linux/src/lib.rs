@@ -4,6 +4,7 @@
 //! what works and why not.
 
 mod act;
+mod attribution;
 pub mod cgroup;
 pub mod damon;
 pub mod doctor;
@@ -24,6 +25,7 @@ mod ways;
 pub mod x86;
 
 pub use act::possible;
+pub use attribution::attribution;
 pub use figures::{counts_stalls, fragmentation, free, of_group, of_machine};
 pub use ops::{
     AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Processes, Smaps, Vaddr,

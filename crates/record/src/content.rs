@@ -38,6 +38,7 @@ impl Content {
             }
             Event::Target(fact) => self.target(fact),
             Event::Mappings { .. } => Vec::new(),
+            Event::Attribution(a) => self.announced(a.target).into_iter().collect(),
             Event::Snapshot(s) => self.snapshot(s),
             Event::End(end) => self.end(end),
         }
@@ -69,15 +70,18 @@ impl Content {
             wrong.push(format!("{regions} regions are above the bound of {most}"));
         }
         for view in &s.targets {
-            let known = self.targets.contains_key(&view.id);
-            let unannounced = (!known).then(|| "it was not announced before".to_owned());
-            let all = unannounced.into_iter().chain(cover(view));
-            let all = all.chain(view.regions.iter().filter_map(region));
+            let all = cover(view).into_iter().chain(view.regions.iter().filter_map(region));
+            wrong.extend(self.announced(view.id));
             wrong.extend(all.map(|what| format!("target {}: {what}", view.id.0)));
         }
         self.snapshots += 1;
         self.regions += regions as u64;
         wrong
+    }
+
+    fn announced(&self, target: TargetId) -> Option<String> {
+        let known = self.targets.contains_key(&target);
+        (!known).then(|| format!("target {}: it was not announced before", target.0))
     }
 
     fn order(&mut self, s: &Snapshot) -> Vec<String> {

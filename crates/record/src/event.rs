@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use isotherm_core::{Mapping, Snapshot, TargetId};
+use isotherm_core::{Attribution, Mapping, Snapshot, TargetId};
 
 use crate::facts::{End, Facts, TargetFact};
 use crate::frame::VERSION;
@@ -24,6 +24,9 @@ pub enum Event {
         /// what they are from now on
         mappings: Arc<Vec<Mapping>>,
     },
+    /// Whose a target is, and what of it is not in memory; before the snapshot in whose interval, or
+    /// after which, it was read.
+    Attribution(Attribution),
     /// an aggregation interval, its mappings attached
     Snapshot(Arc<Snapshot>),
     /// the record is complete up to here

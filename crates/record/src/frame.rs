@@ -19,7 +19,7 @@ use crate::bad::Bad;
 /// First bytes of every frame, and so of every record.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
 /// The version written. It says which columns the tables have.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 /// Bytes in a payload at most, packed or unpacked.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Bytes before the payload.
@@ -36,11 +36,13 @@ pub(crate) enum Kind {
     Mappings = 2,
     Targets = 3,
     End = 4,
+    Attribution = 5,
 }
 
 impl Kind {
     /// In the order in which a file begins them.
-    pub(crate) const ALL: [Kind; 4] = [Kind::Snapshots, Kind::Mappings, Kind::Targets, Kind::End];
+    pub(crate) const ALL: [Kind; 5] =
+        [Kind::Snapshots, Kind::Mappings, Kind::Targets, Kind::End, Kind::Attribution];
 }
 
 /// A frame that has passed its checksums.
@@ -311,9 +313,9 @@ mod tests {
     #[test]
     fn a_version_of_the_future_is_told_apart_from_damage() {
         let mut bytes = two();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let crc = crc32c::crc32c(&bytes[..20]);
         bytes[20..24].copy_from_slice(&crc.to_le_bytes());
-        assert!(matches!(Frames::new(bytes.as_slice()).next(), Err(FrameError::Version(3))));
+        assert!(matches!(Frames::new(bytes.as_slice()).next(), Err(FrameError::Version(4))));
     }
 }

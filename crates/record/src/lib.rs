@@ -1,6 +1,6 @@
 //! The record file: what a [`Source`](isotherm_core::Source) has shown, kept.
 //!
-//! A record is four tables (snapshots, mappings, targets, the end) written in turn as they grow.
+//! A record is five tables (snapshots, mappings, targets, attribution, the end) written in turn as they grow.
 //! Each table is an Arrow IPC stream whose messages lie in frames of their own, so that damage to
 //! one frame costs no other. The schema message of the snapshots carries the recording's [`Facts`].
 //! `docs/abi/testing/record.md` is the specification.
@@ -24,6 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attributions;
 mod bad;
 mod check;
 mod columns;

@@ -1,5 +1,6 @@
 //! List columns: made from values and lengths, and taken apart again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -33,6 +34,16 @@ pub(crate) fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
 /// Words as an array.
 pub(crate) fn words<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
+}
+
+/// `name`, with one allocation for all that are the same.
+pub(crate) fn shared(names: &mut HashSet<Arc<str>>, name: &str) -> Arc<str> {
+    if let Some(known) = names.get(name) {
+        return known.clone();
+    }
+    let new: Arc<str> = name.into();
+    names.insert(new.clone());
+    new
 }
 
 /// Where the lists of these lengths begin and end.

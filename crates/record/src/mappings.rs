@@ -10,7 +10,7 @@ use isotherm_core::{AddrRange, Mapping, MappingKind, TargetId, Unknown};
 
 use crate::bad::{Bad, ensure};
 use crate::check;
-use crate::lists::{Lists, batch, column, list, numbers, offsets, plain, words};
+use crate::lists::{Lists, batch, column, list, numbers, offsets, plain, shared, words};
 
 /// The mappings of one target. Sets are numbered in the order of their first use; a change makes a
 /// new one. That a snapshot names its sets is what keeps it from being shown with others, should
@@ -108,13 +108,4 @@ impl Columns {
 /// The string at `at`, unless it is null.
 fn text(strings: &StringArray, at: usize) -> Option<&str> {
     (at < strings.len() && strings.is_valid(at)).then(|| strings.value(at))
-}
-
-fn shared(names: &mut HashSet<Arc<str>>, name: &str) -> Arc<str> {
-    if let Some(known) = names.get(name) {
-        return known.clone();
-    }
-    let new: Arc<str> = name.into();
-    names.insert(new.clone());
-    new
 }

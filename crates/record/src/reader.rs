@@ -76,7 +76,7 @@ impl Reader {
         Reader { skips: true, ..self }
     }
 
-    /// Passes over snapshots and mappings, unread: for who wants facts, targets and ends only.
+    /// Passes over snapshots and mappings, unread: for who wants the rest only.
     #[must_use]
     pub fn without_snapshots(mut self) -> Self {
         self.state.pass_snapshots();

@@ -8,6 +8,7 @@ use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema};
 use isotherm_core::Snapshot;
 
+use crate::attributions::to_attributions;
 use crate::bad::{Bad, ensure};
 use crate::event::Event;
 use crate::facts::Facts;
@@ -109,6 +110,9 @@ impl State {
                 for set in to_sets(rows)? {
                     events.extend(self.add(set)?);
                 }
+            }
+            Kind::Attribution => {
+                events.extend(to_attributions(rows)?.into_iter().map(Event::Attribution));
             }
             Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
             Kind::End => {

@@ -1,4 +1,4 @@
-//! The small tables, targets and the end, and the columns of all four.
+//! The small tables, targets and the end, and the columns of all five.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use arrow_array::{RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, SchemaRef};
 use isotherm_core::TargetId;
 
+use crate::attributions::from_attributions;
 use crate::bad::Bad;
 use crate::columns::Columns;
 use crate::facts::{End, TargetFact, Why};
@@ -22,6 +23,7 @@ pub(crate) struct Schemas {
     mappings: SchemaRef,
     targets: SchemaRef,
     end: SchemaRef,
+    attribution: SchemaRef,
 }
 
 impl Schemas {
@@ -33,6 +35,7 @@ impl Schemas {
             mappings: from_sets(&[])?.schema(),
             targets: from_targets(&[])?.schema(),
             end: from_ends(&[])?.schema(),
+            attribution: from_attributions(&[])?.schema(),
         })
     }
 
@@ -42,6 +45,7 @@ impl Schemas {
             Kind::Mappings => &self.mappings,
             Kind::Targets => &self.targets,
             Kind::End => &self.end,
+            Kind::Attribution => &self.attribution,
         }
     }
 

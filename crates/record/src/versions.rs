@@ -1,5 +1,7 @@
 //! What earlier versions of the file lack, and what stands in its place when they are read.
 //!
+//! Version 2 told nothing of targets but their regions: there were four tables.
+//!
 //! Version 1 had one monitor, that of regions. It told neither of a snapshot's quality nor of what
 //! looking cost the targets, and the rate of a region was that of all its pages.
 

@@ -1,12 +1,14 @@
 //! Writes a record.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use arrow_schema::Schema;
-use isotherm_core::{Nanos, Snapshot, TargetView};
+use isotherm_core::{Attribution, Nanos, Snapshot, TargetId, TargetView};
 
+use crate::attributions::from_attributions;
 use crate::bad::Bad;
 use crate::check;
 use crate::columns::{Columns, bytes_of};
@@ -26,6 +28,8 @@ use crate::tables::{Schemas, from_ends, from_targets};
 const FLUSH: Duration = Duration::from_secs(5);
 /// Bytes of snapshots that wait at most.
 const BATCH: usize = 1 << 20;
+/// What is told of targets waits for snapshots up to so many times.
+const ATTRIBUTIONS: usize = 4096;
 /// Bytes kept free in each file for its end.
 const END_ROOM: u64 = 2048;
 /// Bytes of the end's note at most, so that the end fits the room kept for it.
@@ -50,6 +54,7 @@ pub struct Writer<S = Files> {
     targets: Vec<Target>,
     sets: Sets,
     columns: Columns,
+    attributions: Vec<Attribution>,
     /// start of the first snapshot that waits, start and end of the last one
     waits: Option<(Nanos, Nanos, Nanos)>,
     last_seq: Option<u64>,
@@ -91,6 +96,7 @@ impl<S: Sink> Writer<S> {
             targets: Vec::new(),
             sets: Sets::default(),
             columns: Columns::default(),
+            attributions: Vec::new(),
             waits: None,
             last_seq: None,
             file_len: 0,
@@ -111,6 +117,27 @@ impl<S: Sink> Writer<S> {
         let progress = self.put(Kind::Targets, &message)?;
         self.targets.push(Target { fact, new: true });
         Ok(progress)
+    }
+
+    /// Takes over what is told of a target, to be written before the snapshots that wait.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn attribution(&mut self, a: Attribution) -> Result<Progress, WriteError> {
+        self.attributions.push(a);
+        if self.attributions.len() < ATTRIBUTIONS { Ok(Progress::Going) } else { self.attribute() }
+    }
+
+    fn attribute(&mut self) -> Result<Progress, WriteError> {
+        let mut waiting = std::mem::take(&mut self.attributions);
+        // This file may not tell of others.
+        let known: HashSet<TargetId> = self.targets.iter().map(|t| t.fact.id).collect();
+        waiting.retain(|a| known.contains(&a.target));
+        if waiting.is_empty() {
+            return Ok(self.progress());
+        }
+        let message = self.encoder.rows(&from_attributions(&waiting)?)?;
+        self.put(Kind::Attribution, &message)
     }
 
     /// Takes over a snapshot, its rates [`rounded`], and writes those that wait if it is time.
@@ -148,6 +175,9 @@ impl<S: Sink> Writer<S> {
     pub fn flush(&mut self) -> Result<Progress, WriteError> {
         if self.full || self.columns.is_empty() {
             return Ok(self.progress());
+        }
+        if self.attribute()? == Progress::Full {
+            return Ok(Progress::Full);
         }
         let snapshots = self.columns.len() as u64;
         let message = self.encoder.rows(&self.columns.take()?)?;

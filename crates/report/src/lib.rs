@@ -46,6 +46,7 @@ mod columns;
 mod course;
 mod distribution;
 mod filter;
+mod groups;
 mod heatmap;
 mod lines;
 mod names;
@@ -71,14 +72,15 @@ pub use basis::Basis;
 pub use course::Course;
 pub use distribution::Percentile;
 pub use filter::{Filter, FilterError, Options};
+pub use groups::{By, GroupRow, Groups, GroupsBuilder, Part, Shares};
 pub use heatmap::{Cell, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
 pub use lines::{Line, Lines, Plot};
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
-    Picture, RenderError, Style, access_text, advice_text, heatmap_picture, json, lines_picture,
-    raw_head_text, raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture,
-    wss_text,
+    Picture, RenderError, Style, access_text, advice_text, groups_text, heatmap_picture, json,
+    lines_picture, raw_head_text, raw_text, regions_picture, regions_text, summary_text, terminal,
+    wss_picture, wss_text,
 };
 pub use row::{Row, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};

@@ -11,7 +11,7 @@ use super::queue::{Place, Queue};
 use super::quota::Charge;
 use super::stats::{Event, Outcome, Stats, Why};
 use super::watermarks::Gate;
-use crate::act::{Act, Action, Applied, Budget, Failure, Work};
+use crate::act::{Act, Action, Applied, Budget, Cause, Failure, Work};
 use crate::heat::Heat;
 use crate::ops::OpsError;
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
@@ -197,6 +197,7 @@ impl Running {
             budget: *budget,
             filters: if c.allowed { &[] } else { &self.scheme.page_filters },
             recheck,
+            cause: Some(Cause { scheme: &self.scheme.name, hz: c.hz, age: c.view.age }),
         };
         let works: Vec<Work<'_>> = batch.iter().map(work).collect();
         let mut done = Vec::with_capacity(works.len());

@@ -4,6 +4,7 @@ mod config;
 mod control;
 mod interleave;
 mod lab;
+mod metrics;
 mod reclaim;
 mod record;
 mod report;
@@ -23,10 +24,11 @@ pub use config::Config;
 pub use control::{Commit, Control, Recording, RecordingTask, SetAttributes, SetTargets, Status};
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
+pub use metrics::{Metrics, MetricsTo};
 pub use reclaim::{Aim, Reclaim};
 pub use record::Record;
 pub use report::{
-    Access, Accuracy, Advice, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
+    Access, Accuracy, Advice, Cgroups, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
 };
 pub use run::{Acting, Run as RunSchemes};
 pub use watching::{Look, Targets, Watching};

@@ -8,7 +8,7 @@ use isotherm_core::AddrRange;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_record::Limits;
 
-use super::{DEFAULT_RECORD, Targets, UsageError, Watching};
+use super::{DEFAULT_RECORD, Metrics, Targets, UsageError, Watching};
 use crate::units;
 
 /// Options of `record`.
@@ -55,6 +55,8 @@ pub struct Record {
     /// Keep the newest part of --max-size in N files instead of ending when it is reached
     #[arg(long, value_name = "N")]
     pub rotate: Option<u32>,
+    #[command(flatten)]
+    pub metrics: Metrics,
     #[command(flatten)]
     pub watching: Watching,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use isotherm_core::{AddrRange, Thresholds};
-use isotherm_report::{Choice, Pick, SortBy, Wishes};
+use isotherm_report::{By, Choice, Pick, SortBy, Wishes};
 
 use super::DEFAULT_RECORD;
 use crate::units;
@@ -71,6 +71,8 @@ pub enum ReportKind {
     Raw(Raw),
     /// What to tell the kernel: which ranges to lock, make huge or page out, and how big a limit
     Advice(Advice),
+    /// Whose memory is hot, warm, cold, unknown or saved: by control group or process, over time
+    Cgroups(Cgroups),
     /// How right a recording of `isotherm workload` is, against the truth that it wrote
     Accuracy(Accuracy),
 }
@@ -214,6 +216,28 @@ impl Advice {
             headroom_percent: self.headroom,
         }
     }
+}
+
+/// Options of `report cgroups`.
+#[derive(Debug, Args)]
+pub struct Cgroups {
+    /// what to show
+    #[command(flatten)]
+    pub selection: Selection,
+    /// What a row is: a control group with all in those below it, or a process
+    #[arg(
+        long, value_name = "cgroup|process", default_value = "cgroup",
+        value_parser = PossibleValuesParser::new(["cgroup", "process"])
+            .map(|name| if name == "process" { By::Process } else { By::Cgroup })
+    )]
+    pub by: By,
+    /// Print a line for each part of the time of this length, instead of means and the last snapshot; JSON
+    /// has both. Parts of a record that would have more than 1024 are twice, 4, 8, ... times as long
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub every: Option<Duration>,
+    /// Rows at most, those with most resident memory first; JSON has all
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
 }
 
 /// Options of `report accuracy`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Targets, Watching};
+use super::{Metrics, Targets, Watching};
 use crate::units;
 
 /// Options of `run`.
@@ -42,6 +42,8 @@ pub struct Acting {
     /// SIGKILL)
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub metrics: Metrics,
     #[command(flatten)]
     pub targets: Targets,
     #[command(flatten)]

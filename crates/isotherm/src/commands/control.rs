@@ -99,8 +99,8 @@ fn text(s: &Value) -> String {
 /// Whose memory it is, and how hot.
 fn processes(s: &Value) -> String {
     let mut out = format!(
-        "\n{:>8} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
-        "pid", "command", "resident", "hot", "warm", "cold", "unknown"
+        "\n{:>8} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
+        "pid", "command", "resident", "hot", "warm", "cold", "unknown", "saved"
     );
     let mut targets: Vec<&Value> = s["targets"].as_array().into_iter().flatten().collect();
     targets.sort_by_key(|t| std::cmp::Reverse(t["cold"].as_u64()));
@@ -140,12 +140,13 @@ fn size(v: &Value) -> String {
 fn memory(pid: &str, comm: &str, m: &Value) -> String {
     let of = |key: &str| size(&m[key]);
     format!(
-        "{pid:>8} {comm:<16} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
+        "{pid:>8} {comm:<16} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
         of("resident"),
         of("hot"),
         of("warm"),
         of("cold"),
         of("unknown"),
+        of("saved"),
     )
 }
 

@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod export;
 pub mod interleave;
 pub mod lab;
+mod metrics;
 pub mod reclaim;
 pub mod record;
 pub mod report;

@@ -2,7 +2,6 @@
 
 mod ask;
 mod attributes;
-mod client;
 mod socket;
 
 use std::io;

@@ -2,42 +2,38 @@
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use isotherm_core::Nanos;
-use isotherm_linux::sys;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFd;
 use rustix::fs::{FlockOperation, flock};
 use rustix::net::sockopt::socket_peercred;
 use serde::Serialize;
 
-use super::client::Client;
-use super::{Answer, ControlError, Request};
-
-/// Connected at once; who comes then waits until another has gone, which takes some seconds at most.
-const MAX_CLIENTS: usize = 8;
+use super::{Answer, ControlError, MAX_LINE, Request};
+use crate::served::{self, Framing, Served, Wait};
 
 /// A socket on which its owner and root may ask. It never waits for a client.
 pub struct Control {
-    listener: UnixListener,
     path: PathBuf,
-    clients: Vec<Client>,
+    served: Served<UnixListener>,
 }
 
-/// Waits until then, or until `control` has to do; returns the requests that have come, each with whom to
-/// answer.
-pub fn wait(control: Option<&mut Control>, until: Nanos) -> Vec<(usize, Result<Request, String>)> {
-    match control {
-        Some(control) => control.wait(until),
-        None => {
-            std::thread::sleep(until.since(sys::monotonic()));
-            Vec::new()
-        }
-    }
+/// Waits until then, or until `control` or the `other` has to do; returns the requests that have come to
+/// `control`, each with whom to answer.
+pub fn wait<'a>(
+    control: Option<&'a mut Control>,
+    other: Option<&'a mut dyn Wait>,
+    until: Nanos,
+) -> Vec<(usize, Result<Request, String>)> {
+    let mut control = control;
+    let mut all: Vec<&mut dyn Wait> = Vec::new();
+    all.extend(control.as_deref_mut().map(|control| control as &mut dyn Wait));
+    all.extend(other.map(|other| other as &mut dyn Wait));
+    served::wait(&mut all, until);
+    control.map(Control::requests).unwrap_or_default()
 }
 
 impl Control {
@@ -63,74 +59,42 @@ impl Control {
             bound => bound,
         };
         let listener = listener.map_err(make)?;
-        let control = Control { listener, path: path.to_owned(), clients: Vec::new() };
+        let framing = Framing { end: b"\n", max: MAX_LINE };
+        listener.set_nonblocking(true).map_err(make)?;
+        let control = Control { path: path.to_owned(), served: Served::new(listener, framing) };
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(make)?;
-        control.listener.set_nonblocking(true).map_err(make)?;
         Ok(control)
     }
 
-    fn wait(&mut self, until: Nanos) -> Vec<(usize, Result<Request, String>)> {
-        let now = sys::monotonic();
-        self.clients.retain(|client| client.stays(now));
-        let pending = self.clients.iter().any(Client::has_line);
-        let time = if pending { Duration::ZERO } else { until.since(now) };
-        let ready = self.ready(time);
-        for (client, ready) in self.clients.iter_mut().zip(&ready) {
-            if *ready {
-                client.go_on();
-            }
-        }
-        if ready.last().is_some_and(|&ready| ready) && self.clients.len() < MAX_CLIENTS {
-            self.accept();
-        }
-        let lines = self.clients.iter_mut().enumerate();
-        lines
-            .filter_map(|(i, client)| Some((i, client.line()?.and_then(|line| request(&line)))))
-            .collect()
-    }
-
-    /// Waits; for each client, and then for the listener, whether there is something to do.
-    fn ready(&self, time: Duration) -> Vec<bool> {
-        let of = |client| PollFd::from_borrowed_fd(Client::fd(client), Client::awaited(client));
-        let mut fds: Vec<PollFd<'_>> = self.clients.iter().map(of).collect();
-        // Who is not taken yet would end each wait at once.
-        let flags =
-            if self.clients.len() < MAX_CLIENTS { PollFlags::IN } else { PollFlags::empty() };
-        fds.push(PollFd::from_borrowed_fd(self.listener.as_fd(), flags));
-        let time = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        // A signal ends it early, which is as well.
-        match poll(&mut fds, Some(&time)) {
-            Ok(_) => fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
-            Err(_) => Vec::new(),
-        }
-    }
-
-    fn accept(&mut self) {
-        let now = sys::monotonic();
-        let Ok((stream, _)) = self.listener.accept() else { return };
-        let allowed = may_ask(&stream);
-        let Ok(mut client) = Client::new(stream, now) else { return };
-        if let Err(why) = allowed {
-            client.answer(&line(&Answer::<()>::refused(why)), now, true);
-        }
-        self.clients.push(client);
+    fn requests(&mut self) -> Vec<(usize, Result<Request, String>)> {
+        let read = |line: Result<Vec<u8>, String>| line.and_then(|line| request(&line));
+        self.served.requests().into_iter().map(|(client, line)| (client, read(line))).collect()
     }
 
     /// Answers a request that [`wait`] has returned just now.
     pub fn answer<T: Serialize>(&mut self, client: usize, answer: &Answer<T>) {
-        if let Some(client) = self.clients.get_mut(client) {
-            client.answer(&line(answer), sys::monotonic(), false);
-        }
+        self.served.answer(client, &line(answer), false);
     }
 
     /// Answers what was no request; nothing more is heard from who has sent it.
     pub fn refuse(&mut self, client: usize, why: &str) {
-        if let Some(client) = self.clients.get_mut(client) {
-            let answer = Answer::<()>::refused(why.to_owned());
-            client.answer(&line(&answer), sys::monotonic(), true);
+        self.served.answer(client, &line(&Answer::<()>::refused(why.to_owned())), true);
+    }
+}
+
+impl Wait for Control {
+    fn settle(&mut self, now: Nanos) -> bool {
+        self.served.settle(now)
+    }
+
+    fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>) {
+        self.served.fds(out);
+    }
+
+    fn go_on(&mut self, ready: &[bool]) {
+        if self.served.go_on(ready) {
+            let refusal = |why| line(&Answer::<()>::refused(why));
+            self.served.accept(|stream| may_ask(stream).map_err(refusal));
         }
     }
 }
@@ -162,7 +126,9 @@ fn request(line: &[u8]) -> Result<Request, String> {
 }
 
 fn line<T: Serialize>(answer: &Answer<T>) -> Vec<u8> {
-    serde_json::to_vec(answer).unwrap_or_else(|_| b"{\"ok\":false}".to_vec())
+    let mut line = serde_json::to_vec(answer).unwrap_or_else(|_| b"{\"ok\":false}".to_vec());
+    line.push(b'\n');
+    line
 }
 
 /// Takes a socket away on which nobody listens.

@@ -43,6 +43,13 @@ impl Load {
         command
     }
 
+    /// The same by another name: `program` is a copy of the test binary. It leaves CPUs to others.
+    pub fn by(program: &Path, total_mib: u64, hot_mib: u64) -> Self {
+        let mut command = Command::new("nice");
+        command.arg(program).args(HARNESS).env(SIZES, sizes(total_mib, hot_mib));
+        Load::from_command(&mut command)
+    }
+
     /// Adds to `starter`, a program that runs the rest of its command line, what starts the load.
     pub fn words(starter: &mut Command, total_mib: u64, hot_mib: u64) {
         starter.arg(std::env::current_exe().unwrap()).args(HARNESS);

@@ -6,6 +6,7 @@ mod advice;
 #[path = "../../../linux/tests/common/swap.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod alone;
+mod attribution;
 mod cgroups;
 mod check;
 mod churn;
@@ -26,8 +27,11 @@ mod load;
 #[path = "../../../../bench/src/synthetic.rs"]
 mod long_record;
 mod looks;
+mod metrics;
 mod package;
 mod privileges;
+#[path = "../../../record/tests/record/python.rs"]
+mod python;
 mod reclaim;
 mod record;
 mod refused;
@@ -39,8 +43,10 @@ mod schemes_quota;
 mod schemes_targets;
 mod servers;
 mod service;
+mod soak;
 mod swap;
 mod synthetic;
+mod tracepoints;
 #[path = "../../../linux/tests/common/words.rs"]
 #[allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 mod words;

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
-use isotherm_core::Snapshot;
+use isotherm_core::{Attribution, Snapshot};
 use isotherm_record::{End, Event, Facts, ReadError, Reader, TargetFact};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -195,6 +195,7 @@ pub struct Record {
     pub facts: Facts,
     pub targets: Vec<TargetFact>,
     pub snapshots: Vec<Arc<Snapshot>>,
+    pub attributions: Vec<Attribution>,
     pub end: Option<End>,
     /// whether it breaks off
     pub torn: bool,
@@ -206,6 +207,7 @@ impl Record {
             facts: Facts::new("", isotherm_core::Attrs::default(), isotherm_core::Nanos(0)),
             targets: Vec::new(),
             snapshots: Vec::new(),
+            attributions: Vec::new(),
             end: None,
             torn: false,
         };
@@ -215,6 +217,7 @@ impl Record {
                 Ok(Event::Target(target)) => record.targets.push(target),
                 Ok(Event::Mappings { .. }) => {}
                 Ok(Event::Snapshot(snapshot)) => record.snapshots.push(snapshot),
+                Ok(Event::Attribution(a)) => record.attributions.push(a),
                 Ok(Event::End(end)) => record.end = Some(end),
                 Err(ReadError::Torn { .. }) => record.torn = true,
                 Err(e) => panic!("{e}"),

@@ -125,7 +125,7 @@ mod tests {
         let budget = Budget { bytes: pages * PAGE_SIZE, time: Duration::from_secs(3600) };
         let range = AddrRange::new(100 * PAGE_SIZE, 200 * PAGE_SIZE);
         let (action, target, recheck) = (&Action::Cold, TargetId(0), Duration::ZERO);
-        let work = Work { action, target, range, budget, filters: &[], recheck };
+        let work = Work { action, target, range, budget, filters: &[], recheck, cause: None };
         Tally::new(&work, Duration::from_millis(5))
     }
 

@@ -13,6 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use memory::{Limit, Reclaimed};
+pub use of_process::path_of;
 pub use pressure::{Averages, Pressure, machine_pressure};
 pub use stat::MemoryStat;
 

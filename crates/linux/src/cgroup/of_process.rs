@@ -9,8 +9,8 @@ impl Cgroup {
     /// the root of all groups, or outside of those that can be seen here.
     #[must_use]
     pub fn of_process(root: &Path, pid: i32) -> Option<Self> {
-        let text = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10).ok()?;
-        let path = Path::new(memory_path(&text)?.strip_prefix('/')?);
+        let path = path_of(root, pid)?;
+        let path = Path::new(path.strip_prefix('/')?);
         let outside = path.components().any(|c| c == std::path::Component::ParentDir);
         if outside || path.as_os_str().is_empty() {
             return None;
@@ -44,6 +44,13 @@ impl Cgroup {
     fn at(dir: std::path::PathBuf) -> Option<Self> {
         dir.join(PROCS).is_file().then(|| Self::with_dir(dir))
     }
+}
+
+/// The path below the mount of the group of process `pid`, as the kernel tells it; `None` if it tells none.
+#[must_use]
+pub fn path_of(root: &Path, pid: i32) -> Option<String> {
+    let text = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10).ok()?;
+    memory_path(&text).map(str::to_owned)
 }
 
 /// In `/proc/PID/cgroup`: of version 1 if that has the memory controller, else of version 2. Each line

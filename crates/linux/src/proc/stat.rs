@@ -19,6 +19,8 @@ pub struct Stat {
     pub threads: u32,
     /// when it started, in clock ticks since boot: with the pid, it names the process for good
     pub start_ticks: u64,
+    /// pages that it had to wait for, since it started
+    pub major_faults: u64,
 }
 
 /// As long is a name at most, for the kernel: `TASK_COMM_LEN` less its end.
@@ -44,7 +46,9 @@ fn parse(text: &str) -> Option<Stat> {
     let ppid = fields.get(1)?.parse().ok()?;
     let threads = fields.get(17)?.parse().ok()?;
     let start_ticks = fields.get(19)?.parse().ok()?;
-    Some(Stat { comm, ppid, kernel_thread: flags & PF_KTHREAD != 0, threads, start_ticks })
+    let major_faults = fields.get(9)?.parse().ok()?;
+    let kernel_thread = flags & PF_KTHREAD != 0;
+    Some(Stat { comm, ppid, kernel_thread, threads, start_ticks, major_faults })
 }
 
 /// A name as the kernel cuts it, and as [`Stat::comm`] has it.
@@ -92,9 +96,11 @@ mod tests {
 
     #[test]
     fn a_name_with_everything() {
-        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 0 0 1 2 0 0 20 0 3 0 99 1000 10";
+        let line = "42 (a (b) c) S 7 42 42 0 -1 4194560 100 0 5 0 1 2 0 0 20 0 3 0 99 1000 10";
         let comm = "a (b) c".into();
-        let want = Stat { comm, ppid: 7, kernel_thread: false, threads: 3, start_ticks: 99 };
+        let kernel_thread = false;
+        let want =
+            Stat { comm, ppid: 7, kernel_thread, threads: 3, start_ticks: 99, major_faults: 5 };
         assert_eq!(parse(line), Some(want));
         assert!(
             parse("2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 6 0 0")

@@ -24,7 +24,7 @@ const ALL: Budget = Budget { bytes: u64::MAX, time: Duration::from_secs(3600) };
 const MS: Duration = Duration::from_millis(1);
 
 fn work(action: &Action, target: TargetId, range: AddrRange) -> Work<'_> {
-    Work { action, target, range, budget: ALL, filters: &[], recheck: Duration::ZERO }
+    Work { action, target, range, budget: ALL, filters: &[], recheck: Duration::ZERO, cause: None }
 }
 
 #[allow(clippy::unwrap_used, reason = "a helper of tests")]

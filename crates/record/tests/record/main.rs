@@ -5,6 +5,7 @@
 mod damage;
 mod limits;
 mod pyarrow;
+mod python;
 mod round_trip;
 mod samples;
 mod size;

@@ -1,8 +1,8 @@
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use isotherm_record::export_arrow;
 
+use crate::python::python_with;
 use crate::samples::{few, reader, record};
 
 /// Checks an exported stream; its arguments are the file and how many snapshots it should have.
@@ -24,34 +24,9 @@ assert table.schema.metadata[b"isotherm.host"] == b"lab"
 assert table.schema.metadata[b"isotherm.seed"] == b"7"
 "#;
 
-fn has_pyarrow(python: &Path) -> bool {
-    let status = Command::new(python).args(["-c", "import pyarrow"]).output();
-    status.is_ok_and(|out| out.status.success())
-}
-
-/// A Python that has pyarrow, installed if need be.
-fn python() -> Option<PathBuf> {
-    let system = PathBuf::from("python3");
-    if has_pyarrow(&system) {
-        return Some(system);
-    }
-    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pyarrow");
-    let python = venv.join("bin/python");
-    if !has_pyarrow(&python) {
-        Command::new(system).args(["-m", "venv"]).arg(&venv).output().ok()?;
-        Command::new(&python).args(["-m", "pip", "install", "-q", "pyarrow"]).output().ok()?;
-    }
-    has_pyarrow(&python).then_some(python)
-}
-
 #[test]
 fn pyarrow_opens_an_export() {
-    let Some(python) = python() else {
-        let required = std::env::var("ISOTHERM_REQUIRE_ALL").is_ok_and(|v| v == "1");
-        assert!(!required, "pyarrow is neither there nor can it be installed");
-        eprintln!("skipped: pyarrow is neither there nor can it be installed");
-        return;
-    };
+    let Some(python) = python_with("pyarrow", "pyarrow") else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("export.arrows");
     let exported =

@@ -6,8 +6,8 @@ use isotherm_record::{Event, Facts, Limits, ReadError, Reader, Why, Writer, roun
 use proptest::prelude::*;
 
 use crate::samples::{
-    NAME, Shared, any_snapshots, even, facts, few, mapping, reader, record, record_with, snapshots,
-    target,
+    NAME, Shared, any_snapshots, attribution, even, facts, few, mapping, reader, record,
+    record_attributed, record_with, snapshots, target,
 };
 
 proptest! {
@@ -24,6 +24,34 @@ proptest! {
         let all: Vec<Snapshot> = all.iter().map(rounded).collect();
         prop_assert_eq!(snapshots(events.into_iter().map(Ok::<_, ReadError>)), all);
     }
+}
+
+#[test]
+fn what_is_told_of_targets_comes_before_the_snapshots_that_waited_with_it() {
+    let all = few(4);
+    let events: Vec<Event> = reader(&record_attributed(&all)).collect::<Result<_, _>>().unwrap();
+    let kinds: Vec<bool> = events
+        .iter()
+        .filter_map(|e| match e {
+            Event::Attribution(_) => Some(true),
+            Event::Snapshot(_) => Some(false),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, [[true; 4], [false; 4]].concat());
+    let of = |e: &Event| matches!(e, Event::Attribution(a) if *a == attribution(&all[3]));
+    assert_eq!(events.iter().filter(|e| of(e)).count(), 1);
+}
+
+/// A file tells of its targets; what is told of others would be of nobody.
+#[test]
+fn what_is_told_of_a_stranger_is_left_out() {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
+    let _ = writer.attribution(attribution(&few(1)[0])).unwrap();
+    writer.finish(Why::Stopped, "").unwrap();
+    let told = reader(&bytes).filter(|e| matches!(e, Ok(Event::Attribution(_)))).count();
+    assert_eq!(told, 0);
 }
 
 #[test]
@@ -70,8 +98,8 @@ fn snapshots_in_one_frame_save_space_and_frames() {
         let _ = writer.snapshot(&s).unwrap();
     }
     let summary = writer.finish(Why::Stopped, "").unwrap();
-    // 4 schemas, the targets, 2 sets of mappings, 12 snapshots a frame, the end
-    assert_eq!(summary.frames, 4 + 1 + 2 + 9 + 1);
+    // 5 schemas, the targets, 2 sets of mappings, 12 snapshots a frame, the end
+    assert_eq!(summary.frames, 5 + 1 + 2 + 9 + 1);
     assert_eq!(summary.bytes, bytes.len() as u64);
 }
 

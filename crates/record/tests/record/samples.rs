@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Quality, Rate,
-    RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
+    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Quality,
+    Rate, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
 };
 use isotherm_record::{Event, Facts, Limits, Reader, TargetFact, Why, Writer};
 use proptest::prelude::*;
@@ -48,6 +48,32 @@ impl std::io::Write for Shared {
 /// Records `snapshots` of targets 0 to 2 into memory.
 pub fn record(snapshots: &[Snapshot]) -> Vec<u8> {
     record_with(&facts(), snapshots)
+}
+
+/// The same, each snapshot with what was told of target 1 just before its end.
+pub fn record_attributed(snapshots: &[Snapshot]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
+    for id in 0..3 {
+        let _ = writer.target(target(id)).unwrap();
+    }
+    for s in snapshots {
+        let _ = writer.attribution(attribution(s)).unwrap();
+        let _ = writer.snapshot(s).unwrap();
+    }
+    writer.finish(Why::Stopped, "").unwrap();
+    bytes
+}
+
+pub fn attribution(s: &Snapshot) -> Attribution {
+    Attribution {
+        target: TargetId(1),
+        at: Nanos(s.end.0 - 1),
+        comm: "app (1) \"x\"".into(),
+        cgroup: if s.seq == 0 { "" } else { "/system.slice/app.service" }.into(),
+        swapped: s.seq << 20,
+        major_faults: s.seq * 3,
+    }
 }
 
 pub fn record_with(facts: &Facts, snapshots: &[Snapshot]) -> Vec<u8> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use isotherm_core::{MonitorKind, Quality, Restraint, Snapshot};
 use isotherm_record::{Event, Reader, rounded};
 
-use crate::samples::{few, record, snapshots};
+use crate::samples::{attribution, few, record_attributed, snapshots};
 
 fn stored(version: u32) -> PathBuf {
     let name = format!("tests/record/stored/version-{version}.isotherm");
@@ -57,9 +57,22 @@ fn version_2_is_read_as_it_was_written() {
     assert_eq!(snapshots(read(2).into_iter().map(Ok::<_, ()>)), all);
 }
 
+#[test]
+fn version_3_tells_whose_targets_are() {
+    let all = of_exposure();
+    let of = |event| match event {
+        Event::Attribution(a) => Some(a),
+        _ => None,
+    };
+    let told: Vec<_> = read(3).into_iter().filter_map(of).collect();
+    assert_eq!(told, all.iter().map(attribution).collect::<Vec<_>>());
+    let rounded: Vec<_> = all.iter().map(rounded).collect();
+    assert_eq!(snapshots(read(3).into_iter().map(Ok::<_, ()>)), rounded);
+}
+
 /// For a version that is new: what has been released is never written again.
 #[test]
 #[ignore = "writes a stored record: run it once, when a version is made"]
 fn store() {
-    std::fs::write(stored(2), record(&of_exposure())).unwrap();
+    std::fs::write(stored(3), record_attributed(&of_exposure())).unwrap();
 }

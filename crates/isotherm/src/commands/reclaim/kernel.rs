@@ -71,6 +71,9 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     if o.acting.log.is_some() || o.acting.passed {
         return wrong("does not tell what it does to which range: leave out --log and --passed");
     }
+    if o.acting.metrics.to.is_some() {
+        return wrong("does not tell whose memory is what: leave out --metrics");
+    }
     let mut stalled = None;
     for aim in &o.goal {
         match aim {
@@ -139,7 +142,7 @@ impl Service {
                 self.count()?;
                 self.tell(now);
             }
-            for (client, request) in control::wait(self.control.as_mut(), now + WAKE) {
+            for (client, request) in control::wait(self.control.as_mut(), None, now + WAKE) {
                 let stops = matches!(request, Ok(Request::Stop));
                 self.answer(client, request);
                 if stops {

@@ -5,10 +5,11 @@ mod status;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use isotherm_core::{Attrs, Step};
+use isotherm_core::{Attrs, Snapshot, Step};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, Kept};
 use isotherm_record::{Facts, Progress, Why, Writer};
@@ -16,8 +17,10 @@ use isotherm_record::{Facts, Progress, Why, Writer};
 use self::status::last_lines;
 use super::child;
 use super::stop::Stop;
-use super::watch::{Follower, Status, WAKE, Watch, ready};
+use super::watch::{Attributions, Follower, Status, WAKE, Watch, probes, ready};
 use crate::cli::{Record, UsageError};
+use crate::commands::metrics::{Metrics, Scene};
+use crate::control;
 use crate::words::{chain, say};
 
 /// Records until there is a reason to end.
@@ -41,11 +44,12 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let mut follower = Follower::new(way.watched());
     follower.attach_all(way.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
+    let metrics = Metrics::open(o.metrics.to.as_ref(), o.metrics.every)?;
     let writer = Writer::create(&o.output, &facts(attrs, seed, way.describe()), limits)?;
     let started = follower.start(way.hold(), program, &o.targets.command);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Those that come later may be other users'.
-    let reach = limits.rotate.is_some() || o.targets.may_be_strangers();
+    let reach = limits.rotate.is_some() || o.targets.may_be_strangers() || metrics.writes();
     let mut privileges = Privileges { reach, frames: way.takes_frames(), writing: None };
     privileges.fit(&writer)?;
     for fact in follower.news() {
@@ -57,7 +61,17 @@ pub fn run(o: Record) -> Result<ExitCode> {
         watch.outlive_targets();
     }
     let status = Status::new(&attrs);
-    let mut recording = Recording { watch, writer, follower, status, privileges };
+    let attributions = Attributions::default();
+    let mut recording = Recording {
+        watch,
+        writer,
+        follower,
+        attributions,
+        metrics,
+        last: None,
+        status,
+        privileges,
+    };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);
     let over = || stop.is_over();
@@ -118,6 +132,9 @@ struct Recording {
     watch: Box<dyn Watch>,
     writer: Writer,
     follower: Follower,
+    attributions: Attributions,
+    metrics: Metrics,
+    last: Option<Arc<Snapshot>>,
     status: Status,
     privileges: Privileges,
 }
@@ -137,6 +154,9 @@ impl Recording {
             if now >= next_check {
                 next_check = now + WAKE;
                 self.follow()?;
+                for a in self.attributions.read(&self.follower, self.watch.hold()) {
+                    let _ = self.writer.attribution(a)?;
+                }
                 if !self.follower.any_alive(self.watch.hold()) {
                     return Ok((Why::TargetsGone, String::new()));
                 }
@@ -144,10 +164,13 @@ impl Recording {
             match self.watch.step(now)? {
                 Step::Wait(until) => {
                     let until = until.min(next_check).min(stop.end().unwrap_or(until));
-                    std::thread::sleep(until.since(sys::monotonic()));
+                    control::wait(None, self.metrics.listener(), until);
+                    self.tell();
                 }
                 Step::Snapshot(s) => {
                     self.status.show(&s, "");
+                    probes::aggregated(&s, &self.follower.pid_of());
+                    self.last = Some(Arc::clone(&s));
                     if self.writer.snapshot(&s)? == Progress::Full {
                         return Ok((Why::MaxSize, String::new()));
                     }
@@ -161,6 +184,17 @@ impl Recording {
         }
     }
 
+    fn tell(&mut self) {
+        let scene = Scene {
+            snapshot: self.last.as_deref(),
+            follower: &self.follower,
+            attributions: &self.attributions,
+            status: &self.status,
+            engine: None,
+        };
+        self.metrics.tell(&scene);
+    }
+
     /// Processes that have come since, and those that have ended.
     fn follow(&mut self) -> Result<()> {
         let ended = self.follower.follow(self.watch.hold());
@@ -171,6 +205,7 @@ impl Recording {
         if !news.is_empty() || !ended.is_empty() {
             self.watch.set_targets(&self.follower.targets())?;
         }
+        self.attributions.forget(&ended);
         ended.into_iter().for_each(|target| self.watch.hold().detach(target));
         Ok(())
     }

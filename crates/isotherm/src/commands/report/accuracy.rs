@@ -17,7 +17,7 @@ use crate::cli;
 /// Scores a recording against the truth.
 pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     let truth = read(&o.truth)?;
-    let target = select::only(o.target.as_deref(), &head(&o.input)?.1)?;
+    let target = select::only(o.target.as_deref(), &head(&o.input)?.targets)?;
     let mut builder = AccuracyBuilder::new(&truth, target);
     let mut covered = false;
     each_snapshot(&o.input, true, |s| {

@@ -4,18 +4,20 @@ mod accuracy;
 pub mod output;
 mod select;
 
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use isotherm_core::Snapshot;
+use isotherm_core::{Attribution, Snapshot, TargetId};
 use isotherm_record::{Event, Facts, ReadError, Reader, TargetFact};
 use isotherm_report::{
-    AccessBuilder, AdviceBuilder, AdviceScope, Extent, Grid, Options, Raw, RegionsBuilder, Shape,
-    Summarizer, WssBuilder, access_text, advice_text, heatmap_picture, json, raw_head_text,
-    raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
+    AccessBuilder, AdviceBuilder, AdviceScope, Extent, Grid, GroupsBuilder, Options, Raw,
+    RegionsBuilder, Shape, Summarizer, WssBuilder, access_text, advice_text, groups_text,
+    heatmap_picture, json, raw_head_text, raw_text, regions_picture, regions_text, summary_text,
+    terminal, wss_picture, wss_text,
 };
 
 use self::output::{Form, Output, print};
@@ -34,6 +36,7 @@ pub fn run(o: cli::Report) -> Result<ExitCode> {
         ReportKind::Access(o) => access(&o),
         ReportKind::Raw(o) => raw(&o),
         ReportKind::Advice(o) => advice(&o),
+        ReportKind::Cgroups(o) => cgroups(&o),
         ReportKind::Accuracy(o) => accuracy::run(&o),
     }
 }
@@ -125,6 +128,27 @@ fn advice(o: &cli::Advice) -> Result<ExitCode> {
     print(text.as_bytes())
 }
 
+fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
+    let head = head(&o.selection.input)?;
+    let options = select::options(&o.selection, head.facts.as_ref(), &head.targets)?;
+    let first = head.attributions.into_values().collect();
+    let mut builder = GroupsBuilder::new(options, o.by, o.every, first);
+    each_event(open(&o.selection.input)?, true, |event| {
+        match event {
+            Event::Attribution(a) => builder.attribution(a),
+            Event::Snapshot(s) => builder.push(s),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let groups = builder.finish()?;
+    let text = match o.selection.json {
+        true => json(&groups)? + "\n",
+        false => groups_text(&groups, o.top, o.every.is_some()),
+    };
+    print(text.as_bytes())
+}
+
 /// Written as it is read: a record may be bigger than memory.
 fn raw(o: &cli::Raw) -> Result<ExitCode> {
     let as_json = o.selection.json;
@@ -176,20 +200,31 @@ fn each_event(
 
 /// Title, names of the targets and what to show, from the record's facts and the command line.
 fn options(selection: &Selection) -> Result<Options> {
-    let (facts, targets) = head(&selection.input)?;
-    select::options(selection, facts.as_ref(), &targets)
+    let head = head(&selection.input)?;
+    select::options(selection, head.facts.as_ref(), &head.targets)
 }
 
-/// What the record says of itself and its targets.
-fn head(path: &Path) -> Result<(Option<Facts>, Vec<TargetFact>)> {
-    let (mut facts, mut targets) = (None, Vec::new());
+/// What a record says of itself and its targets.
+#[derive(Default)]
+struct Head {
+    facts: Option<Facts>,
+    targets: Vec<TargetFact>,
+    /// the first of each
+    attributions: BTreeMap<TargetId, Attribution>,
+}
+
+fn head(path: &Path) -> Result<Head> {
+    let mut head = Head::default();
     each_event(open(path)?.without_snapshots(), false, |event| {
         match event {
-            Event::Facts(f) => facts = Some(f.clone()),
-            Event::Target(t) => targets.push(t.clone()),
+            Event::Facts(f) => head.facts = Some(f.clone()),
+            Event::Target(t) => head.targets.push(t.clone()),
+            Event::Attribution(a) => {
+                head.attributions.entry(a.target).or_insert_with(|| a.clone());
+            }
             _ => {}
         }
         Ok(())
     })?;
-    Ok((facts, targets))
+    Ok(head)
 }

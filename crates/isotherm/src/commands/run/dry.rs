@@ -93,7 +93,8 @@ mod tests {
         let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
         let range = AddrRange::new(0, 8 * PAGE_SIZE);
         let recheck = Duration::from_secs(1);
-        let work = Work { action, target: TargetId(1), range, budget, filters: &[], recheck };
+        let work =
+            Work { action, target: TargetId(1), range, budget, filters: &[], recheck, cause: None };
         let (mut sees, mut out) = (Sees::default(), Vec::new());
         Dry(&mut sees).apply(&[work], &mut out).unwrap();
         (out[0], sees)

@@ -36,6 +36,7 @@ use super::stop::Stop;
 use super::watch::{Follower, Looks, ROOT, Ready};
 use super::{child, text_of};
 use crate::cli::{Acting, Look, RunSchemes, UsageError};
+use crate::commands::metrics::Metrics;
 use crate::control::Control;
 use crate::schemes;
 use crate::words::{chain, is_closed_pipe, say};
@@ -125,6 +126,7 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     let log = o.log.as_deref().map(Log::open).transpose()?;
     let socket = told.socket();
     let control = socket.as_deref().map(Control::open).transpose()?;
+    let metrics = Metrics::open(o.metrics.to.as_ref(), o.metrics.every)?;
     // Before the command is started: if a figure cannot be read, it need not be ended again. It is going to
     // be in the groups that we are in.
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
@@ -134,9 +136,10 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     let mut running = Running::new(engine, meter, follower, log, o.dry_run);
     running.answers(control, takes, Rc::clone(told));
     let kept = Kept {
-        writing: takes.files || o.targets.may_be_strangers(),
+        writing: takes.files || o.targets.may_be_strangers() || metrics.writes(),
         frames: takes.frames || looks.takes_frames(),
     };
+    running.tells(metrics);
     sys::drop_privileges(kept)?;
     let seed = o.watching.seed.unwrap_or_else(|| sys::monotonic().0);
     running.recording = Recording::off(seed, looks.describe());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use isotherm_core::{Attrs, Nanos, Snapshot, TargetId};
+use isotherm_core::{Attribution, Attrs, Nanos, Snapshot, TargetId};
 use isotherm_record::{Limits, Progress, Summary, TargetFact, Why, WriteError, Writer};
 use serde::Serialize;
 
@@ -86,6 +86,13 @@ impl Recording {
             // The first may tell of some that had ended before.
             s.targets.retain(|view| self.told.contains(&view.id));
             self.write(|writer| writer.snapshot(&s));
+        }
+    }
+
+    /// Takes in what is told of a target.
+    pub fn attribution(&mut self, a: Attribution) {
+        if self.told.contains(&a.target) {
+            self.write(|writer| writer.attribution(a));
         }
     }
 

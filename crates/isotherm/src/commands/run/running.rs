@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use isotherm_core::scheme::{Engine, Event};
-use isotherm_core::{Attrs, Nanos, Snapshot, Source, Step, TargetId};
+use isotherm_core::{Act, Attrs, Nanos, Snapshot, Source, Step, TargetId};
 use isotherm_linux::sys;
 use isotherm_record::TargetFact;
 
@@ -21,8 +21,9 @@ use super::saved::Saved;
 use super::status;
 use super::table::Table;
 use super::{Takes, Told};
+use crate::commands::metrics::{Metrics, Scene};
 use crate::commands::stop::Stop;
-use crate::commands::watch::{Acting, Follower, ROOT, Status, WAKE, Watch};
+use crate::commands::watch::{Acting, Attributions, Follower, ROOT, Status, WAKE, Watch, probes};
 use crate::control::{self, Control};
 use crate::notify::Notify;
 use crate::words::say;
@@ -43,6 +44,8 @@ pub struct Running {
     pub(super) last: Option<Arc<Snapshot>>,
     pub(super) paused: bool,
     pub(super) control: Option<Control>,
+    metrics: Metrics,
+    pub(super) attributions: Attributions,
     /// what was kept for the schemes of the start
     pub(super) takes: Takes,
     /// what it goes by
@@ -78,6 +81,8 @@ impl Running {
             last: None,
             paused: false,
             control: None,
+            metrics: Metrics::default(),
+            attributions: Attributions::default(),
             takes: Takes::default(),
             told: None,
             saved: None,
@@ -91,6 +96,11 @@ impl Running {
     /// Has it answer who asks over `control`; other schemes may take no more than `takes`.
     pub fn answers(&mut self, control: Option<Control>, takes: Takes, told: Rc<dyn Told>) {
         (self.control, self.takes, self.told) = (control, takes, Some(told));
+    }
+
+    /// Has it tell metrics.
+    pub fn tells(&mut self, metrics: Metrics) {
+        self.metrics = metrics;
     }
 
     /// Who is watched.
@@ -139,6 +149,9 @@ impl Running {
                 }
                 self.follow(watch)?;
                 self.recording.flush_if_due(now);
+                for a in self.attributions.read(&self.follower, watch.hold()) {
+                    self.recording.attribution(a);
+                }
                 if !self.follower.any_alive(watch.hold()) {
                     return Ok(GONE.to_owned());
                 }
@@ -152,12 +165,15 @@ impl Running {
                     }
                     let until = until.min(next_check).min(stop.end().unwrap_or(until));
                     let until = until.min(due.unwrap_or(until));
-                    let requests = control::wait(self.control.as_mut(), until);
+                    let requests =
+                        control::wait(self.control.as_mut(), self.metrics.listener(), until);
+                    self.tell_metrics(status);
                     if let Some(why) = self.answer(requests, watch, status) {
                         return Ok(why);
                     }
                 }
                 Step::Snapshot(s) => {
+                    probes::aggregated(&s, &self.follower.pid_of());
                     self.last = Some(Arc::clone(&s));
                     self.recording.snapshot(&s);
                     self.act(watch)?;
@@ -177,20 +193,31 @@ impl Running {
     /// Has the schemes act on the last snapshot, and tells what came of it.
     fn act(&mut self, watch: &mut Acting) -> Result<()> {
         let Some(s) = self.last.clone().filter(|_| !self.paused) else { return Ok(()) };
-        let pids = self.facts.iter().filter_map(|(&id, fact)| Some((id, pid(fact)?))).collect();
+        let pids = self.follower.pid_of();
         let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
         if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
             say(format_args!("isotherm: schemes that go by what the targets suffer rest: {why}"));
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());
         let act = watch.act();
-        let done = match self.dry {
-            true => self.engine.step(now, &s, &metrics, &mut Dry(act), &mut events),
-            false => self.engine.step(now, &s, &metrics, act, &mut events),
-        };
+        let mut dry = Dry(act);
+        let act: &mut dyn Act = if self.dry { &mut dry } else { dry.0 };
+        let mut told = probes::Told { act, pids: &pids };
+        let done = self.engine.step(now, &s, &metrics, &mut told, &mut events);
         self.stepped = sys::monotonic();
         self.tell(&s, &events)?;
         Ok(done?)
+    }
+
+    fn tell_metrics(&mut self, status: &Status) {
+        let scene = Scene {
+            snapshot: self.last.as_deref(),
+            follower: &self.follower,
+            attributions: &self.attributions,
+            status,
+            engine: Some(&self.engine),
+        };
+        self.metrics.tell(&scene);
     }
 
     fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<()> {
@@ -217,6 +244,7 @@ impl Running {
         }
         news.iter().for_each(|fact| self.recording.target(fact));
         self.facts.extend(news.into_iter().map(|fact| (fact.id, fact)));
+        self.attributions.forget(&ended);
         for target in ended {
             watch.hold().detach(target);
             self.facts.remove(&target);
@@ -233,8 +261,4 @@ impl Running {
         }
         Table::new(&self.engine, time, self.dry)
     }
-}
-
-fn pid(fact: &TargetFact) -> Option<i32> {
-    i32::try_from(fact.pid?).ok()
 }

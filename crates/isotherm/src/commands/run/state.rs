@@ -1,17 +1,15 @@
 //! How things are: what `isotherm status` shows.
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use isotherm_core::{Attrs, HeatBytes, TargetView, Thresholds, Unknown};
-use isotherm_linux::{proc, sys};
-use isotherm_record::TargetFact;
+use isotherm_core::{Attribution, Attrs, TargetView};
+use isotherm_linux::sys;
 use serde::Serialize;
 
 use super::recording;
 use super::running::Running;
 use super::table::Table;
-use crate::commands::watch::{ROOT, Spent, Status};
+use crate::commands::watch::{Memory, Spent, Status};
 use crate::control::Attributes;
 
 /// `docs/abi/testing/control.md`.
@@ -27,26 +25,24 @@ pub struct State {
     monitor: &'static str,
     attributes: Attributes,
     record: Option<recording::State>,
-    total: Memory,
+    total: Total,
     targets: Vec<Target>,
 }
 
-/// In bytes.
-#[derive(Debug, Default, Serialize)]
-struct Memory {
-    resident: u64,
-    hot: u64,
-    warm: u64,
-    cold: u64,
-    unknown: u64,
-    /// only the reasons there are
-    unknown_by: BTreeMap<&'static str, u64>,
+/// Of all targets.
+#[derive(Debug, Serialize)]
+struct Total {
+    #[serde(flatten)]
+    memory: Memory,
+    saved: u64,
 }
 
 #[derive(Debug, Serialize)]
 struct Target {
     pid: Option<u32>,
     comm: String,
+    cgroup: String,
+    saved: u64,
     #[serde(flatten)]
     memory: Memory,
 }
@@ -56,7 +52,7 @@ impl State {
     pub fn new(r: &Running, attrs: Attrs, status: &Status) -> Self {
         let views = r.last.iter().flat_map(|s| &s.targets);
         let views: Vec<&TargetView> = views.filter(|v| r.facts.contains_key(&v.id)).collect();
-        let target = |v: &&TargetView| target(r.facts.get(&v.id), v);
+        let targets: Vec<Target> = views.iter().map(|v| target(r, v)).collect();
         let time = sys::monotonic().since(r.begin);
         State {
             version: env!("CARGO_PKG_VERSION"),
@@ -68,30 +64,29 @@ impl State {
             monitor: attrs.monitor.name(),
             attributes: Attributes::of(&attrs),
             record: r.recording.state(),
-            total: memory(&views),
-            targets: views.iter().map(target).collect(),
+            total: Total {
+                memory: memory(&views),
+                saved: targets.iter().map(|target| target.saved).sum(),
+            },
+            targets,
         }
     }
 }
 
-fn target(fact: Option<&TargetFact>, view: &TargetView) -> Target {
-    let pid = fact.and_then(|fact| fact.pid);
-    let comm =
-        pid.and_then(|pid| Some(proc::stat(ROOT.as_ref(), i32::try_from(pid).ok()?).ok()?.comm));
-    Target { pid, comm: comm.unwrap_or_default(), memory: memory(&[view]) }
+fn target(r: &Running, view: &TargetView) -> Target {
+    let told = r.attributions.of(view.id);
+    let text = |of: fn(&Attribution) -> &str| told.map(of).unwrap_or_default().to_owned();
+    Target {
+        pid: r.facts.get(&view.id).and_then(|fact| fact.pid),
+        comm: text(|a| &a.comm),
+        cgroup: text(|a| &a.cgroup),
+        saved: told.map_or(0, |a| a.swapped),
+        memory: Memory::of(view),
+    }
 }
 
 fn memory(views: &[&TargetView]) -> Memory {
-    let b: HeatBytes = views.iter().map(|v| v.bytes(&Thresholds::default())).sum();
-    let mut unknown_by = BTreeMap::new();
-    for region in views.iter().flat_map(|v| &v.regions) {
-        for why in Unknown::ALL {
-            let bytes = region.unknown_bytes(why);
-            if bytes > 0 {
-                *unknown_by.entry(why.name()).or_default() += bytes;
-            }
-        }
-    }
-    let resident = b.hot + b.warm + b.cold + b.unknown;
-    Memory { resident, hot: b.hot, warm: b.warm, cold: b.cold, unknown: b.unknown, unknown_by }
+    let mut all = Memory::default();
+    views.iter().for_each(|view| all += &Memory::of(view));
+    all
 }

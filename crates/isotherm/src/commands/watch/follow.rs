@@ -238,6 +238,16 @@ impl Follower {
         self.processes.keys().copied()
     }
 
+    /// The processes that are watched now, and which target each is.
+    pub fn processes(&self) -> impl Iterator<Item = (i32, TargetId)> {
+        self.processes.iter().map(|(&pid, p)| (pid, p.target))
+    }
+
+    /// The pid of each process that is watched now.
+    pub fn pid_of(&self) -> BTreeMap<TargetId, i32> {
+        self.processes().map(|(pid, target)| (target, pid)).collect()
+    }
+
     /// Whether anybody is left.
     pub fn any_alive(&self, held: &dyn Hold) -> bool {
         self.may_grow()

@@ -27,9 +27,9 @@ pub struct Spent {
     own_cpu: f64,
     lost: f64,
     /// what the two may be together, if there is a bound
-    budget: Option<f64>,
+    pub budget: Option<f64>,
     /// how much is seen, if the monitor tells
-    coverage: Option<f64>,
+    pub coverage: Option<f64>,
 }
 
 impl Gauge {
@@ -59,6 +59,11 @@ impl Gauge {
         self.watched += s.end.since(s.start);
         self.last = s.quality;
         self.swept |= s.quality.is_some_and(|q| q.coverage_bp >= SWEPT_BP);
+    }
+
+    /// What the targets have lost.
+    pub fn lost_time(&self) -> Duration {
+        self.lost
     }
 
     /// What looking has cost, by whomever.

@@ -69,6 +69,11 @@ impl Status {
         self.gauge.spent(self.own_cpu(), self.seconds())
     }
 
+    /// CPU time of ours, and what the targets have lost.
+    pub fn spent_time(&self) -> (Duration, Duration) {
+        (self.own_cpu(), self.gauge.lost_time())
+    }
+
     /// A kdamond works in a thread of its own, whose time is not in ours.
     fn own_cpu(&self) -> Duration {
         sys::own_cpu().saturating_sub(self.cpu_before).max(self.gauge.looking())

@@ -1,13 +1,16 @@
 //! What delivers snapshots: a way to watch that works here, and then that way at work. Who is watched,
 //! and what is said meanwhile.
 
+mod attributions;
 mod follow;
 mod gauge;
 mod kdamond;
 mod line;
 mod looks;
 mod members;
+mod memory;
 mod physical;
+pub mod probes;
 
 use std::time::Duration;
 
@@ -19,10 +22,12 @@ use isotherm_record::TargetFact;
 use crate::cli::{Look, Record, UsageError, Watching};
 use crate::words::{chain, say};
 
+pub use attributions::Attributions;
 pub use follow::Follower;
 pub use gauge::Spent;
 pub use line::Status;
 pub use looks::{Acting, Looks};
+pub use memory::Memory;
 
 /// How often signals, ended targets and new ones are looked for.
 pub const WAKE: Duration = Duration::from_millis(100);

@@ -1,22 +1,29 @@
-//! One who is connected: lines that come, and what is still to be sent.
+//! One who is connected: requests that come, and what is still to be sent.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use isotherm_core::Nanos;
 use rustix::event::PollFlags;
 
-use super::MAX_LINE;
+/// What a request is.
+#[derive(Debug, Clone, Copy)]
+pub struct Framing {
+    /// what it ends with
+    pub end: &'static [u8],
+    /// bytes before that at most
+    pub max: usize,
+}
 
-/// How long a client may take for a line, and to take its answer.
+/// How long a client may take for a request, and to take its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// What is read at once.
 const CHUNK: usize = 64 << 10;
 
-pub struct Client {
-    stream: UnixStream,
+pub struct Client<S> {
+    stream: S,
+    framing: Framing,
     coming: Vec<u8>,
     going: Vec<u8>,
     /// when it is done without
@@ -25,11 +32,11 @@ pub struct Client {
     ending: bool,
 }
 
-impl Client {
-    pub fn new(stream: UnixStream, now: Nanos) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
+impl<S: Read + Write + AsFd> Client<S> {
+    /// On a stream that does not wait.
+    pub fn new(stream: S, framing: Framing, now: Nanos) -> Self {
         let (coming, going) = (Vec::new(), Vec::new());
-        Ok(Client { stream, coming, going, until: now + PATIENCE, ending: false })
+        Client { stream, framing, coming, going, until: now + PATIENCE, ending: false }
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {
@@ -43,12 +50,12 @@ impl Client {
 
     /// Whether it is still to be kept.
     pub fn stays(&self, now: Nanos) -> bool {
-        now < self.until && !(self.ending && self.going.is_empty() && !self.has_line())
+        now < self.until && !(self.ending && self.going.is_empty() && !self.has_request())
     }
 
     /// Whether a request of its can be answered without waiting.
-    pub fn has_line(&self) -> bool {
-        self.going.is_empty() && self.coming.contains(&b'\n')
+    pub fn has_request(&self) -> bool {
+        self.going.is_empty() && self.end().is_some()
     }
 
     /// Reads, or writes, what can be without waiting.
@@ -74,7 +81,7 @@ impl Client {
     }
 
     fn read(&mut self) -> io::Result<()> {
-        if self.coming.len() > MAX_LINE {
+        if self.coming.len() > self.framing.max {
             return Ok(());
         }
         let mut chunk = [0; CHUNK];
@@ -90,25 +97,32 @@ impl Client {
         Ok(())
     }
 
-    /// The next line; what is too long is an error, and nothing more is heard.
-    pub fn line(&mut self) -> Option<Result<Vec<u8>, String>> {
+    /// Where the first request ends.
+    fn end(&self) -> Option<usize> {
+        let end = self.framing.end;
+        self.coming.windows(end.len()).position(|bytes| bytes == end)
+    }
+
+    /// The next request; what is too long is an error, and nothing more is heard.
+    pub fn request(&mut self) -> Option<Result<Vec<u8>, String>> {
         if !self.going.is_empty() {
             return None;
         }
-        match self.coming.iter().position(|&b| b == b'\n') {
-            Some(end) if end <= MAX_LINE => Some(Ok(self.coming.drain(..=end).collect())),
-            None if self.coming.len() <= MAX_LINE => None,
+        match self.end() {
+            Some(end) if end <= self.framing.max => {
+                Some(Ok(self.coming.drain(..end + self.framing.end.len()).collect()))
+            }
+            None if self.coming.len() <= self.framing.max => None,
             _ => {
                 self.coming.clear();
-                Some(Err(format!("a request of more than {MAX_LINE} bytes: they are one line")))
+                Some(Err(format!("a request of more than {} bytes", self.framing.max)))
             }
         }
     }
 
     /// Sends an answer; at the `last`, nothing more is heard.
-    pub fn answer(&mut self, line: &[u8], now: Nanos, last: bool) {
-        self.going.extend_from_slice(line);
-        self.going.push(b'\n');
+    pub fn answer(&mut self, bytes: &[u8], now: Nanos, last: bool) {
+        self.going.extend_from_slice(bytes);
         self.until = now + PATIENCE;
         self.ending |= last;
         if last {

@@ -1,0 +1,159 @@
+//! Who listens, and who is connected: waited for together, and never waited for by the monitor.
+
+mod client;
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use isotherm_core::Nanos;
+use isotherm_linux::sys;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+pub use client::{Client, Framing};
+
+/// Connected at once; who comes then waits until another has gone, which takes some seconds at most.
+const MAX_CLIENTS: usize = 8;
+
+/// Where connections come in.
+pub trait Listen: AsFd {
+    type Stream: Read + Write + AsFd;
+
+    /// The next one, which does not wait.
+    fn accept(&self) -> io::Result<Self::Stream>;
+}
+
+impl Listen for UnixListener {
+    type Stream = UnixStream;
+
+    fn accept(&self) -> io::Result<UnixStream> {
+        let (stream, _) = UnixListener::accept(self)?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+}
+
+impl Listen for TcpListener {
+    type Stream = TcpStream;
+
+    fn accept(&self) -> io::Result<TcpStream> {
+        let (stream, _) = TcpListener::accept(self)?;
+        stream.set_nonblocking(true)?;
+        Ok(stream)
+    }
+}
+
+/// A listener that does not wait, and its clients.
+pub struct Served<L: Listen> {
+    listener: L,
+    framing: Framing,
+    clients: Vec<Client<L::Stream>>,
+}
+
+/// What can be waited for with others.
+pub trait Wait {
+    /// Lets go whom it is done with; whether it has something to do already.
+    fn settle(&mut self, now: Nanos) -> bool;
+
+    /// What is waited for.
+    fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>);
+
+    /// Does what can be done without waiting, `ready` telling of each of [`Wait::fds`] whether it is.
+    fn go_on(&mut self, ready: &[bool]);
+}
+
+/// Waits until then, or until one of `all` has to do.
+pub fn wait(all: &mut [&mut dyn Wait], until: Nanos) {
+    let now = sys::monotonic();
+    if all.is_empty() {
+        std::thread::sleep(until.since(now));
+        return;
+    }
+    let pending = all.iter_mut().fold(false, |any, one| one.settle(now) | any);
+    let time = if pending { Duration::ZERO } else { until.since(now) };
+    let (mut fds, mut counts) = (Vec::new(), Vec::new());
+    for one in all.iter() {
+        one.fds(&mut fds);
+        counts.push(fds.len() - counts.iter().sum::<usize>());
+    }
+    let ready = ready(&mut fds, time);
+    let mut rest = ready.as_slice();
+    for (one, count) in all.iter_mut().zip(counts) {
+        let (own, others) = rest.split_at_checked(count).unwrap_or_default();
+        one.go_on(own);
+        rest = others;
+    }
+}
+
+/// Of each whether there is something to do, after waiting for that.
+fn ready(fds: &mut [PollFd<'_>], time: Duration) -> Vec<bool> {
+    let time = Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    // A signal ends it early, which is as well.
+    match poll(fds, Some(&time)) {
+        Ok(_) => fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+impl<L: Listen> Served<L> {
+    /// On a listener that does not wait.
+    pub fn new(listener: L, framing: Framing) -> Self {
+        Served { listener, framing, clients: Vec::new() }
+    }
+
+    /// Takes in who has come; `admit` tells what to say to who is not let in.
+    pub fn accept(&mut self, admit: impl Fn(&L::Stream) -> Result<(), Vec<u8>>) {
+        if self.clients.len() >= MAX_CLIENTS {
+            return;
+        }
+        let now = sys::monotonic();
+        let Ok(stream) = self.listener.accept() else { return };
+        let refusal = admit(&stream).err();
+        let mut client = Client::new(stream, self.framing, now);
+        if let Some(why) = refusal {
+            client.answer(&why, now, true);
+        }
+        self.clients.push(client);
+    }
+
+    /// The requests that have come, each with whom to answer.
+    pub fn requests(&mut self) -> Vec<(usize, Result<Vec<u8>, String>)> {
+        let clients = self.clients.iter_mut().enumerate();
+        clients.filter_map(|(i, client)| Some((i, client.request()?))).collect()
+    }
+
+    /// Answers one of the [`Served::requests`] of just now; after the `last` answer nothing more is heard.
+    pub fn answer(&mut self, client: usize, bytes: &[u8], last: bool) {
+        if let Some(client) = self.clients.get_mut(client) {
+            client.answer(bytes, sys::monotonic(), last);
+        }
+    }
+
+    /// As [`Wait::settle`].
+    pub fn settle(&mut self, now: Nanos) -> bool {
+        self.clients.retain(|client| client.stays(now));
+        self.clients.iter().any(Client::has_request)
+    }
+
+    /// Each client, and then the listener.
+    pub fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>) {
+        out.extend(self.clients.iter().map(|c| PollFd::from_borrowed_fd(c.fd(), c.awaited())));
+        // Who is not taken yet would end each wait at once.
+        let room = self.clients.len() < MAX_CLIENTS;
+        let flags = if room { PollFlags::IN } else { PollFlags::empty() };
+        out.push(PollFd::from_borrowed_fd(self.listener.as_fd(), flags));
+    }
+
+    /// Has clients read and write; whether somebody has come.
+    pub fn go_on(&mut self, ready: &[bool]) -> bool {
+        for (client, _) in self.clients.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
+            client.go_on();
+        }
+        ready.get(self.clients.len()).is_some_and(|&come| come)
+    }
+}

@@ -1,0 +1,105 @@
+//! Whose memory it is, what of it is saved, and what comes back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use serde_json::Value;
+
+use crate::alone::Alone;
+use crate::cgroups::{Group, mounts_or_skip, put};
+use crate::load::{Load, MIB};
+use crate::run::{Recorder, run_in, until};
+use crate::schemes::{Run, swapped};
+
+const COLD: &str = "4K null  null 5  1s null  pageout";
+
+fn cgroups(dir: &Path, more: &[&str]) -> Value {
+    let done = run_in(dir, &[&["report", "cgroups", "-i", "a.rec", "--json"], more].concat());
+    assert_eq!(done.status, 0, "{}", done.err);
+    done.json()
+}
+
+fn row(report: &Value, is: impl Fn(&Value) -> bool) -> &Value {
+    let rows = report["rows"].as_array().unwrap();
+    rows.iter().find(|row| is(row)).unwrap_or_else(|| panic!("{report}"))
+}
+
+#[test]
+fn what_is_saved_and_comes_back_is_told_of_its_group() {
+    let mounts = mounts_or_skip("what_is_saved_and_comes_back_is_told_of_its_group");
+    // Where memory is of version 1, that group is told.
+    let is_old = |mount: &&PathBuf| mount.join("memory.usage_in_bytes").exists();
+    let Some(mount) = mounts.iter().find(is_old).or(mounts.first()) else { return };
+    let Some(_alone) = Alone::with_swap(256) else { return };
+    let group = Group::new(mount, "saved");
+    let mut load = Load::start(64, 8);
+    let (pid, below) = (load.pid(), group.0.join("below"));
+    put(pid, &below);
+    let done = Run::new(COLD, pid).with(&["--duration", "8s"]).finish();
+    assert_eq!(done.status, 0, "{}", done.err);
+    let saved = swapped(pid);
+    assert!(saved >= 32 * MIB, "{saved}");
+
+    let mut recorder = Recorder::recording(&["--pid", &pid.to_string()]);
+    let told = || fs::read_to_string(recorder.dir().join("err")).unwrap();
+    until("a second", || told().lines().count() > 0);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    // The second half is cold, and of it 16 MiB are wanted again.
+    let back = AddrRange::new(load.memory.end - 16 * MIB, load.memory.end);
+    load.touch(back);
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    let record = recorder.stop();
+    let (first, last) = (&record.attributions[0], record.attributions.last().unwrap());
+    assert!(record.attributions.len() >= 3, "{}", record.attributions.len());
+    assert!(
+        first.swapped >= saved - MIB && last.swapped + 12 * MIB <= first.swapped,
+        "{first:?} {last:?}"
+    );
+    assert_eq!(last.swapped, swapped(pid), "as the kernel says");
+
+    let path = &*last.cgroup;
+    assert!(path.ends_with("/below"), "{path}");
+    let above = path.trim_end_matches("/below");
+    let report = cgroups(recorder.dir(), &[]);
+    let of = |label: &str| row(&report, |row| row["label"] == label);
+    assert_eq!(of(path)["mean"], of(above)["mean"], "nobody else is there");
+    assert_eq!(of(path)["last"], of("/")["last"]);
+    assert_eq!(of(path)["last"]["saved_bytes"], last.swapped);
+    let refaulted = of(path)["refaulted_bytes"].as_u64().unwrap();
+    assert_eq!(refaulted, (last.major_faults - first.major_faults) * PAGE_SIZE);
+    assert!((MIB..=20 * MIB).contains(&refaulted), "{refaulted}");
+
+    let report = cgroups(recorder.dir(), &["--by", "process", "--every", "1s"]);
+    let of = row(&report, |row| row["cgroup"] == path);
+    assert_eq!((&of["target"], &report["by"]), (&0.into(), &"process".into()));
+    let parts = of["over_time"].as_array().unwrap();
+    let sum: u64 = parts.iter().filter_map(|part| part["refaulted_bytes"].as_u64()).sum();
+    assert!(parts.len() >= 3 && sum == refaulted, "{sum} {parts:?}");
+    let text = run_in(recorder.dir(), &["report", "cgroups", "-i", "a.rec"]);
+    assert!(text.text().contains("by control group: mean"), "{}", text.text());
+}
+
+/// What it tells of, whoever they are, is told from their first seconds on.
+#[test]
+fn all_who_are_watched_are_told_of() {
+    let mounts = mounts_or_skip("all_who_are_watched_are_told_of");
+    let Some(mount) = mounts.first() else { return };
+    let group = Group::new(mount, "many");
+    let mut load = Load::start(8, 1);
+    put(load.pid(), &group.0);
+    let children: Vec<u32> = (0..40).map(|_| load.fork()).collect();
+    let mut recorder = Recorder::recording(&["--cgroup", group.path()]);
+    std::thread::sleep(std::time::Duration::from_millis(1000));
+    let record = recorder.stop();
+    let told = |pid: u32| {
+        let id = record.targets.iter().find(|t| t.pid == Some(pid)).map(|t| t.id);
+        record.attributions.iter().filter(|a| Some(a.target) == id).count()
+    };
+    for pid in children {
+        assert!((1..=4).contains(&told(pid)), "{} times of {pid}", told(pid));
+    }
+    let at: Vec<_> = record.attributions.iter().map(|a| a.at).collect();
+    assert!(at.is_sorted());
+    load.end(0);
+}

@@ -1,0 +1,271 @@
+//! Processes that come and go, for as long as is asked, while they are followed: nothing is left behind, and
+//! nothing grows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+use crate::alone::Alone;
+use crate::load::Load;
+use crate::reclaim::Service;
+use crate::run::{Recorder, root_or_skip, until};
+
+/// What isotherm may have of memory of its own, besides [`EACH_REGION`]. The text of a debug build alone is
+/// nearly as much, and is the page cache's.
+const OWN: u64 = 20 << 20;
+const EACH_REGION: u64 = 1 << 10;
+/// Where there are hundreds of processes.
+const EACH_PROCESS: u64 = 64 << 10;
+/// What an allocator may keep for itself.
+const SLACK: u64 = 1 << 20;
+
+/// What one process of ours holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    descriptors: usize,
+    pidfds: usize,
+    /// programs, maps and the like
+    bpf: usize,
+    threads: u64,
+    /// anonymous memory, in bytes
+    own: u64,
+}
+
+impl Held {
+    fn of(pid: u32) -> Self {
+        let dir = PathBuf::from(format!("/proc/{pid}"));
+        let fds = fs::read_dir(dir.join("fd")).unwrap().flatten();
+        let links = fds.map(|fd| fs::read_link(fd.path()).unwrap_or_default());
+        let links: Vec<String> = links.map(|link| link.to_string_lossy().into_owned()).collect();
+        let with = |word: &str| links.iter().filter(|link| link.contains(word)).count();
+        let status = fs::read_to_string(dir.join("status")).unwrap();
+        let number = |name: &str| -> u64 {
+            let line = status.lines().find_map(|l| l.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse().unwrap()
+        };
+        Held {
+            descriptors: links.len(),
+            pidfds: with("pidfd"),
+            bpf: with("bpf"),
+            threads: number("Threads:"),
+            own: number("RssAnon:") << 10,
+        }
+    }
+
+    /// All but memory, which no one gives back to the byte.
+    fn without_memory(self) -> Self {
+        Held { own: 0, ..self }
+    }
+}
+
+/// One that follows, and what it has held.
+struct Followed {
+    name: &'static str,
+    pid: u32,
+    before: Held,
+    /// most memory, in the first half and in the second
+    most: [u64; 2],
+}
+
+impl Followed {
+    fn new(name: &'static str, pid: u32) -> Self {
+        Followed { name, pid, before: Held::of(pid), most: [0; 2] }
+    }
+
+    fn look(&mut self, half: usize, bound: u64) {
+        let held = Held::of(self.pid);
+        self.most[half] = self.most[half].max(held.own);
+        assert!(held.own <= bound, "{}: {held:?} is more than {bound} bytes", self.name);
+        assert_eq!(
+            (held.threads, held.bpf),
+            (self.before.threads, self.before.bpf),
+            "{}",
+            self.name
+        );
+    }
+
+    /// When all have ended but those that were there before.
+    fn is_as_before(&self) -> bool {
+        Held::of(self.pid).without_memory() == self.before.without_memory()
+    }
+
+    fn has_not_grown(&self) {
+        let [first, second] = self.most;
+        assert!(second <= first + SLACK, "{}: {first} bytes became {second}", self.name);
+        eprintln!("{}: {:.1} MiB at most", self.name, second as f64 / f64::from(1 << 20));
+    }
+}
+
+/// Those that come and go, all of one name.
+struct Crowd {
+    /// a copy of the test binary, which can be a load
+    load: PathBuf,
+    /// one of `sleep`
+    sleep: PathBuf,
+    alive: Vec<(Instant, Load)>,
+    short: Vec<Child>,
+    come: u64,
+}
+
+impl Crowd {
+    fn new(dir: &Path, name: &str) -> Self {
+        let copy = |program: &Path, sub: &str| {
+            fs::create_dir(dir.join(sub)).unwrap();
+            let to = dir.join(sub).join(name);
+            fs::copy(program, &to).unwrap();
+            to
+        };
+        let load = copy(&std::env::current_exe().unwrap(), "load");
+        let sleep = copy(Path::new("/bin/sleep"), "sleep");
+        Crowd { load, sleep, alive: Vec::new(), short: Vec::new(), come: 0 }
+    }
+
+    fn sleeper(&self, seconds: &str) -> Child {
+        Command::new(&self.sleep).arg(seconds).stdin(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Some come, some become other programs, have children, or change their mappings; some end.
+    fn turn(&mut self, turn: u64) {
+        for seconds in ["0", "0.02", "0.1", "0.3"] {
+            self.short.push(self.sleeper(seconds));
+        }
+        self.short.retain_mut(|child| child.try_wait().unwrap().is_none());
+        self.alive.retain(|(until, _)| *until > Instant::now());
+        self.come += 4;
+        if self.alive.len() >= 4 {
+            return;
+        }
+        let mut load = Load::by(&self.load, 8 + turn % 3 * 4, 1);
+        match turn % 4 {
+            0 => drop(load.fork()),
+            1 => load.churn(),
+            2 => load.exec(8, 1),
+            _ => {}
+        }
+        self.come += 1;
+        self.alive.push((Instant::now() + Duration::from_millis(500 + turn % 5 * 300), load));
+    }
+
+    fn end(&mut self) {
+        self.alive.clear();
+        for child in &mut self.short {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Ended when dropped.
+struct Sleepers(Vec<Child>);
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_of_those_that_come_and_go() {
+    const NAME: &str = "isotherm-soak";
+    if !root_or_skip("nothing_is_left_of_those_that_come_and_go") {
+        return;
+    }
+    let asked = std::env::var("ISOTHERM_SOAK_SECONDS").ok().map(|s| s.parse::<u64>().unwrap());
+    // Swap is for one test at a time: those who run beside this one shall not wait for it.
+    let alone = asked.and_then(|_| Alone::with_swap(512));
+    let time = Duration::from_secs(asked.unwrap_or(60));
+    let dir = TempDir::new().unwrap();
+    let mut crowd = Crowd::new(dir.path(), NAME);
+    let stays = Load::by(&crowd.load, 16, 1);
+    let who = ["--comm", NAME, "--metrics", "m.prom", "--metrics-every", "1s"];
+    let dry = if alone.is_some() { &[][..] } else { &["--dry-run"] };
+    let mut service = Service::working(&[&who[..], dry].concat());
+    // By the monitor that is the default.
+    let record = ["--monitor", "exposure", "--max-size", "16M", "--rotate", "3"];
+    let mut recorder = Recorder::recording(&[&who[..], &record].concat());
+    std::thread::sleep(Duration::from_millis(500));
+    let mut followed = [
+        Followed::new("isotherm reclaim", service.child.id()),
+        Followed::new("isotherm record", recorder.pid()),
+    ];
+    let begin = Instant::now();
+    for turn in 0.. {
+        crowd.turn(turn);
+        let half = usize::from(begin.elapsed() > time / 2);
+        // As many regions as there may be.
+        followed.iter_mut().for_each(|one| one.look(half, OWN + 1000 * EACH_REGION));
+        if begin.elapsed() > time {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    crowd.end();
+    let come = crowd.come;
+    assert!(come >= time.as_secs() * 10, "{come} in {time:?} are not many");
+    for one in &followed {
+        until(one.name, || one.is_as_before());
+        one.has_not_grown();
+    }
+    assert_eq!(service.status()["targets"].as_array().unwrap().len(), 1, "one has stayed");
+    eprintln!("{come} processes came and went in {time:?}");
+    assert_eq!(service.end(Signal::TERM), Some(0));
+    let record = recorder.stop();
+    let known = record.pids().len();
+    assert!(known > 10, "{known} were seen");
+    drop((stays, alone));
+}
+
+/// CPU time of `pid`, in seconds.
+fn cpu(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    let ticks: f64 = fields[11..13].iter().map(|n| n.parse::<f64>().unwrap()).sum();
+    ticks / 100.0
+}
+
+#[test]
+fn many_at_once_are_within_bounds() {
+    const NAME: &str = "isotherm-many";
+    const MANY: usize = 450;
+    if !root_or_skip("many_at_once_are_within_bounds") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let crowd = Crowd::new(dir.path(), NAME);
+    let stays = crowd.sleeper("1000");
+    let mut stays = Sleepers(vec![stays]);
+    let options = ["--comm", NAME, "--monitor", "exposure"];
+    let mut recorder = Recorder::recording(&options);
+    let mut one = Followed::new("isotherm record", recorder.pid());
+    let before = cpu(recorder.pid());
+    let mut many = Sleepers((0..MANY).map(|_| crowd.sleeper("1000")).collect());
+    // Three descriptors each.
+    until("all", || Held::of(recorder.pid()).pidfds > MANY);
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(10) {
+        // Each process has its regions, however many are allowed, and what is kept of it besides.
+        one.look(0, OWN + MANY as u64 * (8 * EACH_REGION + EACH_PROCESS));
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let spent = cpu(recorder.pid()) - before;
+    assert!(spent < 10.0, "{spent} s of a CPU for 10 s of watching");
+    drop(std::mem::replace(&mut many, Sleepers(Vec::new())));
+    until("descriptors", || one.is_as_before());
+    let record = recorder.stop();
+    assert_eq!(record.pids().len(), MANY + 1);
+    let mut told: Vec<u32> = record.attributions.iter().map(|a| a.target.0).collect();
+    told.sort_unstable();
+    told.dedup();
+    assert_eq!(told.len(), MANY + 1, "each was told of");
+    eprintln!(
+        "{MANY} at once: {spent:.1} s of a CPU, {:.1} MiB",
+        one.most[0] as f64 / f64::from(1 << 20)
+    );
+    stays.0.clear();
+}

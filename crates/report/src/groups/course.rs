@@ -1,0 +1,116 @@
+//! A row on its way: sums over parts of the time.
+
+use std::collections::BTreeMap;
+
+use isotherm_core::PAGE_SIZE;
+
+use super::figures::{Part, Shares};
+
+/// Bytes times seconds, and pages that were read back.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    resident: f64,
+    hot: f64,
+    warm: f64,
+    cold: f64,
+    unknown: f64,
+    saved: Option<f64>,
+    faults: Option<u64>,
+}
+
+impl Sums {
+    fn add(&mut self, s: &Shares, seconds: f64) {
+        let times = |bytes: u64| bytes as f64 * seconds;
+        self.resident += times(s.resident_bytes);
+        self.hot += times(s.hot_bytes);
+        self.warm += times(s.warm_bytes);
+        self.cold += times(s.cold_bytes);
+        self.unknown += times(s.unknown_bytes);
+        if let Some(saved) = s.saved_bytes {
+            *self.saved.get_or_insert(0.0) += times(saved);
+        }
+    }
+
+    fn join(&mut self, o: &Sums) {
+        self.resident += o.resident;
+        self.hot += o.hot;
+        self.warm += o.warm;
+        self.cold += o.cold;
+        self.unknown += o.unknown;
+        if let Some(saved) = o.saved {
+            *self.saved.get_or_insert(0.0) += saved;
+        }
+        if let Some(faults) = o.faults {
+            *self.faults.get_or_insert(0) += faults;
+        }
+    }
+
+    fn mean(&self, seconds: f64) -> Shares {
+        let mean = |sum: f64| (sum / seconds.max(f64::MIN_POSITIVE)).round() as u64;
+        Shares {
+            resident_bytes: mean(self.resident),
+            hot_bytes: mean(self.hot),
+            warm_bytes: mean(self.warm),
+            cold_bytes: mean(self.cold),
+            unknown_bytes: mean(self.unknown),
+            saved_bytes: self.saved.map(mean),
+        }
+    }
+
+    fn refaulted(&self) -> Option<u64> {
+        self.faults.map(|faults| faults.saturating_mul(PAGE_SIZE))
+    }
+}
+
+/// Parts of the time, by number; only those in which there was something.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Course {
+    parts: BTreeMap<u32, Sums>,
+    now: Shares,
+    /// the snapshot that `now` is of
+    of: u64,
+}
+
+impl Course {
+    /// What of the row is in snapshot `seq`, which is of part `part`.
+    pub(super) fn add(&mut self, part: u32, seq: u64, s: &Shares, seconds: f64) {
+        if self.of != seq {
+            (self.of, self.now) = (seq, Shares::default());
+        }
+        self.now.add(s);
+        self.parts.entry(part).or_default().add(s, seconds);
+    }
+
+    /// Pages of the row that were read back in part `part`.
+    pub(super) fn refault(&mut self, part: u32, faults: u64) {
+        *self.parts.entry(part).or_default().faults.get_or_insert(0) += faults;
+    }
+
+    /// Makes one part of two.
+    pub(super) fn halve(&mut self) {
+        for (part, sums) in std::mem::take(&mut self.parts) {
+            self.parts.entry(part / 2).or_default().join(&sums);
+        }
+    }
+
+    /// As it was in snapshot `seq`.
+    pub(super) fn last(&self, seq: u64) -> Shares {
+        if self.of == seq { self.now } else { Shares::default() }
+    }
+
+    /// Over so many seconds; means, and bytes read back.
+    pub(super) fn whole(&self, seconds: f64) -> (Shares, Option<u64>) {
+        let mut all = Sums::default();
+        self.parts.values().for_each(|sums| all.join(sums));
+        (all.mean(seconds), all.refaulted())
+    }
+
+    /// The parts; `times` tells of each when it began and ended, in ms, and the seconds seen of it.
+    pub(super) fn over_time(&self, times: impl Fn(u32) -> (f64, f64, f64)) -> Vec<Part> {
+        let part = |(&part, sums): (&u32, &Sums)| {
+            let (from_ms, to_ms, seconds) = times(part);
+            Part { from_ms, to_ms, mean: sums.mean(seconds), refaulted_bytes: sums.refaulted() }
+        };
+        self.parts.iter().map(part).collect()
+    }
+}

@@ -1,0 +1,215 @@
+//! Whose memory is hot, cold, unknown or saved: by control group or process, over time.
+
+mod course;
+mod figures;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use isotherm_core::{Attribution, HeatBytes, Nanos, Snapshot, TargetId};
+
+use self::course::Course;
+pub use self::figures::{GroupRow, Groups, Part, Shares};
+use crate::basis::{BasisTally, ms};
+use crate::filter::{FilterError, Gate, Options};
+
+/// Rows at most; what comes later shares one. A limit, because records come from outside.
+const MOST_ROWS: usize = 512;
+/// Parts of the time at most; then two become one.
+const MOST_PARTS: u32 = 1024;
+/// A part of the time, where nothing else is asked for.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// a control group, with all below it
+    Cgroup,
+    /// a process
+    Process,
+}
+
+impl By {
+    fn name(self) -> &'static str {
+        match self {
+            By::Cgroup => "cgroup",
+            By::Process => "process",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Cgroup(String),
+    Process(TargetId),
+    Others,
+}
+
+/// Makes [`Groups`] of what is pushed, which must be in the order of a record.
+#[derive(Debug)]
+pub struct GroupsBuilder {
+    options: Options,
+    gate: Gate,
+    basis: BasisTally,
+    by: By,
+    every: Duration,
+    /// told, and not yet come to
+    waiting: VecDeque<Attribution>,
+    told: BTreeMap<TargetId, Attribution>,
+    rows: BTreeMap<Key, Course>,
+    others: BTreeSet<Key>,
+    /// seconds seen of each part
+    seen: BTreeMap<u32, f64>,
+    last: u64,
+}
+
+impl GroupsBuilder {
+    /// Has seen nothing yet, but for what is told `first` of each target, which holds from its begin on. Parts
+    /// of the time are `every` long, or twice, 4, 8, ... times that where they would be more than 1024; one
+    /// second if it is not given.
+    #[must_use]
+    pub fn new(options: Options, by: By, every: Option<Duration>, first: Vec<Attribution>) -> Self {
+        GroupsBuilder {
+            gate: Gate::new(options.filter.clone()),
+            options,
+            basis: BasisTally::default(),
+            by,
+            every: every.unwrap_or(EVERY).max(Duration::from_millis(1)),
+            waiting: VecDeque::new(),
+            told: first.into_iter().map(|a| (a.target, a)).collect(),
+            rows: BTreeMap::new(),
+            others: BTreeSet::new(),
+            seen: BTreeMap::new(),
+            last: 0,
+        }
+    }
+
+    /// What is told of a target.
+    pub fn attribution(&mut self, a: &Attribution) {
+        self.waiting.push_back(a.clone());
+    }
+
+    /// Counts a snapshot, if it lies in the time wanted.
+    pub fn push(&mut self, s: &Snapshot) {
+        let Some(time) = self.gate.admit(s) else {
+            self.come_to(s.end, None);
+            return;
+        };
+        let part = self.part(time.start);
+        self.come_to(s.end, Some(part));
+        let seconds = (time.end - time.start).as_secs_f64();
+        *self.seen.entry(part).or_default() += seconds;
+        self.last = s.seq;
+        let mut all = HeatBytes::default();
+        let filter = self.options.filter.clone();
+        for view in filter.views(s) {
+            let t = &self.options.thresholds;
+            let bytes: HeatBytes = filter.clipped(view).map(|r| r.bytes(t)).sum();
+            let saved = self.told.get(&view.id).map(|a| a.swapped);
+            let shares = Shares::of(&bytes, saved);
+            for key in self.keys(view.id) {
+                self.row(key).add(part, s.seq, &shares, seconds);
+            }
+            all += bytes;
+        }
+        self.basis.whole(&all, seconds);
+    }
+
+    /// The part of the time in which `time` lies.
+    fn part(&mut self, time: Duration) -> u32 {
+        loop {
+            let part = time.as_nanos() / self.every.as_nanos().max(1);
+            match u32::try_from(part) {
+                Ok(part) if part < MOST_PARTS => return part,
+                _ => self.halve(),
+            }
+        }
+    }
+
+    fn halve(&mut self) {
+        self.every *= 2;
+        self.rows.values_mut().for_each(Course::halve);
+        for (part, seconds) in std::mem::take(&mut self.seen) {
+            *self.seen.entry(part / 2).or_default() += seconds;
+        }
+    }
+
+    /// Takes in what was told until then; pages read back count for `part`, if that is wanted.
+    fn come_to(&mut self, end: Nanos, part: Option<u32>) {
+        while self.waiting.front().is_some_and(|a| a.at <= end) {
+            let Some(new) = self.waiting.pop_front() else { return };
+            let (target, faults) = (new.target, new.major_faults);
+            let before = self.told.insert(target, new);
+            let wanted =
+                self.options.filter.targets.as_ref().is_none_or(|ids| ids.contains(&target));
+            let part = part.filter(|_| wanted);
+            let faults = before.map(|b| faults.saturating_sub(b.major_faults));
+            if let (Some(part), Some(faults)) = (part, faults) {
+                for key in self.keys(target) {
+                    self.row(key).refault(part, faults);
+                }
+            }
+        }
+    }
+
+    fn keys(&self, target: TargetId) -> Vec<Key> {
+        match (self.by, self.told.get(&target)) {
+            (By::Process, _) => vec![Key::Process(target)],
+            (By::Cgroup, Some(a)) => a.groups().map(|path| Key::Cgroup(path.to_owned())).collect(),
+            (By::Cgroup, None) => vec![Key::Cgroup(String::new())],
+        }
+    }
+
+    fn row(&mut self, key: Key) -> &mut Course {
+        let fits = self.rows.len() < MOST_ROWS || self.rows.contains_key(&key);
+        let key = if fits {
+            key
+        } else {
+            self.others.insert(key);
+            Key::Others
+        };
+        self.rows.entry(key).or_default()
+    }
+
+    /// The figures.
+    ///
+    /// # Errors
+    /// If there was nothing in the time or at the addresses wanted.
+    pub fn finish(self) -> Result<Groups, FilterError> {
+        let time = self.gate.found_memory()?;
+        let mut rows: Vec<GroupRow> =
+            self.rows.iter().map(|(key, course)| self.figures(key, course)).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.mean.resident_bytes));
+        Ok(Groups {
+            schema_version: 1,
+            title: self.options.title.clone(),
+            basis: self.basis.basis(&self.options, &time),
+            by: self.by.name(),
+            every_ms: ms(self.every),
+            rows,
+            others: self.others.len() as u64,
+        })
+    }
+
+    fn figures(&self, key: &Key, course: &Course) -> GroupRow {
+        let (target, label, cgroup) = match key {
+            Key::Others => (None, "(others)".to_owned(), None),
+            Key::Cgroup(path) if path.is_empty() => (None, "(not told)".to_owned(), None),
+            Key::Cgroup(path) => (None, path.clone(), None),
+            Key::Process(id) => {
+                let cgroup = self.told.get(id).map(|a| a.cgroup.to_string());
+                (Some(id.0), self.options.label(*id), cgroup)
+            }
+        };
+        let (mean, refaulted_bytes) = course.whole(self.basis.seconds);
+        let every = ms(self.every);
+        let over_time = course.over_time(|part| {
+            let seconds = self.seen.get(&part).copied().unwrap_or_default();
+            (f64::from(part) * every, f64::from(part + 1) * every, seconds)
+        });
+        let last = course.last(self.last);
+        GroupRow { target, label, cgroup, mean, last, refaulted_bytes, over_time }
+    }
+}

@@ -1,0 +1,116 @@
+use super::*;
+use crate::scene::{mapping, region, snapshot, target, unknown};
+use isotherm_core::{TargetView, Unknown};
+
+const KIB: u64 = 1024;
+
+/// Of a target, 64 KiB: the first half touched if it is `hot`, else not for long.
+fn view(id: u32, hot: bool) -> TargetView {
+    let hz = if hot { 50.0 } else { 0.0 };
+    let regions = vec![region(0, 0x8000, hz), unknown(0x8000, 0x10000, Unknown::Dma)];
+    target(id, vec![mapping(0, 0x10000, "[heap]")], regions)
+}
+
+/// After `second` seconds of the record.
+fn told(id: u32, second: f64, cgroup: &str, swapped: u64, major_faults: u64) -> Attribution {
+    Attribution {
+        target: TargetId(id),
+        at: snapshot(0, 1.0, vec![]).start + Duration::from_secs_f64(second),
+        comm: "app".into(),
+        cgroup: cgroup.into(),
+        swapped,
+        major_faults,
+    }
+}
+
+/// Ten seconds; target 0 is hot in `/a/x`, target 1 cold in `/a/y` and ends after five.
+fn builder(by: By, every: Option<u64>, options: Options) -> GroupsBuilder {
+    let all = |second: u64| {
+        [
+            told(0, second as f64 + 0.5, "/a/x", 0, 7),
+            told(1, second as f64 + 0.5, "/a/y", second * KIB, 10 * second),
+        ]
+    };
+    let mut b = GroupsBuilder::new(options, by, every.map(Duration::from_secs), all(0).into());
+    for second in 0..10 {
+        let n = if second < 5 { 2 } else { 1 };
+        // They come in front of all snapshots that waited with them.
+        if second % 5 == 0 {
+            (second..second + 5).for_each(|s| all(s).iter().take(n).for_each(|a| b.attribution(a)));
+        }
+        let views = [view(0, true), view(1, false)];
+        b.push(&snapshot(second, 1.0, views.into_iter().take(n).collect()));
+    }
+    b
+}
+
+fn row<'a>(groups: &'a Groups, label: &str) -> &'a GroupRow {
+    groups.rows.iter().find(|row| row.label == label).unwrap()
+}
+
+#[test]
+fn groups_hold_what_is_in_groups_below_them() {
+    let groups = builder(By::Cgroup, None, Options::default()).finish().unwrap();
+    let labels: Vec<&str> = groups.rows.iter().map(|row| &*row.label).collect();
+    assert_eq!(labels[..3], ["/", "/a", "/a/x"]);
+    assert_eq!(row(&groups, "/").mean, row(&groups, "/a").mean);
+    let (x, y) = (row(&groups, "/a/x"), row(&groups, "/a/y"));
+    assert_eq!((x.mean.hot_bytes, x.mean.cold_bytes, x.mean.saved_bytes), (32 * KIB, 0, Some(0)));
+    // There for half of the time; 0 to 4 KiB saved.
+    assert_eq!((y.mean.cold_bytes, y.mean.unknown_bytes), (16 * KIB, 16 * KIB));
+    assert_eq!((y.mean.saved_bytes, y.refaulted_bytes), (Some(KIB), Some(40 * 4096)));
+    assert_eq!((y.last, x.last.resident_bytes), (Shares::default(), 64 * KIB));
+    let all = row(&groups, "/a");
+    assert_eq!(all.mean.resident_bytes, 96 * KIB);
+    assert_eq!((all.refaulted_bytes, all.mean.saved_bytes), (Some(40 * 4096), Some(KIB)));
+}
+
+#[test]
+fn parts_of_the_time_add_up_to_the_whole() {
+    let groups = builder(By::Process, Some(4), Options::default()).finish().unwrap();
+    assert_eq!(groups.every_ms, 4000.0);
+    let one = groups.rows.iter().find(|row| row.target == Some(1)).unwrap();
+    assert_eq!(one.cgroup.as_deref(), Some("/a/y"));
+    let cold: Vec<_> = one.over_time.iter().map(|p| (p.from_ms, p.mean.cold_bytes)).collect();
+    assert_eq!(cold, [(0.0, 32 * KIB), (4000.0, 8 * KIB)]);
+    let faults: u64 = one.over_time.iter().filter_map(|p| p.refaulted_bytes).sum();
+    assert_eq!(Some(faults), one.refaulted_bytes);
+    let zero = groups.rows.iter().find(|row| row.target == Some(0)).unwrap();
+    assert_eq!(zero.over_time.iter().map(|p| p.mean.hot_bytes).collect::<Vec<_>>(), [32 * KIB; 3]);
+}
+
+#[test]
+fn only_the_time_wanted_counts() {
+    let mut options = Options::default();
+    options.filter.time = Some(Duration::from_secs(3)..Duration::from_secs(5));
+    let groups = builder(By::Cgroup, None, options).finish().unwrap();
+    let y = row(&groups, "/a/y");
+    assert_eq!((y.refaulted_bytes, y.mean.cold_bytes), (Some(20 * 4096), 32 * KIB));
+    assert_eq!(y.mean.saved_bytes, Some(3 * KIB + KIB / 2));
+}
+
+/// Records of before version 3.
+#[test]
+fn what_is_not_told_is_not_zero() {
+    let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None, Vec::new());
+    b.push(&snapshot(0, 1.0, vec![view(0, true)]));
+    let groups = b.finish().unwrap();
+    let only = &groups.rows[0];
+    assert_eq!((groups.rows.len(), &*only.label), (1, "(not told)"));
+    assert_eq!((only.mean.saved_bytes, only.refaulted_bytes), (None, None));
+    assert_eq!(only.mean.hot_bytes, 32 * KIB);
+}
+
+#[test]
+fn long_records_and_many_groups_are_bounded() {
+    let mut b = GroupsBuilder::new(Options::default(), By::Process, None, Vec::new());
+    for seq in 0..3000 {
+        b.push(&snapshot(seq, 1.0, vec![view(seq as u32, true)]));
+    }
+    let groups = b.finish().unwrap();
+    assert_eq!((groups.rows.len(), groups.others), (MOST_ROWS + 1, 3000 - MOST_ROWS as u64));
+    assert_eq!(groups.every_ms, 4000.0);
+    let all: f64 = groups.rows.iter().map(|row| row.mean.hot_bytes as f64).sum();
+    let off = all - 32.0 * 1024.0;
+    assert!(off.abs() < 512.0, "rounded in each row: {all}");
+}

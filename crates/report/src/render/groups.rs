@@ -1,0 +1,120 @@
+//! Whose memory is what, as text.
+
+use std::fmt::Write;
+
+use super::words::{footer, head, span};
+use crate::groups::{GroupRow, Groups, Shares};
+use crate::units::bytes;
+
+/// Characters of a name.
+const NAME: usize = 36;
+
+/// The figures for people, with at most `top` rows: means and the last snapshot, or, if `over_time`, how each
+/// went.
+#[must_use]
+pub fn groups_text(g: &Groups, top: usize, over_time: bool) -> String {
+    let mut out = head(&g.title, &g.basis);
+    let first = if g.by == "cgroup" { "control group" } else { "process" };
+    let shown = g.rows.get(..top.min(g.rows.len())).unwrap_or_default();
+    if over_time {
+        shown.iter().for_each(|row| course(&mut out, row));
+    } else {
+        out += &heads(&format!("by {first}: mean"), true);
+        for row in shown {
+            line(&mut out, &row.label, &row.mean, Some(row.refaulted_bytes));
+        }
+        out.push('\n');
+        out += &heads(&format!("by {first}: last"), false);
+        shown.iter().for_each(|row| line(&mut out, &row.label, &row.last, None));
+    }
+    if g.rows.len() > shown.len() {
+        let _ = writeln!(out, "and {} more: --top N", g.rows.len() - shown.len());
+    }
+    if g.others > 0 {
+        let _ = writeln!(out, "(others): {} that came when there were too many", g.others);
+    }
+    if g.by == "cgroup" {
+        out += "\na control group has what is in those below it, too";
+    }
+    out += "\nsaved: in swap; refaulted: a page for each time that one was waited for\n";
+    out + &footer(&g.basis)
+}
+
+fn course(out: &mut String, row: &GroupRow) {
+    *out += &heads(&row.label, true);
+    for part in &row.over_time {
+        let time = format!("{} to {}", span(part.from_ms), span(part.to_ms));
+        line(out, &time, &part.mean, Some(part.refaulted_bytes));
+    }
+    out.push('\n');
+}
+
+fn heads(first: &str, refaulted: bool) -> String {
+    let mut names = vec!["resident", "hot", "warm", "cold", "unknown", "saved"];
+    names.extend(refaulted.then_some("refaulted"));
+    columns(first, names.into_iter().map(str::to_owned))
+}
+
+fn line(out: &mut String, name: &str, s: &Shares, refaulted: Option<Option<u64>>) {
+    let told = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), bytes);
+    let sizes = [s.resident_bytes, s.hot_bytes, s.warm_bytes, s.cold_bytes, s.unknown_bytes];
+    let cells = sizes.map(bytes).into_iter().chain([told(s.saved_bytes)]);
+    *out += &columns(name, cells.chain(refaulted.map(told)));
+}
+
+fn columns(name: &str, cells: impl Iterator<Item = String>) -> String {
+    let cells: String = cells.map(|cell| format!(" {cell:>10}")).collect();
+    format!("{:<NAME$}{cells}\n", short(name))
+}
+
+/// The end of a long name tells more than its begin.
+fn short(name: &str) -> String {
+    let len = name.chars().count();
+    // One is left for a blank.
+    if len < NAME {
+        return name.to_owned();
+    }
+    let end: String = name.chars().skip(len - NAME + 2).collect();
+    format!("…{end}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::basis::BasisTally;
+    use crate::filter::Options;
+    use std::time::Duration;
+
+    #[test]
+    fn names_and_figures_stand_in_columns() {
+        let mean = Shares { resident_bytes: 3 << 20, hot_bytes: 1 << 20, ..Shares::default() };
+        let row = |label: &str, saved| GroupRow {
+            target: None,
+            label: label.into(),
+            cgroup: None,
+            mean: Shares { saved_bytes: saved, ..mean },
+            last: mean,
+            refaulted_bytes: saved,
+            over_time: Vec::new(),
+        };
+        let long = "/kubepods.slice/kubepods-burstable.slice/pod-1234.scope";
+        let g = Groups {
+            schema_version: 1,
+            title: "x".into(),
+            basis: BasisTally::default()
+                .basis(&Options::default(), &(Duration::ZERO..Duration::from_secs(5))),
+            by: "cgroup",
+            every_ms: 1000.0,
+            rows: vec![row("/", Some(4096)), row(long, None), row("/b", None)],
+            others: 0,
+        };
+        let text = groups_text(&g, 2, false);
+        let lines: Vec<&str> = text.lines().filter(|l| l.contains("3.0 MiB")).collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].starts_with("/ ") && lines[0].ends_with("4.0 KiB    4.0 KiB"), "{text}");
+        assert!(lines[1].starts_with('…') && lines[1].ends_with("pod-1234.scope    3.0 MiB    1.0 MiB        0 B        0 B        0 B          -          -"), "{text}");
+        let wide: Vec<usize> = lines[..2].iter().map(|l| l.chars().count()).collect();
+        assert_eq!(wide[0], wide[1]);
+        assert!(text.contains("and 1 more: --top N"), "{text}");
+    }
+}
