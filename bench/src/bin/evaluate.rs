@@ -15,8 +15,8 @@ use isotherm_bench::evaluate::results::Results;
 use isotherm_bench::evaluate::stop::Stop;
 use isotherm_bench::evaluate::table::Form;
 use isotherm_bench::evaluate::verdicts::{BY_QUOTAS, verdicts};
-use isotherm_bench::evaluate::workload::{Length, NAMES, find, strider};
-use isotherm_bench::evaluate::{machine, tables};
+use isotherm_bench::evaluate::workload::{Keys, Length, NAMES, Redis, find, strider};
+use isotherm_bench::evaluate::{machine, pressure, tables};
 use isotherm_bench::program;
 use rustix::process::geteuid;
 
@@ -36,6 +36,9 @@ struct Options {
     /// Keep results here, and go on with those that are there
     #[arg(long, value_name = "FOLDER", default_value = "evaluation")]
     out: PathBuf,
+    /// Instead: latencies of redis while memory is short, with `isotherm reclaim` and without
+    #[arg(long)]
+    pressure: bool,
     #[command(flatten)]
     told: Told,
 }
@@ -80,6 +83,7 @@ struct Told {
 
 fn main() -> Result<()> {
     strider::run_if_asked()?;
+    pressure::run_if_asked()?;
     let o = Options::parse();
     if let Some(folder) = &o.told.report {
         return o.told.tell(&Folder::setup(folder)?, &Folder::read(folder)?);
@@ -93,6 +97,9 @@ fn main() -> Result<()> {
     ensure!((2..=3600).contains(&o.size.seconds), "{} s: choose 2 to 3600", o.size.seconds);
     program::beside()?;
     let setup = o.size.setup();
+    if o.pressure {
+        return short_of_memory(&o, &setup);
+    }
     o.workloads.iter().try_for_each(|name| find(name, &setup).map(drop))?;
     let mut folder = Folder::open(&o.out, &setup)?;
     let done = run_all(&o, &setup, &mut folder);
@@ -130,6 +137,19 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
         pace.step();
         eprintln!("{workload}, {config}, {}: {told}; {}", repetition + 1, pace.left());
     }
+    Ok(())
+}
+
+fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
+    let Setup { size, rate, seed, .. } = *setup;
+    let redis = Redis { keys: Keys::Together, bytes: size << 20, rate, seed };
+    eprintln!(
+        "{} runs of about 100 s; if this is killed (SIGKILL), put back: {}",
+        2 * o.times,
+        how_to_restore()
+    );
+    let table = pressure::pressure(&redis, o.times, &Stop::at_signals()?)?;
+    println!("{}", table.print(o.told.form()));
     Ok(())
 }
 
@@ -171,6 +191,10 @@ impl Pace {
 }
 
 impl Told {
+    fn form(&self) -> Form {
+        if self.markdown { Form::Markdown } else { Form::Text }
+    }
+
     fn tell(&self, setup: &Setup, folder: &Folder) -> Result<()> {
         let runs = folder.last();
         if let Some(path) = &self.json {
@@ -179,7 +203,7 @@ impl Told {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         let results = Results::of(runs);
-        let form = if self.markdown { Form::Markdown } else { Form::Text };
+        let form = self.form();
         let mut all = tables::columns(&results);
         all.extend(self.spread.then(|| tables::spread(&results)).into_iter().flatten());
         all.extend([tables::grid(&results), tables::details(&results)]);

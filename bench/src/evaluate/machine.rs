@@ -123,6 +123,16 @@ impl Counts {
         })
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn and(self, more: Counts) -> Counts {
+        Counts {
+            major_faults: self.major_faults + more.major_faults,
+            stalls: self.stalls + more.stalls,
+            pressure: self.pressure + more.pressure,
+        }
+    }
+
     /// What has come since.
     #[must_use]
     pub fn since(self, before: Counts) -> Counts {
@@ -169,7 +179,9 @@ mod tests {
         let counts = Counts::read(root.path()).unwrap();
         assert_eq!(counts, Counts { major_faults: 7, stalls: 5, pressure: 0 });
         let later = Counts { stalls: 9, ..counts };
-        assert_eq!(later.since(counts), Counts { stalls: 4, ..Counts::default() });
+        let since = later.since(counts);
+        assert_eq!(since, Counts { stalls: 4, ..Counts::default() });
+        assert_eq!(counts.and(since), later);
         let zram = compressed(root.path(), "zram4").unwrap();
         assert_eq!(zram, Compressed { held: 1000, used: 300 });
         assert!(compressed(root.path(), "zram5").is_err());

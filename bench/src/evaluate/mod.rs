@@ -8,6 +8,7 @@ pub mod latency;
 pub mod machine;
 pub mod one;
 pub mod plan;
+pub mod pressure;
 pub mod process;
 pub mod results;
 pub mod sampler;

@@ -1,5 +1,6 @@
 //! `isotherm` beside a workload: what it is started with, and what it takes.
 
+use std::ffi::OsString;
 use std::fs::{File, read_to_string, write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +15,8 @@ use super::process::{Process, Seat, command, last_words};
 use super::statistics::median;
 use crate::program;
 use crate::quotas::audit::{self, Window};
+
+const LOG: &str = "log";
 
 /// The program, ended when dropped.
 #[derive(Debug)]
@@ -49,25 +52,32 @@ impl Watching {
     /// # Errors
     /// If it cannot be started.
     pub fn start(config: Config, pid: i32, family: bool, place: &Path) -> Result<Option<Self>> {
-        let mut words = match config.scheme() {
+        let path = |name: &str| place.join(name).into_os_string();
+        let mut words: Vec<OsString> = match config.scheme() {
             Some(scheme) => {
-                let file = place.join(scheme.name);
-                write(&file, &scheme.text)?;
-                let log = place.join("log");
-                vec!["run".into(), "--scheme".into(), file, "--log".into(), log]
+                write(place.join(scheme.name), &scheme.text)?;
+                let mut words = ["run", "--scheme"].map(OsString::from).to_vec();
+                words.extend([path(scheme.name), "--log".into(), path(LOG)]);
+                words
             }
-            None if config == Config::Rec => {
-                vec!["record".into(), "-o".into(), place.join("record")]
-            }
+            None if config == Config::Rec => vec!["record".into(), "-o".into(), path("record")],
             None => return Ok(None),
         };
-        words.extend(["--pid".into(), pid.to_string().into()]);
         words.extend(family.then(|| "--children".into()));
+        Watching::with(&words, config.quota(), pid, place).map(Some)
+    }
+
+    /// Starts it with these words on process `pid`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn with(words: &[OsString], quota: Option<u32>, pid: i32, place: &Path) -> Result<Self> {
         let said = place.join("isotherm");
         let mut command = command(Seat::Beside, program::beside()?)?;
-        command.args(words).stdout(File::create(place.join("table"))?).stderr(File::create(&said)?);
+        command.args(words).args(["--pid", &pid.to_string()]);
+        command.stdout(File::create(place.join("table"))?).stderr(File::create(&said)?);
         let process = Process::start("isotherm", &mut command, Signal::INT)?;
-        Ok(Some(Watching { process, log: place.join("log"), said, quota: config.quota() }))
+        Ok(Watching { process, log: place.join(LOG), said, quota })
     }
 
     /// As it is now.

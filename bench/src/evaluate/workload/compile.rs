@@ -17,7 +17,7 @@ use crate::evaluate::process::{Process, Seat, command, last_words};
 use crate::evaluate::stop::Stop;
 
 /// Functions that take rustc a second, about.
-const A_SECOND: u64 = 20;
+const A_SECOND: u64 = 8;
 /// No compilation takes longer.
 const PATIENCE: Duration = Duration::from_secs(1800);
 

@@ -23,7 +23,7 @@ use super::stop::Stop;
 
 pub use contents::Contents;
 pub use open_loop::OpenLoop;
-pub use redis::{Keys, Redis};
+pub use redis::{Keys, Redis, Server};
 
 /// Something to run.
 pub trait Workload {

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::resp::{Answers, connect, get};
-use crate::evaluate::latency::{Latencies, Latency};
+use crate::evaluate::latency::Latencies;
 use crate::evaluate::stop::Stop;
 
 /// What is due within this time is asked for at once.
@@ -59,7 +59,6 @@ pub struct OpenLoop {
     /// written in part
     out: Vec<u8>,
     written: usize,
-    latencies: Latencies,
 }
 
 impl OpenLoop {
@@ -78,11 +77,10 @@ impl OpenLoop {
             answers: Answers::default(),
             out: Vec::new(),
             written: 0,
-            latencies: Latencies::new()?,
         })
     }
 
-    /// Asks for `length`, and waits for the last answers.
+    /// Asks for `length`, and waits for the last answers; adds to `seen` how late each was.
     ///
     /// # Errors
     /// If the server fails, does not answer in the end, or a signal comes.
@@ -90,8 +88,9 @@ impl OpenLoop {
         mut self,
         length: Duration,
         mut key: impl FnMut() -> u32,
+        seen: &mut Latencies,
         stop: &Stop,
-    ) -> Result<Option<Latency>> {
+    ) -> Result<()> {
         let begin = Instant::now();
         let total = self.due.by(length);
         while self.answered < total {
@@ -103,11 +102,11 @@ impl OpenLoop {
                 self.asked += 1;
             }
             self.write()?;
-            if !self.read(begin)? {
+            if !self.read(begin, seen)? {
                 self.wait(begin)?;
             }
         }
-        Ok(self.latencies.told())
+        Ok(())
     }
 
     fn write(&mut self) -> Result<()> {
@@ -124,7 +123,7 @@ impl OpenLoop {
     }
 
     /// Whether there was anything.
-    fn read(&mut self, begin: Instant) -> Result<bool> {
+    fn read(&mut self, begin: Instant, seen: &mut Latencies) -> Result<bool> {
         let mut buffer = [0; 1 << 16];
         let read = match self.stream.read(&mut buffer) {
             Ok(0) => anyhow::bail!("redis has closed the connection"),
@@ -135,7 +134,7 @@ impl OpenLoop {
         let now = begin.elapsed();
         let count = self.answers.take(buffer.get(..read).unwrap_or_default())?;
         for number in self.answered..self.answered + count {
-            self.latencies.add(now.saturating_sub(self.due.time(number)));
+            seen.add(now.saturating_sub(self.due.time(number)));
         }
         self.answered += count;
         Ok(true)
@@ -196,7 +195,9 @@ mod tests {
             }
         });
         let open = OpenLoop::start(&path, 1000).unwrap();
-        let told = open.run(Duration::from_millis(800), || 7, &Stop::default()).unwrap().unwrap();
+        let mut seen = Latencies::new().unwrap();
+        open.run(Duration::from_millis(800), || 7, &mut seen, &Stop::default()).unwrap();
+        let told = seen.told().unwrap();
         server.join().unwrap();
         // Of 800 requests the first 400 wait for 200 ms in the mean: a fourth of all for that at least.
         assert!(told.p99 > 350e3, "{told:?}");

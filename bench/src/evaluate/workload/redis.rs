@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use super::resp::{ClosedLoop, connect, fill};
 use super::{Begin, Contents, Done, Length, OpenLoop, Running, Workload};
 use crate::evaluate::figures::Work;
+use crate::evaluate::latency::Latencies;
 use crate::evaluate::process::{Process, Seat, command};
 use crate::evaluate::stop::Stop;
 
@@ -44,7 +45,9 @@ pub struct Redis {
 }
 
 impl Redis {
-    fn count(&self) -> u32 {
+    /// Keys that it has.
+    #[must_use]
+    pub fn count(&self) -> u32 {
         u32::try_from(self.bytes / EACH).unwrap_or(u32::MAX).max(HOT)
     }
 }
@@ -71,6 +74,7 @@ impl Workload for Redis {
 pub struct Server {
     process: Process,
     socket: PathBuf,
+    contents: Contents,
     reader: Reader,
     rate: u64,
 }
@@ -112,23 +116,29 @@ impl Server {
         let mut process = Process::start("redis-server", &mut command, Signal::TERM)?;
         let ready = || connect(&socket).is_ok();
         process.until(stop, Duration::from_secs(20), ready)?;
-        let mut contents = Contents::new(redis.seed);
-        fill(&socket, redis.count(), |value| contents.fill(value)).context("cannot fill redis")?;
+        let contents = Contents::new(redis.seed);
         let reader = Reader::new(redis.keys, redis.count(), redis.seed);
-        Ok(Server { process, socket, reader, rate: redis.rate })
+        let mut server = Server { process, socket, contents, reader, rate: redis.rate };
+        server.set_anew(0, redis.count()).context("cannot fill redis")?;
+        Ok(server)
     }
 
-    /// Latencies of an open loop.
+    /// Sets so many keys from `first` on anew.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub fn set_anew(&mut self, first: u32, count: u32) -> Result<()> {
+        let contents = &mut self.contents;
+        fill(&self.socket, first..first.saturating_add(count), |value| contents.fill(value))
+    }
+
+    /// Reads hot keys in an open loop, and adds to `seen` how late answers were.
     ///
     /// # Errors
     /// If the server fails.
-    pub fn open_loop(
-        &mut self,
-        length: Duration,
-        stop: &Stop,
-    ) -> Result<Option<crate::evaluate::latency::Latency>> {
+    pub fn open_loop(&mut self, length: Duration, seen: &mut Latencies, stop: &Stop) -> Result<()> {
         let open = OpenLoop::start(&self.socket, self.rate)?;
-        open.run(length, || self.reader.draw(), stop)
+        open.run(length, || self.reader.draw(), seen, stop)
     }
 
     /// Requests a second of a closed loop.
@@ -150,12 +160,13 @@ impl Running for Server {
 
     /// Half of the time an open loop, for latencies, then a closed one, for requests.
     fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
-        self.open_loop(length.lead_in, stop)?;
+        self.open_loop(length.lead_in, &mut Latencies::new()?, stop)?;
         begin()?;
-        let latency = self.open_loop(length.measured / 2, stop)?;
+        let mut seen = Latencies::new()?;
+        self.open_loop(length.measured / 2, &mut seen, stop)?;
         let requests = self.closed_loop(length.measured / 2, stop)?;
         self.process.check()?;
-        Ok(Done { work: Work::PerSecond(requests), latency })
+        Ok(Done { work: Work::PerSecond(requests), latency: seen.told() })
     }
 }
 

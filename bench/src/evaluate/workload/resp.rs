@@ -1,6 +1,7 @@
 //! As much of redis' protocol (RESP) as a load takes: many requests at once, answers of known length.
 
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -66,16 +67,16 @@ pub fn connect(socket: &Path) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// Sets keys from 0 on, in their order.
+/// Sets keys, in their order.
 ///
 /// # Errors
 /// If one is refused.
-pub fn fill(socket: &Path, keys: u32, mut value: impl FnMut(&mut [u8])) -> Result<()> {
+pub fn fill(socket: &Path, keys: Range<u32>, mut value: impl FnMut(&mut [u8])) -> Result<()> {
     let mut stream = connect(socket)?;
     let (mut requests, mut bytes) = (Vec::new(), [0; VALUE]);
-    for first in (0..keys).step_by(BATCH as usize) {
+    for first in keys.clone().step_by(BATCH as usize) {
         requests.clear();
-        let batch = first..keys.min(first + BATCH);
+        let batch = first..keys.end.min(first.saturating_add(BATCH));
         let mut answers = vec![0; batch.len() * b"+OK\r\n".len()];
         for key in batch {
             value(&mut bytes);
