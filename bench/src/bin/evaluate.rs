@@ -76,7 +76,7 @@ struct Told {
     /// All runs to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Exit status 1 if a bound is broken
+    /// Exit status 1 if a bound is broken, or a run has failed
     #[arg(long)]
     check: bool,
 }
@@ -215,7 +215,9 @@ impl Told {
         verdicts.iter().for_each(|v| println!("- {v}"));
         println!("- {BY_QUOTAS}");
         let broken = verdicts.iter().filter(|v| v.holds() == Some(false)).count();
-        ensure!(!self.check || broken == 0, "{broken} bounds are broken");
+        let failed = results.failed().count();
+        let good = broken == 0 && failed == 0;
+        ensure!(!self.check || good, "{broken} bounds are broken, {failed} runs have failed");
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
@@ -16,7 +16,7 @@ use crate::evaluate::stop::Stop;
 
 /// What is due within this time is asked for at once.
 const TICK: Duration = Duration::from_micros(200);
-/// Answers that are owed at the end are waited for as long.
+/// Answers that are owed at the end are waited for as long, and then count as they are.
 const LAST: Duration = Duration::from_secs(10);
 
 /// When requests are due.
@@ -83,7 +83,7 @@ impl OpenLoop {
     /// Asks for `length`, and waits for the last answers; adds to `seen` how late each was.
     ///
     /// # Errors
-    /// If the server fails, does not answer in the end, or a signal comes.
+    /// If the server fails, or a signal comes.
     pub fn run(
         mut self,
         length: Duration,
@@ -96,7 +96,11 @@ impl OpenLoop {
         while self.answered < total {
             stop.check()?;
             let now = begin.elapsed();
-            ensure!(now < length + LAST, "redis owes {} answers", total - self.answered);
+            if now >= length + LAST {
+                // They have waited for so long, and that counts.
+                (self.answered..total).for_each(|n| seen.add(now.saturating_sub(self.due.time(n))));
+                return Ok(());
+            }
             for _ in self.asked..self.due.by(now).min(total) {
                 get(key(), &mut self.out);
                 self.asked += 1;

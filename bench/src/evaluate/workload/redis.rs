@@ -111,6 +111,8 @@ impl Server {
     pub fn start(redis: &Redis, place: &Path, stop: &Stop) -> Result<Self> {
         let socket = place.join("redis.sock");
         let mut command = command(Seat::Workload, "redis-server")?;
+        // Whether it has huge pages is the machine's to say.
+        command.args(["--disable-thp", "no"]);
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
         command.arg(&socket).arg("--dir").arg(place).stdout(Stdio::null());
         let mut process = Process::start("redis-server", &mut command, Signal::TERM)?;
