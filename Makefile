@@ -10,13 +10,14 @@ binary := $(target)/$(triple)/release/isotherm
 to_build := make clang libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
 to_test := util-linux python3-venv python3-pip bpftrace
+to_bench := stress-ng postgresql
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 
 CARGO_DENY_VERSION := 0.20.2
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak guests guests-page-idle bench release deb check install-deps clean
+.PHONY: demo needs-root test soak guests guests-page-idle bench evaluate evaluate-short release deb check install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -48,6 +49,16 @@ guests-page-idle: install-deps
 # Every figure in the documentation. bench/README.md says what is printed.
 bench: install-deps
 	bench/run
+
+# The tables of the mails that isotherm is built on, on this machine: some hours, or 20 minutes.
+# docs/evaluation.md tells of it.
+evaluate: packages += $(to_bench)
+evaluate: install-deps
+	bench/evaluate
+
+evaluate-short: packages += $(to_bench)
+evaluate-short: install-deps
+	bench/evaluate short
 
 # The program as it is released: static, the BPF object inside.
 release: install-deps

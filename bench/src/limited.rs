@@ -42,6 +42,27 @@ impl Limited {
         self.group.version()
     }
 
+    /// Its directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.group.dir()
+    }
+
+    /// How often it was at its limit, so that who allocated had to reclaim.
+    ///
+    /// # Errors
+    /// If it does not say so.
+    pub fn times_reached(&self) -> Result<u64> {
+        let [file, key] = match self.version() {
+            Version::V1 => ["memory.failcnt", ""],
+            Version::V2 => ["memory.events", "max "],
+        };
+        let path = self.group.dir().join(file);
+        let text = read_to_string(&path).with_context(|| format!("{}", path.display()))?;
+        let count = text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse().ok());
+        count.with_context(|| format!("{} has no count", path.display()))
+    }
+
     /// Does `what` in the group: who is started by it stays there.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ pub struct Line {
     pub window: u64,
     /// bytes that it was done to
     pub applied: u64,
+    /// how long it took
     took_us: u64,
 }
 
@@ -40,7 +41,14 @@ impl Line {
 /// # Errors
 /// If it cannot be read or understood.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
-    let text = std::fs::read_to_string(path).context("no log")?;
+    parse(&std::fs::read_to_string(path).context("no log")?)
+}
+
+/// Lines of a log.
+///
+/// # Errors
+/// If they cannot be understood.
+pub fn parse(text: &str) -> Result<Vec<Line>> {
     let line = |l: &str| serde_json::from_str(l).with_context(|| format!("in the log: {l}"));
     text.lines().map(line).collect()
 }
@@ -48,6 +56,8 @@ pub fn read(path: &Path) -> Result<Vec<Line>> {
 /// What was done in a window of the quota.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
+    /// which
+    pub number: u64,
     /// bytes
     pub applied: u64,
     /// time
@@ -60,10 +70,11 @@ pub struct Window {
 pub fn windows(log: &[Line]) -> Vec<Window> {
     let mut so_far = 0;
     let window = |lines: &[Line]| {
+        let number = lines.first().map_or(0, |l| l.window);
         let applied = lines.iter().map(|l| l.applied).sum();
         so_far += applied;
         let took = Duration::from_micros(lines.iter().map(|l| l.took_us).sum());
-        Window { applied, took, so_far }
+        Window { number, applied, took, so_far }
     };
     log.chunk_by(|a, b| a.window == b.window).map(window).collect()
 }

@@ -1,7 +1,7 @@
 //! Quotas and priority on real processes: what the program does is held against its log, against what
 //! the kernel says of the target, and against what the target knows of itself.
 
-mod audit;
+pub mod audit;
 mod bounds;
 mod priority;
 mod resume;

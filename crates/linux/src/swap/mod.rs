@@ -37,6 +37,12 @@ impl Swap {
         }
     }
 
+    /// The name of its device, as `zram1`.
+    #[must_use]
+    pub fn device(&self) -> String {
+        format!("zram{}", self.0.number)
+    }
+
     /// What to type if this process is killed before it can clean up.
     #[must_use]
     pub fn how_to_remove(&self) -> String {

@@ -1,5 +1,6 @@
 //! `isotherm workload`.
 
+mod contents;
 mod ledger;
 mod marks;
 mod run;
@@ -50,7 +51,7 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
         .map_err(|e| UsageError::new(e.to_string()))?;
     let file = o.truth.as_deref().map(create).transpose()?;
     let stop = Stop::at_signals()?;
-    let arena = populated(&layout)?;
+    let arena = populated(&layout, o.seed)?;
     let populated = sys::monotonic();
     let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
     let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
@@ -81,7 +82,7 @@ fn create(path: &Path) -> Result<File> {
 }
 
 /// All memory, each page written.
-fn populated(layout: &Layout) -> Result<Arena> {
+fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
     let too_big = || format!("cannot map {} MiB", layout.len() >> 20);
     let arena = Arena::map(layout.len()).with_context(too_big)?;
     for (range, memory) in layout.mappings() {
@@ -92,6 +93,7 @@ fn populated(layout: &Layout) -> Result<Arena> {
         };
         arena.back(range, backing).context("cannot say what the memory is made of")?;
     }
+    contents::fill(&arena, seed);
     (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));
     marks::mark(&arena);
     Ok(arena)

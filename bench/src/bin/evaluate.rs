@@ -1,0 +1,223 @@
+//! The evaluation of the mails that isotherm is built on, on this machine: workloads under several
+//! configurations, resumable, in tables of the same form.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser};
+use isotherm_bench::evaluate::config::Config;
+use isotherm_bench::evaluate::figures::Run;
+use isotherm_bench::evaluate::folder::{Folder, Setup, VERSION};
+use isotherm_bench::evaluate::one::one;
+use isotherm_bench::evaluate::plan::{Turn, turns};
+use isotherm_bench::evaluate::results::Results;
+use isotherm_bench::evaluate::stop::Stop;
+use isotherm_bench::evaluate::table::Form;
+use isotherm_bench::evaluate::verdicts::{BY_QUOTAS, verdicts};
+use isotherm_bench::evaluate::workload::{Keys, Length, NAMES, Redis, find, strider};
+use isotherm_bench::evaluate::{machine, pressure, tables};
+use isotherm_bench::program;
+use rustix::process::geteuid;
+
+#[derive(Parser)]
+struct Options {
+    /// Under these: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values_t = Config::all(), hide_default_value = true)]
+    configs: Vec<Config>,
+    /// Run these, or a FILE.toml [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = NAMES, hide_default_value = true)]
+    workloads: Vec<String>,
+    /// How often
+    #[arg(long, default_value_t = 5)]
+    times: u32,
+    #[command(flatten)]
+    size: Size,
+    /// Keep results here, and go on with those that are there
+    #[arg(long, value_name = "FOLDER", default_value = "evaluation")]
+    out: PathBuf,
+    /// Instead: latencies of redis while memory is short, with `isotherm reclaim` and without
+    #[arg(long)]
+    pressure: bool,
+    #[command(flatten)]
+    told: Told,
+}
+
+#[derive(Args)]
+struct Size {
+    /// Memory of a workload in MiB, about
+    #[arg(long, default_value_t = 1024)]
+    size: u64,
+    /// How long it is measured, where it does not end by itself
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// It runs for so many seconds before that, watched and acted on
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    lead_in: u64,
+    /// Requests a second of the open loop
+    #[arg(long, default_value_t = 120_000)]
+    rate: u64,
+    /// Where random numbers begin
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Told {
+    /// Only print what is in this folder
+    #[arg(long, value_name = "FOLDER")]
+    report: Option<PathBuf>,
+    /// As for the documentation
+    #[arg(long)]
+    markdown: bool,
+    /// With average, stdev, min and max of each
+    #[arg(long)]
+    spread: bool,
+    /// All runs to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Exit status 1 if a bound is broken, or a run has failed
+    #[arg(long)]
+    check: bool,
+}
+
+fn main() -> Result<()> {
+    strider::run_if_asked()?;
+    pressure::run_if_asked()?;
+    let o = Options::parse();
+    if let Some(folder) = &o.told.report {
+        return o.told.tell(&Folder::setup(folder)?, &Folder::read(folder)?);
+    }
+    ensure!(geteuid().is_root(), "it makes swap and looks at processes: run it as root");
+    ensure!(
+        (16..=1 << 16).contains(&o.size.size),
+        "a size of {} MiB: choose 16 to 65536",
+        o.size.size
+    );
+    ensure!((2..=3600).contains(&o.size.seconds), "{} s: choose 2 to 3600", o.size.seconds);
+    program::beside()?;
+    let setup = o.size.setup();
+    if o.pressure {
+        return short_of_memory(&o, &setup);
+    }
+    o.workloads.iter().try_for_each(|name| find(name, &setup).map(drop))?;
+    let mut folder = Folder::open(&o.out, &setup)?;
+    let done = run_all(&o, &setup, &mut folder);
+    o.told.tell(&setup, &folder)?;
+    done
+}
+
+impl Size {
+    fn setup(&self) -> Setup {
+        let Size { size, seconds, lead_in, rate, seed } = *self;
+        Setup { version: VERSION, size, seconds, lead_in, rate, seed }
+    }
+}
+
+/// Runs what is not there yet. What fails is noted, and the rest goes on.
+fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
+    let stop = Stop::at_signals()?;
+    let found: Result<Vec<_>> = o.workloads.iter().map(|name| find(name, setup)).collect();
+    let found = found?;
+    let names: Vec<&str> = found.iter().map(|w| w.name()).collect();
+    let all = turns(&names, &o.configs, o.times, setup.seed);
+    let left: Vec<&Turn<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
+    let [lead_in, measured] = [setup.lead_in, setup.seconds].map(Duration::from_secs);
+    let mut pace = Pace::new(lead_in + measured, left.len());
+    eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
+    eprintln!("if this is killed (SIGKILL), put back: {}", how_to_restore());
+    for turn in left {
+        let Turn { workload, config, repetition } = *turn;
+        let which = found.iter().find(|w| w.name() == workload).context("no such workload")?;
+        let outcome = one(&**which, config, Length { lead_in, measured }, &stop);
+        stop.check()?;
+        let outcome = outcome.map_err(|e| format!("{e:#}"));
+        let told = outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
+        folder.add(Run { workload: workload.to_owned(), config, repetition, outcome })?;
+        pace.step();
+        eprintln!("{workload}, {config}, {}: {told}; {}", repetition + 1, pace.left());
+    }
+    Ok(())
+}
+
+fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
+    let Setup { size, rate, seed, .. } = *setup;
+    let redis = Redis { keys: Keys::Together, bytes: size << 20, rate, seed };
+    eprintln!(
+        "{} runs of about 100 s; if this is killed (SIGKILL), put back: {}",
+        2 * o.times,
+        how_to_restore()
+    );
+    let table = pressure::pressure(&redis, o.times, &Stop::at_signals()?)?;
+    println!("{}", table.print(o.told.form()));
+    Ok(())
+}
+
+fn how_to_restore() -> String {
+    let setting =
+        machine::HugePages::now(Path::new("/")).map_or(String::new(), |h| h.how_to_restore());
+    format!(
+        "{setting}; and each zram device of `swapon --show` that is new: swapoff it, and write its number to /sys/class/zram-control/hot_remove"
+    )
+}
+
+/// How long it still takes.
+struct Pace {
+    begin: Instant,
+    guess: Duration,
+    done: u32,
+    left: u32,
+}
+
+/// What starting and filling a workload takes, about.
+const START: Duration = Duration::from_secs(6);
+
+impl Pace {
+    fn new(length: Duration, left: usize) -> Self {
+        let left = u32::try_from(left).unwrap_or(u32::MAX);
+        Pace { begin: Instant::now(), guess: length + START, done: 0, left }
+    }
+
+    fn step(&mut self) {
+        self.done += 1;
+        self.left = self.left.saturating_sub(1);
+    }
+
+    fn left(&self) -> String {
+        let each = if self.done == 0 { self.guess } else { self.begin.elapsed() / self.done };
+        let minutes = (each * self.left).as_secs_f64() / 60.0;
+        format!("{} left, about {minutes:.0} minutes", self.left)
+    }
+}
+
+impl Told {
+    fn form(&self) -> Form {
+        if self.markdown { Form::Markdown } else { Form::Text }
+    }
+
+    fn tell(&self, setup: &Setup, folder: &Folder) -> Result<()> {
+        let runs = folder.last();
+        if let Some(path) = &self.json {
+            let all = serde_json::json!({ "setup": setup, "runs": runs });
+            std::fs::write(path, format!("{all}\n"))
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let results = Results::of(runs);
+        let form = self.form();
+        let mut all = tables::columns(&results);
+        all.extend(self.spread.then(|| tables::spread(&results)).into_iter().flatten());
+        all.extend([tables::grid(&results), tables::details(&results)]);
+        all.iter().filter(|t| !t.rows.is_empty()).for_each(|t| println!("{}", t.print(form)));
+        for (run, why) in results.failed() {
+            println!("failed: {}, {}, {}: {why}", run.workload, run.config, run.repetition + 1);
+        }
+        let verdicts = verdicts(&results);
+        verdicts.iter().for_each(|v| println!("- {v}"));
+        println!("- {BY_QUOTAS}");
+        let broken = verdicts.iter().filter(|v| v.holds() == Some(false)).count();
+        let failed = results.failed().count();
+        let good = broken == 0 && failed == 0;
+        ensure!(!self.check || good, "{broken} bounds are broken, {failed} runs have failed");
+        Ok(())
+    }
+}

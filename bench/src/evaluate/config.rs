@@ -1,0 +1,186 @@
+//! What a workload is run under.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// One column of the tables, or one row of the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Config {
+    /// nothing beside the workload
+    Orig,
+    /// `isotherm record`
+    Rec,
+    /// huge pages wherever they fit
+    Thp,
+    /// `schemes/ethp.txt`
+    Ethp,
+    /// `schemes/prcl.txt`; also the grid's row without a quota
+    Prcl,
+    /// the scheme of prcl for so many ms of each second
+    Quota {
+        /// of a second
+        ms: u32,
+        /// the oldest first
+        prioritised: bool,
+    },
+}
+
+const ETHP: &str = include_str!("../../../schemes/ethp.txt");
+const PRCL: &str = include_str!("../../../schemes/prcl.txt");
+/// Of the grid, in ms a second.
+const QUOTAS: [u32; 3] = [10, 50, 200];
+
+/// A file for `isotherm run --scheme`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemeFile {
+    /// its ending says how it is to be read
+    pub name: &'static str,
+    /// what is in it
+    pub text: String,
+}
+
+impl Config {
+    /// The columns of the tables.
+    pub const COLUMNS: [Config; 5] =
+        [Config::Orig, Config::Rec, Config::Thp, Config::Ethp, Config::Prcl];
+
+    /// The rows of the grid.
+    #[must_use]
+    pub fn grid() -> Vec<Config> {
+        let rows = [false, true]
+            .into_iter()
+            .flat_map(|prioritised| QUOTAS.map(|ms| Config::Quota { ms, prioritised }));
+        [Config::Prcl].into_iter().chain(rows).collect()
+    }
+
+    /// All there are.
+    #[must_use]
+    pub fn all() -> Vec<Config> {
+        Config::COLUMNS.into_iter().chain(Config::grid().into_iter().skip(1)).collect()
+    }
+
+    /// Whether huge pages are made wherever they fit.
+    #[must_use]
+    pub fn always_huge(self) -> bool {
+        self == Config::Thp
+    }
+
+    /// The quota of time, in ms a second.
+    #[must_use]
+    pub fn quota(self) -> Option<u32> {
+        match self {
+            Config::Quota { ms, .. } => Some(ms),
+            _ => None,
+        }
+    }
+
+    /// By what `isotherm run` acts; none if it does not run.
+    #[must_use]
+    pub fn scheme(self) -> Option<SchemeFile> {
+        match self {
+            Config::Orig | Config::Rec | Config::Thp => None,
+            Config::Ethp => Some(SchemeFile { name: "ethp.txt", text: ETHP.to_owned() }),
+            Config::Prcl => Some(SchemeFile { name: "prcl.txt", text: PRCL.to_owned() }),
+            Config::Quota { ms, prioritised } => {
+                Some(SchemeFile { name: "prcl.toml", text: within(ms, prioritised) })
+            }
+        }
+    }
+}
+
+/// What `schemes/prcl.txt` says, with a quota of time; without priority all weights are 0.
+fn within(ms: u32, prioritised: bool) -> String {
+    let age = u32::from(prioritised);
+    format!(
+        "[[scheme]]\nname = \"prcl\"\naction = \"pageout\"\nsize = {{ min = \"4K\" }}\n\
+         rate = {{ max = \"5%\" }}\nage = {{ min = \"5s\" }}\n\
+         quota = {{ time = \"{ms}ms\", reset = \"1s\", weights = {{ size = 0, rate = 0, age = {age} }} }}\n"
+    )
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Config::Orig => f.pad("orig"),
+            Config::Rec => f.pad("rec"),
+            Config::Thp => f.pad("thp"),
+            Config::Ethp => f.pad("ethp"),
+            Config::Prcl => f.pad("prcl"),
+            Config::Quota { ms, prioritised: false } => f.pad(&format!("{ms}ms")),
+            Config::Quota { ms, prioritised: true } => f.pad(&format!("{ms}ms-oldest")),
+        }
+    }
+}
+
+impl FromStr for Config {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = Config::all();
+        let found = all.iter().find(|c| c.to_string() == name).copied();
+        found.ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!("{name} is no configuration: choose of {}", names.join(", "))
+        })
+    }
+}
+
+impl TryFrom<String> for Config {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse()
+    }
+}
+
+impl From<Config> for String {
+    fn from(config: Config) -> String {
+        config.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use isotherm_core::scheme::Weights;
+
+    use super::*;
+
+    #[test]
+    fn names_tell_all_apart() {
+        let all = Config::all();
+        assert_eq!(all.len(), 11);
+        for config in all {
+            assert_eq!(config.to_string().parse(), Ok(config));
+        }
+        assert!("50".parse::<Config>().unwrap_err().contains("50ms-oldest"));
+    }
+
+    #[test]
+    fn weights_are_what_the_grid_differs_in() {
+        let text = |prioritised| Config::Quota { ms: 50, prioritised }.scheme().unwrap().text;
+        let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
+        let [with, without] = [text(true), text(false)].map(|t| read(&t));
+        let quota = |t: &toml::Table| t["scheme"][0]["quota"].clone();
+        assert_ne!(quota(&with), quota(&without));
+        assert_eq!(quota(&with)["time"].as_str(), Some("50ms"));
+        assert_eq!(quota(&with)["weights"]["age"].as_integer(), Some(1));
+        assert_eq!(quota(&without)["weights"]["age"].as_integer(), Some(0));
+        assert_eq!(Weights::default().age, 0, "no weights are none");
+    }
+
+    /// The grid's pattern is that of `schemes/prcl.txt`.
+    #[test]
+    fn the_grid_is_prcl() {
+        let prcl = isotherm_core::scheme::parse(PRCL, Duration::from_millis(100)).unwrap();
+        let pattern = &prcl[0].pattern;
+        assert_eq!((*pattern.size.start(), *pattern.age.start()), (4096, Duration::from_secs(5)));
+        let text = within(50, false);
+        assert!(text.contains("\"4K\"") && text.contains("\"5s\"") && text.contains("\"5%\""));
+        assert!(PRCL.contains("null 5% "));
+    }
+}

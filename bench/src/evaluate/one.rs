@@ -1,0 +1,78 @@
+//! One run.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use isotherm_linux::swap::Swap;
+
+use super::config::Config;
+use super::figures::Figures;
+use super::machine::{Counts, HugePages, drop_caches, used};
+use super::sampler::{Sampler, Watched};
+use super::stop::Stop;
+use super::watching::{Mark, Watching};
+use super::workload::{Length, Workload};
+
+/// Swap beyond the workload's memory.
+const SPARE: u64 = 256 << 20;
+
+/// When what is measured began, and what had been counted by then.
+struct Begun {
+    at: Instant,
+    counts: Counts,
+    samples: usize,
+    mark: Option<Mark>,
+}
+
+/// Runs a workload under a configuration: caches dropped, in fresh swap. What is changed for it is put
+/// back, also if it fails.
+///
+/// # Errors
+/// If the machine refuses, something fails, or a signal comes.
+pub fn one(
+    workload: &dyn Workload,
+    config: Config,
+    length: Length,
+    stop: &Stop,
+) -> Result<Figures> {
+    let root = Path::new("/");
+    // Swap outlives who uses it, and what was held in it goes with them.
+    let swap = Swap::start(workload.memory() + SPARE)?;
+    let _huge = HugePages::set(root, config.always_huge())?;
+    drop_caches()?;
+    let before = used(root)?;
+    let place = tempfile::tempdir()?;
+    let mut running = workload.start(place.path(), stop)?;
+    let watching = Watching::start(config, running.pid(), running.family(), place.path())?;
+    let watched = Watched { pid: running.pid(), before, device: swap.device() };
+    let sampler = Sampler::start(watched);
+    let mut begun = None;
+    let mut begin = || {
+        let mark = watching.as_ref().map(Watching::mark).transpose()?;
+        let (counts, samples) = (Counts::read(root)?, sampler.len());
+        begun = Some(Begun { at: Instant::now(), counts, samples, mark });
+        Ok(())
+    };
+    let done = running.work(length, &mut begin, stop)?;
+    let begun = begun.context("the workload has not begun")?;
+    let time = begun.at.elapsed();
+    let since = watching.as_ref().zip(begun.mark).map(|(w, mark)| w.since(mark)).transpose()?;
+    let counts = Counts::read(root)?.since(begun.counts);
+    let memory = sampler.mean(begun.samples);
+    drop(sampler);
+    watching.map_or(Ok(()), Watching::end)?;
+    let share = |d: Duration| 100.0 * d.as_secs_f64() / time.as_secs_f64();
+    Ok(Figures {
+        work: done.work,
+        seconds: time.as_secs_f64(),
+        memory,
+        major_faults: counts.major_faults,
+        stalls: counts.stalls,
+        pressure: share(Duration::from_micros(counts.pressure)),
+        own_cpu: since.map(|s| share(s.cpu)),
+        acting: since.and_then(|s| s.acting).map(share),
+        latency: done.latency,
+        windows: since.and_then(|s| s.windows),
+    })
+}

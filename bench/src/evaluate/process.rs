@@ -1,0 +1,198 @@
+//! Processes that a run starts: none outlives it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::stop::Stop;
+use crate::cpus;
+
+/// How long one may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where things run: the workload alone on a CPU, its load and isotherm on the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seat {
+    /// the first CPU
+    Workload,
+    /// the others
+    Beside,
+}
+
+impl Seat {
+    /// Its CPUs, as `taskset` takes them; all of them where there is but one.
+    fn list(self) -> Result<String> {
+        let all = cpus::allowed()?;
+        let (first, rest) = all.split_at(1.min(all.len()));
+        let chosen = if self == Seat::Workload || rest.is_empty() { first } else { rest };
+        Ok(chosen.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// A command that is started on those CPUs, and that the kernel kills when this program ends.
+///
+/// # Errors
+/// If it cannot be told which CPUs there are.
+pub fn command(seat: Seat, program: impl AsRef<OsStr>) -> Result<Command> {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &seat.list()?, "setpriv", "--pdeathsig", "KILL"]).arg(program);
+    command.stdin(Stdio::null());
+    Ok(command)
+}
+
+/// A process, ended when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    name: String,
+    /// by which it is asked to end
+    by: Signal,
+}
+
+impl Process {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Process { child, name: name.to_owned(), by })
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process itself.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// The first line of its standard output.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn first_line(&mut self) -> Result<String> {
+        let out = self.child.stdout.as_mut().context("no standard output")?;
+        let mut line = String::new();
+        BufReader::with_capacity(64, out).read_line(&mut line)?;
+        if line.is_empty() {
+            bail!("{} has ended before it was ready", self.name);
+        }
+        Ok(line)
+    }
+
+    /// How it has ended, if it has.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// That it goes on.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        match self.ended()? {
+            Some(status) => bail!("{} has ended early: {status}", self.name),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Errors
+    /// If it ends meanwhile, or that takes longer than `most`.
+    pub fn until(
+        &mut self,
+        stop: &Stop,
+        most: Duration,
+        mut is_so: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let done = stop.until(most, || {
+            self.check()?;
+            Ok(is_so())
+        })?;
+        if !done {
+            bail!("{} is not ready after {} s", self.name, most.as_secs());
+        }
+        Ok(())
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// If it fails, or takes longer than `most`; then it is killed.
+    pub fn wait(&mut self, stop: &Stop, most: Duration) -> Result<()> {
+        let mut status = None;
+        stop.until(most, || {
+            status = self.child.try_wait()?;
+            Ok(status.is_some())
+        })?;
+        match status {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => bail!("{} has failed: {status}", self.name),
+            None => bail!("{} has not ended after {} s", self.name, most.as_secs()),
+        }
+    }
+
+    /// Asks it to end, and kills it if it does not; how it has ended.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn end(&mut self) -> Result<ExitStatus> {
+        if self.child.try_wait()?.is_none() {
+            let _ = kill_process(Pid::from_child(&self.child), self.by);
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < GRACE {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.child.kill()?;
+        Ok(self.child.wait()?)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// If it fails, with what it has said at last; or takes longer than `most`.
+pub fn run(name: &str, command: &mut Command, stop: &Stop, most: Duration) -> Result<()> {
+    let said = tempfile::NamedTempFile::new()?;
+    command.stdout(Stdio::null()).stderr(said.reopen()?);
+    let done = Process::start(name, command, Signal::TERM)?.wait(stop, most);
+    done.with_context(|| last_words(said.path()))
+}
+
+/// The end of what a program has said.
+#[must_use]
+pub fn last_words(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.trim().lines().rev().take(3).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,117 @@
+//! What is run: servers with a load, programs, and memory that is touched in a known way.
+
+mod command;
+mod compile;
+mod contents;
+mod open_loop;
+mod postgres;
+mod redis;
+mod resp;
+mod stress;
+pub mod strider;
+mod synthetic;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use super::figures::Work;
+use super::folder::Setup;
+use super::latency::Latency;
+use super::stop::Stop;
+
+pub use contents::Contents;
+pub use open_loop::OpenLoop;
+pub use redis::{Keys, Redis, Server};
+
+/// Something to run.
+pub trait Workload {
+    /// In the tables.
+    fn name(&self) -> &str;
+
+    /// Bytes of its memory at most, about: what swap must have room for.
+    fn memory(&self) -> u64;
+
+    /// Starts it, with files of its own at `place`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If it is not installed, or fails.
+    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>>;
+}
+
+/// A workload that is ready; ended when dropped.
+pub trait Running {
+    /// Its process.
+    fn pid(&self) -> i32;
+
+    /// Whether it has others below it that count as well.
+    fn family(&self) -> bool {
+        false
+    }
+
+    /// Works; calls `begin` when what is measured begins.
+    ///
+    /// # Errors
+    /// If it fails.
+    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done>;
+}
+
+/// Called when what is measured begins.
+pub type Begin<'a> = &'a mut dyn FnMut() -> Result<()>;
+
+/// How long one works that does not end by itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Length {
+    /// before it is measured
+    pub lead_in: Duration,
+    /// while it is
+    pub measured: Duration,
+}
+
+/// What it has done while it was measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Done {
+    /// by its own count
+    pub work: Work,
+    /// where it has requests
+    pub latency: Option<Latency>,
+}
+
+/// Those that are run if none are named.
+pub const NAMES: [&str; 11] = [
+    "redis-together",
+    "redis-hashed",
+    "postgres",
+    "compile",
+    "stress-vm",
+    "hot-warm-cold",
+    "zipf",
+    "phases",
+    "moving-window",
+    "huge-gain",
+    "huge-waste",
+];
+
+/// A workload by its name, or from a file whose name ends in `.toml`.
+///
+/// # Errors
+/// If there is none.
+pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
+    let bytes = setup.size << 20;
+    let redis = |keys| Redis { keys, bytes, rate: setup.rate, seed: setup.seed };
+    Ok(match name {
+        "redis-together" => Box::new(redis(Keys::Together)),
+        "redis-hashed" => Box::new(redis(Keys::Hashed)),
+        "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
+        "compile" => Box::new(compile::Compile { seconds: setup.seconds, seed: setup.seed }),
+        "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2 }),
+        "huge-gain" => Box::new(strider::Strider { bytes, step: 1 }),
+        "huge-waste" => Box::new(strider::Strider { bytes, step: 16 }),
+        _ if name.ends_with(".toml") => Box::new(command::Other::read(Path::new(name), bytes)?),
+        _ if NAMES.contains(&name) => {
+            Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed })
+        }
+        _ => bail!("{name} is no workload: choose of {}, or FILE.toml", NAMES.join(", ")),
+    })
+}

@@ -1,0 +1,80 @@
+//! The evaluation on a tiny redis-server: a run, the same again, and another setup.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Whether the test can run here. Where all tests must run, what is lacking is a failure.
+fn can_run() -> bool {
+    let program = Path::new(env!("CARGO_BIN_EXE_evaluate")).with_file_name("isotherm");
+    let lacks = [
+        (!rustix::process::geteuid().is_root(), "root"),
+        (!Path::new("/sys/class/zram-control").exists(), "zram"),
+        (Command::new("redis-server").arg("--version").output().is_err(), "redis-server"),
+        (!program.exists(), "isotherm beside it (cargo test --workspace)"),
+    ];
+    let lacking: Vec<&str> =
+        lacks.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
+    let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+    assert!(lacking.is_empty() || !required, "the evaluation takes {}", lacking.join(", "));
+    if !lacking.is_empty() {
+        eprintln!("skipped the evaluation: it takes {}", lacking.join(", "));
+    }
+    lacking.is_empty()
+}
+
+fn evaluate(dir: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+    command.args(["--out", "runs", "--times", "1", "--size", "32", "--rate", "2000"]);
+    command.args(["--configs", "prcl", "--workloads", "redis-together", "--json", "all.json"]);
+    command.args(options).current_dir(dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a run changes on the machine: swap, by device, and the setting of huge pages.
+fn machine() -> (Vec<String>, String) {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let device = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let swaps = read("/proc/swaps").lines().filter_map(device).collect();
+    (swaps, read("/sys/kernel/mm/transparent_hugepage/enabled"))
+}
+
+#[test]
+fn a_run_is_made_once_and_puts_the_machine_back() {
+    if !can_run() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let before = machine();
+    let times = ["--seconds", "6", "--lead-in", "2"];
+    let done = evaluate(dir.path(), &times);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(machine(), before);
+
+    let json = || -> Value {
+        serde_json::from_str(&std::fs::read_to_string(dir.path().join("all.json")).unwrap())
+            .unwrap()
+    };
+    let all = json();
+    let figures = &all["runs"][0]["outcome"]["Ok"];
+    let number = |path: &str| figures.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    assert!(number("/work/PerSecond") > 1000.0, "{all}");
+    assert!(number("/latency/p99") >= number("/latency/p50"), "{all}");
+    assert!(number("/own_cpu") > 0.0, "{all}");
+    // The memory of real programs compresses as this does.
+    let held = number("/memory/held");
+    assert!(held > f64::from(4 << 20), "{held} bytes went: {all}");
+    let ratio = held / number("/memory/zram");
+    assert!((2.3..3.7).contains(&ratio), "{ratio}: {all}");
+
+    let again = evaluate(dir.path(), &times);
+    assert!(text(&again.stderr).contains("1 runs, 1 of them are there"), "{}", text(&again.stderr));
+    assert_eq!(json(), all, "nothing was run again");
+    let other = evaluate(dir.path(), &["--seconds", "5"]);
+    assert!(!other.status.success());
+    assert!(text(&other.stderr).contains("another setup"), "{}", text(&other.stderr));
+}

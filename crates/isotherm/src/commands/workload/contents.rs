@@ -1,0 +1,50 @@
+//! What memory holds before it is touched: it compresses about three to one, as that of real programs
+//! does, so that what swap in compressed memory takes for it says something.
+
+use std::sync::atomic::Ordering;
+
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::sys::Arena;
+
+/// Words of a page.
+const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
+/// Of those, so many are random, and the others zero.
+const RANDOM: usize = 150;
+
+/// Fills all pages.
+pub fn fill(arena: &Arena, seed: u64) {
+    for (page, words) in (0u64..).zip(arena.words().chunks(WORDS)) {
+        let numbers = (page * WORDS as u64..).map(|i| mixed(seed ^ i));
+        words
+            .iter()
+            .take(RANDOM)
+            .zip(numbers)
+            .for_each(|(word, n)| word.store(n, Ordering::Relaxed));
+    }
+}
+
+/// A number that looks random: the finalizer of `SplitMix64` (Steele, Lea and Flood 2014).
+fn mixed(number: u64) -> u64 {
+    let z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn less_than_a_third_is_random_and_no_two_pages_are_alike() {
+        let arena = Arena::map(16 * PAGE_SIZE).unwrap();
+        fill(&arena, 1);
+        let words: Vec<u64> = arena.words().iter().map(|w| w.load(Ordering::Relaxed)).collect();
+        let told: BTreeSet<u64> = words.iter().copied().filter(|w| *w != 0).collect();
+        assert_eq!(told.len(), 16 * RANDOM);
+        let ones: u32 = told.iter().map(|w| w.count_ones()).sum();
+        assert!((28..36).contains(&(ones / told.len() as u32)), "{ones} bits are set");
+    }
+}
