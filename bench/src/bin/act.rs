@@ -135,7 +135,7 @@ fn apply(
     let budget = Budget { bytes: u64::MAX, time: Duration::from_secs(600) };
     let (range, filters): (_, &[_]) = (toucher.range(), &[]);
     let mut out = Vec::new();
-    ops.apply(&[Work { action, target, range, budget, filters, recheck }], &mut out)?;
+    ops.apply(&[Work { action, target, range, budget, filters, recheck, cause: None }], &mut out)?;
     out.pop().context("nothing was answered")
 }
 

@@ -69,6 +69,9 @@ fn page_out(
     let budget = Budget { bytes: u64::MAX, time: Duration::from_secs(1) };
     let action = &Action::PageOut;
     let mut out = Vec::new();
-    ops.apply(&[Work { action, target, range, budget, filters: &[], recheck }], &mut out)?;
+    ops.apply(
+        &[Work { action, target, range, budget, filters: &[], recheck, cause: None }],
+        &mut out,
+    )?;
     out.pop().context("nothing was answered")
 }

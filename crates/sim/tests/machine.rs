@@ -43,7 +43,7 @@ fn young(ops: &mut Ops, target: TargetId, range: AddrRange) -> u32 {
 
 /// All of `range`, whatever it takes.
 fn work(action: &Action, target: TargetId, range: AddrRange) -> Work<'_> {
-    Work { action, target, range, budget: ALL, filters: &[], recheck: Duration::ZERO }
+    Work { action, target, range, budget: ALL, filters: &[], recheck: Duration::ZERO, cause: None }
 }
 
 fn apply(ops: &mut Ops, work: Work<'_>) -> Applied {

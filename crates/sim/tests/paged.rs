@@ -222,7 +222,7 @@ fn a_monitor_watches_who_runs_short() {
 fn page_out(m: &mut PagedMachine, range: AddrRange, recheck: Duration) -> isotherm_core::Applied {
     let budget = Budget { bytes: 40 << 20, time: Duration::from_secs(1) };
     let (action, target) = (&Action::PageOut, target(0));
-    let work = Work { action, target, range, budget, filters: &[], recheck };
+    let work = Work { action, target, range, budget, filters: &[], recheck, cause: None };
     let mut done = Vec::new();
     m.pager().apply(&[work], &mut done).unwrap();
     done[0]
@@ -259,7 +259,14 @@ fn what_is_paged_out_is_free_until_it_is_touched() {
     let (action, range) = (&Action::PageOut, addresses(0, 10));
     let budget = Budget { bytes: 0, time: Duration::ZERO };
     let nobody = TargetId(7);
-    let work =
-        Work { action, target: nobody, range, budget, filters: &[], recheck: Duration::ZERO };
+    let work = Work {
+        action,
+        target: nobody,
+        range,
+        budget,
+        filters: &[],
+        recheck: Duration::ZERO,
+        cause: None,
+    };
     assert_eq!(m.pager().apply(&[work], &mut Vec::new()), Err(OpsError::NoTarget(nobody)));
 }

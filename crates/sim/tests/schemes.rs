@@ -52,7 +52,8 @@ fn applied(log: &[Event]) -> u64 {
 
 fn act(ops: &mut Ops, action: &Action, target: TargetId, range: AddrRange, bytes: u64) {
     let budget = Budget { bytes, time: Duration::MAX };
-    let work = Work { action, target, range, budget, filters: &[], recheck: Duration::ZERO };
+    let work =
+        Work { action, target, range, budget, filters: &[], recheck: Duration::ZERO, cause: None };
     ops.apply(&[work], &mut Vec::new()).unwrap();
 }
 

@@ -65,7 +65,8 @@ fn what_is_paged_out_is_absent_until_it_is_wanted_again() {
     run_until(&mut monitor, &ops, 2.0);
     let budget = Budget { bytes: u64::MAX, time: Duration::from_secs(1) };
     let (action, range, filters) = (&Action::PageOut, mib(0, 32), &[]);
-    let work = Work { action, target, range, budget, filters, recheck: Duration::ZERO };
+    let work =
+        Work { action, target, range, budget, filters, recheck: Duration::ZERO, cause: None };
     let mut done = Vec::new();
     ops.apply(&[work], &mut done).unwrap();
     assert_eq!((done[0].tried, done[0].applied), (32 * MIB, 32 * MIB));
