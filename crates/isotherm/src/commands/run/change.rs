@@ -145,10 +145,12 @@ impl Running {
             self.pause(true);
             taken.push("paused");
         }
-        say(format_args!(
-            "isotherm: goes on as a service was told that did not end cleanly: {}",
-            taken.join(", ")
-        ));
+        if !taken.is_empty() {
+            say(format_args!(
+                "isotherm: goes on as a service was told that did not end cleanly: {}",
+                taken.join(", ")
+            ));
+        }
         attrs
     }
 
