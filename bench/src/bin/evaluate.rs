@@ -21,6 +21,7 @@ use isotherm_bench::program;
 use rustix::process::geteuid;
 
 #[derive(Parser)]
+#[command(args_override_self = true)]
 struct Options {
     /// Under these: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values_t = Config::all(), hide_default_value = true)]
