@@ -1,5 +1,7 @@
 //! The evaluation on a tiny redis-server: a run, the same again, and another setup.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -21,6 +21,7 @@ use isotherm_bench::program;
 use rustix::process::geteuid;
 
 #[derive(Parser)]
+#[command(args_override_self = true)]
 struct Options {
     /// Under these: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on [default: all]
     #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values_t = Config::all(), hide_default_value = true)]
@@ -89,14 +90,9 @@ fn main() -> Result<()> {
         return o.told.tell(&Folder::setup(folder)?, &Folder::read(folder)?);
     }
     ensure!(geteuid().is_root(), "it makes swap and looks at processes: run it as root");
-    ensure!(
-        (16..=1 << 16).contains(&o.size.size),
-        "a size of {} MiB: choose 16 to 65536",
-        o.size.size
-    );
-    ensure!((2..=3600).contains(&o.size.seconds), "{} s: choose 2 to 3600", o.size.seconds);
+    ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
     program::beside()?;
-    let setup = o.size.setup();
+    let setup = o.size.checked()?;
     if o.pressure {
         return short_of_memory(&o, &setup);
     }
@@ -108,9 +104,13 @@ fn main() -> Result<()> {
 }
 
 impl Size {
-    fn setup(&self) -> Setup {
+    fn checked(&self) -> Result<Setup> {
         let Size { size, seconds, lead_in, rate, seed } = *self;
-        Setup { version: VERSION, size, seconds, lead_in, rate, seed }
+        ensure!((16..=1 << 16).contains(&size), "a size of {size} MiB: choose 16 to 65536");
+        ensure!((2..=3600).contains(&seconds), "{seconds} s: choose 2 to 3600");
+        ensure!((1..=3600).contains(&lead_in), "a lead-in of {lead_in} s: choose 1 to 3600");
+        ensure!((1..=10_000_000).contains(&rate), "{rate} requests a second: choose 1 to 10000000");
+        Ok(Setup { version: VERSION, size, seconds, lead_in, rate, seed })
     }
 }
 

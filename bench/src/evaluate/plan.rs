@@ -4,6 +4,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::config::Config;
+use super::workload::FOR_HUGE_PAGES;
 
 /// One run that is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,14 +32,16 @@ pub fn turns<'a>(
         for &workload in workloads {
             let mut drawn: Vec<_> = configs.iter().map(|&c| (random.next_u64(), c)).collect();
             drawn.sort_unstable();
-            turns.extend(drawn.into_iter().map(|(_, config)| Turn {
-                workload,
-                config,
-                repetition,
-            }));
+            let drawn = drawn.into_iter().map(|(_, config)| Turn { workload, config, repetition });
+            turns.extend(drawn.filter(says_something));
         }
     }
     turns
+}
+
+/// Quotas are not held against workloads that have nothing to page out.
+fn says_something(turn: &Turn<'_>) -> bool {
+    turn.config.quota().is_none() || !FOR_HUGE_PAGES.contains(&turn.workload)
 }
 
 #[cfg(test)]
@@ -54,6 +57,12 @@ mod tests {
         for (i, turn) in all.iter().enumerate() {
             assert!(!all[..i].contains(turn), "{turn:?} twice");
         }
+    }
+
+    #[test]
+    fn workloads_for_huge_pages_have_no_quotas() {
+        let all = turns(&["huge-gain", "b"], &Config::all(), 1, 1);
+        assert_eq!(all.len(), Config::COLUMNS.len() + Config::all().len());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::config::Config;
 use super::figures::{Figures, Run, Work};
 use super::statistics::mean;
+use super::workload::FOR_HUGE_PAGES;
 
 /// A figure of a run; none where it has none.
 pub type Figure = fn(&Figures) -> Option<f64>;
@@ -77,6 +78,13 @@ impl<'a> Results<'a> {
     #[must_use]
     pub fn saved(&self, workload: &str, config: Config) -> Option<f64> {
         self.overhead(workload, config, with_swap).map(|more| -more)
+    }
+
+    /// Those of which memory may be saved.
+    #[must_use]
+    pub fn of_the_grid(&self) -> Self {
+        let is_of = |run: &&&Run| !FOR_HUGE_PAGES.contains(&run.workload.as_str());
+        Results(self.0.iter().filter(is_of).copied().collect())
     }
 
     /// The average over all workloads that have it.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use isotherm_linux::sys::is_ignored;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -14,13 +15,14 @@ const POLL: Duration = Duration::from_millis(50);
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on a signal ends nothing by itself.
+    /// From now on a signal ends nothing by itself. One that is ignored stays so: that is what `nohup` is
+    /// for.
     ///
     /// # Errors
     /// If signals cannot be caught.
     pub fn at_signals() -> Result<Self> {
         let stop = Stop::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&s| !is_ignored(s)) {
             signal_hook::flag::register(signal, Arc::clone(&stop.0))?;
         }
         Ok(stop)

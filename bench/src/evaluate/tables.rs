@@ -123,10 +123,11 @@ fn faults(f: &Figures) -> Option<f64> {
     Some(f.major_faults as f64 / f.seconds.max(1e-9))
 }
 
-/// Proactive reclaim with quotas, averages over all workloads. What mails call the CPU of the reclaimer is
-/// all of isotherm's.
+/// Proactive reclaim with quotas, averages over all workloads but those for huge pages. What mails call the
+/// CPU of the reclaimer is all of isotherm's.
 #[must_use]
 pub fn grid(results: &Results<'_>) -> Table {
+    let results = results.of_the_grid();
     let head = [
         "time quota",
         "prioritisation",

@@ -93,6 +93,10 @@ pub const NAMES: [&str; 11] = [
     "huge-waste",
 ];
 
+/// They are for thp and ethp: all of them is touched all the time, so that nothing can be saved. No part
+/// of the grid.
+pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
+
 /// A workload by its name, or from a file whose name ends in `.toml`.
 ///
 /// # Errors
@@ -110,7 +114,8 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
         "huge-waste" => Box::new(strider::Strider { bytes, step: 16 }),
         _ if name.ends_with(".toml") => Box::new(command::Other::read(Path::new(name), bytes)?),
         _ if NAMES.contains(&name) => {
-            Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed })
+            let length = Duration::from_secs(setup.lead_in + setup.seconds);
+            Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
         _ => bail!("{name} is no workload: choose of {}, or FILE.toml", NAMES.join(", ")),
     })

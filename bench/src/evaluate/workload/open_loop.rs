@@ -192,7 +192,7 @@ mod tests {
                 if n == 0 {
                     return;
                 }
-                let value = [b"$1000\r\n".as_slice(), &[b'x'; 1000], b"\r\n"].concat();
+                let value = [b"$100\r\n".as_slice(), &[b'x'; 100], b"\r\n"].concat();
                 let count = owed / request.len();
                 owed %= request.len();
                 stream.write_all(&value.repeat(count)).unwrap();

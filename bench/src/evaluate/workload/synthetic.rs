@@ -17,6 +17,9 @@ use crate::evaluate::process::{Process, Seat, command, last_words};
 use crate::evaluate::stop::Stop;
 use crate::program;
 
+/// It goes on for longer than it is measured, and is then ended.
+const LONGER: Duration = Duration::from_secs(30);
+
 /// One of those that `isotherm workload --list` names.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
@@ -24,6 +27,8 @@ pub struct Synthetic {
     pub name: String,
     /// of its layout
     pub seed: u64,
+    /// in which it is measured, at most
+    pub length: Duration,
 }
 
 impl Workload for Synthetic {
@@ -40,12 +45,14 @@ impl Workload for Synthetic {
         let [truth, ready, said] = ["truth.json", "ready", "said"].map(|name| place.join(name));
         let mut command = command(Seat::Workload, program::beside()?)?;
         command.args(["workload", &self.name, "--seed", &self.seed.to_string()]);
-        // It is ended long before.
-        command.args(["--duration", "1h", "--truth"]).arg(&truth);
+        // It is ended before.
+        let seconds = (self.length + LONGER).as_secs();
+        command.args(["--duration", &format!("{seconds}s"), "--truth"]).arg(&truth);
         command.stdout(File::create(&ready)?).stderr(File::create(&said)?);
         let mut process = Process::start(&self.name, &mut command, Signal::INT)?;
         let is_ready = || read_to_string(&ready).is_ok_and(|text| text.ends_with('\n'));
-        process.until(stop, Duration::from_secs(120), is_ready)?;
+        let ready = process.until(stop, Duration::from_secs(120), is_ready);
+        ready.with_context(|| last_words(&said))?;
         Ok(Box::new(Touching { process, truth, said }))
     }
 }
