@@ -1,6 +1,7 @@
 //! The evaluation of the mails that isotherm is built on, on this machine: workloads under several
 //! configurations, resumable, in tables of the same form.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -123,13 +124,15 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     let all = turns(&names, &o.configs, o.times, setup.seed);
     let left: Vec<&Turn<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
     let [lead_in, measured] = [setup.lead_in, setup.seconds].map(Duration::from_secs);
-    let mut pace = Pace::new(lead_in + measured, left.len());
+    let lengths = left.iter().map(|turn| lead_in * turn.config.patience() + measured);
+    let mut pace = Pace::new(lengths);
     eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
     eprintln!("if this is killed (SIGKILL), put back: {}", how_to_restore());
     for turn in left {
         let Turn { workload, config, repetition } = *turn;
         let which = found.iter().find(|w| w.name() == workload).context("no such workload")?;
-        let outcome = one(&**which, config, Length { lead_in, measured }, &stop);
+        let length = Length { lead_in: lead_in * config.patience(), measured };
+        let outcome = one(&**which, config, length, &stop);
         stop.check()?;
         let outcome = outcome.map_err(|e| format!("{e:#}"));
         let told = outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
@@ -164,29 +167,34 @@ fn how_to_restore() -> String {
 /// How long it still takes.
 struct Pace {
     begin: Instant,
-    guess: Duration,
-    done: u32,
-    left: u32,
+    /// what was expected of those that are done
+    done: Duration,
+    /// and of those that are left, the next one first
+    left: VecDeque<Duration>,
 }
 
 /// What starting and filling a workload takes, about.
 const START: Duration = Duration::from_secs(6);
 
 impl Pace {
-    fn new(length: Duration, left: usize) -> Self {
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
-        Pace { begin: Instant::now(), guess: length + START, done: 0, left }
+    fn new(lengths: impl Iterator<Item = Duration>) -> Self {
+        let left = lengths.map(|length| length + START).collect();
+        Pace { begin: Instant::now(), done: Duration::ZERO, left }
     }
 
     fn step(&mut self) {
-        self.done += 1;
-        self.left = self.left.saturating_sub(1);
+        self.done += self.left.pop_front().unwrap_or_default();
     }
 
+    /// It goes on as it did.
     fn left(&self) -> String {
-        let each = if self.done == 0 { self.guess } else { self.begin.elapsed() / self.done };
-        let minutes = (each * self.left).as_secs_f64() / 60.0;
-        format!("{} left, about {minutes:.0} minutes", self.left)
+        let pace = match self.done.as_secs_f64() {
+            0.0 => 1.0,
+            expected => self.begin.elapsed().as_secs_f64() / expected,
+        };
+        let left: Duration = self.left.iter().sum();
+        let minutes = left.as_secs_f64() * pace / 60.0;
+        format!("{} left, about {minutes:.0} minutes", self.left.len())
     }
 }
 

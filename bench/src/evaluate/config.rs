@@ -30,6 +30,8 @@ pub enum Config {
 
 const ETHP: &str = include_str!("../../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../../schemes/prcl.txt");
+/// Lead-ins are at most so many times as long.
+pub const MOST_PATIENCE: u32 = 4;
 /// Of the grid, in ms a second.
 const QUOTAS: [u32; 3] = [10, 50, 200];
 
@@ -75,6 +77,12 @@ impl Config {
             Config::Quota { ms, .. } => Some(ms),
             _ => None,
         }
+    }
+
+    /// How many times as long as others it takes until all that is to go has gone, at most.
+    #[must_use]
+    pub fn patience(self) -> u32 {
+        self.quota().map_or(1, |ms| (200 / ms.max(1)).clamp(1, MOST_PATIENCE))
     }
 
     /// By what `isotherm run` acts; none if it does not run.

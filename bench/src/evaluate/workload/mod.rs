@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
+use super::config::MOST_PATIENCE;
 use super::figures::Work;
 use super::folder::Setup;
 use super::latency::Latency;
@@ -114,7 +115,8 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
         "huge-waste" => Box::new(strider::Strider { bytes, step: 16 }),
         _ if name.ends_with(".toml") => Box::new(command::Other::read(Path::new(name), bytes)?),
         _ if NAMES.contains(&name) => {
-            let length = Duration::from_secs(setup.lead_in + setup.seconds);
+            let length =
+                Duration::from_secs(setup.lead_in * u64::from(MOST_PATIENCE) + setup.seconds);
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
         _ => bail!("{name} is no workload: choose of {}, or FILE.toml", NAMES.join(", ")),
