@@ -76,7 +76,7 @@ impl Watching {
         let mut command = command(Seat::Beside, program::beside()?)?;
         command.args(words).args(["--pid", &pid.to_string()]);
         command.stdout(File::create(place.join("table"))?).stderr(File::create(&said)?);
-        let process = Process::start("isotherm", &mut command, Signal::INT)?;
+        let process = Process::start("isotherm", &mut command, Signal::TERM)?;
         Ok(Watching { process, log: place.join(LOG), said, quota })
     }
 

@@ -49,7 +49,7 @@ impl Workload for Synthetic {
         let seconds = (self.length + LONGER).as_secs();
         command.args(["--duration", &format!("{seconds}s"), "--truth"]).arg(&truth);
         command.stdout(File::create(&ready)?).stderr(File::create(&said)?);
-        let mut process = Process::start(&self.name, &mut command, Signal::INT)?;
+        let mut process = Process::start(&self.name, &mut command, Signal::TERM)?;
         let is_ready = || read_to_string(&ready).is_ok_and(|text| text.ends_with('\n'));
         let ready = process.until(stop, Duration::from_secs(120), is_ready);
         ready.with_context(|| last_words(&said))?;

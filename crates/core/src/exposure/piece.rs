@@ -296,6 +296,8 @@ impl Piece {
             // What is gone shows nothing more.
             self.calm = None;
             self.armed = self.armed.and(&resident);
+            self.hidden.iter_mut().for_each(|(_, mask)| *mask = mask.and(&resident));
+            self.hidden.retain(|(_, mask)| !mask.is_empty());
         }
         (self.huge, self.resident, self.young) = (block.huge, resident, young);
         let new = young.and(&self.armed).without(&self.found);
@@ -407,7 +409,7 @@ impl Piece {
         self.armed = c.armed.and(&span);
         self.found = PageMask::default();
         self.young = self.young.without(&self.armed);
-        self.resident = self.resident.or(&self.armed);
+        self.resident = self.resident.or(&told.and(&span));
         let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
         self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
         self.presumed = None;
@@ -506,5 +508,44 @@ impl Piece {
     pub fn reads(&self, t: &Terms) -> Option<[f64; READS]> {
         let x = self.exposed.as_ref()?;
         Some(x.reads.map(|r| if r.wall.is_nan() { f64::NAN } else { r.open(t.share) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+
+    fn moment(s: u64) -> Moment {
+        Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }
+    }
+
+    /// A page may come between a reading and the clear, and go after it.
+    #[test]
+    fn what_cannot_be_seen_is_resident() {
+        let mut piece = Piece::new(AddrRange::new(0, BLOCK_SIZE), 64 << 10, 0);
+        let read = |piece: &mut Piece, s: u64, pages: usize| {
+            let resident = PageMask::span(0, pages);
+            let at = moment(s);
+            let young = PageMask::default();
+            piece.read(
+                &Block { start: 0, huge: false, resident, young, read_at: at.at },
+                10,
+                &at,
+                &TERMS,
+            );
+        };
+        read(&mut piece, 1, 256);
+        let hidden = vec![(Unknown::Unseen, PageMask::span(200, 300))];
+        let (armed, at) = (PageMask::span(0, 200), moment(2));
+        let cleared = Cleared { start: 0, huge: false, armed, hidden, cleared_at: at.at };
+        piece.clear(&cleared, at, &TERMS);
+        assert!(piece.unseen_pages().without(&piece.resident).is_empty());
+        assert_eq!(piece.unseen_pages().count(), 100);
+        read(&mut piece, 3, 220);
+        assert_eq!(piece.unseen_pages().count(), 20);
+        read(&mut piece, 4, 200);
+        assert!(piece.hidden.is_empty());
     }
 }
