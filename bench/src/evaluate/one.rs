@@ -25,6 +25,26 @@ struct Begun {
     mark: Option<Mark>,
 }
 
+/// Who has just ended gives memory back for a while.
+const LOOK: Duration = Duration::from_millis(300);
+const MOST_LOOKS: u32 = 20;
+/// Less than that comes and goes all the time, in bytes.
+const STEADY: u64 = 4 << 20;
+
+/// What is used when that hardly changes any more.
+fn settled(root: &Path, stop: &Stop) -> Result<u64> {
+    let mut before = used(root)?;
+    for _ in 0..MOST_LOOKS {
+        stop.sleep(LOOK)?;
+        let now = used(root)?;
+        if now.abs_diff(before) < STEADY {
+            return Ok(now);
+        }
+        before = now;
+    }
+    Ok(before)
+}
+
 /// Runs a workload under a configuration: caches dropped, in fresh swap. What is changed for it is put
 /// back, also if it fails.
 ///
@@ -41,7 +61,7 @@ pub fn one(
     let swap = Swap::start(workload.memory() + SPARE)?;
     let _huge = HugePages::set(root, config.always_huge())?;
     drop_caches()?;
-    let before = used(root)?;
+    let before = settled(root, stop)?;
     let place = tempfile::tempdir()?;
     let mut running = workload.start(place.path(), stop)?;
     let watching = Watching::start(config, running.pid(), running.family(), place.path())?;
