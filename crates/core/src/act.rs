@@ -156,6 +156,11 @@ pub enum PageKind {
     Node(u32),
     /// its accessed bit is set
     Young,
+    /// touched within so long, or possibly touched
+    Touched {
+        /// before the action
+        within: Duration,
+    },
 }
 
 /// What a [`Work`] did. It goes over its range from the start on: what of the range is neither in

@@ -292,7 +292,8 @@ fn lets_alone(work: &Work<'_>, page: &PageView<'_>) -> bool {
 fn lets_through(filters: &[PageFilter], page: &PageView<'_>) -> bool {
     let is = |kind| match kind {
         PageKind::HugePage { min, max } => (min..=max).contains(&page.page.len()),
-        PageKind::Young => page.young,
+        // For how long a bit has been set nobody tells.
+        PageKind::Young | PageKind::Touched { .. } => page.young,
         // The machine has one node.
         PageKind::Node(n) => n == 0,
     };

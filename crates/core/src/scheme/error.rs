@@ -78,6 +78,9 @@ pub enum SchemeError {
         /// most
         max: u64,
     },
+    /// longer than it is remembered
+    #[error("a filter of what was touched within {0:?}: at most 8 hours")]
+    Within(Duration),
     /// longer than anybody waits
     #[error("a second look after {0:?}: at most a second")]
     Recheck(Duration),

@@ -68,6 +68,8 @@ pub struct Scheme {
 
 const MAX_FILTERS: usize = 64;
 const LONGEST_RECHECK: Duration = Duration::from_secs(1);
+/// That is what two bytes a page hold, whatever they are counted from.
+const LONGEST_WITHIN: Duration = Duration::from_secs(8 * 3600);
 
 impl Scheme {
     /// All that matches, without a bound.
@@ -131,6 +133,7 @@ fn is_somewhere(to: &Destinations) -> bool {
 fn check_page_filter(filter: &PageFilter) -> Result<(), SchemeError> {
     match filter.kind {
         PageKind::HugePage { min, max } if min > max => Err(SchemeError::Folio { min, max }),
+        PageKind::Touched { within } if within > LONGEST_WITHIN => Err(SchemeError::Within(within)),
         _ => Ok(()),
     }
 }

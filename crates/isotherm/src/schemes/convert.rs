@@ -121,6 +121,7 @@ fn add_filter(scheme: &mut Scheme, t: FilterText) -> Result<(), String> {
         }
         KindText::Node(node) => page(PageKind::Node(node), matching),
         KindText::Young(young) => page(PageKind::Young, matching == young),
+        KindText::TouchedWithin(time) => page(PageKind::Touched { within: time.0 }, matching),
     }
     Ok(())
 }

@@ -44,6 +44,12 @@ fn units_of_schemes() {
     let s = one("quota = { goals = [{ refaults = { target = \"0.2%\" } }] }").unwrap();
     let of = Scope::Group(TARGETS.into());
     assert_eq!(s.quota.goals, [Goal::Refaults { of, ppm: 2000 }]);
+    let s = one("filters = [{ kind = { touched_within = '5s' } }]").unwrap();
+    let within = Duration::from_secs(5);
+    assert_eq!(s.page_filters[0].kind, PageKind::Touched { within });
+    assert!(
+        one("filters = [{ kind = { touched_within = '9h' } }]").unwrap_err().contains("8 hours")
+    );
     let s = one("filters = [{ kind = { young = false }, not = true }]").unwrap();
     assert_eq!((s.page_filters[0].kind, s.page_filters[0].matching), (PageKind::Young, true));
     let s = one("filters = [{ kind = { pid = 7 } }, { kind = { comm = \"a-name-of-16-byt\" } }]");

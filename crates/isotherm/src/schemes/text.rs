@@ -218,6 +218,8 @@ pub enum KindText {
     Node(u32),
     /// pages whose accessed bit is set, or is not
     Young(bool),
+    /// pages that were touched within so long
+    TouchedWithin(Time),
 }
 
 /// What a mapping is made of.

@@ -1,10 +1,13 @@
 //! Filters of pages.
 
+use std::time::Duration;
+
 use isotherm_core::{PageFilter, PageKind};
 
 use super::migrate::nodes;
 use super::pieces::Piece;
 use crate::ops::process::Process;
+use crate::sys::monotonic;
 
 /// Leaves the pieces that are let through.
 pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mut Vec<Piece>) {
@@ -16,16 +19,27 @@ pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mu
         false => Vec::new(),
     };
     let mut nodes = nodes.into_iter();
-    pieces.retain(|p| lets_through(filters, p, nodes.next().flatten()));
+    let now = monotonic();
+    let touched = |p: &Piece, within| {
+        process.touched.as_ref().is_none_or(|t| t.within(p.range(), within, now))
+    };
+    pieces.retain(|p| lets_through(filters, p, nodes.next().flatten(), |time| touched(p, time)));
 }
 
 /// Whether `piece` is let through: the first filter that it answers to decides. One that answers to none is let
-/// through if there is no filter, or the last one rejects. `node` tells where it lies.
-fn lets_through(filters: &[PageFilter], piece: &Piece, node: Option<u32>) -> bool {
+/// through if there is no filter, or the last one rejects. `node` tells where it lies, `touched` whether it
+/// was touched within a time.
+fn lets_through(
+    filters: &[PageFilter],
+    piece: &Piece,
+    node: Option<u32>,
+    touched: impl Fn(Duration) -> bool,
+) -> bool {
     let is_of = |kind: PageKind| match kind {
         PageKind::HugePage { min, max } => (min..=max).contains(&piece.bytes()),
         PageKind::Node(wanted) => node == Some(wanted),
         PageKind::Young => piece.young,
+        PageKind::Touched { within } => piece.young || touched(within),
     };
     match filters.iter().find(|f| is_of(f.kind) == f.matching) {
         Some(filter) => filter.allow,
@@ -38,15 +52,21 @@ fn ask_for_nodes(filters: &[PageFilter]) -> bool {
     filters.iter().any(|f| matches!(f.kind, PageKind::Node(_)))
 }
 
+/// Whether they ask for when pages were touched.
+pub(super) fn ask_for_touched(filters: &[PageFilter]) -> bool {
+    filters.iter().any(|f| matches!(f.kind, PageKind::Touched { .. }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LONG_AGO: Duration = Duration::from_secs(9);
     const HUGE: PageKind = PageKind::HugePage { min: 2 << 20, max: 2 << 20 };
 
     fn lets(filters: &[PageFilter], pages: u32, young: bool, on: u32) -> bool {
         let piece = Piece { start: 0, pages, young, swaps: true, area: 0 };
-        lets_through(filters, &piece, Some(on))
+        lets_through(filters, &piece, Some(on), |time| time > LONG_AGO)
     }
 
     fn f(kind: PageKind, matching: bool, allow: bool) -> PageFilter {
@@ -59,6 +79,14 @@ mod tests {
         assert!(!lets(&young_or_huge, 512, true, 0));
         assert!(lets(&young_or_huge, 512, false, 0));
         assert!(!lets(&young_or_huge, 1, false, 0), "the last one allows: all else is held back");
+    }
+
+    #[test]
+    fn what_was_touched_lately_is_told_by_the_time() {
+        let not = |s| [f(PageKind::Touched { within: Duration::from_secs(s) }, true, false)];
+        assert!(lets(&not(9), 1, false, 0) && !lets(&not(10), 1, false, 0));
+        assert!(!lets(&not(9), 1, true, 0), "it is young right now");
+        assert!(ask_for_touched(&not(9)) && !ask_for_touched(&[]));
     }
 
     #[test]

@@ -21,13 +21,15 @@ use std::collections::BTreeSet;
 
 use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
+use self::filter::ask_for_touched;
 use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
 pub use self::support::possible;
 use self::wait::wait;
 use self::walk::perform;
 use crate::ops::epochs::flush_by_advice;
+use crate::ops::touched::Touched;
 use crate::ops::vaddr::Vaddr;
-use crate::sys::thread_cpu;
+use crate::sys::{monotonic, thread_cpu};
 
 impl Act for Vaddr {
     fn supports(&self, action: &Action) -> Support {
@@ -92,6 +94,10 @@ impl Vaddr {
         let mut seen = BTreeSet::<TargetId>::new();
         for work in works.iter().filter(|w| seen.insert(w.target)) {
             let process = targets.get(work.target)?;
+            let asks = |w: &&Work<'_>| w.target == work.target && ask_for_touched(w.filters);
+            if process.touched.is_none() && works.iter().any(|w| asks(&w)) {
+                process.touched = Some(Touched::since(monotonic()));
+            }
             let waits = |w: &Work<'_>| w.target == work.target && waits_for_touches(w);
             match process.refresh(walker) {
                 Ok(true) if works.iter().any(waits) => drop(flush_by_advice(walker, process)?),

@@ -14,6 +14,7 @@ mod shape;
 pub(crate) mod smaps;
 pub(crate) mod survey;
 pub(crate) mod targets;
+pub(crate) mod touched;
 pub(crate) mod vaddr;
 mod window;
 

@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind, OpsError, PageMask};
+use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind, Nanos, OpsError, PageMask};
 
 use super::annotate::{annotate, mapping_at};
 use super::busy::Busy;
 use super::held::{AttachError, Held, no_refs, not_cleared, refused};
+use super::touched::Touched;
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
 use crate::walker::{Identity, WalkError, Walker};
@@ -51,6 +52,8 @@ pub(crate) struct Process {
     pub in_epoch: Vec<AddrRange>,
     /// CPU time that it had used when that began.
     pub ran_at_flush: Duration,
+    /// When its pages were last touched, once somebody has asked for that.
+    pub touched: Option<Touched>,
 }
 
 impl Deref for Process {
@@ -100,6 +103,7 @@ impl Process {
             busy: Busy::begin(pid),
             in_epoch: Vec::new(),
             ran_at_flush: Duration::ZERO,
+            touched: None,
         })
     }
 
@@ -118,6 +122,7 @@ impl Process {
             self.ran_at_clear = None;
             self.in_epoch.clear();
             self.sharing = Default::default();
+            self.touched = None;
         }
         self.read_mappings(walker)?;
         Ok(match (self.has_ended(), replaced) {
@@ -165,11 +170,22 @@ impl Process {
         let flags = walker.vma_flags(pid, &starts)?;
         self.private_files = private_files(&mappings, &flags).collect();
         self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
-        let Process { sharing, mappings, .. } = self;
+        let Process { sharing, mappings, touched, .. } = self;
         let is_mapped =
             |start: &u64| mappings.binary_search_by_key(start, |m| m.range.start).is_ok();
         sharing.iter_mut().for_each(|starts| starts.retain(is_mapped));
+        if let Some(touched) = touched.as_mut().filter(|_| self.updates % HOLDINGS_EVERY == 1) {
+            let next = |addr| mappings.partition_point(|m| m.range.end <= addr);
+            touched.keep(|b| mappings.get(next(b.start)).is_some_and(|m| m.range.start < b.end));
+        }
         Ok(())
+    }
+
+    /// Writes down that these pages of the block from `start` on were young, and are cleared.
+    pub fn note_touched(&mut self, start: u64, young: &PageMask, now: Nanos) {
+        if let Some(touched) = &mut self.touched {
+            touched.note(start, young, now);
+        }
     }
 
     /// On how many CPUs it has run since this was asked last.

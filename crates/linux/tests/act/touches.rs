@@ -1,10 +1,14 @@
 //! What is touched while it is waited for touches stays.
 
-use isotherm_core::{Act, Action, PAGE_SIZE, Work};
+use std::time::Duration;
+
+use isotherm_core::{Act, Action, PAGE_SIZE, PageFilter, PageKind, Work};
 
 use crate::common::swap::Alone;
 use crate::common::{attached, part, root_or_skip};
 use crate::{MS, apply, pages, with_memory, work};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A cold region a tenth of which is hot loses none of that.
 #[test]
@@ -76,6 +80,32 @@ fn what_somebody_else_clears_was_touched() {
     let process = meddler.join().unwrap();
     assert_eq!(pages(done), [900, 900, 100], "{done:?}");
     assert_eq!(process.resident(part(memory, 300, 100)), 100);
+}
+
+/// Who clears bits meanwhile takes nothing from what is known of their pages.
+#[test]
+fn what_was_touched_within_a_time_stays() {
+    if !root_or_skip("what_was_touched_within_a_time_stays") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target, memory) = with_memory(1000, "small");
+    let kind = PageKind::Touched { within: 3 * SECOND };
+    let filters = &[PageFilter { kind, matching: true, allow: false }];
+    let mut page_out = || {
+        let recheck = MS;
+        apply(&mut ops, Work { recheck, filters, ..work(&Action::PageOut, target, memory) })
+    };
+    assert_eq!(pages(page_out()), [0, 0, 1000], "nothing is known before somebody asks");
+    std::thread::sleep(2 * SECOND);
+    let read = part(memory, 300, 100);
+    process.tell(&format!("read {} 100", read.start));
+    assert_eq!(pages(page_out()), [0, 0, 1000]);
+    std::thread::sleep(2 * SECOND);
+    assert_eq!(pages(page_out()), [900, 900, 100], "its bits were cleared 2 s ago");
+    assert_eq!(process.resident(read), 100);
+    std::thread::sleep(3 * SECOND);
+    assert_eq!(pages(page_out())[1], 100);
 }
 
 /// Somebody else has its CPU for much longer than is waited for touches.

@@ -2,14 +2,16 @@
 //!
 //! No system call is made for that, but two do it by the way; the cheaper and surer one first.
 
-use isotherm_core::{AddrRange, MappingKind, OpsError, PAGE_SIZE, PageMask};
+use isotherm_core::{AddrRange, MappingKind, OpsError, PAGE_SIZE, PageMask, align_down};
 
 use super::in_tables;
 use crate::ops::clear::advise_cold;
 use crate::ops::process::Process;
 use crate::ops::shape::{Pages, plan};
 use crate::ops::window::resident_and_young;
+use crate::sys::monotonic;
 use crate::walker::{Walker, Want};
+use crate::x86::HUGE_SIZE;
 
 /// A flush of more pages than this (`tlb_single_page_flush_ceiling`) is a flush of all.
 const CEILING: u64 = 33;
@@ -36,13 +38,18 @@ pub(crate) fn flush_by_advice(
     walker: &mut Walker,
     process: &mut Process,
 ) -> Result<bool, OpsError> {
-    let Some(range) = far_apart(walker, process)? else { return Ok(false) };
+    let Some((range, young)) = far_apart(walker, process)? else { return Ok(false) };
+    process.note_touched(align_down(range.start, HUGE_SIZE), &young, monotonic());
     // Where this is not permitted, there is no flush.
     Ok(advise_cold(process, &[range]).is_ok_and(|failed| failed.is_empty()))
 }
 
-/// A range that may be cleared as it is and goes from one young page to another one, far behind it.
-fn far_apart(walker: &mut Walker, process: &mut Process) -> Result<Option<AddrRange>, OpsError> {
+/// A range that may be cleared as it is and goes from one young page to another one, far behind it; and which
+/// pages of the block that it lies in are young.
+fn far_apart(
+    walker: &mut Walker,
+    process: &mut Process,
+) -> Result<Option<(AddrRange, PageMask)>, OpsError> {
     use MappingKind::{Anonymous, Heap, Stack};
     let private = process.mappings.iter().filter(|m| {
         matches!(m.kind, Anonymous | Heap | Stack)
@@ -71,7 +78,9 @@ fn far_apart(walker: &mut Walker, process: &mut Process) -> Result<Option<AddrRa
         let pages = Pages { window: table, area, level, mapped: &mapped, young: &young };
         let ranges = plan(&pages, |i| answer.folio(i)).ranges;
         if let Some(&range) = ranges.iter().find(|r| r.len() > CEILING * PAGE_SIZE) {
-            return Ok(Some(range));
+            let first = (table.start % HUGE_SIZE / PAGE_SIZE) as usize;
+            let in_block = |i: usize| i >= first && young.contains(i - first);
+            return Ok(Some((range, PageMask::of(512, in_block))));
         }
     }
     Ok(None)

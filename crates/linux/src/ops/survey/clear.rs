@@ -73,6 +73,9 @@ pub(crate) fn clear(
         let mut sorted: Vec<Sorted> = blocks.iter().filter_map(of).collect();
         sort_folios(walker, process, &mut sorted)?;
         clear_wanted(process, &mut sorted, &mut taken)?;
+        for s in &sorted {
+            process.note_touched(s.block.start, &s.wanted.and(&s.block.young), s.cleared_at);
+        }
         out.extend(sorted.iter().filter_map(Sorted::told));
     }
 }

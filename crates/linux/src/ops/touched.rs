@@ -1,0 +1,133 @@
+//! When pages were last touched, for all that accessed bits have told before they were cleared.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, PageMask, align_down};
+
+const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
+/// Stamps are in seconds from 1 on; when they run out, what is older than half of this becomes as old.
+const LAST: u64 = u16::MAX as u64;
+
+/// Seconds in which the pages of a block were last cleared while they were young; 0: never.
+type Stamps = Box<[u16; PAGES]>;
+
+/// Two bytes for each page in whose block any was young and cleared: at most 512 KiB for 1 GiB.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    /// what stamps are counted from
+    zero: Nanos,
+    /// since when clears are written down
+    since: Nanos,
+    blocks: HashMap<u64, Stamps>,
+}
+
+impl Touched {
+    /// Nothing is known of what was before `now`.
+    pub fn since(now: Nanos) -> Self {
+        Touched { zero: now, since: now, blocks: HashMap::new() }
+    }
+
+    /// These pages of the block from `start` on were young until `now`, and are cleared.
+    pub fn note(&mut self, start: u64, young: &PageMask, now: Nanos) {
+        if young.is_empty() {
+            return;
+        }
+        // Rounded up: a page is not taken to be older than it is.
+        let stamp = self.second(now) + 1;
+        let stamps = self.blocks.entry(start).or_insert_with(|| Box::new([0; PAGES]));
+        young.iter().for_each(|page| stamps[page] = stamp);
+    }
+
+    /// Whether any page of `range`, which lies in one block, was touched within `time` before `now`, or may
+    /// have been.
+    pub fn within(&self, range: AddrRange, time: Duration, now: Nanos) -> bool {
+        if now.since(self.since) < time {
+            return true;
+        }
+        let start = align_down(range.start, BLOCK_SIZE);
+        let page = |addr: u64| ((addr - start) / PAGE_SIZE) as usize;
+        let stamps = self.blocks.get(&start).map(|stamps| &stamps[..]).unwrap_or_default();
+        let of_range = stamps.get(page(range.start)..page(range.end).min(PAGES));
+        let last = of_range.unwrap_or_default().iter().max().copied().unwrap_or(0);
+        last > 0 && now.since(self.zero + Duration::from_secs(last.into())) < time
+    }
+
+    /// Forgets blocks of which nothing is mapped any more.
+    pub fn keep(&mut self, is_mapped: impl Fn(AddrRange) -> bool) {
+        self.blocks.retain(|start, _| is_mapped(AddrRange::new(*start, start + BLOCK_SIZE)));
+    }
+
+    /// Of `now`, below [`LAST`].
+    fn second(&mut self, now: Nanos) -> u16 {
+        let second = now.since(self.zero).as_secs();
+        if second < LAST {
+            return second as u16;
+        }
+        // All is counted from a later second on. What was before it is long ago.
+        let shift = second - LAST / 2;
+        self.zero = self.zero + Duration::from_secs(shift);
+        let less = u16::try_from(shift).unwrap_or(u16::MAX);
+        for stamp in self.blocks.values_mut().flat_map(|stamps| stamps.iter_mut()) {
+            *stamp = stamp.saturating_sub(less);
+        }
+        (second - shift) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64) -> Nanos {
+        Nanos(s * 1_000_000_000)
+    }
+
+    fn pages(first: u64, end: u64) -> AddrRange {
+        let start = 7 * BLOCK_SIZE;
+        AddrRange::new(start + first * PAGE_SIZE, start + end * PAGE_SIZE)
+    }
+
+    const FIVE: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn nothing_is_known_of_before() {
+        let touched = Touched::since(at(100));
+        assert!(touched.within(pages(0, 1), FIVE, at(104)));
+        assert!(!touched.within(pages(0, 1), FIVE, at(105)));
+    }
+
+    #[test]
+    fn each_page_has_a_time_of_its_own() {
+        let mut touched = Touched::since(at(0));
+        touched.note(7 * BLOCK_SIZE, &PageMask::span(10, 20), at(100));
+        touched.note(7 * BLOCK_SIZE, &PageMask::span(15, 16), at(103));
+        let within = |first, end, now| touched.within(pages(first, end), FIVE, at(now));
+        assert!(within(10, 11, 104) && !within(9, 10, 104) && !within(20, 21, 104));
+        assert!(within(9, 11, 104), "a part of it was");
+        assert!(!within(10, 11, 106) && within(15, 16, 106) && !within(15, 16, 109));
+    }
+
+    #[test]
+    fn seconds_never_run_out() {
+        let mut touched = Touched::since(at(0));
+        let block = 7 * BLOCK_SIZE;
+        for (page, second) in [(1, 1000), (2, 65_530), (3, 65_540), (4, 400_000)] {
+            touched.note(block, &PageMask::span(page, page + 1), at(second));
+            let page = page as u64;
+            let within = |s| touched.within(pages(page, page + 1), FIVE, at(second + s));
+            assert!(within(4) && !within(6), "page {page}");
+        }
+        assert!(!touched.within(pages(1, 4), FIVE, at(400_001)));
+    }
+
+    #[test]
+    fn what_is_unmapped_is_forgotten() {
+        let mut touched = Touched::since(at(0));
+        touched.note(7 * BLOCK_SIZE, &PageMask::span(0, 1), at(10));
+        touched.keep(|range| range.start == 7 * BLOCK_SIZE);
+        assert!(touched.within(pages(0, 1), FIVE, at(11)));
+        touched.keep(|_| false);
+        assert!(!touched.within(pages(0, 1), FIVE, at(11)));
+    }
+}
