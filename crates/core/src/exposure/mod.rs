@@ -242,7 +242,6 @@ impl<O: Space + Look> Exposure<O> {
             // What was reckoned since the last reading is not the price of a clear.
             let reckoned = survey.survey(w.id, &[], &mut Vec::new())?;
             self.spending.pay_for_reading(reckoned);
-            let Some(survey) = self.ops.survey() else { return Ok(()) };
             let cost = survey.clear(w.id, &ranges, &mut done)?;
             self.spending.pay_for_clearing(cost, pages, first_pages(w, runs), w.is_new);
             let terms = self.terms(w);

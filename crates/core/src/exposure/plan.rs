@@ -81,6 +81,7 @@ pub(super) fn plan(
         now,
         allowance: *allowance,
         taken: vec![false; pieces.len()],
+        saves_up: false,
         out: Vec::new(),
     };
     p.awoken(awoken);
@@ -97,6 +98,8 @@ struct Planner<'a> {
     now: Nanos,
     allowance: Allowance,
     taken: Vec<bool>,
+    /// What a region wants is not affordable yet.
+    saves_up: bool,
     out: Vec<Run>,
 }
 
@@ -208,13 +211,14 @@ impl Planner<'_> {
         if turn.is_zero() { turn } else { (region.age / SETTLED).clamp(turn, turn.max(long)) }
     }
 
-    /// Of what is left, half goes to slow memory that was cleared longest ago: its regions have had their
+    /// Of what is left, a part goes to slow memory that was cleared longest ago: its regions have had their
     /// turns, but few of their pieces in each. What it was like a minute ago says little.
     fn stale(&mut self, regions: &[Known]) {
-        // While there are changes, they take it all.
-        if self.allowance.restraint != Restraint::None || self.allowance.turn.is_zero() {
+        if self.allowance.restraint != Restraint::None || self.saves_up {
             return;
         }
+        // Changes are to find something left, the more while there are any.
+        let share = if self.allowance.turn.is_zero() { 0.25 } else { 0.5 };
         let old = |at: Nanos| self.now.since(at) >= LONGEST_TURN;
         let is_stale = |i: usize| {
             let cleared = self.pieces[i].cleared_at();
@@ -226,8 +230,7 @@ impl Planner<'_> {
         }
         let mut by_age: Vec<usize> = (0..stale.len()).filter(|&i| stale[i]).collect();
         by_age.sort_by_key(|&i| self.pieces[i].cleared_at());
-        // Changes are to find something left.
-        let mut left = self.allowance.seconds / 2.0;
+        let mut left = self.allowance.seconds * share;
         for i in by_age {
             if self.taken[i] {
                 continue;
@@ -277,6 +280,7 @@ impl Planner<'_> {
             };
             // What is not affordable yet is saved up for.
             if self.prices.of(1, price(&self.pieces[first])) > self.allowance.seconds {
+                self.saves_up = true;
                 continue;
             }
             self.allowance.seconds -= self.take(first, end.min(first + most), share);
