@@ -30,6 +30,8 @@ pub enum Config {
 
 const ETHP: &str = include_str!("../../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../../schemes/prcl.txt");
+/// Of what is cold, pages that were not touched for as long.
+const UNTOUCHED: &str = "filters = [{ kind = { touched_within = \"5s\" } }]\n";
 /// Lead-ins are at most so many times as long.
 pub const MOST_PATIENCE: u32 = 4;
 /// Of the grid, in ms a second.
@@ -99,12 +101,14 @@ impl Config {
     }
 }
 
-/// What `schemes/prcl.txt` says, with a quota of time; without priority all weights are 0.
+/// What `schemes/prcl.txt` says, with a quota of time; without priority all weights are 0, and pages are not
+/// told apart.
 fn within(ms: u32, prioritised: bool) -> String {
     let age = u32::from(prioritised);
+    let filters = if prioritised { UNTOUCHED } else { "" };
     format!(
         "[[scheme]]\nname = \"prcl\"\naction = \"pageout\"\nsize = {{ min = \"4K\" }}\n\
-         rate = {{ max = \"5%\" }}\nage = {{ min = \"5s\" }}\n\
+         rate = {{ max = \"5%\" }}\nage = {{ min = \"5s\" }}\n{filters}\
          quota = {{ time = \"{ms}ms\", reset = \"1s\", weights = {{ size = 0, rate = 0, age = {age} }} }}\n"
     )
 }
