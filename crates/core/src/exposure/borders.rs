@@ -2,6 +2,7 @@
 
 use super::bins::{ALIKE, llr};
 use super::piece::{Piece, Terms};
+use super::plan::LONGEST_TURN;
 use crate::ops::Unknown;
 use crate::range::AddrRange;
 
@@ -21,6 +22,8 @@ pub(crate) enum Kind {
         e: f64,
         /// touched after a long time, which does not tell how often
         awoken: bool,
+        /// That it is touched was found after it was cleared a short time ago.
+        lately: bool,
         /// since when it is untouched, as a time in ms: the part of it for which that is the longest,
         /// and the one for which it is the shortest
         touched: (u32, u32),
@@ -47,17 +50,23 @@ pub(crate) struct Ease {
     aged: f64,
     /// and so many ms
     apart: f64,
+    /// what was touched after a long time with what is touched beside it
+    awoken: bool,
     /// whatever they are
     any: bool,
 }
 
 /// Only what nothing at all tells apart.
-const EXACT: Ease = Ease { llr: 0.0, ratio: 1.0, aged: 1.0, apart: READINGS, any: false };
+const EXACT: Ease =
+    Ease { llr: 0.0, ratio: 1.0, aged: 1.0, apart: READINGS, awoken: true, any: false };
 pub(crate) const FIRST: Ease =
-    Ease { llr: 0.5, ratio: 1.1, aged: 1.02, apart: 2.0 * READINGS, any: false };
-const FULL: Ease = Ease { llr: 6.0, ratio: 1.5, aged: 1.05, apart: 2.0 * READINGS, any: false };
+    Ease { llr: 0.5, ratio: 1.1, aged: 1.02, apart: 2.0 * READINGS, awoken: false, any: false };
+const FULL: Ease =
+    Ease { llr: 6.0, ratio: 1.5, aged: 1.05, apart: 2.0 * READINGS, awoken: true, any: false };
 /// Pages of a huge page that tell as much as one: it has one bit.
 const ALIKE_IN_HUGE: f64 = 64.0;
+/// What is touched is cleared again within so many ms, a part of each region.
+const LATELY: u32 = LONGEST_TURN.as_millis() as u32;
 /// Shorter stretches of nothing do not divide what lies around them.
 const SHORT_GAP: u64 = 256 << 10;
 
@@ -105,6 +114,8 @@ pub(crate) fn fit(mut groups: Vec<Group>, now: u32, max: usize, all: bool) -> Ve
                 ..ease
             };
         }
+        // What lies beside it has been joined by now.
+        ease.awoken = true;
         join(&mut groups, ease, now);
     }
     while groups.len() > max && ease.llr < 1e12 {
@@ -156,7 +167,7 @@ fn absent(range: AddrRange) -> Group {
 fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
     let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
     let e = piece.idle(t).1 / if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
-    Some(Kind::Seen { d: 0.0, e, awoken: false, touched: calm.touched })
+    Some(Kind::Seen { d: 0.0, e, awoken: false, lately: false, touched: calm.touched })
 }
 
 fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (usize, Kind)> + 'a {
@@ -184,7 +195,9 @@ fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (
         };
         let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
         let touched = piece.touched(i, now);
-        (i, Kind::Seen { d, e, awoken: piece.is_awoken(i), touched: (touched, touched) })
+        let awoken = piece.is_awoken(i);
+        let lately = !awoken && piece.is_found_within(i, LATELY, now);
+        (i, Kind::Seen { d, e, awoken, lately, touched: (touched, touched) })
     })
 }
 
@@ -234,8 +247,8 @@ fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
         (_, Kind::Absent) => short(b),
         (Kind::Hidden(x), Kind::Hidden(y)) => x == y,
         (
-            Kind::Seen { d: d1, e: e1, awoken: w1, touched: t1 },
-            Kind::Seen { d: d2, e: e2, awoken: w2, touched: t2 },
+            Kind::Seen { d: d1, e: e1, awoken: w1, lately: l1, touched: t1 },
+            Kind::Seen { d: d2, e: e2, awoken: w2, lately: l2, touched: t2 },
         ) => {
             if e1 <= 0.0 || e2 <= 0.0 {
                 return true;
@@ -243,8 +256,12 @@ fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
             if d1 == 0.0 && d2 == 0.0 {
                 return as_old(all_of(t1, t2), ease, now);
             }
+            if w1 && w2 {
+                return true;
+            }
             if w1 || w2 {
-                return if w1 { d2 > 0.0 } else { d1 > 0.0 };
+                // A rate of the past would be given to what was touched just once.
+                return ease.awoken && if w1 { l2 } else { l1 };
             }
             let (r1, r2) = ((d1 + 0.5) / e1, (d2 + 0.5) / e2);
             r1.max(r2) < ease.ratio * r1.min(r2) || llr(d1, e1, d2, e2) < ease.llr
@@ -276,15 +293,15 @@ fn unite(left: &mut Group, right: &Group) {
     left.kind = match (left.kind, right.kind) {
         (Kind::Absent, kind) | (kind, Kind::Absent) => kind,
         (
-            Kind::Seen { d: d1, e: e1, awoken: w1, touched: t1 },
-            Kind::Seen { d: d2, e: e2, awoken: w2, touched: t2 },
+            Kind::Seen { d: d1, e: e1, awoken: w1, lately: l1, touched: t1 },
+            Kind::Seen { d: d2, e: e2, awoken: w2, lately: l2, touched: t2 },
         ) => {
-            let touched = all_of(t1, t2);
+            let (touched, lately) = (all_of(t1, t2), l1 || l2);
             match (w1, w2) {
                 // How often is told by the other one.
-                (true, false) => Kind::Seen { d: d2, e: e2, awoken: false, touched },
-                (false, true) => Kind::Seen { d: d1, e: e1, awoken: false, touched },
-                _ => Kind::Seen { d: d1 + d2, e: e1 + e2, awoken: w1, touched },
+                (true, false) => Kind::Seen { d: d2, e: e2, awoken: false, lately, touched },
+                (false, true) => Kind::Seen { d: d1, e: e1, awoken: false, lately, touched },
+                _ => Kind::Seen { d: d1 + d2, e: e1 + e2, awoken: w1, lately, touched },
             }
         }
         (seen @ Kind::Seen { .. }, _) | (_, seen @ Kind::Seen { .. }) => seen,

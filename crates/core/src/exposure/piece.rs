@@ -470,6 +470,12 @@ impl Piece {
         self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
     }
 
+    /// Whether it was cleared within so many ms before `now`, and a window of it was found touched since.
+    pub fn is_found_within(&self, i: usize, ms: u32, now: u32) -> bool {
+        let cleared = self.exposed.as_ref().is_some_and(|x| now.saturating_sub(x.since.ms) <= ms);
+        cleared && self.count(&self.found, i) > 0
+    }
+
     /// What is known of a window, by all exposures.
     pub fn evidence(&self, i: usize, t: &Terms) -> Evidence {
         if let Some(hz) = self.presumed {

@@ -68,11 +68,17 @@ fn kind(page: &Page, sample: Duration, now: u32) -> Kind {
     if page.young == 0 {
         let idle = f64::from(now.saturating_sub(page.touched)) / 1e3;
         let touched = (page.touched, page.touched);
-        return Kind::Seen { d: 0.0, e: idle.max(seen * sample) / ALIKE, awoken: false, touched };
+        return Kind::Seen {
+            d: 0.0,
+            e: idle.max(seen * sample) / ALIKE,
+            awoken: false,
+            lately: false,
+            touched,
+        };
     }
     let hz = -(-(young / seen).min(1.0 - 0.5 / seen)).ln_1p() / sample.max(1e-6);
     let (d, e) = (young / ALIKE, young / hz / ALIKE);
-    Kind::Seen { d, e, awoken: false, touched: (now, now) }
+    Kind::Seen { d, e, awoken: false, lately: true, touched: (now, now) }
 }
 
 /// Sums over the pages of a region.
