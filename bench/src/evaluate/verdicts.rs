@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::config::Config;
 use super::estimate::Estimate;
-use super::results::Results;
+use super::results::{Figure, Results};
 
 /// One bound.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,40 +138,36 @@ fn beyond(results: &Results<'_>) -> Option<f64> {
     Config::grid().into_iter().filter_map(of).reduce(f64::max)
 }
 
-/// A figure of thp and of ethp, in percent more than orig, of the workloads that have both, and of thp what
-/// `counts`; and which these are.
-fn both<'a>(
+/// The workloads of which both thp and ethp tell this figure, and thp one that `counts`.
+fn those<'a>(
     results: &Results<'a>,
-    more: impl Fn(&str, Config) -> Option<Estimate>,
+    figure: impl Fn(&str, Config) -> Option<f64>,
     counts: impl Fn(f64) -> bool,
-) -> (Option<[Estimate; 2]>, Vec<&'a str>) {
-    let pair = |w| Some((w, more(w, Config::Thp)?, more(w, Config::Ethp)?));
-    let found: Vec<_> = results.workloads().into_iter().filter_map(pair).collect();
-    let found = found.into_iter().filter(|(_, thp, _)| counts(thp.value));
-    let (names, (thp, ethp)): (Vec<_>, (Vec<_>, Vec<_>)) =
-        found.map(|(w, thp, ethp)| (w, (thp, ethp))).unzip();
-    let means = Estimate::mean(&thp).zip(Estimate::mean(&ethp));
-    (means.map(|(thp, ethp)| [thp, ethp]), names)
+) -> Vec<&'a str> {
+    let both = |w: &str| figure(w, Config::Ethp).and(figure(w, Config::Thp));
+    results.workloads().into_iter().filter(|w| both(w).is_some_and(&counts)).collect()
 }
 
 fn kept(results: &Results<'_>) -> Verdict {
-    let slowdown = |w: &str, c| results.slowdown(w, c);
-    let (means, on) = both(results, slowdown, |thp| thp < -NOTHING);
-    let share = means.map(|[thp, ethp]| 100.0 * ethp.value / thp.value);
-    let how = means.map(|[thp, ethp]| {
-        format!(
-            "slowdown of thp {thp}, of ethp {ethp}, on those that thp speeds up: {}",
-            on.join(", ")
-        )
+    let of = |w: &str, c| results.slowdown(w, c);
+    let on = those(results, |w, c| Some(of(w, c)?.value), |slowdown| slowdown < -NOTHING);
+    let mean = |c| Estimate::mean(&on.iter().filter_map(|w| of(w, c)).collect::<Vec<_>>());
+    let both = mean(Config::Thp).zip(mean(Config::Ethp));
+    let share = both.map(|(thp, ethp)| 100.0 * ethp.value / thp.value);
+    let how = both.map(|(thp, ethp)| {
+        let on = on.join(", ");
+        format!("slowdown of thp {thp}, of ethp {ethp}, on those that thp speeds up: {on}")
     });
     Verdict::of("ethp: of the gain of thp, kept in percent", share).at_least(40.0).with(how)
 }
 
 fn removed(results: &Results<'_>) -> Verdict {
-    let resident = |w: &str, c| results.more(w, c, |f| Some(f.memory.resident));
-    let (means, on) = both(results, resident, |thp| thp > NOTHING);
-    let share = means.map(|[thp, ethp]| 100.0 * (1.0 - ethp.value / thp.value));
-    let how = means.map(|_| format!("on those of which thp has more resident: {}", on.join(", ")));
+    let resident: Figure = |f| Some(f.memory.resident);
+    let on = those(results, |w, c| results.overhead(w, c, resident), |more| more > NOTHING);
+    let sum = |c| -> f64 { on.iter().filter_map(|w| results.mean(w, c, resident)).sum() };
+    let waste = |c| sum(c) - sum(Config::Orig);
+    let share = (!on.is_empty()).then(|| 100.0 * (1.0 - waste(Config::Ethp) / waste(Config::Thp)));
+    let how = share.map(|_| format!("on those of which thp has more resident: {}", on.join(", ")));
     Verdict::of("ethp: of the waste of thp, removed in percent", share).at_least(85.0).with(how)
 }
 
