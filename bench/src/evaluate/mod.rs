@@ -20,6 +20,7 @@ pub mod statistics;
 pub mod stop;
 pub mod table;
 pub mod tables;
+pub mod verdict;
 pub mod verdicts;
 pub mod watching;
 pub mod workload;

@@ -95,7 +95,7 @@ pub fn one(
         major_faults: counts.major_faults,
         stalls: counts.stalls,
         pressure: share(Duration::from_micros(counts.pressure)),
-        own_cpu: since.map(|s| share(s.cpu) * time.div_duration_f64(time.saturating_sub(rested))),
+        own_cpu: since.map(|s| 100.0 * s.cpu.div_duration_f64(time.saturating_sub(rested))),
         acting: since.and_then(|s| s.acting).map(share),
         latency: done.latency,
         windows: since.and_then(|s| s.windows),

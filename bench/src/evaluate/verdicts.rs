@@ -1,75 +1,9 @@
 //! What is to show, and whether it does.
 
-use std::fmt;
-
 use super::config::Config;
 use super::estimate::Estimate;
 use super::results::{Figure, Results};
-
-/// One bound.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    /// what is bounded, and how
-    pub what: String,
-    /// what was found; none was not measured
-    pub found: Option<f64>,
-    /// none is told only
-    bound: Option<Bound>,
-    /// how sure it is, and of what
-    how: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Verdict {
-    fn of(what: impl Into<String>, found: Option<f64>) -> Self {
-        Verdict { what: what.into(), found, bound: None, how: None }
-    }
-
-    fn at_least(self, bound: f64) -> Self {
-        Verdict { bound: Some(Bound::AtLeast(bound)), ..self }
-    }
-
-    fn at_most(self, bound: f64) -> Self {
-        Verdict { bound: Some(Bound::AtMost(bound)), ..self }
-    }
-
-    fn with(self, how: Option<String>) -> Self {
-        Verdict { how, ..self }
-    }
-
-    /// Whether it holds; none if it was not measured, or has no bound.
-    #[must_use]
-    pub fn holds(&self) -> Option<bool> {
-        Some(match self.bound? {
-            Bound::AtLeast(least) => self.found? >= least,
-            Bound::AtMost(most) => self.found? <= most,
-        })
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bound = match self.bound {
-            Some(Bound::AtLeast(least)) => format!(", at least {least}"),
-            Some(Bound::AtMost(most)) => format!(", at most {most}"),
-            None => String::new(),
-        };
-        write!(f, "{}{bound}: ", self.what)?;
-        let Some(found) = self.found else { return f.write_str("not measured") };
-        let how = self.how.as_ref().map_or_else(String::new, |how| format!(" ({how})"));
-        let verdict = match self.holds() {
-            None => "",
-            Some(true) => ", held",
-            Some(false) => ", BROKEN",
-        };
-        write!(f, "{found:.2}{how}{verdict}")
-    }
-}
+use super::verdict::Verdict;
 
 /// What the bench `quotas` shows, and not this one.
 pub const BY_QUOTAS: &str = "windows of time quotas, and what goes first by priority: by `quotas`";
@@ -80,9 +14,9 @@ const NOTHING: f64 = 2.0;
 /// All bounds.
 #[must_use]
 pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
-    let mut all = vec![watching(results)];
-    all.extend(redis(results, "redis-together", [Some(60.0), Some(3.0)]));
-    all.extend(redis(results, "redis-hashed", [None, None]));
+    let [saved, fewer, later] = redis(results, "redis-together");
+    let mut all = vec![watching(results), saved.at_least(60.0), fewer.at_most(3.0), later];
+    all.extend(redis(results, "redis-hashed"));
     all.extend(quota(&results.of_the_grid()));
     all.push(
         Verdict::of("CPU of isotherm beyond any quota, in points", beyond(results)).at_most(1.5),
@@ -99,17 +33,14 @@ fn watching(results: &Results<'_>) -> Verdict {
     verdict.at_most(1.0).with(interval)
 }
 
-/// prcl on one of the servers; at least so much is to be saved, for at most so many fewer requests.
-fn redis(results: &Results<'_>, name: &str, bounds: [Option<f64>; 2]) -> [Verdict; 3] {
+/// prcl on one of the servers.
+fn redis(results: &Results<'_>, name: &str) -> [Verdict; 3] {
     let of = |what, found| Verdict::of(format!("prcl, {name}: {what}"), found);
     let requests = results.more(name, Config::Prcl, |f| Some(f.work.number()));
-    let [least, most] = bounds;
-    let saved = of("saved in percent", results.saved(name, Config::Prcl));
-    let fewer = of("fewer requests in percent", requests.map(|r| -r.value)).with(error(requests));
     let later = results.overhead(name, Config::Prcl, |f| Some(f.latency?.p99));
     [
-        Verdict { bound: least.map(Bound::AtLeast), ..saved },
-        Verdict { bound: most.map(Bound::AtMost), ..fewer },
+        of("saved in percent", results.saved(name, Config::Prcl)),
+        of("fewer requests in percent", requests.map(|r| -r.value)).with(error(requests)),
         of("p99 more than orig's in percent", later),
     ]
 }
