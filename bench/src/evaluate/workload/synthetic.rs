@@ -3,7 +3,7 @@
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::AddrRange;
@@ -38,6 +38,12 @@ impl Synthetic {
     fn touched(&self) -> Option<Touched> {
         Named::find(&self.name)?.workload().ok()
     }
+
+    /// How long it takes through all its phases, if it has several.
+    fn round(&self) -> Option<Duration> {
+        let phases = self.touched()?.phases;
+        (phases.len() > 1).then(|| phases.iter().map(|p| p.duration).sum())
+    }
 }
 
 impl Workload for Synthetic {
@@ -54,7 +60,8 @@ impl Workload for Synthetic {
         let mut command = command(Seat::Workload, program::beside()?)?;
         command.args(["workload", &self.name, "--seed", &self.seed.to_string()]);
         // It is ended before.
-        let seconds = (self.length + LONGER).as_secs();
+        let round = self.round();
+        let seconds = (self.length + LONGER + round.unwrap_or_default() * 2).as_secs();
         command.args(["--duration", &format!("{seconds}s")]);
         command.stdout(File::create(&ready)?).stderr(File::create(&said)?);
         let mut process = Process::start(&self.name, &mut command, Signal::TERM)?;
@@ -63,8 +70,7 @@ impl Workload for Synthetic {
         waited.with_context(|| last_words(&said))?;
         let ready: Ready = serde_json::from_str(&read_to_string(&ready)?)?;
         let counts = Counts::of(process.pid(), &ready.counts)?;
-        let phases = self.touched().map_or(0, |touched| touched.phases.len());
-        Ok(Box::new(Touching { process, counts, said, is_even: phases == 1 }))
+        Ok(Box::new(Touching { process, counts, said, begin: Instant::now(), round }))
     }
 }
 
@@ -109,8 +115,9 @@ struct Touching {
     process: Process,
     counts: Counts,
     said: PathBuf,
-    /// it does the same all the time, so that its slices may be held against each other
-    is_even: bool,
+    begin: Instant,
+    /// of phases, in each of which it does something else: slices cannot be held against each other then
+    round: Option<Duration>,
 }
 
 impl Running for Touching {
@@ -118,18 +125,55 @@ impl Running for Touching {
         self.process.pid()
     }
 
-    /// Its work are touches in a second of its CPU time, as most of them have a pace.
+    /// Its work are touches in a second of its CPU time, as most of them have a pace; of whole rounds of
+    /// phases, where it has such.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         stop.sleep(length.lead_in)?;
+        if let Some(round) = self.round {
+            stop.sleep(until_whole(self.begin.elapsed(), round))?;
+        }
         beside.begin()?;
         let work = |length| pace(&self.process, || self.counts.sum(), length, stop);
-        let done = if self.is_even {
-            Done::by_slices(&beside.slices(length.measured, work)?)?
+        let done = if let Some(round) = self.round {
+            let whole = length.measured + until_whole(length.measured, round);
+            Done::at_once(Work::PerSecond(work(whole)?))
         } else {
-            Done::at_once(Work::PerSecond(work(length.measured)?))
+            Done::by_slices(&beside.slices(length.measured, work)?)?
         };
         let status = self.process.end()?;
         ensure!(status.success(), "the workload has failed: {}", last_words(&self.said));
         Ok(done)
+    }
+}
+
+/// What is left of the round that this time has come to.
+fn until_whole(time: Duration, round: Duration) -> Duration {
+    let over = time.as_nanos() % round.as_nanos().max(1);
+    if over == 0 {
+        return Duration::ZERO;
+    }
+    round.saturating_sub(Duration::from_nanos(u64::try_from(over).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_whole() {
+        let of = |time, round| until_whole(Duration::from_secs(time), Duration::from_secs(round));
+        let left = [(5, 26), (26, 26), (0, 26), (60, 26)].map(|(t, r)| of(t, r).as_secs());
+        assert_eq!(left, [21, 0, 0, 18]);
+        assert_eq!(of(5, 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_has_phases_has_rounds() {
+        let round = |name: &str| {
+            let length = Duration::from_secs(60);
+            Synthetic { name: name.to_owned(), seed: 1, length }.round()
+        };
+        assert!(round("phases").is_some_and(|r| r > Duration::from_secs(1)));
+        assert_eq!(["zipf", "hot-warm-cold", "moving-window"].map(round), [None; 3]);
     }
 }
