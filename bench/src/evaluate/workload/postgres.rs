@@ -64,7 +64,7 @@ impl Workload for Postgres {
         init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.join("data"));
         run("initdb", &mut init, stop, PATIENCE)?;
         let server = serve(&bin, &dir, self.bytes / 4)?;
-        let mut database = Database { server, bin, dir, seed: self.seed };
+        let mut database = Database { server, idle: None, bin, dir, seed: self.seed };
         database.fill(self.scale(), stop)?;
         Ok(Box::new(database))
     }
@@ -100,6 +100,8 @@ fn serve(bin: &Path, dir: &Path, buffers: u64) -> Result<Process> {
 
 struct Database {
     server: Process,
+    /// Who has read all, and keeps the connection: what no process has mapped is nobody's memory.
+    idle: Option<Process>,
     bin: PathBuf,
     dir: PathBuf,
     seed: u64,
@@ -112,7 +114,7 @@ impl Database {
         Ok(command)
     }
 
-    /// Rows are made, and read into the shared buffers.
+    /// Rows are made, and read into the shared buffers by who then stays.
     fn fill(&mut self, scale: u64, stop: &Stop) -> Result<()> {
         let socket = self.dir.join(".s.PGSQL.5432");
         self.server.until(stop, PATIENCE, || socket.exists())?;
@@ -120,8 +122,16 @@ impl Database {
         init.args(["-i", "-q", "--unlogged-tables", "-s", &scale.to_string(), "postgres"]);
         run("pgbench -i", &mut init, stop, PATIENCE)?;
         let mut read = self.client("psql")?;
-        let prewarm = "create extension pg_prewarm; select pg_prewarm('pgbench_accounts');";
-        run("psql", read.args(["-X", "-q", "-d", "postgres", "-c", prewarm]), stop, PATIENCE)?;
+        read.args(["-X", "-q", "-d", "postgres", "-v", "ON_ERROR_STOP=1"]);
+        let read_all = "select pg_prewarm('pgbench_accounts')";
+        let words =
+            ["create extension pg_prewarm", read_all, "\\! touch read", "select pg_sleep(1e6)"];
+        read.args(words.iter().flat_map(|word| ["-c", *word]));
+        read.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut reader = Process::start("psql", &mut read, Signal::TERM)?;
+        let read = self.dir.join("read");
+        reader.until(stop, PATIENCE, || read.exists())?;
+        self.idle = Some(reader);
         let hot = scale * ROWS / HOT;
         let script = format!(
             "\\set aid random(1, {hot})\nselect abalance from pgbench_accounts where aid = :aid;\n"
@@ -177,6 +187,7 @@ impl Running for Database {
         })?;
         let all = self.end(load, stop)?;
         self.server.check()?;
+        self.idle.as_mut().map_or(Ok(()), Process::check)?;
         let rates: Vec<_> = slices
             .into_iter()
             .map(|s| Slice { watched: s.watched, found: rate(&all, &s.found) })
