@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// What starting and filling a workload takes, about.
-const START: Duration = Duration::from_secs(6);
+const START: Duration = Duration::from_secs(8);
 
 /// How long it takes, by what is expected and by how it went so far.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn what_is_done_is_not_left() {
-        let mut pace = Pace::new([54, 114].map(Duration::from_secs).into_iter());
+        let mut pace = Pace::new([52, 112].map(Duration::from_secs).into_iter());
         assert_eq!(pace.left(), "2 left, about 3 minutes");
         pace.step();
         assert!(pace.left().starts_with("1 left"));
