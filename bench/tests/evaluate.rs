@@ -2,10 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../crates/linux/tests/common/swap.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod alone;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use self::alone::Alone;
 
 /// Whether the test can run here. Where all tests must run, what is lacking is a failure.
 fn can_run() -> bool {
@@ -50,6 +56,8 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     if !can_run() {
         return;
     }
+    // A run makes swap of its own.
+    let Some(_alone) = Alone::without_swap() else { return };
     let dir = tempfile::tempdir().unwrap();
     let before = machine();
     // What is cold goes after 5 s.
