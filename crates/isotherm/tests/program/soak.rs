@@ -18,8 +18,6 @@ use crate::run::{Recorder, root_or_skip, until};
 /// nearly as much, and is the page cache's.
 const OWN: u64 = 20 << 20;
 const EACH_REGION: u64 = 1 << 10;
-/// Where there are hundreds of processes.
-const EACH_PROCESS: u64 = 64 << 10;
 /// What an allocator may keep for itself.
 const SLACK: u64 = 1 << 20;
 
@@ -254,8 +252,8 @@ fn many_at_once_are_within_bounds() {
     until("all", || Held::of(recorder.pid()).pidfds > MANY);
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(10) {
-        // Each process has its regions, however many are allowed, and what is kept of it besides.
-        one.look(0, OWN + MANY as u64 * (8 * EACH_REGION + EACH_PROCESS));
+        // Each process has its regions, however many are allowed.
+        one.look(0, OWN + MANY as u64 * 8 * EACH_REGION);
         std::thread::sleep(Duration::from_millis(200));
     }
     let spent = cpu(recorder.pid()) - before;
