@@ -2,14 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../crates/linux/tests/common/swap.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod alone;
+
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// Runs change the machine.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use self::alone::Alone;
 
 /// Whether the test can run here. Where all tests must run, what is lacking is a failure.
 fn can_run() -> bool {
@@ -58,7 +60,8 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     if !can_run() {
         return;
     }
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // A run makes swap of its own.
+    let Some(_alone) = Alone::without_swap() else { return };
     let dir = tempfile::tempdir().unwrap();
     let before = machine();
     // What is cold goes after 5 s.
@@ -94,7 +97,7 @@ fn rec_is_held_against_its_own_slices_at_rest() {
     if !can_run() {
         return;
     }
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(_alone) = Alone::without_swap() else { return };
     let dir = tempfile::tempdir().unwrap();
     let times = ["--configs", "rec", "--seconds", "2", "--lead-in", "2", "--slices", "4"];
     let done = evaluate(dir.path(), &times);

@@ -37,10 +37,26 @@ pub struct Cleared {
     /// Pages that were asked for, whose accessed bit is clear now, and which will show when they are
     /// accessed.
     pub armed: PageMask,
-    /// resident pages that were asked for and whose accesses cannot be seen, and why
+    /// resident pages that were asked for and whose accesses cannot be seen, each reason once
     pub hidden: Vec<(Unknown, PageMask)>,
     /// when clearing ended
     pub cleared_at: Nanos,
+}
+
+impl Cleared {
+    /// Moves those of `pages` that are armed to what is hidden: each reason is told once, as what is told
+    /// is kept, and a block may have a hundred folios.
+    pub fn hide(&mut self, why: Unknown, pages: &PageMask) {
+        let pages = pages.and(&self.armed);
+        if pages.is_empty() {
+            return;
+        }
+        self.armed = self.armed.without(&pages);
+        match self.hidden.iter_mut().find(|(other, _)| *other == why) {
+            Some((_, of)) => *of = of.or(&pages),
+            None => self.hidden.push((why, pages)),
+        }
+    }
 }
 
 /// Reads all accessed bits, and clears them in long runs. Reading is cheap, clearing is dear, and the
@@ -104,4 +120,23 @@ pub(crate) fn one_each(blocks: &[Block]) -> impl Iterator<Item = Block> + '_ {
             ..a
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_hidden_for_one_reason_and_a_reason_is_told_once() {
+        let mut cleared = Cleared { armed: PageMask::span(0, 100), ..Cleared::default() };
+        for folio in 0..10 {
+            cleared.hide(Unknown::Shared, &PageMask::span(folio * 4, folio * 4 + 2));
+        }
+        cleared.hide(Unknown::Unseen, &PageMask::span(0, 8));
+        cleared.hide(Unknown::Dma, &PageMask::span(0, 8));
+        let hidden: Vec<(Unknown, u32)> =
+            cleared.hidden.iter().map(|(why, pages)| (*why, pages.count())).collect();
+        assert_eq!(hidden, [(Unknown::Shared, 20), (Unknown::Unseen, 4)]);
+        assert_eq!(cleared.armed.count(), 76);
+    }
 }

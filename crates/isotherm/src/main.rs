@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
+    isotherm_linux::sys::keep_little_memory();
     let cli = cli::Cli::parse();
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),

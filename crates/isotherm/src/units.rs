@@ -99,6 +99,19 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time of at least so much; `why` is said of a shorter one.
+pub fn at_least(
+    least: Duration,
+    why: &'static str,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text| match duration(text)? {
+        time if time < least => {
+            Err(format!("{why}: write {} or more", humantime::format_duration(least)))
+        }
+        time => Ok(time),
+    }
+}
+
 /// The name of a kind of monitor.
 pub fn monitor(text: &str) -> Result<MonitorKind, String> {
     let names = MonitorKind::ALL.map(MonitorKind::name).join(", ");
@@ -226,6 +239,16 @@ mod tests {
         assert!(interval("0s").unwrap_err().contains("auto"));
         assert_eq!(monitor("pages"), Ok(MonitorKind::Pages));
         assert!(monitor("page").unwrap_err().contains("exposure, regions, pages"));
+    }
+
+    #[test]
+    fn a_time_of_at_least_so_much() {
+        let every = at_least(Duration::from_millis(2), "that is often");
+        assert_eq!(every("2ms"), Ok(Duration::from_millis(2)));
+        for shorter in ["0", "0s", "1999us"] {
+            assert_eq!(every(shorter).unwrap_err(), "that is often: write 2ms or more");
+        }
+        assert!(every("often").is_err());
     }
 
     #[test]

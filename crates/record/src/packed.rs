@@ -5,7 +5,7 @@ use std::io::Read;
 
 use arrow_buffer::Buffer;
 use zstd::bulk::Compressor;
-use zstd::zstd_safe::get_frame_content_size;
+use zstd::zstd_safe::{CParameter, get_frame_content_size};
 
 use crate::bad::Bad;
 use crate::frame::MAX_PAYLOAD;
@@ -13,6 +13,9 @@ use crate::frame::MAX_PAYLOAD;
 /// Takes 7 % off what 3 leaves of busy regions, for half a microsecond a region; beyond, zstd wins
 /// little on these columns.
 const LEVEL: i32 = 9;
+/// It looks back for 256 KiB. That packs as well as the 2 MiB which the level would look back for in long
+/// messages, and takes 3 MiB of memory in the place of 11.
+const WINDOW_LOG: u32 = 18;
 const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Packs a message.
@@ -21,7 +24,10 @@ pub(crate) fn pack(message: &[u8]) -> Result<Vec<u8>, Bad> {
     if length > MAX_PAYLOAD {
         return Err(Bad::because(format!("{length} bytes are above the limit of {MAX_PAYLOAD}")));
     }
-    let packed = Compressor::new(LEVEL).and_then(|mut zstd| zstd.compress(message));
+    let packed = Compressor::new(LEVEL).and_then(|mut zstd| {
+        zstd.set_parameter(CParameter::WindowLog(WINDOW_LOG))?;
+        zstd.compress(message)
+    });
     packed.map_err(|e| Bad::because(format!("it cannot be packed: {e}")))
 }
 

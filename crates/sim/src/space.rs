@@ -231,12 +231,10 @@ impl AddressSpace {
                 }
                 let Some((last, young)) = out.last_mut() else { return };
                 last.huge |= v.page.len() >= BLOCK_SIZE;
+                last.armed = last.armed.or(&pages);
                 match v.unknown {
-                    Some(why) => last.hidden.push((why, pages)),
-                    None => {
-                        last.armed = last.armed.or(&pages);
-                        *young += if v.young { pages.count() } else { 0 };
-                    }
+                    Some(why) => last.hide(why, &pages),
+                    None => *young += if v.young { pages.count() } else { 0 },
                 }
             }
             if v.young && v.unknown.is_none() {

@@ -412,6 +412,7 @@ impl Piece {
         self.resident = self.resident.or(&told.and(&span));
         let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
         self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
+        self.hidden.shrink_to_fit();
         self.presumed = None;
         self.doubted = false;
         self.calm = None;

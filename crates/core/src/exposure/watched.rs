@@ -106,6 +106,7 @@ impl Watched {
             return;
         }
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
+        self.visible.shrink_to_fit();
         self.aside.map(&mappings);
         self.mappings = Arc::new(mappings);
         let visible = &self.visible;
@@ -184,6 +185,8 @@ impl Watched {
         self.miss(at, bounds.end);
         self.pieces.retain(|p| p.missing < 2);
         if !new.is_empty() {
+            // Most of what is resident is there at the first reading; much of what is known is of pieces.
+            self.pieces.reserve_exact(new.len());
             self.pieces.extend(new);
             self.pieces.sort_unstable_by_key(|p| p.range.start);
         }

@@ -8,6 +8,9 @@ use clap::Args;
 
 use crate::units;
 
+/// All regions are counted each time.
+const SECOND: Duration = Duration::from_secs(1);
+
 /// Where metrics go, and how often.
 #[derive(Debug, Args)]
 pub struct Metrics {
@@ -16,8 +19,8 @@ pub struct Metrics {
     #[arg(long = "metrics", value_name = "FILE.prom|127.0.0.1:PORT", value_parser = to)]
     pub to: Option<MetricsTo>,
     /// Write the file so often
-    #[arg(long = "metrics-every", value_name = "TIME", default_value = "15s", value_parser = every)]
-    #[arg(requires = "to")]
+    #[arg(long = "metrics-every", value_name = "TIME", default_value = "15s", requires = "to")]
+    #[arg(value_parser = units::at_least(SECOND, "metrics are told once a second at most"))]
     pub every: Duration,
 }
 
@@ -53,15 +56,6 @@ fn to(text: &str) -> Result<MetricsTo, String> {
     }
 }
 
-/// Not more often than once a second: all regions are counted each time.
-fn every(text: &str) -> Result<Duration, String> {
-    let every = units::duration(text)?;
-    if every < Duration::from_secs(1) {
-        return Err("metrics are told once a second at most: write 1s or more".to_owned());
-    }
-    Ok(every)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,11 +76,5 @@ mod tests {
         for neither in ["", "metrics", "x.txt", "127.0.0.1", ":9100", "127.0.0.1:99999"] {
             assert!(to(neither).unwrap_err().contains(".prom"), "{neither}");
         }
-    }
-
-    #[test]
-    fn not_all_the_time() {
-        assert_eq!(every("1s"), Ok(Duration::from_secs(1)));
-        assert!(every("999ms").unwrap_err().contains("1s or more"));
     }
 }

@@ -12,6 +12,8 @@ use isotherm_report::{By, Choice, Pick, SortBy, Wishes};
 use super::DEFAULT_RECORD;
 use crate::units;
 
+const MILLISECOND: Duration = Duration::from_millis(1);
+
 /// Which part of which record, and what is called hot and cold.
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -233,7 +235,8 @@ pub struct Cgroups {
     pub by: By,
     /// Print a line for each part of the time of this length, instead of means and the last snapshot; JSON
     /// has both. Parts of a record that would have more than 1024 are twice, 4, 8, ... times as long
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME")]
+    #[arg(value_parser = units::at_least(MILLISECOND, "parts of a record are no shorter"))]
     pub every: Option<Duration>,
     /// Rows at most, those with most resident memory first; JSON has all
     #[arg(long, value_name = "N", default_value_t = 20)]

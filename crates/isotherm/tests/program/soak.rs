@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::alone::Alone;
+use crate::alone::{Alone, has_swap};
 use crate::load::Load;
 use crate::reclaim::Service;
 use crate::run::{Recorder, root_or_skip, until};
@@ -18,8 +18,6 @@ use crate::run::{Recorder, root_or_skip, until};
 /// nearly as much, and is the page cache's.
 const OWN: u64 = 20 << 20;
 const EACH_REGION: u64 = 1 << 10;
-/// Where there are hundreds of processes.
-const EACH_PROCESS: u64 = 64 << 10;
 /// What an allocator may keep for itself.
 const SLACK: u64 = 1 << 20;
 
@@ -181,17 +179,16 @@ fn nothing_is_left_of_those_that_come_and_go() {
         return;
     }
     let asked = std::env::var("ISOTHERM_SOAK_SECONDS").ok().map(|s| s.parse::<u64>().unwrap());
-    // Swap is for one test at a time: those who run beside this one shall not wait for it.
-    let alone = asked.and_then(|_| Alone::with_swap(512));
+    // Swap is for one test at a time: those who run beside this one shall not wait for it. Swap of the
+    // machine's own serves as well.
+    let alone = asked.filter(|_| !has_swap()).and_then(|_| Alone::with_swap(512));
     let time = Duration::from_secs(asked.unwrap_or(60));
     let dir = TempDir::new().unwrap();
     let name = name("soak");
     let mut crowd = Crowd::new(dir.path(), &name);
     let stays = Load::by(&crowd.load, 16, 1);
     let who = ["--comm", &name, "--metrics", "m.prom", "--metrics-every", "1s"];
-    // Swap of the machine's own serves as well.
-    let swaps = fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1;
-    let dry = if asked.is_some() && swaps { &[][..] } else { &["--dry-run"] };
+    let dry = if asked.is_some() && has_swap() { &[][..] } else { &["--dry-run"] };
     let mut service = Service::working(&[&who[..], dry].concat());
     // By the monitor that is the default.
     let record = ["--monitor", "exposure", "--max-size", "16M", "--rotate", "3"];
@@ -255,8 +252,8 @@ fn many_at_once_are_within_bounds() {
     until("all", || Held::of(recorder.pid()).pidfds > MANY);
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(10) {
-        // Each process has its regions, however many are allowed, and what is kept of it besides.
-        one.look(0, OWN + MANY as u64 * (8 * EACH_REGION + EACH_PROCESS));
+        // Each process has its regions, however many are allowed.
+        one.look(0, OWN + MANY as u64 * 8 * EACH_REGION);
         std::thread::sleep(Duration::from_millis(200));
     }
     let spent = cpu(recorder.pid()) - before;

@@ -114,6 +114,7 @@ fn wrong_usage_is_told_with_what_would_be_right() {
     report(&["access", "--size", "1M"], &["--size", "FROM..TO"]);
     report(&["access", "--rate", "5..1"], &["after its begin"]);
     report(&["access", "--at", "1s", "--snapshot", "1"], &["cannot be used with"]);
+    report(&["cgroups", "--every", "0s"], &["--every", "1ms or more"]);
 }
 
 #[test]

@@ -169,7 +169,12 @@ impl Process {
         let starts: Vec<u64> = mappings.iter().map(|m| m.range.start).collect();
         let flags = walker.vma_flags(pid, &starts)?;
         self.private_files = private_files(&mappings, &flags).collect();
-        self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
+        let mut mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
+        // Those that have not changed share their names with whoever was told of them before.
+        if mappings != self.mappings {
+            mappings.shrink_to_fit();
+            self.mappings = mappings;
+        }
         let Process { sharing, mappings, touched, .. } = self;
         let is_mapped =
             |start: &u64| mappings.binary_search_by_key(start, |m| m.range.start).is_ok();

@@ -40,7 +40,7 @@ pub use pagemap::{Pagemap, PagemapEntry, has_soft_dirty};
 pub use pagetypeinfo::{Pageblocks, pagetypeinfo};
 pub use ram::{Ram, system_ram};
 pub use smaps::{Usage, parse as parse_smaps, usage};
-pub use stat::{Resident, Stat, command, cut_comm, resident, stat};
+pub use stat::{Resident, Stat, comm, command, cut_comm, resident, stat};
 pub use status::swapped;
 pub use threads::{ThreadTime, is_runnable, threads};
 pub use vmstat::vmstat;

@@ -51,6 +51,18 @@ fn parse(text: &str) -> Option<Stat> {
     Some(Stat { comm, ppid, kernel_thread, threads, start_ticks, major_faults })
 }
 
+/// Reads `/proc/PID/comm`: the name alone, for less than half of what [`stat`] takes.
+///
+/// # Errors
+/// If there is no such process.
+pub fn comm(root: &Path, pid: i32) -> Result<String, ProcError> {
+    let mut name = read_limited(&pid_file(root, pid, "comm"), 64)?;
+    if name.ends_with('\n') {
+        name.pop();
+    }
+    Ok(name)
+}
+
 /// A name as the kernel cuts it, and as [`Stat::comm`] has it.
 #[must_use]
 pub fn cut_comm(name: &str) -> String {
@@ -93,6 +105,14 @@ pub fn resident(root: &Path, pid: i32) -> Result<Resident, ProcError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_name_alone_is_that_of_all_the_rest() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let root = Path::new("/");
+        assert_eq!(comm(root, me).unwrap(), stat(root, me).unwrap().comm);
+        assert!(comm(root, i32::MAX).unwrap_err().is_gone());
+    }
 
     #[test]
     fn a_name_with_everything() {

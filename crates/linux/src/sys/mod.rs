@@ -4,6 +4,7 @@ mod arena;
 mod clock;
 mod cpus;
 mod fork;
+mod malloc;
 mod mempolicy;
 mod move_pages;
 mod node_mask;
@@ -19,6 +20,7 @@ pub use arena::{Arena, Backing};
 pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
 pub use cpus::online_cpus;
 pub use fork::SleepingChild;
+pub use malloc::keep_little_memory;
 pub use mempolicy::{
     Existing, PolicyMode, allowed_nodes, bind, bind_unreadable, policy, policy_at, set_policy,
     set_policy_unreadable,

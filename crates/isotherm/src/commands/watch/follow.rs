@@ -107,7 +107,7 @@ impl Follower {
     /// Watches who is one of these, as long as they are; with their children, wherever those go.
     /// There need be nobody yet, but if none who is can be watched, that is an error.
     fn join(&mut self, held: &mut dyn Hold, who: Members, with_children: bool) -> Result<()> {
-        let members = who.now()?;
+        let members = who.now(|_| false)?;
         self.members = who;
         self.with_children = with_children;
         match self.follow_members(held, &members) {
@@ -148,7 +148,8 @@ impl Follower {
     pub fn follow(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
         let mut ended = std::mem::take(&mut self.dropped);
         self.unwanted.retain(|&pid, &mut start| start_of(pid) == Some(start));
-        let members = self.members.now_if_due();
+        let Follower { members, processes, .. } = self;
+        let members = members.now_if_due(|pid| processes.contains_key(&pid));
         let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
         self.processes.retain(|pid, p| {
             let stays = held.is_alive(p.target) && (!p.as_member || is_in(pid));

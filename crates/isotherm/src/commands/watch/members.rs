@@ -28,7 +28,7 @@ pub struct Members {
 }
 
 /// Asking who they are takes at most one part in so many of the time.
-const SHARE: u32 = 50;
+const SHARE: u32 = 100;
 
 impl Members {
     /// Those asked for. Nobody need be in a group yet. A name that nobody has and a group that is not
@@ -48,7 +48,10 @@ impl Members {
             let path = path.display();
             say(format_args!("isotherm: there is no control group {path} yet: waiting for it"));
         }
-        let running: BTreeSet<String> = members.running().map(|(_, comm)| comm).collect();
+        let running: BTreeSet<String> = members
+            .named(|_| false)
+            .filter_map(|pid| proc::comm(ROOT.as_ref(), pid).ok())
+            .collect();
         for name in members.names.iter().filter(|name| !running.contains(*name)) {
             if !o.awaited {
                 bail!("no process is called `{name}`: ps -eo comm shows their names");
@@ -90,17 +93,22 @@ impl Members {
         may_return || self.by_name() || self.groups.iter().any(Cgroup::exists)
     }
 
-    /// All processes and their names, if they are asked for by name.
-    fn running(&self) -> impl Iterator<Item = (i32, String)> {
+    /// Those that are asked for by name, or as all there are. Who is `known` is no thread of the kernel:
+    /// finding that out is most of the work.
+    fn named(&self, known: impl Fn(i32) -> bool) -> impl Iterator<Item = i32> {
         let pids = if self.by_name() { proc::pids(ROOT.as_ref()) } else { Vec::new() };
-        let user = |pid| proc::stat(ROOT.as_ref(), pid).ok().filter(|stat| !stat.kernel_thread);
-        pids.into_iter().filter_map(move |pid| Some((pid, user(pid)?.comm)))
+        let is_called =
+            |pid| proc::comm(ROOT.as_ref(), pid).is_ok_and(|comm| self.names.contains(&comm));
+        let is_user = |pid| proc::stat(ROOT.as_ref(), pid).is_ok_and(|stat| !stat.kernel_thread);
+        pids.into_iter().filter(move |&pid| match self.all {
+            true => known(pid) || is_user(pid),
+            false => is_called(pid) && (known(pid) || is_user(pid)),
+        })
     }
 
     /// Who they are now, but for isotherm itself. A group that has been removed has nobody.
-    pub fn now(&self) -> Result<BTreeSet<i32>, CgroupError> {
-        let named = self.running().filter(|(_, comm)| self.all || self.names.contains(comm));
-        let mut members: BTreeSet<i32> = named.map(|(pid, _)| pid).collect();
+    pub fn now(&self, known: impl Fn(i32) -> bool) -> Result<BTreeSet<i32>, CgroupError> {
+        let mut members: BTreeSet<i32> = self.named(known).collect();
         for group in &self.groups {
             match group.processes() {
                 Err(CgroupError::Removed(_)) => {}
@@ -112,13 +120,13 @@ impl Members {
     }
 
     /// The same, unless there are none, or it was asked for just now, or it cannot be told.
-    pub fn now_if_due(&mut self) -> Option<BTreeSet<i32>> {
+    pub fn now_if_due(&mut self, known: impl Fn(i32) -> bool) -> Option<BTreeSet<i32>> {
         let begin = sys::monotonic();
         if self.is_empty() || begin < self.next {
             return None;
         }
         let _ = self.seek();
-        let members = self.now().ok();
+        let members = self.now(known).ok();
         self.next = begin + sys::monotonic().since(begin) * SHARE;
         members
     }

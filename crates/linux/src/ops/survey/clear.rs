@@ -155,16 +155,10 @@ impl Sorted {
     /// What has come of it.
     fn told(&self) -> Option<Cleared> {
         let resident = self.block.resident.and(&self.asked);
-        let (mut armed, mut hidden) = (resident, Vec::new());
-        for (why, pages) in &self.hidden {
-            let pages = pages.and(&armed);
-            armed = armed.without(&pages);
-            if !pages.is_empty() {
-                hidden.push((*why, pages));
-            }
-        }
         let (start, huge, cleared_at) = (self.block.start, self.block.huge, self.cleared_at);
-        (!resident.is_empty()).then_some(Cleared { start, huge, armed, hidden, cleared_at })
+        let mut told = Cleared { start, huge, armed: resident, hidden: Vec::new(), cleared_at };
+        self.hidden.iter().for_each(|(why, pages)| told.hide(*why, pages));
+        (!resident.is_empty()).then_some(told)
     }
 }
 
