@@ -21,7 +21,7 @@ const MOST_ROWS: usize = 512;
 const MOST_PARTS: u32 = 1024;
 /// Who shares a row is counted up to so many.
 const MOST_OTHERS: usize = 1 << 14;
-/// What is told waits for its snapshot up to so many times; a machine of 4096 processes tells less.
+/// What is told waits for its snapshot up to so many times; then the oldest goes.
 const MOST_WAITING: usize = 1 << 16;
 /// A part of the time, where nothing else is asked for.
 const EVERY: Duration = Duration::from_secs(1);
