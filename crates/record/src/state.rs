@@ -116,12 +116,12 @@ impl State {
             }
             Kind::Attribution => {
                 let told = to_attributions(rows)?;
-                let times = || told.iter().map(|a| a.at);
+                let times = self.last_told.into_iter().chain(told.iter().map(|a| a.at));
                 ensure(
-                    self.last_told.into_iter().chain(times()).is_sorted(),
+                    times.is_sorted(),
                     "what is told of a target comes after what was read later",
                 )?;
-                self.last_told = times().last().or(self.last_told);
+                self.last_told = told.last().map(|a| a.at).or(self.last_told);
                 events.extend(told.into_iter().map(Event::Attribution));
             }
             Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
