@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use isotherm_core::{AddrRange, PAGE_SIZE};
-use isotherm_linux::proc::Pagemap;
+use isotherm_linux::proc::{self, Pagemap};
 
 /// For each page of `range` of process `pid`, whether it is in swap, by its page tables.
 ///
@@ -30,7 +30,5 @@ pub fn of_range(pid: i32, range: AddrRange) -> Result<u64> {
 /// # Errors
 /// If it has ended.
 pub fn of_process(pid: i32) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmSwap:")).context("no VmSwap")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
+    Ok(proc::swapped(Path::new("/"), pid)?)
 }

@@ -8,6 +8,7 @@ use arrow_schema::ArrowError;
 use isotherm_core::{Attribution, Nanos, TargetId};
 
 use crate::bad::{Bad, ensure};
+use crate::check;
 use crate::lists::{batch, column, numbers, plain, shared, words};
 
 pub(crate) fn from_attributions(all: &[Attribution]) -> Result<RecordBatch, ArrowError> {
@@ -32,13 +33,40 @@ pub(crate) fn to_attributions(batch: &RecordBatch) -> Result<Vec<Attribution>, B
     let nulls = batch.columns().iter().map(|c| c.null_count()).sum::<usize>();
     ensure(nulls == 0, "something of what is told of a target is null")?;
     let mut names = HashSet::new();
-    let row = |i| Attribution {
-        target: TargetId(target.value(i)),
-        at: Nanos(at.value(i)),
-        comm: shared(&mut names, comm.value(i)),
-        cgroup: shared(&mut names, cgroup.value(i)),
-        swapped: swapped.value(i),
-        major_faults: major_faults.value(i),
+    let row = |i| {
+        let a = Attribution {
+            target: TargetId(target.value(i)),
+            at: Nanos(at.value(i)),
+            comm: shared(&mut names, comm.value(i)),
+            cgroup: shared(&mut names, cgroup.value(i)),
+            swapped: swapped.value(i),
+            major_faults: major_faults.value(i),
+        };
+        check::attribution(&a).map(|()| a)
     };
-    Ok((0..batch.num_rows()).map(row).collect())
+    (0..batch.num_rows()).map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_nothing_has_are_refused() {
+        let read = |comm: usize, cgroup: usize| {
+            let a = Attribution {
+                target: TargetId(0),
+                at: Nanos(u64::MAX),
+                comm: "x".repeat(comm).into(),
+                cgroup: "/".repeat(cgroup).into(),
+                swapped: u64::MAX,
+                major_faults: u64::MAX,
+            };
+            let rows = [a.clone(), a];
+            to_attributions(&from_attributions(&rows).unwrap()).map(|read| assert_eq!(read, rows))
+        };
+        assert_eq!(read(64, 4096), Ok(()));
+        assert!(read(65, 1).unwrap_err().0.contains("name of a program"));
+        assert!(read(1, 4097).unwrap_err().0.contains("path of a control group"));
+    }
 }

@@ -1,12 +1,16 @@
-//! What holds for every snapshot and every set of mappings in a record. Writer and reader both
+//! What holds for every snapshot, every set of mappings and all that is told of targets in a record. Writer and reader both
 //! check it: the one so that nothing false gets in, the other so that nothing false gets out.
 
-use isotherm_core::{AddrRange, Mapping, Quality, RegionView, Snapshot, TargetView};
+use isotherm_core::{AddrRange, Attribution, Mapping, Quality, RegionView, Snapshot, TargetView};
 
 use crate::bad::{Bad, ensure};
 
 /// A whole, in basis points.
 const WHOLE_BP: u32 = 10_000;
+/// Bytes of the name of a program: the kernel's 15, each of which may have been no UTF-8, and some.
+const MOST_COMM: usize = 64;
+/// Bytes of the path of a control group, as in the kernel.
+const MOST_CGROUP: usize = 4096;
 
 /// Whether `s` may stand in a record.
 pub(crate) fn snapshot(s: &Snapshot) -> Result<(), Bad> {
@@ -22,6 +26,12 @@ pub(crate) fn snapshot(s: &Snapshot) -> Result<(), Bad> {
 /// Whether `mappings` may stand in a record.
 pub(crate) fn mappings(mappings: &[Mapping]) -> Result<(), Bad> {
     disjoint(mappings.iter().map(|m| m.range), "mappings overlap or are out of order")
+}
+
+/// Whether `a` may stand in a record.
+pub(crate) fn attribution(a: &Attribution) -> Result<(), Bad> {
+    ensure(a.comm.len() <= MOST_COMM, "the name of a program is longer than any is")?;
+    ensure(a.cgroup.len() <= MOST_CGROUP, "the path of a control group is longer than any is")
 }
 
 fn quality(q: &Quality) -> Result<(), Bad> {

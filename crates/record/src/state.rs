@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema};
-use isotherm_core::Snapshot;
+use isotherm_core::{Nanos, Snapshot};
 
 use crate::attributions::to_attributions;
 use crate::bad::{Bad, ensure};
@@ -30,6 +30,8 @@ pub(crate) struct State {
     /// number of the newest set that a snapshot has used
     newest_set: Option<u64>,
     last_seq: Option<u64>,
+    /// when something was read of a target last
+    last_told: Option<Nanos>,
     missing: u64,
     rows: Option<Rows>,
     ended: bool,
@@ -45,6 +47,7 @@ impl State {
             sets: HashMap::new(),
             newest_set: None,
             last_seq: None,
+            last_told: None,
             missing: 0,
             rows: None,
             ended: false,
@@ -89,7 +92,7 @@ impl State {
         let facts = Facts::from_metadata(&schema.metadata)?;
         self.ended = false;
         if self.facts.as_ref() != Some(&facts) {
-            (self.newest_set, self.last_seq) = (None, None);
+            (self.newest_set, self.last_seq, self.last_told) = (None, None, None);
             self.sets.clear();
             self.facts = Some(facts.clone());
             events.push_back(Event::Facts(facts));
@@ -112,7 +115,14 @@ impl State {
                 }
             }
             Kind::Attribution => {
-                events.extend(to_attributions(rows)?.into_iter().map(Event::Attribution));
+                let told = to_attributions(rows)?;
+                let times = self.last_told.into_iter().chain(told.iter().map(|a| a.at));
+                ensure(
+                    times.is_sorted(),
+                    "what is told of a target comes after what was read later",
+                )?;
+                self.last_told = told.last().map(|a| a.at).or(self.last_told);
+                events.extend(told.into_iter().map(Event::Attribution));
             }
             Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
             Kind::End => {

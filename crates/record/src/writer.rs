@@ -55,6 +55,7 @@ pub struct Writer<S = Files> {
     sets: Sets,
     columns: Columns,
     attributions: Vec<Attribution>,
+    last_told: Option<Nanos>,
     /// start of the first snapshot that waits, start and end of the last one
     waits: Option<(Nanos, Nanos, Nanos)>,
     last_seq: Option<u64>,
@@ -97,6 +98,7 @@ impl<S: Sink> Writer<S> {
             sets: Sets::default(),
             columns: Columns::default(),
             attributions: Vec::new(),
+            last_told: None,
             waits: None,
             last_seq: None,
             file_len: 0,
@@ -119,11 +121,20 @@ impl<S: Sink> Writer<S> {
         Ok(progress)
     }
 
-    /// Takes over what is told of a target, to be written before the snapshots that wait.
+    /// Takes over what is told of a target, to be written before the snapshots that wait. With a name longer
+    /// than a record may hold, 64 bytes of a program or 4096 of a control group, it is left out.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If it was read before what was told last, or cannot be written.
     pub fn attribution(&mut self, a: Attribution) -> Result<Progress, WriteError> {
+        if check::attribution(&a).is_err() {
+            return Ok(self.progress());
+        }
+        if self.last_told.is_some_and(|last| a.at < last) {
+            let why = Bad::new("it comes after what was read later");
+            return Err(WriteError::refused("what is told of a target", why));
+        }
+        self.last_told = Some(a.at);
         self.attributions.push(a);
         if self.attributions.len() < ATTRIBUTIONS { Ok(Progress::Going) } else { self.attribute() }
     }

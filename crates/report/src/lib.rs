@@ -78,9 +78,9 @@ pub use lines::{Line, Lines, Plot};
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
-    Picture, RenderError, Style, access_text, advice_text, groups_text, heatmap_picture, json,
-    lines_picture, raw_head_text, raw_text, regions_picture, regions_text, summary_text, terminal,
-    wss_picture, wss_text,
+    Picture, RenderError, Style, access_text, advice_text, groups_text, heatmap_picture,
+    is_printable, json, lines_picture, printable, raw_head_text, raw_text, regions_picture,
+    regions_text, summary_text, terminal, wss_picture, wss_text,
 };
 pub use row::{Row, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};

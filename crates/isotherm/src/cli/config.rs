@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::error::ErrorKind;
 use clap::{ArgAction, CommandFactory, Parser};
 use isotherm_core::scheme::Scheme;
 use toml::{Spanned, Value};
@@ -15,9 +16,23 @@ use super::{Cli, Command, Reclaim, UsageError};
 use crate::schemes;
 
 /// Whom it is about, and what only counts at the start.
-const LASTING: [&str; 14] = [
-    "pid", "comm", "cgroup", "all", "children", "control", "dry-run", "log", "passed", "json",
-    "duration", "look", "monitor", "seed",
+const LASTING: [&str; 16] = [
+    "pid",
+    "comm",
+    "cgroup",
+    "all",
+    "children",
+    "control",
+    "metrics",
+    "metrics-every",
+    "dry-run",
+    "log",
+    "passed",
+    "json",
+    "duration",
+    "look",
+    "monitor",
+    "seed",
 ];
 /// Who is named on the command line is meant instead of those in the file.
 const TARGETS: [&str; 5] = ["pid", "comm", "cgroup", "all", "children"];
@@ -128,10 +143,13 @@ fn arg_of(name: &str, value: &Value) -> Result<String, String> {
     Ok(format!("--{name}={text}"))
 }
 
-/// Whether one option is right by itself.
+/// Whether one option is right by itself; what it takes beside it may be among the others.
 fn check(args: &[String]) -> Result<(), String> {
     let words = ["isotherm", "reclaim"].into_iter().chain(args.iter().map(String::as_str));
-    Cli::try_parse_from(words).map(drop).map_err(|e| why(&e))
+    match Cli::try_parse_from(words) {
+        Err(e) if e.kind() != ErrorKind::MissingRequiredArgument => Err(why(&e)),
+        _ => Ok(()),
+    }
 }
 
 fn parse(typed: &[OsString]) -> Result<Reclaim, UsageError> {
@@ -190,6 +208,14 @@ ipis = 7
     }
 
     #[test]
+    fn an_option_may_take_another_beside_it() {
+        let o = under("metrics-every = \"20s\"\nmetrics = \"127.0.0.1:9477\"", &[]);
+        assert_eq!(o.acting.metrics.every, Duration::from_secs(20));
+        let alone = config("metrics-every = \"20s\"").unwrap().under(&[]).unwrap_err().to_string();
+        assert!(alone.starts_with("r.toml: "), "{alone}");
+    }
+
+    #[test]
     fn the_command_line_wins() {
         let o = under(TEXT, &["--min-age", "1s", "--pid=7", "--goal", "psi=1%", "--goal=psi=2%"]);
         assert_eq!(o.min_age, Duration::from_secs(1));
@@ -227,6 +253,11 @@ ipis = 7
         assert!(said.contains("line 2, column 8: `comm` cannot change"), "{said}");
         let none = config("min-age = \"2s\"").unwrap();
         assert!(none.check_change(&before).is_err());
+        for text in ["metrics = \"127.0.0.1:9477\"", "metrics-every = \"5s\""] {
+            let other = config(&format!("comm = \"x\"\n{text}")).unwrap();
+            let said = other.check_change(&before).unwrap_err().to_string();
+            assert!(said.contains("line 2") && said.contains("cannot change"), "{said}");
+        }
     }
 
     #[test]

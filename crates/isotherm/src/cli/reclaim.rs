@@ -24,7 +24,8 @@ pub struct Reclaim {
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
     pub quota_size: Bytes,
     /// Act while so much of the machine's memory is free: not above HIGH, from below MID on, and not below
-    /// LOW, where reclaim of the kernel's own has to do it at once; looked at each 5 s. none: always
+    /// LOW, where reclaim of the kernel's own has to do it at once; looked at each 5 s, with --look damon
+    /// each 0.5 s. none: always
     #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
     pub watermarks: Marks,
     /// Move the quota so that this comes about: refault=SHARE of the working set is read back within a

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_report::bytes;
+use isotherm_report::{bytes, printable};
 use serde_json::Value;
 
 use super::report::output::print;
@@ -106,7 +106,7 @@ fn processes(s: &Value) -> String {
     targets.sort_by_key(|t| std::cmp::Reverse(t["cold"].as_u64()));
     for t in targets.iter().take(MAX_SHOWN) {
         let pid = t["pid"].as_u64().map_or_else(String::new, |pid| pid.to_string());
-        out += &memory(&pid, t["comm"].as_str().unwrap_or(""), t);
+        out += &memory(&pid, &printable(t["comm"].as_str().unwrap_or("")), t);
     }
     if targets.len() > MAX_SHOWN {
         out += &format!("         and {} more\n", targets.len() - MAX_SHOWN);

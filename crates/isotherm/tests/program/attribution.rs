@@ -11,6 +11,7 @@ use crate::cgroups::{Group, mounts_or_skip, put};
 use crate::load::{Load, MIB};
 use crate::run::{Recorder, run_in, until};
 use crate::schemes::{Run, swapped};
+use crate::synthetic;
 
 const COLD: &str = "4K null  null 5  1s null  pageout";
 
@@ -102,4 +103,22 @@ fn all_who_are_watched_are_told_of() {
     let at: Vec<_> = record.attributions.iter().map(|a| a.at).collect();
     assert!(at.is_sorted());
     load.end(0);
+}
+
+/// Each recording has a target 0, and snapshots from 0 on.
+#[test]
+fn records_one_behind_the_other_are_of_different_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    let [a, b] = ["one", "other"].map(|name| dir.path().join(name));
+    synthetic::write_in("/one", 9000, &a, 5);
+    synthetic::write_in("/other", 70_000, &b, 3);
+    let both = [a, b].map(|path| fs::read(path).unwrap()).concat();
+    fs::write(dir.path().join("a.rec"), both).unwrap();
+    let report = cgroups(dir.path(), &[]);
+    let of = |label: &str| row(&report, |row| row["label"] == label);
+    let refaulted = |label| of(label)["refaulted_bytes"].as_u64().unwrap();
+    let each = ["/one", "/other", "/"].map(refaulted);
+    assert_eq!(each, [4, 2, 6].map(|pages: u64| pages * PAGE_SIZE));
+    assert_eq!(of("/one")["last"]["resident_bytes"], 0);
+    assert_eq!(of("/")["last"], of("/other")["last"]);
 }

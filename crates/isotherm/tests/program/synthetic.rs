@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RegionView, Snapshot,
-    TargetId, TargetView,
+    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RegionView,
+    Snapshot, TargetId, TargetView,
 };
 use isotherm_record::{Facts, Limits, TargetFact, Why, Writer};
 
@@ -14,7 +14,18 @@ const REGION: u64 = 64 << 10;
 
 /// Writes a record of `snapshots`, a flush after each third.
 pub fn write(path: &Path, snapshots: u64) {
-    let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
+    record(path, snapshots, None);
+}
+
+/// The same of a process in `cgroup`, which has waited for so many pages before, and waits for one in each
+/// snapshot.
+pub fn write_in(cgroup: &str, waited: u64, path: &Path, snapshots: u64) {
+    record(path, snapshots, Some((cgroup, waited)));
+}
+
+fn record(path: &Path, snapshots: u64, told: Option<(&str, u64)>) {
+    let command = told.map_or("", |(cgroup, _)| cgroup).to_owned();
+    let facts = Facts { command, ..Facts::new("0.1.0", Attrs::default(), Nanos(0)) };
     let mut writer = Writer::create(path, &facts, Limits::default()).unwrap();
     let id = TargetId(0);
     let _ = writer.target(TargetFact { id, pid: Some(4711), command: "made-up".into() }).unwrap();
@@ -22,6 +33,16 @@ pub fn write(path: &Path, snapshots: u64) {
     let kind = MappingKind::Heap;
     let mappings = Arc::new(vec![Mapping { range, kind, name: "[heap]".into(), unknown: None }]);
     for seq in 0..snapshots {
+        if let Some((cgroup, waited)) = told {
+            let _ = writer.attribution(Attribution {
+                target: id,
+                at: Nanos(seq * 400_000_000 + 1),
+                comm: "made-up".into(),
+                cgroup: cgroup.into(),
+                swapped: 0,
+                major_faults: waited + seq,
+            });
+        }
         let _ = writer.snapshot(&snapshot(seq, range, &mappings)).unwrap();
         if seq % 3 == 2 {
             let _ = writer.flush().unwrap();

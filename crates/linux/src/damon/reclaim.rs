@@ -24,9 +24,9 @@ pub struct Reclaim {
     pub memory: Vec<AddrRange>,
     /// untouched for so long
     pub min_age: Duration,
-    /// time for it in each window, in whole milliseconds; none: no bound
+    /// time for it in each window, in whole milliseconds, 1 at least; none: no bound
     pub time: Option<Duration>,
-    /// bytes in each window; none: no bound
+    /// bytes in each window, 1 at least; none: no bound
     pub bytes: Option<u64>,
     /// of the quotas
     pub window: Duration,
@@ -98,8 +98,10 @@ impl Reclaimer {
     /// # Errors
     /// If it is not ours any more.
     pub fn pause(&mut self) -> Result<(), DamonError> {
-        (self.before, self.cpu_before) = (self.reclaimed()?, self.cpu());
-        self.seat.stop()
+        let (before, cpu_before) = (self.reclaimed()?, self.cpu());
+        self.seat.stop()?;
+        (self.before, self.cpu_before) = (before, cpu_before);
+        Ok(())
     }
 
     /// What it had done when it was paused.
@@ -167,9 +169,10 @@ fn scheme(asked: &Reclaim, aggr: Duration) -> Scheme {
             nr_accesses: Bounds { min: 0, max: 0 },
             age: Bounds { min: age, max: longest },
         },
+        // To the kernel 0 is no bound.
         quotas: Quotas {
             ms: asked.time.map_or(0, |time| millis(time).max(1)),
-            bytes: asked.bytes.unwrap_or(0),
+            bytes: asked.bytes.map_or(0, |bytes| bytes.max(1)),
             reset_interval_ms: millis(asked.window).max(1),
             weights: Weights { age_permil: 1, ..Weights::default() },
             goals: asked.stalled.iter().map(|&time| goal(time)).collect(),

@@ -41,6 +41,9 @@ fn no_bound_is_zero() {
     let scheme = &context(&none).unwrap().schemes[0];
     assert_eq!((scheme.quotas.ms, scheme.quotas.bytes, scheme.quotas.goals.len()), (0, 0, 0));
     assert_eq!(scheme.watermarks.metric, WatermarkMetric::None);
+    let least = Reclaim { time: Some(Duration::ZERO), bytes: Some(0), ..asked() };
+    let quotas = &context(&least).unwrap().schemes[0].quotas;
+    assert_eq!((quotas.ms, quotas.bytes), (1, 1), "what is bounded never becomes unbounded");
     let dry = Reclaim { dry: true, ..asked() };
     assert_eq!(context(&dry).unwrap().schemes[0].action, Action::Stat);
     assert!(matches!(

@@ -10,7 +10,7 @@ use crate::samples::{NAME, few, reader, record, snapshots};
 const MAPPINGS: u8 = 2;
 
 /// Offset and length of each frame, found as the specification says.
-fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
+pub fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut all = Vec::new();
     let mut at = 0;
     while at < bytes.len() {

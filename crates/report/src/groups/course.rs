@@ -41,7 +41,8 @@ impl Sums {
             *self.saved.get_or_insert(0.0) += saved;
         }
         if let Some(faults) = o.faults {
-            *self.faults.get_or_insert(0) += faults;
+            let all = self.faults.get_or_insert(0);
+            *all = all.saturating_add(faults);
         }
     }
 
@@ -67,15 +68,15 @@ impl Sums {
 pub(super) struct Course {
     parts: BTreeMap<u32, Sums>,
     now: Shares,
-    /// the snapshot that `now` is of
+    /// the snapshot that `now` is of, counted from 1
     of: u64,
 }
 
 impl Course {
-    /// What of the row is in snapshot `seq`, which is of part `part`.
-    pub(super) fn add(&mut self, part: u32, seq: u64, s: &Shares, seconds: f64) {
-        if self.of != seq {
-            (self.of, self.now) = (seq, Shares::default());
+    /// What of the row is in the `n`th snapshot, which is of part `part`.
+    pub(super) fn add(&mut self, part: u32, n: u64, s: &Shares, seconds: f64) {
+        if self.of != n {
+            (self.of, self.now) = (n, Shares::default());
         }
         self.now.add(s);
         self.parts.entry(part).or_default().add(s, seconds);
@@ -83,7 +84,8 @@ impl Course {
 
     /// Pages of the row that were read back in part `part`.
     pub(super) fn refault(&mut self, part: u32, faults: u64) {
-        *self.parts.entry(part).or_default().faults.get_or_insert(0) += faults;
+        let sums = Sums { faults: Some(faults), ..Sums::default() };
+        self.parts.entry(part).or_default().join(&sums);
     }
 
     /// Makes one part of two.
@@ -93,9 +95,9 @@ impl Course {
         }
     }
 
-    /// As it was in snapshot `seq`.
-    pub(super) fn last(&self, seq: u64) -> Shares {
-        if self.of == seq { self.now } else { Shares::default() }
+    /// As it was in the `n`th snapshot.
+    pub(super) fn last(&self, n: u64) -> Shares {
+        if self.of == n { self.now } else { Shares::default() }
     }
 
     /// Over so many seconds; means, and bytes read back.

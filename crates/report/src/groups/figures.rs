@@ -21,7 +21,7 @@ pub struct Groups {
     pub every_ms: f64,
     /// the greatest by resident memory first
     pub rows: Vec<GroupRow>,
-    /// processes and groups that share the row `(others)`, as there were too many
+    /// processes and groups that share the row `(others)`, as there were too many; counted up to 16,384
     pub others: u64,
 }
 
@@ -88,13 +88,14 @@ impl Shares {
     }
 
     pub(super) fn add(&mut self, o: &Shares) {
-        self.resident_bytes += o.resident_bytes;
-        self.hot_bytes += o.hot_bytes;
-        self.warm_bytes += o.warm_bytes;
-        self.cold_bytes += o.cold_bytes;
-        self.unknown_bytes += o.unknown_bytes;
+        let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
+        add(&mut self.resident_bytes, o.resident_bytes);
+        add(&mut self.hot_bytes, o.hot_bytes);
+        add(&mut self.warm_bytes, o.warm_bytes);
+        add(&mut self.cold_bytes, o.cold_bytes);
+        add(&mut self.unknown_bytes, o.unknown_bytes);
         if let Some(saved) = o.saved_bytes {
-            *self.saved_bytes.get_or_insert(0) += saved;
+            add(self.saved_bytes.get_or_insert(0), saved);
         }
     }
 }

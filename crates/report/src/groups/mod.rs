@@ -19,6 +19,10 @@ use crate::filter::{FilterError, Gate, Options};
 const MOST_ROWS: usize = 512;
 /// Parts of the time at most; then two become one.
 const MOST_PARTS: u32 = 1024;
+/// Who shares a row is counted up to so many.
+const MOST_OTHERS: usize = 1 << 14;
+/// What is told waits for its snapshot up to so many times; then the oldest goes.
+const MOST_WAITING: usize = 1 << 16;
 /// A part of the time, where nothing else is asked for.
 const EVERY: Duration = Duration::from_secs(1);
 
@@ -47,7 +51,8 @@ enum Key {
     Others,
 }
 
-/// Makes [`Groups`] of what is pushed, which must be in the order of a record.
+/// Makes [`Groups`] of what is pushed, which must be in the order of a record. Each recording in it is begun by
+/// [`GroupsBuilder::begin`].
 #[derive(Debug)]
 pub struct GroupsBuilder {
     options: Options,
@@ -62,15 +67,15 @@ pub struct GroupsBuilder {
     others: BTreeSet<Key>,
     /// seconds seen of each part
     seen: BTreeMap<u32, f64>,
-    last: u64,
+    /// snapshots so far: a number in a record may come again in the next recording
+    snapshots: u64,
 }
 
 impl GroupsBuilder {
-    /// Has seen nothing yet, but for what is told `first` of each target, which holds from its begin on. Parts
-    /// of the time are `every` long, or twice, 4, 8, ... times that where they would be more than 1024; one
-    /// second if it is not given.
+    /// Has seen nothing yet. Parts of the time are `every` long, or twice, 4, 8, ... times that where they would
+    /// be more than 1024; one second if it is not given.
     #[must_use]
-    pub fn new(options: Options, by: By, every: Option<Duration>, first: Vec<Attribution>) -> Self {
+    pub fn new(options: Options, by: By, every: Option<Duration>) -> Self {
         GroupsBuilder {
             gate: Gate::new(options.filter.clone()),
             options,
@@ -78,16 +83,27 @@ impl GroupsBuilder {
             by,
             every: every.unwrap_or(EVERY).max(Duration::from_millis(1)),
             waiting: VecDeque::new(),
-            told: first.into_iter().map(|a| (a.target, a)).collect(),
+            told: BTreeMap::new(),
             rows: BTreeMap::new(),
             others: BTreeSet::new(),
             seen: BTreeMap::new(),
-            last: 0,
+            snapshots: 0,
         }
+    }
+
+    /// A recording begins: what was told is of other processes. What it tells `first` of each target holds from
+    /// the target's begin on.
+    pub fn begin(&mut self, first: impl IntoIterator<Item = Attribution>) {
+        self.waiting.clear();
+        self.told = first.into_iter().map(|a| (a.target, a)).collect();
     }
 
     /// What is told of a target.
     pub fn attribution(&mut self, a: &Attribution) {
+        // What it counts, the next of its target counts too.
+        if self.waiting.len() == MOST_WAITING {
+            self.waiting.pop_front();
+        }
         self.waiting.push_back(a.clone());
     }
 
@@ -101,7 +117,7 @@ impl GroupsBuilder {
         self.come_to(s.end, Some(part));
         let seconds = (time.end - time.start).as_secs_f64();
         *self.seen.entry(part).or_default() += seconds;
-        self.last = s.seq;
+        self.snapshots += 1;
         let mut all = HeatBytes::default();
         let filter = self.options.filter.clone();
         for view in filter.views(s) {
@@ -109,9 +125,8 @@ impl GroupsBuilder {
             let bytes: HeatBytes = filter.clipped(view).map(|r| r.bytes(t)).sum();
             let saved = self.told.get(&view.id).map(|a| a.swapped);
             let shares = Shares::of(&bytes, saved);
-            for key in self.keys(view.id) {
-                self.row(key).add(part, s.seq, &shares, seconds);
-            }
+            let snapshot = self.snapshots;
+            self.rows_of(view.id, |row| row.add(part, snapshot, &shares, seconds));
             all += bytes;
         }
         self.basis.whole(&all, seconds);
@@ -147,9 +162,7 @@ impl GroupsBuilder {
             let part = part.filter(|_| wanted);
             let faults = before.map(|b| faults.saturating_sub(b.major_faults));
             if let (Some(part), Some(faults)) = (part, faults) {
-                for key in self.keys(target) {
-                    self.row(key).refault(part, faults);
-                }
+                self.rows_of(target, |row| row.refault(part, faults));
             }
         }
     }
@@ -162,15 +175,26 @@ impl GroupsBuilder {
         }
     }
 
-    fn row(&mut self, key: Key) -> &mut Course {
-        let fits = self.rows.len() < MOST_ROWS || self.rows.contains_key(&key);
-        let key = if fits {
-            key
-        } else {
+    /// Adds to the rows of a target, to each once: several of its groups may share the last.
+    fn rows_of(&mut self, target: TargetId, mut add: impl FnMut(&mut Course)) {
+        let keys: BTreeSet<Key> =
+            self.keys(target).into_iter().map(|key| self.row_of(key)).collect();
+        keys.into_iter().for_each(|key| add(self.rows.entry(key).or_default()));
+    }
+
+    /// The row that is kept for it, or shared.
+    fn row_of(&mut self, key: Key) -> Key {
+        if self.rows.contains_key(&key) {
+            return key;
+        }
+        if self.rows.len() < MOST_ROWS {
+            self.rows.insert(key.clone(), Course::default());
+            return key;
+        }
+        if self.others.len() < MOST_OTHERS {
             self.others.insert(key);
-            Key::Others
-        };
-        self.rows.entry(key).or_default()
+        }
+        Key::Others
     }
 
     /// The figures.
@@ -209,7 +233,7 @@ impl GroupsBuilder {
             let seconds = self.seen.get(&part).copied().unwrap_or_default();
             (f64::from(part) * every, f64::from(part + 1) * every, seconds)
         });
-        let last = course.last(self.last);
+        let last = course.last(self.snapshots);
         GroupRow { target, label, cgroup, mean, last, refaulted_bytes, over_time }
     }
 }

@@ -31,7 +31,8 @@ fn builder(by: By, every: Option<u64>, options: Options) -> GroupsBuilder {
             told(1, second as f64 + 0.5, "/a/y", second * KIB, 10 * second),
         ]
     };
-    let mut b = GroupsBuilder::new(options, by, every.map(Duration::from_secs), all(0).into());
+    let mut b = GroupsBuilder::new(options, by, every.map(Duration::from_secs));
+    b.begin(all(0));
     for second in 0..10 {
         let n = if second < 5 { 2 } else { 1 };
         // They come in front of all snapshots that waited with them.
@@ -92,7 +93,7 @@ fn only_the_time_wanted_counts() {
 /// Records of before version 3.
 #[test]
 fn what_is_not_told_is_not_zero() {
-    let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None, Vec::new());
+    let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None);
     b.push(&snapshot(0, 1.0, vec![view(0, true)]));
     let groups = b.finish().unwrap();
     let only = &groups.rows[0];
@@ -103,7 +104,7 @@ fn what_is_not_told_is_not_zero() {
 
 #[test]
 fn long_records_and_many_groups_are_bounded() {
-    let mut b = GroupsBuilder::new(Options::default(), By::Process, None, Vec::new());
+    let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
     for seq in 0..3000 {
         b.push(&snapshot(seq, 1.0, vec![view(seq as u32, true)]));
     }
@@ -113,4 +114,69 @@ fn long_records_and_many_groups_are_bounded() {
     let all: f64 = groups.rows.iter().map(|row| row.mean.hot_bytes as f64).sum();
     let off = all - 32.0 * 1024.0;
     assert!(off.abs() < 512.0, "rounded in each row: {all}");
+}
+
+/// `cat a.rec b.rec`: both have a target 0, and snapshots from 0 on.
+#[test]
+fn recordings_one_behind_the_other_are_of_different_processes() {
+    let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None);
+    b.begin([told(0, 0.5, "/a", KIB, 1000)]);
+    b.attribution(&told(0, 0.5, "/a", KIB, 1000));
+    b.attribution(&told(0, 99.0, "/a", KIB, 9000));
+    b.push(&snapshot(0, 1.0, vec![view(0, true)]));
+    b.begin([told(0, 1.5, "/b", 0, 5000)]);
+    b.attribution(&told(0, 1.5, "/b", 0, 5000));
+    b.attribution(&told(0, 1.8, "/b", 0, 5003));
+    let second = snapshot(1, 1.0, vec![view(0, true)]);
+    b.push(&Snapshot { seq: 0, ..second });
+    let groups = b.finish().unwrap();
+    let (all, a, b) = (row(&groups, "/"), row(&groups, "/a"), row(&groups, "/b"));
+    assert_eq!((a.refaulted_bytes, b.refaulted_bytes), (Some(0), Some(3 * 4096)));
+    assert_eq!((a.mean.saved_bytes, b.mean.saved_bytes), (Some(KIB / 2), Some(0)));
+    assert_eq!((a.last.resident_bytes, b.last.resident_bytes), (0, 64 * KIB));
+    assert_eq!((all.last.resident_bytes, all.mean.resident_bytes), (64 * KIB, 64 * KIB));
+}
+
+#[test]
+fn who_shares_a_row_counts_once_in_it() {
+    let mut b = GroupsBuilder::new(Options::default(), By::Cgroup, None);
+    // The root, and a group for each but one process, fill the rows.
+    let full = MOST_ROWS as u32 - 1;
+    let of = |id: u32| match id < full {
+        true => told(id, 0.1, &format!("/{id}"), 0, 0),
+        false => told(id, 0.1, "/x/y/z", KIB, 0),
+    };
+    b.begin((0..=full).map(of));
+    let views: Vec<_> = (0..=full).map(|id| view(id, true)).collect();
+    b.push(&snapshot(0, 1.0, views.clone()));
+    b.attribution(&Attribution { major_faults: 2, ..of(full) });
+    b.push(&snapshot(1, 1.0, views));
+    let groups = b.finish().unwrap();
+    let others = row(&groups, "(others)");
+    assert_eq!((groups.rows.len(), groups.others), (MOST_ROWS + 1, 3));
+    assert_eq!((others.mean.resident_bytes, others.last.resident_bytes), (64 * KIB, 64 * KIB));
+    assert_eq!((others.mean.saved_bytes, others.refaulted_bytes), (Some(KIB), Some(2 * 4096)));
+}
+
+#[test]
+fn what_makes_no_sense_is_bounded() {
+    let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
+    b.begin([told(0, 0.0, "/", 0, 0), told(1, 0.0, "/", 0, 0)]);
+    let never = Nanos(u64::MAX);
+    for id in 0..2 * MOST_WAITING as u32 {
+        b.attribution(&Attribution { at: never, ..told(id, 0.0, "/", 0, 0) });
+    }
+    assert_eq!(b.waiting.len(), MOST_WAITING);
+    b.begin([told(0, 0.0, "/", 0, 0), told(1, 0.0, "/", 0, 0)]);
+    for faults in [u64::MAX, 0, u64::MAX] {
+        b.attribution(&told(0, 0.5, "/", u64::MAX, faults));
+    }
+    b.push(&snapshot(0, 1.0, vec![view(0, true)]));
+    let groups = b.finish().unwrap();
+    assert_eq!(groups.rows[0].refaulted_bytes, Some(u64::MAX));
+    assert_eq!(groups.rows[0].mean.saved_bytes, Some(u64::MAX));
+    let mut b = GroupsBuilder::new(Options::default(), By::Process, None);
+    let most = (MOST_ROWS + MOST_OTHERS + 9) as u32;
+    b.push(&snapshot(0, 1.0, (0..most).map(|id| view(id, false)).collect()));
+    assert_eq!(b.finish().unwrap().others, MOST_OTHERS as u64);
 }

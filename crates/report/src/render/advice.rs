@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{footer, head, span};
+use super::words::{footer, head, printable, span};
 use crate::advice::{Action, ActionRow, Advice, RangeRow, Sizing};
 use crate::names::short;
 use crate::units::{bytes, percent, significant};
@@ -12,7 +12,7 @@ use crate::units::{bytes, percent, significant};
 pub fn advice_text(a: &Advice, top: usize) -> String {
     let mut out = head(&a.title, &a.basis);
     for t in a.targets.iter().filter(|_| a.targets.len() > 1) {
-        let _ = writeln!(out, "target {}: {}", t.target, t.label);
+        let _ = writeln!(out, "target {}: {}", t.target, printable(&t.label));
     }
     a.actions.iter().for_each(|row| out += &action(a, row, top));
     out += &silence(a);
@@ -87,7 +87,7 @@ fn range(a: &Advice, r: &RangeRow) -> String {
     };
     format!(
         "  {of}{} ({} from {:#x}): {} at offset {:#x}\n      {heat}\n      {}\n",
-        short(&r.mapping),
+        printable(short(&r.mapping)),
         bytes(r.mapping_range.len()),
         r.mapping_range.start,
         bytes(r.size_bytes),
@@ -122,7 +122,8 @@ fn silence(a: &Advice) -> String {
 }
 
 fn sizing(a: &Advice, s: &Sizing) -> String {
-    let title = if a.sizing.len() > 1 { format!(", {}", s.label) } else { String::new() };
+    let title =
+        if a.sizing.len() > 1 { format!(", {}", printable(&s.label)) } else { String::new() };
     let window = span(s.window_ms);
     let mut out = format!(
         "\nhow big a limit{title}\n  resident in the end {}, of it unknown {}\n",

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{footer, head, span};
+use super::words::{footer, head, printable, span};
 use crate::groups::{GroupRow, Groups, Shares};
 use crate::units::bytes;
 
@@ -69,10 +69,11 @@ fn columns(name: &str, cells: impl Iterator<Item = String>) -> String {
 
 /// The end of a long name tells more than its begin.
 fn short(name: &str) -> String {
+    let name = printable(name);
     let len = name.chars().count();
     // One is left for a blank.
     if len < NAME {
-        return name.to_owned();
+        return name;
     }
     let end: String = name.chars().skip(len - NAME + 2).collect();
     format!("…{end}")
@@ -84,6 +85,12 @@ mod tests {
     use crate::basis::BasisTally;
     use crate::filter::Options;
     use std::time::Duration;
+
+    /// Groups may be made by whoever was given a part of the tree.
+    #[test]
+    fn a_name_does_not_steer_the_terminal() {
+        assert_eq!(short("/a\u{1b}[2J\nb"), "/a\u{fffd}[2J\u{fffd}b");
+    }
 
     #[test]
     fn names_and_figures_stand_in_columns() {

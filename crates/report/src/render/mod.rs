@@ -28,6 +28,7 @@ pub use picture::Picture;
 pub use rows::{access_text, raw_head_text, raw_text};
 pub use terminal::{Style, terminal};
 pub use text::summary_text;
+pub use words::{is_printable, printable};
 
 /// Why figures could not be rendered.
 #[derive(Debug, thiserror::Error)]

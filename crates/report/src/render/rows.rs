@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{footer, head, looked, span};
+use super::words::{footer, head, heading, looked, printable, span};
 use crate::access::Access;
 use crate::raw::{RawHead, RawSnapshot};
 use crate::row::Row;
@@ -20,7 +20,7 @@ pub fn access_text(a: &Access) -> String {
             0 => String::new(),
             n => format!(", {} of it not monitored", bytes(n)),
         };
-        let _ = writeln!(out, "target {}: {}{left_out}", t.target, t.label);
+        let _ = writeln!(out, "target {}: {}{left_out}", t.target, printable(&t.label));
     }
     out += &heads("target");
     a.regions.iter().for_each(|row| line(&mut out, row));
@@ -30,9 +30,10 @@ pub fn access_text(a: &Access) -> String {
 /// What stands before the first snapshot.
 #[must_use]
 pub fn raw_head_text(h: &RawHead) -> String {
-    let title = if h.title.is_empty() { String::new() } else { format!("# {}\n", h.title) };
+    let title = if h.title.is_empty() { "" } else { "# " };
     format!(
-        "{title}# hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n# {}\n{}",
+        "{title}{}# hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n# {}\n{}",
+        heading(&h.title),
         units::hz(h.hot_hz),
         span(h.cold_ms),
         looked(&h.look),
@@ -50,7 +51,7 @@ pub fn raw_text(s: &RawSnapshot) -> String {
             out,
             "# target {}: {}, {} regions, {} resident, {} unknown, {} not monitored",
             t.target,
-            t.label,
+            printable(&t.label),
             units::count(t.regions.len() as u64),
             bytes(t.resident_bytes),
             bytes(t.unknown_bytes),
@@ -78,7 +79,7 @@ fn line(out: &mut String, r: &Row) {
         bytes(r.unknown_bytes),
     ];
     let range = format!("{:012x}-{:012x}", r.range.start, r.range.end);
-    *out += &columns(&r.target.to_string(), &range, cells, &r.mapping);
+    *out += &columns(&r.target.to_string(), &range, cells, &printable(&r.mapping));
 }
 
 fn columns(target: &str, range: &str, cells: [String; 6], mapping: &str) -> String {

@@ -11,6 +11,7 @@ use super::color::Rgb;
 use super::font::{Weight, file};
 use super::picture::{Anchor, Item, Paint, Picture};
 use super::raster;
+use super::words::is_printable;
 
 /// The picture as an SVG document.
 pub(super) fn svg(picture: &Picture) -> Result<String, RenderError> {
@@ -115,7 +116,7 @@ fn escaped(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '>' => out += "&gt;",
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('?'),
+            c if !is_printable(c) || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('?'),
             c => out.push(c),
         }
     }

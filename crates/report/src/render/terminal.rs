@@ -60,7 +60,7 @@ fn title(panel: &Panel, several: bool) -> String {
 }
 
 fn cut(text: &str, width: usize) -> String {
-    text.chars().take(width).collect()
+    words::printable(text).chars().take(width).collect()
 }
 
 fn time_axis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use isotherm_core::PAGE_SIZE;
 
-use super::words::{looked, span};
+use super::words::{heading, looked, printable, span};
 use crate::names::short;
 use crate::summary::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow};
 use crate::units::{self, bytes, percent};
@@ -32,14 +32,14 @@ pub fn summary_text(s: &Summary, top: usize) -> String {
 }
 
 fn head(s: &Summary) -> String {
-    let title = if s.title.is_empty() { String::new() } else { format!("{}\n", s.title) };
     // The other monitors have intervals that change.
     let intervals = match s.monitor.kind {
         "regions" => format!("of {}, sampled every {}", span(s.aggr_ms), span(s.sample_ms)),
         _ => format!("of {} on average", span((s.to_ms - s.from_ms) / s.snapshots.max(1) as f64)),
     };
     format!(
-        "{title}{} to {} of the record, {} snapshot{} {intervals}\n\n",
+        "{}{} to {} of the record, {} snapshot{} {intervals}\n\n",
+        heading(&s.title),
         span(s.from_ms),
         span(s.to_ms),
         units::count(s.snapshots),
@@ -130,9 +130,10 @@ fn at_least_a_page(n: u64) -> String {
 /// A name in its column; of a long one the begin and the end.
 fn cut(name: &str) -> String {
     const KEPT: usize = NAME - 1;
+    let name = printable(name);
     let n = name.chars().count();
     if n <= KEPT {
-        return name.to_owned();
+        return name;
     }
     let begin: String = name.chars().take(KEPT - 10).collect();
     let end: String = name.chars().skip(n - 8).collect();

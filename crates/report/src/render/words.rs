@@ -1,9 +1,21 @@
-//! What figures rest on, in words.
+//! What figures rest on, in words; and names, as they may be printed.
 
 use std::time::Duration;
 
 use crate::basis::Basis;
 use crate::units::{self, bytes, percent};
+
+/// Whether a character shows and does nothing else: it does not steer the terminal, nor end or turn the line.
+#[must_use]
+pub fn is_printable(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A name from outside, of a program, a file or a control group, in which what is not printable is replaced.
+#[must_use]
+pub fn printable(name: &str) -> String {
+    name.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
 
 /// A time given in milliseconds.
 pub(super) fn span(ms: f64) -> String {
@@ -38,7 +50,7 @@ pub(super) fn look(look: &Basis) -> String {
 pub(super) fn looked(look: &str) -> String {
     match look {
         "" => "looked at: the record does not say how".to_owned(),
-        look => format!("looked at by {look}"),
+        look => format!("looked at by {}", printable(look)),
     }
 }
 
@@ -47,14 +59,77 @@ pub(super) fn footer(b: &Basis) -> String {
     format!("\n{}\n{}\n{}\n", thresholds(b), unknown(b), look(b))
 }
 
+/// The first line of a report in text, if it has a title.
+pub(super) fn heading(title: &str) -> String {
+    if title.is_empty() { String::new() } else { printable(title) + "\n" }
+}
+
 /// The first lines of a report in text.
 pub(super) fn head(title: &str, b: &Basis) -> String {
-    let title = if title.is_empty() { String::new() } else { format!("{title}\n") };
     format!(
-        "{title}{} to {} of the record, {} snapshot{}\n\n",
+        "{}{} to {} of the record, {} snapshot{}\n\n",
+        heading(title),
         span(b.from_ms),
         span(b.to_ms),
         units::count(b.snapshots),
         if b.snapshots == 1 { "" } else { "s" },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use isotherm_core::TargetId;
+
+    use super::*;
+    use crate::scene::{mapping, region, snapshot, target};
+    use crate::{
+        AccessBuilder, Choice, Extent, Grid, Options, Raw, Shape, Style, Summarizer, access_text,
+        raw_head_text, raw_text, summary_text, terminal,
+    };
+
+    #[test]
+    fn names_do_not_steer_the_terminal() {
+        assert_eq!(printable("/a/bé [heap] 漢"), "/a/bé [heap] 漢");
+        let hostile = "/a\u{1b}]0;x\u{7}\n\r\t\u{9b}2J\u{202e}b";
+        assert_eq!(printable(hostile).chars().count(), hostile.chars().count());
+        assert!(printable(hostile).chars().all(is_printable));
+        assert_eq!(printable(hostile).replace(char::REPLACEMENT_CHARACTER, ""), "/a]0;x2Jb");
+    }
+
+    #[test]
+    fn no_report_prints_them_as_they_are() {
+        let hostile = "/x/\u{1b}]0;a\u{7}\nEND";
+        let options = Options {
+            title: hostile.into(),
+            labels: [(TargetId(0), hostile.into()), (TargetId(1), hostile.into())].into(),
+            look: hostile.into(),
+            ..Options::default()
+        };
+        let view = |id| {
+            let maps = vec![mapping(0, 0x10_0000, hostile)];
+            target(id, maps, vec![region(0, 0x10_0000, 50.0)])
+        };
+        let s = Arc::new(snapshot(0, 1.0, vec![view(0), view(1)]));
+        let mut summary = Summarizer::new(options.clone());
+        let mut access = AccessBuilder::new(options.clone(), Choice::default());
+        let mut extent = Extent::new(options.clone());
+        let mut raw = Raw::new(options);
+        summary.push(&s);
+        access.push(&s);
+        extent.push(&s);
+        let mut grid = Grid::new(extent, &Shape::terminal(80, 24)).unwrap();
+        grid.push(&s);
+        for text in [
+            summary_text(&summary.finish().unwrap(), 10),
+            access_text(&access.finish().unwrap()),
+            terminal(&grid.finish(), Style::Plain),
+            raw_head_text(&raw.head()) + &raw_text(&raw.snapshot(&s).unwrap()),
+        ] {
+            assert!(text.contains('\u{fffd}'), "{text}");
+            assert!(text.lines().all(|line| line.chars().all(is_printable)), "{text:?}");
+            assert!(!text.lines().any(|line| line.starts_with("END")), "{text}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 
 use std::fmt::{Display, Write};
 
+use isotherm_report::is_printable;
+
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -107,8 +109,8 @@ fn escaped(text: &str) -> String {
             '\\' => out += "\\\\",
             '"' => out += "\\\"",
             '\n' => out += "\\n",
-            c if c.is_control() || ['\u{2028}', '\u{2029}'].contains(&c) => out.push('\u{fffd}'),
-            c => out.push(c),
+            c if is_printable(c) => out.push(c),
+            _ => out.push(char::REPLACEMENT_CHARACTER),
         }
     }
     out

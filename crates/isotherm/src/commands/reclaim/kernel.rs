@@ -11,6 +11,7 @@ use isotherm_linux::{physical_memory, possible};
 use isotherm_report::bytes;
 use serde::Serialize;
 
+use super::scheme;
 use crate::cli::{Aim, Reclaim, UsageError};
 use crate::commands::record::sweep;
 use crate::commands::report::output::print;
@@ -73,6 +74,10 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     }
     if o.acting.metrics.to.is_some() {
         return wrong("does not tell whose memory is what: leave out --metrics");
+    }
+    scheme(o).check().map_err(|e| UsageError::new(e.to_string()))?;
+    if o.quota.time == Some(Duration::ZERO) || o.quota_size.0 == Some(0) {
+        return wrong("takes a quota of 0 for no bound: give 1ms/1s and 4K at least, or none");
     }
     let mut stalled = None;
     for aim in &o.goal {
@@ -257,6 +262,13 @@ mod tests {
             (&["--all", "--log=x"], "--log"),
             (&["--all", "--goal=refault=1%"], "psi=SHARE"),
             (&["--all", "--budget=1%"], "--budget"),
+            (&["--all", "--quota=0ms/1s"], "quota of 0"),
+            (&["--all", "--quota=none", "--quota-size=0", "--dry-run"], "quota of 0"),
+            (&["--all", "--quota=0ms/0s"], "10 ms to 24 hours"),
+            (&["--all", "--quota=2s/1s"], "no more time than that"),
+            (&["--all", "--quota-size=100"], "the action takes 4096 at least"),
+            (&["--all", "--watermarks=20%,40%,50%"], "falling order"),
+            (&["--all", "--goal=psi=0%"], "no goal"),
         ] {
             let why = of(options).unwrap_err();
             assert!(why.contains(said), "{options:?}: {why}");

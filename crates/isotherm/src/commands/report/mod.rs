@@ -131,10 +131,11 @@ fn advice(o: &cli::Advice) -> Result<ExitCode> {
 fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
     let head = head(&o.selection.input)?;
     let options = select::options(&o.selection, head.facts.as_ref(), &head.targets)?;
-    let first = head.attributions.into_values().collect();
-    let mut builder = GroupsBuilder::new(options, o.by, o.every, first);
+    let mut firsts = head.attributions.into_iter();
+    let mut builder = GroupsBuilder::new(options, o.by, o.every);
     each_event(open(&o.selection.input)?, true, |event| {
         match event {
+            Event::Facts(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
             Event::Attribution(a) => builder.attribution(a),
             Event::Snapshot(s) => builder.push(s),
             _ => {}
@@ -209,18 +210,22 @@ fn options(selection: &Selection) -> Result<Options> {
 struct Head {
     facts: Option<Facts>,
     targets: Vec<TargetFact>,
-    /// the first of each
-    attributions: BTreeMap<TargetId, Attribution>,
+    /// the first of each, by recording
+    attributions: Vec<BTreeMap<TargetId, Attribution>>,
 }
 
 fn head(path: &Path) -> Result<Head> {
     let mut head = Head::default();
     each_event(open(path)?.without_snapshots(), false, |event| {
         match event {
-            Event::Facts(f) => head.facts = Some(f.clone()),
+            Event::Facts(f) => {
+                head.facts = Some(f.clone());
+                head.attributions.push(BTreeMap::new());
+            }
             Event::Target(t) => head.targets.push(t.clone()),
             Event::Attribution(a) => {
-                head.attributions.entry(a.target).or_insert_with(|| a.clone());
+                let first = head.attributions.last_mut();
+                first.map(|first| first.entry(a.target).or_insert_with(|| a.clone()));
             }
             _ => {}
         }

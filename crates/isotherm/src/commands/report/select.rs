@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Result, bail};
 use isotherm_core::TargetId;
 use isotherm_record::{Facts, TargetFact};
-use isotherm_report::{Filter, Options};
+use isotherm_report::{Filter, Options, printable};
 
 use crate::cli::Selection;
 
@@ -70,8 +70,11 @@ fn list(targets: &[TargetFact]) -> String {
     if all.is_empty() {
         return "none".to_owned();
     }
-    let named: Vec<String> =
-        all.iter().take(LISTED).map(|(id, label)| format!("{}: {label}", id.0)).collect();
+    let named: Vec<String> = all
+        .iter()
+        .take(LISTED)
+        .map(|(id, label)| format!("{}: {}", id.0, printable(label)))
+        .collect();
     let more = all.len().saturating_sub(LISTED);
     named.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }

@@ -106,6 +106,7 @@ impl Running {
             );
         }
         self.replace(told.schemes(&attrs)?, watch.act())?;
+        // They have been checked: with that they cannot be refused, and nothing is changed by half.
         watch.set_attrs(attrs)?;
         status.set_attrs(&attrs);
         self.told = Some(told);

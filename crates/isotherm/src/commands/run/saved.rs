@@ -44,7 +44,8 @@ pub struct Saved {
 impl Saved {
     /// Of the service of this socket, which is ours.
     pub fn beside(socket: &Path) -> Self {
-        let command: Vec<String> = std::env::args().skip(1).collect();
+        let words = std::env::args_os().skip(1);
+        let command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         Saved {
             path: socket.with_extension("state.json"),
             changes: Changes { command: command.clone(), ..Changes::default() },
