@@ -4,7 +4,7 @@
 use std::fmt::{Display, Write};
 
 /// Which of the two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     OpenMetrics,
     Prometheus,
