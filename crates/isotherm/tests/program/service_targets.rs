@@ -198,3 +198,27 @@ fn more_can_be_added_than_files_are_usual() {
     service.asked(&["targets"].into_iter().chain(add).collect::<Vec<_>>());
     until("all of them", || pids(&service).len() == many.len());
 }
+
+/// The group of the targets is one, or whose pressure it is cannot be told.
+#[test]
+fn each_set_of_schemes_that_rests_is_told_of() {
+    for mount in mounts_or_skip("each_set_of_schemes_that_rests_is_told_of") {
+        let (group, first, second) = (Group::new(&mount, "rests"), Sleeper::new(), Sleeper::new());
+        let counts = |name: &&str| group.0.join(name).exists();
+        if !["memory.current", "memory.usage_in_bytes"].iter().any(counts) {
+            continue;
+        }
+        put(second.0.id().cast_signed(), &group.0);
+        let options = ["--pid", &first.pid().to_string(), "--goal", "refault=1%", "--dry-run"];
+        let service = Service::working(&options);
+        let times = || service.err().matches("what the targets suffer rest").count();
+        assert_eq!(times(), 0);
+        service.asked(&["targets", "--add", &second.pid().to_string()]);
+        until("word of it", || times() == 1);
+        let text = "[[scheme]]\naction = \"stat\"\n[scheme.quota]\nbytes = \"4M\"\nreset = \"1s\"\n\
+                    goals = [{ refaults = { target = \"1%\" } }]\n";
+        fs::write(service.dir.path().join("other.toml"), text).unwrap();
+        service.asked(&["commit", "other.toml"]);
+        until("word of it again", || times() == 2);
+    }
+}
