@@ -166,8 +166,8 @@ fn why(e: &clap::Error) -> String {
     e.source().map_or_else(
         || {
             let text = e.to_string();
-            let first = text.lines().next().unwrap_or_default();
-            first.trim_start_matches("error: ").to_owned()
+            let first = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            first.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_owned()
         },
         ToString::to_string,
     )
@@ -258,6 +258,51 @@ ipis = 7
             let said = other.check_change(&before).unwrap_err().to_string();
             assert!(said.contains("line 2") && said.contains("cannot change"), "{said}");
         }
+    }
+
+    /// All by themselves, and with what they take beside them.
+    #[test]
+    fn every_option_is_a_key() {
+        let examples = BTreeMap::from([
+            ("aggr", "\"1s\""),
+            ("budget", "\"1%\""),
+            ("cgroup", "\"a/b\""),
+            ("clear-every", "8"),
+            ("comm", "\"x\""),
+            ("control", "\"none\""),
+            ("duration", "\"1h\""),
+            ("goal", "[\"psi=1%\"]"),
+            ("interval", "\"2s\""),
+            ("ipis", "7"),
+            ("log", "\"l\""),
+            ("metrics", "\"m.prom\""),
+            ("min-region", "\"64K\""),
+            ("monitor", "\"exposure\""),
+            ("pid", "[7]"),
+            ("sample", "\"20ms\""),
+            ("seed", "7"),
+            ("split", "2"),
+        ]);
+        let command = Cli::command();
+        let reclaim = command.find_subcommand("reclaim").unwrap();
+        let is_key = |arg: &&clap::Arg| {
+            arg.get_long().is_some_and(|name| !["config", "help"].contains(&name))
+        };
+        for arg in reclaim.get_arguments().filter(is_key) {
+            let name = arg.get_long().unwrap();
+            let value = match (arg.get_action(), arg.get_default_values(), examples.get(name)) {
+                (ArgAction::SetTrue, ..) => "true".to_owned(),
+                (_, [default], None) => format!("{default:?}"),
+                (_, _, example) => (*example.expect(name)).to_owned(),
+            };
+            let line = format!("{name} = {value}\n");
+            let read = config(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let besides = if name == "metrics-every" { "metrics = \"m.prom\"\n" } else { "" };
+            let whole = config(&format!("{line}{besides}")).unwrap().under(&[]);
+            assert!(read.options.len() == 1 && whole.is_ok(), "{line}: {:?}", whole.err());
+        }
+        let alone = config("metrics-every = \"1s\"").unwrap().under(&[]).unwrap_err().to_string();
+        assert!(alone.contains("--metrics "), "{alone}");
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod load;
 mod long_record;
 mod looks;
 mod metrics;
+mod notified;
 mod package;
 mod privileges;
 #[path = "../../../record/tests/record/python.rs"]
@@ -43,6 +44,7 @@ mod schemes_quota;
 mod schemes_targets;
 mod servers;
 mod service;
+mod service_targets;
 mod soak;
 mod swap;
 mod synthetic;

@@ -1,7 +1,6 @@
 //! `isotherm reclaim`.
 
 use std::fs;
-use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -46,7 +45,7 @@ impl Service {
     }
 
     /// By a command that is complete but for the options of `reclaim`.
-    fn start_by(
+    pub fn start_by(
         mut command: Command,
         dir: TempDir,
         options: &[&str],
@@ -283,31 +282,4 @@ fn the_capabilities_of_the_unit_are_enough() {
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();
     drop(service);
-}
-
-#[test]
-fn the_manager_of_services_is_told() {
-    if !root_or_skip("the_manager_of_services_is_told") {
-        return;
-    }
-    let load = Load::start(16, 4);
-    let dir = TempDir::new().unwrap();
-    let name = dir.path().join("notify");
-    let told = UnixDatagram::bind(&name).unwrap();
-    told.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let env = [("NOTIFY_SOCKET", name.to_str().unwrap()), ("WATCHDOG_USEC", "400000")];
-    let options = ["--pid", &load.pid().to_string(), "--dry-run"];
-    let mut service = Service::start_in(TempDir::new().unwrap(), &options, &env);
-    let next = || {
-        let mut text = [0; 64];
-        let n = told.recv(&mut text).unwrap();
-        String::from_utf8(text[..n].to_vec()).unwrap()
-    };
-    assert_eq!(next(), "READY=1");
-    for _ in 0..3 {
-        assert_eq!(next(), "WATCHDOG=1");
-    }
-    assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());
-    let last = std::iter::from_fn(|| Some(next())).find(|text| text != "WATCHDOG=1");
-    assert_eq!(last.as_deref(), Some("STOPPING=1"));
 }

@@ -6,7 +6,7 @@ use isotherm_core::{AddrRange, Heat, MonitorKind, Snapshot, Thresholds, Unknown}
 use isotherm_record::Why;
 
 use crate::load::{Load, MIB};
-use crate::run::{Record, Recorder, root_or_skip};
+use crate::run::{Record, Recorder, finish, isotherm, root_or_skip};
 
 /// Precision and recall of the hot bytes within `all`.
 fn score(s: &Snapshot, all: AddrRange, truth: AddrRange) -> (f64, f64) {
@@ -211,4 +211,21 @@ fn children_of_a_process_are_watched_if_asked() {
     for pid in [parent, before, after] {
         assert!(with.snapshots_of(pid) >= 3, "{pid}");
     }
+}
+
+#[test]
+fn a_name_that_is_no_text_is_told_as_far_as_it_is() {
+    use std::os::unix::ffi::OsStrExt;
+    if !root_or_skip("a_name_that_is_no_text_is_told_as_far_as_it_is") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let dir = tempfile::TempDir::new().unwrap();
+    let name = std::ffi::OsStr::from_bytes(b"a\xff.rec");
+    let mut command =
+        isotherm(["record", "--duration", "1s", "--pid", &load.pid().to_string(), "-o"]);
+    let done = finish(command.arg(name).current_dir(dir.path()));
+    assert_eq!(done.status, 0, "{}", done.err);
+    let told = Record::read(&dir.path().join(name)).facts.command;
+    assert!(told.ends_with(" a\u{fffd}.rec"), "{told}");
 }

@@ -1,8 +1,7 @@
-//! What a service does beyond paging out: it waits, is told anew, and outlives a crash.
+//! What a service does beyond paging out: it is told anew, keeps a record, and outlives a crash.
 
 use std::fs;
-use std::os::unix::net::UnixDatagram;
-use std::process::{Child, Command};
+use std::time::Duration;
 
 use isotherm_record::Why;
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,30 +12,6 @@ use crate::disk::{mount, with_own_mounts};
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
 use crate::run::{Record, root_or_skip, run_in, until, wait};
-
-/// A process of a name that nobody else has; killed when dropped.
-struct Sleeper(Child);
-
-impl Sleeper {
-    fn named(dir: &TempDir, name: &str) -> Self {
-        let program = dir.path().join(name);
-        fs::copy("/bin/sleep", &program).unwrap();
-        Sleeper(Command::new(program).arg("300").spawn().unwrap())
-    }
-}
-
-impl Drop for Sleeper {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn pids(service: &Service) -> Vec<u64> {
-    let status = service.status();
-    let targets = status["targets"].as_array().unwrap();
-    targets.iter().filter_map(|t| t["pid"].as_u64()).collect()
-}
 
 /// With this file, `r.toml`, and no other option but the test's own.
 fn by_config(text: &str) -> Service {
@@ -49,43 +24,6 @@ fn reload(service: &Service, text: &str, said: &str) {
     fs::write(service.dir.path().join("r.toml"), text).unwrap();
     kill_process(Pid::from_child(&service.child), Signal::HUP).unwrap();
     until(said, || service.err().contains(said));
-}
-
-#[test]
-fn who_is_not_there_yet_is_waited_for() {
-    if !root_or_skip("who_is_not_there_yet_is_waited_for") {
-        return;
-    }
-    let dir = TempDir::new().unwrap();
-    let name = format!("late-{}", std::process::id());
-    let ready = dir.path().join("notify");
-    let told = UnixDatagram::bind(&ready).unwrap();
-    let env = [("NOTIFY_SOCKET", ready.to_str().unwrap())];
-    let group = format!("isotherm-test/{name}");
-    let options = ["--comm", &name, "--cgroup", &group, "--dry-run"];
-    let service = Service::start_in(TempDir::new().unwrap(), &options, &env);
-    let mut text = [0; 64];
-    let n = told.recv(&mut text).unwrap();
-    assert_eq!(&text[..n], b"READY=1");
-    for said in [format!("nobody is called `{name}` yet"), format!("no control group {group} yet")]
-    {
-        assert!(service.err().contains(&said), "{}", service.err());
-    }
-    assert!(pids(&service).is_empty());
-    let sleeper = Sleeper::named(&dir, &name);
-    until("who was waited for", || pids(&service) == [u64::from(sleeper.0.id())]);
-    drop(sleeper);
-    until("the end of it", || pids(&service).is_empty());
-    let again = Sleeper::named(&dir, &name);
-    until("who has come back", || pids(&service) == [u64::from(again.0.id())]);
-}
-
-#[test]
-fn run_waits_for_nobody() {
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("s"), "4K null null 0 1h null stat").unwrap();
-    let done = run_in(dir.path(), &["run", "--scheme", "s", "--comm", "nobody-at-all"]);
-    assert!(done.status != 0 && !done.err.contains("waiting"), "{}", done.err);
 }
 
 #[test]
@@ -125,34 +63,6 @@ fn a_config_read_anew_keeps_what_is_known() {
     kill_process(Pid::from_child(&service.child), Signal::HUP).unwrap();
     until("word of it", || service.err().contains("cannot read the options in r.toml"));
     assert_eq!(service.status()["attributes"], after["attributes"]);
-}
-
-#[test]
-fn reloading_is_told_to_the_manager() {
-    if !root_or_skip("reloading_is_told_to_the_manager") {
-        return;
-    }
-    let load = Load::start(16, 4);
-    let dir = TempDir::new().unwrap();
-    let text = format!("pid = {}\ndry-run = true\n", load.pid());
-    fs::write(dir.path().join("r.toml"), text).unwrap();
-    let ready = dir.path().join("notify");
-    let told = UnixDatagram::bind(&ready).unwrap();
-    let env = [("NOTIFY_SOCKET", ready.to_str().unwrap().to_owned())];
-    let env: Vec<(&str, &str)> = env.iter().map(|(k, v)| (*k, v.as_str())).collect();
-    let mut service = Service::start_in(dir, &["--config", "r.toml"], &env);
-    let next = || {
-        let mut text = [0; 128];
-        let n = told.recv(&mut text).unwrap();
-        String::from_utf8(text[..n].to_vec()).unwrap()
-    };
-    assert_eq!(next(), "READY=1");
-    kill_process(Pid::from_child(&service.child), Signal::HUP).unwrap();
-    let reloading = next();
-    let usec = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap();
-    assert!(usec.parse::<u64>().unwrap() > 0, "{reloading}");
-    assert_eq!(next(), "READY=1");
-    assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());
 }
 
 #[test]
@@ -198,56 +108,6 @@ fn attributes_change_while_it_watches() {
     let none = service.ask(&["attributes"]);
     assert_eq!(none.status, 2, "{}", none.err);
     until("snapshots after that", || service.status()["total"]["resident"].as_u64() > Some(0));
-}
-
-#[test]
-fn processes_are_added_and_left_alone() {
-    if !root_or_skip("processes_are_added_and_left_alone") {
-        return;
-    }
-    let [first, second] = [Load::start(16, 4), Load::start(16, 4)];
-    let [a, b] = [&first, &second].map(|load| u64::from(load.pid().cast_unsigned()));
-    let service = Service::working(&["--pid", &a.to_string(), "--dry-run"]);
-    service.asked(&["targets", "--add", &b.to_string()]);
-    let sorted = || {
-        let mut pids = pids(&service);
-        pids.sort_unstable();
-        pids
-    };
-    until("both of them", || sorted() == if a < b { [a, b] } else { [b, a] });
-    let gone = (1 << 22) + 1;
-    let done = service.ask(&["targets", "--add", &gone.to_string()]);
-    assert!(done.status == 1 && done.err.contains(&gone.to_string()), "{}", done.err);
-    let own = service.child.id().to_string();
-    let done = service.ask(&["targets", "--add", &own]);
-    assert!(done.status == 1 && done.err.contains("does not watch itself"), "{}", done.err);
-    let done = service.ask(&["targets", "--remove", &own]);
-    assert!(done.status == 1 && done.err.contains("is not watched"), "{}", done.err);
-    service.asked(&["targets", "--remove", &a.to_string()]);
-    until("the second alone", || pids(&service) == [b]);
-}
-
-/// It stays one of those that the name says.
-#[test]
-fn a_member_that_is_left_alone_does_not_come_back() {
-    if !root_or_skip("a_member_that_is_left_alone_does_not_come_back") {
-        return;
-    }
-    let dir = TempDir::new().unwrap();
-    let name = format!("left-{}", std::process::id());
-    let [first, second] = [Sleeper::named(&dir, &name), {
-        let program = dir.path().join(&name);
-        Sleeper(Command::new(program).arg("300").spawn().unwrap())
-    }];
-    let service = Service::working(&["--comm", &name, "--dry-run"]);
-    until("both of them", || pids(&service).len() == 2);
-    service.asked(&["targets", "--remove", &first.0.id().to_string()]);
-    let second = u64::from(second.0.id());
-    until("the second alone", || pids(&service) == [second]);
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    assert_eq!(pids(&service), [second]);
-    service.asked(&["targets", "--add", &first.0.id().to_string()]);
-    until("both of them", || pids(&service).len() == 2);
 }
 
 #[test]
@@ -306,6 +166,35 @@ fn a_full_disk_ends_the_record_and_not_the_service() {
     });
 }
 
+/// What waits to be written then finds no room.
+#[test]
+fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
+    if !root_or_skip("a_record_without_its_end_does_not_make_a_clean_end_a_failure") {
+        return;
+    }
+    with_own_mounts(|| {
+        let disk = TempDir::new().unwrap();
+        mount(disk.path(), "size=1m");
+        let load = Load::start(48, 8);
+        let mut service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+        let state = service.dir.path().join("c/sock.state.json");
+        service.asked(&["attributes", "--regions", "100..900"]);
+        assert!(state.exists());
+        let file = disk.path().join("a.rec");
+        let size = || fs::metadata(&file).unwrap().len();
+        service.asked(&["recording", "start", file.to_str().unwrap()]);
+        let begun = size();
+        until("the mappings, which the first snapshot needs", || size() > begun);
+        let _ = fs::write(disk.path().join("others"), vec![1; 1 << 20]).unwrap_err();
+        std::thread::sleep(Duration::from_secs(2));
+        service.asked(&["stop"]);
+        assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
+        let err = service.err();
+        assert!(err.contains("without its end") && err.contains("No space left"), "{err}");
+        assert!(!state.exists(), "this was a clean end");
+    });
+}
+
 const COMMITTED: &str = "[[scheme]]\nname = \"mine\"\naction = \"stat\"\n";
 
 #[test]
@@ -318,7 +207,7 @@ fn what_it_was_told_outlives_a_crash() {
     let options = ["--pid", &pid, "--dry-run"];
     let mut service = Service::working(&options);
     let dir = service.dir.path().to_owned();
-    let state = dir.join("c/sock").with_extension("state.json");
+    let state = dir.join("c/sock.state.json");
     assert!(!state.exists(), "nothing has changed");
     fs::write(dir.join("mine.toml"), COMMITTED).unwrap();
     service.asked(&["commit", "mine.toml"]);

@@ -4,6 +4,7 @@ mod figures;
 mod http;
 mod text;
 
+use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -44,7 +45,19 @@ pub struct Metrics {
 
 enum To {
     File { path: PathBuf, every: Duration, next: Nanos, failed: bool },
-    Port { http: Http, kept: Option<(Form, Nanos, String)> },
+    Port { http: Http, kept: Kept },
+}
+
+/// What was told last in each form, and when.
+#[derive(Default)]
+struct Kept(BTreeMap<Form, (Nanos, String)>);
+
+impl Kept {
+    /// That, or what is new.
+    fn text(&mut self, form: Form, now: Nanos, new: impl FnOnce() -> String) -> String {
+        self.0.retain(|_, (at, _)| now.since(*at) < FRESH);
+        self.0.entry(form).or_insert_with(|| (now, new())).1.clone()
+    }
 }
 
 impl Metrics {
@@ -53,7 +66,7 @@ impl Metrics {
         let to = match to {
             None => None,
             Some(MetricsTo::Port(address)) => {
-                Some(To::Port { http: Http::open(*address)?, kept: None })
+                Some(To::Port { http: Http::open(*address)?, kept: Kept::default() })
             }
             Some(MetricsTo::File(path)) => {
                 write(path, "")?;
@@ -81,10 +94,9 @@ impl Metrics {
         let now = sys::monotonic();
         match &mut self.to {
             None => {}
-            Some(To::Port { http, kept }) => http.answer(|form| match kept {
-                Some((of, at, text)) if *of == form && now.since(*at) < FRESH => text.clone(),
-                _ => kept.insert((form, now, scene.text(form))).2.clone(),
-            }),
+            Some(To::Port { http, kept }) => {
+                http.answer(|form| kept.text(form, now, || scene.text(form)));
+            }
             Some(To::File { path, every, next, failed }) if now >= *next => {
                 *next = now + *every;
                 let written = write(path, &scene.text(Form::Prometheus));
@@ -117,4 +129,26 @@ fn write(path: &Path, text: &str) -> Result<(), MetricsError> {
     file.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(failed)?;
     file.persist(path).map_err(|e| failed(e.error))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_often_is_told_the_same_in_either_form() {
+        let (mut kept, mut made) = (Kept::default(), 0);
+        let mut ask = |form, ms: u64| {
+            kept.text(form, Nanos(ms * 1_000_000), || {
+                made += 1;
+                format!("{form:?} {made}")
+            })
+        };
+        let forms = [Form::OpenMetrics, Form::Prometheus];
+        let first = forms.map(|form| ask(form, 5_000));
+        assert_eq!(forms.map(|form| ask(form, 5_999)), first);
+        let later = forms.map(|form| ask(form, 6_000));
+        assert!(later != first && later[0] != later[1], "{later:?}");
+        assert_eq!(made, 4);
+    }
 }

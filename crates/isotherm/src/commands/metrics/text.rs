@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 use isotherm_report::is_printable;
 
 /// Which of the two.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     OpenMetrics,
     Prometheus,

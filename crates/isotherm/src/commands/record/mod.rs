@@ -117,10 +117,11 @@ fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
 pub fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     Facts {
         host: uname.nodename().to_string_lossy().into_owned(),
         kernel: uname.release().to_string_lossy().into_owned(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: words.collect::<Vec<_>>().join(" "),
         started_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         seed,
         look,

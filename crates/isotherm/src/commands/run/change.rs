@@ -48,7 +48,7 @@ impl Running {
         let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)
             .context("a figure cannot be read here")?;
         self.engine.set_schemes(new)?;
-        self.meter = meter;
+        (self.meter, self.said) = (meter, false);
         Ok(())
     }
 

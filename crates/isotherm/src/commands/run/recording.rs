@@ -119,6 +119,13 @@ impl Recording {
         }
     }
 
+    /// The same at the end of all: what is wrong with a record is said, and is no failure of ours.
+    pub fn end(&mut self) {
+        if let Some(e) = self.finish(Why::Stopped, "") {
+            say(format_args!("isotherm: the recording is without its end: {}", chain(&e.into())));
+        }
+    }
+
     /// How it goes; none where nothing is recorded.
     pub fn state(&self) -> Option<State> {
         let summary = self.writer.as_ref().map_or(self.last, Writer::summary);

@@ -55,8 +55,8 @@ pub struct Running {
     pub(super) recording: Recording,
     pub(super) notify: Notify,
     stepped: Nanos,
-    /// that schemes rest
-    said: bool,
+    /// that these schemes rest
+    pub(super) said: bool,
 }
 
 impl Running {
@@ -118,14 +118,12 @@ impl Running {
         let ended = self.act_until(watch, stop, &mut status);
         self.notify.say("STOPPING=1");
         status.clear();
-        if self.recording.is_on() {
-            self.recording.stop()?;
-        }
-        watch.stop()?;
-        if ended.is_ok() {
-            self.saved.iter().for_each(Saved::forget);
-        }
-        ended
+        self.recording.end();
+        let stopped = watch.stop();
+        let why = ended?;
+        stopped?;
+        self.saved.iter().for_each(Saved::forget);
+        Ok(why)
     }
 
     fn act_until(

@@ -1,13 +1,16 @@
 //! What others have changed while a service runs, kept for the one that follows a crash.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::text_of;
+use crate::commands::text_in;
 use crate::control::Attributes;
 use crate::schemes::Form;
 use crate::words::{chain, say};
@@ -47,20 +50,21 @@ impl Saved {
         let words = std::env::args_os().skip(1);
         let command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
         Saved {
-            path: socket.with_extension("state.json"),
+            path: name_beside(socket),
             changes: Changes { command: command.clone(), ..Changes::default() },
             command,
         }
     }
 
-    /// What one that did not end cleanly has left for its like. What cannot be read is set aside.
+    /// What one that did not end cleanly has left for its like. What is not of ours, or cannot be read, is
+    /// set aside.
     pub fn left(&self) -> Option<Changes> {
         let name = self.path.display();
-        if !self.path.exists() {
-            return None;
-        }
-        let text = text_of(&self.path, || format!("cannot read {name}"));
-        match text.and_then(|text| Ok(serde_json::from_str::<Changes>(&text)?)) {
+        let file = match open(&self.path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return None,
+            file => file,
+        };
+        match file.map_err(anyhow::Error::from).and_then(|file| self.read(file)) {
             Ok(left) if left.command == self.command => Some(left),
             Ok(_) => {
                 say(format_args!(
@@ -74,13 +78,25 @@ impl Saved {
                 let moved = fs::rename(&self.path, &aside);
                 let moved = moved.map_or_else(|e| e.to_string(), |()| aside.display().to_string());
                 say(format_args!(
-                    "isotherm: {name}, which a service has left that did not end cleanly, is not understood, \
+                    "isotherm: {name}, where a service leaves what is to outlive a crash, is not understood, \
                      and set aside ({moved}): {}",
                     chain(&e)
                 ));
                 None
             }
         }
+    }
+
+    fn read(&self, file: File) -> Result<Changes> {
+        let is = file.metadata()?;
+        if !is.is_file() {
+            bail!("it is no regular file");
+        }
+        if is.uid() != geteuid().as_raw() {
+            bail!("it is of user {}, not of the service's own", is.uid());
+        }
+        let text = text_in(file, &self.path, || "it cannot be read".to_owned())?;
+        serde_json::from_str(&text).context("it holds something else")
     }
 
     /// Changes what is kept. That it cannot be is said; it concerns nobody but after a crash.
@@ -116,6 +132,19 @@ impl Saved {
     }
 }
 
+/// `control.sock.state.json` for `control.sock`.
+fn name_beside(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".state.json");
+    name.into()
+}
+
+/// Without waiting for anybody, as a pipe would, and without going where somebody else points.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
 fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
@@ -148,14 +177,43 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_set_aside() {
         let dir = tempfile::TempDir::new().unwrap();
-        let path = dir.path().join("control.state.json");
+        let path = dir.path().join("control.sock.state.json");
         for bad in ["", "{\"paused\":tr", "[]", "{\"paused\":true,\"colour\":1}"] {
             fs::write(&path, bad).unwrap();
             assert_eq!(saved(dir.path()).left(), None, "{bad}");
-            let aside = dir.path().join("control.state.json.bad");
+            let aside = dir.path().join("control.sock.state.json.bad");
             assert_eq!(fs::read_to_string(&aside).unwrap(), bad);
             assert!(!path.exists());
         }
+    }
+
+    /// A pipe would be waited for, for ever.
+    #[test]
+    fn what_is_no_file_of_ours_is_set_aside() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let (state, there) = (saved(dir.path()), dir.path().join("there"));
+        let others =
+            |state: &Saved| state.left().is_none() && fs::symlink_metadata(&state.path).is_err();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &state.path, mode).unwrap();
+        assert!(others(&state));
+        let text = serde_json::to_string(&state.changes).unwrap();
+        fs::write(&there, &text).unwrap();
+        std::os::unix::fs::symlink(&there, &state.path).unwrap();
+        assert!(others(&state));
+        fs::write(&state.path, &text).unwrap();
+        assert!(state.left().is_some());
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&state.path, Some(65534), None).unwrap();
+            assert!(others(&state));
+        }
+        assert_eq!(fs::read_to_string(&there).unwrap(), text);
+    }
+
+    #[test]
+    fn each_socket_has_its_own() {
+        let [one, two] = ["web.1", "web.2"].map(|name| Saved::beside(name.as_ref()).path);
+        assert_ne!(one, two);
     }
 
     #[test]

@@ -184,23 +184,30 @@ impl Follower {
 
     /// Watches these too: all of them, or, if one cannot be, none.
     pub fn add(&mut self, held: &mut dyn Hold, pids: &[i32]) -> Result<()> {
+        // A command has been started by now.
+        allow_more_files();
         let mut added = Vec::new();
         for &pid in pids {
             if self.processes.contains_key(&pid) {
                 continue;
             }
             if u32::try_from(pid) == Ok(std::process::id()) {
-                self.forget(&added);
+                self.undo(&added);
                 bail!("{pid} is isotherm itself, which does not watch itself");
             }
             if let Err(e) = self.attach(held, pid, false) {
-                self.forget(&added);
+                self.undo(&added);
                 return Err(e.into());
             }
             added.push(pid);
         }
         self.unwanted.retain(|pid, _| !pids.contains(pid));
         Ok(())
+    }
+
+    fn undo(&mut self, added: &[i32]) {
+        self.forget(added);
+        self.count -= added.len();
     }
 
     /// Whether all of these are watched, so that they can be left alone.
