@@ -17,6 +17,10 @@ pub struct Reclaim {
     /// Page out what nobody has touched for so long
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = units::duration)]
     pub min_age: Duration,
+    /// Go by single pages: in memory that is hardly touched on average, as a hash table of which little is in
+    /// use, page out those that nobody has touched for so long
+    #[arg(long)]
+    pub pages: bool,
     /// Time for paging out, in each window of time; or none
     #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace)]
     pub quota: Pace,

@@ -75,6 +75,9 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     if o.acting.metrics.to.is_some() {
         return wrong("does not tell whose memory is what: leave out --metrics");
     }
+    if o.pages {
+        return wrong("goes by regions: leave out --pages, or look by bpf");
+    }
     scheme(o).check().map_err(|e| UsageError::new(e.to_string()))?;
     if o.quota.time == Some(Duration::ZERO) || o.quota_size.0 == Some(0) {
         return wrong("takes a quota of 0 for no bound: give 1ms/1s and 4K at least, or none");

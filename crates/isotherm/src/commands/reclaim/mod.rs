@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm_core::scheme::{Mark, Pattern, Quota, Scheme, Watermarks, Weights};
-use isotherm_core::{Action, Attrs, PAGE_SIZE};
+use isotherm_core::scheme::{Mark, Pattern, Quota, Scheme, Watermarks, Weights, hz_of_percent};
+use isotherm_core::{Action, Attrs, PAGE_SIZE, PageFilter, PageKind};
 
 use super::run::{Told, act, interval};
 use super::text_of;
@@ -18,6 +18,10 @@ use crate::cli::{Acting, Config, Look, Reclaim, UsageError};
 
 /// How often watermarks are looked at.
 const MARKS_EVERY: Duration = Duration::from_secs(5);
+
+/// What is hardly touched is found accessed within 5 ms for less than so many percent of its pages, as prcl of
+/// the mail that proposed it has it.
+const HARDLY: f64 = 5.0;
 
 /// Pages out until it is told to end.
 pub fn run(options: Reclaim) -> Result<ExitCode> {
@@ -104,9 +108,14 @@ impl Told for Service {
 /// What the options say; without any, what DAMON_RECLAIM of the kernel does
 /// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest of what nobody touches first.
 fn scheme(o: &Reclaim) -> Scheme {
+    let most = if o.pages { hz_of_percent(HARDLY) } else { 0.0 };
     let untouched =
-        Pattern { size: PAGE_SIZE..=u64::MAX, hz: 0.0..=0.0, age: o.min_age..=Duration::MAX };
+        Pattern { size: PAGE_SIZE..=u64::MAX, hz: 0.0..=most, age: o.min_age..=Duration::MAX };
     let mut scheme = Scheme::new("reclaim", untouched, Action::PageOut);
+    if o.pages {
+        let kind = PageKind::Touched { within: o.min_age };
+        scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
+    }
     scheme.quota = Quota {
         time: o.quota.time,
         bytes: o.quota_size.0,
@@ -153,6 +162,16 @@ mod tests {
         let marks = scheme.watermarks.unwrap();
         assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
         assert_eq!((marks.metric, marks.interval), (Mark::Free, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn single_pages_are_told_apart_by_the_same_age() {
+        let scheme = of(&["--all", "--min-age=30s", "--pages"]);
+        assert_eq!(scheme.check(), Ok(()));
+        assert!((*scheme.pattern.hz.end() - 10.26).abs() < 0.01);
+        let kind = PageKind::Touched { within: Duration::from_secs(30) };
+        assert_eq!(scheme.page_filters, [PageFilter { kind, matching: true, allow: false }]);
+        assert!(of(&["--all"]).page_filters.is_empty());
     }
 
     #[test]
