@@ -129,7 +129,7 @@ fn arg_of(name: &str, value: &Value) -> Result<String, String> {
     Ok(format!("--{name}={text}"))
 }
 
-/// Whether one option is right by itself; those that it takes beside it may be anywhere.
+/// Whether one option is right by itself; what it takes beside it may be among the others.
 fn check(args: &[String]) -> Result<(), String> {
     let words = ["isotherm", "reclaim"].into_iter().chain(args.iter().map(String::as_str));
     match Cli::try_parse_from(words) {
@@ -193,6 +193,46 @@ ipis = 7
         assert_eq!((attrs.budget_ppm, attrs.max_clears), (5_000, 7));
     }
 
+    #[test]
+    fn the_command_line_wins() {
+        let o = under(TEXT, &["--min-age", "1s", "--pid=7", "--goal", "psi=1%", "--goal=psi=2%"]);
+        assert_eq!(o.min_age, Duration::from_secs(1));
+        assert_eq!((&o.acting.targets.pid[..], o.acting.targets.comm.len()), (&[7][..], 0));
+        assert_eq!(o.goal.len(), 2);
+        assert!(under("all = true", &["--comm=x"]).acting.targets.comm == ["x"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for (text, place, said) in [
+            ("all = true\nmin-age = \"old\"", "line 2, column 11", "20ms"),
+            ("colour = 1", "line 1, column 1", "no option"),
+            ("config = \"x\"", "line 1, column 1", "no option"),
+            ("\nall = 3", "line 2, column 1", "true or false"),
+            ("quota = [\"10ms/1s\"]", "line 1, column 1", "a text or a number"),
+            ("all = tru", "line 1, column 7", ""),
+            ("quota = \"10ms\"", "line 1, column 9", "10ms/1s, or none"),
+        ] {
+            let e = config(text).unwrap_err();
+            assert!(e.starts_with("r.toml: "), "{text}: {e}");
+            assert!(e.contains(place) && e.contains(said), "{text}: {e}");
+        }
+        let both = config("all = true\npid = 7").unwrap().under(&[]).unwrap_err().to_string();
+        assert!(both.starts_with("r.toml: ") && both.contains("cannot be used with"), "{both}");
+    }
+
+    #[test]
+    fn whom_it_is_about_stays() {
+        let before = config("comm = \"x\"\nmin-age = \"1s\"").unwrap();
+        let same = config("min-age = \"2s\"\ncomm = [\"x\"]").unwrap();
+        assert!(same.check_change(&before).is_ok());
+        let other = config("min-age = \"2s\"\ncomm = \"y\"").unwrap();
+        let said = other.check_change(&before).unwrap_err().to_string();
+        assert!(said.contains("line 2, column 8: `comm` cannot change"), "{said}");
+        let none = config("min-age = \"2s\"").unwrap();
+        assert!(none.check_change(&before).is_err());
+    }
+
     /// All by themselves, and with what they take beside them.
     #[test]
     fn every_option_is_a_key() {
@@ -236,46 +276,6 @@ ipis = 7
         }
         let alone = config("metrics-every = \"1s\"").unwrap().under(&[]).unwrap_err().to_string();
         assert!(alone.contains("--metrics "), "{alone}");
-    }
-
-    #[test]
-    fn the_command_line_wins() {
-        let o = under(TEXT, &["--min-age", "1s", "--pid=7", "--goal", "psi=1%", "--goal=psi=2%"]);
-        assert_eq!(o.min_age, Duration::from_secs(1));
-        assert_eq!((&o.acting.targets.pid[..], o.acting.targets.comm.len()), (&[7][..], 0));
-        assert_eq!(o.goal.len(), 2);
-        assert!(under("all = true", &["--comm=x"]).acting.targets.comm == ["x"]);
-    }
-
-    #[test]
-    fn what_is_wrong_is_told_with_its_place() {
-        for (text, place, said) in [
-            ("all = true\nmin-age = \"old\"", "line 2, column 11", "20ms"),
-            ("colour = 1", "line 1, column 1", "no option"),
-            ("config = \"x\"", "line 1, column 1", "no option"),
-            ("\nall = 3", "line 2, column 1", "true or false"),
-            ("quota = [\"10ms/1s\"]", "line 1, column 1", "a text or a number"),
-            ("all = tru", "line 1, column 7", ""),
-            ("quota = \"10ms\"", "line 1, column 9", "10ms/1s, or none"),
-        ] {
-            let e = config(text).unwrap_err();
-            assert!(e.starts_with("r.toml: "), "{text}: {e}");
-            assert!(e.contains(place) && e.contains(said), "{text}: {e}");
-        }
-        let both = config("all = true\npid = 7").unwrap().under(&[]).unwrap_err().to_string();
-        assert!(both.starts_with("r.toml: ") && both.contains("cannot be used with"), "{both}");
-    }
-
-    #[test]
-    fn whom_it_is_about_stays() {
-        let before = config("comm = \"x\"\nmin-age = \"1s\"").unwrap();
-        let same = config("min-age = \"2s\"\ncomm = [\"x\"]").unwrap();
-        assert!(same.check_change(&before).is_ok());
-        let other = config("min-age = \"2s\"\ncomm = \"y\"").unwrap();
-        let said = other.check_change(&before).unwrap_err().to_string();
-        assert!(said.contains("line 2, column 8: `comm` cannot change"), "{said}");
-        let none = config("min-age = \"2s\"").unwrap();
-        assert!(none.check_change(&before).is_err());
     }
 
     #[test]

@@ -48,10 +48,8 @@ impl Saved {
     /// Of the service of this socket, which is ours.
     pub fn beside(socket: &Path) -> Self {
         let command: Vec<String> = std::env::args().skip(1).collect();
-        let mut path = socket.as_os_str().to_owned();
-        path.push(".state.json");
         Saved {
-            path: path.into(),
+            path: name_beside(socket),
             changes: Changes { command: command.clone(), ..Changes::default() },
             command,
         }
@@ -131,6 +129,13 @@ impl Saved {
             say(format_args!("isotherm: {} cannot be removed: {e}", self.path.display()));
         }
     }
+}
+
+/// `control.sock.state.json` for `control.sock`.
+fn name_beside(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".state.json");
+    name.into()
 }
 
 /// Without waiting for anybody, as a pipe would, and without going where somebody else points.
