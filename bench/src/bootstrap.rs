@@ -39,7 +39,8 @@ pub(crate) fn below(rng: &mut impl Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 
-fn middle(mut values: Vec<f64>) -> Option<f64> {
+/// The middle one, or the mean of the two in the middle; none of no values.
+pub(crate) fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     let upper = *values.get(half)?;

@@ -4,8 +4,12 @@
 
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
+
+/// Runs change the machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Whether the test can run here. Where all tests must run, what is lacking is a failure.
 fn can_run() -> bool {
@@ -37,6 +41,10 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+fn all_runs(dir: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(dir.join("all.json")).unwrap()).unwrap()
+}
+
 /// What a run changes on the machine: swap, by device, and the setting of huge pages.
 fn machine() -> (Vec<String>, String) {
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
@@ -50,6 +58,7 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     if !can_run() {
         return;
     }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let before = machine();
     // What is cold goes after 5 s.
@@ -58,10 +67,7 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     assert!(done.status.success(), "{}", text(&done.stderr));
     assert_eq!(machine(), before);
 
-    let json = || -> Value {
-        serde_json::from_str(&std::fs::read_to_string(dir.path().join("all.json")).unwrap())
-            .unwrap()
-    };
+    let json = || all_runs(dir.path());
     let all = json();
     let figures = &all["runs"][0]["outcome"]["Ok"];
     let number = |path: &str| figures.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN);
@@ -80,4 +86,35 @@ fn a_run_is_made_once_and_puts_the_machine_back() {
     let other = evaluate(dir.path(), &["--seconds", "5"]);
     assert!(!other.status.success());
     assert!(text(&other.stderr).contains("another setup"), "{}", text(&other.stderr));
+}
+
+/// isotherm works for half of the time, and its record comes to a good end.
+#[test]
+fn rec_is_held_against_its_own_slices_at_rest() {
+    if !can_run() {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let times = ["--configs", "rec", "--seconds", "2", "--lead-in", "2", "--slices", "4"];
+    let done = evaluate(dir.path(), &times);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let all = all_runs(dir.path());
+    let figures = &all["runs"][0]["outcome"]["Ok"];
+    let sliced = &figures["sliced"];
+    assert_eq!(sliced["pairs"].as_array().map(Vec::len), Some(2), "{all}");
+    assert!(sliced["alone"].as_f64().unwrap() > 1000.0, "{all}");
+    assert!(sliced["slowdown"]["error"].is_number(), "{all}");
+    assert_eq!(figures["work"]["PerSecond"], sliced["watched"]);
+    assert!(figures["seconds"].as_f64().unwrap() >= 9.0, "half of 2 s, and 4 slices of 2: {all}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = evaluate(dir.path(), &["--report", "none"]);
+    assert_eq!(done.status.code(), Some(2));
+    let said = text(&done.stderr);
+    assert!(said.starts_with("evaluate: cannot read none/setup.json"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }

@@ -1,9 +1,9 @@
 //! The evaluation of the mails that isotherm is built on, on this machine: workloads under several
 //! configurations, resumable, in tables of the same form.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser};
@@ -11,8 +11,10 @@ use isotherm_bench::evaluate::config::Config;
 use isotherm_bench::evaluate::figures::Run;
 use isotherm_bench::evaluate::folder::{Folder, Setup, VERSION};
 use isotherm_bench::evaluate::one::one;
+use isotherm_bench::evaluate::pace::Pace;
 use isotherm_bench::evaluate::plan::{Turn, turns};
 use isotherm_bench::evaluate::results::Results;
+use isotherm_bench::evaluate::slices::SLICE;
 use isotherm_bench::evaluate::stop::Stop;
 use isotherm_bench::evaluate::table::Form;
 use isotherm_bench::evaluate::verdicts::{BY_QUOTAS, verdicts};
@@ -56,6 +58,9 @@ struct Size {
     /// It runs for so many seconds before that, watched and acted on
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     lead_in: u64,
+    /// Instead, under rec: so many slices of 2 s, in which isotherm is at work and at rest by turns
+    #[arg(long, default_value_t = 30)]
+    slices: u32,
     /// Requests a second of the open loop
     #[arg(long, default_value_t = 120_000)]
     rate: u64,
@@ -83,35 +88,68 @@ struct Told {
     check: bool,
 }
 
-fn main() -> Result<()> {
-    strider::run_if_asked()?;
-    pressure::run_if_asked()?;
+/// What is asked for.
+enum Task {
+    Tell(Setup, Folder),
+    Pressure(Setup),
+    Runs(Setup, Folder),
+}
+
+fn main() -> ExitCode {
+    if let Err(e) = strider::run_if_asked().and_then(|()| pressure::run_if_asked()) {
+        return failed(&e, 1);
+    }
     let o = Options::parse();
+    match task(&o) {
+        Ok(task) => done(&o, task).map_or_else(|e| failed(&e, 1), |()| ExitCode::SUCCESS),
+        Err(e) => failed(&e, 2),
+    }
+}
+
+fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
+    eprintln!("evaluate: {why:#}");
+    ExitCode::from(status)
+}
+
+/// What cannot be done with these options is wrong usage.
+fn task(o: &Options) -> Result<Task> {
     if let Some(folder) = &o.told.report {
-        return o.told.tell(&Folder::setup(folder)?, &Folder::read(folder)?);
+        return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
     }
     ensure!(geteuid().is_root(), "it makes swap and looks at processes: run it as root");
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
     program::beside()?;
     let setup = o.size.checked()?;
     if o.pressure {
-        return short_of_memory(&o, &setup);
+        return Ok(Task::Pressure(setup));
     }
     o.workloads.iter().try_for_each(|name| find(name, &setup).map(drop))?;
-    let mut folder = Folder::open(&o.out, &setup)?;
-    let done = run_all(&o, &setup, &mut folder);
-    o.told.tell(&setup, &folder)?;
-    done
+    let folder = Folder::open(&o.out, &setup)?;
+    Ok(Task::Runs(setup, folder))
+}
+
+fn done(o: &Options, task: Task) -> Result<()> {
+    match task {
+        Task::Tell(setup, folder) => o.told.tell(&setup, &folder),
+        Task::Pressure(setup) => short_of_memory(o, &setup),
+        Task::Runs(setup, mut folder) => {
+            let done = run_all(o, &setup, &mut folder);
+            o.told.tell(&setup, &folder)?;
+            done
+        }
+    }
 }
 
 impl Size {
     fn checked(&self) -> Result<Setup> {
-        let Size { size, seconds, lead_in, rate, seed } = *self;
+        let Size { size, seconds, lead_in, slices, rate, seed } = *self;
         ensure!((16..=1 << 16).contains(&size), "a size of {size} MiB: choose 16 to 65536");
         ensure!((2..=3600).contains(&seconds), "{seconds} s: choose 2 to 3600");
         ensure!((1..=3600).contains(&lead_in), "a lead-in of {lead_in} s: choose 1 to 3600");
+        let even = (2..=1000).contains(&slices) && slices % 2 == 0;
+        ensure!(even, "{slices} slices: choose an even number of 2 to 1000");
         ensure!((1..=10_000_000).contains(&rate), "{rate} requests a second: choose 1 to 10000000");
-        Ok(Setup { version: VERSION, size, seconds, lead_in, rate, seed })
+        Ok(Setup { version: VERSION, size, seconds, lead_in, slices, rate, seed })
     }
 }
 
@@ -124,15 +162,21 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     let all = turns(&names, &o.configs, o.times, setup.seed);
     let left: Vec<&Turn<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
     let [lead_in, measured] = [setup.lead_in, setup.seconds].map(Duration::from_secs);
-    let lengths = left.iter().map(|turn| lead_in * turn.config.patience() + measured);
+    let length = |config: Config| {
+        let lead_in = config.lead_in(lead_in);
+        Length { lead_in, measured, slices: setup.slices }
+    };
+    let lengths = left.iter().map(|turn| {
+        let sliced = SLICE * setup.slices * u32::from(turn.config.takes_turns());
+        length(turn.config).lead_in + measured.max(sliced)
+    });
     let mut pace = Pace::new(lengths);
     eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
     eprintln!("if this is killed (SIGKILL), put back: {}", how_to_restore());
     for turn in left {
         let Turn { workload, config, repetition } = *turn;
         let which = found.iter().find(|w| w.name() == workload).context("no such workload")?;
-        let length = Length { lead_in: lead_in * config.patience(), measured };
-        let outcome = one(&**which, config, length, &stop);
+        let outcome = one(&**which, config, length(config), &stop);
         stop.check()?;
         let outcome = outcome.map_err(|e| format!("{e:#}"));
         let told = outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
@@ -162,40 +206,6 @@ fn how_to_restore() -> String {
     format!(
         "{setting}; and each zram device of `swapon --show` that is new: swapoff it, and write its number to /sys/class/zram-control/hot_remove"
     )
-}
-
-/// How long it still takes.
-struct Pace {
-    begin: Instant,
-    /// what was expected of those that are done
-    done: Duration,
-    /// and of those that are left, the next one first
-    left: VecDeque<Duration>,
-}
-
-/// What starting and filling a workload takes, about.
-const START: Duration = Duration::from_secs(6);
-
-impl Pace {
-    fn new(lengths: impl Iterator<Item = Duration>) -> Self {
-        let left = lengths.map(|length| length + START).collect();
-        Pace { begin: Instant::now(), done: Duration::ZERO, left }
-    }
-
-    fn step(&mut self) {
-        self.done += self.left.pop_front().unwrap_or_default();
-    }
-
-    /// It goes on as it did.
-    fn left(&self) -> String {
-        let pace = match self.done.as_secs_f64() {
-            0.0 => 1.0,
-            expected => self.begin.elapsed().as_secs_f64() / expected,
-        };
-        let left: Duration = self.left.iter().sum();
-        let minutes = left.as_secs_f64() * pace / 60.0;
-        format!("{} left, about {minutes:.0} minutes", self.left.len())
-    }
 }
 
 impl Told {

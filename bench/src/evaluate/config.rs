@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,8 @@ const ETHP: &str = include_str!("../../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../../schemes/prcl.txt");
 /// Lead-ins are at most so many times as long.
 pub const MOST_PATIENCE: u32 = 4;
+/// A load by itself has settled after that.
+const SETTLES: Duration = Duration::from_secs(5);
 /// Of the grid, in ms a second.
 const QUOTAS: [u32; 3] = [10, 50, 200];
 
@@ -79,10 +82,22 @@ impl Config {
         }
     }
 
-    /// How many times as long as others it takes until all that is to go has gone, at most.
+    /// Whether isotherm takes turns at work and at rest beside what is measured.
     #[must_use]
-    pub fn patience(self) -> u32 {
-        self.quota().map_or(1, |ms| (200 / ms.max(1)).clamp(1, MOST_PATIENCE))
+    pub fn takes_turns(self) -> bool {
+        self == Config::Rec
+    }
+
+    /// How long a workload runs before it is measured, if that is `asked` for: where a quota has it take
+    /// long until all that is to go has gone, so many times as long; where nothing acts, what it takes to
+    /// settle.
+    #[must_use]
+    pub fn lead_in(self, asked: Duration) -> Duration {
+        match self {
+            Config::Orig | Config::Thp => asked.min(SETTLES),
+            Config::Quota { ms, .. } => asked * (200 / ms.max(1)).clamp(1, MOST_PATIENCE),
+            Config::Rec | Config::Ethp | Config::Prcl => asked,
+        }
     }
 
     /// By what `isotherm run` acts; none if it does not run.
@@ -152,8 +167,6 @@ impl From<Config> for String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use isotherm_core::scheme::Weights;
 
     use super::*;
@@ -179,6 +192,16 @@ mod tests {
         assert_eq!(quota(&with)["weights"]["age"].as_integer(), Some(1));
         assert_eq!(quota(&without)["weights"]["age"].as_integer(), Some(0));
         assert_eq!(Weights::default().age, 0, "no weights are none");
+    }
+
+    #[test]
+    fn lead_ins() {
+        let of = |name: &str, asked| {
+            name.parse::<Config>().unwrap().lead_in(Duration::from_secs(asked)).as_secs()
+        };
+        assert_eq!(["orig", "thp"].map(|name| of(name, 15)), [5, 5]);
+        assert_eq!(["orig", "rec", "ethp", "prcl"].map(|name| of(name, 3)), [3; 4]);
+        assert_eq!(["10ms", "50ms-oldest", "200ms"].map(|name| of(name, 15)), [60, 60, 15]);
     }
 
     /// The grid's pattern is that of `schemes/prcl.txt`.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::config::Config;
 use super::latency::Latency;
 use super::sampler::Memory;
+use super::slices::Sliced;
 
 /// Work that was done.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,9 @@ pub struct Windows {
 pub struct Figures {
     /// by the workload's own count
     pub work: Work,
+    /// where isotherm took turns at work and at rest; the work is that beside it then
+    #[serde(default)]
+    pub sliced: Option<Sliced>,
     /// how long it was measured
     pub seconds: f64,
     /// mean of the samples
@@ -52,7 +56,7 @@ pub struct Figures {
     pub stalls: u64,
     /// of the time in which some task waited for memory, in percent
     pub pressure: f64,
-    /// CPU time of isotherm, in percent of one CPU; none where it did not run
+    /// CPU time of isotherm while it was at work, in percent of one CPU; none where it did not run
     pub own_cpu: Option<f64>,
     /// time that acting took by its log, in percent of the time
     pub acting: Option<f64>,

@@ -11,7 +11,7 @@ use super::figures::Run;
 use super::plan::Turn;
 
 /// Grows when what a run does, or what is measured of it, becomes something else.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const SETUP: &str = "setup.json";
 const RUNS: &str = "runs.jsonl";
 
@@ -26,6 +26,9 @@ pub struct Setup {
     pub seconds: u64,
     /// before that it runs for so long
     pub lead_in: u64,
+    /// in which isotherm takes turns at work and at rest
+    #[serde(default)]
+    pub slices: u32,
     /// requests a second of the open loop
     pub rate: u64,
     /// where random numbers begin
@@ -81,8 +84,15 @@ impl Folder {
     /// If that is not there.
     pub fn setup(path: &Path) -> Result<Setup> {
         let noted = path.join(SETUP);
-        let text = read_to_string(&noted).with_context(|| format!("{}", noted.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is not ours", noted.display()))
+        let cannot = || {
+            format!(
+                "cannot read {}: name a folder in which there are results (--out of a run)",
+                noted.display()
+            )
+        };
+        let text = read_to_string(&noted).with_context(cannot)?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not ours: choose another folder", noted.display()))
     }
 
     /// Whether a run was made, and did not fail.
@@ -132,11 +142,12 @@ mod tests {
     use super::*;
 
     const SOME: Setup =
-        Setup { version: VERSION, size: 1, seconds: 2, lead_in: 3, rate: 4, seed: 5 };
+        Setup { version: VERSION, size: 1, seconds: 2, lead_in: 3, slices: 6, rate: 4, seed: 5 };
 
     fn run(repetition: u32, ok: bool) -> Run {
         let figures = Figures {
             work: Work::Seconds(1.5),
+            sliced: None,
             seconds: 1.5,
             memory: Memory::default(),
             major_faults: 3,

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use isotherm_linux::swap::Swap;
 
+use super::beside::Beside;
 use super::config::Config;
 use super::figures::Figures;
 use super::machine::{Counts, HugePages, drop_caches, used};
@@ -74,7 +75,10 @@ pub fn one(
         begun = Some(Begun { at: Instant::now(), counts, samples, mark });
         Ok(())
     };
-    let done = running.work(length, &mut begin, stop)?;
+    let slices = config.takes_turns().then_some(length.slices);
+    let mut beside = Beside::new(watching.as_ref(), slices, &mut begin);
+    let done = running.work(length, &mut beside, stop)?;
+    let rested = beside.rested();
     let begun = begun.context("the workload has not begun")?;
     let time = begun.at.elapsed();
     let since = watching.as_ref().zip(begun.mark).map(|(w, mark)| w.since(mark)).transpose()?;
@@ -85,12 +89,13 @@ pub fn one(
     let share = |d: Duration| 100.0 * d.as_secs_f64() / time.as_secs_f64();
     Ok(Figures {
         work: done.work,
+        sliced: done.sliced,
         seconds: time.as_secs_f64(),
         memory,
         major_faults: counts.major_faults,
         stalls: counts.stalls,
         pressure: share(Duration::from_micros(counts.pressure)),
-        own_cpu: since.map(|s| share(s.cpu)),
+        own_cpu: since.map(|s| 100.0 * s.cpu.div_duration_f64(time.saturating_sub(rested))),
         acting: since.and_then(|s| s.acting).map(share),
         latency: done.latency,
         windows: since.and_then(|s| s.windows),

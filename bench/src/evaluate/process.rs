@@ -151,13 +151,23 @@ impl Process {
         }
     }
 
+    /// Sends it a signal.
+    ///
+    /// # Errors
+    /// If it has been waited for.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
     /// Asks it to end, and kills it if it does not; how it has ended.
     ///
     /// # Errors
     /// If that cannot be told.
     pub fn end(&mut self) -> Result<ExitStatus> {
         if self.child.try_wait()?.is_none() {
-            let _ = kill_process(Pid::from_child(&self.child), self.by);
+            let _ = self.signal(self.by);
+            // One that was stopped hears of it when it goes on.
+            let _ = self.signal(Signal::CONT);
         }
         let begin = Instant::now();
         while begin.elapsed() < GRACE {
@@ -195,4 +205,25 @@ pub fn last_words(path: &Path) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.trim().lines().rev().take(3).collect();
     lines.into_iter().rev().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::read_to_string;
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    #[test]
+    fn one_that_is_stopped_ends_as_well() {
+        let mut process =
+            Process::start("sleep", Command::new("sleep").arg("1000"), Signal::TERM).unwrap();
+        process.signal(Signal::STOP).unwrap();
+        let state = || read_to_string(format!("/proc/{}/stat", process.pid())).unwrap();
+        while !state().contains(") T ") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let status = process.end().unwrap();
+        assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "it had not to be killed");
+    }
 }

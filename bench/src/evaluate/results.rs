@@ -1,7 +1,9 @@
 //! Runs held against each other.
 
 use super::config::Config;
+use super::estimate::Estimate;
 use super::figures::{Figures, Run, Work};
+use super::slices::{Pair, slowdown};
 use super::statistics::mean;
 use super::workload::FOR_HUGE_PAGES;
 
@@ -42,11 +44,16 @@ impl<'a> Results<'a> {
         self.0.iter().filter_map(|run| Some((*run, run.outcome.as_ref().err()?.as_str())))
     }
 
+    /// All repetitions that have not failed.
+    fn repetitions(&self, workload: &str, config: Config) -> impl Iterator<Item = &'a Figures> {
+        let runs = self.0.iter().filter(move |r| r.workload == workload && r.config == config);
+        runs.filter_map(|run| run.outcome.as_ref().ok())
+    }
+
     /// A figure of each repetition.
     #[must_use]
     pub fn values(&self, workload: &str, config: Config, figure: Figure) -> Vec<f64> {
-        let runs = self.0.iter().filter(|r| r.workload == workload && r.config == config);
-        runs.filter_map(|run| figure(run.outcome.as_ref().ok()?)).collect()
+        self.repetitions(workload, config).filter_map(figure).collect()
     }
 
     /// Its average.
@@ -63,14 +70,48 @@ impl<'a> Results<'a> {
         (orig != 0.0).then(|| 100.0 * (now - orig) / orig)
     }
 
-    /// How much longer the same work takes, in percent.
+    /// How much more work it tells than without anything beside it, in percent: than in its own slices
+    /// without, where there are any.
     #[must_use]
-    pub fn slowdown(&self, workload: &str, config: Config) -> Option<f64> {
+    pub fn more_work(&self, workload: &str, config: Config) -> Option<f64> {
+        let alone: Figure = |f| f.sliced.as_ref().map(|s| s.alone);
+        let Some(alone) = self.mean(workload, config, alone) else {
+            return self.overhead(workload, config, |f| Some(f.work.number()));
+        };
+        let watched = self.mean(workload, config, |f| f.sliced.as_ref().map(|s| s.watched))?;
+        (alone != 0.0).then(|| 100.0 * (watched - alone) / alone)
+    }
+
+    /// How much longer the same work takes, in percent: than in its own slices without anything beside the
+    /// workload, over all pairs; or, where there are none, than in runs without, by the median or mean of
+    /// repetitions.
+    #[must_use]
+    pub fn slowdown(&self, workload: &str, config: Config) -> Option<Estimate> {
+        let sliced = self.repetitions(workload, config).filter_map(|f| f.sliced.as_ref());
+        let pairs: Vec<Pair> = sliced.flat_map(|s| s.pairs.iter().copied()).collect();
+        if !pairs.is_empty() {
+            return slowdown(&pairs);
+        }
         let time: Figure = |f| match f.work {
             Work::Seconds(seconds) => Some(seconds),
             Work::PerSecond(rate) => (rate > 0.0).then(|| 1.0 / rate),
         };
-        self.overhead(workload, config, time)
+        self.more(workload, config, time)
+    }
+
+    /// How much more it is than without anything beside the workload, in percent, by the median or mean of
+    /// repetitions.
+    #[must_use]
+    pub fn more(&self, workload: &str, config: Config, figure: Figure) -> Option<Estimate> {
+        let of = |config| Estimate::of(&self.values(workload, config, figure));
+        of(config)?.more_than(of(Config::Orig)?)
+    }
+
+    /// The mean slowdown over all workloads that have one.
+    #[must_use]
+    pub fn mean_slowdown(&self, config: Config) -> Option<Estimate> {
+        let each = self.workloads().into_iter().filter_map(|w| self.slowdown(w, config));
+        Estimate::mean(&each.collect::<Vec<_>>())
     }
 
     /// What is no longer resident, less what swap takes for it, as a share of what is resident without
@@ -103,6 +144,7 @@ pub fn with_swap(f: &Figures) -> Option<f64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::sampler::Memory;
+    use super::super::slices::{Slice, Sliced};
     use super::*;
 
     /// A run with this work, and so many bytes resident and in swap.
@@ -110,6 +152,7 @@ pub(super) mod tests {
         let memory = Memory { used: resident, resident, held: 3.0 * zram, zram };
         let outcome = Ok(Figures {
             work,
+            sliced: None,
             seconds: 10.0,
             memory,
             major_faults: 100,
@@ -134,11 +177,44 @@ pub(super) mod tests {
         let results = Results::of(runs.iter().collect());
         for workload in results.workloads() {
             let slowdown = results.slowdown(workload, Config::Prcl).unwrap();
-            assert!((slowdown - 25.0).abs() < 1e-9, "{workload}: {slowdown}");
+            assert!((slowdown.value - 25.0).abs() < 1e-9, "{workload}: {slowdown}");
+            assert_eq!(slowdown.error, None, "once tells nothing");
         }
-        let average = results.average(|w| results.slowdown(w, Config::Prcl)).unwrap();
-        assert!((average - 25.0).abs() < 1e-9);
+        let average = results.mean_slowdown(Config::Prcl).unwrap();
+        assert!((average.value - 25.0).abs() < 1e-9);
         assert_eq!(results.slowdown("time", Config::Rec), None);
+    }
+
+    #[test]
+    fn one_repetition_that_went_astray_moves_no_slowdown() {
+        let of = |config, rate| run("a", config, Work::PerSecond(rate), 1.0, 0.0);
+        let orig = [100.0, 101.0, 99.0].map(|rate| of(Config::Orig, rate));
+        let prcl = [80.0, 20.0, 81.0].map(|rate| of(Config::Prcl, rate));
+        let results = Results::of(orig.iter().chain(&prcl).collect());
+        let slowdown = results.slowdown("a", Config::Prcl).unwrap();
+        assert!((slowdown.value - 25.0).abs() < 1e-9, "{slowdown}");
+        assert!(slowdown.error.unwrap() > 10.0, "{slowdown}");
+    }
+
+    /// Its process is slower than others, and hardly slower than itself.
+    #[test]
+    fn who_takes_turns_is_held_against_itself() {
+        let mut runs = [
+            run("a", Config::Orig, Work::PerSecond(100.0), 1.0, 0.0),
+            run("a", Config::Rec, Work::PerSecond(80.0), 1.0, 0.0),
+            run("a", Config::Rec, Work::PerSecond(40.0), 1.0, 0.0),
+        ];
+        for (run, watched) in runs.iter_mut().skip(1).zip([80.0, 40.0]) {
+            let slice = |watched, found| Slice { watched, found };
+            let slices = [slice(true, watched), slice(false, watched * 1.25)].repeat(2);
+            run.outcome.as_mut().unwrap().sliced = Sliced::of(&slices);
+        }
+        let results = Results::of(runs.iter().collect());
+        let slowdown = results.slowdown("a", Config::Rec).unwrap();
+        assert!((slowdown.value - 25.0).abs() < 1e-9, "{slowdown}");
+        assert!(slowdown.error.unwrap() < 1e-9, "{slowdown}");
+        assert!((results.more_work("a", Config::Rec).unwrap() + 20.0).abs() < 1e-9);
+        assert_eq!(results.mean_slowdown(Config::Rec), Some(slowdown));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Of several runs.
 
+use crate::bootstrap::middle;
+
 /// A figure of several runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
@@ -36,12 +38,10 @@ pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The middle one; none of no values.
+/// The middle one, or the mean of the two in the middle; none of no values.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied()
+    middle(values.to_vec())
 }
 
 #[cfg(test)]
@@ -54,6 +54,7 @@ mod tests {
         assert_eq!((s.count, s.mean, s.min, s.max), (4, 4.0, 2.0, 6.0));
         assert!((s.stdev - (8.0f64 / 3.0).sqrt()).abs() < 1e-12);
         assert_eq!(median(&[5.0, 1.0, 3.0]), Some(3.0));
+        assert_eq!(median(&[5.0, 1.0, 3.0, 4.0]), Some(3.5));
     }
 
     #[test]

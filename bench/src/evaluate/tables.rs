@@ -31,16 +31,18 @@ fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, u
         });
         [name.to_owned()].into_iter().chain(cells).collect::<Vec<_>>()
     };
+    let is_work = *name == FIGURES[0].0;
+    let more = |w: &str, c| {
+        if is_work { results.more_work(w, c) } else { results.overhead(w, c, *figure) }
+    };
     let of = |w: &str| {
-        row(w, &|c| number(results.mean(w, c, *figure), *digits), &|c| {
-            overhead(results.overhead(w, c, *figure))
-        })
+        row(w, &|c| number(results.mean(w, c, *figure), *digits), &|c| overhead(more(w, c)))
     };
     let mut rows: Vec<Vec<String>> = results.workloads().into_iter().map(of).collect();
-    let average = |c| overhead(results.average(|w| results.overhead(w, c, *figure)));
+    let average = |c| overhead(results.average(|w| more(w, c)));
     rows.push(row("average", &|_| String::new(), &average));
-    if *name == FIGURES[0].0 {
-        let slower = |c| overhead(results.average(|w| results.slowdown(w, c)));
+    if is_work {
+        let slower = |c| overhead(results.mean_slowdown(c).map(|e| e.value));
         rows.push(row("average slowdown", &|_| String::new(), &slower));
     }
     let head = row("", &|c| c.to_string(), &|_| "(overhead)".to_owned());
@@ -81,6 +83,7 @@ pub fn details(results: &Results<'_>) -> Table {
         "configuration",
         "saved, %",
         "slowdown, %",
+        "its standard error",
         "isotherm, % CPU",
         "of it acting",
         "major faults/s",
@@ -95,11 +98,13 @@ pub fn details(results: &Results<'_>) -> Table {
     let rows = each(results).filter_map(|(w, c)| {
         results.mean(w, c, |f| Some(f.seconds))?;
         let of = |figure: Figure, digits| number(results.mean(w, c, figure), digits);
+        let slowdown = results.slowdown(w, c).filter(|_| c != Config::Orig);
         Some(vec![
             w.to_owned(),
             c.to_string(),
             number(results.saved(w, c), 1),
-            number(results.slowdown(w, c), 2),
+            number(slowdown.map(|e| e.value), 2),
+            number(slowdown.and_then(|e| e.error), 2),
             of(|f| f.own_cpu, 2),
             of(|f| f.acting, 2),
             of(faults, 1),
@@ -154,7 +159,7 @@ pub fn grid(results: &Results<'_>) -> Table {
             if prioritised { "yes" } else { "no" }.to_owned(),
             percent(results.average(|w| results.saved(w, c))),
             percent(average(|f| f.own_cpu)),
-            percent(results.average(|w| results.slowdown(w, c))),
+            percent(results.mean_slowdown(c).map(|e| e.value)),
             percent(average(|f| f.acting)),
             number(average(faults), 1),
             percent(average(|f| Some(f.pressure))),

@@ -1,104 +1,62 @@
 //! What is to show, and whether it does.
 
-use std::fmt;
-
 use super::config::Config;
+use super::estimate::Estimate;
 use super::results::{Figure, Results};
-
-/// One bound.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    /// what is bounded, and how
-    pub what: &'static str,
-    /// what was found; none was not measured
-    pub found: Option<f64>,
-    /// none is told only
-    bound: Option<Bound>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Verdict {
-    /// Whether it holds; none if it was not measured, or has no bound.
-    #[must_use]
-    pub fn holds(&self) -> Option<bool> {
-        Some(match self.bound? {
-            Bound::AtLeast(least) => self.found? >= least,
-            Bound::AtMost(most) => self.found? <= most,
-        })
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bound = match self.bound {
-            Some(Bound::AtLeast(least)) => format!(", at least {least}"),
-            Some(Bound::AtMost(most)) => format!(", at most {most}"),
-            None => String::new(),
-        };
-        let verdict = match (self.found, self.holds()) {
-            (None, _) => "not measured".to_owned(),
-            (Some(found), None) => format!("{found:.2}"),
-            (Some(found), Some(true)) => format!("{found:.2}, held"),
-            (Some(found), Some(false)) => format!("{found:.2}, BROKEN"),
-        };
-        write!(f, "{}{bound}: {verdict}", self.what)
-    }
-}
+use super::verdict::Verdict;
 
 /// What the bench `quotas` shows, and not this one.
 pub const BY_QUOTAS: &str = "windows of time quotas, and what goes first by priority: by `quotas`";
 
 /// A gain or a waste of less than this, in percent, is none that could be kept or removed.
-const NOTHING: f64 = 1.0;
+const NOTHING: f64 = 2.0;
 
 /// All bounds.
 #[must_use]
 pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
-    let verdict = |what, found, bound| Verdict { what, found, bound: Some(bound) };
-    let told = |what, found| Verdict { what, found, bound: None };
-    let slowdown = |c| results.average(|w| results.slowdown(w, c));
-    let p99: Figure = |f| Some(f.latency?.p99);
-    let redis = |w: &str| {
-        let fewer = results.overhead(w, Config::Prcl, |f| Some(f.work.number())).map(|more| -more);
-        (results.saved(w, Config::Prcl), fewer, results.overhead(w, Config::Prcl, p99))
-    };
-    let best = Config::Quota { ms: 50, prioritised: true };
-    let (saved, fewer, later) = redis("redis-together");
-    let hashed = redis("redis-hashed");
-    let grid = results.of_the_grid();
-    let saved_by = grid.average(|w| grid.saved(w, best));
-    let slowed_by = grid.average(|w| grid.slowdown(w, best));
-    vec![
-        verdict("rec: mean slowdown in percent", slowdown(Config::Rec), Bound::AtMost(1.0)),
-        verdict("prcl, redis-together: saved in percent", saved, Bound::AtLeast(60.0)),
-        verdict("prcl, redis-together: fewer requests in percent", fewer, Bound::AtMost(3.0)),
-        told("prcl, redis-together: p99 more than orig's in percent", later),
-        told("prcl, redis-hashed: saved in percent", hashed.0),
-        told("prcl, redis-hashed: fewer requests in percent", hashed.1),
-        told("prcl, redis-hashed: p99 more than orig's in percent", hashed.2),
-        verdict(
-            "50 ms/s, oldest first, all workloads: saved in percent",
-            saved_by,
-            Bound::AtLeast(40.0),
-        ),
-        verdict(
-            "50 ms/s, oldest first, all workloads: slowdown in percent",
-            slowed_by,
-            Bound::AtMost(3.4),
-        ),
-        verdict("CPU of isotherm beyond any quota, in points", beyond(results), Bound::AtMost(1.5)),
-        verdict("ethp: of the gain of thp, kept in percent", kept(results), Bound::AtLeast(40.0)),
-        verdict(
-            "ethp: of the waste of thp, removed in percent",
-            removed(results),
-            Bound::AtLeast(85.0),
-        ),
+    let [saved, fewer, later] = redis(results, "redis-together");
+    let mut all = vec![watching(results), saved.at_least(60.0), fewer.at_most(3.0), later];
+    all.extend(redis(results, "redis-hashed"));
+    all.extend(quota(&results.of_the_grid()));
+    all.push(
+        Verdict::of("CPU of isotherm beyond any quota, in points", beyond(results)).at_most(1.5),
+    );
+    all.extend([kept(results), removed(results)]);
+    all
+}
+
+fn watching(results: &Results<'_>) -> Verdict {
+    let slowdown = results.mean_slowdown(Config::Rec);
+    let interval = slowdown.and_then(Estimate::interval);
+    let interval = interval.map(|(low, high)| format!("95 %: {low:.2} to {high:.2}"));
+    let verdict = Verdict::of("rec: mean slowdown in percent", slowdown.map(|s| s.value));
+    verdict.at_most(1.0).with(interval)
+}
+
+/// prcl on one of the servers.
+fn redis(results: &Results<'_>, name: &str) -> [Verdict; 3] {
+    let of = |what, found| Verdict::of(format!("prcl, {name}: {what}"), found);
+    let requests = results.more(name, Config::Prcl, |f| Some(f.work.number()));
+    let later = results.overhead(name, Config::Prcl, |f| Some(f.latency?.p99));
+    [
+        of("saved in percent", results.saved(name, Config::Prcl)),
+        of("fewer requests in percent", requests.map(|r| -r.value)).with(error(requests)),
+        of("p99 more than orig's in percent", later),
     ]
+}
+
+fn quota(grid: &Results<'_>) -> [Verdict; 2] {
+    let best = Config::Quota { ms: 50, prioritised: true };
+    let of = |what, found| Verdict::of(format!("50 ms/s, oldest first, {what} in percent"), found);
+    let slowdown = grid.mean_slowdown(best);
+    [
+        of("all workloads: saved", grid.average(|w| grid.saved(w, best))).at_least(40.0),
+        of("all workloads: slowdown", slowdown.map(|s| s.value)).at_most(3.4).with(error(slowdown)),
+    ]
+}
+
+fn error(estimate: Option<Estimate>) -> Option<String> {
+    Some(format!("standard error {:.2}", estimate?.error?))
 }
 
 /// The most that any workload has it take beyond its quota.
@@ -111,32 +69,42 @@ fn beyond(results: &Results<'_>) -> Option<f64> {
     Config::grid().into_iter().filter_map(of).reduce(f64::max)
 }
 
-/// Of workloads that were run under both.
-fn both(results: &Results<'_>, of: impl Fn(&str, Config) -> Option<f64>) -> Option<(f64, f64)> {
-    let pairs = results.workloads().into_iter();
-    let pairs = pairs.filter_map(|w| Some((of(w, Config::Thp)?, of(w, Config::Ethp)?)));
-    pairs.reduce(|sum, pair| (sum.0 + pair.0, sum.1 + pair.1))
+/// The workloads of which both thp and ethp tell this figure, and thp one that `counts`.
+fn those<'a>(
+    results: &Results<'a>,
+    figure: impl Fn(&str, Config) -> Option<f64>,
+    counts: impl Fn(f64) -> bool,
+) -> Vec<&'a str> {
+    let both = |w: &str| figure(w, Config::Ethp).and(figure(w, Config::Thp));
+    results.workloads().into_iter().filter(|w| both(w).is_some_and(&counts)).collect()
 }
 
-fn kept(results: &Results<'_>) -> Option<f64> {
-    let (thp, ethp) = both(results, |w, c| results.slowdown(w, c).map(|s| -s))?;
-    (thp > NOTHING).then(|| 100.0 * ethp / thp)
+fn kept(results: &Results<'_>) -> Verdict {
+    let of = |w: &str, c| results.slowdown(w, c);
+    let on = those(results, |w, c| Some(of(w, c)?.value), |slowdown| slowdown < -NOTHING);
+    let mean = |c| Estimate::mean(&on.iter().filter_map(|w| of(w, c)).collect::<Vec<_>>());
+    let both = mean(Config::Thp).zip(mean(Config::Ethp));
+    let share = both.map(|(thp, ethp)| 100.0 * ethp.value / thp.value);
+    let how = both.map(|(thp, ethp)| {
+        let on = on.join(", ");
+        format!("slowdown of thp {thp}, of ethp {ethp}, on those that thp speeds up: {on}")
+    });
+    Verdict::of("ethp: of the gain of thp, kept in percent", share).at_least(40.0).with(how)
 }
 
-/// In bytes that are resident.
-fn removed(results: &Results<'_>) -> Option<f64> {
+fn removed(results: &Results<'_>) -> Verdict {
     let resident: Figure = |f| Some(f.memory.resident);
-    let more =
-        |w: &str, c| Some(results.mean(w, c, resident)? - results.mean(w, Config::Orig, resident)?);
-    let (thp, ethp) = both(results, more)?;
-    let all: f64 =
-        results.workloads().iter().filter_map(|w| results.mean(w, Config::Orig, resident)).sum();
-    (100.0 * thp > NOTHING * all).then(|| 100.0 * (1.0 - ethp / thp))
+    let on = those(results, |w, c| results.overhead(w, c, resident), |more| more > NOTHING);
+    let sum = |c| -> f64 { on.iter().filter_map(|w| results.mean(w, c, resident)).sum() };
+    let waste = |c| sum(c) - sum(Config::Orig);
+    let share = (!on.is_empty()).then(|| 100.0 * (1.0 - waste(Config::Ethp) / waste(Config::Thp)));
+    let how = share.map(|_| format!("on those of which thp has more resident: {}", on.join(", ")));
+    Verdict::of("ethp: of the waste of thp, removed in percent", share).at_least(85.0).with(how)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::Work;
+    use super::super::figures::{Run, Work};
     use super::super::results::tests::run;
     use super::*;
 
@@ -181,6 +149,40 @@ mod tests {
         assert!((kept - 75.0).abs() < 1e-9, "{kept}");
         let removed = found(&all, "ethp: of the waste").found.unwrap();
         assert!((removed - 95.0).abs() < 1e-9, "{removed}");
+        assert!(found(&all, "ethp: of the gain").to_string().contains("speeds up: gain)"));
+    }
+
+    /// Where thp gains nothing, ethp can neither keep nor lose anything.
+    #[test]
+    fn gains_are_of_those_that_thp_speeds_up() {
+        let of = |name, config, rate| run(name, config, Work::PerSecond(rate), 100.0, 0.0);
+        let mut runs = Vec::new();
+        for (name, thp, ethp) in [("gain", 125.0, 125.0), ("none", 101.0, 50.0)] {
+            runs.push(of(name, Config::Orig, 100.0));
+            runs.extend([of(name, Config::Thp, thp), of(name, Config::Ethp, ethp)]);
+        }
+        let all = verdicts(&Results::of(runs.iter().collect()));
+        let kept = found(&all, "ethp: of the gain").found.unwrap();
+        assert!((kept - 100.0).abs() < 1e-9, "{kept}");
+        assert_eq!(found(&all, "ethp: of the waste").found, None, "thp wastes nothing");
+    }
+
+    #[test]
+    fn what_was_run_more_than_once_tells_how_sure_it_is() {
+        let of = |config, rate| run("a", config, Work::PerSecond(rate), 100.0, 0.0);
+        let quota = Config::Quota { ms: 50, prioritised: true };
+        let rates = [(Config::Orig, 100.0), (Config::Rec, 99.0), (quota, 98.0)];
+        let once = rates.map(|(config, rate)| of(config, rate));
+        let again = rates.map(|(config, rate)| of(config, rate - 1.0));
+        let told = |runs: Vec<&Run>| {
+            let all = verdicts(&Results::of(runs));
+            ["rec", "50 ms/s, oldest first, all workloads: slowdown"]
+                .map(|begin| found(&all, begin).to_string())
+        };
+        assert!(told(once.iter().collect()).iter().all(|text| !text.contains('(')));
+        let [rec, slowdown] = told(once.iter().chain(&again).collect());
+        assert!(rec.contains("(95 %: "), "{rec}");
+        assert!(slowdown.contains("(standard error "), "{slowdown}");
     }
 
     #[test]

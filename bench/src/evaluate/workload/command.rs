@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::{Begin, Done, Length, Running, Workload};
+use super::{Done, Length, Running, Workload};
+use crate::evaluate::beside::Beside;
 use crate::evaluate::figures::Work;
 use crate::evaluate::process::{Process, Seat, command, last_words};
 use crate::evaluate::stop::Stop;
@@ -101,17 +102,17 @@ impl Running for Started {
         true
     }
 
-    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let work = match self.rate.clone() {
-            Some(mark) => self.rate_after(&mark, length, begin, stop)?,
+            Some(mark) => self.rate_after(&mark, length, beside, stop)?,
             None => {
-                begin()?;
+                beside.begin()?;
                 let done = self.process.wait(stop, PATIENCE);
                 done.with_context(|| last_words(&self.said))?;
                 Work::Seconds(self.begin.elapsed().as_secs_f64())
             }
         };
-        Ok(Done { work, latency: None })
+        Ok(Done::at_once(work))
     }
 }
 
@@ -120,11 +121,11 @@ impl Started {
         &mut self,
         mark: &str,
         length: Length,
-        begin: Begin<'_>,
+        beside: &mut Beside<'_>,
         stop: &Stop,
     ) -> Result<Work> {
         stop.sleep(length.lead_in)?;
-        begin()?;
+        beside.begin()?;
         stop.sleep(length.measured)?;
         self.process.check().with_context(|| last_words(&self.said))?;
         self.process.end()?;

@@ -11,7 +11,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
-use super::{Begin, Done, Length, Running, Workload};
+use super::{Done, Length, Running, Workload};
+use crate::evaluate::beside::Beside;
 use crate::evaluate::figures::Work;
 use crate::evaluate::process::{Process, Seat, command, last_words};
 use crate::evaluate::stop::Stop;
@@ -68,8 +69,8 @@ impl Running for Compiling {
         true
     }
 
-    fn work(&mut self, _: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
-        begin()?;
+    fn work(&mut self, _: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        beside.begin()?;
         let mut end = None;
         while end.is_none() {
             stop.check()?;
@@ -80,7 +81,7 @@ impl Running for Compiling {
         let seconds = self.begin.elapsed().as_secs_f64();
         let done = end.is_some_and(|status| status.success());
         ensure!(done, "rustc has failed: {}", last_words(&self.said));
-        Ok(Done { work: Work::Seconds(seconds), latency: None })
+        Ok(Done::at_once(Work::Seconds(seconds)))
     }
 }
 

@@ -14,12 +14,16 @@ mod synthetic;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use isotherm_linux::sys::process_cpu;
 
+use super::beside::Beside;
 use super::config::MOST_PATIENCE;
 use super::figures::Work;
 use super::folder::Setup;
 use super::latency::Latency;
+use super::process::Process;
+use super::slices::{SLICE, Slice, Sliced};
 use super::stop::Stop;
 
 pub use contents::Contents;
@@ -51,15 +55,13 @@ pub trait Running {
         false
     }
 
-    /// Works; calls `begin` when what is measured begins.
+    /// Works; tells `beside` when what is measured begins. What can be asked in the middle works slice by
+    /// slice.
     ///
     /// # Errors
     /// If it fails.
-    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done>;
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done>;
 }
-
-/// Called when what is measured begins.
-pub type Begin<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// How long one works that does not end by itself.
 #[derive(Debug, Clone, Copy)]
@@ -68,15 +70,56 @@ pub struct Length {
     pub lead_in: Duration,
     /// while it is
     pub measured: Duration,
+    /// instead, where isotherm takes turns
+    pub slices: u32,
 }
 
 /// What it has done while it was measured.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Done {
     /// by its own count
     pub work: Work,
+    /// where isotherm took turns
+    pub sliced: Option<Sliced>,
     /// where it has requests
     pub latency: Option<Latency>,
+}
+
+impl Done {
+    /// What could not be asked in the middle.
+    #[must_use]
+    pub fn at_once(work: Work) -> Self {
+        Done { work, sliced: None, latency: None }
+    }
+
+    /// By its work a second in each slice; there may be but one.
+    ///
+    /// # Errors
+    /// If there is none, or nothing was done.
+    pub fn by_slices(slices: &[Slice<f64>]) -> Result<Self> {
+        let sliced = Sliced::of(slices);
+        let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
+        let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
+        Ok(Done { work: Work::PerSecond(rate), sliced, latency: None })
+    }
+}
+
+/// What a process counts in a second of its CPU time, over so long.
+fn pace(
+    process: &Process,
+    count: impl Fn() -> Result<u64>,
+    length: Duration,
+    stop: &Stop,
+) -> Result<f64> {
+    let now = || -> Result<(u64, Duration)> {
+        let cpu = process_cpu(process.pid());
+        Ok((count()?, cpu.with_context(|| format!("{} has ended early", process.name()))?))
+    };
+    let before = now()?;
+    stop.sleep(length)?;
+    let after = now()?;
+    let cpu = after.1.saturating_sub(before.1).as_secs_f64();
+    Ok(after.0.saturating_sub(before.0) as f64 / cpu.max(1e-9))
 }
 
 /// Those that are run if none are named.
@@ -104,19 +147,20 @@ pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
 /// If there is none.
 pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
     let bytes = setup.size << 20;
+    let lead_in = Duration::from_secs(setup.lead_in);
     let redis = |keys| Redis { keys, bytes, rate: setup.rate, seed: setup.seed };
     Ok(match name {
         "redis-together" => Box::new(redis(Keys::Together)),
         "redis-hashed" => Box::new(redis(Keys::Hashed)),
         "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
         "compile" => Box::new(compile::Compile { seconds: setup.seconds, seed: setup.seed }),
-        "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2 }),
+        "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),
         "huge-gain" => Box::new(strider::Strider { bytes, step: 1 }),
         "huge-waste" => Box::new(strider::Strider { bytes, step: 16 }),
         _ if name.ends_with(".toml") => Box::new(command::Other::read(Path::new(name), bytes)?),
         _ if NAMES.contains(&name) => {
-            let length =
-                Duration::from_secs(setup.lead_in * u64::from(MOST_PATIENCE) + setup.seconds);
+            let measured = Duration::from_secs(setup.seconds).max(SLICE * setup.slices);
+            let length = lead_in * MOST_PATIENCE + measured;
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
         _ => bail!("{name} is no workload: choose of {}, or FILE.toml", NAMES.join(", ")),

@@ -1,17 +1,19 @@
 //! PostgreSQL with pgbench: few rows of many are read.
 
 use std::fs::{File, read_to_string, write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::{Begin, Done, Length, Running, Workload};
-use crate::evaluate::figures::Work;
+use super::{Done, Length, Running, Workload};
+use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::{Latencies, Latency};
 use crate::evaluate::process::{Process, Seat, command, run};
+use crate::evaluate::slices::Slice;
 use crate::evaluate::stop::Stop;
 
 /// Who is not root.
@@ -23,6 +25,8 @@ const ROWS: u64 = 100_000;
 /// One row of so many is read.
 const HOT: u64 = 40;
 const PATIENCE: Duration = Duration::from_secs(300);
+/// A load goes on for longer than it is measured.
+const LONGER: Duration = Duration::from_secs(2);
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +64,7 @@ impl Workload for Postgres {
         init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.join("data"));
         run("initdb", &mut init, stop, PATIENCE)?;
         let server = serve(&bin, &dir, self.bytes / 4)?;
-        let mut database = Database { server, bin, dir, seed: self.seed };
+        let mut database = Database { server, idle: None, bin, dir, seed: self.seed };
         database.fill(self.scale(), stop)?;
         Ok(Box::new(database))
     }
@@ -96,6 +100,8 @@ fn serve(bin: &Path, dir: &Path, buffers: u64) -> Result<Process> {
 
 struct Database {
     server: Process,
+    /// Who has read all, and keeps the connection: what no process has mapped is nobody's memory.
+    idle: Option<Process>,
     bin: PathBuf,
     dir: PathBuf,
     seed: u64,
@@ -108,7 +114,7 @@ impl Database {
         Ok(command)
     }
 
-    /// Rows are made, and read into the shared buffers.
+    /// Rows are made, and read into the shared buffers by who then stays.
     fn fill(&mut self, scale: u64, stop: &Stop) -> Result<()> {
         let socket = self.dir.join(".s.PGSQL.5432");
         self.server.until(stop, PATIENCE, || socket.exists())?;
@@ -116,8 +122,16 @@ impl Database {
         init.args(["-i", "-q", "--unlogged-tables", "-s", &scale.to_string(), "postgres"]);
         run("pgbench -i", &mut init, stop, PATIENCE)?;
         let mut read = self.client("psql")?;
-        let prewarm = "create extension pg_prewarm; select pg_prewarm('pgbench_accounts');";
-        run("psql", read.args(["-X", "-q", "-d", "postgres", "-c", prewarm]), stop, PATIENCE)?;
+        read.args(["-X", "-q", "-d", "postgres", "-v", "ON_ERROR_STOP=1"]);
+        let read_all = "select pg_prewarm('pgbench_accounts')";
+        let words =
+            ["create extension pg_prewarm", read_all, "\\! touch read", "select pg_sleep(1e6)"];
+        read.args(words.iter().flat_map(|word| ["-c", *word]));
+        read.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut reader = Process::start("psql", &mut read, Signal::TERM)?;
+        let read = self.dir.join("read");
+        reader.until(stop, PATIENCE, || read.exists())?;
+        self.idle = Some(reader);
         let hot = scale * ROWS / HOT;
         let script = format!(
             "\\set aid random(1, {hot})\nselect abalance from pgbench_accounts where aid = :aid;\n"
@@ -125,21 +139,29 @@ impl Database {
         Ok(write(self.dir.join("script"), script)?)
     }
 
-    fn bench(&self, length: Duration, stop: &Stop) -> Result<(f64, Option<Latency>)> {
+    /// Starts a load that goes on for so long.
+    fn load(&self, length: Duration) -> Result<Process> {
         let mut bench = self.client("pgbench")?;
         let (seconds, seed) = (length.as_secs().max(1), self.seed);
         bench.args(["-n", "-c", "1", "-M", "prepared", "-f", "script", "-l", "--log-prefix=times"]);
         bench.args([&format!("-T{seconds}"), &format!("--random-seed={seed}"), "postgres"]);
-        let told = self.dir.join("told");
-        bench.stdout(File::create(&told)?).stderr(Stdio::null());
-        let mut bench = Process::start("pgbench", &mut bench, Signal::TERM)?;
-        bench.wait(stop, length + PATIENCE)?;
-        let log = self.dir.join(format!("times.{}", bench.pid()));
-        let latency = latency(&read_to_string(&log)?)?;
-        std::fs::remove_file(log)?;
-        let rate = rate(&read_to_string(&told)?).context("pgbench has told no rate")?;
-        Ok((rate, latency))
+        bench.stdout(Stdio::null()).stderr(Stdio::null());
+        Process::start("pgbench", &mut bench, Signal::TERM)
     }
+
+    /// Waits for its end, and reads what it has noted.
+    fn end(&self, mut load: Process, stop: &Stop) -> Result<Vec<Transaction>> {
+        load.wait(stop, PATIENCE)?;
+        let log = self.dir.join(format!("times.{}", load.pid()));
+        let text = read_to_string(&log).context("pgbench has noted nothing")?;
+        std::fs::remove_file(log)?;
+        Ok(text.lines().filter_map(transaction).collect())
+    }
+}
+
+/// Since 1970.
+fn now() -> Result<Duration> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
 }
 
 impl Running for Database {
@@ -151,26 +173,55 @@ impl Running for Database {
         true
     }
 
-    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
-        self.bench(length.lead_in, stop)?;
-        begin()?;
-        let (rate, latency) = self.bench(length.measured, stop)?;
+    /// A load for the lead-in, then another. What of it was when is read off its log.
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        let load = self.load(length.lead_in)?;
+        stop.sleep(length.lead_in)?;
+        self.end(load, stop)?;
+        beside.begin()?;
+        let load = self.load(beside.length(length.measured) + LONGER)?;
+        let slices = beside.slices(length.measured, |length| {
+            let begin = now()?;
+            stop.sleep(length)?;
+            Ok(begin..now()?)
+        })?;
+        let all = self.end(load, stop)?;
         self.server.check()?;
-        Ok(Done { work: Work::PerSecond(rate), latency })
+        self.idle.as_mut().map_or(Ok(()), Process::check)?;
+        let rates: Vec<_> = slices
+            .into_iter()
+            .map(|s| Slice { watched: s.watched, found: rate(&all, &s.found) })
+            .collect();
+        Ok(Done { latency: latency(&all)?, ..Done::by_slices(&rates)? })
     }
 }
 
-fn rate(told: &str) -> Option<f64> {
-    let line = told.lines().find_map(|line| line.strip_prefix("tps = "))?;
-    line.split_whitespace().next()?.parse().ok()
+/// When one was done, since 1970, and how long it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Transaction {
+    end: Duration,
+    took: Duration,
 }
 
-/// Of the log of transactions: the third number of each line, in microseconds.
-fn latency(log: &str) -> Result<Option<Latency>> {
-    let mut all = Latencies::new()?;
-    let time = |line: &str| line.split(' ').nth(2)?.parse().ok();
-    log.lines().filter_map(time).for_each(|us| all.add(Duration::from_micros(us)));
-    Ok(all.told())
+/// Of a line of the log: the third number are the microseconds that it took; the fifth and the sixth, seconds
+/// and microseconds since 1970.
+fn transaction(line: &str) -> Option<Transaction> {
+    let numbers: Vec<u64> = line.split(' ').map_while(|n| n.parse().ok()).collect();
+    let &[_, _, took, _, seconds, micros, ..] = numbers.as_slice() else { return None };
+    let end = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    Some(Transaction { end, took: Duration::from_micros(took) })
+}
+
+/// Transactions a second in this time.
+fn rate(all: &[Transaction], time: &Range<Duration>) -> f64 {
+    let count = all.iter().filter(|t| time.contains(&t.end)).count();
+    count as f64 / time.end.saturating_sub(time.start).as_secs_f64().max(1e-9)
+}
+
+fn latency(all: &[Transaction]) -> Result<Option<Latency>> {
+    let mut seen = Latencies::new()?;
+    all.iter().for_each(|t| seen.add(t.took));
+    Ok(seen.told())
 }
 
 #[cfg(test)]
@@ -178,12 +229,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pgbench_tells() {
-        let told = "number of clients: 1\ntps = 21943.552810 (without initial connection time)\n";
-        assert_eq!(rate(told), Some(21_943.552_81));
-        assert_eq!(rate("no"), None);
-        let log = "0 1 40 0 1700000000 5\n0 2 60 0 1700000000 9\n";
-        let told = latency(log).unwrap().unwrap();
+    fn what_pgbench_notes() {
+        let at = |micros| Duration::from_secs(1_700_000_000) + Duration::from_micros(micros);
+        let log = "0 1 40 0 1700000000 5\n0 2 60 0 1700000000 500009\n0 3 cut";
+        let all: Vec<_> = log.lines().filter_map(transaction).collect();
+        assert_eq!(all[1], Transaction { end: at(500_009), took: Duration::from_micros(60) });
+        assert_eq!(all.len(), 2);
+        assert_eq!(rate(&all, &(at(0)..at(1_000_000))), 2.0);
+        assert_eq!(rate(&all, &(at(500_000)..at(750_000))), 4.0);
+        let told = latency(&all).unwrap().unwrap();
         assert!((told.p50 - 40.0).abs() < 1.0 && (told.p99 - 60.0).abs() < 1.0, "{told:?}");
     }
 }

@@ -10,8 +10,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
 use super::resp::{ClosedLoop, connect, fill};
-use super::{Begin, Contents, Done, Length, OpenLoop, Running, Workload};
-use crate::evaluate::figures::Work;
+use super::{Contents, Done, Length, OpenLoop, Running, Workload};
+use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::Latencies;
 use crate::evaluate::process::{Process, Seat, command};
 use crate::evaluate::stop::Stop;
@@ -144,8 +144,12 @@ impl Server {
     }
 
     /// Requests a second of a closed loop.
-    fn closed_loop(&mut self, length: Duration, stop: &Stop) -> Result<f64> {
-        let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
+    fn closed_loop(
+        &mut self,
+        closed: &mut ClosedLoop,
+        length: Duration,
+        stop: &Stop,
+    ) -> Result<f64> {
         let (begin, mut count) = (Instant::now(), 0);
         while begin.elapsed() < length {
             stop.check()?;
@@ -161,14 +165,16 @@ impl Running for Server {
     }
 
     /// Half of the time an open loop, for latencies, then a closed one, for requests.
-    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         self.open_loop(length.lead_in, &mut Latencies::new()?, stop)?;
-        begin()?;
+        beside.begin()?;
         let mut seen = Latencies::new()?;
         self.open_loop(length.measured / 2, &mut seen, stop)?;
-        let requests = self.closed_loop(length.measured / 2, stop)?;
+        let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
+        let slices = beside
+            .slices(length.measured / 2, |length| self.closed_loop(&mut closed, length, stop))?;
         self.process.check()?;
-        Ok(Done { work: Work::PerSecond(requests), latency: seen.told() })
+        Ok(Done { latency: seen.told(), ..Done::by_slices(&slices)? })
     }
 }
 

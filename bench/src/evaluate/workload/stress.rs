@@ -3,11 +3,13 @@
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 
-use super::{Begin, Done, Length, Running, Workload};
+use super::{Done, Length, Running, Workload};
+use crate::evaluate::beside::Beside;
 use crate::evaluate::figures::Work;
 use crate::evaluate::process::{Process, Seat, command};
 use crate::evaluate::stop::Stop;
@@ -17,6 +19,8 @@ use crate::evaluate::stop::Stop;
 pub struct Stress {
     /// that it writes to
     pub bytes: u64,
+    /// before it is measured, whatever it runs under: what it counts hangs on which ways it came to
+    pub lead_in: Duration,
 }
 
 impl Workload for Stress {
@@ -35,15 +39,16 @@ impl Workload for Stress {
         command.args(["--metrics", "--yaml"]).arg(&told).current_dir(place);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = Process::start("stress-ng", &mut command, Signal::INT)?;
-        stop.sleep(std::time::Duration::from_secs(1))?;
+        stop.sleep(Duration::from_secs(1))?;
         process.check().context("stress-ng is not installed, or does not run")?;
-        Ok(Box::new(Stressing { process, told }))
+        Ok(Box::new(Stressing { process, told, lead_in: self.lead_in }))
     }
 }
 
 struct Stressing {
     process: Process,
     told: PathBuf,
+    lead_in: Duration,
 }
 
 impl Running for Stressing {
@@ -56,15 +61,15 @@ impl Running for Stressing {
     }
 
     /// Its work is what it counts in a second of its CPU time, with the lead-in: it tells no less.
-    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
-        stop.sleep(length.lead_in)?;
-        begin()?;
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        stop.sleep(self.lead_in)?;
+        beside.begin()?;
         stop.sleep(length.measured)?;
         self.process.check()?;
         self.process.end()?;
         let told = read_to_string(&self.told).context("stress-ng has told nothing")?;
         let rate = rate(&told).context("stress-ng has told no rate")?;
-        Ok(Done { work: Work::PerSecond(rate), latency: None })
+        Ok(Done::at_once(Work::PerSecond(rate)))
     }
 }
 

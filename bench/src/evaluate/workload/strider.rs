@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isotherm_core::PAGE_SIZE;
-use isotherm_linux::sys::{Arena, process_cpu};
+use isotherm_linux::sys::Arena;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
-use super::{Begin, Contents, Done, Length, Running, Workload};
-use crate::evaluate::figures::Work;
+use super::{Contents, Done, Length, Running, Workload, pace};
+use crate::evaluate::beside::Beside;
 use crate::evaluate::process::{Process, Seat, command};
 use crate::evaluate::stop::Stop;
 
@@ -67,20 +67,14 @@ impl Running for Striding {
     }
 
     /// Its work are touches in a second of its CPU time.
-    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
-        let now = |s: &Self| -> Result<(u64, Duration)> {
-            let cpu = process_cpu(s.process.pid()).context("the strider has ended")?;
-            Ok((touches(&s.count)?, cpu))
-        };
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         stop.sleep(length.lead_in)?;
-        begin()?;
-        let before = now(self)?;
-        stop.sleep(length.measured)?;
-        let after = now(self)?;
+        beside.begin()?;
+        let count = || touches(&self.count);
+        let slices =
+            beside.slices(length.measured, |length| pace(&self.process, count, length, stop))?;
         self.process.check()?;
-        let cpu = after.1.saturating_sub(before.1).as_secs_f64();
-        let rate = (after.0 - before.0) as f64 / cpu.max(1e-9);
-        Ok(Done { work: Work::PerSecond(rate), latency: None })
+        Done::by_slices(&slices)
     }
 }
 

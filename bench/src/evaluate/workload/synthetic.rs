@@ -1,17 +1,18 @@
 //! Memory touched in a known way, by `isotherm workload`.
 
 use std::fs::{File, read_to_string};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use isotherm_core::Nanos;
-use isotherm_linux::sys::{monotonic, process_cpu};
-use isotherm_sim::GroundTruth;
-use isotherm_sim::workload::{Layout, Named};
+use isotherm_core::AddrRange;
+use isotherm_sim::workload::{Layout, Named, Workload as Touched};
 use rustix::process::Signal;
+use serde::Deserialize;
 
-use super::{Begin, Done, Length, Running, Workload};
+use super::{Done, Length, Running, Workload, pace};
+use crate::evaluate::beside::Beside;
 use crate::evaluate::figures::Work;
 use crate::evaluate::process::{Process, Seat, command, last_words};
 use crate::evaluate::stop::Stop;
@@ -19,6 +20,8 @@ use crate::program;
 
 /// It goes on for longer than it is measured, and is then ended.
 const LONGER: Duration = Duration::from_secs(30);
+/// No workload counts in more places, in bytes.
+const MOST_COUNTS: u64 = 1 << 20;
 
 /// One of those that `isotherm workload --list` names.
 #[derive(Debug, Clone)]
@@ -31,37 +34,90 @@ pub struct Synthetic {
     pub length: Duration,
 }
 
+impl Synthetic {
+    fn touched(&self) -> Option<Touched> {
+        Named::find(&self.name)?.workload().ok()
+    }
+
+    /// How long it takes through all its phases, if it has several.
+    fn round(&self) -> Option<Duration> {
+        let phases = self.touched()?.phases;
+        (phases.len() > 1).then(|| phases.iter().map(|p| p.duration).sum())
+    }
+}
+
 impl Workload for Synthetic {
     fn name(&self) -> &str {
         &self.name
     }
 
     fn memory(&self) -> u64 {
-        let workload = Named::find(&self.name).and_then(|named| named.workload().ok());
-        workload.map_or(0, |w| Layout::new(&w, self.seed).len())
+        self.touched().map_or(0, |touched| Layout::new(&touched, self.seed).len())
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
-        let [truth, ready, said] = ["truth.json", "ready", "said"].map(|name| place.join(name));
+        let [ready, said] = ["ready", "said"].map(|name| place.join(name));
         let mut command = command(Seat::Workload, program::beside()?)?;
         command.args(["workload", &self.name, "--seed", &self.seed.to_string()]);
         // It is ended before.
-        let seconds = (self.length + LONGER).as_secs();
-        command.args(["--duration", &format!("{seconds}s"), "--truth"]).arg(&truth);
+        let round = self.round();
+        let seconds = (self.length + LONGER + round.unwrap_or_default() * 2).as_secs();
+        command.args(["--duration", &format!("{seconds}s")]);
         command.stdout(File::create(&ready)?).stderr(File::create(&said)?);
         let mut process = Process::start(&self.name, &mut command, Signal::TERM)?;
         let is_ready = || read_to_string(&ready).is_ok_and(|text| text.ends_with('\n'));
-        let ready = process.until(stop, Duration::from_secs(120), is_ready);
-        ready.with_context(|| last_words(&said))?;
-        Ok(Box::new(Touching { process, truth, said }))
+        let waited = process.until(stop, Duration::from_secs(120), is_ready);
+        waited.with_context(|| last_words(&said))?;
+        let ready: Ready = serde_json::from_str(&read_to_string(&ready)?)?;
+        let counts = Counts::of(process.pid(), &ready.counts)?;
+        Ok(Box::new(Touching { process, counts, said, begin: Instant::now(), round }))
     }
 }
 
+/// What it says when its memory is there.
+#[derive(Debug, Deserialize)]
+struct Ready {
+    counts: Place,
+}
+
+/// Where it counts.
+#[derive(Debug, Deserialize)]
+struct Place {
+    start: u64,
+    end: u64,
+}
+
+/// Its counts of touches, as it goes on.
 #[derive(Debug)]
+struct Counts {
+    memory: File,
+    range: AddrRange,
+}
+
+impl Counts {
+    fn of(pid: i32, place: &Place) -> Result<Self> {
+        let length = place.end.checked_sub(place.start);
+        ensure!(length.is_some_and(|l| l <= MOST_COUNTS), "it counts nowhere: {place:?}");
+        let range = AddrRange::new(place.start, place.end);
+        Ok(Counts { memory: File::open(format!("/proc/{pid}/mem"))?, range })
+    }
+
+    fn sum(&self) -> Result<u64> {
+        let mut bytes = vec![0; usize::try_from(self.range.len())?];
+        self.memory
+            .read_exact_at(&mut bytes, self.range.start)
+            .context("the workload has ended early")?;
+        Ok(bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_ne_bytes)).sum())
+    }
+}
+
 struct Touching {
     process: Process,
-    truth: PathBuf,
+    counts: Counts,
     said: PathBuf,
+    begin: Instant,
+    /// of phases, in each of which it does something else: slices cannot be held against each other then
+    round: Option<Duration>,
 }
 
 impl Running for Touching {
@@ -69,28 +125,55 @@ impl Running for Touching {
         self.process.pid()
     }
 
-    /// Its work are touches in a second of its CPU time, as most of them have a pace.
-    fn work(&mut self, length: Length, begin: Begin<'_>, stop: &Stop) -> Result<Done> {
-        let cpu = |p: &Process| process_cpu(p.pid()).context("the workload has ended early");
+    /// Its work are touches in a second of its CPU time, as most of them have a pace; of whole rounds of
+    /// phases, where it has such.
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         stop.sleep(length.lead_in)?;
-        begin()?;
-        let (start, used) = (monotonic(), cpu(&self.process)?);
-        stop.sleep(length.measured)?;
-        let (end, used) = (monotonic(), cpu(&self.process)?.saturating_sub(used));
+        if let Some(round) = self.round {
+            stop.sleep(until_whole(self.begin.elapsed(), round))?;
+        }
+        beside.begin()?;
+        let work = |length| pace(&self.process, || self.counts.sum(), length, stop);
+        let done = if let Some(round) = self.round {
+            let whole = length.measured + until_whole(length.measured, round);
+            Done::at_once(Work::PerSecond(work(whole)?))
+        } else {
+            Done::by_slices(&beside.slices(length.measured, work)?)?
+        };
         let status = self.process.end()?;
         ensure!(status.success(), "the workload has failed: {}", last_words(&self.said));
-        let truth = GroundTruth::read(File::open(&self.truth)?)?;
-        let share = used.as_secs_f64() / end.since(start).as_secs_f64();
-        let rate = touches(&truth, start, end).context("the workload has touched nothing")?;
-        Ok(Done { work: Work::PerSecond(rate / share), latency: None })
+        Ok(done)
     }
 }
 
-/// Touches a second between two times, of whole intervals.
-fn touches(truth: &GroundTruth, start: Nanos, end: Nanos) -> Option<f64> {
-    let within = truth.intervals.iter().filter(|i| i.start() >= start && i.end() <= end);
-    let (count, time) = within.fold((0, Duration::ZERO), |(count, time), i| {
-        (count + i.touches.iter().sum::<u64>(), time + i.end().since(i.start()))
-    });
-    (count > 0).then(|| count as f64 / time.as_secs_f64())
+/// What is left of the round that this time has come to.
+fn until_whole(time: Duration, round: Duration) -> Duration {
+    let over = time.as_nanos() % round.as_nanos().max(1);
+    if over == 0 {
+        return Duration::ZERO;
+    }
+    round.saturating_sub(Duration::from_nanos(u64::try_from(over).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_whole() {
+        let of = |time, round| until_whole(Duration::from_secs(time), Duration::from_secs(round));
+        let left = [(5, 26), (26, 26), (0, 26), (60, 26)].map(|(t, r)| of(t, r).as_secs());
+        assert_eq!(left, [21, 0, 0, 18]);
+        assert_eq!(of(5, 0), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_has_phases_has_rounds() {
+        let round = |name: &str| {
+            let length = Duration::from_secs(60);
+            Synthetic { name: name.to_owned(), seed: 1, length }.round()
+        };
+        assert!(round("phases").is_some_and(|r| r > Duration::from_secs(1)));
+        assert_eq!(["zipf", "hot-warm-cold", "moving-window"].map(round), [None; 3]);
+    }
 }

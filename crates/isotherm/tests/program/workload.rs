@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -171,6 +172,27 @@ fn memory_is_made_of_what_the_workload_says() {
     let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();
     let never = enabled.contains("[never]");
     assert!(never || (300 << 20..=384 << 20).contains(&there), "{} MiB", there >> 20);
+}
+
+/// Whoever measures it can ask for its counts meanwhile.
+#[test]
+fn its_counts_can_be_read_while_it_runs() {
+    let mut running = Running::start("small.toml", &["--duration", "1h"]);
+    let at = |key: &str| running.ready["counts"][key].as_u64().unwrap();
+    let (start, length) = (at("start"), at("end") - at("start"));
+    let memory = fs::File::open(running.proc("mem")).unwrap();
+    let sum = || -> u64 {
+        let mut bytes = vec![0; usize::try_from(length).unwrap()];
+        memory.read_exact_at(&mut bytes, start).unwrap();
+        bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).sum()
+    };
+    let before = sum();
+    until("touches", || sum() > before);
+    let last = sum();
+    let truth = running.end();
+    assert_eq!(length, 8 * truth.stretches.len() as u64);
+    let all: u64 = (0..truth.stretches.len()).map(|i| truth.touches(i)).sum();
+    assert!(all >= last, "{all} after {last}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use isotherm_core::{Nanos, PAGE_SIZE, Thresholds};
+use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Thresholds};
 use isotherm_sim::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION};
 
 /// Counts that all threads add to.
@@ -24,6 +24,12 @@ impl Ledger {
             stamps: std::iter::repeat_with(never).take(pages).collect(),
             interval: AtomicU32::new(1),
         }
+    }
+
+    /// Where the counts of touches lie, a word for each stretch: others may read them meanwhile.
+    pub fn counts(&self) -> AddrRange {
+        let counts = self.touches.as_ptr_range();
+        AddrRange::new(counts.start as u64, counts.end as u64)
     }
 
     /// The number of the interval that goes on.

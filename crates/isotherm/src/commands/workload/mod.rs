@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_core::PAGE_SIZE;
+use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena, Backing, SleepingChild};
 use isotherm_sim::GroundTruth;
 use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
@@ -55,8 +55,8 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let populated = sys::monotonic();
     let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
     let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
-    tell(&arena, child.as_ref())?;
     let running = Running::new(&workload, &layout, &arena, o.seed);
+    tell(&arena, child.as_ref(), running.counts())?;
     let truth = running.all(&schedule, &stop)?.truth(name, populated);
     say(last_line(&truth));
     file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")?;
@@ -99,12 +99,13 @@ fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
     Ok(arena)
 }
 
-/// Says on standard output that the memory is there, and where.
-fn tell(arena: &Arena, child: Option<&SleepingChild>) -> Result<()> {
+/// Says on standard output that the memory is there, and where; and where touches are counted.
+fn tell(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
     let (range, pid) = (arena.range(), std::process::id());
     let child = child.map(SleepingChild::pid);
     let line = serde_json::json!({
         "schema_version": 1, "pid": pid, "start": range.start, "end": range.end, "child": child,
+        "counts": { "start": counts.start, "end": counts.end },
     });
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}")?;

@@ -5,7 +5,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use isotherm_core::{Nanos, PAGE_SIZE};
+use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena};
 use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, Workload};
 
@@ -30,6 +30,11 @@ impl<'a> Running<'a> {
         let pages = usize::try_from(layout.len() / PAGE_SIZE).unwrap_or(usize::MAX);
         let ledger = Ledger::new(layout.parts.len(), pages);
         Running { workload, layout, arena, seed, ledger }
+    }
+
+    /// Where it counts touches, a word for each stretch.
+    pub fn counts(&self) -> AddrRange {
+        self.ledger.counts()
     }
 
     /// Runs all of `schedule`, or until `stop`.
