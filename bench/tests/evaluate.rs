@@ -121,3 +121,29 @@ fn a_folder_that_is_not_there_is_wrong_usage() {
     assert!(said.starts_with("evaluate: cannot read none/setup.json"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
+
+#[test]
+fn who_names_others_is_not_given_those_of_before() {
+    if !can_run() {
+        return;
+    }
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("none.toml");
+    std::fs::write(&file, "name = 'none'\ncommand = ['true']\n").unwrap();
+    // Each once, of which none is redis.
+    let done =
+        evaluate(dir.path(), &["--workloads", "none.toml,none.toml", "--configs", "orig,orig"]);
+    let said = text(&done.stderr);
+    assert!(said.contains("1 runs, 0 of them are there"), "{said}");
+    assert!(!said.contains("redis"), "{said}");
+}
+
+#[test]
+fn pressure_does_not_keep_what_it_has_found() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+    let done = command.args(["--pressure", "--json", "all.json"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    let said = text(&done.stderr);
+    assert!(said.contains("'--pressure' cannot be used with '--json"), "{said}");
+}

@@ -10,6 +10,7 @@ use clap::{Args, Parser};
 use isotherm_bench::evaluate::config::Config;
 use isotherm_bench::evaluate::figures::Run;
 use isotherm_bench::evaluate::folder::{Folder, Setup, VERSION};
+use isotherm_bench::evaluate::names::Names;
 use isotherm_bench::evaluate::one::one;
 use isotherm_bench::evaluate::pace::Pace;
 use isotherm_bench::evaluate::plan::{Turn, turns};
@@ -27,11 +28,11 @@ use rustix::process::geteuid;
 #[command(args_override_self = true)]
 struct Options {
     /// Under these: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values_t = Config::all(), hide_default_value = true)]
-    configs: Vec<Config>,
+    #[arg(long, value_name = "NAMES")]
+    configs: Option<Names<Config>>,
     /// Run these, or a FILE.toml [default: all]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", default_values = NAMES, hide_default_value = true)]
-    workloads: Vec<String>,
+    #[arg(long, value_name = "NAMES")]
+    workloads: Option<Names<String>>,
     /// How often
     #[arg(long, default_value_t = 5)]
     times: u32,
@@ -41,10 +42,35 @@ struct Options {
     #[arg(long, value_name = "FOLDER", default_value = "evaluation")]
     out: PathBuf,
     /// Instead: latencies of redis while memory is short, with `isotherm reclaim` and without
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = RUNS)]
     pressure: bool,
     #[command(flatten)]
     told: Told,
+}
+
+/// What is of runs, and of what is told of them.
+const RUNS: [&str; 10] = [
+    "configs",
+    "workloads",
+    "seconds",
+    "lead_in",
+    "slices",
+    "out",
+    "report",
+    "spread",
+    "json",
+    "check",
+];
+
+impl Options {
+    fn configs(&self) -> Vec<Config> {
+        self.configs.as_ref().map_or_else(Config::all, |names| names.0.clone())
+    }
+
+    fn workloads(&self) -> Vec<String> {
+        let all = || NAMES.map(str::to_owned).to_vec();
+        self.workloads.as_ref().map_or_else(all, |names| names.0.clone())
+    }
 }
 
 #[derive(Args)]
@@ -123,7 +149,7 @@ fn task(o: &Options) -> Result<Task> {
     if o.pressure {
         return Ok(Task::Pressure(setup));
     }
-    o.workloads.iter().try_for_each(|name| find(name, &setup).map(drop))?;
+    o.workloads().iter().try_for_each(|name| find(name, &setup).map(drop))?;
     let folder = Folder::open(&o.out, &setup)?;
     Ok(Task::Runs(setup, folder))
 }
@@ -156,10 +182,10 @@ impl Size {
 /// Runs what is not there yet. What fails is noted, and the rest goes on.
 fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     let stop = Stop::at_signals()?;
-    let found: Result<Vec<_>> = o.workloads.iter().map(|name| find(name, setup)).collect();
+    let found: Result<Vec<_>> = o.workloads().iter().map(|name| find(name, setup)).collect();
     let found = found?;
     let names: Vec<&str> = found.iter().map(|w| w.name()).collect();
-    let all = turns(&names, &o.configs, o.times, setup.seed);
+    let all = turns(&names, &o.configs(), o.times, setup.seed);
     let left: Vec<&Turn<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
     let [lead_in, measured] = [setup.lead_in, setup.seconds].map(Duration::from_secs);
     let length = |config: Config| {

@@ -1,7 +1,7 @@
 //! Results on disk, so that what was broken off goes on.
 
 use std::fs::{File, OpenOptions, create_dir_all, read_to_string, write};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -72,7 +72,11 @@ impl Folder {
     /// If it holds no results.
     pub fn read(path: &Path) -> Result<Self> {
         Folder::setup(path)?;
-        let text = read_to_string(path.join(RUNS)).unwrap_or_default();
+        let runs = path.join(RUNS);
+        let text = match read_to_string(&runs) {
+            Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
+            read => read.with_context(|| format!("cannot read {}", runs.display()))?,
+        };
         // The last line may be cut off: that run is made anew.
         let runs = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Folder { path: path.to_owned(), runs })

@@ -8,6 +8,7 @@ pub mod figures;
 pub mod folder;
 pub mod latency;
 pub mod machine;
+pub mod names;
 pub mod one;
 pub mod pace;
 pub mod plan;

@@ -2,12 +2,15 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
 
 use super::stop::Stop;
 use crate::cpus;
@@ -52,6 +55,8 @@ pub struct Process {
     name: String,
     /// by which it is asked to end
     by: Signal,
+    /// with all that it has started
+    group: bool,
 }
 
 impl Process {
@@ -61,7 +66,17 @@ impl Process {
     /// If it cannot be started.
     pub fn start(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
         let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        Ok(Process { child, name: name.to_owned(), by })
+        Ok(Process { child, name: name.to_owned(), by, group: false })
+    }
+
+    /// Starts it in a process group of its own: what it starts, and leaves there, ends with it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_group(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
+        let mut process = Process::start(name, command.process_group(0), by)?;
+        process.group = true;
+        Ok(process)
     }
 
     /// Its pid.
@@ -100,6 +115,10 @@ impl Process {
     /// # Errors
     /// If that cannot be told.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        // Until it is waited for, its number, and so that of its group, is nobody else's.
+        if self.group && has_ended(Pid::from_child(&self.child)) {
+            let _ = self.signal(Signal::KILL);
+        }
         Ok(self.child.try_wait()?)
     }
 
@@ -137,11 +156,11 @@ impl Process {
     /// Waits for its end.
     ///
     /// # Errors
-    /// If it fails, or takes longer than `most`; then it is killed.
+    /// If it fails, or takes longer than `most`.
     pub fn wait(&mut self, stop: &Stop, most: Duration) -> Result<()> {
         let mut status = None;
         stop.until(most, || {
-            status = self.child.try_wait()?;
+            status = self.ended()?;
             Ok(status.is_some())
         })?;
         match status {
@@ -151,12 +170,13 @@ impl Process {
         }
     }
 
-    /// Sends it a signal.
+    /// Sends it, or all of its group, a signal.
     ///
     /// # Errors
     /// If it has been waited for.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+        let kill = if self.group { kill_process_group } else { kill_process };
+        Ok(kill(Pid::from_child(&self.child), signal)?)
     }
 
     /// Asks it to end, and kills it if it does not; how it has ended.
@@ -164,21 +184,27 @@ impl Process {
     /// # Errors
     /// If that cannot be told.
     pub fn end(&mut self) -> Result<ExitStatus> {
-        if self.child.try_wait()?.is_none() {
+        if self.ended()?.is_none() {
             let _ = self.signal(self.by);
             // One that was stopped hears of it when it goes on.
             let _ = self.signal(Signal::CONT);
         }
         let begin = Instant::now();
         while begin.elapsed() < GRACE {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.ended()? {
                 return Ok(status);
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.child.kill()?;
+        self.signal(Signal::KILL)?;
         Ok(self.child.wait()?)
     }
+}
+
+/// Whether a child has ended; it may still be waited for.
+fn has_ended(child: Pid) -> bool {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), how), Ok(Some(_)))
 }
 
 impl Drop for Process {
@@ -213,6 +239,29 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
+
+    /// Whether it has ended or is gone.
+    fn is_over(pid: i32) -> bool {
+        let stat = read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    }
+
+    /// However it comes to its end.
+    #[test]
+    fn what_one_has_started_ends_with_it() {
+        for script in ["sleep 1000 & echo $!", "sleep 1000 & echo $!; exec sleep 1000"] {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped());
+            let mut process = Process::start_group("sh", &mut command, Signal::TERM).unwrap();
+            let below: i32 = process.first_line().unwrap().trim().parse().unwrap();
+            process.end().unwrap();
+            let begin = Instant::now();
+            while !is_over(below) {
+                assert!(begin.elapsed() < GRACE, "{script}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
 
     #[test]
     fn one_that_is_stopped_ends_as_well() {

@@ -142,7 +142,7 @@ pub fn grid(results: &Results<'_>) -> Table {
         "of the CPU, acting",
         "major faults/s",
         "waiting for memory",
-        "p99 to orig's",
+        "p99 more than orig's",
     ];
     let percent = |value: Option<f64>| match value {
         Some(v) => format!("{v:.2} %"),

@@ -86,7 +86,7 @@ impl Watching {
     /// If it has ended.
     pub fn mark(&self) -> Result<Mark> {
         let cpu = process_cpu(self.process.pid()).with_context(|| self.why())?;
-        Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| text.len()) })
+        Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
     }
 
     /// What has come since.
@@ -98,9 +98,8 @@ impl Watching {
         let Ok(text) = read_to_string(&self.log) else {
             return Ok(Since { cpu, acting: None, windows: None });
         };
-        // Whole lines only: one may just be being written.
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        let all = audit::windows(&audit::parse(text.get(mark.logged..whole).unwrap_or_default())?);
+        let new = text.get(mark.logged..whole(&text)).unwrap_or_default();
+        let all = audit::windows(&audit::parse(new)?);
         let acting = Some(all.iter().map(|w| w.took).sum());
         let windows = self.quota.map(|ms| windows(&all, ms));
         Ok(Since { cpu, acting, windows })
@@ -139,6 +138,11 @@ impl Watching {
     }
 }
 
+/// Bytes of whole lines: one may just be being written.
+fn whole(text: &str) -> usize {
+    text.rfind('\n').map_or(0, |end| end + 1)
+}
+
 /// Of a quota of so many ms.
 fn windows(all: &[Window], ms: u32) -> Windows {
     let share = |w: &Window| w.took.as_secs_f64() * 1e5 / f64::from(ms.max(1));
@@ -154,6 +158,11 @@ fn windows(all: &[Window], ms: u32) -> Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_being_written_is_left_for_later() {
+        assert_eq!([whole("a\nb"), whole("a\n"), whole("a"), whole("")], [2, 2, 0, 0]);
+    }
 
     #[test]
     fn windows_that_had_enough_to_do() {

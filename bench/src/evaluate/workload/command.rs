@@ -75,7 +75,7 @@ impl Workload for Other {
         let mut command = command(Seat::Workload, program)?;
         command.args(words).stdout(File::create(&out)?).stderr(File::create(&said)?);
         let mut begin = Instant::now();
-        let mut process = Process::start(&self.name, &mut command, Signal::TERM)?;
+        let mut process = Process::start_group(&self.name, &mut command, Signal::TERM)?;
         if let Some(ready) = &self.ready {
             let is_ready = || read_to_string(&out).is_ok_and(|text| text.contains(ready));
             process.until(stop, PATIENCE, is_ready)?;

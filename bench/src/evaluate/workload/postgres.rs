@@ -1,13 +1,15 @@
 //! PostgreSQL with pgbench: few rows of many are read.
 
-use std::fs::{File, read_to_string, write};
+use std::fs::{File, Permissions, read_to_string, write};
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
+use tempfile::TempDir;
 
 use super::{Done, Length, Running, Workload};
 use crate::evaluate::beside::Beside;
@@ -54,17 +56,17 @@ impl Workload for Postgres {
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
         let bin = programs().context("PostgreSQL is not installed")?;
-        let dir = place.join("postgres");
-        std::fs::create_dir(&dir)?;
+        // Open to its user alone: whoever comes to the socket may have the server do anything.
+        let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         std::os::unix::fs::chown(&dir, Some(NOBODY), Some(NOBODY))?;
-        // The way to it is open to all, what is in it is not.
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-        std::fs::set_permissions(place, open)?;
+        // What root writes lies where nobody else can put a link.
+        let own = place.join("postgres");
+        std::fs::create_dir(&own)?;
         let mut init = as_nobody(&bin.join("initdb"))?;
-        init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.join("data"));
+        init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.path().join("data"));
         run("initdb", &mut init, stop, PATIENCE)?;
-        let server = serve(&bin, &dir, self.bytes / 4)?;
-        let mut database = Database { server, idle: None, bin, dir, seed: self.seed };
+        let server = serve(&bin, dir.path(), File::create(own.join("log"))?, self.bytes / 4)?;
+        let mut database = Database { server, idle: None, bin, dir, own, seed: self.seed };
         database.fill(self.scale(), stop)?;
         Ok(Box::new(database))
     }
@@ -83,7 +85,7 @@ fn as_nobody(program: &Path) -> Result<Command> {
     Ok(command)
 }
 
-fn serve(bin: &Path, dir: &Path, buffers: u64) -> Result<Process> {
+fn serve(bin: &Path, dir: &Path, log: File, buffers: u64) -> Result<Process> {
     let mut command = as_nobody(&bin.join("postgres"))?;
     command.arg("-D").arg(dir.join("data"));
     let socket = format!("unix_socket_directories={}", dir.display());
@@ -93,7 +95,7 @@ fn serve(bin: &Path, dir: &Path, buffers: u64) -> Result<Process> {
     {
         command.args(["-c", setting]);
     }
-    command.stdout(Stdio::null()).stderr(File::create(dir.join("log"))?);
+    command.stdout(Stdio::null()).stderr(log);
     // So it takes its backends along.
     Process::start("postgres", &mut command, Signal::QUIT)
 }
@@ -103,20 +105,23 @@ struct Database {
     /// Who has read all, and keeps the connection: what no process has mapped is nobody's memory.
     idle: Option<Process>,
     bin: PathBuf,
-    dir: PathBuf,
+    /// the server's: its data and its socket
+    dir: TempDir,
+    /// ours: what is read and written beside it
+    own: PathBuf,
     seed: u64,
 }
 
 impl Database {
     fn client(&self, program: &str) -> Result<Command> {
         let mut command = command(Seat::Beside, self.bin.join(program))?;
-        command.args(["-U", "test", "-h"]).arg(&self.dir).current_dir(&self.dir);
+        command.args(["-U", "test", "-h"]).arg(self.dir.path()).current_dir(&self.own);
         Ok(command)
     }
 
     /// Rows are made, and read into the shared buffers by who then stays.
     fn fill(&mut self, scale: u64, stop: &Stop) -> Result<()> {
-        let socket = self.dir.join(".s.PGSQL.5432");
+        let socket = self.dir.path().join(".s.PGSQL.5432");
         self.server.until(stop, PATIENCE, || socket.exists())?;
         let mut init = self.client("pgbench")?;
         init.args(["-i", "-q", "--unlogged-tables", "-s", &scale.to_string(), "postgres"]);
@@ -129,14 +134,14 @@ impl Database {
         read.args(words.iter().flat_map(|word| ["-c", *word]));
         read.stdout(Stdio::null()).stderr(Stdio::null());
         let mut reader = Process::start("psql", &mut read, Signal::TERM)?;
-        let read = self.dir.join("read");
+        let read = self.own.join("read");
         reader.until(stop, PATIENCE, || read.exists())?;
         self.idle = Some(reader);
         let hot = scale * ROWS / HOT;
         let script = format!(
             "\\set aid random(1, {hot})\nselect abalance from pgbench_accounts where aid = :aid;\n"
         );
-        Ok(write(self.dir.join("script"), script)?)
+        Ok(write(self.own.join("script"), script)?)
     }
 
     /// Starts a load that goes on for so long.
@@ -152,7 +157,7 @@ impl Database {
     /// Waits for its end, and reads what it has noted.
     fn end(&self, mut load: Process, stop: &Stop) -> Result<Vec<Transaction>> {
         load.wait(stop, PATIENCE)?;
-        let log = self.dir.join(format!("times.{}", load.pid()));
+        let log = self.own.join(format!("times.{}", load.pid()));
         let text = read_to_string(&log).context("pgbench has noted nothing")?;
         std::fs::remove_file(log)?;
         Ok(text.lines().filter_map(transaction).collect())
