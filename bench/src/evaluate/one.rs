@@ -85,6 +85,7 @@ pub fn one(
     let counts = Counts::read(root)?.since(begun.counts);
     let memory = sampler.mean(begun.samples);
     drop(sampler);
+    running.finish()?;
     watching.map_or(Ok(()), Watching::end)?;
     let share = |d: Duration| 100.0 * d.as_secs_f64() / time.as_secs_f64();
     Ok(Figures {

@@ -61,6 +61,14 @@ pub trait Running {
     /// # Errors
     /// If it fails.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done>;
+
+    /// Ends, where it has more to do then than to be killed. Nothing is measured any more.
+    ///
+    /// # Errors
+    /// If it has failed.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// How long one works that does not end by itself.

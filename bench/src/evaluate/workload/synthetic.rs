@@ -134,15 +134,18 @@ impl Running for Touching {
         }
         beside.begin()?;
         let work = |length| pace(&self.process, || self.counts.sum(), length, stop);
-        let done = if let Some(round) = self.round {
+        if let Some(round) = self.round {
             let whole = length.measured + until_whole(length.measured, round);
-            Done::at_once(Work::PerSecond(work(whole)?))
-        } else {
-            Done::by_slices(&beside.slices(length.measured, work)?)?
-        };
+            return Ok(Done::at_once(Work::PerSecond(work(whole)?)));
+        }
+        Done::by_slices(&beside.slices(length.measured, work)?)
+    }
+
+    /// It looks whether its pages hold what they are to, and reads back all that is in swap for that.
+    fn finish(&mut self) -> Result<()> {
         let status = self.process.end()?;
         ensure!(status.success(), "the workload has failed: {}", last_words(&self.said));
-        Ok(done)
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ mod spending;
 mod view;
 mod watched;
 mod window;
+mod windows;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -201,6 +202,9 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let (ranges, within) = w.next_part(self.spending.part);
+            // What was reckoned until now is not the price of reading.
+            let reckoned = survey.survey(w.id, &[], &mut blocks)?;
+            self.spending.pay_for_rest(reckoned);
             let cost = survey.survey(w.id, &ranges, &mut blocks)?;
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
@@ -241,7 +245,7 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { return Ok(()) };
             // What was reckoned since the last reading is not the price of a clear.
             let reckoned = survey.survey(w.id, &[], &mut Vec::new())?;
-            self.spending.pay_for_reading(reckoned);
+            self.spending.pay_for_rest(reckoned);
             let cost = survey.clear(w.id, &ranges, &mut done)?;
             self.spending.pay_for_clearing(cost, pages, first_pages(w, runs), w.is_new);
             let terms = self.terms(w);
@@ -263,7 +267,7 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let cost = survey.survey(*id, ranges, &mut blocks)?;
-            self.spending.pay_for_reading(cost);
+            self.spending.pay_for_rest(cost);
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
             let terms = self.terms(&self.targets[at]);
@@ -286,7 +290,7 @@ impl<O: Space + Look> Exposure<O> {
             let mut blocks = Vec::new();
             if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
                 let cost = survey.survey(w.id, &ranges, &mut blocks)?;
-                self.spending.pay_for_reading(cost);
+                self.spending.pay_for_rest(cost);
             }
             w.aside.see(&blocks, &w.mappings);
         }

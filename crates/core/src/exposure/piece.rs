@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::window::{Evidence, Window};
+use super::windows::Windows;
 use crate::ops::{Seen, Unknown};
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
@@ -117,7 +118,7 @@ pub(super) struct Piece {
     pub missing: u8,
     /// of a window
     size: u64,
-    windows: Vec<Window>,
+    windows: Windows,
 }
 
 /// What there is to say of memory that nobody touches, and nobody did for as long as is known.
@@ -158,14 +159,14 @@ impl Piece {
             calm: None,
             missing: 0,
             size,
-            windows: vec![Window::new(ms); usize::try_from(windows).unwrap_or(0)],
+            windows: Windows::new(Window::new(ms), usize::try_from(windows).unwrap_or(0)),
         }
     }
 
     /// Time is counted from so many ms later on.
     pub fn rebase(&mut self, ms: u32) {
-        let times =
-            self.windows.iter_mut().flat_map(|w| [&mut w.touched, &mut w.kept, &mut w.suspect]);
+        let windows = self.windows.distinct_mut().iter_mut();
+        let times = windows.flat_map(|w| [&mut w.touched, &mut w.kept, &mut w.suspect]);
         let exposed = self.exposed.iter_mut().map(|x| &mut x.since.ms);
         let calm = self.calm.iter_mut();
         let calm = calm.flat_map(|c| [&mut c.touched.0, &mut c.touched.1, &mut c.kept]);
@@ -314,6 +315,9 @@ impl Piece {
         }
         if self.calm.is_none() && self.is_quiet() && class >= EARLY.len() {
             self.calm = self.calm_down(t);
+            if self.calm.is_some() {
+                self.windows.join();
+            }
         }
         Change { stolen, awoken }
     }
@@ -323,19 +327,21 @@ impl Piece {
         let simple =
             self.hidden.is_empty() && self.young.is_empty() && self.resident == self.span();
         let mut forgotten = simple && self.presumed.is_none() && self.resident == self.armed;
-        for i in (0..self.nr_windows()).filter(|_| forgotten).collect::<Vec<_>>() {
+        for i in 0..self.windows.distinct().len() {
             let current = self.current(i, t);
-            forgotten &= self.windows[i].forget(current);
+            let window = self.windows.distinct_mut().get_mut(i).filter(|_| forgotten);
+            forgotten = window.is_some_and(|w| w.forget(current));
         }
         if !forgotten {
             return None;
         }
-        let first = self.windows.first()?;
+        let windows = self.windows.distinct();
+        let first = windows.first()?;
         let alike = |w: &Window| w.level == first.level && w.kept == first.kept;
-        let touched = self.windows.iter().map(|w| w.touched);
+        let touched = windows.iter().map(|w| w.touched);
         let touched = (touched.clone().min()?, touched.max()?);
         let calm = Calm { touched, level: first.level, kept: first.kept };
-        self.windows.iter().all(alike).then_some(calm)
+        windows.iter().all(alike).then_some(calm)
     }
 
     /// What there is to say of it as a whole, if nobody touches it.
@@ -352,7 +358,7 @@ impl Piece {
 
     /// Gives all windows this heat, unless they have it.
     pub fn set_level(&mut self, level: i8, kept: u32) {
-        for w in &mut self.windows {
+        for w in self.windows.distinct_mut() {
             (w.level, w.kept) = (level, kept);
         }
         if let Some(calm) = &mut self.calm {
@@ -526,6 +532,31 @@ mod tests {
 
     fn moment(s: u64) -> Moment {
         Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }
+    }
+
+    /// Of most memory there is one thing to say, however many windows it has.
+    #[test]
+    fn calm_memory_keeps_one_window_for_all() {
+        let all = PageMask::span(0, 512);
+        let mut piece = Piece::new(AddrRange::new(0, BLOCK_SIZE), 64 << 10, 0);
+        let read = |piece: &mut Piece, s: u64, young: PageMask| {
+            let at = moment(s);
+            let block = Block { start: 0, huge: false, resident: all, young, read_at: at.at };
+            piece.read(&block, 10, &at, &TERMS);
+        };
+        read(&mut piece, 1, all);
+        let at = moment(2);
+        let cleared =
+            Cleared { start: 0, huge: false, armed: all, hidden: vec![], cleared_at: at.at };
+        piece.clear(&cleared, at, &TERMS);
+        assert_eq!(piece.windows.distinct().len(), 32);
+        read(&mut piece, 3, PageMask::default());
+        assert_eq!((piece.windows.distinct().len(), piece.nr_windows()), (1, 32));
+        let before = piece.window(31).touched;
+        read(&mut piece, 30, PageMask::span(16, 17));
+        assert_eq!(piece.windows.distinct().len(), 32, "one is touched");
+        let touched = |i: usize| piece.window(i).touched;
+        assert_eq!((touched(0), touched(1), touched(31)), (before, 30_000, before));
     }
 
     /// A page may come between a reading and the clear, and go after it.

@@ -12,8 +12,11 @@ use crate::snapshot::Restraint;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
-/// Of the budget, reading everything may take so much; else it is read less often.
+/// Of the budget, reading everything and what is reckoned from it may take so much; else it is read less
+/// often.
 const READING_SHARE: f64 = 0.5;
+/// Of that, reading gets so much, whatever reckoning takes.
+const LEAST_READING: f64 = 0.3;
 /// And asking about memory whose bits tell nothing so much.
 const ASKING_SHARE: f64 = 0.25;
 /// From one reading of everything to the next, at least, if the budget allows.
@@ -59,10 +62,14 @@ pub(super) struct Spending {
     asking: Ledger,
     /// memory of those who were there at the start was cleared for the first time in this round
     sweeping: bool,
-    /// of this round, without clearing
+    /// of this round
     reading: f64,
     /// of all that there is to read
     readings: Mean,
+    /// of this round: neither reading nor clearing
+    rest: f64,
+    /// of a round, however much is read in it
+    rests: Mean,
 }
 
 impl Spending {
@@ -82,6 +89,8 @@ impl Spending {
             sweeping: false,
             reading: 0.0,
             readings: Mean::default(),
+            rest: 0.0,
+            rests: Mean::default(),
         }
     }
 
@@ -112,9 +121,14 @@ impl Spending {
         seconds
     }
 
-    /// Pays for reading bits.
+    /// Pays for reading the part of everything that is read in a round.
     pub fn pay_for_reading(&mut self, cost: Cost) {
         self.reading += self.pay(cost);
+    }
+
+    /// Pays for what is reckoned, and for little readings: what does not become less with the part.
+    pub fn pay_for_rest(&mut self, cost: Cost) {
+        self.rest += self.pay(cost);
     }
 
     /// Whether to ask about hidden memory.
@@ -126,7 +140,7 @@ impl Spending {
     pub fn pay_for_asking(&mut self, cost: Cost) {
         let seconds = self.pay(cost);
         self.asking.spend(seconds);
-        self.reading += seconds;
+        self.rest += seconds;
     }
 
     /// Pays for clearing `pages` young pages, of which a part was never cleared; `is_new`: of a target
@@ -152,7 +166,7 @@ impl Spending {
         }
         let kept = self.round.as_secs_f64() * KEPT;
         // A block that is all young must be affordable at last, whatever the budget.
-        let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.readings.get() * self.part;
+        let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.without_clearing();
         self.seconds.accrue(now, kept.max(block / self.seconds.per_second()));
         self.burst.accrue(now, kept);
         self.asking.accrue(now, 0.0);
@@ -161,14 +175,24 @@ impl Spending {
         }
         if self.reading > 0.0 {
             self.readings.add(std::mem::take(&mut self.reading) / self.part);
+            self.rests.add(std::mem::take(&mut self.rest));
         }
-        // In which all can be read.
-        let affordable = self.readings.get() / (READING_SHARE * self.seconds.per_second());
+        let (all, rest) = (self.readings.get(), self.rests.get());
+        let share = READING_SHARE * self.seconds.per_second();
         if self.interval.is_zero() {
+            // In which all can be read.
+            let affordable = (all + rest) / share;
             let (low, high) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
             self.round = Duration::from_secs_f64(affordable.clamp(low, high));
         }
-        self.part = (self.round.as_secs_f64() / affordable.max(1e-9)).clamp(LEAST_PART, 1.0);
+        let both = share * self.round.as_secs_f64();
+        let for_reading = (both - rest).max(both * LEAST_READING);
+        self.part = (for_reading / all.max(1e-9)).clamp(LEAST_PART, 1.0);
+    }
+
+    /// Of a round.
+    fn without_clearing(&self) -> f64 {
+        self.readings.get() * self.part + self.rests.get()
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
@@ -180,8 +204,8 @@ impl Spending {
         now: Nanos,
     ) -> Allowance {
         let targets = nr_targets as f64;
-        // What is yet to be read in this round.
-        let reserve = (self.readings.get() * self.part - self.reading).max(0.0);
+        // What is yet to be read and reckoned in this round.
+        let reserve = (self.without_clearing() - self.reading - self.rest).max(0.0);
         let round = self.round.as_secs_f64();
         let turn = self.round.mul_f64(TURN);
         let changing = w.changed.is_some_and(|at| now.since(at) < turn);
@@ -224,4 +248,42 @@ fn longest(attrs: &Attrs) -> Duration {
 
 fn first_round(attrs: &Attrs) -> Duration {
     if attrs.interval.is_zero() { SHORTEST } else { attrs.interval / 4 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds in which reading all takes `all` seconds, and the rest `rest`: what is read at last.
+    fn settled(all: f64, rest: f64) -> (Duration, f64) {
+        let mut spending = Spending::new(&Attrs::default());
+        let cpu = |s: f64| Cost { cpu: Duration::from_secs_f64(s), ..Cost::default() };
+        let mut now = Nanos(0);
+        spending.begin(now);
+        for _ in 0..200 {
+            now = now + spending.round;
+            spending.settle(now);
+            spending.pay_for_reading(cpu(all * spending.part));
+            spending.pay_for_rest(cpu(rest));
+        }
+        (spending.round, spending.part)
+    }
+
+    #[test]
+    fn reading_and_reckoning_have_half_of_the_budget() {
+        // 1 ms is .4 % of the shortest round, and 5 ms .5 % of a second.
+        assert_eq!(settled(0.001, 0.0), (SHORTEST, 1.0));
+        let (round, part) = settled(0.003, 0.002);
+        assert!((round.as_secs_f64() - 1.0).abs() < 0.01 && part > 0.99, "{round:?} {part}");
+    }
+
+    /// What is reckoned anew in each round must not be taken for the price of the part that is read: the part
+    /// would become smaller, and seem dearer still.
+    #[test]
+    fn much_to_reckon_leaves_something_to_read() {
+        let (round, part) = settled(0.02, 0.008);
+        assert!(round == LONGEST && (part - 0.225).abs() < 0.01, "12.5 ms less 8: {part}");
+        let (_, part) = settled(0.02, 0.03);
+        assert!((part - 0.1875).abs() < 0.01, "three tenths of 12.5 ms: {part}");
+    }
 }

@@ -81,7 +81,7 @@ pub(super) struct Charge {
     /// of windows that are over, for the speed
     past_bytes: u64,
     past_time: Duration,
-    /// tried in this window: what the time went to
+    /// come by in this window: what the time went to
     tried: u64,
     /// in bytes, by bytes and goals
     limit: u64,

@@ -216,7 +216,9 @@ impl Running {
     ) {
         let counts_only = self.scheme.action == Action::Stat;
         let charged = if counts_only { done.tried } else { done.applied };
-        self.charge.add(charged, done.tried, done.took);
+        // What was let alone took its time, too, as in the kernel: else who finds all in use would be taken to
+        // be slow, and have no time for the rest.
+        self.charge.add(charged, done.tried + done.passed, done.took);
         self.stats.took = self.stats.took.saturating_add(done.took);
         self.stats.tried.add(done.tried);
         self.stats.applied.add(done.applied);
