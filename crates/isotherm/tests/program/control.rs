@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
-use crate::run::{finish, root_or_skip, run_in, until};
+use crate::run::{copy_program, finish, root_or_skip, run_in, until};
 
 #[test]
 fn a_socket_has_one_service() {
@@ -59,7 +59,7 @@ fn others_may_not_ask() {
     }
     open(service.dir.path().join("c").to_str().unwrap());
     let program = service.dir.path().join("isotherm");
-    fs::copy(env!("CARGO_BIN_EXE_isotherm"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_isotherm"), &program);
     let mut stranger = Command::new(&program);
     stranger.args(["stop", "--control", &service.socket()]).current_dir("/").uid(65534).gid(65534);
     let refused = finish(&mut stranger);

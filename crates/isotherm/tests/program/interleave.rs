@@ -10,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Done, finish, root_or_skip, run_in};
+use crate::run::{Done, copy_program, finish, root_or_skip, run_in};
 
 fn interleave(args: &[&str]) -> Done {
     run_in(TempDir::new().unwrap().path(), &[&["interleave"], args].concat())
@@ -137,7 +137,7 @@ fn measuring_takes_no_longer_than_it_may_and_draws_a_picture() {
 fn by_nobody(args: &[&str]) -> Done {
     let dir = TempDir::new().unwrap();
     let program = dir.path().join("isotherm");
-    fs::copy(env!("CARGO_BIN_EXE_isotherm"), &program).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_isotherm"), &program);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{Done, Record, finish, isotherm, root_or_skip, until};
+use crate::run::{Done, Record, copy_program, finish, isotherm, root_or_skip, until};
 use crate::synthetic;
 
 const NOBODY: u32 = 65534;
@@ -23,7 +23,7 @@ impl Place {
     fn new() -> Self {
         let dir = TempDir::new().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(env!("CARGO_BIN_EXE_isotherm"), dir.path().join("isotherm")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_isotherm"), dir.path().join("isotherm"));
         let output = dir.path().join("out");
         fs::create_dir(&output).unwrap();
         synthetic::write(&output.join("a.rec"), 3);

@@ -15,6 +15,13 @@ use tempfile::TempDir;
 /// Nothing takes as long as that, on however slow a machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Copies a program by another process: if this one did, the child of another test might hold the copy open for
+/// writing just then, and it could not be run.
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status().unwrap();
+    assert!(copied.success(), "{copied}");
+}
+
 /// Whether this test can run here: it takes root. Where all tests must run, lacking it is a failure.
 pub fn root_or_skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::Load;
-use crate::run::{QUICK, finish, isotherm, root_or_skip, run_in, until, wait};
+use crate::run::{QUICK, copy_program, finish, isotherm, root_or_skip, run_in, until, wait};
 use crate::schemes::{Run, first};
 
 #[test]
@@ -79,7 +79,7 @@ fn processes_are_found_by_name() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("s.txt"), "4K null null null null null stat").unwrap();
     let program = dir.path().join("isotherm-test-sleeper");
-    fs::copy("/bin/sleep", &program).unwrap();
+    copy_program("/bin/sleep", &program);
     let sleeper = || Command::new(&program).arg("60").spawn().unwrap();
     let log = dir.path().join("log");
     let name = "isotherm-test-sleeper";

@@ -11,7 +11,7 @@ use crate::cgroups::{Group, mounts_or_skip, put};
 use crate::load::Load;
 use crate::notified::Notified;
 use crate::reclaim::Service;
-use crate::run::{root_or_skip, run_in, until};
+use crate::run::{copy_program, root_or_skip, run_in, until};
 
 /// Enough for a service to ask several times who is there.
 const A_WHILE: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ impl Sleeper {
     /// Of a name that nobody else has.
     fn named(dir: &TempDir, name: &str) -> Self {
         let program = dir.path().join(name);
-        fs::copy("/bin/sleep", &program).unwrap();
+        copy_program("/bin/sleep", &program);
         Sleeper(Command::new(program).arg("300").spawn().unwrap())
     }
 }

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::alone::{Alone, has_swap};
 use crate::load::Load;
 use crate::reclaim::Service;
-use crate::run::{Recorder, root_or_skip, until};
+use crate::run::{Recorder, copy_program, root_or_skip, until};
 
 /// What isotherm may have of memory of its own, besides [`EACH_REGION`]. The text of a debug build alone is
 /// nearly as much, and is the page cache's.
@@ -114,7 +114,7 @@ impl Crowd {
         let copy = |program: &Path, sub: &str| {
             fs::create_dir(dir.join(sub)).unwrap();
             let to = dir.join(sub).join(name);
-            fs::copy(program, &to).unwrap();
+            copy_program(program, &to);
             to
         };
         let load = copy(&std::env::current_exe().unwrap(), "load");
