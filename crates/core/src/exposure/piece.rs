@@ -326,13 +326,10 @@ impl Piece {
     fn calm_down(&mut self, t: &Terms) -> Option<Calm> {
         let simple =
             self.hidden.is_empty() && self.young.is_empty() && self.resident == self.span();
-        let mut forgotten = simple && self.presumed.is_none() && self.resident == self.armed;
-        for i in 0..self.windows.distinct().len() {
-            let current = self.current(i, t);
-            let window = self.windows.distinct_mut().get_mut(i).filter(|_| forgotten);
-            forgotten = window.is_some_and(|w| w.forget(current));
-        }
-        if !forgotten {
+        let plain = simple && self.presumed.is_none() && self.resident == self.armed;
+        let open = self.exposed.as_ref()?.last.open(t.share);
+        let mut each = self.windows.distinct_mut().iter_mut();
+        if !plain || !each.all(|w| w.forget(w.idle_for(open))) {
             return None;
         }
         let windows = self.windows.distinct();
@@ -477,7 +474,7 @@ impl Piece {
         self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
     }
 
-    /// Whether it was cleared within so many ms before `now`, and a window of it was found touched since.
+    /// Whether it was cleared within so many ms before `now`, and its window `i` was found touched since.
     pub fn is_found_within(&self, i: usize, ms: u32, now: u32) -> bool {
         let cleared = self.exposed.as_ref().is_some_and(|x| now.saturating_sub(x.since.ms) <= ms);
         cleared && self.count(&self.found, i) > 0
