@@ -1,5 +1,6 @@
-//! What holds for every snapshot, every set of mappings and all that is told of targets in a record. Writer and reader both
-//! check it: the one so that nothing false gets in, the other so that nothing false gets out.
+//! What holds for every snapshot, every set of mappings and all that is told of targets in a record.
+//! Writer and reader both check it: the one so that nothing false gets in, the other so that nothing false
+//! gets out.
 
 use isotherm_core::{AddrRange, Attribution, Mapping, Quality, RegionView, Snapshot, TargetView};
 

@@ -81,8 +81,8 @@ pub(super) struct Charge {
     /// of windows that are over, for the speed
     past_bytes: u64,
     past_time: Duration,
-    /// come by in this window: what the time went to
-    tried: u64,
+    /// gone over in this window, whatever came of it: what the time went to
+    gone_over: u64,
     /// in bytes, by bytes and goals
     limit: u64,
     /// in bytes, by time as well, at the speed of when the window began
@@ -127,13 +127,13 @@ impl Charge {
 
     /// The window becomes the past. Of that, what is long over counts ever less.
     fn forget(&mut self, quota: &Quota) {
-        self.past_bytes += self.tried;
+        self.past_bytes += self.gone_over;
         self.past_time += self.time;
         if self.past_time > 8 * quota.time.unwrap_or(LONGEST_TURN) {
             self.past_bytes /= 2;
             self.past_time /= 2;
         }
-        (self.bytes, self.tried, self.time) = (0, 0, Duration::ZERO);
+        (self.bytes, self.gone_over, self.time) = (0, 0, Duration::ZERO);
     }
 
     /// As `damos_set_effective_quota`: goals, time at the speed measured, bytes; the lowest.
@@ -151,7 +151,8 @@ impl Charge {
 
     /// What can be done in `time`, at the speed so far.
     fn bytes_in(&self, time: Duration) -> u64 {
-        let (bytes, ns) = (self.past_bytes + self.tried, (self.past_time + self.time).as_nanos());
+        let (bytes, ns) =
+            (self.past_bytes + self.gone_over, (self.past_time + self.time).as_nanos());
         let all = match ns {
             0 => time.as_nanos() * u128::from(FIRST_GUESS) / 1_000_000,
             ns => time.as_nanos() * u128::from(bytes) / ns,
@@ -206,10 +207,10 @@ impl Charge {
         }
     }
 
-    /// Counts what was done.
-    pub fn add(&mut self, bytes: u64, tried: u64, took: Duration) {
+    /// Counts what was done: `bytes` of it are charged.
+    pub fn add(&mut self, bytes: u64, gone_over: u64, took: Duration) {
         self.bytes = self.bytes.saturating_add(bytes);
-        self.tried = self.tried.saturating_add(tried);
+        self.gone_over = self.gone_over.saturating_add(gone_over);
         self.time = self.time.saturating_add(took);
         self.turn = self.turn.saturating_add(took);
     }

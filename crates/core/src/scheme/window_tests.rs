@@ -228,6 +228,21 @@ fn small_regions_use_a_time_quota_too() {
     }
 }
 
+/// To find that all of it is in use costs time. What is behind it has its turn all the same.
+#[test]
+fn what_is_let_alone_leaves_time_for_the_rest() {
+    let time = Duration::from_millis(10);
+    let mut engine = scheme(Action::PageOut, Quota { time: Some(time), ..Quota::default() });
+    const IN_USE: u64 = 4000;
+    let mut desk = Desk::with(|_, page| if page < IN_USE { Fate::Passed } else { Fate::Done });
+    desk.begins = Duration::from_micros(100);
+    let all = [view(0, IN_USE + 1000, 0.0, 600 * SECOND)];
+    let windows: Vec<u64> = (0..40).map(|i| i * 1000).collect();
+    run(&mut engine, &mut desk, &windows, |ms| snapshot(ms, vec![target(1, &all)]));
+    let applied = engine.schemes().next().unwrap().1.applied.bytes / PAGE_SIZE;
+    assert!(applied >= 1000, "{applied} of 1000");
+}
+
 /// Where a sixteenth is resident, a batch is of sixteen times as much.
 #[test]
 fn what_is_out_already_does_not_slow_the_rest() {

@@ -94,8 +94,8 @@ impl Vaddr {
         let mut seen = BTreeSet::<TargetId>::new();
         for work in works.iter().filter(|w| seen.insert(w.target)) {
             let process = targets.get(work.target)?;
-            let asks = |w: &&Work<'_>| w.target == work.target && ask_for_touched(w.filters);
-            if process.touched.is_none() && works.iter().any(|w| asks(&w)) {
+            let asks = |w: &Work<'_>| w.target == work.target && ask_for_touched(w.filters);
+            if process.touched.is_none() && works.iter().any(asks) {
                 process.touched = Some(Touched::since(monotonic()));
             }
             let waits = |w: &Work<'_>| w.target == work.target && waits_for_touches(w);
