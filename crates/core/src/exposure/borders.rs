@@ -308,3 +308,33 @@ fn unite(left: &mut Group, right: &Group) {
         (hidden, _) => hidden,
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u32 = 60_000;
+
+    /// The n-th 64 KiB, touched `d` times in a page-second.
+    fn touched(n: u64, d: f64, awoken: bool, lately: bool) -> Group {
+        let range = AddrRange::new(n << 16, (n + 1) << 16);
+        let kind = Kind::Seen { d, e: 1.0, awoken, lately, touched: (NOW, NOW) };
+        Group { range, kind, windows: None }
+    }
+
+    fn left(groups: Vec<Group>) -> usize {
+        fit(groups, NOW, 100, false).len()
+    }
+
+    #[test]
+    fn a_rate_of_the_past_is_given_to_nobody() {
+        let beside = |lately| vec![touched(0, 100.0, false, lately), touched(1, 1.0, true, false)];
+        assert_eq!(left(beside(true)), 1, "it is as hot as what was found beside it");
+        assert_eq!(left(beside(false)), 2);
+    }
+
+    #[test]
+    fn what_awakes_together_is_one() {
+        assert_eq!(left((0..8).map(|n| touched(n, 1.0 + n as f64, true, false)).collect()), 1);
+    }
+}
