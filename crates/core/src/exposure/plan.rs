@@ -50,7 +50,7 @@ const SLOW_HZ: f64 = 2.0;
 /// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
 /// each few seconds.
 const SETTLED: u32 = 4;
-pub(super) const LONG_TURN: Duration = Duration::from_millis(2_600);
+pub(super) const LONG_TURN: Duration = Duration::from_secs(3);
 /// The same of a region of less than 1 MiB, whose shootdown tells of as much as those of others do of more.
 const LITTLE: u64 = 1 << 20;
 pub(super) const LONGEST_TURN: Duration = Duration::from_millis(5_200);
@@ -304,15 +304,15 @@ mod tests {
         Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }
     }
 
-    /// All young, `n` blocks from the start of memory, cleared at this time.
-    fn piece(n: u64, cleared: u64) -> Piece {
+    /// `n` blocks from the start of memory, cleared at this time, and so many of its pages touched since.
+    fn young_piece(n: u64, cleared: u64, pages: usize) -> Piece {
         let start = n * BLOCK_SIZE;
         let range = AddrRange::new(start, start + BLOCK_SIZE);
         let all = PageMask::span(0, (BLOCK_SIZE / PAGE_SIZE) as usize);
         let mut piece = Piece::new(range, 64 << 10, 0);
-        for s in [cleared, NOW - 1] {
+        for (s, young) in [(cleared, all), (NOW - 1, PageMask::span(0, pages))] {
             let at = moment(s);
-            let young = Block { start, huge: false, resident: all, young: all, read_at: at.at };
+            let young = Block { start, huge: false, resident: all, young, read_at: at.at };
             piece.read(&young, 10, &at, &TERMS);
             if s == cleared {
                 let cleared =
@@ -323,35 +323,72 @@ mod tests {
         piece
     }
 
+    fn piece(n: u64, cleared: u64) -> Piece {
+        young_piece(n, cleared, (BLOCK_SIZE / PAGE_SIZE) as usize)
+    }
+
+    fn region(blocks: Range<u64>, hz: f64, share: f64) -> Known {
+        let range = AddrRange::new(blocks.start * BLOCK_SIZE, blocks.end * BLOCK_SIZE);
+        Known { range, hz, share, age: Duration::from_secs(60) }
+    }
+
+    fn allowance(seconds: f64, turn: Duration) -> Allowance {
+        let (longest, restraint) = (LONGEST_TURN, Restraint::None);
+        Allowance { seconds, runs: 256, urgent: 0.0, sweep: 0.0, turn, longest, restraint }
+    }
+
+    /// The pieces that are cleared.
+    fn chosen(pieces: &[Piece], regions: &[Known], allowance: &Allowance) -> Vec<usize> {
+        let now = moment(NOW).at;
+        let runs = plan(pieces, regions, &[], allowance, &Prices::default(), now);
+        runs.into_iter().flat_map(|r| r.pieces).collect()
+    }
+
+    const TURN: Duration = Duration::from_secs(3);
+
     /// A region of all pieces, of which the first one was cleared just now and the others `ago` seconds
     /// before: how many of them are cleared.
-    fn cleared(hz: f64, share: f64, ago: u64, seconds: f64) -> usize {
+    fn cleared(hz: f64, share: f64, ago: u64, seconds: f64, turn: Duration) -> usize {
         let pieces: Vec<Piece> =
             (0..PIECES).map(|n| piece(n, NOW - if n == 0 { 2 } else { ago })).collect();
-        let range = AddrRange::new(0, PIECES * BLOCK_SIZE);
-        let region = Known { range, hz, share, age: Duration::from_secs(60) };
-        let turn = Duration::from_secs(3);
-        let allowance = Allowance {
-            seconds,
-            runs: 256,
-            urgent: 0.0,
-            sweep: 0.0,
-            turn,
-            longest: LONGEST_TURN,
-            restraint: Restraint::None,
-        };
-        let runs = plan(&pieces, &[region], &[], &allowance, &Prices::default(), moment(NOW).at);
-        runs.iter().map(|r| r.pieces.len()).sum()
+        chosen(&pieces, &[region(0..PIECES, hz, share)], &allowance(seconds, turn)).len()
     }
 
     #[test]
     fn what_is_left_goes_to_slow_memory_that_was_not_looked_at_for_long() {
         let all = PIECES as usize - 1;
+        let cleared = |hz, share, ago, seconds| cleared(hz, share, ago, seconds, TURN);
         assert_eq!(cleared(1.0, 1.0, 20, 1.0), all);
         assert_eq!(cleared(500.0, 1.0 / 512.0, 20, 1.0), all, "few of its pages are touched");
         assert_eq!(cleared(500.0, 1.0, 20, 1.0), 0, "its bits are soon set again");
         assert_eq!(cleared(1.0, 1.0, 4, 1.0), 0, "it was looked at");
         let some = cleared(1.0, 1.0, 20, 0.01);
         assert!((1..all / 2).contains(&some), "half of what there is: {some}");
+    }
+
+    /// Which is when no region waits for its turn.
+    #[test]
+    fn slow_memory_has_a_turn_while_there_are_changes() {
+        let fast: Vec<Piece> = (0..4).map(|n| piece(n, NOW - 2)).collect();
+        let slow = (4..PIECES).map(|n| young_piece(n, NOW - 20, 16));
+        let pieces: Vec<Piece> = fast.into_iter().chain(slow).collect();
+        let regions = [region(0..4, 500.0, 1.0), region(4..PIECES, 1.0, 0.03)];
+        let taken = chosen(&pieces, &regions, &allowance(0.1, Duration::ZERO));
+        let count = taken.iter().filter(|&&i| i >= 4).count();
+        assert!(count > LONG_RUN, "more than a turn of its region: {count}");
+    }
+
+    /// A fast region wants 341 us for one of its pieces; a piece of the slow one, which has had its turn,
+    /// takes 69.
+    #[test]
+    fn what_a_region_saves_up_for_is_not_spent_elsewhere() {
+        let pieces = |fast: u64| -> Vec<Piece> {
+            let slow = (4..PIECES).map(|n| young_piece(n, NOW - if n == 4 { 2 } else { 20 }, 16));
+            (0..4).map(|n| piece(n, NOW - fast)).chain(slow).collect()
+        };
+        let regions = [region(0..4, 500.0, 1.0), region(4..PIECES, 1.0, 0.03)];
+        let taken = |fast| chosen(&pieces(fast), &regions, &allowance(300e-6, TURN));
+        assert!(!taken(2).is_empty(), "all have had their turn");
+        assert_eq!(taken(4), [0; 0]);
     }
 }
