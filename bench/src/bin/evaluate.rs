@@ -84,7 +84,8 @@ struct Size {
     /// It runs for so many seconds before that, watched and acted on
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     lead_in: u64,
-    /// Instead, under rec: so many slices of 2 s, in which isotherm is at work and at rest by turns
+    /// Instead, under rec, prcl and quotas: so many slices of 2 s, in which isotherm is at work and at rest
+    /// by turns
     #[arg(long, default_value_t = 30)]
     slices: u32,
     /// Requests a second of the open loop
@@ -193,7 +194,8 @@ fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
         Length { lead_in, measured, slices: setup.slices }
     };
     let lengths = left.iter().map(|turn| {
-        let sliced = SLICE * setup.slices * u32::from(turn.config.takes_turns());
+        let sliced =
+            turn.config.turns(setup.slices).map_or(Duration::ZERO, |_| SLICE * setup.slices);
         length(turn.config).lead_in + measured.max(sliced)
     });
     let mut pace = Pace::new(lengths);

@@ -3,32 +3,74 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use isotherm_linux::swap::Swap;
 
-use super::slices::{SLICE, Slice, order};
+use super::slices::{Slice, Turns};
 use super::watching::Watching;
 
-/// isotherm, or nothing.
+/// A load has settled after that, at rest.
+const SETTLES: Duration = Duration::from_secs(5);
+
+/// isotherm, or nothing; and swap.
 pub struct Beside<'a> {
     watching: Option<&'a Watching>,
-    /// it takes turns at work and at rest in so many slices
-    slices: Option<u32>,
-    begin: &'a mut dyn FnMut() -> Result<()>,
+    turns: Option<Turns>,
+    swap: &'a mut Option<Swap>,
+    mark: &'a mut dyn FnMut() -> Result<()>,
     /// since when it is at rest, if it is
     resting: Option<Instant>,
-    /// for how long it was, before that
+    /// for how long it was, before that, since what is measured began
     rested: Duration,
 }
 
 impl<'a> Beside<'a> {
-    /// Calls `begin` when what is measured begins. If it is watched, and `slices` are asked for, who
-    /// watches takes turns.
+    /// Calls `mark` when what is measured begins, and, if it ends before the workload does, when it ends. If
+    /// it is watched, who watches takes `turns`, if there are any. What is in swap is brought back for the
+    /// last one.
     pub fn new(
         watching: Option<&'a Watching>,
-        slices: Option<u32>,
-        begin: &'a mut dyn FnMut() -> Result<()>,
+        turns: Option<Turns>,
+        swap: &'a mut Option<Swap>,
+        mark: &'a mut dyn FnMut() -> Result<()>,
     ) -> Self {
-        let slices = watching.and(slices);
-        Beside { watching, slices, begin, resting: None, rested: Duration::ZERO }
+        let turns = watching.and(turns);
+        Beside { watching, turns, swap, mark, resting: None, rested: Duration::ZERO }
+    }
+
+    /// How long [`Beside::before`] works, in slices of this length.
+    #[must_use]
+    pub fn length_before(&self, slice: Duration) -> Duration {
+        self.turns.map_or(Duration::ZERO, |turns| match turns.in_slices_of(slice).before() {
+            0 => Duration::ZERO,
+            n => SETTLES + slice * n,
+        })
+    }
+
+    /// How long [`Beside::slices`] works, for this time or in slices of this length.
+    #[must_use]
+    pub fn length(&self, time: Duration, slice: Duration) -> Duration {
+        self.turns.map(|turns| turns.in_slices_of(slice)).map_or(time, |turns| {
+            slice * (u32::try_from(turns.order().len()).unwrap_or(u32::MAX) + turns.after())
+        })
+    }
+
+    /// Before anything else: has `work` done in slices of this length while isotherm has not begun, if its
+    /// turns want that.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn before<T>(
+        &mut self,
+        slice: Duration,
+        mut work: impl FnMut(Duration) -> Result<T>,
+    ) -> Result<Vec<Slice<T>>> {
+        let n = self.turns.map_or(0, |turns| turns.in_slices_of(slice).before());
+        let Some(watching) = self.watching.filter(|_| n > 0) else { return Ok(Vec::new()) };
+        self.turn(watching, false)?;
+        work(SETTLES)?;
+        let slices = at_rest(n, slice, &mut work);
+        self.turn(watching, true)?;
+        slices
     }
 
     /// That what is measured begins.
@@ -36,40 +78,43 @@ impl<'a> Beside<'a> {
     /// # Errors
     /// If that cannot be noted.
     pub fn begin(&mut self) -> Result<()> {
-        (self.begin)()
+        self.rested = Duration::ZERO;
+        (self.mark)()
     }
 
-    /// For how long isotherm was at rest.
+    /// For how long isotherm was at rest while it was measured.
     #[must_use]
     pub fn rested(&self) -> Duration {
         self.rested
     }
 
-    /// How long [`Beside::slices`] takes for this time.
-    #[must_use]
-    pub fn length(&self, time: Duration) -> Duration {
-        self.slices.map_or(time, |n| SLICE * n)
-    }
-
-    /// Has `work` done for this time at once; or, where isotherm takes turns, slice by slice. It is at work
-    /// before and behind.
+    /// Has `work` done for this time at once; or, where isotherm takes turns, in slices of this length.
     ///
     /// # Errors
     /// Those of `work`; isotherm may be at rest then, and is ended all the same.
     pub fn slices<T>(
         &mut self,
         time: Duration,
+        slice: Duration,
         mut work: impl FnMut(Duration) -> Result<T>,
     ) -> Result<Vec<Slice<T>>> {
-        let Some((watching, n)) = self.watching.zip(self.slices) else {
+        let Some((watching, turns)) = self.watching.zip(self.turns) else {
             return Ok(vec![Slice { watched: true, found: work(time)? }]);
         };
+        let turns = turns.in_slices_of(slice);
         let mut slices = Vec::new();
-        for watched in order(n) {
+        for watched in turns.order() {
             self.turn(watching, watched)?;
-            slices.push(Slice { watched, found: work(SLICE)? });
+            slices.push(Slice { watched, found: work(slice)? });
         }
         self.turn(watching, true)?;
+        if turns.after() > 0 {
+            (self.mark)()?;
+            watching.rest()?;
+            // All that was paged out comes back.
+            *self.swap = None;
+            slices.extend(at_rest(turns.after(), slice, &mut work)?);
+        }
         Ok(slices)
     }
 
@@ -88,4 +133,12 @@ impl<'a> Beside<'a> {
         }
         Ok(())
     }
+}
+
+fn at_rest<T>(
+    n: u32,
+    slice: Duration,
+    work: &mut impl FnMut(Duration) -> Result<T>,
+) -> Result<Vec<Slice<T>>> {
+    (0..n).map(|_| Ok(Slice { watched: false, found: work(slice)? })).collect()
 }

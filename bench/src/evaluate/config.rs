@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::slices::Turns;
+
 /// One column of the tables, or one row of the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -84,10 +86,15 @@ impl Config {
         }
     }
 
-    /// Whether isotherm takes turns at work and at rest beside what is measured.
+    /// How isotherm takes turns at work and at rest beside what is measured, in so many slices: what was
+    /// paged out stays so while it is at rest, and what has become huge cannot be undone at all.
     #[must_use]
-    pub fn takes_turns(self) -> bool {
-        self == Config::Rec
+    pub fn turns(self, slices: u32) -> Option<Turns> {
+        match self {
+            Config::Rec => Some(Turns::Often(slices)),
+            Config::Prcl | Config::Quota { .. } => Some(Turns::Once(slices)),
+            Config::Orig | Config::Thp | Config::Ethp => None,
+        }
     }
 
     /// How long a workload runs before it is measured, if that is `asked` for: where a quota has it take

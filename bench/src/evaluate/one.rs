@@ -18,8 +18,8 @@ use super::workload::{Length, Workload};
 /// Swap beyond the workload's memory.
 const SPARE: u64 = 256 << 20;
 
-/// When what is measured began, and what had been counted by then.
-struct Begun {
+/// When what is measured began or ended, and what had been counted by then.
+struct Moment {
     at: Instant,
     counts: Counts,
     samples: usize,
@@ -59,31 +59,38 @@ pub fn one(
 ) -> Result<Figures> {
     let root = Path::new("/");
     // Swap outlives who uses it, and what was held in it goes with them.
-    let swap = Swap::start(workload.memory() + SPARE)?;
+    let mut swap = Some(Swap::start(workload.memory() + SPARE)?);
+    let device = swap.as_ref().map(Swap::device).unwrap_or_default();
     let _huge = HugePages::set(root, config.always_huge())?;
     drop_caches()?;
     let before = settled(root, stop)?;
     let place = tempfile::tempdir()?;
     let mut running = workload.start(place.path(), stop)?;
     let watching = Watching::start(config, running.pid(), running.family(), place.path())?;
-    let watched = Watched { pid: running.pid(), before, device: swap.device() };
+    let watched = Watched { pid: running.pid(), before, device };
     let sampler = Sampler::start(watched);
-    let mut begun = None;
-    let mut begin = || {
+    let now = || -> Result<Moment> {
         let mark = watching.as_ref().map(Watching::mark).transpose()?;
         let (counts, samples) = (Counts::read(root)?, sampler.len());
-        begun = Some(Begun { at: Instant::now(), counts, samples, mark });
+        Ok(Moment { at: Instant::now(), counts, samples, mark })
+    };
+    let mut moments = Vec::new();
+    let mut mark = || {
+        moments.push(now()?);
         Ok(())
     };
-    let slices = config.takes_turns().then_some(length.slices);
-    let mut beside = Beside::new(watching.as_ref(), slices, &mut begin);
+    let turns = config.turns(length.slices);
+    let mut beside = Beside::new(watching.as_ref(), turns, &mut swap, &mut mark);
     let done = running.work(length, &mut beside, stop)?;
     let rested = beside.rested();
-    let begun = begun.context("the workload has not begun")?;
-    let time = begun.at.elapsed();
-    let since = watching.as_ref().zip(begun.mark).map(|(w, mark)| w.since(mark)).transpose()?;
-    let counts = Counts::read(root)?.since(begun.counts);
-    let memory = sampler.mean(begun.samples);
+    moments.push(now()?);
+    let (begin, end) = moments.first().zip(moments.get(1)).context("the workload has not begun")?;
+    let time = end.at.duration_since(begin.at);
+    let marks = begin.mark.zip(end.mark);
+    let since =
+        watching.as_ref().zip(marks).map(|(w, (from, to))| w.between(from, to)).transpose()?;
+    let counts = end.counts.since(begin.counts);
+    let memory = sampler.mean(begin.samples..end.samples);
     drop(sampler);
     running.finish()?;
     watching.map_or(Ok(()), Watching::end)?;

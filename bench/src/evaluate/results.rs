@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::estimate::Estimate;
 use super::figures::{Figures, Run, Work};
-use super::slices::{Pair, slowdown};
+use super::slices::{Pair, less_work, slowdown};
 use super::statistics::mean;
 use super::workload::FOR_HUGE_PAGES;
 
@@ -87,8 +87,7 @@ impl<'a> Results<'a> {
     /// repetitions.
     #[must_use]
     pub fn slowdown(&self, workload: &str, config: Config) -> Option<Estimate> {
-        let sliced = self.repetitions(workload, config).filter_map(|f| f.sliced.as_ref());
-        let pairs: Vec<Pair> = sliced.flat_map(|s| s.pairs.iter().copied()).collect();
+        let pairs = self.pairs(workload, config);
         if !pairs.is_empty() {
             return slowdown(&pairs);
         }
@@ -97,6 +96,27 @@ impl<'a> Results<'a> {
             Work::PerSecond(rate) => (rate > 0.0).then(|| 1.0 / rate),
         };
         self.more(workload, config, time)
+    }
+
+    /// How much less work it tells of each second than without anything beside the workload, in percent; held
+    /// against the same as [`Results::slowdown`].
+    #[must_use]
+    pub fn less_work(&self, workload: &str, config: Config) -> Option<Estimate> {
+        let pairs = self.pairs(workload, config);
+        if !pairs.is_empty() {
+            return less_work(&pairs);
+        }
+        let rate: Figure = |f| match f.work {
+            Work::Seconds(_) => None,
+            Work::PerSecond(rate) => Some(rate),
+        };
+        let more = self.more(workload, config, rate)?;
+        Some(Estimate { value: -more.value, ..more })
+    }
+
+    fn pairs(&self, workload: &str, config: Config) -> Vec<Pair> {
+        let sliced = self.repetitions(workload, config).filter_map(|f| f.sliced.as_ref());
+        sliced.flat_map(|s| s.pairs.iter().copied()).collect()
     }
 
     /// How much more it is than without anything beside the workload, in percent, by the median or mean of

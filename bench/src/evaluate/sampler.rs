@@ -1,5 +1,6 @@
 //! Memory over time: each second of a run.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,12 +81,13 @@ impl Sampler {
         self.len() == 0
     }
 
-    /// The mean of all after the first `skip`; of the last one if there are no more.
+    /// The mean of those with these numbers; of the last one before if there are none.
     #[must_use]
-    pub fn mean(&self, skip: usize) -> Memory {
+    pub fn mean(&self, which: Range<usize>) -> Memory {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted = taken.get(skip..).filter(|rest| !rest.is_empty());
-        mean(counted.or(taken.last().map(std::slice::from_ref)).unwrap_or_default())
+        let known = taken.get(..which.end.min(taken.len())).unwrap_or_default();
+        let counted = known.get(which.start..).filter(|rest| !rest.is_empty());
+        mean(counted.or(known.last().map(std::slice::from_ref)).unwrap_or_default())
     }
 }
 

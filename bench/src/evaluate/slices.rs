@@ -20,13 +20,63 @@ pub struct Slice<T> {
     pub found: T,
 }
 
-/// Whether isotherm is at work, for each of `n` slices: first, then not for two, then for two and so on, so
-/// that what drifts does so for both alike.
-pub fn order(n: u32) -> impl Iterator<Item = bool> {
-    (0..n).map(|i| matches!(i % 4, 0 | 3))
+/// When isotherm is at work and when at rest, over how many slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turns {
+    /// at work, then at rest for two, then at work for two and so on, so that what drifts does so for both
+    /// alike
+    Often(u32),
+    /// What it does lasts, so that its traces have to be wiped out before it counts as at rest: a quarter of
+    /// them at rest before it has done anything, half at work, a quarter at rest when all is as it was again.
+    Once(u32),
 }
 
-/// Work a second in two slices next to each other.
+/// There are at least so many, however long they are.
+const FEWEST: u32 = 4;
+
+impl Turns {
+    /// As long, in slices of this length, as these of [`SLICE`], about.
+    #[must_use]
+    pub fn in_slices_of(self, slice: Duration) -> Self {
+        let n = |n: u32| {
+            let fit = (SLICE * n).as_nanos() / slice.as_nanos().max(1);
+            u32::try_from(fit).unwrap_or(u32::MAX).next_multiple_of(2).max(FEWEST.min(n))
+        };
+        match self {
+            Turns::Often(count) => Turns::Often(n(count)),
+            Turns::Once(count) => Turns::Once(n(count)),
+        }
+    }
+
+    /// At rest, before it begins.
+    #[must_use]
+    pub fn before(self) -> u32 {
+        match self {
+            Turns::Often(_) => 0,
+            Turns::Once(n) => n / 4,
+        }
+    }
+
+    /// Whether it is at work, slice by slice, from when on what is measured begins.
+    #[must_use]
+    pub fn order(self) -> Vec<bool> {
+        match self {
+            Turns::Often(n) => (0..n).map(|i| matches!(i % 4, 0 | 3)).collect(),
+            Turns::Once(n) => vec![true; (n / 2) as usize],
+        }
+    }
+
+    /// At rest, when all is as it was again.
+    #[must_use]
+    pub fn after(self) -> u32 {
+        match self {
+            Turns::Often(_) => 0,
+            Turns::Once(n) => n / 2 - self.before(),
+        }
+    }
+}
+
+/// Work a second in a slice of each kind: the first with the first, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// isotherm at work
@@ -52,34 +102,42 @@ impl Sliced {
     /// Of work a second; none if there is no pair, or no work.
     #[must_use]
     pub fn of(slices: &[Slice<f64>]) -> Option<Self> {
-        let pairs: Vec<Pair> = slices.chunks_exact(2).filter_map(pair).collect();
+        let of = |watched| slices.iter().filter(move |s| s.watched == watched).map(|s| s.found);
+        let pairs = of(true).zip(of(false)).map(|(watched, alone)| Pair { watched, alone });
+        let pairs: Vec<Pair> = pairs.collect();
         let slowdown = slowdown(&pairs)?;
-        let [watched, alone] = rates(&pairs)?;
-        Some(Sliced { watched, alone, slowdown, pairs })
+        let [watched, alone] =
+            [|p: &Pair| p.watched, |p: &Pair| p.alone].map(|of| rate(&pairs, of));
+        Some(Sliced { watched: watched?, alone: alone?, slowdown, pairs })
     }
 }
 
-fn pair(slices: &[Slice<f64>]) -> Option<Pair> {
-    let of = |watched| slices.iter().find(|s| s.watched == watched).map(|s| s.found);
-    Some(Pair { watched: of(true)?, alone: of(false)? })
+/// The mean over pairs.
+fn rate(pairs: &[Pair], of: fn(&Pair) -> f64) -> Option<f64> {
+    mean(&pairs.iter().map(of).collect::<Vec<_>>())
 }
 
-/// The mean of each.
-fn rates(pairs: &[Pair]) -> Option<[f64; 2]> {
-    let of = |rate: fn(&Pair) -> f64| mean(&pairs.iter().map(rate).collect::<Vec<_>>());
-    Some([of(|p| p.watched)?, of(|p| p.alone)?])
-}
-
-/// How much longer the same work takes beside isotherm, in percent, by the ratio of mean rates; with the
-/// standard error of such a ratio (Cochran, Sampling Techniques, 1977, section 6.4), of which one pair has
-/// none. None if nothing was done beside it.
+/// How much longer the same work takes beside isotherm, in percent; none if nothing was done beside it.
 #[must_use]
 pub fn slowdown(pairs: &[Pair]) -> Option<Estimate> {
-    let [watched, alone] = rates(pairs)?;
-    let ratio = (watched > 0.0).then(|| alone / watched)?;
+    more(pairs, |p| p.alone, |p| p.watched)
+}
+
+/// How much less work is done beside isotherm, in percent; none if nothing was done without.
+#[must_use]
+pub fn less_work(pairs: &[Pair]) -> Option<Estimate> {
+    let more = more(pairs, |p| p.watched, |p| p.alone)?;
+    Some(Estimate { value: -more.value, ..more })
+}
+
+/// How much more one is than the other, in percent, by the ratio of their means; with the standard error of
+/// such a ratio (Cochran, Sampling Techniques, 1977, section 6.4), of which one pair has none.
+fn more(pairs: &[Pair], of: fn(&Pair) -> f64, than: fn(&Pair) -> f64) -> Option<Estimate> {
+    let base = rate(pairs, than)?;
+    let ratio = (base > 0.0).then_some(rate(pairs, of)? / base)?;
     let n = pairs.len() as f64;
-    let squares: f64 = pairs.iter().map(|p| (p.alone - ratio * p.watched).powi(2)).sum();
-    let error = (pairs.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt() / watched);
+    let squares: f64 = pairs.iter().map(|p| (of(p) - ratio * than(p)).powi(2)).sum();
+    let error = (pairs.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt() / base);
     Some(Estimate { value: 100.0 * (ratio - 1.0), error: error.map(|e| 100.0 * e) })
 }
 
@@ -88,16 +146,45 @@ mod tests {
     use super::*;
 
     fn sliced(rate: impl Fn(u32, bool) -> f64, n: u32) -> Sliced {
-        let slices = (0..).zip(order(n));
+        let slices = (0..).zip(Turns::Often(n).order());
         let slices = slices.map(|(i, watched)| Slice { watched, found: rate(i, watched) });
         Sliced::of(&slices.collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
     fn each_pair_has_both_and_neighbours_are_alike() {
-        let all: Vec<bool> = order(8).collect();
+        let all = Turns::Often(8).order();
         assert_eq!(all, [true, false, false, true, true, false, false, true]);
         assert!(all.chunks(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn long_ones_are_few() {
+        let of = |n, seconds| Turns::Once(n).in_slices_of(Duration::from_secs(seconds));
+        let all = [(20, 2), (20, 26), (20, 6), (2, 26)].map(|(n, seconds)| of(n, seconds));
+        assert_eq!(all, [20, 4, 6, 2].map(Turns::Once));
+    }
+
+    #[test]
+    fn once_there_is_as_much_before_as_after() {
+        for (n, before, work, after) in [(20, 5, 10, 5), (2, 0, 1, 1), (6, 1, 3, 2)] {
+            let turns = Turns::Once(n);
+            assert_eq!((turns.before(), turns.order().len(), turns.after()), (before, work, after));
+            assert!(turns.order().iter().all(|at_work| *at_work));
+        }
+    }
+
+    /// A tenth less all the time, of what grows from 100 to 135.
+    #[test]
+    fn a_drift_over_one_long_turn_takes_nothing_either() {
+        let slice = |watched, found| Slice { watched, found };
+        let at_work = [99.0, 103.5, 108.0, 112.5].map(|rate| slice(true, rate));
+        let [before, after] = [[100.0, 105.0], [130.0, 135.0]].map(|r| r.map(|r| slice(false, r)));
+        let all = [before.as_slice(), &at_work, &after].concat();
+        let told = Sliced::of(&all).unwrap();
+        assert_eq!(told.pairs.len(), 4);
+        let less = less_work(&told.pairs).unwrap();
+        assert!((less.value - 10.0).abs() < 1e-9 && less.error.unwrap() > 0.0, "{less}");
     }
 
     #[test]

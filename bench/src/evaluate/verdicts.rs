@@ -36,11 +36,11 @@ fn watching(results: &Results<'_>) -> Verdict {
 /// prcl on one of the servers.
 fn redis(results: &Results<'_>, name: &str) -> [Verdict; 3] {
     let of = |what, found| Verdict::of(format!("prcl, {name}: {what}"), found);
-    let requests = results.more(name, Config::Prcl, |f| Some(f.work.number()));
+    let fewer = results.less_work(name, Config::Prcl);
     let later = results.overhead(name, Config::Prcl, |f| Some(f.latency?.p99));
     [
         of("saved in percent", results.saved(name, Config::Prcl)),
-        of("fewer requests in percent", requests.map(|r| -r.value)).with(error(requests)),
+        of("fewer requests in percent", fewer.map(|f| f.value)).with(error(fewer)),
         of("p99 more than orig's in percent", later),
     ]
 }

@@ -34,9 +34,9 @@ pub struct Mark {
     logged: usize,
 }
 
-/// What it has used and done since.
+/// What it has used and done between two times.
 #[derive(Debug, Clone, Copy)]
-pub struct Since {
+pub struct Between {
     /// CPU time of all its threads
     pub cpu: Duration,
     /// time that acting took, by the log; none if it does not act
@@ -89,20 +89,20 @@ impl Watching {
         Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
     }
 
-    /// What has come since.
+    /// What has come from one time to another.
     ///
     /// # Errors
-    /// If it has ended, or its log cannot be understood.
-    pub fn since(&self, mark: Mark) -> Result<Since> {
-        let cpu = self.mark()?.cpu.saturating_sub(mark.cpu);
+    /// If its log cannot be understood.
+    pub fn between(&self, from: Mark, to: Mark) -> Result<Between> {
+        let cpu = to.cpu.saturating_sub(from.cpu);
         let Ok(text) = read_to_string(&self.log) else {
-            return Ok(Since { cpu, acting: None, windows: None });
+            return Ok(Between { cpu, acting: None, windows: None });
         };
-        let new = text.get(mark.logged..whole(&text)).unwrap_or_default();
+        let new = text.get(from.logged..to.logged).unwrap_or_default();
         let all = audit::windows(&audit::parse(new)?);
         let acting = Some(all.iter().map(|w| w.took).sum());
         let windows = self.quota.map(|ms| windows(&all, ms));
-        Ok(Since { cpu, acting, windows })
+        Ok(Between { cpu, acting, windows })
     }
 
     /// Has it do nothing until [`Watching::resume`], or until it is ended.

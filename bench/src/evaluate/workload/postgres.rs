@@ -15,7 +15,7 @@ use super::{Done, Length, Running, Workload};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::{Latencies, Latency};
 use crate::evaluate::process::{Process, Seat, command, run};
-use crate::evaluate::slices::Slice;
+use crate::evaluate::slices::{SLICE, Slice};
 use crate::evaluate::stop::Stop;
 
 /// Who is not root.
@@ -27,8 +27,8 @@ const ROWS: u64 = 100_000;
 /// One row of so many is read.
 const HOT: u64 = 40;
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A load goes on for longer than it is measured.
-const LONGER: Duration = Duration::from_secs(2);
+/// A load goes on for longer than it is measured, also where swap is emptied meanwhile.
+const LONGER: Duration = Duration::from_secs(4);
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
@@ -180,24 +180,28 @@ impl Running for Database {
 
     /// A load for the lead-in, then another. What of it was when is read off its log.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        let work = |length| {
+            let begin = now()?;
+            stop.sleep(length)?;
+            Ok(begin..now()?)
+        };
+        let load = self.load(beside.length_before(SLICE) + LONGER)?;
+        let before = beside.before(SLICE, work)?;
+        let mut rates = rates(&before, &self.end(load, stop)?);
         let load = self.load(length.lead_in)?;
         stop.sleep(length.lead_in)?;
         self.end(load, stop)?;
         beside.begin()?;
-        let load = self.load(beside.length(length.measured) + LONGER)?;
-        let slices = beside.slices(length.measured, |length| {
-            let begin = now()?;
-            stop.sleep(length)?;
-            Ok(begin..now()?)
-        })?;
+        let load = self.load(beside.length(length.measured, SLICE) + LONGER)?;
+        let slices = beside.slices(length.measured, SLICE, work)?;
         let all = self.end(load, stop)?;
         self.server.check()?;
         self.idle.as_mut().map_or(Ok(()), Process::check)?;
-        let rates: Vec<_> = slices
-            .into_iter()
-            .map(|s| Slice { watched: s.watched, found: rate(&all, &s.found) })
-            .collect();
-        Ok(Done { latency: latency(&all)?, ..Done::by_slices(&rates)? })
+        rates.extend(self::rates(&slices, &all));
+        let watched = slices.iter().filter(|s| s.watched).map(|s| &s.found);
+        let watched: Vec<_> = watched.collect();
+        let of_those = all.iter().filter(|t| watched.iter().any(|time| time.contains(&t.end)));
+        Ok(Done { latency: latency(of_those)?, ..Done::by_slices(&rates)? })
     }
 }
 
@@ -223,9 +227,14 @@ fn rate(all: &[Transaction], time: &Range<Duration>) -> f64 {
     count as f64 / time.end.saturating_sub(time.start).as_secs_f64().max(1e-9)
 }
 
-fn latency(all: &[Transaction]) -> Result<Option<Latency>> {
+fn rates(slices: &[Slice<Range<Duration>>], all: &[Transaction]) -> Vec<Slice<f64>> {
+    let rate = |s: &Slice<_>| Slice { watched: s.watched, found: rate(all, &s.found) };
+    slices.iter().map(rate).collect()
+}
+
+fn latency<'a>(all: impl Iterator<Item = &'a Transaction>) -> Result<Option<Latency>> {
     let mut seen = Latencies::new()?;
-    all.iter().for_each(|t| seen.add(t.took));
+    all.for_each(|t| seen.add(t.took));
     Ok(seen.told())
 }
 
@@ -242,7 +251,7 @@ mod tests {
         assert_eq!(all.len(), 2);
         assert_eq!(rate(&all, &(at(0)..at(1_000_000))), 2.0);
         assert_eq!(rate(&all, &(at(500_000)..at(750_000))), 4.0);
-        let told = latency(&all).unwrap().unwrap();
+        let told = latency(all.iter()).unwrap().unwrap();
         assert!((told.p50 - 40.0).abs() < 1.0 && (told.p99 - 60.0).abs() < 1.0, "{told:?}");
     }
 }

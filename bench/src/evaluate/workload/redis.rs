@@ -14,6 +14,7 @@ use super::{Contents, Done, Length, OpenLoop, Running, Workload};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::Latencies;
 use crate::evaluate::process::{Process, Seat, command};
+use crate::evaluate::slices::SLICE;
 use crate::evaluate::stop::Stop;
 
 /// Memory that a key with its value takes redis, about.
@@ -166,13 +167,18 @@ impl Running for Server {
 
     /// Half of the time an open loop, for latencies, then a closed one, for requests.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
+        let mut slices =
+            beside.before(SLICE, |length| self.closed_loop(&mut closed, length, stop))?;
+        drop(closed);
         self.open_loop(length.lead_in, &mut Latencies::new()?, stop)?;
         beside.begin()?;
         let mut seen = Latencies::new()?;
         self.open_loop(length.measured / 2, &mut seen, stop)?;
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
-        let slices = beside
-            .slices(length.measured / 2, |length| self.closed_loop(&mut closed, length, stop))?;
+        slices.extend(beside.slices(length.measured / 2, SLICE, |length| {
+            self.closed_loop(&mut closed, length, stop)
+        })?);
         self.process.check()?;
         Ok(Done { latency: seen.told(), ..Done::by_slices(&slices)? })
     }

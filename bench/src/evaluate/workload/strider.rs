@@ -17,6 +17,7 @@ use rustix::process::Signal;
 use super::{Contents, Done, Length, Running, Workload, pace};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::process::{Process, Seat, command};
+use crate::evaluate::slices::SLICE;
 use crate::evaluate::stop::Stop;
 
 /// The word by which the bench starts itself as this.
@@ -68,11 +69,11 @@ impl Running for Striding {
 
     /// Its work are touches in a second of its CPU time.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        let work = |length| pace(&self.process, || touches(&self.count), length, stop);
+        let mut slices = beside.before(SLICE, work)?;
         stop.sleep(length.lead_in)?;
         beside.begin()?;
-        let count = || touches(&self.count);
-        let slices =
-            beside.slices(length.measured, |length| pace(&self.process, count, length, stop))?;
+        slices.extend(beside.slices(length.measured, SLICE, work)?);
         self.process.check()?;
         Done::by_slices(&slices)
     }

@@ -3,7 +3,7 @@
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::AddrRange;
@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use super::{Done, Length, Running, Workload, pace};
 use crate::evaluate::beside::Beside;
-use crate::evaluate::figures::Work;
 use crate::evaluate::process::{Process, Seat, command, last_words};
+use crate::evaluate::slices::SLICE;
 use crate::evaluate::stop::Stop;
 use crate::program;
 
@@ -70,7 +70,7 @@ impl Workload for Synthetic {
         waited.with_context(|| last_words(&said))?;
         let ready: Ready = serde_json::from_str(&read_to_string(&ready)?)?;
         let counts = Counts::of(process.pid(), &ready.counts)?;
-        Ok(Box::new(Touching { process, counts, said, begin: Instant::now(), round }))
+        Ok(Box::new(Touching { process, counts, said, round }))
     }
 }
 
@@ -115,8 +115,7 @@ struct Touching {
     process: Process,
     counts: Counts,
     said: PathBuf,
-    begin: Instant,
-    /// of phases, in each of which it does something else: slices cannot be held against each other then
+    /// of phases, in each of which it does something else: only whole ones are held against each other
     round: Option<Duration>,
 }
 
@@ -128,17 +127,14 @@ impl Running for Touching {
     /// Its work are touches in a second of its CPU time, as most of them have a pace; of whole rounds of
     /// phases, where it has such.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
-        stop.sleep(length.lead_in)?;
-        if let Some(round) = self.round {
-            stop.sleep(until_whole(self.begin.elapsed(), round))?;
-        }
-        beside.begin()?;
         let work = |length| pace(&self.process, || self.counts.sum(), length, stop);
-        if let Some(round) = self.round {
-            let whole = length.measured + until_whole(length.measured, round);
-            return Ok(Done::at_once(Work::PerSecond(work(whole)?)));
-        }
-        Done::by_slices(&beside.slices(length.measured, work)?)
+        let round = self.round.unwrap_or(SLICE);
+        let mut slices = beside.before(round, work)?;
+        stop.sleep(length.lead_in)?;
+        beside.begin()?;
+        let measured = self.round.map_or(length.measured, |r| whole(length.measured, r));
+        slices.extend(beside.slices(measured, round, work)?);
+        Done::by_slices(&slices)
     }
 
     /// It looks whether its pages hold what they are to, and reads back all that is in swap for that.
@@ -149,13 +145,10 @@ impl Running for Touching {
     }
 }
 
-/// What is left of the round that this time has come to.
-fn until_whole(time: Duration, round: Duration) -> Duration {
-    let over = time.as_nanos() % round.as_nanos().max(1);
-    if over == 0 {
-        return Duration::ZERO;
-    }
-    round.saturating_sub(Duration::from_nanos(u64::try_from(over).unwrap_or(u64::MAX)))
+/// So many whole rounds that they take at least this time.
+fn whole(time: Duration, round: Duration) -> Duration {
+    let rounds = time.as_nanos().div_ceil(round.as_nanos().max(1));
+    round * u32::try_from(rounds).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -164,9 +157,9 @@ mod tests {
 
     #[test]
     fn rounds_are_whole() {
-        let of = |time, round| until_whole(Duration::from_secs(time), Duration::from_secs(round));
-        let left = [(5, 26), (26, 26), (0, 26), (60, 26)].map(|(t, r)| of(t, r).as_secs());
-        assert_eq!(left, [21, 0, 0, 18]);
+        let of = |time, round| whole(Duration::from_secs(time), Duration::from_secs(round));
+        let all = [(5, 26), (26, 26), (0, 26), (60, 26)].map(|(t, r)| of(t, r).as_secs());
+        assert_eq!(all, [26, 26, 0, 78]);
         assert_eq!(of(5, 0), Duration::ZERO);
     }
 
