@@ -10,7 +10,7 @@ use super::beside::Beside;
 use super::config::Config;
 use super::figures::Figures;
 use super::machine::{Counts, HugePages, drop_caches, used};
-use super::sampler::{Sampler, Watched};
+use super::sampler::{Memory, Sampler, Watched};
 use super::stop::Stop;
 use super::watching::{Mark, Watching};
 use super::workload::{Length, Workload};
@@ -91,6 +91,7 @@ pub fn one(
         watching.as_ref().zip(marks).map(|(w, (from, to))| w.between(from, to)).transpose()?;
     let counts = end.counts.since(begin.counts);
     let memory = sampler.mean(begin.samples..end.samples);
+    let memory = Memory { used: memory.used - done.apart as f64, ..memory };
     drop(sampler);
     running.finish()?;
     watching.map_or(Ok(()), Watching::end)?;

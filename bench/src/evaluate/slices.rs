@@ -76,6 +76,32 @@ impl Turns {
     }
 }
 
+/// Work a second of one that may be watched, and at the same time of a twin that never is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Speeds {
+    /// of the one
+    pub own: f64,
+    /// of its twin
+    pub twin: f64,
+}
+
+impl Speeds {
+    /// Of one that has no twin.
+    #[must_use]
+    pub fn alone(own: f64) -> Self {
+        Speeds { own, twin: 1.0 }
+    }
+}
+
+/// What each slice would have shown, had the twin been as fast in it as it was on average: what makes both
+/// faster or slower is no matter.
+#[must_use]
+pub fn by_twin(slices: &[Slice<Speeds>]) -> Vec<Slice<f64>> {
+    let usual = mean(&slices.iter().map(|s| s.found.twin).collect::<Vec<_>>()).unwrap_or_default();
+    let of = |s: &Slice<Speeds>| s.found.own * usual / s.found.twin.max(f64::MIN_POSITIVE);
+    slices.iter().map(|s| Slice { watched: s.watched, found: of(s) }).collect()
+}
+
 /// Work a second in a slice of each kind: the first with the first, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
@@ -205,6 +231,22 @@ mod tests {
         let told = sliced(|i, watched| if watched { 100.0 } else { alone(i) }, 20);
         assert!((told.slowdown.value - 10.0).abs() < 1e-9, "{told:?}");
         assert!((told.slowdown.error.unwrap() - 2.0 / 3.0).abs() < 1e-9, "{told:?}");
+    }
+
+    /// The machine gets slower all the time, the twin with it; one is a twentieth slower when watched.
+    #[test]
+    fn what_happens_to_a_twin_too_is_no_matter() {
+        let slice = |(i, watched): (usize, bool)| {
+            let twin = 1000.0 / (i + 1) as f64;
+            let own = 1.2 * twin * if watched { 0.95 } else { 1.0 };
+            Slice { watched, found: Speeds { own, twin } }
+        };
+        let order = [false, false, true, true, true, true, false, false];
+        let slices: Vec<_> = order.into_iter().enumerate().map(slice).collect();
+        let less = less_work(&Sliced::of(&by_twin(&slices)).unwrap().pairs).unwrap();
+        assert!((less.value - 5.0).abs() < 1e-9 && less.error.unwrap() < 1e-9, "{less}");
+        let alone = Slice { watched: true, found: Speeds::alone(7.0) };
+        assert_eq!(by_twin(&[alone])[0].found, 7.0);
     }
 
     #[test]

@@ -91,13 +91,15 @@ pub struct Done {
     pub sliced: Option<Sliced>,
     /// where it has requests
     pub latency: Option<Latency>,
+    /// resident bytes of what was beside it only to be held against it
+    pub apart: u64,
 }
 
 impl Done {
     /// What could not be asked in the middle.
     #[must_use]
     pub fn at_once(work: Work) -> Self {
-        Done { work, sliced: None, latency: None }
+        Done { work, sliced: None, latency: None, apart: 0 }
     }
 
     /// By its work a second in each slice; there may be but one.
@@ -108,26 +110,31 @@ impl Done {
         let sliced = Sliced::of(slices);
         let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
-        Ok(Done { work: Work::PerSecond(rate), sliced, latency: None })
+        Ok(Done { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
     }
 }
 
-/// What a process counts in a second of its CPU time, over so long.
-fn pace(
-    process: &Process,
-    count: impl Fn() -> Result<u64>,
-    length: Duration,
-    stop: &Stop,
-) -> Result<f64> {
-    let now = || -> Result<(u64, Duration)> {
+/// What a process has counted so far, and its CPU time.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    count: u64,
+    cpu: Duration,
+}
+
+impl Reading {
+    fn of(process: &Process, count: u64) -> Result<Self> {
         let cpu = process_cpu(process.pid());
-        Ok((count()?, cpu.with_context(|| format!("{} has ended early", process.name()))?))
-    };
-    let before = now()?;
-    stop.sleep(length)?;
-    let after = now()?;
-    let cpu = after.1.saturating_sub(before.1).as_secs_f64();
-    Ok(after.0.saturating_sub(before.0) as f64 / cpu.max(1e-9))
+        Ok(Reading {
+            count,
+            cpu: cpu.with_context(|| format!("{} has ended early", process.name()))?,
+        })
+    }
+
+    /// What it has counted since then, in a second of its CPU time.
+    fn pace_since(self, before: Reading) -> f64 {
+        let cpu = self.cpu.saturating_sub(before.cpu).as_secs_f64();
+        self.count.saturating_sub(before.count) as f64 / cpu.max(1e-9)
+    }
 }
 
 /// Those that are run if none are named.

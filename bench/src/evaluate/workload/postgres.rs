@@ -185,9 +185,13 @@ impl Running for Database {
             stop.sleep(length)?;
             Ok(begin..now()?)
         };
-        let load = self.load(beside.length_before(SLICE) + LONGER)?;
-        let before = beside.before(SLICE, work)?;
-        let mut rates = rates(&before, &self.end(load, stop)?);
+        let mut found = Vec::new();
+        let before = beside.length_before(SLICE);
+        if !before.is_zero() {
+            let load = self.load(before + LONGER)?;
+            let slices = beside.before(SLICE, work)?;
+            found = rates(&slices, &self.end(load, stop)?);
+        }
         let load = self.load(length.lead_in)?;
         stop.sleep(length.lead_in)?;
         self.end(load, stop)?;
@@ -197,11 +201,10 @@ impl Running for Database {
         let all = self.end(load, stop)?;
         self.server.check()?;
         self.idle.as_mut().map_or(Ok(()), Process::check)?;
-        rates.extend(self::rates(&slices, &all));
-        let watched = slices.iter().filter(|s| s.watched).map(|s| &s.found);
-        let watched: Vec<_> = watched.collect();
-        let of_those = all.iter().filter(|t| watched.iter().any(|time| time.contains(&t.end)));
-        Ok(Done { latency: latency(of_those)?, ..Done::by_slices(&rates)? })
+        found.extend(rates(&slices, &all));
+        let at_work: Vec<_> = slices.iter().filter(|s| s.watched).map(|s| &s.found).collect();
+        let those = all.iter().filter(|t| at_work.iter().any(|time| time.contains(&t.end)));
+        Ok(Done { latency: latency(those)?, ..Done::by_slices(&found)? })
     }
 }
 

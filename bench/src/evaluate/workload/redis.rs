@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use isotherm_linux::proc::resident;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
@@ -14,7 +15,7 @@ use super::{Contents, Done, Length, OpenLoop, Running, Workload};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::Latencies;
 use crate::evaluate::process::{Process, Seat, command};
-use crate::evaluate::slices::SLICE;
+use crate::evaluate::slices::{SLICE, Speeds, by_twin};
 use crate::evaluate::stop::Stop;
 
 /// Memory that a key with its value takes redis, about.
@@ -22,6 +23,10 @@ const EACH: u64 = 1150;
 /// One key of so many is read: few enough that each page of theirs is touched more often than prcl has
 /// it for what is cold.
 const HOT: u32 = 40;
+
+/// So long one of two servers is asked, and then the other: long enough to have its keys in the caches again,
+/// and short beside all that makes the machine faster or slower.
+const TURN: Duration = Duration::from_millis(250);
 
 /// Where the keys that are read lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,11 +78,18 @@ impl Workload for Redis {
 /// The server with its keys, and who reads them.
 #[derive(Debug)]
 pub struct Server {
+    redis: Redis,
     process: Process,
     socket: PathBuf,
     contents: Contents,
     reader: Reader,
-    rate: u64,
+}
+
+/// A server with the same keys that isotherm knows nothing of, and who asks it.
+#[derive(Debug)]
+struct Twin {
+    server: Server,
+    closed: ClosedLoop,
 }
 
 /// Draws keys, each hot one as likely.
@@ -121,7 +133,7 @@ impl Server {
         process.until(stop, Duration::from_secs(20), ready)?;
         let contents = Contents::new(redis.seed);
         let reader = Reader::new(redis.keys, redis.count(), redis.seed);
-        let mut server = Server { process, socket, contents, reader, rate: redis.rate };
+        let mut server = Server { redis: *redis, process, socket, contents, reader };
         server.set_anew(0, redis.count()).context("cannot fill redis")?;
         Ok(server)
     }
@@ -140,7 +152,7 @@ impl Server {
     /// # Errors
     /// If the server fails.
     pub fn open_loop(&mut self, length: Duration, seen: &mut Latencies, stop: &Stop) -> Result<()> {
-        let open = OpenLoop::start(&self.socket, self.rate)?;
+        let open = OpenLoop::start(&self.socket, self.redis.rate)?;
         open.run(length, || self.reader.draw(), seen, stop)
     }
 
@@ -158,6 +170,33 @@ impl Server {
         }
         Ok(count as f64 / begin.elapsed().as_secs_f64())
     }
+
+    fn twin(&self, stop: &Stop) -> Result<Twin> {
+        let place = self.socket.with_file_name("twin");
+        std::fs::create_dir(&place)?;
+        let mut server = Server::start(&self.redis, &place, stop)?;
+        let closed = ClosedLoop::start(&server.socket, || server.reader.draw())?;
+        Ok(Twin { server, closed })
+    }
+
+    /// Requests a second of closed loops by turns: of itself, and of its twin.
+    fn in_turn(
+        &mut self,
+        closed: &mut ClosedLoop,
+        twin: &mut Twin,
+        length: Duration,
+        stop: &Stop,
+    ) -> Result<Speeds> {
+        let (begin, mut rates) = (Instant::now(), Vec::new());
+        while begin.elapsed() < length {
+            let own = self.closed_loop(closed, TURN, stop)?;
+            rates.push((own, twin.server.closed_loop(&mut twin.closed, TURN, stop)?));
+        }
+        let mean = |of: fn(&(f64, f64)) -> f64| {
+            rates.iter().map(of).sum::<f64>() / rates.len().max(1) as f64
+        };
+        Ok(Speeds { own: mean(|r| r.0), twin: mean(|r| r.1) })
+    }
 }
 
 impl Running for Server {
@@ -165,22 +204,33 @@ impl Running for Server {
         self.process.pid()
     }
 
-    /// Half of the time an open loop, for latencies, then a closed one, for requests.
+    /// Half of the time an open loop, for latencies, then a closed one, for requests. What isotherm does to
+    /// it lasts longer than the machine stays as fast as it is: then it has a twin, whose requests tell how
+    /// fast that is.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
-        let mut slices =
-            beside.before(SLICE, |length| self.closed_loop(&mut closed, length, stop))?;
+        let mut twin = None;
+        let mut slices = beside.before(SLICE, |length| {
+            let twin = match &mut twin {
+                Some(twin) => twin,
+                none => none.insert(self.twin(stop)?),
+            };
+            self.in_turn(&mut closed, twin, length, stop)
+        })?;
         drop(closed);
         self.open_loop(length.lead_in, &mut Latencies::new()?, stop)?;
         beside.begin()?;
         let mut seen = Latencies::new()?;
         self.open_loop(length.measured / 2, &mut seen, stop)?;
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
-        slices.extend(beside.slices(length.measured / 2, SLICE, |length| {
-            self.closed_loop(&mut closed, length, stop)
+        slices.extend(beside.slices(length.measured / 2, SLICE, |length| match &mut twin {
+            Some(twin) => self.in_turn(&mut closed, twin, length, stop),
+            None => Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?)),
         })?);
         self.process.check()?;
-        Ok(Done { latency: seen.told(), ..Done::by_slices(&slices)? })
+        let done = Done::by_slices(&by_twin(&slices))?;
+        let of = |twin: Twin| resident(Path::new("/"), twin.server.pid()).map(|r| r.all);
+        Ok(Done { latency: seen.told(), apart: twin.map_or(Ok(0), of)?, ..done })
     }
 }
 

@@ -14,7 +14,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
-use super::{Contents, Done, Length, Running, Workload, pace};
+use super::{Contents, Done, Length, Reading, Running, Workload};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::process::{Process, Seat, command};
 use crate::evaluate::slices::SLICE;
@@ -69,7 +69,12 @@ impl Running for Striding {
 
     /// Its work are touches in a second of its CPU time.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
-        let work = |length| pace(&self.process, || touches(&self.count), length, stop);
+        let now = || Reading::of(&self.process, touches(&self.count)?);
+        let work = |length| {
+            let before = now()?;
+            stop.sleep(length)?;
+            Ok(now()?.pace_since(before))
+        };
         let mut slices = beside.before(SLICE, work)?;
         stop.sleep(length.lead_in)?;
         beside.begin()?;

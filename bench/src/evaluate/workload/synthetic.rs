@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::AddrRange;
+use isotherm_linux::proc::resident;
 use isotherm_sim::workload::{Layout, Named, Workload as Touched};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::{Done, Length, Running, Workload, pace};
+use super::{Done, Length, Reading, Running, Workload};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::process::{Process, Seat, command, last_words};
-use crate::evaluate::slices::SLICE;
+use crate::evaluate::slices::{SLICE, Speeds, by_twin};
 use crate::evaluate::stop::Stop;
 use crate::program;
 
@@ -56,6 +57,12 @@ impl Workload for Synthetic {
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        Ok(Box::new(self.touching(place, stop)?))
+    }
+}
+
+impl Synthetic {
+    fn touching(&self, place: &Path, stop: &Stop) -> Result<Touching> {
         let [ready, said] = ["ready", "said"].map(|name| place.join(name));
         let mut command = command(Seat::Workload, program::beside()?)?;
         command.args(["workload", &self.name, "--seed", &self.seed.to_string()]);
@@ -70,7 +77,8 @@ impl Workload for Synthetic {
         waited.with_context(|| last_words(&said))?;
         let ready: Ready = serde_json::from_str(&read_to_string(&ready)?)?;
         let counts = Counts::of(process.pid(), &ready.counts)?;
-        Ok(Box::new(Touching { process, counts, said, round }))
+        let (what, place) = (self.clone(), place.to_owned());
+        Ok(Touching { what, place, process, counts, said, round })
     }
 }
 
@@ -112,11 +120,39 @@ impl Counts {
 }
 
 struct Touching {
+    what: Synthetic,
+    place: PathBuf,
     process: Process,
     counts: Counts,
     said: PathBuf,
     /// of phases, in each of which it does something else: only whole ones are held against each other
     round: Option<Duration>,
+}
+
+impl Touching {
+    /// The same once more, that isotherm knows nothing of.
+    fn twin(&self, stop: &Stop) -> Result<Touching> {
+        let place = self.place.join("twin");
+        std::fs::create_dir(&place)?;
+        self.what.touching(&place, stop)
+    }
+
+    fn now(&self) -> Result<Reading> {
+        Reading::of(&self.process, self.counts.sum()?)
+    }
+
+    /// Touches in a second of CPU time, over so long.
+    fn speeds(&self, twin: Option<&Touching>, length: Duration, stop: &Stop) -> Result<Speeds> {
+        let now = || -> Result<(Reading, Option<Reading>)> {
+            Ok((self.now()?, twin.map(Touching::now).transpose()?))
+        };
+        let before = now()?;
+        stop.sleep(length)?;
+        let after = now()?;
+        let own = after.0.pace_since(before.0);
+        let twin = after.1.zip(before.1).map(|(after, before)| after.pace_since(before));
+        Ok(twin.map_or(Speeds::alone(own), |twin| Speeds { own, twin }))
+    }
 }
 
 impl Running for Touching {
@@ -125,16 +161,24 @@ impl Running for Touching {
     }
 
     /// Its work are touches in a second of its CPU time, as most of them have a pace; of whole rounds of
-    /// phases, where it has such.
+    /// phases, where it has such. Where what isotherm does lasts, they are held against those of a twin.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
-        let work = |length| pace(&self.process, || self.counts.sum(), length, stop);
-        let round = self.round.unwrap_or(SLICE);
-        let mut slices = beside.before(round, work)?;
+        let (round, mut twin) = (self.round.unwrap_or(SLICE), None);
+        let mut slices = beside.before(round, |length| {
+            let twin = match &mut twin {
+                Some(twin) => twin,
+                none => none.insert(self.twin(stop)?),
+            };
+            self.speeds(Some(twin), length, stop)
+        })?;
         stop.sleep(length.lead_in)?;
         beside.begin()?;
         let measured = self.round.map_or(length.measured, |r| whole(length.measured, r));
+        let work = |length| self.speeds(twin.as_ref(), length, stop);
         slices.extend(beside.slices(measured, round, work)?);
-        Done::by_slices(&slices)
+        let apart =
+            twin.map_or(Ok(0), |twin| resident(Path::new("/"), twin.pid()).map(|r| r.all))?;
+        Ok(Done { apart, ..Done::by_slices(&by_twin(&slices))? })
     }
 
     /// It looks whether its pages hold what they are to, and reads back all that is in swap for that.

@@ -1,10 +1,11 @@
 //! Whom a service watches: who comes, goes, comes back, and is added or left alone.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 use crate::cgroups::{Group, mounts_or_skip, put};
@@ -197,6 +198,37 @@ fn more_can_be_added_than_files_are_usual() {
     let add = pids_of_all.iter().flat_map(|pid| ["--add", pid]);
     service.asked(&["targets"].into_iter().chain(add).collect::<Vec<_>>());
     until("all of them", || pids(&service).len() == many.len());
+}
+
+/// A shell with so many children; all of them are killed when dropped.
+struct Family(Child);
+
+impl Family {
+    fn new(children: usize) -> Self {
+        let script = format!("for i in $(seq {children}); do sleep 300 & done; wait");
+        Family(Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap())
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn children_may_be_more_than_files_are_usual() {
+    if !root_or_skip("children_may_be_more_than_files_are_usual") {
+        return;
+    }
+    let family = Family::new(60);
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=128:4096", env!("CARGO_BIN_EXE_isotherm"), "reclaim"]);
+    let options = ["--pid", &family.0.id().to_string(), "--children", "--dry-run"];
+    let service = Service::start_by(command, TempDir::new().unwrap(), &options, &[]);
+    service.until_working();
+    until("all of them", || pids(&service).len() == 61);
 }
 
 /// The group of the targets is one, or whose pressure it is cannot be told.

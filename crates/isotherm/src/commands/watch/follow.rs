@@ -69,7 +69,7 @@ impl Follower {
     /// Takes hold of all that is asked for, but for the command.
     pub fn attach_all(&mut self, held: &mut dyn Hold, o: &Targets) -> Result<()> {
         // A command would inherit it.
-        if o.may_grow() && o.command.is_empty() {
+        if (o.may_grow() || o.children) && o.command.is_empty() {
             allow_more_files();
         }
         for &pid in &o.pid {
@@ -87,6 +87,8 @@ impl Follower {
     ) -> Result<Option<Started>> {
         let Some(program) = program else { return Ok(None) };
         let mut child = Started::spawn(&program, command)?;
+        // It may have children.
+        allow_more_files();
         match self.attach(held, child.pid(), true) {
             Ok(()) => self.name_newest(command.join(" ")),
             Err(e) if !child.has_ended_in(WAKE)? => {
