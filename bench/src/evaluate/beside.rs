@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use isotherm_linux::swap::Swap;
 
 use super::slices::{Slice, Turns};
@@ -111,8 +111,9 @@ impl<'a> Beside<'a> {
         if turns.after() > 0 {
             (self.mark)()?;
             watching.rest()?;
-            // All that was paged out comes back.
-            *self.swap = None;
+            if let Some(swap) = self.swap.take() {
+                swap.end().context("what was paged out cannot be brought back")?;
+            }
             slices.extend(at_rest(turns.after(), slice, &mut work)?);
         }
         Ok(slices)

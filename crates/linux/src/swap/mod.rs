@@ -43,6 +43,19 @@ impl Swap {
         format!("zram{}", self.0.number)
     }
 
+    /// Takes it away now: all that is in it is brought back.
+    ///
+    /// # Errors
+    /// If there is no room for that, or the kernel refuses otherwise; it is tried once more then.
+    pub fn end(self) -> Result<(), SwapError> {
+        let ended = self.0.remove();
+        if ended.is_ok() {
+            // Its number may be somebody else's by now.
+            std::mem::forget(self);
+        }
+        ended
+    }
+
     /// What to type if this process is killed before it can clean up.
     #[must_use]
     pub fn how_to_remove(&self) -> String {
