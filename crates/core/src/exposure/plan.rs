@@ -50,7 +50,7 @@ const SLOW_HZ: f64 = 2.0;
 /// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
 /// each few seconds.
 const SETTLED: u32 = 4;
-pub(super) const LONG_TURN: Duration = Duration::from_secs(3);
+pub(super) const LONG_TURN: Duration = Duration::from_millis(2_750);
 /// The same of a region of less than 1 MiB, whose shootdown tells of as much as those of others do of more.
 const LITTLE: u64 = 1 << 20;
 pub(super) const LONGEST_TURN: Duration = Duration::from_millis(5_200);
