@@ -37,19 +37,23 @@ impl<'a> Beside<'a> {
         Beside { watching, turns, swap, mark, resting: None, rested: Duration::ZERO }
     }
 
+    fn turns(&self, slice: Duration) -> Option<Turns> {
+        self.turns.map(|turns| turns.in_slices_of(slice))
+    }
+
     /// How long [`Beside::before`] works, in slices of this length.
     #[must_use]
     pub fn length_before(&self, slice: Duration) -> Duration {
-        self.turns.map_or(Duration::ZERO, |turns| match turns.in_slices_of(slice).before() {
+        match self.turns(slice).map_or(0, Turns::before) {
             0 => Duration::ZERO,
             n => SETTLES + slice * n,
-        })
+        }
     }
 
     /// How long [`Beside::slices`] works, for this time or in slices of this length.
     #[must_use]
     pub fn length(&self, time: Duration, slice: Duration) -> Duration {
-        self.turns.map(|turns| turns.in_slices_of(slice)).map_or(time, |turns| {
+        self.turns(slice).map_or(time, |turns| {
             slice * (u32::try_from(turns.order().len()).unwrap_or(u32::MAX) + turns.after())
         })
     }
@@ -64,7 +68,7 @@ impl<'a> Beside<'a> {
         slice: Duration,
         mut work: impl FnMut(Duration) -> Result<T>,
     ) -> Result<Vec<Slice<T>>> {
-        let n = self.turns.map_or(0, |turns| turns.in_slices_of(slice).before());
+        let n = self.turns(slice).map_or(0, Turns::before);
         let Some(watching) = self.watching.filter(|_| n > 0) else { return Ok(Vec::new()) };
         self.turn(watching, false)?;
         work(SETTLES)?;
@@ -98,10 +102,9 @@ impl<'a> Beside<'a> {
         slice: Duration,
         mut work: impl FnMut(Duration) -> Result<T>,
     ) -> Result<Vec<Slice<T>>> {
-        let Some((watching, turns)) = self.watching.zip(self.turns) else {
+        let Some((watching, turns)) = self.watching.zip(self.turns(slice)) else {
             return Ok(vec![Slice { watched: true, found: work(time)? }]);
         };
-        let turns = turns.in_slices_of(slice);
         let mut slices = Vec::new();
         for watched in turns.order() {
             self.turn(watching, watched)?;

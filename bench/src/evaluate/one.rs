@@ -59,8 +59,8 @@ pub fn one(
 ) -> Result<Figures> {
     let root = Path::new("/");
     // Swap outlives who uses it, and what was held in it goes with them.
-    let mut swap = Some(Swap::start(workload.memory() + SPARE)?);
-    let device = swap.as_ref().map(Swap::device).unwrap_or_default();
+    let swap = Swap::start(workload.memory() + SPARE)?;
+    let (device, mut swap) = (swap.device(), Some(swap));
     let _huge = HugePages::set(root, config.always_huge())?;
     drop_caches()?;
     let before = settled(root, stop)?;

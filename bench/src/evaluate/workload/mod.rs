@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use isotherm_linux::proc::resident;
 use isotherm_linux::sys::process_cpu;
 
 use super::beside::Beside;
@@ -112,6 +113,19 @@ impl Done {
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
         Ok(Done { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
     }
+}
+
+/// The twin of a workload, started when it is first asked for: isotherm is at rest by then.
+fn twin_of<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Result<&mut T> {
+    Ok(match place {
+        Some(twin) => twin,
+        none => none.insert(start()?),
+    })
+}
+
+/// Resident bytes of the twin with this process, if there is one.
+fn memory_of(twin: Option<i32>) -> Result<u64> {
+    Ok(twin.map_or(Ok(0), |pid| resident(Path::new("/"), pid).map(|r| r.all))?)
 }
 
 /// What a process has counted so far, and its CPU time.

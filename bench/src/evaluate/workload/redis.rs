@@ -5,13 +5,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use isotherm_linux::proc::resident;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
 use super::resp::{ClosedLoop, connect, fill};
-use super::{Contents, Done, Length, OpenLoop, Running, Workload};
+use super::{Contents, Done, Length, OpenLoop, Running, Workload, memory_of, twin_of};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::Latencies;
 use crate::evaluate::process::{Process, Seat, command};
@@ -211,10 +210,7 @@ impl Running for Server {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
         let mut twin = None;
         let mut slices = beside.before(SLICE, |length| {
-            let twin = match &mut twin {
-                Some(twin) => twin,
-                none => none.insert(self.twin(stop)?),
-            };
+            let twin = twin_of(&mut twin, || self.twin(stop))?;
             self.in_turn(&mut closed, twin, length, stop)
         })?;
         drop(closed);
@@ -229,8 +225,8 @@ impl Running for Server {
         })?);
         self.process.check()?;
         let done = Done::by_slices(&by_twin(&slices))?;
-        let of = |twin: Twin| resident(Path::new("/"), twin.server.pid()).map(|r| r.all);
-        Ok(Done { latency: seen.told(), apart: twin.map_or(Ok(0), of)?, ..done })
+        let apart = memory_of(twin.map(|twin| twin.server.pid()))?;
+        Ok(Done { latency: seen.told(), apart, ..done })
     }
 }
 

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::AddrRange;
-use isotherm_linux::proc::resident;
 use isotherm_sim::workload::{Layout, Named, Workload as Touched};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::{Done, Length, Reading, Running, Workload};
+use super::{Done, Length, Reading, Running, Workload, memory_of, twin_of};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::process::{Process, Seat, command, last_words};
 use crate::evaluate::slices::{SLICE, Speeds, by_twin};
@@ -165,10 +164,7 @@ impl Running for Touching {
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let (round, mut twin) = (self.round.unwrap_or(SLICE), None);
         let mut slices = beside.before(round, |length| {
-            let twin = match &mut twin {
-                Some(twin) => twin,
-                none => none.insert(self.twin(stop)?),
-            };
+            let twin = twin_of(&mut twin, || self.twin(stop))?;
             self.speeds(Some(twin), length, stop)
         })?;
         stop.sleep(length.lead_in)?;
@@ -176,8 +172,7 @@ impl Running for Touching {
         let measured = self.round.map_or(length.measured, |r| whole(length.measured, r));
         let work = |length| self.speeds(twin.as_ref(), length, stop);
         slices.extend(beside.slices(measured, round, work)?);
-        let apart =
-            twin.map_or(Ok(0), |twin| resident(Path::new("/"), twin.pid()).map(|r| r.all))?;
+        let apart = memory_of(twin.as_ref().map(Touching::pid))?;
         Ok(Done { apart, ..Done::by_slices(&by_twin(&slices))? })
     }
 
