@@ -113,8 +113,9 @@ impl Watched {
     }
 }
 
-/// Resident bytes of a process and of all below it.
-fn resident_of(root: &Path, pid: i32) -> u64 {
+/// Resident bytes of a process and of all below it: see [`Memory::resident`].
+#[must_use]
+pub fn resident_of(root: &Path, pid: i32) -> u64 {
     let (mut pids, mut next) = (vec![pid], 0);
     while let Some(&pid) = pids.get(next) {
         let new = children(root, pid).into_iter().filter(|p| !pids.contains(p));

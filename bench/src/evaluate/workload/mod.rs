@@ -15,7 +15,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use isotherm_linux::proc::resident;
 use isotherm_linux::sys::process_cpu;
 
 use super::beside::Beside;
@@ -24,6 +23,7 @@ use super::figures::Work;
 use super::folder::Setup;
 use super::latency::Latency;
 use super::process::Process;
+use super::sampler::resident_of;
 use super::slices::{SLICE, Slice, Sliced};
 use super::stop::Stop;
 
@@ -115,6 +115,10 @@ impl Done {
     }
 }
 
+/// So long one of two servers is asked, and then the other: long enough to have what it needs in the caches
+/// again, and short beside all that makes the machine faster or slower.
+const TURN: Duration = Duration::from_millis(250);
+
 /// The twin of a workload, started when it is first asked for: isotherm is at rest by then.
 fn twin_of<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Result<&mut T> {
     Ok(match place {
@@ -123,9 +127,9 @@ fn twin_of<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Resul
     })
 }
 
-/// Resident bytes of the twin with this process, if there is one.
-fn memory_of(twin: Option<i32>) -> Result<u64> {
-    Ok(twin.map_or(Ok(0), |pid| resident(Path::new("/"), pid).map(|r| r.all))?)
+/// Resident bytes of the twin with this process and all below it, if there is one.
+fn memory_of(twin: Option<i32>) -> u64 {
+    twin.map_or(0, |pid| resident_of(Path::new("/"), pid))
 }
 
 /// What a process has counted so far, and its CPU time.
@@ -144,15 +148,20 @@ impl Reading {
         })
     }
 
+    /// CPU time since then, in s.
+    fn cpu_since(self, before: Reading) -> f64 {
+        self.cpu.saturating_sub(before.cpu).as_secs_f64()
+    }
+
     /// What it has counted since then, in a second of its CPU time.
     fn pace_since(self, before: Reading) -> f64 {
-        let cpu = self.cpu.saturating_sub(before.cpu).as_secs_f64();
-        self.count.saturating_sub(before.count) as f64 / cpu.max(1e-9)
+        let count = self.count.saturating_sub(before.count);
+        count as f64 / self.cpu_since(before).max(1e-9)
     }
 }
 
 /// Those that are run if none are named.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 17] = [
     "redis-together",
     "redis-hashed",
     "postgres",
@@ -162,6 +171,12 @@ pub const NAMES: [&str; 11] = [
     "zipf",
     "phases",
     "moving-window",
+    "rate-ladder",
+    "sparse",
+    "stairs",
+    "zigzag",
+    "thp",
+    "fork",
     "huge-gain",
     "huge-waste",
 ];

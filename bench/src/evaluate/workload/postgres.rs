@@ -5,17 +5,17 @@ use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Done, Length, Running, Workload};
+use super::{Done, Length, Running, TURN, Workload, memory_of, twin_of};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::{Latencies, Latency};
 use crate::evaluate::process::{Process, Seat, command, run};
-use crate::evaluate::slices::{SLICE, Slice};
+use crate::evaluate::slices::{SLICE, Slice, Speeds, by_twin};
 use crate::evaluate::stop::Stop;
 
 /// Who is not root.
@@ -55,20 +55,26 @@ impl Workload for Postgres {
     }
 
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        Ok(Box::new(self.database(place.join("postgres"), stop)?))
+    }
+}
+
+impl Postgres {
+    /// A server with its tables; what is ours lies in `own`, which is made.
+    fn database(&self, own: PathBuf, stop: &Stop) -> Result<Database> {
         let bin = programs().context("PostgreSQL is not installed")?;
         // Open to its user alone: whoever comes to the socket may have the server do anything.
         let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         std::os::unix::fs::chown(&dir, Some(NOBODY), Some(NOBODY))?;
         // What root writes lies where nobody else can put a link.
-        let own = place.join("postgres");
         std::fs::create_dir(&own)?;
         let mut init = as_nobody(&bin.join("initdb"))?;
         init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.path().join("data"));
         run("initdb", &mut init, stop, PATIENCE)?;
         let server = serve(&bin, dir.path(), File::create(own.join("log"))?, self.bytes / 4)?;
-        let mut database = Database { server, idle: None, bin, dir, own, seed: self.seed };
-        database.fill(self.scale(), stop)?;
-        Ok(Box::new(database))
+        let mut database = Database { what: *self, server, idle: None, bin, dir, own };
+        database.fill(stop)?;
+        Ok(database)
     }
 }
 
@@ -101,6 +107,7 @@ fn serve(bin: &Path, dir: &Path, log: File, buffers: u64) -> Result<Process> {
 }
 
 struct Database {
+    what: Postgres,
     server: Process,
     /// Who has read all, and keeps the connection: what no process has mapped is nobody's memory.
     idle: Option<Process>,
@@ -109,7 +116,6 @@ struct Database {
     dir: TempDir,
     /// ours: what is read and written beside it
     own: PathBuf,
-    seed: u64,
 }
 
 impl Database {
@@ -120,7 +126,8 @@ impl Database {
     }
 
     /// Rows are made, and read into the shared buffers by who then stays.
-    fn fill(&mut self, scale: u64, stop: &Stop) -> Result<()> {
+    fn fill(&mut self, stop: &Stop) -> Result<()> {
+        let scale = self.what.scale();
         let socket = self.dir.path().join(".s.PGSQL.5432");
         self.server.until(stop, PATIENCE, || socket.exists())?;
         let mut init = self.client("pgbench")?;
@@ -147,7 +154,7 @@ impl Database {
     /// Starts a load that goes on for so long.
     fn load(&self, length: Duration) -> Result<Process> {
         let mut bench = self.client("pgbench")?;
-        let (seconds, seed) = (length.as_secs().max(1), self.seed);
+        let (seconds, seed) = (length.as_secs().max(1), self.what.seed);
         bench.args(["-n", "-c", "1", "-M", "prepared", "-f", "script", "-l", "--log-prefix=times"]);
         bench.args([&format!("-T{seconds}"), &format!("--random-seed={seed}"), "postgres"]);
         bench.stdout(Stdio::null()).stderr(Stdio::null());
@@ -161,6 +168,88 @@ impl Database {
         let text = read_to_string(&log).context("pgbench has noted nothing")?;
         std::fs::remove_file(log)?;
         Ok(text.lines().filter_map(transaction).collect())
+    }
+
+    /// The same once more, that isotherm knows nothing of.
+    fn twin(&self, stop: &Stop) -> Result<Database> {
+        self.what.database(self.own.join("twin"), stop)
+    }
+
+    /// Bytes of its files, all of which were written or read lately.
+    fn files(&self) -> u64 {
+        let (mut bytes, mut dirs) = (0, vec![self.dir.path().to_owned()]);
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                match entry.metadata() {
+                    Ok(m) if m.is_dir() => dirs.push(entry.path()),
+                    Ok(m) => bytes += m.len(),
+                    Err(_) => {}
+                }
+            }
+        }
+        bytes
+    }
+}
+
+/// Loads that go on: that of a server, and that of its twin.
+struct Loads {
+    own: Process,
+    twin: Option<Process>,
+}
+
+/// When each of them was let go on, since 1970.
+#[derive(Debug, Default)]
+struct Times {
+    own: Vec<Range<Duration>>,
+    twin: Vec<Range<Duration>>,
+}
+
+impl Loads {
+    fn start(own: &Database, twin: Option<&Database>, length: Duration) -> Result<Self> {
+        let twin = twin.map(|twin| twin.load(length)).transpose()?;
+        Ok(Loads { own: own.load(length)?, twin })
+    }
+
+    /// Goes on for so long; where there is a twin, by turns.
+    fn go_on(&self, length: Duration, stop: &Stop) -> Result<Times> {
+        let turn = |length| {
+            let begin = now()?;
+            stop.sleep(length)?;
+            Ok::<_, anyhow::Error>(begin..now()?)
+        };
+        let Some(twin) = &self.twin else {
+            return Ok(Times { own: vec![turn(length)?], twin: Vec::new() });
+        };
+        let (begin, mut times) = (Instant::now(), Times::default());
+        while begin.elapsed() < length {
+            twin.signal(Signal::STOP)?;
+            self.own.signal(Signal::CONT)?;
+            times.own.push(turn(TURN)?);
+            self.own.signal(Signal::STOP)?;
+            twin.signal(Signal::CONT)?;
+            times.twin.push(turn(TURN)?);
+        }
+        Ok(times)
+    }
+
+    /// Waits for their ends, and reads off what they have noted how fast they were in each slice; with all
+    /// transactions of its own.
+    fn end(
+        self,
+        own: &Database,
+        twin: Option<&Database>,
+        slices: &[Slice<Times>],
+        stop: &Stop,
+    ) -> Result<(Vec<Slice<Speeds>>, Vec<Transaction>)> {
+        self.own.signal(Signal::CONT)?;
+        let own = own.end(self.own, stop)?;
+        let twin = self.twin.zip(twin).map(|(load, twin)| twin.end(load, stop)).transpose()?;
+        let speeds = |s: &Slice<Times>| {
+            let twin = twin.as_ref().map_or(1.0, |all| rate(all, &s.found.twin));
+            let found = Speeds { twin, ..Speeds::alone(rate(&own, &s.found.own)) };
+            Slice { watched: s.watched, found }
+        };
+        Ok((slices.iter().map(speeds).collect(), own))
     }
 }
 
@@ -178,33 +267,39 @@ impl Running for Database {
         true
     }
 
-    /// A load for the lead-in, then another. What of it was when is read off its log.
+    /// A load for the lead-in, then another. What of it was when is read off its log. Where what isotherm does
+    /// lasts, a twin has the same load by turns.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
-        let work = |length| {
-            let begin = now()?;
-            stop.sleep(length)?;
-            Ok(begin..now()?)
-        };
-        let mut found = Vec::new();
+        let (mut twin, mut loads, mut found) = (None, None, Vec::new());
         let before = beside.length_before(SLICE);
-        if !before.is_zero() {
-            let load = self.load(before + LONGER)?;
-            let slices = beside.before(SLICE, work)?;
-            found = rates(&slices, &self.end(load, stop)?);
+        let slices = beside.before(SLICE, |length| {
+            let twin = twin_of(&mut twin, || self.twin(stop))?;
+            match &mut loads {
+                Some(loads) => loads,
+                none => none.insert(Loads::start(self, Some(twin), before + LONGER)?),
+            }
+            .go_on(length, stop)
+        })?;
+        if let Some(loads) = loads {
+            found = loads.end(self, twin.as_ref(), &slices, stop)?.0;
         }
         let load = self.load(length.lead_in)?;
         stop.sleep(length.lead_in)?;
         self.end(load, stop)?;
         beside.begin()?;
-        let load = self.load(beside.length(length.measured, SLICE) + LONGER)?;
-        let slices = beside.slices(length.measured, SLICE, work)?;
-        let all = self.end(load, stop)?;
+        let most = beside.length(length.measured, SLICE) + LONGER;
+        let loads = Loads::start(self, twin.as_ref(), most)?;
+        let slices = beside.slices(length.measured, SLICE, |length| loads.go_on(length, stop))?;
+        let (speeds, all) = loads.end(self, twin.as_ref(), &slices, stop)?;
         self.server.check()?;
         self.idle.as_mut().map_or(Ok(()), Process::check)?;
-        found.extend(rates(&slices, &all));
-        let at_work: Vec<_> = slices.iter().filter(|s| s.watched).map(|s| &s.found).collect();
+        found.extend(speeds);
+        let at_work = slices.iter().filter(|s| s.watched).flat_map(|s| &s.found.own);
+        let at_work: Vec<_> = at_work.collect();
         let those = all.iter().filter(|t| at_work.iter().any(|time| time.contains(&t.end)));
-        Ok(Done { latency: latency(those)?, ..Done::by_slices(&found)? })
+        let apart = memory_of(twin.as_ref().map(Database::pid));
+        let apart = apart + twin.as_ref().map_or(0, Database::files);
+        Ok(Done { latency: latency(those)?, apart, ..Done::by_slices(&by_twin(&found))? })
     }
 }
 
@@ -224,15 +319,11 @@ fn transaction(line: &str) -> Option<Transaction> {
     Some(Transaction { end, took: Duration::from_micros(took) })
 }
 
-/// Transactions a second in this time.
-fn rate(all: &[Transaction], time: &Range<Duration>) -> f64 {
-    let count = all.iter().filter(|t| time.contains(&t.end)).count();
-    count as f64 / time.end.saturating_sub(time.start).as_secs_f64().max(1e-9)
-}
-
-fn rates(slices: &[Slice<Range<Duration>>], all: &[Transaction]) -> Vec<Slice<f64>> {
-    let rate = |s: &Slice<_>| Slice { watched: s.watched, found: rate(all, &s.found) };
-    slices.iter().map(rate).collect()
+/// Transactions a second in these times.
+fn rate(all: &[Transaction], times: &[Range<Duration>]) -> f64 {
+    let count = all.iter().filter(|t| times.iter().any(|time| time.contains(&t.end))).count();
+    let length: Duration = times.iter().map(|time| time.end.saturating_sub(time.start)).sum();
+    count as f64 / length.as_secs_f64().max(1e-9)
 }
 
 fn latency<'a>(all: impl Iterator<Item = &'a Transaction>) -> Result<Option<Latency>> {
@@ -252,8 +343,9 @@ mod tests {
         let all: Vec<_> = log.lines().filter_map(transaction).collect();
         assert_eq!(all[1], Transaction { end: at(500_009), took: Duration::from_micros(60) });
         assert_eq!(all.len(), 2);
-        assert_eq!(rate(&all, &(at(0)..at(1_000_000))), 2.0);
-        assert_eq!(rate(&all, &(at(500_000)..at(750_000))), 4.0);
+        assert_eq!(rate(&all, &[at(0)..at(1_000_000)]), 2.0);
+        assert_eq!(rate(&all, &[at(500_000)..at(750_000)]), 4.0);
+        assert_eq!(rate(&all, &[at(0)..at(200_000), at(400_000)..at(700_000)]), 4.0);
         let told = latency(all.iter()).unwrap().unwrap();
         assert!((told.p50 - 40.0).abs() < 1.0 && (told.p99 - 60.0).abs() < 1.0, "{told:?}");
     }

@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
 use super::resp::{ClosedLoop, connect, fill};
-use super::{Contents, Done, Length, OpenLoop, Running, Workload, memory_of, twin_of};
+use super::{Contents, Done, Length, OpenLoop, Running, TURN, Workload, memory_of, twin_of};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::Latencies;
 use crate::evaluate::process::{Process, Seat, command};
@@ -22,10 +22,6 @@ const EACH: u64 = 1150;
 /// One key of so many is read: few enough that each page of theirs is touched more often than prcl has
 /// it for what is cold.
 const HOT: u32 = 40;
-
-/// So long one of two servers is asked, and then the other: long enough to have its keys in the caches again,
-/// and short beside all that makes the machine faster or slower.
-const TURN: Duration = Duration::from_millis(250);
 
 /// Where the keys that are read lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,7 +190,7 @@ impl Server {
         let mean = |of: fn(&(f64, f64)) -> f64| {
             rates.iter().map(of).sum::<f64>() / rates.len().max(1) as f64
         };
-        Ok(Speeds { own: mean(|r| r.0), twin: mean(|r| r.1) })
+        Ok(Speeds { own: mean(|r| r.0), twin: mean(|r| r.1), busy: 1.0 })
     }
 }
 
@@ -225,7 +221,7 @@ impl Running for Server {
         })?);
         self.process.check()?;
         let done = Done::by_slices(&by_twin(&slices))?;
-        let apart = memory_of(twin.map(|twin| twin.server.pid()))?;
+        let apart = memory_of(twin.map(|twin| twin.server.pid()));
         Ok(Done { latency: seen.told(), apart, ..done })
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use isotherm_core::AddrRange;
@@ -140,17 +140,20 @@ impl Touching {
         Reading::of(&self.process, self.counts.sum()?)
     }
 
-    /// Touches in a second of CPU time, over so long.
+    /// Touches in a second of CPU time, over so long, and how much of that it takes.
     fn speeds(&self, twin: Option<&Touching>, length: Duration, stop: &Stop) -> Result<Speeds> {
         let now = || -> Result<(Reading, Option<Reading>)> {
             Ok((self.now()?, twin.map(Touching::now).transpose()?))
         };
-        let before = now()?;
+        let (begin, before) = (Instant::now(), now()?);
         stop.sleep(length)?;
-        let after = now()?;
-        let own = after.0.pace_since(before.0);
+        let (time, after) = (begin.elapsed(), now()?);
         let twin = after.1.zip(before.1).map(|(after, before)| after.pace_since(before));
-        Ok(twin.map_or(Speeds::alone(own), |twin| Speeds { own, twin }))
+        Ok(Speeds {
+            own: after.0.pace_since(before.0),
+            twin: twin.unwrap_or(1.0),
+            busy: after.0.cpu_since(before.0) / time.as_secs_f64(),
+        })
     }
 }
 
@@ -159,8 +162,9 @@ impl Running for Touching {
         self.process.pid()
     }
 
-    /// Its work are touches in a second of its CPU time, as most of them have a pace; of whole rounds of
-    /// phases, where it has such. Where what isotherm does lasts, they are held against those of a twin.
+    /// Its work are touches in a second of its CPU time, as most of them have a pace, and what it would do in
+    /// the rest of the time; of whole rounds of phases, where it has such. Where what isotherm does lasts,
+    /// they are held against those of a twin.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let (round, mut twin) = (self.round.unwrap_or(SLICE), None);
         let mut slices = beside.before(round, |length| {
@@ -172,7 +176,7 @@ impl Running for Touching {
         let measured = self.round.map_or(length.measured, |r| whole(length.measured, r));
         let work = |length| self.speeds(twin.as_ref(), length, stop);
         slices.extend(beside.slices(measured, round, work)?);
-        let apart = memory_of(twin.as_ref().map(Touching::pid))?;
+        let apart = memory_of(twin.as_ref().map(Touching::pid));
         Ok(Done { apart, ..Done::by_slices(&by_twin(&slices))? })
     }
 
