@@ -113,9 +113,8 @@ impl Watched {
     }
 }
 
-/// Resident bytes of a process and of all below it: see [`Memory::resident`].
-#[must_use]
-pub fn resident_of(root: &Path, pid: i32) -> u64 {
+/// A process and all below it.
+pub(super) fn with_children(root: &Path, pid: i32) -> Vec<i32> {
     let (mut pids, mut next) = (vec![pid], 0);
     while let Some(&pid) = pids.get(next) {
         let new = children(root, pid).into_iter().filter(|p| !pids.contains(p));
@@ -123,6 +122,12 @@ pub fn resident_of(root: &Path, pid: i32) -> u64 {
         pids.extend(new);
         next += 1;
     }
+    pids
+}
+
+/// Resident bytes of a process and of all below it.
+fn resident_of(root: &Path, pid: i32) -> u64 {
+    let pids = with_children(root, pid);
     let each = pids.iter().filter_map(|&pid| resident(root, pid).ok());
     let (own, common) = each.fold((0, 0), |(own, common), r| {
         (own + r.all.saturating_sub(r.files), r.files.max(common))

@@ -32,7 +32,7 @@ pub enum Turns {
 }
 
 /// There are at least so many, however long they are.
-const FEWEST: u32 = 4;
+pub const FEWEST: u32 = 4;
 
 impl Turns {
     /// As long, in slices of this length, as these of [`SLICE`], about.
@@ -76,14 +76,14 @@ impl Turns {
     }
 }
 
-/// Work a second of one that may be watched, and at the same time of a twin that never is.
+/// Work a second of one that may be watched, and beside it of a twin that never is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speeds {
     /// of the one
     pub own: f64,
     /// of its twin
     pub twin: f64,
-    /// The part of the time in which it works at that speed. In the rest it waits for the next thing to do.
+    /// The part of the time in which it works at that speed; in the rest it has nothing to do.
     pub busy: f64,
 }
 
@@ -96,22 +96,28 @@ impl Speeds {
 }
 
 /// What each slice would have shown, had the twin been as fast in it as it was on average: what makes both
-/// faster or slower is no matter. Who waits for a part of the time is taken to work on in it as fast as at
-/// rest, so that what is lost is lost of all the time.
-///
-/// E.g. one that touches 5000 pages in a second of CPU time, but takes a fifth of a CPU as that is all it has
-/// to do, and a quarter of one when each touch takes 1.25 times as long, loses a quarter of a fifth, which
-/// is 5 %: 4000 there, and 5000 in the other three quarters, are 4750.
+/// faster or slower is no matter. None if the twin has not worked in one of them.
 #[must_use]
-pub fn by_twin(slices: &[Slice<Speeds>]) -> Vec<Slice<f64>> {
-    let usual = mean(&slices.iter().map(|s| s.found.twin).collect::<Vec<_>>()).unwrap_or_default();
-    let of = |s: &Slice<Speeds>| s.found.own * usual / s.found.twin.max(f64::MIN_POSITIVE);
-    let rest = mean(&slices.iter().filter(|s| !s.watched).map(of).collect::<Vec<_>>());
-    let even = |s: &Slice<Speeds>| {
-        let (speed, busy) = (of(s), s.found.busy.clamp(0.0, 1.0));
-        rest.map_or(speed, |rest| busy * speed + (1.0 - busy) * rest)
-    };
-    slices.iter().map(|s| Slice { watched: s.watched, found: even(s) }).collect()
+pub fn by_twin(slices: &[Slice<Speeds>]) -> Option<Vec<Slice<f64>>> {
+    let worked = slices.iter().all(|s| s.found.twin > 0.0);
+    let usual = mean(&slices.iter().map(|s| s.found.twin).collect::<Vec<_>>())?;
+    let of = |s: &Slice<Speeds>| s.found.own * usual / s.found.twin;
+    let speeds = slices.iter().map(|s| Slice { watched: s.watched, found: of(s) }).collect();
+    worked.then(|| over_all_time(speeds, slices))
+}
+
+/// What the same work takes longer, told of all the time that it takes: who has nothing to do for a part of
+/// that is taken to go on in it as fast as at rest.
+///
+/// E.g. one that touches 5000 pages in a second of CPU time has the pace that takes a fifth of a CPU. If each
+/// touch takes 1.25 times as long, the same takes 1/5 x 1.25 + 4/5 = 1.05 times as long: 4762 a second.
+fn over_all_time(speeds: Vec<Slice<f64>>, slices: &[Slice<Speeds>]) -> Vec<Slice<f64>> {
+    let at_rest = slices.iter().zip(&speeds).filter(|(s, _)| !s.watched);
+    let (busy, rest): (Vec<f64>, Vec<f64>) =
+        at_rest.map(|(s, speed)| (s.found.busy.clamp(0.0, 1.0), speed.found)).unzip();
+    let Some((busy, rest)) = mean(&busy).zip(mean(&rest)) else { return speeds };
+    let of = |speed: f64| 1.0 / (busy / speed + (1.0 - busy) / rest);
+    speeds.into_iter().map(|s| Slice { found: of(s.found), ..s }).collect()
 }
 
 /// Work a second in a slice of each kind: the first with the first, and so on.
@@ -255,19 +261,27 @@ mod tests {
         };
         let order = [false, false, true, true, true, true, false, false];
         let slices: Vec<_> = order.into_iter().enumerate().map(slice).collect();
-        let less = less_work(&Sliced::of(&by_twin(&slices)).unwrap().pairs).unwrap();
+        let even = by_twin(&slices).unwrap();
+        let less = less_work(&Sliced::of(&even).unwrap().pairs).unwrap();
         assert!((less.value - 5.0).abs() < 1e-9 && less.error.unwrap() < 1e-9, "{less}");
         let alone = Slice { watched: true, found: Speeds::alone(7.0) };
-        assert_eq!(by_twin(&[alone])[0].found, 7.0);
+        assert_eq!(by_twin(&[alone]).unwrap()[0].found, 7.0);
+        let idle = Slice { watched: true, found: Speeds { twin: 0.0, ..Speeds::alone(7.0) } };
+        assert_eq!(by_twin(&[alone, idle]), None);
     }
 
     #[test]
     fn who_waits_loses_of_all_the_time() {
         let slice = |watched, own, busy| Slice { watched, found: Speeds { own, twin: 1.0, busy } };
-        let even = by_twin(&[slice(false, 5000.0, 0.2), slice(true, 4000.0, 0.25)]);
-        assert!((even[0].found - 5000.0).abs() < 1e-9, "{even:?}");
-        assert!((even[1].found - 4750.0).abs() < 1e-9, "{even:?}");
-        assert_eq!(by_twin(&[slice(true, 4000.0, 0.25)])[0].found, 4000.0, "beside nothing");
+        let slowdown = |busy| {
+            let slices = [slice(false, 5000.0, busy), slice(true, 4000.0, 0.9)];
+            Sliced::of(&by_twin(&slices).unwrap()).unwrap().slowdown.value
+        };
+        for (busy, longer) in [(0.2, 5.0), (0.5, 12.5), (1.0, 25.0), (0.0, 0.0)] {
+            assert!((slowdown(busy) - longer).abs() < 1e-9, "{busy}: {}", slowdown(busy));
+        }
+        let nothing_at_rest = by_twin(&[slice(true, 4000.0, 0.25)]).unwrap();
+        assert_eq!(nothing_at_rest[0].found, 4000.0);
     }
 
     #[test]

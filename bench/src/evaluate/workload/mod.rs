@@ -11,6 +11,7 @@ mod stress;
 pub mod strider;
 mod synthetic;
 
+use std::fs::read_to_string;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,8 +24,8 @@ use super::figures::Work;
 use super::folder::Setup;
 use super::latency::Latency;
 use super::process::Process;
-use super::sampler::resident_of;
-use super::slices::{SLICE, Slice, Sliced};
+use super::sampler::with_children;
+use super::slices::{SLICE, Slice, Sliced, Speeds, by_twin};
 use super::stop::Stop;
 
 pub use contents::Contents;
@@ -106,8 +107,9 @@ impl Done {
     /// By its work a second in each slice; there may be but one.
     ///
     /// # Errors
-    /// If there is none, or nothing was done.
-    pub fn by_slices(slices: &[Slice<f64>]) -> Result<Self> {
+    /// If there is none, or nothing was done, or by the twin.
+    pub fn by_slices(slices: &[Slice<Speeds>]) -> Result<Self> {
+        let slices = &by_twin(slices).context("the workload's twin has done nothing")?;
         let sliced = Sliced::of(slices);
         let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
         let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
@@ -119,17 +121,24 @@ impl Done {
 /// again, and short beside all that makes the machine faster or slower.
 const TURN: Duration = Duration::from_millis(250);
 
-/// The twin of a workload, started when it is first asked for: isotherm is at rest by then.
-fn twin_of<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Result<&mut T> {
+/// What is beside a workload only to be held against it, started when it is first asked for: isotherm is at
+/// rest by then.
+fn started<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Result<&mut T> {
     Ok(match place {
-        Some(twin) => twin,
+        Some(there) => there,
         none => none.insert(start()?),
     })
 }
 
-/// Resident bytes of the twin with this process and all below it, if there is one.
-fn memory_of(twin: Option<i32>) -> u64 {
-    twin.map_or(0, |pid| resident_of(Path::new("/"), pid))
+/// Bytes that go when a process and all below it do: of what they share with others, their parts.
+fn memory_of(pid: i32) -> u64 {
+    let of = |pid: i32| {
+        let text = read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    let each = with_children(Path::new("/"), pid).into_iter().filter_map(of);
+    each.sum::<u64>() << 10
 }
 
 /// What a process has counted so far, and its CPU time.

@@ -11,11 +11,11 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Done, Length, Running, TURN, Workload, memory_of, twin_of};
+use super::{Done, Length, Running, TURN, Workload, memory_of, started};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::{Latencies, Latency};
 use crate::evaluate::process::{Process, Seat, command, run};
-use crate::evaluate::slices::{SLICE, Slice, Speeds, by_twin};
+use crate::evaluate::slices::{SLICE, Slice, Speeds};
 use crate::evaluate::stop::Stop;
 
 /// Who is not root.
@@ -28,7 +28,7 @@ const ROWS: u64 = 100_000;
 const HOT: u64 = 40;
 const PATIENCE: Duration = Duration::from_secs(300);
 /// A load goes on for longer than it is measured, also where swap is emptied meanwhile.
-const LONGER: Duration = Duration::from_secs(4);
+const LONGER: Duration = Duration::from_secs(10);
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
@@ -175,9 +175,9 @@ impl Database {
         self.what.database(self.own.join("twin"), stop)
     }
 
-    /// Bytes of its files, all of which were written or read lately.
-    fn files(&self) -> u64 {
-        let (mut bytes, mut dirs) = (0, vec![self.dir.path().to_owned()]);
+    /// Bytes of its processes, and of its files, all of which were written or read lately.
+    fn memory(&self) -> u64 {
+        let (mut bytes, mut dirs) = (memory_of(self.pid()), vec![self.dir.path().to_owned()]);
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
                 match entry.metadata() {
@@ -233,15 +233,18 @@ impl Loads {
     }
 
     /// Waits for their ends, and reads off what they have noted how fast they were in each slice; with all
-    /// transactions of its own.
+    /// transactions of its own. They are to go on until now.
     fn end(
-        self,
+        mut self,
         own: &Database,
         twin: Option<&Database>,
         slices: &[Slice<Times>],
         stop: &Stop,
     ) -> Result<(Vec<Slice<Speeds>>, Vec<Transaction>)> {
-        self.own.signal(Signal::CONT)?;
+        for load in [Some(&mut self.own), self.twin.as_mut()].into_iter().flatten() {
+            load.check()?;
+            load.signal(Signal::CONT)?;
+        }
         let own = own.end(self.own, stop)?;
         let twin = self.twin.zip(twin).map(|(load, twin)| twin.end(load, stop)).transpose()?;
         let speeds = |s: &Slice<Times>| {
@@ -273,12 +276,9 @@ impl Running for Database {
         let (mut twin, mut loads, mut found) = (None, None, Vec::new());
         let before = beside.length_before(SLICE);
         let slices = beside.before(SLICE, |length| {
-            let twin = twin_of(&mut twin, || self.twin(stop))?;
-            match &mut loads {
-                Some(loads) => loads,
-                none => none.insert(Loads::start(self, Some(twin), before + LONGER)?),
-            }
-            .go_on(length, stop)
+            let twin = started(&mut twin, || self.twin(stop))?;
+            started(&mut loads, || Loads::start(self, Some(twin), before + LONGER))?
+                .go_on(length, stop)
         })?;
         if let Some(loads) = loads {
             found = loads.end(self, twin.as_ref(), &slices, stop)?.0;
@@ -294,12 +294,11 @@ impl Running for Database {
         self.server.check()?;
         self.idle.as_mut().map_or(Ok(()), Process::check)?;
         found.extend(speeds);
-        let at_work = slices.iter().filter(|s| s.watched).flat_map(|s| &s.found.own);
-        let at_work: Vec<_> = at_work.collect();
-        let those = all.iter().filter(|t| at_work.iter().any(|time| time.contains(&t.end)));
-        let apart = memory_of(twin.as_ref().map(Database::pid));
-        let apart = apart + twin.as_ref().map_or(0, Database::files);
-        Ok(Done { latency: latency(those)?, apart, ..Done::by_slices(&by_twin(&found))? })
+        let at_work: Vec<_> =
+            slices.iter().filter(|s| s.watched).flat_map(|s| &s.found.own).collect();
+        let those = all.iter().filter(|t| at_work.iter().any(|time| t.is_within(time)));
+        let apart = twin.as_ref().map_or(0, Database::memory);
+        Ok(Done { latency: latency(those)?, apart, ..Done::by_slices(&found)? })
     }
 }
 
@@ -308,6 +307,13 @@ impl Running for Database {
 struct Transaction {
     end: Duration,
     took: Duration,
+}
+
+impl Transaction {
+    /// Not if its client was stopped meanwhile.
+    fn is_within(&self, time: &Range<Duration>) -> bool {
+        time.contains(&self.end) && time.contains(&self.end.saturating_sub(self.took))
+    }
 }
 
 /// Of a line of the log: the third number are the microseconds that it took; the fifth and the sixth, seconds
@@ -346,6 +352,8 @@ mod tests {
         assert_eq!(rate(&all, &[at(0)..at(1_000_000)]), 2.0);
         assert_eq!(rate(&all, &[at(500_000)..at(750_000)]), 4.0);
         assert_eq!(rate(&all, &[at(0)..at(200_000), at(400_000)..at(700_000)]), 4.0);
+        let within = |from| all.iter().filter(|t| t.is_within(&(at(from)..at(1_000_000)))).count();
+        assert_eq!((within(0), within(499_940), within(499_950)), (1, 1, 0));
         let told = latency(all.iter()).unwrap().unwrap();
         assert!((told.p50 - 40.0).abs() < 1.0 && (told.p99 - 60.0).abs() < 1.0, "{told:?}");
     }

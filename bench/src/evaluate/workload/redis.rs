@@ -10,11 +10,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rustix::process::Signal;
 
 use super::resp::{ClosedLoop, connect, fill};
-use super::{Contents, Done, Length, OpenLoop, Running, TURN, Workload, memory_of, twin_of};
+use super::{Contents, Done, Length, OpenLoop, Running, TURN, Workload, memory_of, started};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::latency::Latencies;
 use crate::evaluate::process::{Process, Seat, command};
-use crate::evaluate::slices::{SLICE, Speeds, by_twin};
+use crate::evaluate::slices::{SLICE, Speeds};
 use crate::evaluate::stop::Stop;
 
 /// Memory that a key with its value takes redis, about.
@@ -206,7 +206,7 @@ impl Running for Server {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
         let mut twin = None;
         let mut slices = beside.before(SLICE, |length| {
-            let twin = twin_of(&mut twin, || self.twin(stop))?;
+            let twin = started(&mut twin, || self.twin(stop))?;
             self.in_turn(&mut closed, twin, length, stop)
         })?;
         drop(closed);
@@ -220,8 +220,8 @@ impl Running for Server {
             None => Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?)),
         })?);
         self.process.check()?;
-        let done = Done::by_slices(&by_twin(&slices))?;
-        let apart = memory_of(twin.map(|twin| twin.server.pid()));
+        let done = Done::by_slices(&slices)?;
+        let apart = twin.map_or(0, |twin| memory_of(twin.server.pid()));
         Ok(Done { latency: seen.told(), apart, ..done })
     }
 }

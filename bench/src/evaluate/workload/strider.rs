@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use super::{Contents, Done, Length, Reading, Running, Workload};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::process::{Process, Seat, command};
-use crate::evaluate::slices::SLICE;
+use crate::evaluate::slices::{SLICE, Speeds};
 use crate::evaluate::stop::Stop;
 
 /// The word by which the bench starts itself as this.
@@ -73,7 +73,7 @@ impl Running for Striding {
         let work = |length| {
             let before = now()?;
             stop.sleep(length)?;
-            Ok(now()?.pace_since(before))
+            Ok(Speeds::alone(now()?.pace_since(before)))
         };
         let mut slices = beside.before(SLICE, work)?;
         stop.sleep(length.lead_in)?;

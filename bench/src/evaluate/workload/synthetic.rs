@@ -11,15 +11,17 @@ use isotherm_sim::workload::{Layout, Named, Workload as Touched};
 use rustix::process::Signal;
 use serde::Deserialize;
 
-use super::{Done, Length, Reading, Running, Workload, memory_of, twin_of};
+use super::{Done, Length, Reading, Running, Workload, memory_of, started};
 use crate::evaluate::beside::Beside;
 use crate::evaluate::process::{Process, Seat, command, last_words};
-use crate::evaluate::slices::{SLICE, Speeds, by_twin};
+use crate::evaluate::slices::{FEWEST, SLICE, Speeds};
 use crate::evaluate::stop::Stop;
 use crate::program;
 
 /// It goes on for longer than it is measured, and is then ended.
 const LONGER: Duration = Duration::from_secs(30);
+/// A CPU is full from this part of the time on.
+const FULL: f64 = 0.9;
 /// No workload counts in more places, in bytes.
 const MOST_COUNTS: u64 = 1 << 20;
 
@@ -67,7 +69,7 @@ impl Synthetic {
         command.args(["workload", &self.name, "--seed", &self.seed.to_string()]);
         // It is ended before.
         let round = self.round();
-        let seconds = (self.length + LONGER + round.unwrap_or_default() * 2).as_secs();
+        let seconds = (self.length + LONGER + round.unwrap_or_default() * (FEWEST + 1)).as_secs();
         command.args(["--duration", &format!("{seconds}s")]);
         command.stdout(File::create(&ready)?).stderr(File::create(&said)?);
         let mut process = Process::start(&self.name, &mut command, Signal::TERM)?;
@@ -148,12 +150,17 @@ impl Touching {
         let (begin, before) = (Instant::now(), now()?);
         stop.sleep(length)?;
         let (time, after) = (begin.elapsed(), now()?);
-        let twin = after.1.zip(before.1).map(|(after, before)| after.pace_since(before));
-        Ok(Speeds {
-            own: after.0.pace_since(before.0),
-            twin: twin.unwrap_or(1.0),
-            busy: after.0.cpu_since(before.0) / time.as_secs_f64(),
-        })
+        let twin = after.1.zip(before.1);
+        let (own_cpu, twin_cpu) = (
+            after.0.cpu_since(before.0),
+            twin.map_or(0.0, |(after, before)| after.cpu_since(before)),
+        );
+        // Together they are on one CPU: where that is full, each waits for the other, and always has
+        // something to do.
+        let time = time.as_secs_f64();
+        let busy = if own_cpu + twin_cpu > FULL * time { 1.0 } else { own_cpu / time };
+        let twin = twin.map_or(1.0, |(after, before)| after.pace_since(before));
+        Ok(Speeds { own: after.0.pace_since(before.0), twin, busy })
     }
 }
 
@@ -162,13 +169,13 @@ impl Running for Touching {
         self.process.pid()
     }
 
-    /// Its work are touches in a second of its CPU time, as most of them have a pace, and what it would do in
-    /// the rest of the time; of whole rounds of phases, where it has such. Where what isotherm does lasts,
-    /// they are held against those of a twin.
+    /// Its work are touches in a second of its CPU time. As most of them have a pace, what they lose of it is
+    /// told as a part of all the time. Where there are phases, whole rounds of them are held against each
+    /// other; and where what isotherm does lasts, the work against that of a twin.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let (round, mut twin) = (self.round.unwrap_or(SLICE), None);
         let mut slices = beside.before(round, |length| {
-            let twin = twin_of(&mut twin, || self.twin(stop))?;
+            let twin = started(&mut twin, || self.twin(stop))?;
             self.speeds(Some(twin), length, stop)
         })?;
         stop.sleep(length.lead_in)?;
@@ -176,8 +183,8 @@ impl Running for Touching {
         let measured = self.round.map_or(length.measured, |r| whole(length.measured, r));
         let work = |length| self.speeds(twin.as_ref(), length, stop);
         slices.extend(beside.slices(measured, round, work)?);
-        let apart = memory_of(twin.as_ref().map(Touching::pid));
-        Ok(Done { apart, ..Done::by_slices(&by_twin(&slices))? })
+        let apart = twin.as_ref().map_or(0, |twin| memory_of(twin.pid()));
+        Ok(Done { apart, ..Done::by_slices(&slices)? })
     }
 
     /// It looks whether its pages hold what they are to, and reads back all that is in swap for that.

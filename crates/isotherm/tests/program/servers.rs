@@ -82,6 +82,7 @@ mod postgres {
     use super::*;
 
     const NOBODY: u32 = 65534;
+    /// The finest that the monitor tells apart.
     const WINDOW: u64 = 64 << 10;
 
     fn programs() -> Option<PathBuf> {
@@ -178,8 +179,8 @@ mod postgres {
         isotherm_core::join_touching(pages.map(|at| AddrRange::new(at, at + PAGE_SIZE)))
     }
 
-    /// The whole windows of each range: one of which an eighth is hot goes to the region beside it, and is
-    /// called what most of that is.
+    /// Without the windows at the edges: of those a few pages alone may be hot, and they are called cold with
+    /// the region beside them.
     fn inner_windows(ranges: Vec<AddrRange>) -> Vec<AddrRange> {
         let inner = |r: AddrRange| {
             let (start, end) = (r.start.next_multiple_of(WINDOW), align_down(r.end, WINDOW));
