@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Liveness, Mapping, MappingKind, Nanos, OpsError, PageMask};
+use isotherm_core::{AddrRange, Block, Liveness, Mapping, MappingKind, Nanos, OpsError, PageMask};
 
 use super::annotate::{annotate, mapping_at};
 use super::busy::Busy;
@@ -190,6 +190,13 @@ impl Process {
     pub fn note_touched(&mut self, start: u64, young: &PageMask, now: Nanos) {
         if let Some(touched) = &mut self.touched {
             touched.note(start, young, now);
+        }
+    }
+
+    /// Takes in what was read of a block.
+    pub fn note_read(&mut self, block: &Block) {
+        if let Some(touched) = &mut self.touched {
+            touched.read(block.start, &block.resident, &block.young, block.read_at);
         }
     }
 

@@ -12,7 +12,8 @@ const LAST: u64 = u16::MAX as u64;
 /// Seconds in which the pages of a block were last cleared while they were young; 0: never.
 type Stamps = Box<[u16; PAGES]>;
 
-/// Two bytes for each page in whose block any was young and cleared: at most 512 KiB for 1 GiB.
+/// Two bytes for each page in whose block any was young and cleared, and a bit for each in whose block any is
+/// young: at most 544 KiB for 1 GiB.
 #[derive(Debug)]
 pub(crate) struct Touched {
     /// what stamps are counted from
@@ -20,12 +21,14 @@ pub(crate) struct Touched {
     /// since when clears are written down
     since: Nanos,
     blocks: HashMap<u64, Stamps>,
+    /// pages that were young when they were last read, and were not cleared by us since
+    young: HashMap<u64, PageMask>,
 }
 
 impl Touched {
     /// Nothing is known of what was before `now`.
     pub fn since(now: Nanos) -> Self {
-        Touched { zero: now, since: now, blocks: HashMap::new() }
+        Touched { zero: now, since: now, blocks: HashMap::new(), young: HashMap::new() }
     }
 
     /// These pages of the block from `start` on were young until `now`, and are cleared.
@@ -37,6 +40,22 @@ impl Touched {
         let stamp = self.second(now) + 1;
         let stamps = self.blocks.entry(start).or_insert_with(|| Box::new([0; PAGES]));
         young.iter().for_each(|page| stamps[page] = stamp);
+        if let Some(known) = self.young.get_mut(&start) {
+            *known = known.without(young);
+        }
+    }
+
+    /// Takes in a reading of the `resident` pages of the block from `start` on: what was young and is not any
+    /// more was cleared by somebody else (reclaim, DAMON), and touched until then, for all that is known.
+    pub fn read(&mut self, start: u64, resident: &PageMask, young: &PageMask, now: Nanos) {
+        let before = self.young.get(&start).copied().unwrap_or_default();
+        self.note(start, &before.and(resident).without(young), now);
+        let known = before.without(resident).or(young);
+        if known.is_empty() {
+            self.young.remove(&start);
+        } else {
+            self.young.insert(start, known);
+        }
     }
 
     /// Whether any page of `range`, which lies in one block, was touched within `time` before `now`, or may
@@ -55,7 +74,9 @@ impl Touched {
 
     /// Forgets blocks of which nothing is mapped any more.
     pub fn keep(&mut self, is_mapped: impl Fn(AddrRange) -> bool) {
-        self.blocks.retain(|start, _| is_mapped(AddrRange::new(*start, start + BLOCK_SIZE)));
+        let is_mapped = |start: u64| is_mapped(AddrRange::new(start, start + BLOCK_SIZE));
+        self.blocks.retain(|start, _| is_mapped(*start));
+        self.young.retain(|start, _| is_mapped(*start));
     }
 
     /// Of `now`, below [`LAST`].
@@ -106,6 +127,29 @@ mod tests {
         assert!(within(10, 11, 104) && !within(9, 10, 104) && !within(20, 21, 104));
         assert!(within(9, 11, 104), "a part of it was");
         assert!(!within(10, 11, 106) && within(15, 16, 106) && !within(15, 16, 109));
+    }
+
+    #[test]
+    fn what_others_clear_was_touched_until_then() {
+        let mut touched = Touched::since(at(0));
+        let start = 7 * BLOCK_SIZE;
+        let all = PageMask::span(0, 512);
+        let mut read = |first, end, now| {
+            touched.read(start, &all, &PageMask::span(first, end), at(now));
+            let within = |page| touched.within(pages(page, page + 1), FIVE, at(now + 4));
+            [10, 15].map(within)
+        };
+        assert_eq!(read(10, 20, 100), [false, false], "they are young still");
+        assert_eq!(read(15, 20, 103), [true, false]);
+        assert_eq!(read(15, 20, 110), [false, false], "it was told once");
+        touched.note(start, &PageMask::span(15, 20), at(120));
+        touched.read(start, &all, &PageMask::default(), at(126));
+        assert!(!touched.within(pages(15, 20), FIVE, at(126)), "we have cleared them ourselves");
+        assert!(touched.young.is_empty());
+        touched.read(start, &all, &PageMask::span(15, 20), at(130));
+        touched.read(start, &PageMask::span(0, 18), &PageMask::default(), at(140));
+        let within = |page| touched.within(pages(page, page + 1), FIVE, at(141));
+        assert_eq!([17, 18].map(within), [true, false], "what is gone tells nothing");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Act, Action, PAGE_SIZE, PageFilter, PageKind, Work};
+use isotherm_core::{Act, Action, Look, PAGE_SIZE, PageFilter, PageKind, Work};
 
 use crate::common::swap::Alone;
 use crate::common::{attached, part, root_or_skip};
@@ -106,6 +106,30 @@ fn what_was_touched_within_a_time_stays() {
     assert_eq!(process.resident(read), 100);
     std::thread::sleep(3 * SECOND);
     assert_eq!(pages(page_out())[1], 100);
+}
+
+/// Somebody else clears bits between two readings, as reclaim and DAMON do.
+#[test]
+fn what_somebody_else_has_cleared_was_touched() {
+    if !root_or_skip("what_somebody_else_has_cleared_was_touched") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target, memory) = with_memory(1000, "small");
+    let kind = PageKind::Touched { within: 3 * SECOND };
+    let filters = &[PageFilter { kind, matching: true, allow: false }];
+    let page_out =
+        |ops: &mut _| apply(ops, Work { filters, ..work(&Action::PageOut, target, memory) });
+    assert_eq!(pages(page_out(&mut ops))[1], 0, "nothing is known before somebody asks");
+    ops.survey().unwrap().clear(target, &[memory], &mut Vec::new()).unwrap();
+    std::thread::sleep(5 * SECOND);
+    let read = part(memory, 300, 100);
+    process.tell(&format!("read {} 100", read.start));
+    ops.survey().unwrap().survey(target, &[memory], &mut Vec::new()).unwrap();
+    std::fs::write(format!("/proc/{}/clear_refs", process.pid()), "1").unwrap();
+    ops.survey().unwrap().survey(target, &[memory], &mut Vec::new()).unwrap();
+    assert_eq!(pages(page_out(&mut ops)), [900, 900, 100]);
+    assert_eq!(process.resident(read), 100);
 }
 
 /// Somebody else has its CPU for much longer than is waited for touches.

@@ -27,7 +27,7 @@ impl Survey for Vaddr {
         let spans: Vec<Span> =
             ranges.iter().map(|&range| Span { range, plain: Plain::Nowhere }).collect();
         let process = self.targets.get(target)?;
-        let mut cost = Cost::default();
+        let (mut cost, before) = (Cost::default(), out.len());
         read_blocks(&mut self.walker, process, &spans, |block| {
             cost.looks += 1;
             cost.pages += block.entries();
@@ -39,6 +39,7 @@ impl Survey for Vaddr {
                 out.push(Block { start, huge, resident, young, read_at });
             }
         })?;
+        out.iter().skip(before).for_each(|block| process.note_read(block));
         cost.cpu = self.cpu.lap();
         Ok(cost)
     }
