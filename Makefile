@@ -50,7 +50,7 @@ guests-page-idle: install-deps
 bench: install-deps
 	bench/run
 
-# The tables of the mails that isotherm is built on, on this machine: most of a day, or 20 minutes.
+# The tables of the mails that isotherm is built on, on this machine: most of two days, or 20 minutes.
 # docs/evaluation.md tells of it.
 evaluate: packages += $(to_bench)
 evaluate: install-deps

@@ -106,8 +106,8 @@ pub fn by_twin(slices: &[Slice<Speeds>]) -> Option<Vec<Slice<f64>>> {
     worked.then(|| over_all_time(speeds, slices))
 }
 
-/// What the same work takes longer, told of all the time that it takes: who has nothing to do for a part of
-/// that is taken to go on in it as fast as at rest.
+/// `speeds` over all the time that the work takes, of these slices: who has nothing to do for a part of it is
+/// taken to go on in that as fast as at rest.
 ///
 /// E.g. one that touches 5000 pages in a second of CPU time has the pace that takes a fifth of a CPU. If each
 /// touch takes 1.25 times as long, the same takes 1/5 x 1.25 + 4/5 = 1.05 times as long: 4762 a second.
