@@ -25,10 +25,17 @@ pub fn run(o: &Swap) -> Result<ExitCode> {
                 bytes(size)
             )
         }
-        SwapTask::Restore => match restore(root)? {
-            Some(device) => format!("{} is gone, what it held is back\n", device.display()),
-            None => "there is no swap of isotherm's to take away\n".to_owned(),
-        },
+        SwapTask::Restore => {
+            let gone: String = restore(root)?
+                .iter()
+                .map(|device| format!("{} is gone, what it held is back\n", device.display()))
+                .collect();
+            if gone.is_empty() {
+                "there is no swap of isotherm's to take away\n".to_owned()
+            } else {
+                gone
+            }
+        }
     };
     print(text.as_bytes())
 }

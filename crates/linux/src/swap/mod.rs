@@ -1,7 +1,8 @@
 //! Swap in compressed memory, made by isotherm and taken away again.
 //!
-//! A zram device is added for it, so that none of anybody else's is touched. What was made for good is
-//! noted in a file, so that a later isotherm can take it away.
+//! A zram device is added for it, so that none of anybody else's is touched. What was made is noted in a
+//! file, so that a later isotherm can take it away: what was made for good when asked to, the rest when
+//! its process was killed.
 
 mod error;
 mod noted;
@@ -10,17 +11,22 @@ mod zram;
 use std::path::Path;
 
 pub use error::SwapError;
-pub use noted::{restore, set_up};
+pub use noted::{restore, restore_left, set_up};
 
+use self::noted::Held;
 use self::zram::Zram;
 use crate::proc::meminfo;
 
 /// Swap is at least so long.
 const SHORTEST: u64 = 1 << 20;
 
-/// Swap that is there as long as this lives.
+/// Swap that is there as long as this lives; [`restore_left`] takes it away if its process is killed.
 #[derive(Debug)]
-pub struct Swap(Zram);
+pub struct Swap {
+    zram: Zram,
+    note: Held,
+    is_there: bool,
+}
 
 impl Swap {
     /// Makes swap of `bytes`, rounded down to whole pages, used before all other.
@@ -31,41 +37,55 @@ impl Swap {
         let root = Path::new("/");
         let bytes = checked(root, bytes)?;
         let zram = Zram::add(root)?;
-        match zram.swap_on(bytes) {
-            Ok(()) => Ok(Swap(zram)),
-            Err(e) => Err(zram.given_up(e)),
+        let note = match Held::by_us(root, &zram, bytes) {
+            Ok(note) => note,
+            Err(e) => return Err(zram.given_up(e)),
+        };
+        if let Err(e) = zram.swap_on(bytes) {
+            let e = zram.given_up(e);
+            // What is left stays noted.
+            if !matches!(e, SwapError::Left { .. }) {
+                note.forget();
+            }
+            return Err(e);
         }
+        Ok(Swap { zram, note, is_there: true })
     }
 
     /// The name of its device, as `zram1`.
     #[must_use]
     pub fn device(&self) -> String {
-        format!("zram{}", self.0.number)
+        format!("zram{}", self.zram.number)
     }
 
     /// Takes it away now: all that is in it is brought back.
     ///
     /// # Errors
     /// If there is no room for that, or the kernel refuses otherwise; it is tried once more then.
-    pub fn end(self) -> Result<(), SwapError> {
-        let ended = self.0.remove();
-        if ended.is_ok() {
-            // Its number may be somebody else's by now.
-            std::mem::forget(self);
+    pub fn end(mut self) -> Result<(), SwapError> {
+        self.remove()
+    }
+
+    fn remove(&mut self) -> Result<(), SwapError> {
+        // Its number may be somebody else's once it is gone.
+        if self.is_there {
+            self.zram.remove()?;
+            self.is_there = false;
+            self.note.forget();
         }
-        ended
+        Ok(())
     }
 
     /// What to type if this process is killed before it can clean up.
     #[must_use]
     pub fn how_to_remove(&self) -> String {
-        self.0.how_to_remove()
+        self.zram.how_to_remove()
     }
 }
 
 impl Drop for Swap {
     fn drop(&mut self) {
-        let _ = self.0.remove();
+        let _ = self.remove();
     }
 }
 

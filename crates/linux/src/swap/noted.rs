@@ -1,7 +1,8 @@
-//! Swap that stays until it is taken away, noted in a file.
+//! Swap that stays until it is taken away, noted in a file; and that of a process, noted in one that
+//! this process has locked: whoever finds it free knows that the process was killed.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use isotherm_core::{PAGE_SIZE, align_down};
@@ -12,6 +13,8 @@ use super::error::SwapError;
 use super::zram::Zram;
 use crate::state::{self, boot_id};
 
+const DIR: &str = "run/isotherm";
+/// What stays is noted there.
 const PATH: &str = "run/isotherm/swap.json";
 const SIZE: usize = 4096;
 const VERSION: u32 = 1;
@@ -32,11 +35,7 @@ struct Noted {
 pub fn set_up(root: &Path, bytes: u64) -> Result<PathBuf, SwapError> {
     let bytes = align_down(checked(root, bytes)?, PAGE_SIZE);
     let path = root.join(PATH);
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir).map_err(|e| failed("make", dir, e))?;
-    }
-    let file = lock(&path, true)?.ok_or(SwapError::Busy)?;
-    let boot_id = boot_id(root).map_err(|e| failed("mark", &path, e))?;
+    let (file, boot_id) = begin(root, &path)?;
     if let Some(earlier) = read(&file, &path)?.filter(|n| n.boot_id == boot_id) {
         let zram = Zram::known(root, earlier.number);
         if zram.bytes().is_some() {
@@ -60,38 +59,116 @@ pub fn set_up(root: &Path, bytes: u64) -> Result<PathBuf, SwapError> {
     Ok(zram.device())
 }
 
-/// Takes away what [`set_up`] has made, also if that was broken off; returns the device, none if there
-/// is none of isotherm's.
+/// A note of swap that goes with this process.
+#[derive(Debug)]
+pub(super) struct Held {
+    path: PathBuf,
+    // Locked as long as this lives, and by nobody when it is gone.
+    _file: File,
+}
+
+impl Held {
+    /// Notes a device that is about to be swapped to.
+    pub fn by_us(root: &Path, zram: &Zram, bytes: u64) -> Result<Self, SwapError> {
+        let path = root.join(DIR).join(format!("swap-zram{}.json", zram.number));
+        let (file, boot_id) = begin(root, &path)?;
+        let bytes = align_down(bytes, PAGE_SIZE);
+        let noted = Noted { version: VERSION, boot_id, number: zram.number, bytes };
+        state::write(&file, SIZE, &noted).map_err(|e| failed("write", &path, e))?;
+        Ok(Held { path, _file: file })
+    }
+
+    /// What it tells of is gone.
+    pub fn forget(&self) {
+        forget(&self.path);
+    }
+}
+
+/// Takes away what [`set_up`] has made, also if that was broken off, and what killed processes have left;
+/// returns the devices, none if there are none of isotherm's.
 ///
 /// # Errors
-/// If the device is somebody else's by now, memory is too short for what it holds, or the kernel refuses.
-pub fn restore(root: &Path) -> Result<Option<PathBuf>, SwapError> {
+/// If a device is somebody else's by now, memory is too short for what it holds, or the kernel refuses.
+pub fn restore(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
     let path = root.join(PATH);
-    let Some(file) = lock(&path, false)? else { return Ok(None) };
-    let boot_id = boot_id(root).map_err(|e| failed("mark", &path, e))?;
-    let noted = read(&file, &path)?.filter(|n| n.boot_id == boot_id);
+    let stays = match lock(&path, false)? {
+        Locked::Ours(file) => take_away(root, &path, &file)?,
+        Locked::OfAnother => return Err(SwapError::Busy),
+        Locked::Missing => None,
+    };
+    let mut gone = restore_left(root)?;
+    gone.extend(stays);
+    Ok(gone)
+}
+
+/// Takes away the swap of processes that were killed before they could; returns its devices.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
+    let dir = root.join(DIR);
+    let entries = match fs::read_dir(&dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed("read", &dir, e)),
+    };
+    let mut gone = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|e| failed("read", &dir, e))?.file_name();
+        if !name.to_str().is_some_and(|n| n.starts_with("swap-zram") && n.ends_with(".json")) {
+            continue;
+        }
+        let path = dir.join(name);
+        // Whoever has it locked lives, and takes it away himself.
+        if let Locked::Ours(file) = lock(&path, false)? {
+            gone.extend(take_away(root, &path, &file)?);
+        }
+    }
+    Ok(gone)
+}
+
+/// Takes away what is noted in this file, and the file.
+fn take_away(root: &Path, path: &Path, file: &File) -> Result<Option<PathBuf>, SwapError> {
+    let boot_id = boot_id(root).map_err(|e| failed("mark", path, e))?;
+    let noted = read(file, path)?.filter(|n| n.boot_id == boot_id);
     let zram = noted.as_ref().map(|n| Zram::known(root, n.number));
     let Some((noted, zram, bytes)) = noted.zip(zram).and_then(|(n, z)| {
         let bytes = z.bytes()?;
         Some((n, z, bytes))
     }) else {
-        forget(&path);
+        forget(path);
         return Ok(None);
     };
     if bytes != 0 && bytes != noted.bytes {
-        return Err(SwapError::NotOurs { device: zram.device(), bytes, noted: path });
+        let noted = path.to_owned();
+        return Err(SwapError::NotOurs { device: zram.device(), bytes, noted });
     }
     zram.remove()?;
-    forget(&path);
+    forget(path);
     Ok(Some(zram.device()))
 }
 
-/// The file, locked; none if there is none.
-fn lock(path: &Path, create: bool) -> Result<Option<File>, SwapError> {
+/// The file, made if need be and locked, and the mark of this boot.
+fn begin(root: &Path, path: &Path) -> Result<(File, String), SwapError> {
+    let dir = root.join(DIR);
+    fs::create_dir_all(&dir).map_err(|e| failed("make", &dir, e))?;
+    let Locked::Ours(file) = lock(path, true)? else { return Err(SwapError::Busy) };
+    let boot_id = boot_id(root).map_err(|e| failed("mark", path, e))?;
+    Ok((file, boot_id))
+}
+
+/// A file of notes.
+enum Locked {
+    Ours(File),
+    OfAnother,
+    Missing,
+}
+
+fn lock(path: &Path, create: bool) -> Result<Locked, SwapError> {
     match state::lock(path, create) {
-        Ok(Some(file)) => Ok(Some(file)),
-        Ok(None) => Err(SwapError::Busy),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Ok(Some(file)) => Ok(Locked::Ours(file)),
+        Ok(None) => Ok(Locked::OfAnother),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(Locked::Missing),
         Err(e) => Err(failed("lock", path, e)),
     }
 }
@@ -112,7 +189,7 @@ fn forget(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-fn failed(what: &'static str, path: &Path, source: std::io::Error) -> SwapError {
+fn failed(what: &'static str, path: &Path, source: io::Error) -> SwapError {
     SwapError::File { what, path: path.to_owned(), source }
 }
 
@@ -137,6 +214,10 @@ mod tests {
         serde_json::to_string(&noted).unwrap()
     }
 
+    fn no_device() -> Vec<PathBuf> {
+        Vec::new()
+    }
+
     #[test]
     fn what_is_not_ours_is_left_alone() {
         let root = machine("8388608\n", &noted("this"));
@@ -150,9 +231,32 @@ mod tests {
     #[test]
     fn what_was_before_the_last_boot_is_forgotten() {
         let root = machine("4194304\n", &noted("another"));
-        assert_eq!(restore(root.path()).unwrap(), None);
+        assert_eq!(restore(root.path()).unwrap(), no_device());
         assert!(!root.path().join(PATH).exists());
-        assert_eq!(restore(root.path()).unwrap(), None, "nothing is noted");
+        assert_eq!(restore(root.path()).unwrap(), no_device(), "nothing is noted");
+    }
+
+    #[test]
+    fn what_a_process_holds_is_its_own_until_it_is_gone() {
+        let root = machine("4194304\n", "");
+        let zram = Zram::known(root.path(), 7);
+        let held = Held::by_us(root.path(), &zram, (4 << 20) + 1).unwrap();
+        assert_eq!(restore_left(root.path()).unwrap(), no_device());
+        assert!(held.path.exists());
+        let another = Held::by_us(root.path(), &zram, 4 << 20).unwrap_err();
+        assert!(matches!(another, SwapError::Busy), "{another}");
+        let path = held.path.clone();
+        drop(held);
+        // It is tried then; here is no such device.
+        let said = restore_left(root.path()).unwrap_err();
+        assert!(matches!(said, SwapError::Off { .. }), "{said}");
+        assert!(path.exists(), "it stays noted");
+        put(root.path(), "sys/block/zram7/disksize", "8388608\n");
+        let said = restore(root.path()).unwrap_err();
+        assert!(matches!(said, SwapError::NotOurs { .. }), "{said}");
+        fs::remove_file(root.path().join("sys/block/zram7/disksize")).unwrap();
+        assert_eq!(restore(root.path()).unwrap(), no_device());
+        assert!(!path.exists());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Swap for a test. There is one machine: whoever needs it, or needs that there is none, is alone.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use isotherm_linux::swap::Swap;
+use isotherm_linux::swap::{Swap, restore_left};
 use rustix::fs::{FlockOperation, flock};
 
 /// Nobody else has swap meanwhile; also not in another test binary.
@@ -22,6 +23,10 @@ impl Alone {
         let lock = File::create(path).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         let all = all_must_run();
+        // That of a test or a measurement that was killed is in nobody's use.
+        if has_swap() {
+            let _ = restore_left(Path::new("/"));
+        }
         while has_swap() {
             assert!(!all || Instant::now() < *BY, "this takes a machine without swap of its own");
             if !all {
