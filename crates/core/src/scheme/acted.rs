@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use rangemap::RangeMap;
 
-use super::pattern::Pattern;
 use super::stats::Why;
 use crate::act::Action;
 use crate::ops::TargetId;
@@ -36,7 +35,10 @@ pub(super) struct Acted(BTreeMap<TargetId, RangeMap<u64, Act>>);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Again<'a> {
     pub action: &'a Action,
-    pub pattern: &'a Pattern,
+    /// what may be undone is looked after again so much later
+    pub pause: Duration,
+    /// a change counts when it is as old
+    pub settled: Duration,
     pub view: &'a RegionView,
     /// as of when `view` is
     pub seen: Nanos,
@@ -95,7 +97,7 @@ impl Again<'_> {
             return (since < PAUSE).then_some(Why::InVain);
         }
         // What is older than the act has kept its heat since.
-        let changed = self.view.age < self.seen.since(act.at);
+        let changed = self.view.age < self.seen.since(act.at) && self.view.age >= self.settled;
         (!changed && !self.is_undone(since)).then_some(Why::Done)
     }
 
@@ -108,7 +110,7 @@ impl Again<'_> {
             Action::Cold | Action::LruDeprio => self.view.accesses_bp > 0,
             _ => false,
         };
-        may_be && since >= PAUSE.max(*self.pattern.age.start())
+        may_be && since >= self.pause
     }
 }
 
@@ -128,14 +130,26 @@ mod tests {
     }
 
     /// Whether what `action` did at 100 s is let alone at `now`, where its region has been at `hz` for
-    /// `age` seconds.
+    /// `age` seconds, with a pause of 30 s.
     fn blocked(action: &Action, in_vain: bool, now: u64, hz: f64, age: u64) -> Option<Why> {
+        settled(0, action, in_vain, now, hz, age)
+    }
+
+    /// The same where a change counts after so many seconds.
+    fn settled(
+        settled: u64,
+        action: &Action,
+        in_vain: bool,
+        now: u64,
+        hz: f64,
+        age: u64,
+    ) -> Option<Why> {
         let mut acted = Acted::default();
         acted.note(T, pages(0, 8), at(100), in_vain);
-        let (view, pattern) =
-            (view(0, 8, hz, s(age)), Pattern { age: s(30)..=s(999), ..Pattern::default() });
+        let view = view(0, 8, hz, s(age));
         let (seen, now) = (at(now), at(now));
-        let again = Again { action, pattern: &pattern, view: &view, seen, now };
+        let (pause, settled) = (s(30), s(settled));
+        let again = Again { action, pause, settled, view: &view, seen, now };
         acted.blocked(T, 0..8 * 4096, again).next().map(|b| b.1)
     }
 
@@ -149,13 +163,23 @@ mod tests {
         assert_eq!(blocked(&Action::HugePage, false, 5000, 50.0, 4960), Some(Why::Done));
     }
 
-    /// Of a least age of 30 s.
     #[test]
     fn what_is_undone_is_done_again_by_its_own_clock() {
         assert_eq!(blocked(&Action::Cold, false, 129, 0.1, 400), Some(Why::Done));
         assert_eq!(blocked(&Action::Cold, false, 130, 0.1, 400), None);
         assert_eq!(blocked(&Action::PageOut, false, 129, 0.0, 400), Some(Why::Done));
         assert_eq!(blocked(&Action::PageOut, false, 130, 0.0, 400), None);
+    }
+
+    /// Its pages are to be untouched for 5 s.
+    #[test]
+    fn a_change_counts_once_there_is_something_to_look_for() {
+        let blocked = |now, age| settled(5, &Action::PageOut, false, now, 50.0, age);
+        assert_eq!(blocked(110, 4), Some(Why::Done));
+        assert_eq!(blocked(110, 5), None);
+        assert_eq!(blocked(110, 10), Some(Why::Done), "it has not changed");
+        assert_eq!(blocked(129, 1), Some(Why::Done));
+        assert_eq!(blocked(130, 1), None, "it changes all the time");
     }
 
     #[test]
@@ -169,9 +193,10 @@ mod tests {
         let mut acted = Acted::default();
         acted.note(T, pages(2, 2), at(100), false);
         acted.note(T, pages(6, 10), at(100), true);
-        let (view, pattern) = (view(0, 8, 0.0, s(500)), Pattern::default());
+        let view = view(0, 8, 0.0, s(500));
         let (seen, now, action) = (at(101), at(101), &Action::Cold);
-        let again = Again { action, pattern: &pattern, view: &view, seen, now };
+        let (pause, settled) = (PAUSE, Duration::ZERO);
+        let again = Again { action, pause, settled, view: &view, seen, now };
         let page = |r: Range<u64>| r.start / 4096..r.end / 4096;
         let found: Vec<_> =
             acted.blocked(T, 0..8 * 4096, again).map(|(r, why)| (page(r), why)).collect();

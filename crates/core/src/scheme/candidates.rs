@@ -3,7 +3,7 @@
 use rangemap::RangeSet;
 
 use super::Scheme;
-use super::acted::{Acted, Again};
+use super::acted::{Acted, Again, PAUSE};
 use super::filter::{parts, some};
 use super::metrics::Metrics;
 use super::pattern::mean_hz;
@@ -106,8 +106,11 @@ impl<'a> Field<'a, '_> {
 
     /// Leaves out what was acted on.
     fn not_again(&self, part: Candidate<'a>, found: &mut Found<'a>) {
-        let (action, pattern, view) = (&self.scheme.action, &self.scheme.pattern, part.view);
-        let again = Again { action, pattern, view, seen: self.snapshot.end, now: self.now };
+        let (action, view) = (&self.scheme.action, part.view);
+        let settled = self.scheme.settled();
+        let pause = PAUSE.max(*self.scheme.pattern.age.start()).max(settled);
+        let (seen, now) = (self.snapshot.end, self.now);
+        let again = Again { action, pause, settled, view, seen, now };
         let range = part.range.start..part.range.end;
         let taken = self.taken.all(part.target, range.clone()).map(|r| (r, Why::Taken));
         let mut blocked = RangeSet::new();

@@ -96,6 +96,15 @@ impl Scheme {
         }
     }
 
+    /// When memory that has changed is worth a look by its pages: before that, all of them count as touched.
+    fn settled(&self) -> Duration {
+        let of_pages = self.page_filters.iter().filter_map(|f| match f.kind {
+            PageKind::Touched { within } => Some(within),
+            _ => None,
+        });
+        of_pages.max().unwrap_or_default()
+    }
+
     /// Whether it makes sense.
     ///
     /// # Errors

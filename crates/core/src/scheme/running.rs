@@ -225,7 +225,9 @@ impl Running {
         self.stats.passed[Why::WhileActing.index()].add(done.passed);
         if !counts_only {
             self.stats.failed.add(done.tried.saturating_sub(done.applied));
-            self.acted.note(c.target, c.range, step.now, done.applied == 0);
+            // Where all was let alone nothing was in vain.
+            let in_vain = done.applied == 0 && done.tried > 0;
+            self.acted.note(c.target, c.range, step.now, in_vain);
             if done.applied > 0 {
                 taken.note(c.target, c.range, step.now, false);
             }

@@ -17,8 +17,8 @@ pub struct Reclaim {
     /// Page out what nobody has touched for so long
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = units::duration)]
     pub min_age: Duration,
-    /// Go by single pages: in memory that is hardly touched on average, as a hash table of which little is in
-    /// use, page out those that nobody has touched for so long
+    /// Go by single pages: page out those that nobody has touched for so long also where the next ones are
+    /// in use, as in a hash table
     #[arg(long)]
     pub pages: bool,
     /// Time for paging out, in each window of time; or none

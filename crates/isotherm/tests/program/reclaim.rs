@@ -13,6 +13,7 @@ use crate::alone::Alone;
 use crate::load::{Load, MIB};
 use crate::run::{Done, QUICK, isotherm, root_or_skip, run_in, until, wait};
 use crate::schemes::swapped;
+use crate::workload::Running;
 
 /// Without what would have it wait on a machine with free memory.
 pub const EAGER: [&str; 4] = ["--min-age", "1s", "--watermarks", "none"];
@@ -156,6 +157,25 @@ fn what_is_cold_goes_and_what_is_hot_stays() {
         assert_eq!(service.end(signal), Some(0), "{}", service.err());
         assert!(swapped(load.pid()) <= 41 * MIB, "what is hot stays");
     }
+}
+
+/// Its region is hot on average, and cold in fifteen of sixteen pages.
+#[test]
+fn cold_pages_among_hot_ones_go_by_themselves() {
+    if !root_or_skip("cold_pages_among_hot_ones_go_by_themselves") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(128) else { return };
+    let strewn = Running::start("strewn.toml", &["--duration", "1h"]);
+    let options = ["--pid", &strewn.pid(), "--quota", "none", "--pages"];
+    let (all, hot) = (strewn.memory().len(), 2 * MIB);
+    let whole = Service::working(&options[..4]);
+    until("what is cold around it", || strewn.swapped() >= all - 34 * MIB);
+    assert!(strewn.swapped() <= all - 31 * MIB, "it is one to who does not look at pages");
+    drop(whole);
+    let service = Service::working(&options);
+    until("what is cold in it", || strewn.swapped() >= all - 2 * hot);
+    assert!(strewn.swapped() <= all - hot / 2, "{}", service.err());
 }
 
 #[test]

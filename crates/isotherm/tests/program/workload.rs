@@ -39,6 +39,15 @@ phase = [
     { name = "off", duration = "500ms" },
 ]"#;
 
+/// Each sixteenth page hot.
+const STREWN: &str = r#"
+about = "hot pages among cold ones"
+islands = 0
+region = [{ name = "strewn", size = "32M" }]
+phase = [{ name = "on", duration = "1s", access = [
+    { region = "strewn", rate = 200, order = { strided = { stride = 16 } } },
+] }]"#;
+
 /// The named one with a quarter of its memory, as an unoptimized program takes its time to touch it.
 fn ladder() -> String {
     include_str!("../../../sim/workloads/rate-ladder.toml").replace("\"8M\"", "\"2M\"")
@@ -56,6 +65,7 @@ impl Running {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("small.toml"), SMALL).unwrap();
         fs::write(dir.path().join("ladder.toml"), ladder()).unwrap();
+        fs::write(dir.path().join("strewn.toml"), STREWN).unwrap();
         let mut command = isotherm(["workload", name, "--truth", "truth.json"]);
         command.args(options).current_dir(dir.path());
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -74,9 +84,14 @@ impl Running {
     }
 
     /// Its memory.
-    fn memory(&self) -> AddrRange {
+    pub fn memory(&self) -> AddrRange {
         let at = |key: &str| self.ready[key].as_u64().unwrap();
         AddrRange::new(at("start"), at("end"))
+    }
+
+    /// Bytes of its memory that are in swap.
+    pub fn swapped(&self) -> u64 {
+        smaps(&self.proc("smaps"), self.memory(), "Swap:")
     }
 
     pub fn end(&mut self) -> GroundTruth {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm_core::scheme::{Mark, Pattern, Quota, Scheme, Watermarks, Weights, hz_of_percent};
+use isotherm_core::scheme::{Mark, Pattern, Quota, Scheme, Watermarks, Weights};
 use isotherm_core::{Action, Attrs, PAGE_SIZE, PageFilter, PageKind};
 
 use super::run::{Told, act, interval};
@@ -18,10 +18,6 @@ use crate::cli::{Acting, Config, Look, Reclaim, UsageError};
 
 /// How often watermarks are looked at.
 const MARKS_EVERY: Duration = Duration::from_secs(5);
-
-/// What is hardly touched is found accessed within 5 ms for less than so many percent of its pages, as prcl of
-/// the mail that proposed it has it.
-const HARDLY: f64 = 5.0;
 
 /// Pages out until it is told to end.
 pub fn run(options: Reclaim) -> Result<ExitCode> {
@@ -108,11 +104,12 @@ impl Told for Service {
 /// What the options say; without any, what DAMON_RECLAIM of the kernel does
 /// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest of what nobody touches first.
 fn scheme(o: &Reclaim) -> Scheme {
-    let most = if o.pages { hz_of_percent(HARDLY) } else { 0.0 };
-    let untouched =
-        Pattern { size: PAGE_SIZE..=u64::MAX, hz: 0.0..=most, age: o.min_age..=Duration::MAX };
-    let mut scheme = Scheme::new("reclaim", untouched, Action::PageOut);
+    let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
+    let untouched = Pattern { hz: 0.0..=0.0, age: o.min_age..=Duration::MAX, ..every.clone() };
+    let pattern = if o.pages { every } else { untouched };
+    let mut scheme = Scheme::new("reclaim", pattern, Action::PageOut);
     if o.pages {
+        // Each page has an age of its own, whatever is beside it.
         let kind = PageKind::Touched { within: o.min_age };
         scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
     }
@@ -168,7 +165,7 @@ mod tests {
     fn single_pages_are_told_apart_by_the_same_age() {
         let scheme = of(&["--all", "--min-age=30s", "--pages"]);
         assert_eq!(scheme.check(), Ok(()));
-        assert!((*scheme.pattern.hz.end() - 10.26).abs() < 0.01);
+        assert_eq!(scheme.pattern, Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() });
         let kind = PageKind::Touched { within: Duration::from_secs(30) };
         assert_eq!(scheme.page_filters, [PageFilter { kind, matching: true, allow: false }]);
         assert!(of(&["--all"]).page_filters.is_empty());
