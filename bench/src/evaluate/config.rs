@@ -33,7 +33,8 @@ pub enum Config {
 
 const ETHP: &str = include_str!("../../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../../schemes/prcl.txt");
-/// Of what is cold, pages that were not touched for as long.
+const COLD: &str = "rate = { max = \"5%\" }\nage = { min = \"5s\" }\n";
+/// Pages that were not touched for as long, whatever those beside them are.
 const UNTOUCHED: &str = "filters = [{ kind = { touched_within = \"5s\" } }]\n";
 /// Lead-ins are at most so many times as long.
 pub const MOST_PATIENCE: u32 = 4;
@@ -127,10 +128,9 @@ impl Config {
 /// told apart.
 fn within(ms: u32, prioritised: bool) -> String {
     let age = u32::from(prioritised);
-    let filters = if prioritised { UNTOUCHED } else { "" };
+    let which = if prioritised { UNTOUCHED } else { COLD };
     format!(
-        "[[scheme]]\nname = \"prcl\"\naction = \"pageout\"\nsize = {{ min = \"4K\" }}\n\
-         rate = {{ max = \"5%\" }}\nage = {{ min = \"5s\" }}\n{filters}\
+        "[[scheme]]\nname = \"prcl\"\naction = \"pageout\"\nsize = {{ min = \"4K\" }}\n{which}\
          quota = {{ time = \"{ms}ms\", reset = \"1s\", weights = {{ size = 0, rate = 0, age = {age} }} }}\n"
     )
 }

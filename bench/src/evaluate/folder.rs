@@ -11,7 +11,7 @@ use super::figures::Run;
 use super::plan::Turn;
 
 /// Grows when what a run does, or what is measured of it, becomes something else.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 const SETUP: &str = "setup.json";
 const RUNS: &str = "runs.jsonl";
 

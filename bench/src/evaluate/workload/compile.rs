@@ -19,6 +19,8 @@ use crate::evaluate::stop::Stop;
 
 /// Functions that take rustc a second, about.
 const A_SECOND: u64 = 8;
+/// It has no lead-in: one that is over sooner has hardly begun to have memory that is cold for 5 s.
+pub const LEAST: u64 = 60;
 /// No compilation takes longer.
 const PATIENCE: Duration = Duration::from_secs(1800);
 

@@ -206,7 +206,10 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
         "redis-together" => Box::new(redis(Keys::Together)),
         "redis-hashed" => Box::new(redis(Keys::Hashed)),
         "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
-        "compile" => Box::new(compile::Compile { seconds: setup.seconds, seed: setup.seed }),
+        "compile" => Box::new(compile::Compile {
+            seconds: setup.seconds.max(compile::LEAST),
+            seed: setup.seed,
+        }),
         "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),
         "huge-gain" => Box::new(strider::Strider { bytes, step: 1 }),
         "huge-waste" => Box::new(strider::Strider { bytes, step: 16 }),
