@@ -3,7 +3,7 @@
 //! A region's rate times the share of it that is touched, spread over its pages, against the true
 //! mean rate of the pages of a block.
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, RegionView, Snapshot, TargetId, Thresholds};
+use isotherm_core::{AddrRange, BLOCK_SIZE, PAGE_SIZE, RegionView, Snapshot, TargetId, Thresholds};
 
 use crate::ground_truth::GroundTruth;
 use crate::kind::{Piece, pieces};
@@ -61,7 +61,9 @@ pub fn block_scores(
 }
 
 /// Whether the interval of a region holds the true rate of its touched pages; none if nothing of it
-/// is touched or said to be, or if the truth is not about all of it.
+/// is touched or said to be, or if the truth is not about all of it. Of a region that has less than a page
+/// of what is touched, as it ends just within a stretch of which a part is, the truth does not say whether
+/// it has any.
 fn holds(truth: &GroundTruth, pieces: &[Vec<Piece>], region: &RegionView) -> Option<bool> {
     let (mut known, mut touched, mut touches) = (0, 0.0, 0.0);
     for i in truth.stretches_in(region.range) {
@@ -73,7 +75,8 @@ fn holds(truth: &GroundTruth, pieces: &[Vec<Piece>], region: &RegionView) -> Opt
         }
     }
     let hz = if touched > 0.0 { touches / touched } else { 0.0 };
-    let counts = known == region.range.len() && (hz > 0.0 || region.rate.hz > 0.0);
+    let told = touched == 0.0 || touched >= PAGE_SIZE as f64;
+    let counts = known == region.range.len() && told && (hz > 0.0 || region.rate.hz > 0.0);
     let inside = f64::from(region.rate.low) <= hz && hz <= f64::from(region.rate.high);
     counts.then_some(inside)
 }

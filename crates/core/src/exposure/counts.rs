@@ -32,12 +32,23 @@ pub(super) struct Counts {
     begins: [f64; READS],
     pub fresh: Spread,
     pub all: Spread,
+    /// touched pages, and their time until then, by what was cleared together
+    pub runs: Spread,
+    run: Run,
     pub fresh_pages: f64,
     pub touched: u32,
     /// some of it was cleared since [`Since::known`]
     pub lately: bool,
     /// when that of it was read which was read the longest time ago
     pub read: Option<u32>,
+}
+
+/// What was cleared together, as far as it is counted.
+#[derive(Default)]
+struct Run {
+    cleared: Option<Nanos>,
+    touched: f64,
+    seconds: f64,
 }
 
 /// The windows from one place to another, by piece.
@@ -70,6 +81,10 @@ pub(super) fn count(
         c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
         c.lately |= piece.cleared_at().is_some_and(|at| at >= since.known);
         let exposed = Exposed::of(piece, since, t);
+        if c.run.cleared != piece.cleared_at() {
+            c.end_run();
+            c.run.cleared = piece.cleared_at();
+        }
         match piece.calm() {
             Some(calm) if (first, end) == (0, piece.nr_windows()) => {
                 c.touched = c.touched.max(calm.touched.1);
@@ -81,6 +96,7 @@ pub(super) fn count(
             }
         }
     }
+    c.end_run();
     for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
         let weight = bin.touched + bin.survived;
         bin.seconds = if weight > 0.0 { width / weight } else { 0.0 };
@@ -108,6 +124,13 @@ impl Exposed {
 }
 
 impl Counts {
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        if run.touched > 0.0 {
+            self.runs.add(run.touched, run.seconds);
+        }
+    }
+
     /// Adds a piece that nobody touches, as a whole.
     fn add_calm(&mut self, piece: &Piece, exposed: Option<Exposed>, t: &Terms) {
         let (armed, e) = piece.idle(t);
@@ -202,6 +225,8 @@ impl Counts {
             self.widths[i] += seconds * (touched + left);
             self.begins[i] += t * (touched + left);
             e += seconds * (left + touched / 2.0);
+            self.run.touched += touched;
+            self.run.seconds += touched * (t + seconds / 2.0);
             (t, had) = (read, n.max(had));
         }
         e

@@ -146,7 +146,10 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     // Few pages cannot say it clearly; but then it is about little memory.
     let clearly = CLEARLY.min(4.0 + touched);
     match mixture.filter(|m| m.gain > clearly && m.share < 0.9) {
-        Some(m) => (widen(bounded(c.fresh.interval(m.hz), &c.bins, m.share)), m.share),
+        Some(m) => {
+            let rate = c.fresh.interval_of_part(m.hz, &c.runs);
+            (widen(bounded(rate, &c.bins, m.share)), m.share)
+        }
         None => (widen(bounded(c.fresh.interval(hz), &c.bins, 1.0)), 1.0),
     }
 }
