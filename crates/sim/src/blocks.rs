@@ -29,7 +29,7 @@ pub struct BlockScores {
     /// below that, and of 0.2 Hz or more
     pub warm: Score,
     /// Regions that are touched, or are said to be, and of these, those whose 95 % interval holds the
-    /// true rate of their touched pages.
+    /// true rate of their touched pages; without those that have less than a page of what is touched.
     pub intervals: (usize, usize),
 }
 

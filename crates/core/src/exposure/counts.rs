@@ -81,7 +81,8 @@ pub(super) fn count(
         c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
         c.lately |= piece.cleared_at().is_some_and(|at| at >= since.known);
         let exposed = Exposed::of(piece, since, t);
-        if c.run.cleared != piece.cleared_at() {
+        // What is quiet lies between parts of a run.
+        if !piece.is_quiet() && c.run.cleared != piece.cleared_at() {
             c.end_run();
             c.run.cleared = piece.cleared_at();
         }

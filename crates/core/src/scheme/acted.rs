@@ -20,11 +20,22 @@ pub(super) const PAUSE: Duration = Duration::from_secs(10);
 /// tried again, in vain.
 const MAX_RANGES: usize = 1 << 16;
 
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Came {
+    /// it was done
+    Done,
+    /// nothing was
+    InVain,
+    /// All was let alone by its pages, which may be as old as is asked for later on.
+    LetAlone,
+}
+
 /// When a range was acted on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Act {
     at: Nanos,
-    in_vain: bool,
+    came: Came,
 }
 
 /// Ranges that were acted on, by target.
@@ -46,12 +57,12 @@ pub(super) struct Again<'a> {
 }
 
 impl Acted {
-    pub fn note(&mut self, target: TargetId, range: AddrRange, at: Nanos, in_vain: bool) {
+    pub fn note(&mut self, target: TargetId, range: AddrRange, at: Nanos, came: Came) {
         let ranges = self.0.entry(target).or_default();
         if ranges.len() >= MAX_RANGES {
             ranges.clear();
         }
-        ranges.extend(super::filter::some(range).map(|r| (r, Act { at, in_vain })));
+        ranges.extend(super::filter::some(range).map(|r| (r, Act { at, came })));
     }
 
     /// Forgets targets that are not in `snapshot`: they ended.
@@ -93,12 +104,16 @@ impl Acted {
 impl Again<'_> {
     fn blocks(&self, act: &Act) -> Option<Why> {
         let since = self.now.since(act.at);
-        if act.in_vain {
+        if act.came == Came::InVain {
             return (since < PAUSE).then_some(Why::InVain);
         }
         // What is older than the act has kept its heat since.
         let changed = self.view.age < self.seen.since(act.at) && self.view.age >= self.settled;
-        (!changed && !self.is_undone(since)).then_some(Why::Done)
+        let again = match act.came {
+            Came::LetAlone => since >= self.pause,
+            _ => self.is_undone(since),
+        };
+        (!changed && !again).then_some(Why::Done)
     }
 
     /// Whether it may have been undone: what was paged out or read may be back where it was, which the
@@ -131,21 +146,21 @@ mod tests {
 
     /// Whether what `action` did at 100 s is let alone at `now`, where its region has been at `hz` for
     /// `age` seconds, with a pause of 30 s.
-    fn blocked(action: &Action, in_vain: bool, now: u64, hz: f64, age: u64) -> Option<Why> {
-        settled(0, action, in_vain, now, hz, age)
+    fn blocked(action: &Action, came: Came, now: u64, hz: f64, age: u64) -> Option<Why> {
+        settled(0, action, came, now, hz, age)
     }
 
     /// The same where a change counts after so many seconds.
     fn settled(
         settled: u64,
         action: &Action,
-        in_vain: bool,
+        came: Came,
         now: u64,
         hz: f64,
         age: u64,
     ) -> Option<Why> {
         let mut acted = Acted::default();
-        acted.note(T, pages(0, 8), at(100), in_vain);
+        acted.note(T, pages(0, 8), at(100), came);
         let view = view(0, 8, hz, s(age));
         let (seen, now) = (at(now), at(now));
         let (pause, settled) = (s(30), s(settled));
@@ -156,25 +171,29 @@ mod tests {
     #[test]
     fn what_was_done_is_done_until_its_heat_changes() {
         for action in [Action::Cold, Action::HugePage, Action::LruPrio] {
-            assert_eq!(blocked(&action, false, 101, 0.0, 60), Some(Why::Done));
-            assert_eq!(blocked(&action, false, 5000, 0.0, 4960), Some(Why::Done));
-            assert_eq!(blocked(&action, false, 5000, 0.0, 40), None, "it was touched in between");
+            assert_eq!(blocked(&action, Came::Done, 101, 0.0, 60), Some(Why::Done));
+            assert_eq!(blocked(&action, Came::Done, 5000, 0.0, 4960), Some(Why::Done));
+            assert_eq!(
+                blocked(&action, Came::Done, 5000, 0.0, 40),
+                None,
+                "it was touched in between"
+            );
         }
-        assert_eq!(blocked(&Action::HugePage, false, 5000, 50.0, 4960), Some(Why::Done));
+        assert_eq!(blocked(&Action::HugePage, Came::Done, 5000, 50.0, 4960), Some(Why::Done));
     }
 
     #[test]
     fn what_is_undone_is_done_again_by_its_own_clock() {
-        assert_eq!(blocked(&Action::Cold, false, 129, 0.1, 400), Some(Why::Done));
-        assert_eq!(blocked(&Action::Cold, false, 130, 0.1, 400), None);
-        assert_eq!(blocked(&Action::PageOut, false, 129, 0.0, 400), Some(Why::Done));
-        assert_eq!(blocked(&Action::PageOut, false, 130, 0.0, 400), None);
+        assert_eq!(blocked(&Action::Cold, Came::Done, 129, 0.1, 400), Some(Why::Done));
+        assert_eq!(blocked(&Action::Cold, Came::Done, 130, 0.1, 400), None);
+        assert_eq!(blocked(&Action::PageOut, Came::Done, 129, 0.0, 400), Some(Why::Done));
+        assert_eq!(blocked(&Action::PageOut, Came::Done, 130, 0.0, 400), None);
     }
 
     /// Its pages are to be untouched for 5 s.
     #[test]
     fn a_change_counts_once_there_is_something_to_look_for() {
-        let blocked = |now, age| settled(5, &Action::PageOut, false, now, 50.0, age);
+        let blocked = |now, age| settled(5, &Action::PageOut, Came::Done, now, 50.0, age);
         assert_eq!(blocked(110, 4), Some(Why::Done));
         assert_eq!(blocked(110, 5), None);
         assert_eq!(blocked(110, 10), Some(Why::Done), "it has not changed");
@@ -183,16 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_let_alone_is_looked_at_again_whatever_the_action() {
+        for action in [Action::Cold, Action::NoHugePage, Action::PageOut] {
+            let blocked = |now| settled(5, &action, Came::LetAlone, now, 0.0, now);
+            assert_eq!(blocked(129), Some(Why::Done));
+            assert_eq!(blocked(130), None);
+        }
+    }
+
+    #[test]
     fn what_was_in_vain_has_a_pause() {
-        assert_eq!(blocked(&Action::PageOut, true, 109, 0.0, 60), Some(Why::InVain));
-        assert_eq!(blocked(&Action::PageOut, true, 110, 0.0, 60), None);
+        assert_eq!(blocked(&Action::PageOut, Came::InVain, 109, 0.0, 60), Some(Why::InVain));
+        assert_eq!(blocked(&Action::PageOut, Came::InVain, 110, 0.0, 60), None);
     }
 
     #[test]
     fn only_what_was_acted_on_is_let_alone() {
         let mut acted = Acted::default();
-        acted.note(T, pages(2, 2), at(100), false);
-        acted.note(T, pages(6, 10), at(100), true);
+        acted.note(T, pages(2, 2), at(100), Came::Done);
+        acted.note(T, pages(6, 10), at(100), Came::InVain);
         let view = view(0, 8, 0.0, s(500));
         let (seen, now, action) = (at(101), at(101), &Action::Cold);
         let (pause, settled) = (PAUSE, Duration::ZERO);

@@ -184,6 +184,30 @@ fn a_quota_of_zero_never_acts() {
     assert_eq!(log[0].outcome, Outcome::Passed(Why::Quota));
 }
 
+/// What is too young now is old enough later, whatever the action, and though its region does not change.
+#[test]
+fn what_its_pages_hold_back_has_another_turn() {
+    for (within, most, asked) in [(5, u32::MAX, 10), (60, u32::MAX, 2), (60, 20, 5)] {
+        for action in [Action::Cold, Action::PageOut] {
+            let kind = PageKind::Touched { within: within * SECOND };
+            let page_filters = vec![PageFilter { kind, matching: true, allow: false }];
+            let pattern = Pattern { age: Duration::ZERO..=most * SECOND, ..Pattern::default() };
+            let one = Scheme { page_filters, pattern, ..scheme("s", action) };
+            let (mut engine, mut desk) = (engine(&[one]), Desk::with(|_, _| Fate::Passed));
+            for second in 0..100 {
+                let age = second as u32 * SECOND;
+                step(
+                    &mut engine,
+                    &mut desk,
+                    second * 1000,
+                    &[view(0, 16, 0.0, age.min(20 * SECOND))],
+                );
+            }
+            assert_eq!(desk.asked.len(), asked, "{within} s");
+        }
+    }
+}
+
 /// The monitor may have nothing new for long; the next window has.
 #[test]
 fn a_window_that_did_not_suffice_says_when_the_next_one_begins() {

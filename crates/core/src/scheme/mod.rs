@@ -71,6 +71,9 @@ const LONGEST_RECHECK: Duration = Duration::from_secs(1);
 /// That is what two bytes a page hold, whatever they are counted from.
 const LONGEST_WITHIN: Duration = Duration::from_secs(8 * 3600);
 
+/// That a page was touched is known when its bit is cleared, and told in whole seconds.
+const LATE: Duration = Duration::from_secs(2);
+
 impl Scheme {
     /// All that matches, without a bound.
     #[must_use]
@@ -96,13 +99,14 @@ impl Scheme {
         }
     }
 
-    /// When memory that has changed is worth a look by its pages: before that, all of them count as touched.
+    /// When memory that has changed is worth a look by its pages, where those that were touched lately are
+    /// held back: before that, all of them count as touched. Zero: at once.
     fn settled(&self) -> Duration {
         let of_pages = self.page_filters.iter().filter_map(|f| match f.kind {
-            PageKind::Touched { within } => Some(within),
+            PageKind::Touched { within } if f.matching != f.allow => Some(within + LATE),
             _ => None,
         });
-        of_pages.max().unwrap_or_default()
+        of_pages.max().unwrap_or_default().min(*self.pattern.age.end())
     }
 
     /// Whether it makes sense.

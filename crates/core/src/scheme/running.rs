@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Scheme;
-use super::acted::{Acted, PAUSE};
+use super::acted::{Acted, Came, PAUSE};
 use super::candidates::{Candidate, Field};
 use super::metrics::Metrics;
 use super::priority::Histogram;
@@ -225,11 +225,14 @@ impl Running {
         self.stats.passed[Why::WhileActing.index()].add(done.passed);
         if !counts_only {
             self.stats.failed.add(done.tried.saturating_sub(done.applied));
-            // Where all was let alone nothing was in vain.
-            let in_vain = done.applied == 0 && done.tried > 0;
-            self.acted.note(c.target, c.range, step.now, in_vain);
+            let came = match (done.applied, done.tried) {
+                (0, 0) if !self.scheme.settled().is_zero() => Came::LetAlone,
+                (0, _) => Came::InVain,
+                _ => Came::Done,
+            };
+            self.acted.note(c.target, c.range, step.now, came);
             if done.applied > 0 {
-                taken.note(c.target, c.range, step.now, false);
+                taken.note(c.target, c.range, step.now, came);
             }
         }
         log.push(self.event(step, c, Outcome::Acted(*done)));

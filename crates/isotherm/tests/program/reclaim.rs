@@ -171,10 +171,13 @@ fn cold_pages_among_hot_ones_go_by_themselves() {
     let (all, hot) = (strewn.memory().len(), 2 * MIB);
     let whole = Service::working(&options[..4]);
     until("what is cold around it", || strewn.swapped() >= all - 34 * MIB);
+    std::thread::sleep(Duration::from_secs(2));
     assert!(strewn.swapped() <= all - 31 * MIB, "it is one to who does not look at pages");
     drop(whole);
     let service = Service::working(&options);
     until("what is cold in it", || strewn.swapped() >= all - 2 * hot);
+    // It looks again after 10 s.
+    std::thread::sleep(Duration::from_secs(11));
     assert!(strewn.swapped() <= all - hot / 2, "{}", service.err());
 }
 

@@ -32,7 +32,8 @@ impl Swap {
     /// Makes swap of `bytes`, rounded down to whole pages, used before all other.
     ///
     /// # Errors
-    /// If the kernel has no zram, or refuses.
+    /// If so much makes no sense, the kernel has no zram, or refuses, or it cannot be noted in
+    /// `/run/isotherm`.
     pub fn start(bytes: u64) -> Result<Self, SwapError> {
         let root = Path::new("/");
         let bytes = checked(root, bytes)?;

@@ -74,7 +74,9 @@ impl Held {
         let (file, boot_id) = begin(root, &path)?;
         let bytes = align_down(bytes, PAGE_SIZE);
         let noted = Noted { version: VERSION, boot_id, number: zram.number, bytes };
-        state::write(&file, SIZE, &noted).map_err(|e| failed("write", &path, e))?;
+        state::write(&file, SIZE, &noted)
+            .map_err(|e| failed("write", &path, e))
+            .inspect_err(|_| forget(&path))?;
         Ok(Held { path, _file: file })
     }
 
@@ -90,13 +92,14 @@ impl Held {
 /// # Errors
 /// If a device is somebody else's by now, memory is too short for what it holds, or the kernel refuses.
 pub fn restore(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
+    let left = restore_left(root);
     let path = root.join(PATH);
     let stays = match lock(&path, false)? {
         Locked::Ours(file) => take_away(root, &path, &file)?,
         Locked::OfAnother => return Err(SwapError::Busy),
         Locked::Missing => None,
     };
-    let mut gone = restore_left(root)?;
+    let mut gone = left?;
     gone.extend(stays);
     Ok(gone)
 }
@@ -104,7 +107,7 @@ pub fn restore(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
 /// Takes away the swap of processes that were killed before they could; returns its devices.
 ///
 /// # Errors
-/// As [`restore`].
+/// As [`restore`]; the first one, when the others are gone.
 pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
     let dir = root.join(DIR);
     let entries = match fs::read_dir(&dir) {
@@ -112,7 +115,7 @@ pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(failed("read", &dir, e)),
     };
-    let mut gone = Vec::new();
+    let (mut gone, mut failure) = (Vec::new(), None);
     for entry in entries {
         let name = entry.map_err(|e| failed("read", &dir, e))?.file_name();
         if !name.to_str().is_some_and(|n| n.starts_with("swap-zram") && n.ends_with(".json")) {
@@ -120,11 +123,16 @@ pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
         }
         let path = dir.join(name);
         // Whoever has it locked lives, and takes it away himself.
-        if let Locked::Ours(file) = lock(&path, false)? {
-            gone.extend(take_away(root, &path, &file)?);
+        let taken = lock(&path, false).and_then(|locked| match locked {
+            Locked::Ours(file) => take_away(root, &path, &file),
+            _ => Ok(None),
+        });
+        match taken {
+            Ok(device) => gone.extend(device),
+            Err(e) => failure = failure.or(Some(e)),
         }
     }
-    Ok(gone)
+    failure.map_or(Ok(gone), Err)
 }
 
 /// Takes away what is noted in this file, and the file.
