@@ -3,7 +3,7 @@
 //! A region's rate times the share of it that is touched, spread over its pages, against the true
 //! mean rate of the pages of a block.
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, PAGE_SIZE, RegionView, Snapshot, TargetId, Thresholds};
+use isotherm_core::{AddrRange, BLOCK_SIZE, RegionView, Snapshot, TargetId, Thresholds};
 
 use crate::ground_truth::GroundTruth;
 use crate::kind::{Piece, pieces};
@@ -29,7 +29,7 @@ pub struct BlockScores {
     /// below that, and of 0.2 Hz or more
     pub warm: Score,
     /// Regions that are touched, or are said to be, and of these, those whose 95 % interval holds the
-    /// true rate of their touched pages; without those that have less than a page of what is touched.
+    /// true rate of their touched pages.
     pub intervals: (usize, usize),
 }
 
@@ -61,22 +61,21 @@ pub fn block_scores(
 }
 
 /// Whether the interval of a region holds the true rate of its touched pages; none if nothing of it
-/// is touched or said to be, or if the truth is not about all of it. Of a region that has less than a page
-/// of what is touched, as it ends just within a stretch of which a part is, the truth does not say whether
-/// it has any.
+/// is touched or said to be, or if the truth is not about all of it.
 fn holds(truth: &GroundTruth, pieces: &[Vec<Piece>], region: &RegionView) -> Option<bool> {
     let (mut known, mut touched, mut touches) = (0, 0.0, 0.0);
     for i in truth.stretches_in(region.range) {
         let bytes = truth.stretches[i].range().intersect(&region.range).map_or(0, |r| r.len());
         known += bytes;
+        // Only those that may be touched have a rate.
+        let pages = truth.stretches[i].pages_in(region.range) as f64;
         for piece in pieces[i].iter().filter(|p| p.hz > 0.0) {
-            touched += bytes as f64 * piece.share;
-            touches += bytes as f64 * piece.share * piece.hz;
+            touched += pages;
+            touches += pages * piece.hz;
         }
     }
     let hz = if touched > 0.0 { touches / touched } else { 0.0 };
-    let told = touched == 0.0 || touched >= PAGE_SIZE as f64;
-    let counts = known == region.range.len() && told && (hz > 0.0 || region.rate.hz > 0.0);
+    let counts = known == region.range.len() && (hz > 0.0 || region.rate.hz > 0.0);
     let inside = f64::from(region.rate.low) <= hz && hz <= f64::from(region.rate.high);
     counts.then_some(inside)
 }

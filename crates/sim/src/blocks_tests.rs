@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Attrs, Cost, Nanos, Pages, Rate, TargetView};
+use isotherm_core::{Attrs, Cost, Nanos, PAGE_SIZE, Pages, Rate, TargetView};
 
 use super::*;
 use crate::ground_truth::{Interval, MachineKind, Stretch, TRUTH_VERSION};
@@ -90,6 +90,18 @@ fn a_touched_share_is_spread_over_its_block() {
     let mean = scored(&truth, vec![region(0, 1, 32.0, 10_000), region(1, 2, 0.0, 0)]);
     assert!(mean.log2_error.unwrap() < 1e-6, "{mean:?}");
     assert_eq!(mean.intervals, (1, 0), "the mean is not the rate of what is touched");
+}
+
+/// The first page and each sixteenth from there on: which ones a region has is known to the page.
+#[test]
+fn a_region_that_ends_between_touched_pages_has_none_of_them() {
+    let truth = truth(&[(16, 512), (1, 0)]);
+    let intervals = |first: u64, end: u64, hz: f32| {
+        let range = AddrRange::new(first * PAGE_SIZE, end * PAGE_SIZE);
+        scored(&truth, vec![RegionView { range, ..region(0, 2, hz, 625) }]).intervals
+    };
+    assert_eq!(intervals(497, 1024, 0.0), (0, 0), "the last one is the 496th");
+    assert_eq!((intervals(496, 1024, 0.0), intervals(496, 1024, 512.0)), ((1, 0), (1, 1)));
 }
 
 #[test]

@@ -114,7 +114,16 @@ impl Stretch {
     /// Pages that may be touched.
     #[must_use]
     pub fn pages(&self) -> u64 {
-        (self.range().len() / PAGE_SIZE).div_ceil(self.stride.max(1))
+        self.pages_in(self.range())
+    }
+
+    /// Those of them in `range`, which begins and ends with a page.
+    ///
+    /// E.g. of the pages 17 to 40 of one with a stride of 16 the 32nd: 41/16 - 17/16, rounded up, 3 - 2.
+    #[must_use]
+    pub fn pages_in(&self, range: AddrRange) -> u64 {
+        let before = |addr: u64| ((addr - self.start) / PAGE_SIZE).div_ceil(self.stride.max(1));
+        range.intersect(&self.range()).map_or(0, |r| before(r.end) - before(r.start))
     }
 
     fn is_sound(&self) -> bool {
