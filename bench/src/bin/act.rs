@@ -81,8 +81,8 @@ fn main() -> Result<()> {
     let o = Options::parse();
     ensure!((16..=16_384).contains(&o.size), "a size of {} MiB: choose 16 to 16384", o.size);
     ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
-    let swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", swap.how_to_remove());
+    let _swap = Swap::start(o.size << 21)?;
+    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
     println!(
         "| action | done to, of {} MiB | us a page of 4 KiB | MiB/s | longest pause in ms, at rest | meanwhile |",
         o.size

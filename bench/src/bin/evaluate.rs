@@ -22,6 +22,7 @@ use isotherm_bench::evaluate::verdicts::{BY_QUOTAS, verdicts};
 use isotherm_bench::evaluate::workload::{Keys, Length, NAMES, Redis, find, strider};
 use isotherm_bench::evaluate::{machine, pressure, tables};
 use isotherm_bench::program;
+use isotherm_linux::swap::Swap;
 use rustix::process::geteuid;
 
 #[derive(Parser)]
@@ -231,9 +232,7 @@ fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
 fn how_to_restore() -> String {
     let setting =
         machine::HugePages::now(Path::new("/")).map_or(String::new(), |h| h.how_to_restore());
-    format!(
-        "{setting}; and each zram device of `swapon --show` that is new: swapoff it, and write its number to /sys/class/zram-control/hot_remove"
-    )
+    format!("{setting}; {}", Swap::HOW_TO_REMOVE)
 }
 
 impl Told {

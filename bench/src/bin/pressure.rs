@@ -75,8 +75,8 @@ fn main() -> Result<()> {
     check(&o)?;
     let setups = o.setups.on(MachineKind::Real)?;
     let allowed = cpus::allowed()?;
-    let swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", swap.how_to_remove());
+    let _swap = Swap::start(o.size << 21)?;
+    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
     let group = Limited::start(o.limit << 20)?;
     // One CPU for the target, the others for who watches and for reclaim.
     let (theirs, ours) = allowed.split_last().context("no CPU to run on")?;

@@ -29,8 +29,8 @@ fn main() -> Result<()> {
     toucher::run_if_asked()?;
     fading::run_if_asked()?;
     let o = Options::parse();
-    let swap = Swap::start(SWAP)?;
-    eprintln!("if this is killed, put back what it has changed: {}", swap.how_to_remove());
+    let _swap = Swap::start(SWAP)?;
+    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
     let mut bounds = Bounds::default();
     type Print = fn(&mut Bounds) -> Result<()>;
     let tables: [(Table, Print); 4] = [

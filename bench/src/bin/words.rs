@@ -35,8 +35,8 @@ fn main() -> Result<()> {
     let words = (o.size << 20) / 8;
     let rounds = (o.millions * 1_000_000).div_ceil(words);
     // What it writes can hardly be compressed.
-    let swap = Swap::start(o.size << 21)?;
-    eprintln!("if this is killed, put back what it has changed: {}", swap.how_to_remove());
+    let _swap = Swap::start(o.size << 21)?;
+    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
     let mut toucher = Toucher::start(o.size << 20, Some(o.huge))?;
     let (mut ops, range) = (Vaddr::new()?, toucher.range());
     let target = ops.attach(toucher.pid())?;

@@ -33,6 +33,7 @@ pub enum Config {
 
 const ETHP: &str = include_str!("../../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../../schemes/prcl.txt");
+/// As `schemes/prcl.txt` has it.
 const COLD: &str = "rate = { max = \"5%\" }\nage = { min = \"5s\" }\n";
 /// Pages that were not touched for as long, whatever those beside them are.
 const UNTOUCHED: &str = "filters = [{ kind = { touched_within = \"5s\" } }]\n";
@@ -124,8 +125,8 @@ impl Config {
     }
 }
 
-/// What `schemes/prcl.txt` says, with a quota of time; without priority all weights are 0, and pages are not
-/// told apart.
+/// What `schemes/prcl.txt` says, with a quota of time and all weights 0; with priority the oldest first, and
+/// what is cold by single pages, in regions of any rate.
 fn within(ms: u32, prioritised: bool) -> String {
     let age = u32::from(prioritised);
     let which = if prioritised { UNTOUCHED } else { COLD };
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_what_the_grid_differs_in() {
+    fn the_grid_differs_in_weights_and_in_what_goes_by_pages() {
         let text = |prioritised| Config::Quota { ms: 50, prioritised }.scheme().unwrap().text;
         let read = |text: &str| toml::from_str::<toml::Table>(text).unwrap();
         let [with, without] = [text(true), text(false)].map(|t| read(&t));
@@ -203,6 +204,13 @@ mod tests {
         assert_eq!(quota(&with)["weights"]["age"].as_integer(), Some(1));
         assert_eq!(quota(&without)["weights"]["age"].as_integer(), Some(0));
         assert_eq!(Weights::default().age, 0, "no weights are none");
+        let goes_by = |t: &toml::Table| {
+            ["rate", "age", "filters"].map(|key| t["scheme"][0].get(key).is_some())
+        };
+        assert_eq!(
+            (goes_by(&with), goes_by(&without)),
+            ([false, false, true], [true, true, false])
+        );
     }
 
     #[test]

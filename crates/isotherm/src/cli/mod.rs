@@ -180,7 +180,8 @@ pub enum SwapTask {
         #[arg(value_parser = units::size)]
         size: u64,
     },
-    /// Take away what swap zram has made; what it holds goes back to memory
+    /// Take away what swap zram has made, and what measurements and tests that were killed have left; what it
+    /// holds goes back to memory
     Restore,
 }
 

@@ -38,18 +38,8 @@ impl Swap {
         let root = Path::new("/");
         let bytes = checked(root, bytes)?;
         let zram = Zram::add(root)?;
-        let note = match Held::by_us(root, &zram, bytes) {
-            Ok(note) => note,
-            Err(e) => return Err(zram.given_up(e)),
-        };
-        if let Err(e) = zram.swap_on(bytes) {
-            let e = zram.given_up(e);
-            // What is left stays noted.
-            if !matches!(e, SwapError::Left { .. }) {
-                note.forget();
-            }
-            return Err(e);
-        }
+        let note = Held::by_us(root, &zram, bytes).map_err(|e| zram.given_up(e))?;
+        zram.swap_on(bytes).map_err(|e| note.given_up(&zram, e))?;
         Ok(Swap { zram, note, is_there: true })
     }
 
@@ -77,11 +67,8 @@ impl Swap {
         Ok(())
     }
 
-    /// What to type if this process is killed before it can clean up.
-    #[must_use]
-    pub fn how_to_remove(&self) -> String {
-        self.zram.how_to_remove()
-    }
+    /// What to type if its process is killed before it can clean up.
+    pub const HOW_TO_REMOVE: &str = "isotherm swap restore";
 }
 
 impl Drop for Swap {

@@ -48,15 +48,17 @@ pub fn set_up(root: &Path, bytes: u64) -> Result<PathBuf, SwapError> {
     let done = state::write(&file, SIZE, &noted)
         .map_err(|e| failed("write", &path, e))
         .and_then(|()| zram.swap_on(bytes));
-    if let Err(e) = done {
-        let e = zram.given_up(e);
-        // What is left stays noted.
-        if !matches!(e, SwapError::Left { .. }) {
-            forget(&path);
-        }
-        return Err(e);
-    }
+    done.map_err(|e| given_up(&zram, &path, e))?;
     Ok(zram.device())
+}
+
+/// Removes a device that is of no use, and its note, which stays if the device does; returns why it is none.
+fn given_up(zram: &Zram, note: &Path, why: SwapError) -> SwapError {
+    let why = zram.given_up(why);
+    if !matches!(why, SwapError::Left { .. }) {
+        forget(note);
+    }
+    why
 }
 
 /// A note of swap that goes with this process.
@@ -78,6 +80,11 @@ impl Held {
             .map_err(|e| failed("write", &path, e))
             .inspect_err(|_| forget(&path))?;
         Ok(Held { path, _file: file })
+    }
+
+    /// As [`given_up`], for the device that it tells of.
+    pub fn given_up(&self, zram: &Zram, why: SwapError) -> SwapError {
+        given_up(zram, &self.path, why)
     }
 
     /// What it tells of is gone.
@@ -222,10 +229,6 @@ mod tests {
         serde_json::to_string(&noted).unwrap()
     }
 
-    fn no_device() -> Vec<PathBuf> {
-        Vec::new()
-    }
-
     #[test]
     fn what_is_not_ours_is_left_alone() {
         let root = machine("8388608\n", &noted("this"));
@@ -239,9 +242,9 @@ mod tests {
     #[test]
     fn what_was_before_the_last_boot_is_forgotten() {
         let root = machine("4194304\n", &noted("another"));
-        assert_eq!(restore(root.path()).unwrap(), no_device());
+        assert!(restore(root.path()).unwrap().is_empty());
         assert!(!root.path().join(PATH).exists());
-        assert_eq!(restore(root.path()).unwrap(), no_device(), "nothing is noted");
+        assert!(restore(root.path()).unwrap().is_empty(), "nothing is noted");
     }
 
     #[test]
@@ -249,7 +252,7 @@ mod tests {
         let root = machine("4194304\n", "");
         let zram = Zram::known(root.path(), 7);
         let held = Held::by_us(root.path(), &zram, (4 << 20) + 1).unwrap();
-        assert_eq!(restore_left(root.path()).unwrap(), no_device());
+        assert!(restore_left(root.path()).unwrap().is_empty());
         assert!(held.path.exists());
         let another = Held::by_us(root.path(), &zram, 4 << 20).unwrap_err();
         assert!(matches!(another, SwapError::Busy), "{another}");
@@ -263,7 +266,7 @@ mod tests {
         let said = restore(root.path()).unwrap_err();
         assert!(matches!(said, SwapError::NotOurs { .. }), "{said}");
         fs::remove_file(root.path().join("sys/block/zram7/disksize")).unwrap();
-        assert_eq!(restore(root.path()).unwrap(), no_device());
+        assert!(restore(root.path()).unwrap().is_empty());
         assert!(!path.exists());
     }
 

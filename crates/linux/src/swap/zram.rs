@@ -101,7 +101,7 @@ impl Zram {
         }
     }
 
-    pub fn how_to_remove(&self) -> String {
+    fn how_to_remove(&self) -> String {
         let (device, number) = (self.device(), self.number);
         format!("swapoff {}; echo {number} > /{CONTROL}/hot_remove", device.display())
     }
