@@ -31,7 +31,8 @@ pub fn run(o: &Swap) -> Result<ExitCode> {
                 .map(|device| format!("{} is gone, what it held is back\n", device.display()))
                 .collect();
             if gone.is_empty() {
-                "there is no swap of isotherm's to take away\n".to_owned()
+                "there is no swap of isotherm's to take away (that of a measurement goes with its process)\n"
+                    .to_owned()
             } else {
                 gone
             }
