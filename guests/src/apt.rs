@@ -82,6 +82,23 @@ impl Apt {
         self.fetch(&["download", "-q", package], dir)
     }
 
+    /// Puts packages and all that they depend on into `root`, unpacked and not set up.
+    ///
+    /// # Errors
+    /// If the mirror fails twice, or has no such package.
+    pub fn unpack_all(&self, packages: &[String], root: &Path) -> Result<()> {
+        // Nothing is installed: all that is depended on comes, too.
+        let status = self.root.join("status");
+        std::fs::write(&status, "")?;
+        let status = format!("Dir::State::status={}", status.display());
+        let state = format!("Dir::State={}", self.root.display());
+        let options = ["--download-only", "--no-install-recommends", "-y", "-q"];
+        let mut args = vec!["install", "-o", &state, "-o", &status];
+        args.extend(options.into_iter().chain(packages.iter().map(String::as_str)));
+        self.fetch(&args, &self.root)?;
+        unpack_from(&self.root.join("cache/archives"), root)
+    }
+
     /// A mirror that fails is tried again, once.
     fn fetch(&self, args: &[&str], dir: &Path) -> Result<()> {
         let fetch = || self.run("apt-get", args, dir).map(drop);
@@ -107,6 +124,21 @@ impl Apt {
         let options = options.iter().flat_map(|o| ["-o", o]);
         output(Command::new(program).args(options).args(args).current_dir(dir))
     }
+}
+
+/// Unpacks all packages in `dir` into `to`, and removes them.
+///
+/// # Errors
+/// If one cannot be unpacked.
+pub fn unpack_from(dir: &Path, to: &Path) -> Result<()> {
+    for file in std::fs::read_dir(dir)? {
+        let path = file?.path();
+        if path.extension().is_some_and(|e| e == "deb") {
+            output(Command::new("dpkg-deb").arg("-x").arg(&path).arg(to))?;
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 /// Those of the machine.

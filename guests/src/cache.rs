@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::apt::{self, Apt};
 use crate::image;
-use crate::kernels::{Debian, Kernels};
+use crate::kernels::{Debian, Kernels, Tree};
 
 /// How the folder of a kernel begins that is not whole yet.
 const NEW: &str = "fetch-";
@@ -71,9 +71,7 @@ impl Cache {
     /// # Errors
     /// If a mirror fails, or has no kernel of a series.
     pub fn fetch(&self, kernels: &Kernels, series: &[&str], say: impl Fn(&str)) -> Result<()> {
-        // Two runs at once are not to fetch the same.
-        let lock = File::create(self.root.join("lock"))?;
-        lock.lock().context("cannot lock the cache")?;
+        let _lock = self.lock()?;
         let wanted = kernels.debian.iter().filter(|d| series.contains(&d.series.as_str()));
         let missing: Vec<&Debian> =
             wanted.filter(|d| self.find(kernels, &d.series).is_none()).collect();
@@ -96,6 +94,38 @@ impl Cache {
             self.add(debian, release, &apt).with_context(|| format!("cannot fetch {release}"))?;
         }
         Ok(())
+    }
+
+    /// An archive of a root file system, fetched if need be; `say` is told.
+    ///
+    /// # Errors
+    /// If a mirror fails.
+    pub fn tree(&self, tree: &Tree, say: impl Fn(&str)) -> Result<PathBuf> {
+        let _lock = self.lock()?;
+        let path = self.root.join("trees").join(tree.file());
+        if path.is_file() {
+            return Ok(path);
+        }
+        say(&format!("fetching {} and what they depend on", tree.packages.join(", ")));
+        let trees = self.root.join("trees");
+        fs::create_dir_all(&trees)?;
+        let apt = Apt::open(&self.root.join("apt/tree"), &BTreeSet::from([tree.suite.as_str()]))?;
+        let temporary = tempfile::Builder::new().prefix(NEW).tempdir_in(&trees)?;
+        let (root, archive) = (temporary.path().join("root"), temporary.path().join("tar"));
+        apt.unpack_all(&tree.packages, &root).context("cannot fetch Debian's systemd")?;
+        let owned = ["--owner=0", "--group=0", "--numeric-owner"];
+        apt::output(
+            Command::new("tar").args(owned).arg("-cf").arg(&archive).arg("-C").arg(&root).arg("."),
+        )?;
+        fs::rename(archive, &path)?;
+        Ok(path)
+    }
+
+    /// Two runs at once are not to fetch the same.
+    fn lock(&self) -> Result<File> {
+        let lock = File::create(self.root.join("lock"))?;
+        lock.lock().context("cannot lock the cache")?;
+        Ok(lock)
     }
 
     /// Removes what runs that were killed have left.
@@ -139,14 +169,7 @@ fn unpack(release: &str, apt: &Apt, dir: &Path, to: &Path) -> Result<()> {
             apt.download(&package, dir)?;
         }
     }
-    for file in fs::read_dir(dir)? {
-        let path = file?.path();
-        if path.extension().is_some_and(|e| e == "deb") {
-            apt::output(Command::new("dpkg-deb").arg("-x").arg(&path).arg(to))?;
-            fs::remove_file(path)?;
-        }
-    }
-    Ok(())
+    apt::unpack_from(dir, to)
 }
 
 /// Where the cache is, by the variables of the environment.

@@ -32,12 +32,14 @@ pub fn run(
     dir: &Path,
     say: impl Fn(&str),
 ) -> Result<Outcome> {
+    let tree = scenario.systemd.then(|| lab.cache.tree(&lab.kernels.tree, &say)).transpose()?;
     let inside = Inside {
         lab,
         kernel,
         topology: &scenario.topology,
         variables: scenario.variables(&kernel.series),
         scenario: Some(&scenario.dir),
+        tree: tree.as_deref(),
     };
     let boot = Boot {
         kernel,
@@ -78,7 +80,7 @@ fn has_begun(dir: &Path) -> bool {
 /// If what goes in cannot be put together, or QEMU cannot be run.
 pub fn shell(lab: &Lab, kernel: &Kernel, topology: &Topology) -> Result<()> {
     let variables = format!("export SERIES={}\n", kernel.series);
-    let inside = Inside { lab, kernel, topology, variables, scenario: None };
+    let inside = Inside { lab, kernel, topology, variables, scenario: None, tree: None };
     let dir = tempfile::tempdir()?;
     let initramfs = &inside.write(dir.path())?;
     Boot { kernel, initramfs, topology, kernel_args: &[] }.interact()

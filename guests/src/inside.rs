@@ -28,6 +28,8 @@ pub struct Inside<'a> {
     pub variables: String,
     /// a folder with its script; none: a prompt
     pub scenario: Option<&'a Path>,
+    /// an archive of the root file system that systemd boots, if it does
+    pub tree: Option<&'a Path>,
 }
 
 impl Inside<'_> {
@@ -48,7 +50,7 @@ impl Inside<'_> {
         }
         busybox(&mut archive)?;
         archive.program("bin/isotherm", &read(&self.lab.program)?);
-        for name in ["init", "lib.sh", "interleave.sh", "workload.toml"] {
+        for name in ["init", "script", "lib.sh", "interleave.sh", "workload.toml"] {
             archive.program(name, &read(&room().join("inside").join(name))?);
         }
         archive.file("etc/topology", self.topology.facts().as_bytes());
@@ -60,6 +62,10 @@ impl Inside<'_> {
                 let name = format!("scenario/{}", file.file_name().to_string_lossy());
                 archive.file(&name, &read(&file.path())?);
             }
+        }
+        if let Some(tree) = self.tree {
+            archive.file("debian.tar", &read(tree)?);
+            archive.file("isotherm.deb", &package(&self.lab.program)?);
         }
         Ok(archive.finish())
     }
@@ -83,6 +89,15 @@ impl Inside<'_> {
         archive.file(&format!("{to}/modules.alias"), aliases.as_bytes());
         Ok(())
     }
+}
+
+/// The package, with this program in it, and not packed, which takes long to unpack inside.
+fn package(program: &Path) -> Result<Vec<u8>> {
+    let dir = tempfile::tempdir()?;
+    let made = apt::output(
+        Command::new(room().join("../packaging/deb")).arg(program).arg(dir.path()).arg("-Znone"),
+    )?;
+    read(Path::new(made.trim()))
 }
 
 /// A line of `modules.dep` that names modules as they are inside.

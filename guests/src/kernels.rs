@@ -13,6 +13,8 @@ pub struct Kernels {
     pub modules: Vec<String>,
     /// from packages
     pub debian: Vec<Debian>,
+    /// what guests have besides that run Debian's systemd
+    pub tree: Tree,
     /// built by ourselves
     #[serde(default)]
     pub built: Vec<Built>,
@@ -30,6 +32,24 @@ pub struct Debian {
     pub flavour: String,
     /// where its packages are
     pub suites: Vec<String>,
+}
+
+/// Packages that make up a root file system.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tree {
+    /// where they are
+    pub suite: String,
+    /// with what they depend on
+    pub packages: Vec<String>,
+}
+
+impl Tree {
+    /// Of its file: another one if the packages are others.
+    #[must_use]
+    pub fn file(&self) -> String {
+        format!("{}-{}.tar", self.suite, self.packages.join("-"))
+    }
 }
 
 /// A kernel built by ourselves.

@@ -28,6 +28,8 @@ struct File {
     #[serde(default)]
     score: Vec<Expected>,
     #[serde(default)]
+    systemd: bool,
+    #[serde(default)]
     by_name: bool,
     #[serde(default)]
     kernels_by_name: Vec<String>,
@@ -56,6 +58,8 @@ pub struct Scenario {
     pub kernels: BTreeMap<String, BTreeMap<String, String>>,
     /// records that it brings out, and how right they are to be
     pub score: Vec<Expected>,
+    /// It runs under Debian's systemd, beside the package.
+    pub systemd: bool,
     /// only run if it is asked for by its name: it measures, or takes long
     pub by_name: bool,
     /// kernels on which it only runs if it, or the kernel, is asked for by name: others show the same
@@ -95,6 +99,7 @@ impl Scenario {
             kernel_args: file.kernel_args,
             kernels: file.kernels,
             score: file.score,
+            systemd: file.systemd,
             by_name: file.by_name,
             kernels_by_name: file.kernels_by_name,
         })
