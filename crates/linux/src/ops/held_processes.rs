@@ -40,6 +40,10 @@ impl Hold for HeldProcesses {
         self.0.is_alive(target)
     }
 
+    fn ended(&self) -> Vec<TargetId> {
+        self.0.ended()
+    }
+
     fn detach(&mut self, target: TargetId) {
         self.0.remove(target);
     }
@@ -47,6 +51,8 @@ impl Hold for HeldProcesses {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -58,5 +64,24 @@ mod tests {
         held.detach(target);
         assert_eq!((held.pid(target), held.is_alive(target)), (None, false));
         assert!(matches!(held.attach(i32::MAX), Err(AttachError::NoProcess(_))));
+    }
+
+    #[test]
+    fn those_that_have_ended_are_told_at_once() {
+        let mut held = HeldProcesses::default();
+        let cat = |_| Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let mut children: Vec<Child> = (0..3).map(cat).collect();
+        let pid = |c: &Child| i32::try_from(c.id()).unwrap();
+        let targets: Vec<TargetId> =
+            children.iter().map(|c| held.attach(pid(c)).unwrap()).collect();
+        assert_eq!(held.ended(), []);
+        for at in [2, 0] {
+            children[at].kill().unwrap();
+            children[at].wait().unwrap();
+        }
+        assert_eq!(held.ended(), [targets[0], targets[2]]);
+        assert!(held.is_alive(targets[1]) && !held.is_alive(targets[2]));
+        children[1].kill().unwrap();
+        children[1].wait().unwrap();
     }
 }

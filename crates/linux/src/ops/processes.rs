@@ -15,6 +15,9 @@ pub trait Hold {
     /// Whether a target runs still.
     fn is_alive(&self, target: TargetId) -> bool;
 
+    /// The targets that have ended, all of them asked at once, sorted.
+    fn ended(&self) -> Vec<TargetId>;
+
     /// Lets go of a target.
     fn detach(&mut self, target: TargetId);
 }

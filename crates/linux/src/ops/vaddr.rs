@@ -136,6 +136,10 @@ impl Hold for Vaddr {
         self.targets.is_alive(target)
     }
 
+    fn ended(&self) -> Vec<TargetId> {
+        self.targets.ended()
+    }
+
     fn detach(&mut self, target: TargetId) {
         self.targets.remove(target);
     }

@@ -11,7 +11,7 @@ use super::{Follower, ROOT};
 /// Each process is read once in this time at most.
 const ROUND: Duration = Duration::from_secs(1);
 /// Reading takes at most one part in so many of the time.
-const SHARE: u32 = 500;
+const SHARE: u32 = 1000;
 /// Processes read at once, by turns, and when they have come.
 const AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;

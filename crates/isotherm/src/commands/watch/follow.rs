@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::TargetId;
-use isotherm_linux::{AttachError, Hold, proc};
+use isotherm_core::{Nanos, TargetId};
+use isotherm_linux::{AttachError, Hold, proc, sys};
 use isotherm_record::TargetFact;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -32,7 +32,12 @@ pub struct Follower {
     unwanted: BTreeMap<i32, u64>,
     /// of those, who was watched, to be told as ended
     dropped: Vec<TargetId>,
+    /// when to ask again who has ended
+    next: Nanos,
 }
+
+/// Asking who has ended takes at most one part in so many of the time.
+const SHARE: u32 = 1000;
 
 struct Followed {
     target: TargetId,
@@ -153,8 +158,10 @@ impl Follower {
         let Follower { members, processes, .. } = self;
         let members = members.now_if_due(|pid| processes.contains_key(&pid));
         let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
+        let over = ended_if_due(&mut self.next, held);
         self.processes.retain(|pid, p| {
-            let stays = held.is_alive(p.target) && (!p.as_member || is_in(pid));
+            let is_over = over.binary_search(&p.target).is_ok();
+            let stays = !is_over && (!p.as_member || is_in(pid));
             if !stays {
                 ended.push(p.target);
             }
@@ -278,6 +285,17 @@ impl Follower {
             (None, n) => format!("{n} processes"),
         }
     }
+}
+
+/// Who has ended, sorted; nobody if it was asked for just now.
+fn ended_if_due(next: &mut Nanos, held: &dyn Hold) -> Vec<TargetId> {
+    let begin = sys::monotonic();
+    if begin < *next {
+        return Vec::new();
+    }
+    let ended = held.ended();
+    *next = begin + sys::monotonic().since(begin) * SHARE;
+    ended
 }
 
 /// In ticks since boot.

@@ -28,7 +28,7 @@ pub struct Members {
 }
 
 /// Asking who they are takes at most one part in so many of the time.
-const SHARE: u32 = 100;
+const SHARE: u32 = 500;
 
 impl Members {
     /// Those asked for. Nobody need be in a group yet. A name that nobody has and a group that is not

@@ -89,6 +89,10 @@ impl Hold for Idle {
         self.targets.is_alive(target)
     }
 
+    fn ended(&self) -> Vec<TargetId> {
+        self.targets.ended()
+    }
+
     fn detach(&mut self, target: TargetId) {
         self.targets.remove(target);
     }

@@ -1,0 +1,139 @@
+//! What watching many processes takes: `isotherm reclaim --all`, as long as it is left running.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::{program, usage};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::sys::Arena;
+use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
+
+#[derive(Parser)]
+struct Options {
+    /// how many
+    #[arg(long, default_value_t = 1000)]
+    processes: u32,
+    /// memory of each in MiB, of which 256 KiB are touched, a page each 200 ms
+    #[arg(long, default_value_t = 4)]
+    size: u64,
+    /// share of a CPU, in percent
+    #[arg(long, default_value = "1")]
+    budget: String,
+    /// for so many s
+    #[arg(long, default_value_t = 180)]
+    seconds: u64,
+    /// a row each so many s
+    #[arg(long, default_value_t = 20)]
+    every: u64,
+}
+
+/// The word by which this starts itself as one of the processes.
+const ARGUMENT: &str = "--be-one-of-them";
+/// Touched pages.
+const TOUCHED: u64 = 64;
+
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(ARGUMENT) {
+        return touch_now_and_then(words.next().context("no size")?.parse()?);
+    }
+    let o = Options::parse();
+    ensure!(geteuid().is_root(), "looking at processes takes root");
+    ensure!((1..=10_000).contains(&o.processes), "{} processes: choose 1 to 10000", o.processes);
+    ensure!((1..=1024).contains(&o.size), "a size of {} MiB: choose 1 to 1024", o.size);
+    ensure!(o.every > 0, "a row each 0 s: choose 1 or more");
+    let them: Result<Vec<Ended>> = (0..o.processes).map(|_| start(o.size << 20)).collect();
+    let them = them?;
+    let dir = tempfile::tempdir()?;
+    let socket = dir.path().join("control.sock");
+    let options = ["reclaim", "--all", "--dry-run", "--watermarks", "none", "--budget"];
+    let mut service = Command::new(program::beside()?);
+    service.args(options).arg(format!("{}%", o.budget)).arg("--control").arg(&socket);
+    let said = dir.path().join("said");
+    service.stdout(Stdio::null()).stderr(File::create(&said)?);
+    let service = Ended(service.spawn()?);
+    let pid = i32::try_from(service.0.id())?;
+    println!(
+        "| after, s | own CPU, % | seen, % | processes | regions | own memory, MiB | 20 MiB + 1 KiB a region |\n\
+         |---|---|---|---|---|---|---|"
+    );
+    let (begin, mut before) = (Instant::now(), Duration::ZERO);
+    for row in 1..=(o.seconds / o.every).max(1) {
+        let at = Duration::from_secs(row * o.every);
+        std::thread::sleep(at.saturating_sub(begin.elapsed()));
+        let cpu = usage::of(pid)?.cpu;
+        let status = status(&socket)?;
+        let coverage = status.pointer("/cost/coverage").and_then(serde_json::Value::as_f64);
+        let regions = regions(&std::fs::read_to_string(&said)?).unwrap_or(f64::NAN);
+        println!(
+            "| {} | {:.2} | {:.0} | {} | {regions} | {:.1} | {:.1} |",
+            at.as_secs(),
+            (cpu - before).as_secs_f64() * 100.0 / o.every as f64,
+            coverage.unwrap_or(f64::NAN) * 100.0,
+            status["targets"].as_array().map_or(0, Vec::len),
+            own_memory(pid)? as f64 / 1024.0,
+            20.0 + regions / 1024.0,
+        );
+        before = cpu;
+    }
+    drop((service, them));
+    Ok(())
+}
+
+/// Ended when dropped.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One of the processes, once its memory is there.
+fn start(bytes: u64) -> Result<Ended> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([ARGUMENT, &bytes.to_string()]).stdout(Stdio::piped());
+    let mut child = Ended(command.spawn()?);
+    let out = child.0.stdout.take().context("no standard output")?;
+    BufReader::new(out).read_line(&mut String::new())?;
+    Ok(child)
+}
+
+fn touch_now_and_then(bytes: u64) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let memory = Arena::map(bytes)?;
+    (0..bytes / PAGE_SIZE).for_each(|page| memory.write(page));
+    println!("ready");
+    std::io::stdout().flush()?;
+    for page in (0..TOUCHED.min(bytes / PAGE_SIZE)).cycle() {
+        memory.write(page);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    Ok(())
+}
+
+fn status(socket: &Path) -> Result<serde_json::Value> {
+    let mut command = Command::new(program::beside()?);
+    let said = command.args(["status", "--json", "--control"]).arg(socket).output()?;
+    ensure!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    Ok(serde_json::from_slice(&said.stdout)?)
+}
+
+/// How many there were when it last said how it goes.
+fn regions(said: &str) -> Option<f64> {
+    said.rsplit_once(" regions")?.0.rsplit(' ').next()?.parse().ok()
+}
+
+/// In KiB: what is mapped from its file is the kernel's to take back.
+fn own_memory(pid: i32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|l| l.trim().strip_suffix(" kB")?.parse().ok());
+    kib.context("the kernel does not tell RssAnon")
+}
