@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isotherm_core::{Action, AddrRange, BLOCK_SIZE, Heat, OpsError, PAGE_SIZE, PageMask, Work};
 
@@ -11,7 +11,7 @@ use super::pieces::{Found, Next, next, spans, stretches};
 use crate::ops::process::Process;
 use crate::ops::survey::{clear, read_blocks};
 use crate::ops::vaddr::Vaddr;
-use crate::sys::{Advice, advise_all};
+use crate::sys::{Advice, Stopwatch, advise_all};
 use crate::walker::{Plain, Reader};
 
 /// Cleared between two looks at the clock: 2 ms at most.
@@ -47,7 +47,7 @@ pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
 
 /// Prepares as much as the budget may be enough for.
 pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsError> {
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let mut prepared = Prepared { upto: work.range.end, ..Prepared::default() };
     if *work.action == Action::NoHugePage {
         split(ops, work, &mut prepared, began)?;
@@ -67,7 +67,7 @@ fn clear_young(
     ops: &mut Vaddr,
     work: &Work<'_>,
     prepared: &mut Prepared,
-    began: Instant,
+    began: Stopwatch,
 ) -> Result<(), OpsError> {
     let Vaddr { walker, targets, .. } = ops;
     let process = targets.get(work.target)?;
@@ -118,7 +118,7 @@ fn split(
     ops: &mut Vaddr,
     work: &Work<'_>,
     prepared: &mut Prepared,
-    began: Instant,
+    began: Stopwatch,
 ) -> Result<(), OpsError> {
     let most = work.budget.bytes / BLOCK_SIZE;
     let split = &mut prepared.split;
@@ -142,7 +142,7 @@ fn split(
 fn each_block(
     ops: &mut Vaddr,
     work: &Work<'_>,
-    began: Instant,
+    began: Stopwatch,
     mut wants_more: impl FnMut(&Process, &Found) -> bool,
 ) -> Result<u64, OpsError> {
     let Vaddr { walker, targets, .. } = ops;

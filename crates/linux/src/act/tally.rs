@@ -1,8 +1,10 @@
 //! What a work has done so far, and whether it may go on.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isotherm_core::{AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work};
+
+use crate::sys::Stopwatch;
 
 /// What has come of one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,7 +37,7 @@ pub(super) struct Tally {
     budget: Budget,
     /// what had been spent before it began
     before: Duration,
-    began: Instant,
+    began: Stopwatch,
     /// how far it has got
     reached: u64,
     applied: Applied,
@@ -49,7 +51,7 @@ impl Tally {
             range: work.range,
             budget: work.budget,
             before,
-            began: Instant::now(),
+            began: Stopwatch::start(),
             reached: work.range.start,
             applied: Applied::default(),
             sum: Done::default(),

@@ -1,5 +1,7 @@
 //! Clocks: monotonic time, and CPU time of any process.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use isotherm_core::Nanos;
@@ -50,6 +52,47 @@ impl CpuLaps {
     }
 }
 
+/// Measures how long this thread is at something: time in which it waits for a CPU that others have does not
+/// count, as it takes nothing then; time in which it waits for a lock or a disk does.
+///
+/// E.g. of 16 ms in which it ran for 4, waited 2 for a lock and 10 for its turn, 6 count.
+#[derive(Debug, Clone, Copy)]
+pub struct Stopwatch {
+    began: Nanos,
+    waited: Duration,
+}
+
+impl Stopwatch {
+    /// Begins to measure.
+    #[must_use]
+    pub fn start() -> Self {
+        Stopwatch { began: monotonic(), waited: waited_for_cpu() }
+    }
+
+    /// How long it has been.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        let waited = waited_for_cpu().saturating_sub(self.waited);
+        monotonic().since(self.began).saturating_sub(waited)
+    }
+}
+
+/// How long the calling thread has been ready to run and others ran; zero if the kernel does not tell
+/// (`CONFIG_SCHED_INFO`).
+fn waited_for_cpu() -> Duration {
+    thread_local! {
+        static STAT: Option<File> = File::open("/proc/thread-self/schedstat").ok();
+    }
+    STAT.with(|stat| {
+        let mut text = [0; 80];
+        let len = stat.as_ref()?.read_at(&mut text, 0).ok()?;
+        // CPU time, that, and how often it had its turn
+        let ns = std::str::from_utf8(text.get(..len)?).ok()?.split(' ').nth(1)?;
+        Some(Duration::from_nanos(ns.parse().ok()?))
+    })
+    .unwrap_or_default()
+}
+
 /// CPU time of process `pid` so far, exact to the nanosecond; `None` if there is none.
 #[must_use]
 pub fn process_cpu(pid: i32) -> Option<Duration> {
@@ -66,6 +109,31 @@ pub fn process_cpu(pid: i32) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// More threads than CPUs, each at work for 50 ms: by the wall some are for twice as long.
+    #[test]
+    fn waiting_for_a_turn_is_no_work() {
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        let work = || {
+            let (watch, wall) = (Stopwatch::start(), monotonic());
+            let begin = thread_cpu();
+            while thread_cpu() < begin + Duration::from_millis(50) {}
+            (watch.elapsed(), monotonic().since(wall))
+        };
+        let threads: Vec<_> = (0..3 * cpus).map(|_| std::thread::spawn(work)).collect();
+        let took: Vec<_> = threads.into_iter().map(|t| t.join().unwrap()).collect();
+        let (at_work, wall): (Vec<_>, Vec<_>) = took.into_iter().unzip();
+        let sum = |of: &[Duration]| of.iter().sum::<Duration>();
+        assert!(at_work.iter().all(|t| *t >= Duration::from_millis(45)), "{at_work:?}");
+        assert!(sum(&at_work) < sum(&wall) * 2 / 3, "{at_work:?} of {wall:?}");
+    }
+
+    #[test]
+    fn waiting_for_something_else_counts() {
+        let watch = Stopwatch::start();
+        std::thread::sleep(Duration::from_millis(30));
+        assert!(watch.elapsed() >= Duration::from_millis(25), "{:?}", watch.elapsed());
+    }
 
     #[test]
     fn our_own_process_uses_cpu_time() {

@@ -17,7 +17,7 @@ mod swapon;
 mod touch;
 
 pub use arena::{Arena, Backing};
-pub use clock::{CpuLaps, monotonic, own_cpu, process_cpu, thread_cpu};
+pub use clock::{CpuLaps, Stopwatch, monotonic, own_cpu, process_cpu, thread_cpu};
 pub use cpus::online_cpus;
 pub use fork::SleepingChild;
 pub use malloc::keep_little_memory;
