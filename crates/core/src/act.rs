@@ -199,8 +199,9 @@ pub trait Act {
     /// Whether `action` is possible here.
     fn supports(&self, action: &Action) -> Support;
 
-    /// Does `works` in this order, each within its budget, and pushes to `out` what each did. Memory
-    /// whose accesses cannot be seen is never acted on.
+    /// Does `works` in this order, each within its budget, and pushes to `out` what each did. It may stop
+    /// before the last one, where those before it have taken the time of all. Memory whose accesses cannot
+    /// be seen is never acted on.
     ///
     /// # Errors
     /// If an action is not supported, a target is unknown, or a range is not page-aligned; what was

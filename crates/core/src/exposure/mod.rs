@@ -174,9 +174,10 @@ impl<O: Space + Look> Exposure<O> {
         for (k, part) in parts.into_iter().enumerate() {
             let w = &mut self.targets[in_turn(k)];
             w.part = part;
-            let since = if all { Duration::ZERO } else { now.since(w.visited_at) };
+            let last = w.visited_at.filter(|_| !all);
+            let since = last.map_or(Duration::ZERO, |at| now.since(at));
             w.round = since.max(self.spending.round);
-            (w.visited_at, w.in_turn) = (now, true);
+            (w.visited_at, w.in_turn) = (Some(now), true);
             self.next = w.id;
         }
     }
@@ -396,7 +397,7 @@ impl<O: Space + Look> Exposure<O> {
             let viewed = w.make_regions(&basis, own.min(max), self.attrs.windows);
             w.worth = viewed.iter().map(Worth::of).sum();
         }
-        let lately = |w: &Watched| now.since(w.visited_at) <= covered;
+        let lately = |w: &Watched| w.visited_at.is_some_and(|at| now.since(at) <= covered);
         let worth = |w: &Watched| if lately(w) { w.worth } else { w.worth.uncovered() };
         let sum: Worth = targets.iter().map(worth).sum();
         Quality {

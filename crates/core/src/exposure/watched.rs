@@ -56,7 +56,7 @@ pub(super) struct Watched {
     /// It has its turn in this round.
     pub in_turn: bool,
     /// when it last had its turn
-    pub visited_at: Nanos,
+    pub visited_at: Option<Nanos>,
     /// from one turn to the next
     pub round: Duration,
     /// which part of it is read in this turn
@@ -103,7 +103,7 @@ impl Watched {
             next_aside: Nanos(0),
             next_update: Nanos(0),
             in_turn: false,
-            visited_at: Nanos(0),
+            visited_at: None,
             round: Duration::ZERO,
             part: 1.0,
             size: 0,

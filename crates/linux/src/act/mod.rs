@@ -18,6 +18,7 @@ mod wait;
 mod walk;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
@@ -40,10 +41,13 @@ impl Act for Vaddr {
         let begin = thread_cpu();
         let sound = works.iter().take_while(|w| self.check(w).is_ok()).count();
         let (sound, rest) = works.split_at(sound);
+        let end = out.len() + sound.len();
         let done = self.apply_all(sound, out);
         // It is no look's.
         self.cpu.leave_out(thread_cpu().saturating_sub(begin));
-        done.and_then(|()| rest.first().map_or(Ok(()), |w| self.check(w)))
+        // Of those that it did not come to nothing is said.
+        let next = rest.first().filter(|_| out.len() == end);
+        done.and_then(|()| next.map_or(Ok(()), |w| self.check(w)))
     }
 }
 
@@ -59,13 +63,36 @@ impl Vaddr {
         Err(OpsError::Failed(format!("{range:?} does not begin and end with a page")))
     }
 
+    /// Each work gets a step further, however little its time is: of many little ones the last are left, so
+    /// that the time of all is kept. E.g. of 90 that have .5 ms each and take 1 ms, 45 are done.
     fn apply_all(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
         self.refresh(works)?;
-        let prepared = works.iter().map(|work| Ok((work, prepare(self, work)?)));
-        let mut prepared: Vec<(&Work<'_>, Prepared)> = prepared.collect::<Result<_, OpsError>>()?;
+        let time = works.iter().fold(Duration::ZERO, |sum, w| sum.saturating_add(w.budget.time));
+        let mut spent = Duration::ZERO;
+        let mut prepared: Vec<(&Work<'_>, Prepared)> = Vec::new();
+        for work in works {
+            // Half of the time is for what comes after.
+            if spent > time / 2 {
+                break;
+            }
+            let next = prepare(self, work)?;
+            spent += next.took;
+            prepared.push((work, next));
+        }
         self.wait(&mut prepared)?;
+        let mut in_vain = Duration::ZERO;
+        let first = out.len();
         for (work, prepared) in &prepared {
-            out.push(perform(self, work, prepared)?);
+            if out.len() > first && spent >= time {
+                in_vain += prepared.took;
+                continue;
+            }
+            let done = perform(self, work, prepared)?;
+            spent += done.took.saturating_sub(prepared.took);
+            out.push(done);
+        }
+        if let Some(last) = out.last_mut() {
+            last.took += in_vain;
         }
         Ok(())
     }

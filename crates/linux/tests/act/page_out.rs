@@ -132,6 +132,34 @@ fn a_budget_is_kept_to_the_page_and_the_next_goes_on_behind() {
     assert!(hasty.tried < 3000 * PAGE_SIZE && hasty.failure.is_none(), "{hasty:?}");
 }
 
+/// Each gets a step further, so that the time of all is soon over.
+#[test]
+fn of_many_little_works_the_last_are_left() {
+    if !root_or_skip("of_many_little_works_the_last_are_left") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (process, mut ops, target, memory) = with_memory(3000, "small");
+    let part = |n: u64| {
+        let start = memory.start + n * 30 * PAGE_SIZE;
+        AddrRange::new(start, start + 30 * PAGE_SIZE)
+    };
+    let out = |time: Duration| {
+        let budget = Budget { time, ..ALL };
+        let work = |n| Work { range: part(n), budget, ..work(&Action::PageOut, target, memory) };
+        (0..100).map(work).collect::<Vec<_>>()
+    };
+    let mut done = Vec::new();
+    ops.apply(&out(Duration::from_nanos(1)), &mut done).unwrap();
+    assert!((1..100).contains(&done.len()), "{} of 100 were done", done.len());
+    let gone = done.iter().map(|d| d.applied).sum::<u64>() / PAGE_SIZE;
+    assert_eq!(gone, done.len() as u64 * 30, "those that were done were done");
+    assert_eq!(process.resident(memory), 3000 - gone);
+    done.clear();
+    ops.apply(&out(ALL.time), &mut done).unwrap();
+    assert_eq!((done.len(), process.resident(memory)), (100, 0));
+}
+
 #[test]
 fn what_makes_no_sense_is_an_error() {
     if !root_or_skip("what_makes_no_sense_is_an_error") {
