@@ -87,6 +87,10 @@ impl Apt {
     /// # Errors
     /// If the mirror fails twice, or has no such package.
     pub fn unpack_all(&self, packages: &[String], root: &Path) -> Result<()> {
+        // What a run that broke off has fetched may be of other versions.
+        let archives = self.root.join("cache/archives");
+        std::fs::remove_dir_all(&archives)?;
+        std::fs::create_dir_all(archives.join("partial"))?;
         // Nothing is installed: all that is depended on comes, too.
         let status = self.root.join("status");
         std::fs::write(&status, "")?;
@@ -96,7 +100,7 @@ impl Apt {
         let mut args = vec!["install", "-o", &state, "-o", &status];
         args.extend(options.into_iter().chain(packages.iter().map(String::as_str)));
         self.fetch(&args, &self.root)?;
-        unpack_from(&self.root.join("cache/archives"), root)
+        unpack_from(&archives, root)
     }
 
     /// A mirror that fails is tried again, once.

@@ -109,6 +109,7 @@ impl Cache {
         say(&format!("fetching {} and what they depend on", tree.packages.join(", ")));
         let trees = self.root.join("trees");
         fs::create_dir_all(&trees)?;
+        self.remove_halves()?;
         let apt = Apt::open(&self.root.join("apt/tree"), &BTreeSet::from([tree.suite.as_str()]))?;
         let temporary = tempfile::Builder::new().prefix(NEW).tempdir_in(&trees)?;
         let (root, archive) = (temporary.path().join("root"), temporary.path().join("tar"));
@@ -130,7 +131,8 @@ impl Cache {
 
     /// Removes what runs that were killed have left.
     fn remove_halves(&self) -> Result<()> {
-        for folder in fs::read_dir(self.root.join("kernels"))? {
+        let folders = ["kernels", "trees"].map(|name| fs::read_dir(self.root.join(name)));
+        for folder in folders.into_iter().flatten().flatten() {
             let folder = folder?;
             if folder.file_name().to_string_lossy().starts_with(NEW) {
                 fs::remove_dir_all(folder.path())?;

@@ -28,13 +28,11 @@ use self::piece::{EARLY, Moment, Terms};
 use self::plan::plan;
 use self::restrain::Restrain;
 use self::spending::Spending;
-use self::view::{Basis, COVERED, Worth};
+use self::view::{Basis, Viewed};
 use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
 use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{
-    Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
-};
+use crate::ops::{Ask, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId};
 use crate::range::AddrRange;
 use crate::region::below;
 use crate::snapshot::{Quality, Snapshot, TargetView};
@@ -62,7 +60,7 @@ enum Event {
 ///
 /// Time goes in rounds. Each reads everything, chooses what to clear, clears it, reads that at growing
 /// delays, and tells what it knows. Four rounds are an interval. How long a round is follows from what
-/// reading costs and what it may cost; if that is too little for all targets, some have their turn in each.
+/// reading costs and what it may cost.
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
@@ -73,8 +71,7 @@ pub struct Exposure<O> {
     began: Option<Nanos>,
     /// when the last snapshot was made
     published: Nanos,
-    /// whose turn is next, or whoever's comes after it
-    next: TargetId,
+    next_update: Nanos,
     /// what was cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
     /// which target has the first turn
@@ -109,7 +106,7 @@ impl<O: Space + Look> Exposure<O> {
             events: VecDeque::new(),
             began: None,
             published: Nanos(0),
-            next: TargetId(0),
+            next_update: Nanos(0),
             armed: Vec::new(),
             turn: 0,
             seq: 0,
@@ -136,16 +133,16 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     fn terms(&self, w: &Watched) -> Terms {
-        let recent = u32::try_from(w.round.as_millis() * 2).unwrap_or(u32::MAX);
+        let recent = u32::try_from(self.spending.round.as_millis() * 2).unwrap_or(u32::MAX);
         let long = self.spending.round.as_secs_f64() * 8.0;
         Terms { share: w.running.share(), recent, long }
     }
 
-    /// Reads the mappings of those anew whose turn it is, of those for which it is time.
+    /// Reads the mappings anew.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
+        self.next_update = now + self.attrs.update.max(self.spending.round);
         let mut ended = Vec::new();
-        for w in self.targets.iter_mut().filter(|w| w.in_turn && now >= w.next_update) {
-            w.next_update = now + self.attrs.update.max(self.spending.round);
+        for w in &mut self.targets {
             let mut mappings = Vec::new();
             match self.ops.mappings(w.id, &mut mappings)? {
                 Liveness::Gone => ended.push(w.id),
@@ -162,33 +159,13 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Chooses whose turn it is, and which part of each is read.
-    fn take_turns(&mut self, now: Nanos) {
-        let n = self.targets.len();
-        let first = self.targets.partition_point(|w| w.id < self.next) % n.max(1);
-        let in_turn = |k: usize| (first + k) % n;
-        let memory: Vec<u64> = (0..n).map(|k| self.targets[in_turn(k)].visible_bytes()).collect();
-        let parts = self.spending.visits(&memory);
-        let all = parts.len() == n;
-        self.targets.iter_mut().for_each(|w| w.in_turn = false);
-        for (k, part) in parts.into_iter().enumerate() {
-            let w = &mut self.targets[in_turn(k)];
-            w.part = part;
-            let last = w.visited_at.filter(|_| !all);
-            let since = last.map_or(Duration::ZERO, |at| now.since(at));
-            w.round = since.max(self.spending.round);
-            (w.visited_at, w.in_turn) = (Some(now), true);
-            self.next = w.id;
-        }
-    }
-
     /// Reads everything, clears what the plan says, and sets the times of what follows.
     fn begin_round(&mut self, now: Nanos) -> Result<(), OpsError> {
-        self.pay_others()?;
-        self.spending.settle(self.targets.len(), now);
+        self.spending.settle(now);
         self.rebase(now);
-        self.take_turns(now);
-        self.update(now)?;
+        if now >= self.next_update {
+            self.update(now)?;
+        }
         if self.audience.ended().is_some() {
             return Ok(());
         }
@@ -215,35 +192,19 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Pays for what has been done since the last event, with a snapshot or by others in this thread.
-    fn pay_others(&mut self) -> Result<(), OpsError> {
-        let cost = self.reckoned()?;
-        self.spending.pay_for_rest(cost);
-        Ok(())
-    }
-
-    /// What has been spent since the last reading or clear, which is neither's price.
-    fn reckoned(&mut self) -> Result<Cost, OpsError> {
-        match (self.targets.first(), self.ops.survey()) {
-            (Some(w), Some(survey)) => survey.survey(w.id, &[], &mut Vec::new()),
-            _ => Ok(Cost::default()),
-        }
-    }
-
     fn look_at(&mut self, targets: &mut [Watched], now: Nanos) -> Result<(), OpsError> {
         self.armed.clear();
-        let mut targets: Vec<&mut Watched> = targets.iter_mut().filter(|w| w.in_turn).collect();
         let nr_targets = targets.len().max(1);
         let mut blocks = Vec::new();
         let mut awoken = Vec::with_capacity(targets.len());
-        for w in &mut targets {
+        for w in targets.iter_mut() {
             let moment = self.moment(w, now);
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
-            let (ranges, within) = w.next_part();
+            let (ranges, within) = w.next_part(self.spending.part);
             // What was reckoned until now is not the price of reading.
             let reckoned = survey.survey(w.id, &[], &mut blocks)?;
-            self.spending.pay_for_reckoning(reckoned);
+            self.spending.pay_for_rest(reckoned);
             let cost = survey.survey(w.id, &ranges, &mut blocks)?;
             let at = blocks.last().map_or(now, |b| b.read_at).max(now);
             let moment = Moment { at, ms: self.ms(at), ..moment };
@@ -251,16 +212,11 @@ impl<O: Space + Look> Exposure<O> {
             w.running.update(at, moment.ran);
             let terms = self.terms(w);
             awoken.push(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
-            w.size = w.resident_pages();
             self.see_hidden(w, at)?;
-        }
-        // Who was read in part goes on; if it has ended, so does who comes after it.
-        if targets.iter().all(|w| w.id != self.next || w.is_read_to_the_end()) {
-            self.next = TargetId(self.next.0.wrapping_add(1));
         }
         // Each round another target has the first turn, and what it leaves is the next one's.
         self.turn = self.turn.wrapping_add(1);
-        let mut order: Vec<(&mut Watched, Vec<u64>)> = targets.into_iter().zip(awoken).collect();
+        let mut order: Vec<(&mut Watched, Vec<u64>)> = targets.iter_mut().zip(awoken).collect();
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
         for (done, (w, awoken)) in order.into_iter().enumerate() {
@@ -289,7 +245,7 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { return Ok(()) };
             // What was reckoned since the last reading is not the price of a clear.
             let reckoned = survey.survey(w.id, &[], &mut Vec::new())?;
-            self.spending.pay_for_reckoning(reckoned);
+            self.spending.pay_for_rest(reckoned);
             let cost = survey.clear(w.id, &ranges, &mut done)?;
             self.spending.pay_for_clearing(cost, pages, first_pages(w, runs), w.is_new);
             let terms = self.terms(w);
@@ -304,7 +260,6 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Reads what was cleared in this round.
     fn read_early(&mut self, class: usize, now: Nanos) -> Result<(), OpsError> {
-        self.pay_others()?;
         let armed = std::mem::take(&mut self.armed);
         let mut blocks = Vec::new();
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
@@ -312,14 +267,14 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let cost = survey.survey(*id, ranges, &mut blocks)?;
-            self.spending.pay_for_reckoning(cost);
+            self.spending.pay_for_rest(cost);
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
             let terms = self.terms(&self.targets[at]);
             self.targets[at].read_some(&blocks, class, &Moment { at: at_ns, ms, ran }, &terms);
         }
         self.armed = armed;
-        if self.spending.may_ask() && self.targets.iter().any(|w| w.hides_much) {
+        if self.spending.may_ask() && self.targets.iter().any(Watched::hides_much) {
             // Nothing is asked: who looks in epochs has something to do soon after each begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
             self.spending.pay_for_asking(cost);
@@ -335,12 +290,11 @@ impl<O: Space + Look> Exposure<O> {
             let mut blocks = Vec::new();
             if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
                 let cost = survey.survey(w.id, &ranges, &mut blocks)?;
-                self.spending.pay_for_reckoning(cost);
+                self.spending.pay_for_rest(cost);
             }
             w.aside.see(&blocks, &w.mappings);
         }
-        w.hides_much = w.hides_much();
-        if w.hides_much && self.spending.may_ask() {
+        if w.hides_much() && self.spending.may_ask() {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();
             let cost = self.ops.look(&asks, &mut seen)?;
@@ -350,13 +304,11 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    fn publish(&mut self, now: Nanos) -> Result<Arc<Snapshot>, OpsError> {
+    fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
         let mut targets = std::mem::take(&mut self.targets);
         let quality = self.quality(&mut targets, now);
-        let views = targets.iter_mut().map(|w| self.target_view(w, now)).collect();
+        let views = targets.iter_mut().map(|w| self.target_view(w)).collect();
         self.targets = targets;
-        let reckoned = self.reckoned()?;
-        self.spending.pay_for_reckoning(reckoned);
         let aggr = now.since(self.published);
         let snapshot = Arc::new(Snapshot {
             seq: self.seq,
@@ -373,56 +325,53 @@ impl<O: Space + Look> Exposure<O> {
             w.stolen = 0;
         }
         self.audience.after_aggregation(&snapshot);
-        Ok(snapshot)
+        snapshot
     }
 
-    /// Makes the regions of all targets whose turn it was, and says how much those of all of them tell.
+    /// Makes the regions of all targets, and says how much they tell.
     fn quality(&mut self, targets: &mut [Watched], now: Nanos) -> Quality {
         let max = self.attrs.most_regions();
-        let all: u64 = targets.iter().map(|w| w.size).sum();
-        let covered = self.spending.round * COVERED;
-        for w in targets.iter_mut().filter(|w| w.in_turn) {
+        let all: u64 = targets.iter().map(Watched::resident_pages).sum();
+        let (mut visible, mut covered, mut errors, mut touched) = (0, 0, 0.0, 0.0);
+        for w in targets.iter_mut() {
             w.doubt(self.published, &self.terms(w));
-            let own = max as u64 * w.size / all.max(1);
+            let own = max as u64 * w.resident_pages() / all.max(1);
             let own = usize::try_from(own).unwrap_or(max).max(w.areas());
             let moment = self.moment(w, now);
             let basis = Basis {
                 terms: self.terms(w),
                 now: moment,
-                round: w.round,
-                covered,
+                round: self.spending.round,
                 sample: self.attrs.sample,
-                stolen: w.stolen as f64 / w.size.max(1) as f64,
+                stolen: w.stolen as f64 / (w.resident_pages().max(1)) as f64,
             };
-            let viewed = w.make_regions(&basis, own.min(max), self.attrs.windows);
-            w.worth = viewed.iter().map(Worth::of).sum();
+            for v in w.make_regions(&basis, own.min(max), self.attrs.windows) {
+                let Viewed { view, visible: can, covered: does } = v;
+                (visible, covered) = (visible + can, covered + does);
+                if let Some(error) = view.rate.error_log2() {
+                    errors += f64::from(error) * can as f64;
+                    touched += can as f64;
+                }
+            }
         }
-        let lately = |w: &Watched| w.visited_at.is_some_and(|at| now.since(at) <= covered);
-        let worth = |w: &Watched| if lately(w) { w.worth } else { w.worth.uncovered() };
-        let sum: Worth = targets.iter().map(worth).sum();
         Quality {
-            coverage_bp: u32::try_from(sum.covered * 10_000 / sum.visible.max(1)).unwrap_or(10_000),
-            error_log2: (sum.touched > 0.0).then_some((sum.errors / sum.touched) as f32),
+            coverage_bp: u32::try_from(covered * 10_000 / visible.max(1)).unwrap_or(10_000),
+            error_log2: (touched > 0.0).then_some((errors / touched) as f32),
             stolen: targets.iter().map(|w| w.stolen).sum(),
             restraint: self.restrain.most(),
         }
     }
 
-    /// As it was when it had its turn. For how long it has run is told where it had one before this
-    /// snapshot and before the last: to ask takes a while.
-    fn target_view(&mut self, w: &mut Watched, now: Nanos) -> TargetView {
-        let mut ran = None;
-        if w.in_turn {
-            let before = w.ran.filter(|(at, _)| *at == self.published);
-            w.ran = self.ops.ran(w.id).map(|ran| (now, ran));
-            ran = w.ran.zip(before).map(|((_, now), (_, before))| now.saturating_sub(before));
-        }
+    fn target_view(&mut self, w: &mut Watched) -> TargetView {
+        let ran_now = self.ops.ran(w.id);
+        let ran = ran_now.zip(w.ran).map(|(now, before)| now.saturating_sub(before));
+        w.ran = ran_now.or(w.ran);
         TargetView {
             id: w.id,
             ran,
             mappings: Arc::clone(&w.mappings),
             left_out: w.left_out,
-            regions: w.views.clone(),
+            regions: std::mem::take(&mut w.views),
         }
     }
 }
@@ -438,6 +387,7 @@ impl<O: Space + Look> Source for Exposure<O> {
         if self.began.is_none() {
             self.began = Some(now);
             self.published = now;
+            self.next_update = now;
             self.spending.begin(now);
             self.events.push_back((now, Event::Round));
         }
@@ -462,7 +412,7 @@ impl<O: Space + Look> Source for Exposure<O> {
                         .front()
                         .is_some_and(|(next, e)| *next <= now && matches!(e, Event::Early(_))) => {}
                 Event::Early(class) => self.read_early(class, now)?,
-                Event::Publish => return Ok(Step::Snapshot(self.publish(now)?)),
+                Event::Publish => return Ok(Step::Snapshot(self.publish(now))),
             }
         }
     }
@@ -505,6 +455,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         }
         self.targets.sort_by_key(|w| w.id);
         self.restrain.retain(|id| ids.contains(&id));
+        self.next_update = Nanos(0);
     }
 
     fn outlive_targets(&mut self) {

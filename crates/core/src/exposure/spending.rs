@@ -15,8 +15,6 @@ use crate::time::Nanos;
 /// Of the budget, reading everything and what is reckoned from it may take so much; else it is read less
 /// often.
 const READING_SHARE: f64 = 0.5;
-/// All is looked at if that costs so much more: a round is as long as all takes, give or take rounding.
-const SLACK: f64 = 1.001;
 /// Of that, reading gets so much, whatever reckoning takes.
 const LEAST_READING: f64 = 0.3;
 /// And asking about memory whose bits tell nothing so much.
@@ -47,12 +45,8 @@ const MOST_RUNS: u32 = 256;
 pub(super) struct Spending {
     /// how long a round is
     pub round: Duration,
-    /// of everything, the part that is read in this round
-    part: f64,
-    /// targets that are looked at in it
-    visits: usize,
-    /// what reading and reckoning may cost in it; not bounded if all is to be looked at
-    for_visits: Option<f64>,
+    /// of everything, the part that is read in a round
+    pub part: f64,
     pub prices: Prices,
     /// since the last snapshot
     cost: Cost,
@@ -72,12 +66,9 @@ pub(super) struct Spending {
     reading: f64,
     /// of all that there is to read
     readings: Mean,
-    /// of this round: neither reading nor clearing, but for the targets that are looked at
-    reckoning: f64,
-    /// of a target, however much is read of it
-    reckonings: Mean,
-    /// of this round, whoever is looked at: what others do with snapshots
+    /// of this round: neither reading nor clearing
     rest: f64,
+    /// of a round, however much is read in it
     rests: Mean,
 }
 
@@ -87,8 +78,6 @@ impl Spending {
         Spending {
             round: first_round(attrs),
             part: 1.0,
-            visits: 0,
-            for_visits: None,
             prices: Prices::default(),
             cost: Cost::default(),
             interval: attrs.interval,
@@ -100,8 +89,6 @@ impl Spending {
             sweeping: false,
             reading: 0.0,
             readings: Mean::default(),
-            reckoning: 0.0,
-            reckonings: Mean::default(),
             rest: 0.0,
             rests: Mean::default(),
         }
@@ -139,13 +126,7 @@ impl Spending {
         self.reading += self.pay(cost);
     }
 
-    /// Pays for what is reckoned of targets, and for little readings: what does not become less with the part
-    /// that is read of one.
-    pub fn pay_for_reckoning(&mut self, cost: Cost) {
-        self.reckoning += self.pay(cost);
-    }
-
-    /// Pays for what is the same whoever is looked at.
+    /// Pays for what is reckoned, and for little readings: what does not become less with the part.
     pub fn pay_for_rest(&mut self, cost: Cost) {
         self.rest += self.pay(cost);
     }
@@ -177,10 +158,9 @@ impl Spending {
         self.prices.learn(shootdowns, pages, cost.cpu + cost.lost);
     }
 
-    /// Ends the round before: how long the next one is follows from what looking at all of `nr_targets` costs.
-    pub fn settle(&mut self, nr_targets: usize, now: Nanos) {
-        let sweeping = std::mem::take(&mut self.sweeping);
-        if sweeping {
+    /// Ends the round before: how long the next one is follows from what reading has cost.
+    pub fn settle(&mut self, now: Nanos) {
+        if std::mem::take(&mut self.sweeping) {
             // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
             self.seconds.forgive();
         }
@@ -193,65 +173,26 @@ impl Spending {
         if let Some(shootdowns) = &mut self.shootdowns {
             shootdowns.accrue(now, kept.max(2.0 / shootdowns.per_second().max(1.0)));
         }
-        if self.visits > 0 {
-            if self.part > 0.0 {
-                self.readings.add(self.reading / self.part);
-            }
-            self.reckonings.add(self.reckoning / self.visits as f64);
-            self.rests.add(self.rest);
+        if self.reading > 0.0 {
+            self.readings.add(std::mem::take(&mut self.reading) / self.part);
+            self.rests.add(std::mem::take(&mut self.rest));
         }
-        (self.reading, self.reckoning, self.rest) = (0.0, 0.0, 0.0);
-        let (all, each, rest) = (self.readings.get(), self.reckonings.get(), self.rests.get());
-        let every = all + each * nr_targets as f64;
+        let (all, rest) = (self.readings.get(), self.rests.get());
         let share = READING_SHARE * self.seconds.per_second();
         if self.interval.is_zero() {
-            // In which all can be looked at.
-            let affordable = (every + rest) / share;
+            // In which all can be read.
+            let affordable = (all + rest) / share;
             let (low, high) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
             self.round = Duration::from_secs_f64(affordable.clamp(low, high));
         }
         let both = share * self.round.as_secs_f64();
-        // Many targets are to be looked at soon for the first time.
-        let burst =
-            if sweeping && nr_targets > 1 { SWEEP_SHARE * self.round.as_secs_f64() } else { 0.0 };
-        let for_visits = (both - rest).max(both * LEAST_READING) + burst;
-        // One is looked at in each round, and something is read of it, whatever reckoning takes.
-        let least = each + (for_visits - each).max(both * LEAST_READING);
-        self.for_visits = (every > for_visits * SLACK).then_some(for_visits.max(least));
-    }
-
-    /// Begins to look at targets with so much visible memory each: which part of each is read, of those from
-    /// the first on for which there is time. At least one of them is looked at.
-    ///
-    /// E.g. four of the same size, of which each takes 2 ms to be reckoned and 4 to be read, and 10 ms: all of
-    /// the first, and half of the second.
-    pub fn visits(&mut self, memory: &[u64]) -> Vec<f64> {
-        let total = memory.iter().sum::<u64>().max(1) as f64;
-        let (all, each) = (self.readings.get(), self.reckonings.get());
-        let mut left = self.for_visits.unwrap_or(f64::INFINITY);
-        let mut parts = Vec::new();
-        for bytes in memory {
-            let whole = (all * *bytes as f64 / total).max(1e-9);
-            let part = ((left - each) / whole).min(1.0);
-            // The first has something read of it; the others are not worth a visit for less than a tenth.
-            if part < 0.1 && !parts.is_empty() {
-                break;
-            }
-            parts.push(part.max(LEAST_PART));
-            left -= each + part * whole;
-            if part < 1.0 {
-                break;
-            }
-        }
-        self.visits = parts.len();
-        self.part = memory.iter().zip(&parts).map(|(m, p)| *m as f64 / total * p).sum();
-        parts
+        let for_reading = (both - rest).max(both * LEAST_READING);
+        self.part = (for_reading / all.max(1e-9)).clamp(LEAST_PART, 1.0);
     }
 
     /// Of a round.
     fn without_clearing(&self) -> f64 {
-        let reckoning = self.reckonings.get() * self.visits as f64;
-        self.readings.get() * self.part + reckoning + self.rests.get()
+        self.readings.get() * self.part + self.rests.get()
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
@@ -264,8 +205,7 @@ impl Spending {
     ) -> Allowance {
         let targets = nr_targets as f64;
         // What is yet to be read and reckoned in this round.
-        let spent = self.reading + self.reckoning + self.rest;
-        let reserve = (self.without_clearing() - spent).max(0.0);
+        let reserve = (self.without_clearing() - self.reading - self.rest).max(0.0);
         let round = self.round.as_secs_f64();
         let turn = self.round.mul_f64(TURN);
         let changing = w.changed.is_some_and(|at| now.since(at) < turn);
@@ -314,42 +254,19 @@ fn first_round(attrs: &Attrs) -> Duration {
 mod tests {
     use super::*;
 
-    /// Rounds in which reading all of `n` targets takes `all` seconds, to reckon each `each`, and what others
-    /// do `rest`: how long they are at last, which part is read, and how many are looked at.
-    fn settled_with(n: usize, all: f64, each: f64, rest: f64) -> (Duration, f64, usize) {
+    /// Rounds in which reading all takes `all` seconds, and the rest `rest`: what is read at last.
+    fn settled(all: f64, rest: f64) -> (Duration, f64) {
         let mut spending = Spending::new(&Attrs::default());
         let cpu = |s: f64| Cost { cpu: Duration::from_secs_f64(s), ..Cost::default() };
         let mut now = Nanos(0);
         spending.begin(now);
         for _ in 0..200 {
             now = now + spending.round;
-            spending.settle(n, now);
-            let visits = spending.visits(&vec![1 << 20; n]).len();
+            spending.settle(now);
             spending.pay_for_reading(cpu(all * spending.part));
-            spending.pay_for_reckoning(cpu(each * visits as f64));
             spending.pay_for_rest(cpu(rest));
         }
-        (spending.round, spending.part, spending.visits)
-    }
-
-    fn settled(all: f64, each: f64) -> (Duration, f64) {
-        let (round, part, visits) = settled_with(1, all, each, 0.0);
-        assert_eq!(visits, 1);
-        (round, part)
-    }
-
-    #[test]
-    fn of_many_targets_some_are_looked_at_in_each_round() {
-        // Of 100 there is time for 10: 12.5 ms, at .2 + 1 ms each.
-        let (round, part, visits) = settled_with(100, 0.02, 0.001, 0.0);
-        assert_eq!((round, visits), (LONGEST, 10));
-        assert!((part - 0.1).abs() < 0.002, "{part}");
-        // What others do leaves less time for them, and three tenths at least.
-        assert_eq!(settled_with(100, 0.02, 0.001, 0.006).2, 5);
-        assert_eq!(settled_with(100, 0.02, 0.001, 0.1).2, 4);
-        let (round, part, visits) = settled_with(100, 0.001, 0.000_01, 0.0);
-        assert_eq!((round, visits), (Duration::from_millis(400), 100));
-        assert!(part > 0.999, "{part}");
+        (spending.round, spending.part)
     }
 
     #[test]

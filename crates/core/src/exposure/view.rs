@@ -22,16 +22,13 @@ const FRESH: u32 = 9;
 const STEADY: u32 = 100;
 const INTERVAL: u32 = 4;
 /// A region of which nothing was looked at for so many rounds, two turns of the slowest, is not covered.
-pub(super) const COVERED: u32 = 24;
+const COVERED: u32 = 24;
 
 /// What a region's figures are made from.
 pub(super) struct Basis {
     pub terms: Terms,
     pub now: Moment,
-    /// from one turn of the target to the next
     pub round: Duration,
-    /// What was looked at within it tells of its region.
-    pub covered: Duration,
     pub sample: Duration,
     /// of the pages that were read lately, the part that somebody else has cleared
     pub stolen: f64,
@@ -49,7 +46,7 @@ impl Basis {
         let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
         Since {
             fresh: self.ago(fresh.max(self.round * FRESH)),
-            covered: self.ago(self.covered),
+            covered: self.ago(self.round * COVERED),
             known: self.ago(self.round * STEADY),
         }
     }
@@ -61,44 +58,6 @@ pub(super) struct Viewed {
     /// bytes that can be seen, and of those the ones that this tells of
     pub visible: u64,
     pub covered: u64,
-}
-
-/// How much the regions of a target tell.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Worth {
-    /// bytes that can be seen
-    pub visible: u64,
-    /// and of those the ones that regions tell of
-    pub covered: u64,
-    /// errors of rates times bytes
-    pub errors: f64,
-    /// bytes that have a rate
-    pub touched: f64,
-}
-
-impl Worth {
-    pub fn of(v: &Viewed) -> Self {
-        let error = v.view.rate.error_log2().map(f64::from);
-        let touched = if error.is_some() { v.visible as f64 } else { 0.0 };
-        let errors = error.unwrap_or(0.0) * touched;
-        Worth { visible: v.visible, covered: v.covered, errors, touched }
-    }
-
-    /// The same, if it was too long ago.
-    pub fn uncovered(self) -> Self {
-        Worth { covered: 0, ..self }
-    }
-}
-
-impl std::iter::Sum for Worth {
-    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
-        all.fold(Worth::default(), |a, b| Worth {
-            visible: a.visible + b.visible,
-            covered: a.covered + b.covered,
-            errors: a.errors + b.errors,
-            touched: a.touched + b.touched,
-        })
-    }
 }
 
 /// The view of a group; windows note the heat that they have.

@@ -9,7 +9,7 @@ use rand_core::Rng;
 use super::bins::ALIKE;
 use super::borders::{Group, groups};
 use super::piece::{Moment, Piece, Terms};
-use super::view::{Basis, NO_HEAT, Viewed, Worth, view};
+use super::view::{Basis, NO_HEAT, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
 use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
@@ -32,8 +32,8 @@ pub(super) struct Watched {
     pub regions: Vec<Known>,
     /// bytes that no region covers
     pub left_out: u64,
-    /// how long it had run at a snapshot, and when that was
-    pub ran: Option<(Nanos, Duration)>,
+    /// how long it had run at the last snapshot
+    pub ran: Option<Duration>,
     pub running: Running,
     /// pages cleared by others since the last snapshot
     pub stolen: u64,
@@ -51,22 +51,6 @@ pub(super) struct Watched {
     read_to: u64,
     /// when to look again how much of what cannot be seen is resident
     pub next_aside: Nanos,
-    /// when to read its mappings again
-    pub next_update: Nanos,
-    /// It has its turn in this round.
-    pub in_turn: bool,
-    /// when it last had its turn
-    pub visited_at: Option<Nanos>,
-    /// from one turn to the next
-    pub round: Duration,
-    /// which part of it is read in this turn
-    pub part: f64,
-    /// resident pages that can be seen
-    pub size: u64,
-    /// Enough is hidden for it to be worth asking about.
-    pub hides_much: bool,
-    /// what its regions tell
-    pub worth: Worth,
 }
 
 /// A region as it was published.
@@ -101,22 +85,13 @@ impl Watched {
             turn: 0,
             read_to: 0,
             next_aside: Nanos(0),
-            next_update: Nanos(0),
-            in_turn: false,
-            visited_at: None,
-            round: Duration::ZERO,
-            part: 1.0,
-            size: 0,
-            hides_much: false,
-            worth: Worth::default(),
         }
     }
 
     /// Forgets all: it has a new address space.
     pub fn forget(&mut self) {
-        let Watched { id, next_update, in_turn, visited_at, round, part, .. } = *self;
-        let of_turn = Watched { next_update, in_turn, visited_at, round, part, ..Watched::new(id) };
-        *self = Watched { is_new: false, ..of_turn };
+        *self = Watched::new(self.id);
+        self.is_new = false;
     }
 
     /// Time is counted from so many ms later on.
@@ -138,25 +113,16 @@ impl Watched {
         self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range));
     }
 
-    /// Of what can be seen.
-    pub fn visible_bytes(&self) -> u64 {
-        self.visible.iter().map(AddrRange::len).sum()
-    }
-
-    /// Whether the next part is the first one again.
-    pub fn is_read_to_the_end(&self) -> bool {
-        self.read_to == 0
-    }
-
     /// What to read next, if a part of all that is visible is to be read at a time, and between which
     /// addresses that lies.
-    pub fn next_part(&mut self) -> (Vec<AddrRange>, AddrRange) {
+    pub fn next_part(&mut self, part: f64) -> (Vec<AddrRange>, AddrRange) {
         let all = AddrRange::new(0, u64::MAX);
-        if self.part >= 1.0 {
+        if part >= 1.0 {
             self.read_to = 0;
             return (self.visible.clone(), all);
         }
-        let mut left = ((self.visible_bytes() as f64 * self.part) as u64).max(BLOCK_SIZE);
+        let total: u64 = self.visible.iter().map(AddrRange::len).sum();
+        let mut left = ((total as f64 * part) as u64).max(BLOCK_SIZE);
         let rest = AddrRange::new(self.read_to, u64::MAX);
         let mut ranges = Vec::new();
         for range in self.visible.iter().filter_map(|r| r.intersect(&rest)) {

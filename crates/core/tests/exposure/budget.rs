@@ -92,35 +92,6 @@ fn the_budget_is_kept_with_many_targets() {
     is_kept(16, 20, 0.25, 100.0, 10_000, 20.0);
 }
 
-/// To look at all of them takes a quarter of a second each time, of which there are 5 ms a second.
-#[test]
-fn hundreds_of_targets_have_turns_within_the_budget() {
-    const N: usize = 400;
-    const S: f64 = 150.0;
-    let (ops, targets) = hot(4, N, 0.5, 100.0);
-    let mut tapped = Tapped::new(&ops);
-    tapped.dear = ms(1) / 10;
-    let log = tapped.log.clone();
-    let mut monitor = monitor(tapped, Attrs::default(), &targets);
-    let snapshots = run_until(&mut monitor, &ops, S);
-    let events = log.take();
-    let from = swept(&events, 2 * N as u64);
-    assert!(from < seconds(5.0), "the first sweep took {from:?}");
-    // What it costs to look at all of them is known a little later.
-    let most = most(&events, seconds(5.0), 20.0, cpu) / 0.01;
-    assert!(most <= 1.1, "{most:.2} of the budget");
-    let last = snapshots.last().unwrap();
-    assert_eq!(last.targets.len(), N);
-    let hot = |view: &&TargetView| bytes_where(view, mib(0, 2), |r| r.rate.hz >= 50.0) == 2 * MIB;
-    let found = last.targets.iter().filter(hot).count();
-    assert!(found > N * 9 / 10, "of {found} it is known what is hot");
-    let read = |t: &TargetId| {
-        let late = |e: &&Event| e.target == *t && !e.ranges.is_empty() && e.at > seconds(S - 70.0);
-        events.iter().any(|e| late(&e))
-    };
-    assert!(targets.iter().all(read), "each has its turn");
-}
-
 #[test]
 fn the_budget_is_kept_at_1_gib() {
     is_kept(1024, 1, 0.25, 50.0, 10_000, 30.0);

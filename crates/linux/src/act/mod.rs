@@ -25,12 +25,13 @@ use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId
 use self::filter::ask_for_touched;
 use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
 pub use self::support::possible;
+use self::tally::LONGEST;
 use self::wait::wait;
 use self::walk::perform;
 use crate::ops::epochs::flush_by_advice;
 use crate::ops::touched::Touched;
 use crate::ops::vaddr::Vaddr;
-use crate::sys::{monotonic, thread_cpu};
+use crate::sys::{Stopwatch, monotonic, thread_cpu};
 
 impl Act for Vaddr {
     fn supports(&self, action: &Action) -> Support {
@@ -71,8 +72,8 @@ impl Vaddr {
         let mut spent = Duration::ZERO;
         let mut prepared: Vec<(&Work<'_>, Prepared)> = Vec::new();
         for work in works {
-            // Half of the time is for what comes after.
-            if spent > time / 2 {
+            // What is prepared is to be done in what is left, which takes longer.
+            if spent > time / 4 {
                 break;
             }
             let next = prepare(self, work)?;
@@ -80,10 +81,10 @@ impl Vaddr {
             prepared.push((work, next));
         }
         self.wait(&mut prepared)?;
-        let mut in_vain = Duration::ZERO;
+        let (mut in_vain, watch) = (Duration::ZERO, Stopwatch::start());
         let first = out.len();
         for (work, prepared) in &prepared {
-            if out.len() > first && spent >= time {
+            if out.len() > first && (spent >= time || watch.wall() >= LONGEST) {
                 in_vain += prepared.took;
                 continue;
             }
@@ -91,7 +92,8 @@ impl Vaddr {
             spent += done.took.saturating_sub(prepared.took);
             out.push(done);
         }
-        if let Some(last) = out.last_mut() {
+        // Who has come to nothing would seem to have stopped for want of time.
+        if let Some(last) = out.iter_mut().skip(first).rfind(|a| a.tried + a.passed > 0) {
             last.took += in_vain;
         }
         Ok(())

@@ -6,6 +6,9 @@ use isotherm_core::{AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work};
 
 use crate::sys::Stopwatch;
 
+/// Who hardly gets a CPU stops after that, whatever there is time for: others wait for us.
+pub(super) const LONGEST: Duration = Duration::from_secs(2);
+
 /// What has come of one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Done {
@@ -72,7 +75,8 @@ impl Tally {
     /// further: or else it never would.
     pub fn is_over(&self) -> bool {
         let begun = self.reached > self.range.start || self.applied.tried > 0;
-        self.stopped || self.pages_left() == 0 || begun && self.spent() >= self.budget.time
+        let late = || self.spent() >= self.budget.time || self.began.wall() >= LONGEST;
+        self.stopped || self.pages_left() == 0 || begun && late()
     }
 
     /// Nothing more is to be done, whatever is left.

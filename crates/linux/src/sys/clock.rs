@@ -69,11 +69,17 @@ impl Stopwatch {
         Stopwatch { began: monotonic(), waited: waited_for_cpu() }
     }
 
-    /// How long it has been.
+    /// How long it has been, however that was spent.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        monotonic().since(self.began)
+    }
+
+    /// How long it has been at work.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         let waited = waited_for_cpu().saturating_sub(self.waited);
-        monotonic().since(self.began).saturating_sub(waited)
+        self.wall().saturating_sub(waited)
     }
 }
 

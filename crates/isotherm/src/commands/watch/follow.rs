@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Nanos, TargetId};
@@ -36,8 +37,9 @@ pub struct Follower {
     next: Nanos,
 }
 
-/// Asking who has ended takes at most one part in so many of the time.
+/// Asking who has ended takes at most one part in so many of the time, but it is asked once in that time.
 const SHARE: u32 = 1000;
+const LONGEST: Duration = Duration::from_secs(1);
 
 struct Followed {
     target: TargetId,
@@ -294,7 +296,7 @@ fn ended_if_due(next: &mut Nanos, held: &dyn Hold) -> Vec<TargetId> {
         return Vec::new();
     }
     let ended = held.ended();
-    *next = begin + sys::monotonic().since(begin) * SHARE;
+    *next = begin + (sys::monotonic().since(begin) * SHARE).min(LONGEST);
     ended
 }
 

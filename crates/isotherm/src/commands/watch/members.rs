@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::Nanos;
@@ -27,8 +28,9 @@ pub struct Members {
     next: Nanos,
 }
 
-/// Asking who they are takes at most one part in so many of the time.
+/// Asking who they are takes at most one part in so many of the time, but it is asked once in that time.
 const SHARE: u32 = 500;
+const LONGEST: Duration = Duration::from_secs(5);
 
 impl Members {
     /// Those asked for. Nobody need be in a group yet. A name that nobody has and a group that is not
@@ -127,7 +129,7 @@ impl Members {
         }
         let _ = self.seek();
         let members = self.now(known).ok();
-        self.next = begin + sys::monotonic().since(begin) * SHARE;
+        self.next = begin + (sys::monotonic().since(begin) * SHARE).min(LONGEST);
         members
     }
 }
