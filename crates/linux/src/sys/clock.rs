@@ -1,7 +1,5 @@
 //! Clocks: monotonic time, and CPU time of any process.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use isotherm_core::Nanos;
@@ -86,17 +84,12 @@ impl Stopwatch {
 /// How long the calling thread has been ready to run and others ran; zero if the kernel does not tell
 /// (`CONFIG_SCHED_INFO`).
 fn waited_for_cpu() -> Duration {
-    thread_local! {
-        static STAT: Option<File> = File::open("/proc/thread-self/schedstat").ok();
-    }
-    STAT.with(|stat| {
-        let mut text = [0; 80];
-        let len = stat.as_ref()?.read_at(&mut text, 0).ok()?;
+    let told = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
         // CPU time, that, and how often it had its turn
-        let ns = std::str::from_utf8(text.get(..len)?).ok()?.split(' ').nth(1)?;
-        Some(Duration::from_nanos(ns.parse().ok()?))
-    })
-    .unwrap_or_default()
+        Some(Duration::from_nanos(text.split(' ').nth(1)?.parse().ok()?))
+    };
+    told().unwrap_or_default()
 }
 
 /// CPU time of process `pid` so far, exact to the nanosecond; `None` if there is none.
