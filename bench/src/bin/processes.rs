@@ -24,6 +24,9 @@ struct Options {
     /// share of a CPU, in percent
     #[arg(long, default_value = "1")]
     budget: String,
+    /// what `reclaim` takes for cold: a day if nothing is to be acted on
+    #[arg(long, default_value = "120s")]
+    min_age: String,
     /// for so many s
     #[arg(long, default_value_t = 180)]
     seconds: u64,
@@ -54,6 +57,7 @@ fn main() -> Result<()> {
     let options = ["reclaim", "--all", "--dry-run", "--watermarks", "none", "--budget"];
     let mut service = Command::new(program::beside()?);
     service.args(options).arg(format!("{}%", o.budget)).arg("--control").arg(&socket);
+    service.args(["--min-age", &o.min_age]);
     let said = dir.path().join("said");
     service.stdout(Stdio::null()).stderr(File::create(&said)?);
     let service = Ended(service.spawn()?);

@@ -107,9 +107,108 @@ impl PageMask {
     }
 }
 
+/// A [`PageMask`] as it is kept: most are stretches, or lie within 64 pages, and take 16 bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum CompactMask {
+    /// the pages from the first on and below the second
+    Span(u16, u16),
+    /// of the word with this index
+    Word(u8, u64),
+    Words(Box<[u64; MAX_PAGES / 64]>),
+}
+
+impl Default for CompactMask {
+    fn default() -> Self {
+        CompactMask::Span(0, 0)
+    }
+}
+
+impl From<&PageMask> for CompactMask {
+    fn from(mask: &PageMask) -> Self {
+        let first = mask.0.iter().position(|word| *word != 0).unwrap_or(0);
+        let last = mask.0.iter().rposition(|word| *word != 0).unwrap_or(0);
+        let (low, high) = (mask.0[first], mask.0[last]);
+        if low == 0 {
+            return CompactMask::default();
+        }
+        let start = first as u32 * 64 + low.trailing_zeros();
+        let end = last as u32 * 64 + 64 - high.leading_zeros();
+        if mask.count() == end - start {
+            // At most 512.
+            CompactMask::Span(start as u16, end as u16)
+        } else if first == last {
+            CompactMask::Word(first as u8, low)
+        } else {
+            CompactMask::Words(Box::new(mask.0))
+        }
+    }
+}
+
+impl CompactMask {
+    /// The set.
+    pub fn get(&self) -> PageMask {
+        match self {
+            CompactMask::Span(start, end) if start == end => PageMask::default(),
+            CompactMask::Span(start, end) => PageMask::span((*start).into(), (*end).into()),
+            CompactMask::Word(at, word) => {
+                let mut mask = PageMask::default();
+                mask.0[usize::from(*at)] = *word;
+                mask
+            }
+            CompactMask::Words(words) => PageMask(**words),
+        }
+    }
+
+    /// Whether none is in.
+    pub fn is_empty(&self) -> bool {
+        *self == CompactMask::default()
+    }
+
+    /// How many are in, of those from `first` on and below `end`.
+    pub fn count_in(&self, first: usize, end: usize) -> u32 {
+        match self {
+            CompactMask::Span(from, to) => {
+                let (from, to) = (first.max((*from).into()), end.min((*to).into()));
+                to.saturating_sub(from) as u32
+            }
+            _ => self.get().count_in(first, end),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sets_are_kept_as_they_are() {
+        let of = |is_in: fn(usize) -> bool| PageMask::of(MAX_PAGES, is_in);
+        let both_ends = of(|i| i == 0 || i == 511);
+        assert!(matches!(CompactMask::from(&both_ends), CompactMask::Words(_)));
+        assert!(matches!(CompactMask::from(&of(|i| i == 64 || i == 127)), CompactMask::Word(1, _)));
+        assert!(matches!(
+            CompactMask::from(&of(|i| i > 60 && i < 400)),
+            CompactMask::Span(61, 400)
+        ));
+        assert!(CompactMask::from(&PageMask::default()).is_empty());
+        assert!(!CompactMask::from(&of(|i| i == 511)).is_empty());
+        for mask in [
+            both_ends,
+            of(|i| i == 64 || i == 127),
+            of(|i| i > 60 && i < 400),
+            of(|_| true),
+            of(|_| false),
+            of(|i| i % 3 == 1),
+            of(|i| i == 511),
+        ] {
+            let kept = CompactMask::from(&mask);
+            assert_eq!(kept.get(), mask);
+            for (first, end) in [(0, 512), (60, 70), (100, 100), (511, 512), (0, 61), (400, 512)] {
+                assert_eq!(kept.count_in(first, end), mask.count_in(first, end), "{first}..{end}");
+            }
+        }
+        assert_eq!(size_of::<CompactMask>(), 16);
+    }
 
     #[test]
     fn spans() {

@@ -174,13 +174,13 @@ fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
     (0..piece.nr_windows()).map(move |i| {
-        let resident = piece.count(&piece.resident, i);
+        let resident = piece.resident_in(i);
         let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
         if resident == 0 {
             return (i, Kind::Absent);
         }
         if lost > resident / 2 {
-            let why = piece.hidden.iter().map(|(why, _)| *why).next();
+            let why = piece.hidden().map(|(why, _)| why).next();
             return (i, Kind::Hidden(why.unwrap_or(Unknown::Unseen)));
         }
         if let Some(why) = unseen {

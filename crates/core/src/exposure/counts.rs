@@ -147,12 +147,12 @@ impl Counts {
     fn add_resident(&mut self, piece: &Piece, windows: Range<usize>) {
         let hides = !piece.unseen_pages().is_empty();
         for i in windows {
-            let resident = u64::from(piece.count(&piece.resident, i));
+            let resident = u64::from(piece.resident_in(i));
             self.resident += resident;
             if hides {
                 let told = u64::from(piece.window(i).told);
-                for (why, mask) in &piece.hidden {
-                    let hidden = u64::from(piece.count(mask, i)).saturating_sub(told);
+                for (why, mask) in piece.hidden() {
+                    let hidden = u64::from(piece.count(&mask, i)).saturating_sub(told);
                     self.unknown[why.index()] += hidden;
                 }
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::window::{Evidence, Window};
 use super::windows::Windows;
 use crate::ops::{Seen, Unknown};
-use crate::page_mask::PageMask;
+use crate::page_mask::{CompactMask, PageMask};
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
@@ -99,14 +99,14 @@ struct Exposed {
 pub(super) struct Piece {
     pub range: AddrRange,
     pub huge: bool,
-    pub resident: PageMask,
+    resident: CompactMask,
     /// as last read
-    pub young: PageMask,
+    young: CompactMask,
     /// cleared when the current exposure began
-    armed: PageMask,
+    armed: CompactMask,
     /// of those, found young since
-    found: PageMask,
-    pub hidden: Vec<(Unknown, PageMask)>,
+    found: CompactMask,
+    hidden: Box<[(Unknown, CompactMask)]>,
     exposed: Option<Exposed>,
     /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
     /// there, in Hz.
@@ -148,18 +148,18 @@ impl Piece {
         Piece {
             range,
             huge: false,
-            resident: PageMask::default(),
-            young: PageMask::default(),
-            armed: PageMask::default(),
-            found: PageMask::default(),
-            hidden: Vec::new(),
+            resident: CompactMask::default(),
+            young: CompactMask::default(),
+            armed: CompactMask::default(),
+            found: CompactMask::default(),
+            hidden: Box::default(),
             exposed: None,
             presumed: None,
             doubted: false,
             calm: None,
             missing: 0,
             size,
-            windows: Windows::new(Window::new(ms), usize::try_from(windows).unwrap_or(0)),
+            windows: Windows::new(Window::new(ms), u16::try_from(windows).unwrap_or(u16::MAX)),
         }
     }
 
@@ -216,9 +216,32 @@ impl Piece {
         &mut self.windows[i]
     }
 
+    /// The pages of a window.
+    fn pages_of(&self, i: usize) -> (usize, usize) {
+        self.pages(self.window_range(i))
+    }
+
+    /// The window that stands for all of them, if one does.
+    pub fn one_for_all(&mut self) -> Option<&mut Window> {
+        match self.windows.distinct_mut() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
     /// Pages of `mask` that lie in a window.
     pub fn count(&self, mask: &PageMask, i: usize) -> u16 {
-        let (first, end) = self.pages(self.window_range(i));
+        let (first, end) = self.pages_of(i);
+        u16::try_from(mask.count_in(first, end)).unwrap_or(u16::MAX)
+    }
+
+    /// Resident pages of a window.
+    pub fn resident_in(&self, i: usize) -> u16 {
+        self.count_kept(&self.resident, i)
+    }
+
+    fn count_kept(&self, mask: &CompactMask, i: usize) -> u16 {
+        let (first, end) = self.pages_of(i);
         u16::try_from(mask.count_in(first, end)).unwrap_or(u16::MAX)
     }
 
@@ -259,9 +282,19 @@ impl Piece {
         class.min(READS - 1)
     }
 
+    /// Resident pages.
+    pub fn resident(&self) -> PageMask {
+        self.resident.get()
+    }
+
+    /// Pages whose accesses cannot be seen, by reason.
+    pub fn hidden(&self) -> impl Iterator<Item = (Unknown, PageMask)> {
+        self.hidden.iter().map(|(why, mask)| (*why, mask.get()))
+    }
+
     /// Pages whose accesses cannot be seen.
     pub fn unseen_pages(&self) -> PageMask {
-        self.hidden.iter().fold(PageMask::default(), |all, (_, mask)| all.or(mask))
+        self.hidden().fold(PageMask::default(), |all, (_, mask)| all.or(&mask))
     }
 
     /// Pages that tell nothing more until they are cleared.
@@ -277,8 +310,8 @@ impl Piece {
 
     fn spent_pages(&self) -> PageMask {
         match self.hidden.is_empty() {
-            true => self.young,
-            false => self.young.without(&self.unseen_pages()),
+            true => self.young.get(),
+            false => self.young.get().without(&self.unseen_pages()),
         }
     }
 
@@ -291,27 +324,34 @@ impl Piece {
     pub fn read(&mut self, block: &Block, class: usize, now: &Moment, t: &Terms) -> Change {
         let span = self.span();
         let (resident, young) = (block.resident.and(&span), block.young.and(&span));
-        let stolen = self.young.without(&young).and(&resident).count();
-        let touched = young.without(&self.young);
-        if resident != self.resident {
+        let (was_resident, was_young) = (self.resident.get(), self.young.get());
+        let stolen = was_young.without(&young).and(&resident).count();
+        let touched = young.without(&was_young);
+        if resident != was_resident {
             // What is gone shows nothing more.
             self.calm = None;
-            self.armed = self.armed.and(&resident);
-            self.hidden.iter_mut().for_each(|(_, mask)| *mask = mask.and(&resident));
-            self.hidden.retain(|(_, mask)| !mask.is_empty());
+            self.armed = (&self.armed.get().and(&resident)).into();
+            self.hide(self.hidden().map(|(why, mask)| (why, mask.and(&resident))).collect());
+            self.resident = (&resident).into();
         }
-        (self.huge, self.resident, self.young) = (block.huge, resident, young);
-        let new = young.and(&self.armed).without(&self.found);
+        self.huge = block.huge;
+        if young != was_young {
+            self.young = (&young).into();
+        }
+        let new = young.and(&self.armed.get()).without(&self.found.get());
         if !touched.is_empty() {
             self.calm = None;
         }
         let awoken = self.expose(&new, class, now, t);
         if !touched.is_empty() {
-            for i in
-                (0..self.nr_windows()).filter(|&i| self.count(&touched, i) > 0).collect::<Vec<_>>()
-            {
-                self.windows[i].touched = now.ms;
-            }
+            self.change(
+                |p, i| p.count(&touched, i) > 0,
+                |w, touched| {
+                    if touched {
+                        w.touched = now.ms;
+                    }
+                },
+            );
         }
         if self.calm.is_none() && self.is_quiet() && class >= EARLY.len() {
             self.calm = self.calm_down(t);
@@ -325,7 +365,7 @@ impl Piece {
     /// Forgets what quiet memory was like before, if that is long enough ago.
     fn calm_down(&mut self, t: &Terms) -> Option<Calm> {
         let simple =
-            self.hidden.is_empty() && self.young.is_empty() && self.resident == self.span();
+            self.hidden.is_empty() && self.young.is_empty() && self.resident() == self.span();
         let plain = simple && self.presumed.is_none() && self.resident == self.armed;
         let open = self.exposed.as_ref()?.last.open(t.share);
         let mut each = self.windows.distinct_mut().iter_mut();
@@ -349,7 +389,7 @@ impl Piece {
     /// Of calm memory, pages and the page-seconds since they were cleared.
     pub fn idle(&self, t: &Terms) -> (u32, f64) {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
-        let pages = self.armed.count();
+        let pages = self.armed.get().count();
         (pages, f64::from(pages) * seconds)
     }
 
@@ -375,21 +415,33 @@ impl Piece {
             // Most memory is cold: what its windows have shown follows from the times alone.
             return false;
         }
-        self.found = self.found.or(new);
+        self.found = (&self.found.get().or(new)).into();
         let mut awoken = false;
-        for i in 0..self.nr_windows() {
-            let count = self.count(new, i);
-            let w = &mut self.windows[i];
-            if quiet {
-                w.stay_idle(was);
-            }
-            if count > 0 && was > t.long && w.current().d == 0.0 {
-                awoken = true;
-                w.suspect = now.ms.max(1);
-            }
-            w.add(count, (is - was).max(0.0), class);
-        }
+        self.change(
+            |p, i| p.count(new, i),
+            |w, count| {
+                if quiet {
+                    w.stay_idle(was);
+                }
+                if count > 0 && was > t.long && w.current().d == 0.0 {
+                    awoken = true;
+                    w.suspect = now.ms.max(1);
+                }
+                w.add(count, (is - was).max(0.0), class);
+            },
+        );
         awoken
+    }
+
+    /// Changes each window by something.
+    fn change<T: PartialEq>(
+        &mut self,
+        by: impl Fn(&Piece, usize) -> T,
+        change: impl FnMut(&mut Window, T),
+    ) {
+        let mut windows = std::mem::take(&mut self.windows);
+        windows.change(|i| by(self, i), change);
+        self.windows = windows;
     }
 
     /// Takes in what clearing has done: a new exposure begins.
@@ -400,30 +452,36 @@ impl Piece {
         if told.and(&span).is_empty() {
             return;
         }
-        for i in 0..self.nr_windows() {
-            let (current, confirmed) = (self.current(i, t), self.is_confirmed(i, t));
-            self.windows[i].carry(current, confirmed, since.ms);
-            if self.count(&self.young, i) > 0 {
-                // Until now, for all that is known.
-                self.windows[i].touched = since.ms;
-            }
-        }
+        let armed = c.armed.and(&span);
+        let shown = self.shown(t);
+        self.change(
+            |p, i| (p.count_kept(&p.young, i) > 0, p.count(&armed, i)),
+            |w, (young, pages)| {
+                w.carry(shown.of(w), shown.is_confirmed(w), since.ms);
+                if young {
+                    // Until now, for all that is known.
+                    w.touched = since.ms;
+                }
+                w.pages = pages;
+            },
+        );
         self.huge = c.huge;
-        self.armed = c.armed.and(&span);
-        self.found = PageMask::default();
-        self.young = self.young.without(&self.armed);
-        self.resident = self.resident.or(&told.and(&span));
-        let hidden = c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
-        self.hidden = hidden.filter(|(_, mask)| !mask.is_empty()).collect();
-        self.hidden.shrink_to_fit();
+        self.armed = (&armed).into();
+        self.found = CompactMask::default();
+        self.young = (&self.young.get().without(&armed)).into();
+        self.resident = (&self.resident().or(&told.and(&span))).into();
+        self.hide(c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span))).collect());
         self.presumed = None;
         self.doubted = false;
         self.calm = None;
         let last = Elapsed::default();
         self.exposed = Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0 });
-        for i in 0..self.nr_windows() {
-            self.windows[i].pages = self.count(&self.armed, i);
-        }
+    }
+
+    /// These pages cannot be seen, by reason.
+    fn hide(&mut self, hidden: Vec<(Unknown, PageMask)>) {
+        let some = hidden.iter().filter(|(_, mask)| !mask.is_empty());
+        self.hidden = some.map(|(why, mask)| (*why, mask.into())).collect();
     }
 
     /// Takes in what somebody who sees them has told of hidden pages of a window.
@@ -439,12 +497,13 @@ impl Piece {
         w.be_told(seen.young, told, seen.read_at.since(since).as_secs_f64());
     }
 
-    /// What the current exposure of a window has shown.
-    fn current(&self, i: usize, t: &Terms) -> Evidence {
-        match &self.exposed {
-            None => Evidence::default(),
-            Some(x) if self.found.is_empty() => self.windows[i].idle_for(x.last.open(t.share)),
-            Some(_) => self.windows[i].current(),
+    /// What the current exposure has shown.
+    fn shown(&self, t: &Terms) -> Shown {
+        Shown {
+            open: self.exposed.as_ref().map(|x| x.last.open(t.share)),
+            quiet: self.found.is_empty(),
+            since: self.exposed.as_ref().map_or(0, |x| x.since.ms),
+            recent: t.recent,
         }
     }
 
@@ -455,18 +514,12 @@ impl Piece {
         let touched = -(-hz * seconds).exp_m1();
         let whole =
             |i: &usize| range.intersect(&self.window_range(*i)) == Some(self.window_range(*i));
+        let shown = self.shown(t);
         (0..self.nr_windows()).filter(whole).fold([0.0; 3], |[d, e, n], i| {
-            let x = self.current(i, t);
+            let x = shown.of(&self.windows[i]);
             let pages = f64::from(self.windows[i].pages);
             [d + f64::from(x.d), e + f64::from(x.e), n + pages * touched]
         })
-    }
-
-    /// Whether there was a sign of heat shortly before the current exposure began.
-    fn is_confirmed(&self, i: usize, t: &Terms) -> bool {
-        let since = self.exposed.as_ref().map_or(0, |x| x.since.ms);
-        let suspect = self.windows[i].suspect;
-        suspect > 0 && suspect <= since && since - suspect <= t.recent
     }
 
     /// Whether a window was touched after a long time, and not cleared since: how often, nobody knows.
@@ -477,7 +530,7 @@ impl Piece {
     /// Whether it was cleared within so many ms before `now`, and its window `i` was found touched since.
     pub fn is_found_within(&self, i: usize, ms: u32, now: u32) -> bool {
         let cleared = self.exposed.as_ref().is_some_and(|x| now.saturating_sub(x.since.ms) <= ms);
-        cleared && self.count(&self.found, i) > 0
+        cleared && self.count_kept(&self.found, i) > 0
     }
 
     /// What is known of a window, by all exposures.
@@ -486,7 +539,8 @@ impl Piece {
             let e = self.windows[i].idle_for(PRESUMED_S).e;
             return Evidence { d: hz * e, e };
         }
-        self.windows[i].together(self.current(i, t), self.is_confirmed(i, t))
+        let (shown, w) = (self.shown(t), &self.windows[i]);
+        w.together(shown.of(w), shown.is_confirmed(w))
     }
 
     /// From now on, and until it is cleared, takes it to be as hot as its region is elsewhere.
@@ -511,13 +565,41 @@ impl Piece {
 
     /// When a window was last touched, for all that is known: a page that is young may be at any time.
     pub fn touched(&self, i: usize, now: u32) -> u32 {
-        if self.count(&self.young, i) > 0 { now } else { self.windows[i].touched }
+        if self.count_kept(&self.young, i) > 0 { now } else { self.windows[i].touched }
     }
 
     /// Time until each read of the current exposure, in s; NaN where there was none.
     pub fn reads(&self, t: &Terms) -> Option<[f64; READS]> {
         let x = self.exposed.as_ref()?;
         Some(x.reads.map(|r| if r.wall.is_nan() { f64::NAN } else { r.open(t.share) }))
+    }
+}
+
+/// What the current exposure of a piece has shown of its windows.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    /// in s; none if there is no exposure
+    open: Option<f64>,
+    /// Nothing was touched.
+    quiet: bool,
+    /// when it began
+    since: u32,
+    /// see [`Terms::recent`]
+    recent: u32,
+}
+
+impl Shown {
+    fn of(&self, w: &Window) -> Evidence {
+        match self.open {
+            None => Evidence::default(),
+            Some(open) if self.quiet => w.idle_for(open),
+            Some(_) => w.current(),
+        }
+    }
+
+    /// Whether there was a sign of heat shortly before the exposure began.
+    fn is_confirmed(&self, w: &Window) -> bool {
+        w.suspect > 0 && w.suspect <= self.since && self.since - w.suspect <= self.recent
     }
 }
 
@@ -546,7 +628,7 @@ mod tests {
         let cleared =
             Cleared { start: 0, huge: false, armed: all, hidden: vec![], cleared_at: at.at };
         piece.clear(&cleared, at, &TERMS);
-        assert_eq!(piece.windows.distinct().len(), 32);
+        assert_eq!(piece.windows.distinct().len(), 1, "all were young, and all are cleared");
         read(&mut piece, 3, PageMask::default());
         assert_eq!((piece.windows.distinct().len(), piece.nr_windows()), (1, 32));
         let before = piece.window(31).touched;
@@ -576,7 +658,7 @@ mod tests {
         let (armed, at) = (PageMask::span(0, 200), moment(2));
         let cleared = Cleared { start: 0, huge: false, armed, hidden, cleared_at: at.at };
         piece.clear(&cleared, at, &TERMS);
-        assert!(piece.unseen_pages().without(&piece.resident).is_empty());
+        assert!(piece.unseen_pages().without(&piece.resident()).is_empty());
         assert_eq!(piece.unseen_pages().count(), 100);
         read(&mut piece, 3, 220);
         assert_eq!(piece.unseen_pages().count(), 20);

@@ -21,9 +21,21 @@ const LEAST_READING: f64 = 0.3;
 const ASKING_SHARE: f64 = 0.25;
 /// From one reading of everything to the next, at least, if the budget allows.
 const SHORTEST: Duration = Duration::from_millis(250);
-/// And at most: if the budget does not allow to read everything in that time, a part is read, another
-/// one each time.
+/// And at most, as long as there is something that can be left for the next round: if the budget does not
+/// allow to read everything in that time, a part is read, another one each time.
 const LONGEST: Duration = Duration::from_millis(2500);
+/// What cannot be left may take so much of the budget; else rounds become longer still: with very many
+/// targets, or when more is reckoned than read.
+const STRETCH_SHARE: f64 = 0.7;
+/// Whatever others take of the budget, so much of it is left.
+const LEAST_LEFT: f64 = 0.25;
+/// What they took is averaged over so many s.
+const OF_LATE: f64 = 5.0;
+/// By so much from one to the next: the first readings are dearer than those that follow.
+const MOST_STRETCH: u32 = 4;
+/// Of each target all is read at a time, or so many pages on the average: for less, a visit is not worth
+/// what it takes.
+const WORTH_A_VISIT: u64 = (64 << 20) / PAGE_SIZE;
 /// What is read in a round at least, of everything.
 const LEAST_PART: f64 = 1e-3;
 /// While memory is cleared for the first time, that may take so much of a CPU.
@@ -47,6 +59,8 @@ pub(super) struct Spending {
     pub round: Duration,
     /// of everything, the part that is read in a round
     pub part: f64,
+    /// who are looked at in it
+    targets: usize,
     pub prices: Prices,
     /// since the last snapshot
     cost: Cost,
@@ -68,8 +82,29 @@ pub(super) struct Spending {
     readings: Mean,
     /// of this round: neither reading nor clearing
     rest: f64,
-    /// of a round, however much is read in it
+    /// of a round, however much is read in it, by target
     rests: Mean,
+    /// since the round began: what others do in this thread
+    by_others: f64,
+    /// the same, in each second, of late
+    others: f64,
+    settled: Option<Nanos>,
+}
+
+/// What there is to look at.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extent {
+    pub targets: usize,
+    /// resident pages of all of them
+    pub pages: u64,
+}
+
+impl Extent {
+    /// Which part of everything is worth a round at least.
+    fn least_part(self) -> f64 {
+        let pages = WORTH_A_VISIT as f64 * self.targets.max(1) as f64;
+        (pages / self.pages.max(1) as f64).clamp(LEAST_PART, 1.0)
+    }
 }
 
 impl Spending {
@@ -78,6 +113,7 @@ impl Spending {
         Spending {
             round: first_round(attrs),
             part: 1.0,
+            targets: 1,
             prices: Prices::default(),
             cost: Cost::default(),
             interval: attrs.interval,
@@ -91,6 +127,9 @@ impl Spending {
             readings: Mean::default(),
             rest: 0.0,
             rests: Mean::default(),
+            by_others: 0.0,
+            others: 0.0,
+            settled: None,
         }
     }
 
@@ -131,6 +170,11 @@ impl Spending {
         self.rest += self.pay(cost);
     }
 
+    /// Pays for what takes so much in a second, however long a round is.
+    pub fn pay_for_others(&mut self, cost: Cost) {
+        self.by_others += self.pay(cost);
+    }
+
     /// Whether to ask about hidden memory.
     pub fn may_ask(&self) -> bool {
         self.asking.balance() > 0.0
@@ -140,7 +184,8 @@ impl Spending {
     pub fn pay_for_asking(&mut self, cost: Cost) {
         let seconds = self.pay(cost);
         self.asking.spend(seconds);
-        self.rest += seconds;
+        // It has an account of its own.
+        self.by_others += seconds;
     }
 
     /// Pays for clearing `pages` young pages, of which a part was never cleared; `is_new`: of a target
@@ -159,7 +204,7 @@ impl Spending {
     }
 
     /// Ends the round before: how long the next one is follows from what reading has cost.
-    pub fn settle(&mut self, now: Nanos) {
+    pub fn settle(&mut self, now: Nanos, extent: Extent) {
         if std::mem::take(&mut self.sweeping) {
             // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
             self.seconds.forgive();
@@ -174,25 +219,47 @@ impl Spending {
             shootdowns.accrue(now, kept.max(2.0 / shootdowns.per_second().max(1.0)));
         }
         if self.reading > 0.0 {
+            let read = self.targets.max(1) as f64;
             self.readings.add(std::mem::take(&mut self.reading) / self.part);
-            self.rests.add(std::mem::take(&mut self.rest));
+            self.rests.add(std::mem::take(&mut self.rest) / read);
         }
-        let (all, rest) = (self.readings.get(), self.rests.get());
-        let share = READING_SHARE * self.seconds.per_second();
-        if self.interval.is_zero() {
+        if let Some(before) = self.settled.replace(now) {
+            let seconds = now.since(before).as_secs_f64();
+            // E.g. of 5 s counts half of it: what they do when they begin is soon forgotten.
+            let (by, with) = (std::mem::take(&mut self.by_others), seconds + OF_LATE);
+            self.others = (self.others * OF_LATE + by) / with;
+        }
+        self.targets = extent.targets;
+        let (all, rest) = (self.readings.get(), self.rest_of_round());
+        let budget = self.seconds.per_second();
+        let left = (budget - self.others).max(budget * LEAST_LEFT);
+        let (share, least) = (READING_SHARE * left, extent.least_part());
+        let at_once = match self.interval.is_zero() {
             // In which all can be read.
-            let affordable = (all + rest) / share;
-            let (low, high) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
-            self.round = Duration::from_secs_f64(affordable.clamp(low, high));
-        }
+            true => {
+                let affordable = (all + rest) / share;
+                Duration::from_secs_f64(
+                    affordable.clamp(SHORTEST.as_secs_f64(), LONGEST.as_secs_f64()),
+                )
+            }
+            false => self.interval / 4,
+        };
+        let needed = (all * least + rest) / (STRETCH_SHARE * left);
+        let stretched = Duration::try_from_secs_f64(needed).unwrap_or(Duration::MAX);
+        self.round = at_once.max(stretched.min(self.round * MOST_STRETCH));
         let both = share * self.round.as_secs_f64();
         let for_reading = (both - rest).max(both * LEAST_READING);
-        self.part = (for_reading / all.max(1e-9)).clamp(LEAST_PART, 1.0);
+        self.part = (for_reading / all.max(1e-9)).clamp(least, 1.0);
+    }
+
+    /// What is neither reading nor clearing, of a round.
+    fn rest_of_round(&self) -> f64 {
+        self.rests.get() * self.targets as f64
     }
 
     /// Of a round.
     fn without_clearing(&self) -> f64 {
-        self.readings.get() * self.part + self.rests.get()
+        self.readings.get() * self.part + self.rest_of_round()
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
@@ -254,36 +321,80 @@ fn first_round(attrs: &Attrs) -> Duration {
 mod tests {
     use super::*;
 
-    /// Rounds in which reading all takes `all` seconds, and the rest `rest`: what is read at last.
-    fn settled(all: f64, rest: f64) -> (Duration, f64) {
+    fn cpu(s: f64) -> Cost {
+        Cost { cpu: Duration::from_secs_f64(s), ..Cost::default() }
+    }
+
+    /// Rounds of so many targets of 1 GiB in which reading all takes `all` seconds, and the rest of each
+    /// `rest`.
+    fn settled(targets: usize, all: f64, rest: f64) -> Spending {
         let mut spending = Spending::new(&Attrs::default());
-        let cpu = |s: f64| Cost { cpu: Duration::from_secs_f64(s), ..Cost::default() };
         let mut now = Nanos(0);
         spending.begin(now);
+        let extent = Extent { targets, pages: targets as u64 * BLOCK_PAGES * 512 };
         for _ in 0..200 {
             now = now + spending.round;
-            spending.settle(now);
+            spending.settle(now, extent);
             spending.pay_for_reading(cpu(all * spending.part));
-            spending.pay_for_rest(cpu(rest));
+            spending.pay_for_rest(cpu(rest * targets as f64));
         }
-        (spending.round, spending.part)
+        spending
     }
 
     #[test]
     fn reading_and_reckoning_have_half_of_the_budget() {
         // 1 ms is .4 % of the shortest round, and 5 ms .5 % of a second.
-        assert_eq!(settled(0.001, 0.0), (SHORTEST, 1.0));
-        let (round, part) = settled(0.003, 0.002);
-        assert!((round.as_secs_f64() - 1.0).abs() < 0.01 && part > 0.99, "{round:?} {part}");
+        let s = settled(1, 0.001, 0.0);
+        assert_eq!((s.round, s.part), (SHORTEST, 1.0));
+        let s = settled(1, 0.003, 0.002);
+        assert!((s.round.as_secs_f64() - 1.0).abs() < 0.01 && s.part > 0.99, "{:?}", s.round);
     }
 
     /// What is reckoned anew in each round must not be taken for the price of the part that is read: the part
     /// would become smaller, and seem dearer still.
     #[test]
     fn much_to_reckon_leaves_something_to_read() {
-        let (round, part) = settled(0.02, 0.008);
-        assert!(round == LONGEST && (part - 0.225).abs() < 0.01, "12.5 ms less 8: {part}");
-        let (_, part) = settled(0.02, 0.03);
-        assert!((part - 0.1875).abs() < 0.01, "three tenths of 12.5 ms: {part}");
+        let s = settled(1, 0.02, 0.008);
+        assert!(s.round == LONGEST && (s.part - 0.225).abs() < 0.01, "12.5 ms less 8: {}", s.part);
+    }
+
+    /// What cannot be left for the next round makes rounds longer, and the budget is kept.
+    #[test]
+    fn rounds_are_as_long_as_what_is_to_be_done_in_each_takes() {
+        // One target, of which 30 ms are reckoned, and a sixteenth of 20 ms must be read.
+        let s = settled(1, 0.02, 0.03);
+        assert!((s.round.as_secs_f64() - 4.46).abs() < 0.01, "31.25 of 7 ms/s: {:?}", s.round);
+        assert!((s.part - 0.335).abs() < 0.01, "three tenths of 22.3 ms: {}", s.part);
+        // 1000 with .14 ms each, and a sixteenth of 80 ms.
+        let s = settled(1000, 0.08, 0.000_14);
+        assert!((s.round.as_secs_f64() - 20.71).abs() < 0.01, "145 of 7 ms/s: {:?}", s.round);
+        let spent = 0.08 * s.part + 0.14;
+        assert!(spent < 0.85 * 0.01 * s.round.as_secs_f64(), "{spent} s a round");
+    }
+
+    /// Little memory is read as a whole: how many blocks it has tells what that takes, not its length.
+    #[test]
+    fn little_targets_are_read_as_a_whole() {
+        let part = |targets, pages| Extent { targets, pages }.least_part();
+        assert_eq!(part(1000, 1000 * 1024), 1.0);
+        assert_eq!(part(1, 1 << 28), LEAST_PART, "1 TiB");
+        assert_eq!(part(0, 0), 1.0);
+    }
+
+    /// The first reading is dearer than those that follow, and those who have ended take nothing.
+    #[test]
+    fn rounds_become_long_by_steps_and_short_at_once() {
+        let mut spending = settled(1, 0.001, 0.0);
+        let mut at = Nanos(1 << 40);
+        let mut round = |targets, rest| {
+            at = at + spending.round;
+            spending.settle(at, Extent { targets, pages: 0 });
+            spending.pay_for_reading(cpu(0.001));
+            spending.pay_for_rest(cpu(rest));
+            spending.round.as_millis()
+        };
+        let rounds = [round(1, 0.0), round(1000, 0.2), round(1000, 0.2), round(1000, 0.2)];
+        assert_eq!(rounds, [250, 250, 2500, 10_000]);
+        assert!(round(1, 0.0002) < 400);
     }
 }

@@ -7,7 +7,7 @@ use super::borders::{Group, Kind, Place};
 use super::counts::{Counts, Since, count, spans};
 use super::piece::{Moment, Piece, READS, Terms};
 use super::watched::Known;
-use super::window::UNTOUCHED;
+use super::window::{UNTOUCHED, Window};
 use crate::estimator::Rate;
 use crate::ops::{Pages, Unknown};
 use crate::range::PAGE_SIZE;
@@ -211,15 +211,23 @@ fn age(
             bytes += len;
             continue;
         }
-        for i in first..end {
-            let len = pieces[p].window_range(i).len() as f64;
-            let w = pieces[p].window_mut(i);
+        let mut age_one = |w: &mut Window, len: u64| {
             let kept = heat_since(w.level, w.kept, w.touched);
             if w.level == UNTOUCHED || w.level.abs_diff(now_at) > 1 {
                 (w.level, w.kept) = (now_at, kept);
             }
-            sum += f64::from(now.saturating_sub(w.kept)) * len;
-            bytes += len;
+            sum += f64::from(now.saturating_sub(w.kept)) * len as f64;
+            bytes += len as f64;
+        };
+        let len = pieces[p].range.len();
+        match pieces[p].one_for_all().filter(|_| whole) {
+            Some(w) => age_one(w, len),
+            None => {
+                for i in first..end {
+                    let len = pieces[p].window_range(i).len();
+                    age_one(pieces[p].window_mut(i), len);
+                }
+            }
         }
     }
     let ms = if hz > 0.0 {

@@ -175,7 +175,7 @@ impl Watched {
                     None => {
                         let mut piece = Piece::new(range, size, now.ms);
                         piece.read(&block, 0, now, t);
-                        if !piece.resident.is_empty() {
+                        if !piece.resident().is_empty() {
                             new.push(piece);
                         }
                     }
@@ -234,7 +234,7 @@ impl Watched {
 
     /// Resident pages that can be seen.
     pub fn resident_pages(&self) -> u64 {
-        self.pieces.iter().map(|p| u64::from(p.resident.count())).sum()
+        self.pieces.iter().map(|p| u64::from(p.resident().count())).sum()
     }
 
     /// Stretches of what is mapped.
@@ -289,7 +289,8 @@ impl Watched {
             age: v.view.age,
         };
         self.regions = viewed.iter().map(known).collect();
-        self.views = viewed.iter().map(|v| v.view).collect();
+        self.views = Vec::with_capacity(viewed.len() + self.aside.len());
+        self.views.extend(viewed.iter().map(|v| v.view));
         let interval = Duration::from_millis(b.now.ms.saturating_sub(self.aside_ms).into());
         self.aside_ms = b.now.ms;
         self.views.extend(self.aside.views(interval));
@@ -317,7 +318,7 @@ impl Watched {
         let ask = |range| Ask { target, range, clear: false };
         let mut asks = self.aside.asks(target, rng, window, |r| self.is_locked(r));
         let hidden: Vec<usize> =
-            (0..self.pieces.len()).filter(|&i| !self.pieces[i].hidden.is_empty()).collect();
+            (0..self.pieces.len()).filter(|&i| self.pieces[i].hidden().next().is_some()).collect();
         let places =
             hidden.iter().flat_map(|&p| (0..self.pieces[p].nr_windows()).map(move |i| (p, i)));
         let places: Vec<(usize, usize)> = places.collect();

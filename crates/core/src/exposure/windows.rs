@@ -5,21 +5,21 @@ use std::ops::{Index, IndexMut};
 use super::window::Window;
 
 /// Most memory is cold, and 2 MiB of it have 32 windows of 56 bytes that say the same.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Windows {
-    len: usize,
+    len: u16,
     /// one for all, or each
-    kept: Vec<Window>,
+    kept: Box<[Window]>,
 }
 
 impl Windows {
     /// So many, all like this one.
-    pub fn new(window: Window, len: usize) -> Self {
-        Windows { len, kept: vec![window] }
+    pub fn new(window: Window, len: u16) -> Self {
+        Windows { len, kept: Box::new([window]) }
     }
 
     pub fn len(&self) -> usize {
-        self.len
+        self.len.into()
     }
 
     /// Those that differ, as far as is known; what is done to all of them is done to all.
@@ -32,12 +32,27 @@ impl Windows {
         &mut self.kept
     }
 
+    /// Changes each by something: if that is the same for all, one still stands for them.
+    pub fn change<T: PartialEq>(
+        &mut self,
+        by: impl Fn(usize) -> T,
+        mut change: impl FnMut(&mut Window, T),
+    ) {
+        if let [one] = &mut self.kept[..] {
+            let first = by(0);
+            if (1..self.len.into()).all(|i| by(i) == first) {
+                change(one, first);
+                return;
+            }
+        }
+        (0..self.len()).for_each(|i| change(&mut self[i], by(i)));
+    }
+
     /// Keeps one for all of them, if they are alike.
     pub fn join(&mut self) {
         let alike = self.kept.windows(2).all(|pair| pair.first() == pair.last());
         if alike && self.kept.len() > 1 {
-            self.kept.truncate(1);
-            self.kept.shrink_to_fit();
+            self.kept = self.kept.iter().copied().take(1).collect();
         }
     }
 }
@@ -53,8 +68,8 @@ impl Index<usize> for Windows {
 /// From then on it may differ.
 impl IndexMut<usize> for Windows {
     fn index_mut(&mut self, i: usize) -> &mut Window {
-        if self.kept.len() < self.len {
-            self.kept = vec![self.kept[0]; self.len];
+        if self.kept.len() < self.len() {
+            self.kept = vec![self.kept[0]; self.len()].into();
         }
         &mut self.kept[i]
     }
@@ -78,5 +93,15 @@ mod tests {
         assert_eq!((windows.distinct().len(), windows[31].touched), (1, 7));
         windows.distinct_mut().iter_mut().for_each(|w| w.kept = 3);
         assert_eq!(windows[31].kept, 3);
+    }
+
+    #[test]
+    fn what_is_done_to_all_is_done_to_one() {
+        let mut windows = Windows::new(Window::new(7), 32);
+        windows.change(|_| 9, |w, touched| w.touched = touched);
+        assert_eq!((windows.distinct().len(), windows[31].touched), (1, 9));
+        windows.change(|i| i as u32 / 16, |w, kept| w.kept = kept);
+        let kept = |i: usize| (windows[i].kept, windows[i].touched);
+        assert_eq!((windows.distinct().len(), kept(15), kept(16)), (32, (0, 9), (1, 9)));
     }
 }

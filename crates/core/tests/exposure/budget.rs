@@ -1,4 +1,5 @@
 use super::*;
+use isotherm_core::Monitor as _;
 use std::collections::BTreeSet;
 
 /// What was spent of one CPU in the `length` that ends at each event from `from` on, at most.
@@ -90,6 +91,59 @@ fn a_tenth_of_the_budget_is_kept() {
 fn the_budget_is_kept_with_many_targets() {
     is_kept(32, 5, 0.25, 100.0, 10_000, 20.0);
     is_kept(16, 20, 0.25, 100.0, 10_000, 20.0);
+}
+
+/// A target of 4 MiB each, half of which is hot, that takes .1 ms to look at besides.
+fn dear(n: usize) -> (Ops, Vec<TargetId>, Tapped) {
+    let (ops, targets) = hot(4, n, 0.5, 100.0);
+    let mut tapped = Tapped::new(&ops);
+    tapped.dear = ms(1) / 10;
+    (ops, targets, tapped)
+}
+
+/// To look at all of them takes a quarter of a second each time, of which there are 10 ms a second: rounds
+/// become longer, and each is still looked at in all of them.
+#[test]
+fn the_budget_is_kept_with_hundreds_of_targets() {
+    const N: usize = 400;
+    const S: f64 = 400.0;
+    let (ops, targets, tapped) = dear(N);
+    let log = tapped.log.clone();
+    let mut monitor = monitor(tapped, Attrs::default(), &targets);
+    let snapshots = run_until(&mut monitor, &ops, S);
+    let events = log.take();
+    let from = swept(&events, 2 * N as u64);
+    assert!(from < seconds(5.0), "the first sweep took {from:?}");
+    // What it takes is known after the first rounds, of which there are four in 15 s.
+    let first: f64 = events.iter().filter(|e| e.at < seconds(20.0)).map(cpu).sum();
+    let most = most(&events, seconds(20.0), 200.0, cpu) / 0.01;
+    println!("{first:.2} s in the first 20 s, then {most:.2} of the budget");
+    assert!(most <= 1.1 && first < 2.0, "{most:.2} of the budget, after {first:.2} s");
+    let last = snapshots.last().unwrap();
+    assert!(last.end > seconds(S - 60.0), "the last snapshot is of {:?}", last.end);
+    assert_eq!(last.quality.unwrap().coverage_bp, 10_000);
+    assert_eq!(last.targets.len(), N);
+    let hot = |view: &&TargetView| bytes_where(view, mib(0, 2), |r| r.rate.hz >= 50.0) == 2 * MIB;
+    let found = last.targets.iter().filter(hot).count();
+    assert!(found > N * 9 / 10, "of {found} it is known what is hot");
+}
+
+/// Who comes is looked at in the next round; when most have ended, rounds are short again.
+#[test]
+fn rounds_are_as_long_as_those_who_are_there_take() {
+    let (ops, targets, tapped) = dear(400);
+    let mut monitor = monitor(tapped, Attrs::default(), &targets[..300]);
+    let _ = run_until(&mut monitor, &ops, 100.0);
+    monitor.set_targets(&targets);
+    let many = run_until(&mut monitor, &ops, 200.0);
+    let last = many.last().unwrap();
+    let is_seen = |view: &&TargetView| view.bytes(&Thresholds::default()).unknown < 4 * MIB;
+    let seen = last.targets.iter().filter(is_seen).count();
+    assert!(seen == 400 && many.len() < 10, "{seen} of 400 were seen in {} snapshots", many.len());
+    monitor.set_targets(&targets[..4]);
+    let few = run_until(&mut monitor, &ops, 300.0);
+    let lately = few.iter().filter(|s| s.end > seconds(260.0)).count();
+    assert!(lately >= 60, "{lately} snapshots in 40 s");
 }
 
 #[test]

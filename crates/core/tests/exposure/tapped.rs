@@ -38,6 +38,9 @@ pub struct Tapped {
     /// before each read, and, where told so, after each clear
     pub meddle: Option<Meddling>,
     mappings: BTreeMap<TargetId, Vec<AddrRange>>,
+    /// Each reading of a target takes so much to reckon, told when nothing is asked for.
+    pub dear: Duration,
+    reckoned: Duration,
     /// whether a range may reach over the end of a mapping
     pub lax: bool,
 }
@@ -51,6 +54,8 @@ impl Tapped {
             pressure: None,
             meddle: None,
             mappings: BTreeMap::new(),
+            dear: Duration::ZERO,
+            reckoned: Duration::ZERO,
             lax: true,
         }
     }
@@ -108,7 +113,11 @@ impl Survey for Tapped {
     ) -> Result<Cost, OpsError> {
         self.check(target, ranges);
         self.meddle(false);
-        let cost = Survey::survey(&mut self.ops, target, ranges, out)?;
+        let mut cost = Survey::survey(&mut self.ops, target, ranges, out)?;
+        match ranges.is_empty() {
+            true => cost.cpu += std::mem::take(&mut self.reckoned),
+            false => self.reckoned += self.dear,
+        }
         let (at, ranges, armed) = (self.now(), ranges.to_vec(), Vec::new());
         self.log.borrow_mut().push(Event { at, target, ranges, clears: false, cost, armed });
         Ok(cost)

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use isotherm_core::{OpsError, TargetId};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
 use super::held::Held;
 use crate::sys::process_cpu;
@@ -16,11 +18,14 @@ use crate::sys::process_cpu;
 pub(crate) struct Targets<P> {
     processes: BTreeMap<TargetId, P>,
     next_id: u32,
+    /// Tells of the pidfds of all of them.
+    ends: Option<OwnedFd>,
 }
 
 impl<P> Default for Targets<P> {
     fn default() -> Self {
-        Targets { processes: BTreeMap::new(), next_id: 0 }
+        let ends = epoll::create(CreateFlags::CLOEXEC).ok();
+        Targets { processes: BTreeMap::new(), next_id: 0, ends }
     }
 }
 
@@ -28,10 +33,19 @@ impl<P: Deref<Target = Held>> Targets<P> {
     pub fn add(&mut self, process: P) -> TargetId {
         let id = TargetId(self.next_id);
         self.next_id += 1;
+        let told = self.ends.as_ref().is_some_and(|ends| {
+            let data = EventData::new_u64(id.0.into());
+            epoll::add(ends, &process.pidfd, data, EventFlags::IN).is_ok()
+        });
+        if !told {
+            // Then each is asked.
+            self.ends = None;
+        }
         self.processes.insert(id, process);
         id
     }
 
+    /// Closing its pidfd takes it out of what is told of, too.
     pub fn remove(&mut self, target: TargetId) {
         self.processes.remove(&target);
     }
@@ -52,17 +66,19 @@ impl<P: Deref<Target = Held>> Targets<P> {
         self.find(target).is_some_and(|p| !p.has_ended())
     }
 
-    /// Those that have ended: asked at once, as one by one takes longer than all else where there are many.
+    /// Those that have ended, sorted. To ask thousands one by one takes longer than all else.
     pub fn ended(&self) -> Vec<TargetId> {
-        let all = self.processes.values();
-        let mut fds: Vec<PollFd<'_>> =
-            all.map(|p| PollFd::from_borrowed_fd(p.pidfd.as_fd(), PollFlags::IN)).collect();
-        if poll(&mut fds, Some(&Timespec::default())).is_err() {
-            // More than descriptors are allowed.
+        let mut events = Vec::with_capacity(self.processes.len().max(1));
+        let at_once = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
+        let waited = |ends| epoll::wait(ends, spare_capacity(&mut events), at_once).ok();
+        if self.ends.as_ref().and_then(waited).is_none() {
             return self.processes.keys().copied().filter(|&id| !self.is_alive(id)).collect();
         }
-        let ended = self.processes.keys().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
-        ended.map(|(&id, _)| id).collect()
+        let id = |e: &epoll::Event| u32::try_from(e.data.u64()).ok().map(TargetId);
+        let is_held = |id: &TargetId| self.processes.contains_key(id);
+        let mut ended: Vec<TargetId> = events.iter().filter_map(id).filter(is_held).collect();
+        ended.sort_unstable();
+        ended
     }
 
     /// CPU time that a target has used since it began.

@@ -11,7 +11,7 @@ use super::{Follower, ROOT};
 /// Each process is read once in this time at most.
 const ROUND: Duration = Duration::from_secs(1);
 /// Reading takes at most one part in so many of the time.
-const SHARE: u32 = 1000;
+const SHARE: u32 = 2000;
 /// Processes read at once, by turns, and when they have come.
 const AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
@@ -38,8 +38,11 @@ pub struct Attributions {
 impl Attributions {
     /// Reads who has come, and whose turn it is, if it is time; what was read.
     pub fn read(&mut self, who: &Follower, hold: &dyn Hold) -> Vec<Attribution> {
-        let new = who.processes().filter(|(_, target)| !self.met.contains(target));
-        let new: Vec<_> = new.take(NEW_AT_ONCE).collect();
+        let mut new = Vec::new();
+        if self.met.len() < who.nr_processes() {
+            let not_met = who.processes().filter(|(_, target)| !self.met.contains(target));
+            new.extend(not_met.take(NEW_AT_ONCE));
+        }
         self.met.extend(new.iter().map(|(_, target)| *target));
         // To take hold of them has cost far more.
         let mut read = self.read_these(new, hold);

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{Nanos, TargetId};
-use isotherm_linux::{AttachError, Hold, proc, sys};
+use isotherm_core::TargetId;
+use isotherm_linux::{AttachError, Hold, proc};
 use isotherm_record::TargetFact;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -33,13 +32,7 @@ pub struct Follower {
     unwanted: BTreeMap<i32, u64>,
     /// of those, who was watched, to be told as ended
     dropped: Vec<TargetId>,
-    /// when to ask again who has ended
-    next: Nanos,
 }
-
-/// Asking who has ended takes at most one part in so many of the time, but it is asked once in that time.
-const SHARE: u32 = 1000;
-const LONGEST: Duration = Duration::from_secs(1);
 
 struct Followed {
     target: TargetId,
@@ -160,15 +153,18 @@ impl Follower {
         let Follower { members, processes, .. } = self;
         let members = members.now_if_due(|pid| processes.contains_key(&pid));
         let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
-        let over = ended_if_due(&mut self.next, held);
-        self.processes.retain(|pid, p| {
-            let is_over = over.binary_search(&p.target).is_ok();
-            let stays = !is_over && (!p.as_member || is_in(pid));
-            if !stays {
-                ended.push(p.target);
-            }
-            stays
-        });
+        let over = held.ended();
+        // Mostly nobody has, and there may be thousands.
+        if members.is_some() || !over.is_empty() {
+            self.processes.retain(|pid, p| {
+                let is_over = over.binary_search(&p.target).is_ok();
+                let stays = !is_over && (!p.as_member || is_in(pid));
+                if !stays {
+                    ended.push(p.target);
+                }
+                stays
+            });
+        }
         if let Some(members) = members {
             let before = self.refused.len();
             let why = self.follow_members(held, &members);
@@ -262,6 +258,11 @@ impl Follower {
         self.processes.iter().map(|(&pid, p)| (pid, p.target))
     }
 
+    /// How many those are.
+    pub fn nr_processes(&self) -> usize {
+        self.processes.len()
+    }
+
     /// The pid of each process that is watched now.
     pub fn pid_of(&self) -> BTreeMap<TargetId, i32> {
         self.processes().map(|(pid, target)| (target, pid)).collect()
@@ -287,17 +288,6 @@ impl Follower {
             (None, n) => format!("{n} processes"),
         }
     }
-}
-
-/// Who has ended, sorted; nobody if it was asked for just now.
-fn ended_if_due(next: &mut Nanos, held: &dyn Hold) -> Vec<TargetId> {
-    let begin = sys::monotonic();
-    if begin < *next {
-        return Vec::new();
-    }
-    let ended = held.ended();
-    *next = begin + (sys::monotonic().since(begin) * SHARE).min(LONGEST);
-    ended
 }
 
 /// In ticks since boot.

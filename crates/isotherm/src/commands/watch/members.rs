@@ -29,7 +29,7 @@ pub struct Members {
 }
 
 /// Asking who they are takes at most one part in so many of the time, but it is asked once in that time.
-const SHARE: u32 = 500;
+const SHARE: u32 = 1000;
 const LONGEST: Duration = Duration::from_secs(5);
 
 impl Members {

@@ -252,7 +252,9 @@ impl Epoch {
     ///
     /// Exposure is in time as it passes for these processes. E.g. if they ran for 0.5 s of an epoch
     /// of 1 s, 15 ms that they ran until the first read are 30 ms.
-    fn complete(self, last: Read) -> Complete {
+    fn complete(mut self, last: Read) -> Complete {
+        // It is kept until the next one is complete.
+        self.frames.shrink();
         let first = self.first.unwrap_or(last);
         let share = first.ran.as_secs_f64() / last.ran.as_secs_f64();
         let usual = if share.is_finite() { last.time.mul_f64(share) } else { first.time };
