@@ -48,7 +48,8 @@ fn main() -> Result<()> {
     let o = Options::parse();
     ensure!(geteuid().is_root(), "looking at processes takes root");
     ensure!((1..=10_000).contains(&o.processes), "{} processes: choose 1 to 10000", o.processes);
-    ensure!((1..=1024).contains(&o.size), "a size of {} MiB: choose 1 to 1024", o.size);
+    let all = u64::from(o.processes).saturating_mul(o.size);
+    ensure!(o.size > 0 && all <= 1 << 15, "{all} MiB in all: choose 1 to 32768");
     ensure!(o.every > 0, "a row each 0 s: choose 1 or more");
     let them: Result<Vec<Ended>> = (0..o.processes).map(|_| start(o.size << 20)).collect();
     let them = them?;

@@ -218,11 +218,17 @@ impl Process {
 
     /// Which pages of `range`, in the area that begins at `area`, are mapped more than once.
     pub fn shared(&mut self, range: AddrRange, area: u64) -> PageMask {
+        let shared = self.mapped_more_than_once(range);
+        self.note_shared(shared, area)
+    }
+
+    /// The same of any range, which may reach over several areas.
+    pub fn mapped_more_than_once(&mut self, range: AddrRange) -> PageMask {
         let mut mask = PageMask::default();
         let entries = self.pagemap.read(range).enumerate();
         let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
         shared.for_each(|(i, _)| mask.insert(i));
-        self.note_shared(mask, area)
+        mask
     }
 
     /// What tells of single pages.

@@ -143,7 +143,11 @@ impl Window {
         let unclearable = match shared_by_folio(answer, &resident) {
             _ if all => resident,
             Some(shared) => process.note_shared(shared, area.start),
-            None => process.shared(range, area.start),
+            // Of the zero page nobody has less for that others map it too.
+            None => {
+                let shared = process.mapped_more_than_once(range).and(&resident);
+                process.note_shared(shared, area.start)
+            }
         };
         let clearable = young.without(&unclearable);
         let (level, mapped) = (answer.level, &resident);

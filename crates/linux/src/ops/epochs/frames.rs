@@ -22,8 +22,8 @@ pub(super) struct Frame {
     pub touched: Touched,
 }
 
-/// Frames that come together: many in a large mapping, few in the small ones of a thousand processes.
-const CHUNK: u64 = 4;
+/// Frames that come together, as most memory of one mapping does.
+const CHUNK: u64 = 16;
 
 /// Frame numbers are the kernel's, not chosen by anybody who would profit from collisions: Fibonacci
 /// hashing is enough, and ten times faster than the default.
@@ -42,7 +42,7 @@ impl Hasher for FrameHasher {
     }
 }
 
-/// A sparse array of frames: 8 bytes, and some 20 to find them, for each 4 of them of which one was seen.
+/// A sparse array of frames: 32 bytes, and some 20 to find them, for each 16 of them of which one was seen.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     index: HashMap<u64, u32, BuildHasherDefault<FrameHasher>>,

@@ -5,7 +5,7 @@ use isotherm_core::{AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, PageMask, Unknow
 use super::clear::Sorted;
 use crate::ops::process::Process;
 use crate::ops::shape::{is_whole, whole};
-use crate::walker::{Answer, Walker, Want, fitting};
+use crate::walker::{Answer, Walker, Want, fitting, pages_in_block};
 use crate::x86::{Folio, Level};
 
 /// Pages of a block that are not plain.
@@ -83,12 +83,14 @@ impl Special {
     /// Which of the pages are mapped more than once.
     fn shared(&self, process: &mut Process, answer: &Answer<'_>) -> PageMask {
         let mapped = |page| answer.folio(page).map_or(0, |f| f.mapped);
-        if self.pages.iter().all(|page| mapped(page) > 0) {
-            let shared = PageMask::of(512, |page| self.pages.contains(page) && mapped(page) > 1);
-            return process.note_shared(shared, self.area.start);
-        }
-        // Kernels that do not count single pages of large folios.
-        process.shared(self.window(), self.area.start).and(&self.pages)
+        let shared = match self.pages.iter().all(|page| mapped(page) > 0) {
+            true => PageMask::of(512, |page| self.pages.contains(page) && mapped(page) > 1),
+            // Kernels that do not count single pages of large folios.
+            false => process.mapped_more_than_once(self.window()).and(&self.pages),
+        };
+        // What lies beside the area in the block says nothing about it.
+        process.note_shared(shared.and(&pages_in_block(self.block, self.area)), self.area.start);
+        shared
     }
 
     /// The pages of the folio that `page` belongs to, if all of them are mapped here, one after the
