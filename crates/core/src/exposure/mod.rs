@@ -62,7 +62,7 @@ enum Event {
 ///
 /// Time goes in rounds. Each reads everything, chooses what to clear, clears it, reads that at growing
 /// delays, and tells what it knows. Four rounds are an interval. How long a round is follows from what
-/// reading costs and what it may cost: with a thousand targets and a hundredth of a CPU, some 20 s.
+/// reading costs and what it may cost: with a thousand targets and a hundredth of a CPU, half a minute and more.
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
@@ -78,6 +78,8 @@ pub struct Exposure<O> {
     resident: u64,
     /// The last snapshot has just been handed over.
     handed_over: bool,
+    /// There was no target when it was last asked what this thread has used.
+    has_none: bool,
     /// what was cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
     /// which target has the first turn
@@ -115,6 +117,7 @@ impl<O: Space + Look> Exposure<O> {
             next_update: Nanos(0),
             resident: 0,
             handed_over: false,
+            has_none: false,
             armed: Vec::new(),
             turn: 0,
             seq: 0,
@@ -204,9 +207,21 @@ impl<O: Space + Look> Exposure<O> {
 
     /// What this thread has used since it was last asked.
     fn reckoned(&mut self) -> Result<Cost, OpsError> {
-        match (self.targets.first().map(|w| w.id), self.ops.survey()) {
-            (Some(id), Some(survey)) => survey.survey(id, &[], &mut Vec::new()),
-            _ => Ok(Cost::default()),
+        let had_none = std::mem::replace(&mut self.has_none, self.targets.is_empty());
+        let cost = match (self.targets.first().map(|w| w.id), self.ops.survey()) {
+            (Some(id), Some(survey)) => survey.survey(id, &[], &mut Vec::new())?,
+            _ => Cost::default(),
+        };
+        // What was used while nobody was there to be asked about is not for who has come to pay.
+        Ok(if had_none { Cost::default() } else { cost })
+    }
+
+    /// Has the round under way end sooner, if by what is known now it is longer than it need be.
+    fn hasten(&mut self) {
+        let extent = Extent { targets: self.targets.len(), pages: self.resident };
+        let by = self.published + self.spending.length(extent).mul_f64(1.1);
+        if let Some((at, Event::Round)) = self.events.back_mut() {
+            *at = by.min(*at);
         }
     }
 
@@ -478,6 +493,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         }
         self.attrs = new;
         self.spending.set_attrs(&new);
+        self.hasten();
         Ok(())
     }
 
@@ -494,6 +510,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         self.targets.sort_by_key(|w| w.id);
         self.restrain.retain(|id| ids.contains(&id));
         self.next_update = Nanos(0);
+        self.hasten();
     }
 
     fn outlive_targets(&mut self) {

@@ -78,17 +78,38 @@ pub(super) struct Spending {
     sweeping: bool,
     /// of this round
     reading: f64,
-    /// of all that there is to read
-    readings: Mean,
+    /// of all that there is to read, by target
+    readings: Each,
     /// of this round: neither reading nor clearing
     rest: f64,
     /// of a round, however much is read in it, by target
-    rests: Mean,
+    rests: Each,
     /// since the round began: what others do in this thread
     by_others: f64,
-    /// the same, in each second, of late
+    /// the same, in each second, in the round before
+    last_rate: f64,
+    /// what they take in each second, of late
     others: f64,
     settled: Option<Nanos>,
+}
+
+/// What something takes, by target.
+#[derive(Debug, Clone, Copy, Default)]
+struct Each {
+    all: Mean,
+    targets: Mean,
+}
+
+impl Each {
+    fn add(&mut self, all: f64, targets: usize) {
+        self.all.add(all);
+        self.targets.add(targets as f64);
+    }
+
+    /// For so many. When there are others than before, that is as good as a guess, for a round.
+    fn of(&self, targets: usize) -> f64 {
+        self.all.get() * targets as f64 / self.targets.get().max(1.0)
+    }
 }
 
 /// What there is to look at.
@@ -124,10 +145,11 @@ impl Spending {
             asking: Ledger::new(ASKING_SHARE * budget),
             sweeping: false,
             reading: 0.0,
-            readings: Mean::default(),
+            readings: Each::default(),
             rest: 0.0,
-            rests: Mean::default(),
+            rests: Each::default(),
             by_others: 0.0,
+            last_rate: 0.0,
             others: 0.0,
             settled: None,
         }
@@ -136,7 +158,9 @@ impl Spending {
     /// Goes on by other attributes.
     pub fn set_attrs(&mut self, attrs: &Attrs) {
         let budget = budget(attrs);
-        self.round = first_round(attrs);
+        if self.settled.is_none() {
+            self.round = first_round(attrs);
+        }
         self.interval = attrs.interval;
         self.longest = longest(attrs);
         self.seconds.set_per_second(budget);
@@ -214,52 +238,70 @@ impl Spending {
         let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.without_clearing();
         self.seconds.accrue(now, kept.max(block / self.seconds.per_second()));
         self.burst.accrue(now, kept);
-        self.asking.accrue(now, 0.0);
+        self.asking.accrue(now, kept);
         if let Some(shootdowns) = &mut self.shootdowns {
             shootdowns.accrue(now, kept.max(2.0 / shootdowns.per_second().max(1.0)));
         }
         if self.reading > 0.0 {
-            let read = self.targets.max(1) as f64;
-            self.readings.add(std::mem::take(&mut self.reading) / self.part);
-            self.rests.add(std::mem::take(&mut self.rest) / read);
+            self.readings.add(std::mem::take(&mut self.reading) / self.part, self.targets);
+            self.rests.add(std::mem::take(&mut self.rest), self.targets);
         }
         if let Some(before) = self.settled.replace(now) {
             let seconds = now.since(before).as_secs_f64();
-            // E.g. of 5 s counts half of it: what they do when they begin is soon forgotten.
-            let (by, with) = (std::mem::take(&mut self.by_others), seconds + OF_LATE);
-            self.others = (self.others * OF_LATE + by) / with;
+            let rate = std::mem::take(&mut self.by_others) / seconds.max(1e-3);
+            // What they did once, e.g. take hold of many targets, says nothing of the next round.
+            let steady = rate.min(std::mem::replace(&mut self.last_rate, rate));
+            // Of 5 s it counts half.
+            self.others = (self.others * OF_LATE + steady * seconds) / (seconds + OF_LATE);
         }
         self.targets = extent.targets;
-        let (all, rest) = (self.readings.get(), self.rest_of_round());
-        let budget = self.seconds.per_second();
-        let left = (budget - self.others).max(budget * LEAST_LEFT);
-        let (share, least) = (READING_SHARE * left, extent.least_part());
-        let at_once = match self.interval.is_zero() {
-            // In which all can be read.
-            true => {
-                let affordable = (all + rest) / share;
-                Duration::from_secs_f64(
-                    affordable.clamp(SHORTEST.as_secs_f64(), LONGEST.as_secs_f64()),
-                )
-            }
-            false => self.interval / 4,
-        };
-        let needed = (all * least + rest) / (STRETCH_SHARE * left);
-        let stretched = Duration::try_from_secs_f64(needed).unwrap_or(Duration::MAX);
-        self.round = at_once.max(stretched.min(self.round * MOST_STRETCH));
-        let both = share * self.round.as_secs_f64();
+        let least = extent.least_part();
+        let stretched = self.stretched(extent).min(self.round * MOST_STRETCH);
+        self.round = self.at_once().max(stretched);
+        let (all, rest) = (self.readings.of(self.targets), self.rest_of_round());
+        let both = READING_SHARE * self.left() * self.round.as_secs_f64();
         let for_reading = (both - rest).max(both * LEAST_READING);
         self.part = (for_reading / all.max(1e-9)).clamp(least, 1.0);
     }
 
+    /// In which a round would be over, by what is known of what it costs to look at so much.
+    pub fn length(&self, extent: Extent) -> Duration {
+        self.at_once().max(self.stretched(extent))
+    }
+
+    /// What others leave of the budget, in a second.
+    fn left(&self) -> f64 {
+        let budget = self.seconds.per_second();
+        (budget - self.others).max(budget * LEAST_LEFT)
+    }
+
+    /// As long as something can be left for the next round.
+    fn at_once(&self) -> Duration {
+        if !self.interval.is_zero() {
+            return self.interval / 4;
+        }
+        // In which all can be read.
+        let all = self.readings.of(self.targets) + self.rest_of_round();
+        let affordable = all / (READING_SHARE * self.left());
+        let (low, high) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
+        Duration::from_secs_f64(affordable.clamp(low, high))
+    }
+
+    /// What cannot be left takes so long.
+    fn stretched(&self, extent: Extent) -> Duration {
+        let all = self.readings.of(extent.targets) * extent.least_part();
+        let needed = (all + self.rests.of(extent.targets)) / (STRETCH_SHARE * self.left());
+        Duration::try_from_secs_f64(needed).unwrap_or(Duration::MAX)
+    }
+
     /// What is neither reading nor clearing, of a round.
     fn rest_of_round(&self) -> f64 {
-        self.rests.get() * self.targets as f64
+        self.rests.of(self.targets)
     }
 
     /// Of a round.
     fn without_clearing(&self) -> f64 {
-        self.readings.get() * self.part + self.rest_of_round()
+        self.readings.of(self.targets) * self.part + self.rest_of_round()
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
@@ -381,20 +423,55 @@ mod tests {
         assert_eq!(part(0, 0), 1.0);
     }
 
+    /// Rounds from `at` on, by targets, what reading all of them takes, the rest, and what others do.
+    fn rounds(spending: &mut Spending, of: &[(usize, f64, f64, f64)]) -> Vec<u128> {
+        let mut at = Nanos(1 << 40);
+        let mut round = |&(targets, all, rest, others): &(usize, f64, f64, f64)| {
+            spending.settle(at, Extent { targets, pages: 0 });
+            spending.pay_for_reading(cpu(all * spending.part));
+            spending.pay_for_rest(cpu(rest));
+            spending.pay_for_others(cpu(others));
+            at = at + spending.round;
+            spending.round.as_millis()
+        };
+        of.iter().map(&mut round).collect()
+    }
+
     /// The first reading is dearer than those that follow, and those who have ended take nothing.
     #[test]
     fn rounds_become_long_by_steps_and_short_at_once() {
         let mut spending = settled(1, 0.001, 0.0);
-        let mut at = Nanos(1 << 40);
-        let mut round = |targets, rest| {
-            at = at + spending.round;
-            spending.settle(at, Extent { targets, pages: 0 });
-            spending.pay_for_reading(cpu(0.001));
-            spending.pay_for_rest(cpu(rest));
-            spending.round.as_millis()
-        };
-        let rounds = [round(1, 0.0), round(1000, 0.2), round(1000, 0.2), round(1000, 0.2)];
-        assert_eq!(rounds, [250, 250, 2500, 10_000]);
-        assert!(round(1, 0.0002) < 400);
+        let (one, all) = ((1, 0.001, 0.0, 0.0), (1000, 0.02, 0.2, 0.0));
+        let rounds = rounds(&mut spending, &[one, all, all, all, all, all, (4, 1e-4, 1e-3, 0.0)]);
+        assert_eq!(rounds[..3], [250, 2500, 10_000]);
+        assert!((20_000..60_000).contains(&rounds[5]) && rounds[6] < 300, "{rounds:?}");
+    }
+
+    /// They take what they take, and not what the one takes who was there before.
+    #[test]
+    fn little_targets_beside_a_big_one() {
+        let mut spending = settled(1, 0.02, 0.01);
+        let both = (1001, 0.04, 0.21, 0.0);
+        let rounds = rounds(&mut spending, &[both; 8]);
+        assert!(*rounds.iter().max().unwrap() < 60_000, "{rounds:?}");
+        assert!((30_000..50_000).contains(&rounds[7]), "250 of 7 ms/s: {rounds:?}");
+    }
+
+    /// What others do all the time is not there to be spent; what they did once is forgotten.
+    #[test]
+    fn what_others_take_is_left_out() {
+        let each = |others| (1, 0.001, 0.02, others);
+        let alone = rounds(&mut settled(1, 0.001, 0.02), &[each(0.0); 20]);
+        let mut spending = settled(1, 0.001, 0.02);
+        let steady: Vec<_> = (0..20).map(|_| each(0.004 * 5.0)).collect();
+        let with = rounds(&mut spending, &steady);
+        let (alone, with) = (alone[19], with[19]);
+        // 21 ms at 7 ms/s, and at seven tenths of what 20 ms a round leave of 10 ms/s.
+        assert!((2_900..3_100).contains(&alone), "{alone}");
+        assert!((4_700..5_300).contains(&with), "{with}");
+        let mut once = vec![each(0.0); 8];
+        once[3].3 = 1.0;
+        let once = rounds(&mut settled(1, 0.001, 0.02), &once);
+        assert!(once.iter().all(|round| round.abs_diff(alone) < 200), "{once:?}");
     }
 }

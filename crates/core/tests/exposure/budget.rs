@@ -142,6 +142,7 @@ fn rounds_are_as_long_as_those_who_are_there_take() {
     assert!(seen == 400 && many.len() < 10, "{seen} of 400 were seen in {} snapshots", many.len());
     monitor.set_targets(&targets[..4]);
     let few = run_until(&mut monitor, &ops, 300.0);
+    assert!(few[0].end < seconds(203.0), "the round under way is not waited for: {:?}", few[0].end);
     let lately = few.iter().filter(|s| s.end > seconds(260.0)).count();
     assert!(lately >= 60, "{lately} snapshots in 40 s");
 }

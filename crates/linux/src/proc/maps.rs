@@ -21,15 +21,21 @@ pub fn mappings(root: &Path, pid: i32) -> Result<Vec<Mapping>, ProcError> {
     parse_maps(&text).map_err(|line| ProcError::parse(&path, &line))
 }
 
-/// Parses the text of `/proc/PID/maps`.
+/// Parses the text of `/proc/PID/maps`. What it returns is sorted and disjoint.
+///
+/// The kernel writes it a page at a time, and areas may change in between: one that has grown downwards
+/// meanwhile begins before the last one that was written ends. What came first stands.
 ///
 /// # Errors
 /// The first line that is not understood.
 pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, String> {
     let mut names = Names::default();
     let mut out = Vec::new();
+    let mut told = 0;
     for line in text.lines() {
-        let area = parse_line(line).ok_or_else(|| line.to_owned())?;
+        let mut area = parse_line(line).ok_or_else(|| line.to_owned())?;
+        area.range.start = area.range.start.max(told).min(area.range.end);
+        told = told.max(area.range.end);
         let accessible = area.permissions.starts_with(|c| c != '-')
             || area.permissions.get(1..3).is_some_and(|wx| wx != "--");
         // Addresses of the upper half are the kernel's ([vsyscall]).
@@ -132,6 +138,16 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             ]
         );
         assert_eq!(maps[1].range, AddrRange::new(0x55d8_a100_0000, 0x55d8_a102_1000));
+    }
+
+    /// As it was seen where two threads mapped and unmapped memory.
+    #[test]
+    fn what_changes_while_it_is_read_is_disjoint() {
+        let area = |(start, end): (u64, u64)| format!("{start:x}-{end:x} rw-p 00000000 00:00 0 \n");
+        let told = [(0x1000, 0x5000), (0x3000, 0x9000), (0x4000, 0x6000), (0x9000, 0xa000)];
+        let maps = parse_maps(&told.map(area).concat()).unwrap();
+        let ranges: Vec<_> = maps.iter().map(|m| (m.range.start, m.range.end)).collect();
+        assert_eq!(ranges, [(0x1000, 0x5000), (0x5000, 0x9000), (0x9000, 0xa000)]);
     }
 
     #[test]
