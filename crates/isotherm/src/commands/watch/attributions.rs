@@ -10,8 +10,9 @@ use super::{Follower, ROOT};
 
 /// Each process is read once in this time at most.
 const ROUND: Duration = Duration::from_secs(1);
-/// Reading takes at most one part in so many of the time.
+/// Reading takes at most one part in so many of the time, but goes on once in that time.
 const SHARE: u32 = 2000;
+const LONGEST: Duration = Duration::from_secs(5);
 /// Processes read at once, by turns, and when they have come.
 const AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
@@ -55,8 +56,11 @@ impl Attributions {
             self.next_round = begin + ROUND;
         }
         let turn = self.round.drain(..AT_ONCE.min(self.round.len())).collect();
+        // Not by the wall: a moment in which others had the CPU would make a pause of many seconds.
+        let worked = sys::thread_cpu();
         read.extend(self.read_these(turn, hold));
-        self.next = begin + sys::monotonic().since(begin) * SHARE;
+        let worked = sys::thread_cpu().saturating_sub(worked);
+        self.next = begin + (worked * SHARE).min(LONGEST);
         read
     }
 

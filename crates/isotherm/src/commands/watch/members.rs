@@ -127,9 +127,12 @@ impl Members {
         if self.is_empty() || begin < self.next {
             return None;
         }
+        // Time in which others had the CPU is not counted.
+        let worked = sys::thread_cpu();
         let _ = self.seek();
         let members = self.now(known).ok();
-        self.next = begin + (sys::monotonic().since(begin) * SHARE).min(LONGEST);
+        let worked = sys::thread_cpu().saturating_sub(worked);
+        self.next = begin + (worked * SHARE).min(LONGEST);
         members
     }
 }
