@@ -45,7 +45,7 @@ pub fn first_touch_rate(bins: &[Bin]) -> f64 {
     let idle: f64 = bins.iter().map(|b| b.survived * b.seconds).sum();
     if idle <= 0.0 {
         let first = bins.iter().find(|b| b.touched > 0.0).map_or(1.0, |b| b.seconds);
-        return ((2.0 * d).ln() / first.max(1e-6)).min(HIGHEST_HZ);
+        return all_at_once(d, first);
     }
     let mut l = d / e;
     for _ in 0..40 {
@@ -68,6 +68,12 @@ pub fn first_touch_rate(bins: &[Bin]) -> f64 {
         }
     }
     l.min(HIGHEST_HZ)
+}
+
+/// The rate in Hz at which so many pages are all touched within the first `seconds` in one of two cases, about:
+/// half a page is taken for missed. Their likelihood has no top, the higher the likelier.
+fn all_at_once(touched: f64, seconds: f64) -> f64 {
+    ((2.0 * touched).ln() / seconds.max(1e-6)).clamp(0.0, HIGHEST_HZ)
 }
 
 /// How much more likely two rates are than one for both, in natural logarithms: touched pages and
@@ -111,8 +117,9 @@ pub struct Mixture {
 /// A mixture (cure) model: of S(t) = 1 - p + p exp(-l t) pages are untouched t after the clear. Bins may
 /// be of pages that were watched for different times: each counts by the chance S(to) / S(from) to
 /// survive it. For each l of a grid, p is the one that explains the touches there were, and the
-/// likelihood decides. E.g. each sixteenth page at 500 Hz is p = 1/16 and l = 500, not 30 Hz. None if
-/// nothing was touched.
+/// likelihood decides. E.g. each sixteenth page at 500 Hz is p = 1/16 and l = 500, not 30 Hz. If all touches came
+/// in the first bin, as that of a single page mostly does, half a page is taken for missed. None if nothing was
+/// touched.
 #[must_use]
 pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     let used: Vec<&Bin> = bins.iter().filter(|b| b.touched + b.survived > 0.0).collect();
@@ -131,6 +138,8 @@ pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     let (_, best, _) = afar.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (value, hz, share) = top(best / 2.0, (best * 2.0).min(HIGHEST_HZ), |l| at(l, 11));
     let alone = Chances::of(&used, first_touch_rate(bins)).likelihood(1.0);
+    let first = used.iter().find(|b| b.since <= 0.0 && b.touched >= touched);
+    let hz = first.map_or(hz, |b| all_at_once(touched, b.seconds));
     Some(Mixture { share, hz, gain: value - alone })
 }
 
@@ -363,6 +372,17 @@ mod tests {
         assert!(mixture.gain > 100.0, "{mixture:?}");
         let all = touched_share(&expected(8192.0, 1.0, 30.0)).unwrap();
         assert!(all.gain < 1.0, "{all:?}");
+    }
+
+    #[test]
+    fn a_page_that_was_touched_at_once_may_be_no_hotter_than_that() {
+        let bin = |touched, seconds, since| Bin { touched, survived: 175.0, seconds, since };
+        let bins = [bin(1.0, 0.005, 0.0), bin(0.0, 0.022, 0.005), bin(0.0, 1.5, 0.027)];
+        let one = touched_share(&bins).unwrap();
+        assert!((one.share * 176.0 - 1.0).abs() < 0.02, "{one:?}");
+        assert!((one.hz - 2f64.ln() / 0.005).abs() < 1e-9, "{one:?}");
+        let later = [bin(0.0, 0.005, 0.0), bin(1.0, 0.022, 0.005), bin(0.0, 1.5, 0.027)];
+        assert!(touched_share(&later).unwrap().hz < 2f64.ln() / 0.005);
     }
 
     #[test]
