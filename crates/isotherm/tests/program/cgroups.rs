@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
+use isotherm_core::Restraint;
 use isotherm_record::Why;
 
-use crate::load::Load;
+use crate::alone::Alone;
+use crate::load::{Load, MIB};
 use crate::run::{Record, Recorder, root_or_skip, run_in};
 
 /// A group of our own with one below it; removed when dropped, as nobody may be left in them then.
@@ -133,5 +136,33 @@ fn a_group_that_is_not_there_is_refused() {
         assert_eq!(done.status, 1, "{}", done.err);
         assert!(done.err.contains("there is no control group"), "{}", done.err);
         assert!(fs::read_dir(dir.path()).unwrap().next().is_none());
+    }
+}
+
+/// What it touches all the time does not fit: of its limit the control group tells, in either version.
+#[test]
+fn who_is_short_of_memory_is_spared() {
+    const NAME: &str = "who_is_short_of_memory_is_spared";
+    let files = ["memory.limit_in_bytes", "memory.max"];
+    for mount in mounts_or_skip(NAME) {
+        let group = Group::new(&mount, "short");
+        let Some(limit) = files.iter().map(|name| group.0.join(name)).find(|f| f.exists()) else {
+            continue;
+        };
+        let Some(_alone) = Alone::with_swap(256) else { return };
+        fs::write(limit, (48 * MIB).to_string()).unwrap();
+        let mut starter = Command::new("sh");
+        starter.args(["-c", r#"echo $$ > "$0"/cgroup.procs && exec "$@""#, group.path()]);
+        Load::words(&mut starter, 128, 64);
+        let load = Load::from_command(&mut starter);
+        let pid = load.pid().to_string();
+        let options = ["--monitor", "exposure", "--pid", &pid, "--duration", "4s"];
+        let mut recorder = Recorder::recording(&options);
+        assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
+        let record = Record::read(&recorder.record());
+        let told = record.snapshots.iter().filter_map(|s| Some(s.quality?.restraint));
+        let told: Vec<Restraint> = told.collect();
+        assert!(told.last() > Some(&Restraint::None), "{told:?}");
+        assert!(told.contains(&Restraint::ReadOnly), "{told:?}");
     }
 }

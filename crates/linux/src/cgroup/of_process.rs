@@ -23,8 +23,19 @@ impl Cgroup {
     /// limits.
     #[must_use]
     pub fn headroom(&self) -> Option<u64> {
+        self.with_those_above().filter_map(|group| group.own_headroom()).min()
+    }
+
+    /// How often it, or one of those above it, has reached a limit, in version 1: reclaim looks at its pages
+    /// each time. 0 where that is not counted.
+    pub(crate) fn failures(&self) -> u64 {
+        let count = |group: Cgroup| read_up_to(&group.dir.join("memory.failcnt"), 64).ok();
+        self.with_those_above().filter_map(count).filter_map(|n| n.trim().parse::<u64>().ok()).sum()
+    }
+
+    fn with_those_above(&self) -> impl Iterator<Item = Self> {
         let above = self.dir.ancestors().map_while(|dir| Self::at(dir.to_owned()));
-        above.take_while(Self::has_memory).filter_map(|group| group.own_headroom()).min()
+        above.take_while(Self::has_memory)
     }
 
     fn own_headroom(&self) -> Option<u64> {

@@ -153,7 +153,7 @@ impl Look for Vaddr {
         }
         // Who asks for no clears has just read all that is waited for.
         if asks.iter().all(|a| !a.clear) {
-            cost.clears += self.epochs.step(&mut self.walker, &mut self.targets)?;
+            cost += self.epochs.step(&mut self.walker, &mut self.targets)?;
         }
         // All this thread did since the last look: the monitor's own work counts too.
         cost.cpu = self.cpu.lap();

@@ -12,11 +12,12 @@ mod frames;
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Mapping, MappingKind, Nanos, OpsError, PAGE_SIZE, Unknown};
+use isotherm_core::{AddrRange, Cost, Mapping, MappingKind, Nanos, OpsError, PAGE_SIZE, Unknown};
 
 pub(crate) use self::flush::flush_by_advice;
 use self::frames::{Frames, Touched};
 use super::process::Process;
+use super::survey::Price;
 use super::targets::Targets;
 use crate::proc::{self, Refs};
 use crate::sys::{monotonic, process_cpu, thread_cpu};
@@ -72,6 +73,10 @@ struct Epoch {
     first: Option<Read>,
     frames: Frames,
     cost: Duration,
+    /// what the processes lost by the flushes
+    lost: Duration,
+    /// entries found young by the last read: these bits had to be set again
+    set: u64,
 }
 
 /// An epoch that is over.
@@ -163,26 +168,28 @@ impl Epochs {
     }
 
     /// Does what is due. Bits may be cleared by it: to be called when nobody waits for any but those
-    /// just read. Answers how often TLBs were flushed.
+    /// just read. Answers how often TLBs were flushed, and what the processes have lost by that and by
+    /// setting their bits again.
     pub fn step(
         &mut self,
         walker: &mut Walker,
         targets: &mut Targets<Process>,
-    ) -> Result<u64, OpsError> {
-        let now = monotonic();
+    ) -> Result<Cost, OpsError> {
+        let (now, mut taken) = (monotonic(), Cost::default());
         if let Some(epoch) = &mut self.under_way {
             let over = now >= epoch.since + self.length;
             if !over && !epoch.wants_first_read(now, self.busy, targets) {
-                return Ok(0);
+                return Ok(taken);
             }
             let begin = thread_cpu();
             let read = epoch.read(over, walker, targets)?;
             epoch.cost += thread_cpu().saturating_sub(begin);
             if !over {
                 epoch.first = Some(read);
-                return Ok(0);
+                return Ok(taken);
             }
-            self.length = length(epoch.cost, epoch.flushed);
+            taken.lost = Price::here().of(0, 0, epoch.set);
+            self.length = length(epoch.cost + epoch.lost + taken.lost, epoch.flushed);
             self.busy = read.ran.as_secs_f64() / read.time.as_secs_f64();
             self.complete = self.under_way.take().map(|epoch| epoch.complete(read));
         }
@@ -194,7 +201,11 @@ impl Epochs {
                 self.complete = None;
             }
         }
-        Ok(self.under_way.as_ref().map_or(0, |e| e.flushes))
+        if let Some(begun) = &self.under_way {
+            taken.clears = begun.flushes;
+            taken.lost += begun.lost;
+        }
+        Ok(taken)
     }
 
     /// Clears and flushes whoever has run since that was done last: nobody else can have set a bit, or
@@ -206,6 +217,7 @@ impl Epochs {
     ) -> Result<Option<Epoch>, OpsError> {
         let (cpu, begin) = (thread_cpu(), monotonic());
         let (mut flushed, mut flushes, mut members) = (true, 0, 0);
+        let mut lost = Duration::ZERO;
         for process in targets.all() {
             let areas = process.epoch_areas(self.scope, self.soft_dirty);
             let ran = process_cpu(process.pid);
@@ -216,6 +228,7 @@ impl Epochs {
                 if process.clear_refs(&areas) {
                     flushed &= flush::flush(walker, process, self.soft_dirty)?;
                     flushes += 1;
+                    lost += Price::here().of(1, process.running(), 0);
                     process.in_epoch = areas;
                 } else {
                     process.in_epoch.clear();
@@ -232,7 +245,7 @@ impl Epochs {
         let since = begin + monotonic().since(begin) / 2;
         let cost = thread_cpu().saturating_sub(cpu);
         let (first, frames) = (None, Frames::default());
-        Ok(Some(Epoch { since, flushed, flushes, first, frames, cost }))
+        Ok(Some(Epoch { since, flushed, flushes, first, frames, cost, lost, set: 0 }))
     }
 }
 
@@ -312,6 +325,7 @@ impl Epoch {
             let frame = answer.frame(range, page);
             if entry.is_young() {
                 self.frames.touch(frame, touched);
+                self.set += u64::from(last);
             }
             if last {
                 self.frames.map(frame);
@@ -320,7 +334,7 @@ impl Epoch {
     }
 }
 
-/// How long an epoch is to last after one that took so much CPU time.
+/// How long an epoch is to last after one that took so much CPU time, of its processes too.
 pub(super) fn length(cost: Duration, flushed: bool) -> Duration {
     let shortest = if flushed { SHORTEST } else { SHORTEST_UNFLUSHED };
     cost.saturating_mul(SHARE).clamp(shortest, LONGEST)
@@ -424,7 +438,16 @@ mod tests {
     fn exposure(ran_first: u32, ran_last: u32) -> Duration {
         let first = Read { time: 40 * MS, ran: ran_first * MS };
         let (since, frames, cost) = (Nanos(0), Frames::default(), MS);
-        let epoch = Epoch { since, flushed: true, flushes: 1, first: Some(first), frames, cost };
+        let epoch = Epoch {
+            since,
+            flushed: true,
+            flushes: 1,
+            first: Some(first),
+            frames,
+            cost,
+            lost: cost,
+            set: 0,
+        };
         epoch.complete(Read { time: 1000 * MS, ran: ran_last * MS }).exposure
     }
 

@@ -11,7 +11,7 @@ use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey,
 pub(crate) use self::clear::clear;
 pub(crate) use self::folios::{Behind, Special, behind};
 pub(super) use self::pressure::Told;
-use self::price::Price;
+pub(super) use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
 use crate::sys::monotonic;

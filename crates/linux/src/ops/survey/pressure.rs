@@ -37,14 +37,28 @@ impl Told {
 }
 
 /// What memory pressure does to process `pid`. A group of version 1 tells less than the machine
-/// does, so it is asked only if there is a limit.
+/// does, so it is asked only if there is a limit; then its limits tell of reclaim, and the machine of those
+/// who wait.
 fn pressure(root: &Path, pid: i32) -> Option<Pressure> {
     let group = Cgroup::of_process(root, pid);
     let limited = group.as_ref().and_then(Cgroup::headroom);
     let group = group.filter(|g| g.version() == Version::V2 || limited.is_some());
-    let pressure = group.and_then(|g| of_group(&g)).or_else(|| of_machine(root))?;
+    let pressure = group.and_then(|g| told_by(&g, root)).or_else(|| of_machine(root))?;
     let headroom = limited.into_iter().chain(machine_headroom(root)).min();
     Some(Pressure { headroom, ..pressure })
+}
+
+fn told_by(group: &Cgroup, root: &Path) -> Option<Pressure> {
+    let own = of_group(group)?;
+    Some(match group.version() {
+        Version::V2 => own,
+        Version::V1 => Pressure { scanned: group.failures(), stalled: stalled(root), ..own },
+    })
+}
+
+/// For how long some task of the machine has waited for memory.
+fn stalled(root: &Path) -> Duration {
+    machine_pressure(root).map(|p| p.some.total).unwrap_or_default()
 }
 
 pub(crate) fn of_group(group: &Cgroup) -> Option<Pressure> {
@@ -67,7 +81,7 @@ pub(crate) fn of_machine(root: &Path) -> Option<Pressure> {
         scanned: sum(&["pgscan_anon", "pgscan_direct"]),
         refaults: sum(&["workingset_refault_anon"]),
         major_faults: sum(&["pgmajfault"]),
-        stalled: machine_pressure(root).map(|p| p.some.total).unwrap_or_default(),
+        stalled: stalled(root),
         headroom: None,
     })
 }
@@ -132,6 +146,10 @@ mod tests {
             ("cgroup/memory/old/memory.usage_in_bytes", "1048576"),
             ("cgroup/memory/old/memory.limit_in_bytes", "9223372036854771712"),
             ("cgroup/memory/old/memory.stat", "pgmajfault 1\ntotal_pgmajfault 8\n"),
+            ("cgroup/memory/old/memory.failcnt", "41\n"),
+            ("cgroup/memory/cgroup.procs", ""),
+            ("cgroup/memory/memory.usage_in_bytes", "5242880"),
+            ("cgroup/memory/memory.failcnt", "1\n"),
         ] {
             write(&root, path, text);
         }
@@ -158,7 +176,8 @@ mod tests {
         assert_eq!((p.major_faults, p.stalled, p.headroom), (0, Duration::from_millis(2), None));
         write(&root, "cgroup/memory/old/memory.limit_in_bytes", "3145728");
         let p = pressure(root.path(), 7).unwrap();
-        assert_eq!((p.major_faults, p.stalled, p.headroom), (8, Duration::ZERO, Some(2 * MIB)));
+        assert_eq!((p.major_faults, p.headroom), (8, Some(2 * MIB)));
+        assert_eq!((p.scanned, p.stalled), (42, Duration::from_millis(2)), "limits, the machine");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::sys::{OwnPages, online_cpus};
 
 /// What things cost whoever is cleared, in CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Price {
+pub(in crate::ops) struct Price {
     /// a TLB shootdown, on each CPU that it interrupts
     pub shootdown: Duration,
     /// touching a page that was cleared, beyond what touching costs anyway
