@@ -99,8 +99,10 @@ pub trait Survey {
 /// Memory pressure on a target: what its group, or the machine, has seen since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
-    /// pages that reclaim has looked at
+    /// pages that reclaim has looked at, and whose bits it has cleared
     pub scanned: u64,
+    /// bytes of memory that these are of
+    pub memory: u64,
     /// pages that were reclaimed, and wanted again
     pub refaults: u64,
     /// faults that had to wait for a disk

@@ -314,14 +314,15 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let cost = survey.survey(*id, ranges, &mut blocks)?;
-            self.spending.pay_for_rest(cost);
+            self.spending.pay_for_early(cost);
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
             let terms = self.terms(&self.targets[at]);
             self.targets[at].read_some(&blocks, class, &Moment { at: at_ns, ms, ran }, &terms);
         }
         self.armed = armed;
-        self.pay_for_reckoning()?;
+        let reckoned = self.reckoned()?;
+        self.spending.pay_for_early(reckoned);
         if self.spending.may_ask() && self.targets.iter().any(Watched::hides_much) {
             // Nothing is asked: who looks in epochs has something to do soon after each begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
@@ -392,7 +393,8 @@ impl<O: Space + Look> Exposure<O> {
                 now: moment,
                 round: self.spending.round,
                 sample: self.attrs.sample,
-                stolen: w.stolen as f64 / (w.resident_pages().max(1)) as f64,
+                stolen: (w.stolen as f64 / (w.resident_pages().max(1)) as f64)
+                    .max(self.restrain.cleared_by_reclaim(w.id)),
             };
             for v in w.make_regions(&basis, own.min(max), self.attrs.windows) {
                 let Viewed { view, visible: can, covered: does } = v;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::watched::Watched;
 use crate::ops::{Look, TargetId};
+use crate::range::PAGE_SIZE;
 use crate::snapshot::Restraint;
 use crate::survey::Pressure;
 use crate::time::Nanos;
@@ -29,6 +30,8 @@ struct Known {
     short: Option<Nanos>,
     severe: Option<Nanos>,
     restraint: Restraint,
+    /// of the memory, the part that reclaim looked at from one asking to the next
+    scanned: f64,
 }
 
 /// Decides how much to do without, by target.
@@ -47,8 +50,14 @@ impl Restrain {
         let Some(pressure) = ops.survey().and_then(|s| s.pressure(w.id)) else {
             return Restraint::None;
         };
-        known.take(now, pressure, w.resident_pages() * crate::range::PAGE_SIZE);
+        known.take(now, pressure, w.resident_pages() * PAGE_SIZE);
         known.restraint
+    }
+
+    /// Of the pages of a target, the part whose bits reclaim has cleared lately, if it makes no difference
+    /// between them: 0 to 1.
+    pub fn cleared_by_reclaim(&self, id: TargetId) -> f64 {
+        self.0.get(&id).map_or(0.0, |known| known.scanned)
     }
 
     /// The targets that are left.
@@ -69,6 +78,8 @@ impl Known {
         }
         if let Some((at, was)) = self.asked {
             let seconds = now.since(at).as_secs_f64().max(1e-3);
+            let bytes = is.scanned.saturating_sub(was.scanned) as f64 * PAGE_SIZE as f64;
+            self.scanned = if is.memory > 0 { (bytes / is.memory as f64).min(1.0) } else { 0.0 };
             // What is wanted again without a scan was paged out on purpose, which does not go by age.
             if is.scanned > was.scanned {
                 self.short = Some(now);
@@ -104,7 +115,18 @@ mod tests {
 
     fn seen(scanned: u64, refaults: u64, stalled_ms: u64, headroom: Option<u64>) -> Pressure {
         let stalled = Duration::from_millis(stalled_ms);
-        Pressure { scanned, refaults, stalled, headroom, major_faults: 0 }
+        Pressure { scanned, refaults, stalled, headroom, memory: 64 * MIB, major_faults: 0 }
+    }
+
+    #[test]
+    fn what_reclaim_has_looked_at_may_have_lost_its_bits() {
+        let mut known = Known::default();
+        let mut at = |ms: u64, scanned| {
+            known.take(Nanos(ms * 1_000_000), seen(scanned, 0, 0, None), 64 * MIB);
+            known.scanned
+        };
+        assert_eq!((at(0, 9000), at(500, 9000 + 4096), at(1000, 9000 + 4096)), (0.0, 0.25, 0.0));
+        assert_eq!(at(1500, 900_000), 1.0, "more than once");
     }
 
     #[test]

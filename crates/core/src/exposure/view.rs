@@ -30,7 +30,7 @@ pub(super) struct Basis {
     pub now: Moment,
     pub round: Duration,
     pub sample: Duration,
-    /// of the pages that were read lately, the part that somebody else has cleared
+    /// of its pages, the part that somebody else has cleared lately, as far as that is known
     pub stolen: f64,
 }
 

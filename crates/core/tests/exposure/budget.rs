@@ -157,6 +157,42 @@ fn the_budget_is_kept_at_8_gib() {
     is_kept(8192, 1, 0.05, 20.0, 10_000, 40.0);
 }
 
+/// 16 GiB cannot be read within 24 rounds for so little: the bound holds, and it is told what is not seen.
+#[test]
+fn where_the_budget_is_too_small_coverage_falls() {
+    let (ops, targets) = hot(16_384, 1, 0.01, 20.0);
+    let tapped = Tapped::new(&ops);
+    let log = tapped.log.clone();
+    let attrs = Attrs { budget_ppm: 100, ..Attrs::default() };
+    let mut monitor = monitor(tapped, attrs, &targets);
+    let snapshots = run_until(&mut monitor, &ops, 240.0);
+    let events = log.take();
+    let from = swept(&events, 8192);
+    let most = most(&events, from, 60.0, cpu) / 1e-4;
+    assert!(most <= 1.1, "{most:.2} of the budget");
+    let coverage = |s: &Arc<Snapshot>| s.quality.unwrap().coverage_bp;
+    let late = snapshots.iter().filter(|s| s.end > seconds(60.0)).map(coverage);
+    let late: Vec<u32> = late.collect();
+    assert!(late.iter().all(|bp| (500..9_500).contains(bp)), "{late:?}");
+}
+
+/// The first sweep may take a tenth of a CPU beside the budget; what half a second brings is there at once.
+#[test]
+fn the_burst_at_the_start_is_bounded() {
+    for (size, share) in [(256, 1.0), (2048, 0.1)] {
+        let (ops, targets) = hot(size, 1, share, 100.0);
+        let tapped = Tapped::new(&ops);
+        let log = tapped.log.clone();
+        let mut monitor = monitor(tapped, Attrs::default(), &targets);
+        run_until(&mut monitor, &ops, 15.0);
+        let events = log.take();
+        let end = swept(&events, size / 2);
+        let spent: f64 = events.iter().filter(|e| e.at <= end).map(cpu).sum();
+        let allowed = 0.11 * 1.1 * (end.0 as f64 / 1e9 + 0.5);
+        assert!(spent <= allowed, "{spent:.3} s of {allowed:.3}, {size} MiB");
+    }
+}
+
 /// In any 5 s there are no more shootdowns than are allowed for 5 s, and those kept from before.
 #[test]
 fn the_bound_on_shootdowns_is_kept() {

@@ -40,6 +40,20 @@ fn under_reclaim_no_page_is_cleared_twice_within_5_s() {
     assert!(told.iter().all(|r| *r == Restraint::ShortRuns), "{told:?}");
 }
 
+/// Reclaim clears bits as it looks at pages: what was touched in between is not seen.
+#[test]
+fn what_reclaim_has_looked_at_is_known_less_well() {
+    let error = |memory: u64| {
+        let scanned = |s: f64| (s * 40_000.0) as u64;
+        let (snapshots, _) =
+            pressed(move |s| Pressure { scanned: scanned(s), memory, ..Pressure::default() });
+        let errors = snapshots.iter().filter_map(|s| s.quality?.error_log2.map(f64::from));
+        errors.sum::<f64>() / snapshots.len() as f64
+    };
+    let (of_little, of_much) = (error(128 * MIB), error(1 << 40));
+    assert!(of_little > of_much + 0.2, "{of_little:.2} and {of_much:.2}");
+}
+
 /// From 5 s on what is reclaimed is wanted again, and tasks wait for it for half of the time.
 #[test]
 fn in_trouble_nothing_is_cleared() {

@@ -9,6 +9,8 @@ use isotherm_core::{Nanos, PAGE_SIZE, Pressure};
 use crate::cgroup::{Cgroup, Version, machine_pressure};
 use crate::proc::{self, pid_file, read_up_to};
 
+/// Pages that reclaim looks at whenever a limit is reached, at least (`SWAP_CLUSTER_MAX`).
+const AT_A_LIMIT: u64 = 32;
 /// With more than this share of the machine's memory to be had, there is plenty.
 const PLENTY: u64 = 10;
 
@@ -52,7 +54,10 @@ fn told_by(group: &Cgroup, root: &Path) -> Option<Pressure> {
     let own = of_group(group)?;
     Some(match group.version() {
         Version::V2 => own,
-        Version::V1 => Pressure { scanned: group.failures(), stalled: stalled(root), ..own },
+        Version::V1 => {
+            let scanned = group.failures().saturating_mul(AT_A_LIMIT);
+            Pressure { scanned, stalled: stalled(root), ..own }
+        }
     })
 }
 
@@ -65,6 +70,7 @@ pub(crate) fn of_group(group: &Cgroup) -> Option<Pressure> {
     let stat = group.memory_stat().ok()?;
     Some(Pressure {
         scanned: stat.scanned,
+        memory: group.memory_current().unwrap_or_default(),
         refaults: stat.refault_anon + stat.refault_file,
         major_faults: stat.major_faults,
         stalled: group.memory_pressure().map(|p| p.some.total).unwrap_or_default(),
@@ -79,6 +85,7 @@ pub(crate) fn of_machine(root: &Path) -> Option<Pressure> {
     let sum = |names: &[&str]| names.iter().filter_map(|&name| counters.get(name)).sum();
     Some(Pressure {
         scanned: sum(&["pgscan_anon", "pgscan_direct"]),
+        memory: proc::meminfo(root).map(|m| m.total).unwrap_or_default(),
         refaults: sum(&["workingset_refault_anon"]),
         major_faults: sum(&["pgmajfault"]),
         stalled: stalled(root),
@@ -177,7 +184,7 @@ mod tests {
         write(&root, "cgroup/memory/old/memory.limit_in_bytes", "3145728");
         let p = pressure(root.path(), 7).unwrap();
         assert_eq!((p.major_faults, p.headroom), (8, Some(2 * MIB)));
-        assert_eq!((p.scanned, p.stalled), (42, Duration::from_millis(2)), "limits, the machine");
+        assert_eq!((p.scanned, p.memory, p.stalled), (42 * 32, MIB, Duration::from_millis(2)));
     }
 
     #[test]

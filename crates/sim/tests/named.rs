@@ -1,0 +1,84 @@
+//! How well the monitors see the named workloads, on the simulated machine: the bounds that isotherm has set
+//! itself for its default monitor (`docs/how-it-sees.md`).
+
+// What clippy allows in tests, for their helpers too.
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use isotherm_core::{Attrs, MonitorKind, PAGE_SIZE};
+use isotherm_sim::workload::{Layout, Named, Schedule, play};
+use isotherm_sim::{Accuracy, AccuracyBuilder};
+
+fn seen(name: &str, attrs: Attrs, seconds: u64) -> Accuracy {
+    let workload = Named::find(name).unwrap().workload().unwrap();
+    let length = Some(Duration::from_secs(seconds));
+    let schedule = Schedule::new(&workload, &Layout::new(&workload, 1), length).unwrap();
+    let played = play((name, &workload), &schedule, 1, attrs).unwrap();
+    let mut accuracy = AccuracyBuilder::new(&played.truth, played.target);
+    played.snapshots.iter().for_each(|s| accuracy.push(s));
+    accuracy.finish()
+}
+
+/// Rates, and what of it is hot and what warm, at 2 MiB.
+fn is_seen_well(name: &str, error: f64) {
+    let all = seen(name, Attrs::default(), 20);
+    let b = &all.blocks;
+    let log2 = b.log2_error.run.unwrap();
+    assert!(log2 <= error, "{name}: a log2 error of {log2:.2}");
+    let correlation = b.correlation.run.unwrap();
+    assert!(correlation >= 0.95, "{name}: a correlation of {correlation:.3}");
+    for (heat, kind) in [("hot", &b.hot), ("warm", &b.warm)] {
+        for (what, figures) in [("precision", kind.precision), ("recall", kind.recall)] {
+            let share = figures.run.unwrap();
+            assert!(share >= 0.95, "{name}, {heat}: a {what} of {share:.3}");
+        }
+    }
+    let right = b.intervals_right.unwrap();
+    assert!(right >= 0.9, "{name}: {right:.2} of the intervals hold the truth");
+}
+
+#[test]
+fn a_ladder_of_rates_is_seen() {
+    is_seen_well("rate-ladder", 0.6);
+    let regions = seen("rate-ladder", Attrs::default(), 20).regions;
+    assert!(regions <= 2.0 * 65.0, "{regions:.0} regions of 65 stretches");
+}
+
+#[test]
+fn a_zipf_order_is_seen() {
+    is_seen_well("zipf", 0.3);
+}
+
+#[test]
+fn each_sixteenth_page_is_seen() {
+    is_seen_well("sparse", 1.2);
+}
+
+#[test]
+fn hot_warm_and_cold_memory_is_seen() {
+    is_seen_well("hot-warm-cold", 0.6);
+}
+
+/// The kernel's rules: `docs/monitor.md`.
+#[test]
+fn shootdowns_are_a_two_hundredth_of_those_by_the_kernels_rules() {
+    let kernel = Attrs {
+        monitor: MonitorKind::Regions,
+        sample: Duration::from_millis(5),
+        aggr: Duration::from_millis(100),
+        min_regions: 10,
+        max_regions: 1000,
+        min_region_size: PAGE_SIZE,
+        window: PAGE_SIZE,
+        split_parts: 2,
+        clear_every: 1,
+        split_uniform: true,
+        extra_split: true,
+        ..Attrs::default()
+    };
+    for name in ["rate-ladder", "zipf"] {
+        let clears = [kernel, Attrs::default()].map(|a| seen(name, a, 12).clears_per_second);
+        assert!(clears[1] * 200.0 <= clears[0], "{name}: {clears:?} a second");
+    }
+}
