@@ -6,7 +6,8 @@ use super::results::{Figure, Results};
 use super::verdict::Verdict;
 
 /// What the bench `quotas` shows, and not this one.
-pub const BY_QUOTAS: &str = "windows of time quotas, and what goes first by priority: by `quotas`";
+pub const BY_QUOTAS: &str =
+    "how much of a quota is used where work suffices, and what goes first: by `quotas`";
 
 /// A gain or a waste of less than this, in percent, is none that could be kept or removed.
 const NOTHING: f64 = 2.0;
@@ -21,8 +22,18 @@ pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
     all.push(
         Verdict::of("CPU of isotherm beyond any quota, in points", beyond(results)).at_most(1.5),
     );
-    all.extend([kept(results), removed(results)]);
+    all.extend([windows(results), kept(results), removed(results)]);
     all
+}
+
+/// Of all runs under a quota.
+fn windows(results: &Results<'_>) -> Verdict {
+    let worst: Figure = |f| Some(f.windows?.worst);
+    let runs = Config::grid().into_iter().flat_map(|config| {
+        results.workloads().into_iter().flat_map(move |w| results.values(w, config, worst))
+    });
+    let found = runs.reduce(f64::max);
+    Verdict::of("windows of time quotas: the worst in percent", found).at_most(110.0)
 }
 
 fn watching(results: &Results<'_>) -> Verdict {
@@ -104,7 +115,7 @@ fn removed(results: &Results<'_>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::figures::{Run, Work};
+    use super::super::figures::{Figures, Run, Windows, Work};
     use super::super::results::tests::run;
     use super::*;
 
@@ -132,6 +143,20 @@ mod tests {
         assert_eq!(found(&all, "prcl, redis-together: saved").found, Some(70.0));
         assert_eq!(found(&all, "prcl, redis-together: fewer").holds(), Some(true));
         assert_eq!(found(&all, "ethp").found, None);
+    }
+
+    #[test]
+    fn of_windows() {
+        let quota = Config::Quota { ms: 50, prioritised: true };
+        let of = |worst| {
+            let mut run = run("some", quota, Work::PerSecond(1.0), 1.0, 0.0);
+            let windows = Some(Windows { count: 9, worst, median: None });
+            run.outcome = run.outcome.map(|f| Figures { windows, ..f });
+            run
+        };
+        let runs = [of(99.0), of(112.0)];
+        let worst = found(&verdicts(&Results::of(runs.iter().collect())), "windows");
+        assert_eq!((worst.found, worst.holds()), (Some(112.0), Some(false)));
     }
 
     #[test]

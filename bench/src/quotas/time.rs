@@ -12,6 +12,8 @@ use crate::toucher::Toucher;
 /// Of each second, in ms.
 const QUOTAS: [u32; 3] = [10, 50, 200];
 const WINDOWS: u32 = 12;
+/// What isotherm may take beside its quota, in ms a second: its budget for watching, and to follow.
+const BESIDE: f64 = 15.0;
 /// More than can be paged out in a ms, in KiB.
 const SPEED: u64 = 1280;
 
@@ -61,6 +63,8 @@ fn row(ms: u32, bounds: &mut Bounds) -> Result<()> {
     let [out, logged] = [swapped::of_process(target.pid())?, all.last().map_or(0, |w| w.so_far)];
     bounds.expect(out == logged, || format!("{ms} ms: {logged} bytes by the log, {out} in swap"));
     bounds.expect(worst <= 110.0, || format!("{ms} ms: a window of {worst:.1} % of the time"));
+    let (cpu, most) = (a_second(ran.cpu), f64::from(ms) + BESIDE);
+    bounds.expect(cpu <= most, || format!("{ms} ms: {cpu:.1} ms of CPU a second"));
     bounds.expect(median > 80.0, || format!("{ms} ms: {median:.1} % of the time is used"));
     Ok(())
 }

@@ -231,6 +231,22 @@ impl Attrs {
         (if self.windows { MAX_REGIONS } else { self.max_regions }) as usize
     }
 
+    /// What watching may cost, in millionths of one CPU; `None` where the monitor keeps to no budget.
+    #[must_use]
+    pub fn budget(&self) -> Option<u32> {
+        (self.monitor == MonitorKind::Exposure).then_some(self.budget_ppm)
+    }
+
+    /// What an age without a unit is counted in: from one snapshot to the next.
+    #[must_use]
+    pub fn snapshot_interval(&self) -> Duration {
+        match self.monitor {
+            // All is read four times in its interval, which counts as 1 s at least.
+            MonitorKind::Exposure => self.interval.max(Duration::from_secs(1)) / 4,
+            MonitorKind::Regions | MonitorKind::Pages => self.aggr,
+        }
+    }
+
     /// Sampling intervals in an aggregation interval: the kernel's maximum of `nr_accesses`.
     #[must_use]
     pub fn samples(&self) -> u32 {

@@ -99,12 +99,12 @@ pub trait Survey {
 /// Memory pressure on a target: what its group, or the machine, has seen since it began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
-    /// pages that reclaim has looked at, and whose bits it has cleared
+    /// pages that reclaim has looked at; where that is not counted, how often it had to
     pub scanned: u64,
-    /// bytes of memory that these are of
-    pub memory: u64,
     /// pages that were reclaimed, and wanted again
     pub refaults: u64,
+    /// of these, the ones of no file
+    pub private_refaults: u64,
     /// faults that had to wait for a disk
     pub major_faults: u64,
     /// time in which some of its tasks waited for memory

@@ -118,8 +118,8 @@ pub struct Mixture {
 /// be of pages that were watched for different times: each counts by the chance S(to) / S(from) to
 /// survive it. For each l of a grid, p is the one that explains the touches there were, and the
 /// likelihood decides. E.g. each sixteenth page at 500 Hz is p = 1/16 and l = 500, not 30 Hz. If all touches came
-/// in the first bin, as that of a single page mostly does, half a page is taken for missed. None if nothing was
-/// touched.
+/// by the first read, as that of a single page mostly does, no rate is too high, and half a page is taken for
+/// missed. None if nothing was touched.
 #[must_use]
 pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     let used: Vec<&Bin> = bins.iter().filter(|b| b.touched + b.survived > 0.0).collect();
@@ -138,8 +138,8 @@ pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     let (_, best, _) = afar.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (value, hz, share) = top(best / 2.0, (best * 2.0).min(HIGHEST_HZ), |l| at(l, 11));
     let alone = Chances::of(&used, first_touch_rate(bins)).likelihood(1.0);
-    let first = used.iter().find(|b| b.since <= 0.0 && b.touched >= touched);
-    let hz = first.map_or(hz, |b| all_at_once(touched, b.seconds));
+    let last = used.iter().rfind(|b| b.touched > 0.0).filter(|_| hz > 0.99 * HIGHEST_HZ);
+    let hz = last.map_or(hz, |b| all_at_once(touched, b.since + b.seconds));
     Some(Mixture { share, hz, gain: value - alone })
 }
 

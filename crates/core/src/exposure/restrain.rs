@@ -22,6 +22,8 @@ const SELDOM: Duration = Duration::from_secs(5);
 const NEAR: u64 = 32;
 /// Tasks that wait for memory for such a part of the time are in trouble, if pages are wanted again.
 const STALLED: f64 = 0.2;
+/// Where reclaim takes private memory that is wanted again, so much of it may have lost its bits unseen.
+const RECLAIMED: f64 = 0.5;
 
 /// What is known of a target's pressure.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,8 +32,8 @@ struct Known {
     short: Option<Nanos>,
     severe: Option<Nanos>,
     restraint: Restraint,
-    /// of the memory, the part that reclaim looked at from one asking to the next
-    scanned: f64,
+    /// reclaim has looked at private memory from one asking to the next
+    reclaims: bool,
 }
 
 /// Decides how much to do without, by target.
@@ -48,16 +50,17 @@ impl Restrain {
             return known.restraint;
         }
         let Some(pressure) = ops.survey().and_then(|s| s.pressure(w.id)) else {
+            *known = Known::default();
             return Restraint::None;
         };
         known.take(now, pressure, w.resident_pages() * PAGE_SIZE);
         known.restraint
     }
 
-    /// Of the pages of a target, the part whose bits reclaim has cleared lately, if it makes no difference
-    /// between them: 0 to 1.
+    /// Of the pages of a target, the part that reclaim may have cleared lately: it looks at the coldest first,
+    /// and tells nobody at which.
     pub fn cleared_by_reclaim(&self, id: TargetId) -> f64 {
-        self.0.get(&id).map_or(0.0, |known| known.scanned)
+        if self.0.get(&id).is_some_and(|known| known.reclaims) { RECLAIMED } else { 0.0 }
     }
 
     /// The targets that are left.
@@ -78,8 +81,7 @@ impl Known {
         }
         if let Some((at, was)) = self.asked {
             let seconds = now.since(at).as_secs_f64().max(1e-3);
-            let bytes = is.scanned.saturating_sub(was.scanned) as f64 * PAGE_SIZE as f64;
-            self.scanned = if is.memory > 0 { (bytes / is.memory as f64).min(1.0) } else { 0.0 };
+            self.reclaims = is.scanned > was.scanned && is.private_refaults > was.private_refaults;
             // What is wanted again without a scan was paged out on purpose, which does not go by age.
             if is.scanned > was.scanned {
                 self.short = Some(now);
@@ -115,18 +117,20 @@ mod tests {
 
     fn seen(scanned: u64, refaults: u64, stalled_ms: u64, headroom: Option<u64>) -> Pressure {
         let stalled = Duration::from_millis(stalled_ms);
-        Pressure { scanned, refaults, stalled, headroom, memory: 64 * MIB, major_faults: 0 }
+        Pressure { scanned, refaults, stalled, headroom, ..Pressure::default() }
     }
 
+    /// What is read from a disk once has reclaim look at pages as well, of files.
     #[test]
-    fn what_reclaim_has_looked_at_may_have_lost_its_bits() {
+    fn what_reclaim_takes_may_have_lost_its_bits() {
         let mut known = Known::default();
-        let mut at = |ms: u64, scanned| {
-            known.take(Nanos(ms * 1_000_000), seen(scanned, 0, 0, None), 64 * MIB);
-            known.scanned
+        let mut at = |ms: u64, scanned, private_refaults| {
+            let is = Pressure { private_refaults, ..seen(scanned, private_refaults, 0, None) };
+            known.take(Nanos(ms * 1_000_000), is, 64 * MIB);
+            known.reclaims
         };
-        assert_eq!((at(0, 9000), at(500, 9000 + 4096), at(1000, 9000 + 4096)), (0.0, 0.25, 0.0));
-        assert_eq!(at(1500, 900_000), 1.0, "more than once");
+        assert!(!at(0, 9000, 5) && !at(500, 9900, 5) && !at(1000, 9900, 6) && at(1500, 9990, 7));
+        assert!(!at(2000, 9990, 7), "it is over");
     }
 
     #[test]

@@ -76,8 +76,8 @@ pub(super) struct Spending {
     asking: Ledger,
     /// memory of those who were there at the start was cleared for the first time in this round
     sweeping: bool,
-    /// pages of it
-    swept: u64,
+    /// pages of it, and of how many targets
+    swept: (u64, u64),
     /// of this round
     reading: f64,
     /// of all that there is to read, by target
@@ -146,7 +146,7 @@ impl Spending {
             burst: Ledger::with(BURST_SHARE * budget, BURST),
             asking: Ledger::new(ASKING_SHARE * budget),
             sweeping: false,
-            swept: 0,
+            swept: (0, 0),
             reading: 0.0,
             readings: Each::default(),
             rest: 0.0,
@@ -201,7 +201,8 @@ impl Spending {
     /// sweep that says nothing of the rounds to come.
     pub fn pay_for_early(&mut self, cost: Cost) {
         let seconds = self.pay(cost);
-        if self.swept <= WORTH_A_VISIT * self.targets as u64 {
+        let (pages, targets) = self.swept;
+        if pages <= WORTH_A_VISIT * targets {
             self.rest += seconds;
         }
     }
@@ -230,7 +231,7 @@ impl Spending {
         let seconds = self.pay(cost);
         if is_new {
             self.sweeping = true;
-            self.swept += first;
+            self.swept = (self.swept.0 + first, self.swept.1 + 1);
         } else if self.burst.balance() > 0.0 {
             let part = seconds * first as f64 / pages.max(1) as f64;
             self.burst.spend(part);
@@ -242,7 +243,7 @@ impl Spending {
 
     /// Ends the round before: how long the next one is follows from what reading has cost.
     pub fn settle(&mut self, now: Nanos, extent: Extent) {
-        self.swept = 0;
+        self.swept = (0, 0);
         if std::mem::take(&mut self.sweeping) {
             // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
             self.seconds.forgive();

@@ -43,15 +43,17 @@ fn under_reclaim_no_page_is_cleared_twice_within_5_s() {
 /// Reclaim clears bits as it looks at pages: what was touched in between is not seen.
 #[test]
 fn what_reclaim_has_looked_at_is_known_less_well() {
-    let error = |memory: u64| {
-        let scanned = |s: f64| (s * 40_000.0) as u64;
-        let (snapshots, _) =
-            pressed(move |s| Pressure { scanned: scanned(s), memory, ..Pressure::default() });
+    let error = |came_back: f64| {
+        let (snapshots, _) = pressed(move |s| Pressure {
+            scanned: (s * 40_000.0) as u64,
+            private_refaults: (s * came_back) as u64,
+            ..Pressure::default()
+        });
         let errors = snapshots.iter().filter_map(|s| s.quality?.error_log2.map(f64::from));
         errors.sum::<f64>() / snapshots.len() as f64
     };
-    let (of_little, of_much) = (error(128 * MIB), error(1 << 40));
-    assert!(of_little > of_much + 0.2, "{of_little:.2} and {of_much:.2}");
+    let (private, of_files) = (error(100.0), error(0.0));
+    assert!(private > of_files + 0.2, "{private:.2} and {of_files:.2}");
 }
 
 /// From 5 s on what is reclaimed is wanted again, and tasks wait for it for half of the time.

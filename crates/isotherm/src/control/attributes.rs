@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, MonitorKind};
+use isotherm_core::Attrs;
 use serde::{Deserialize, Serialize};
 
 /// Those that are named.
@@ -27,11 +27,11 @@ pub struct Attributes {
 impl Attributes {
     /// All there are of a monitor.
     pub fn of(attrs: &Attrs) -> Self {
-        let exposure = attrs.monitor == MonitorKind::Exposure;
+        let budget = attrs.budget();
         Attributes {
-            budget: exposure.then_some(f64::from(attrs.budget_ppm) / 1e6),
-            ipis: exposure.then_some(attrs.max_clears),
-            interval_seconds: exposure.then_some(attrs.interval.as_secs_f64()),
+            budget: budget.map(|ppm| f64::from(ppm) / 1e6),
+            ipis: budget.map(|_| attrs.max_clears),
+            interval_seconds: budget.map(|_| attrs.interval.as_secs_f64()),
             min_regions: Some(attrs.min_regions),
             max_regions: Some(attrs.max_regions),
         }
@@ -41,7 +41,7 @@ impl Attributes {
     pub fn over(&self, attrs: Attrs) -> Result<Attrs, String> {
         let of_exposure =
             self.budget.is_some() || self.ipis.is_some() || self.interval_seconds.is_some();
-        if of_exposure && attrs.monitor != MonitorKind::Exposure {
+        if of_exposure && attrs.budget().is_none() {
             return Err(format!(
                 "budget, ipis and interval are of the exposure monitor, and the {} monitor is at work: it \
                  takes regions",
@@ -77,6 +77,8 @@ impl Attributes {
 
 #[cfg(test)]
 mod tests {
+    use isotherm_core::MonitorKind;
+
     use super::*;
 
     #[test]

@@ -7,14 +7,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::alone::Alone;
 use crate::load::{Load, MIB};
 use crate::python::python_with;
 use crate::reclaim::Service;
 use crate::run::{Recorder, root_or_skip, run_in, until};
+use crate::schemes::swapped;
 
 /// Prints the samples of a text as JSON: name, labels, value.
 const SCRIPT: &str = r#"
@@ -203,4 +206,40 @@ fn what_can_be_reached_from_outside_is_refused() {
     }
     let often = ["record", "--all", "--metrics", "m.prom", "--metrics-every", "10ms"];
     assert!(run_in(dir.path(), &often).err.contains("write 1s or more"));
+}
+
+/// By all three who tell: the metrics, `status`, and the kernel.
+#[test]
+fn what_is_saved_and_read_back_is_told() {
+    const NAME: &str = "what_is_saved_and_read_back_is_told";
+    if !root_or_skip(NAME) {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(128) else { return };
+    let mut load = Load::start(48, 8);
+    let (pid, port) = (load.pid().to_string(), free_port());
+    let service = Service::working(&["--pid", &pid, "--quota", "none", "--metrics", &port]);
+    let told = |name: &str| {
+        let text = ask(&port, PLAIN).1;
+        let line = text.lines().find(|line| {
+            line.starts_with(name)
+                && (line.contains(&format!("pid=\"{pid}\"")) || !line.contains('{'))
+        });
+        let value =
+            line.and_then(|line| line.rsplit(' ').next()).map(|n| n.parse::<f64>().unwrap());
+        value.unwrap_or_default()
+    };
+    let saved = || service.status()["total"]["saved"].as_u64().unwrap();
+    until("what is saved", || saved() >= 36 * MIB);
+    service.asked(&["pause"]);
+    let in_swap = swapped(load.pid());
+    let near = |n: f64| (n - in_swap as f64).abs() <= MIB as f64;
+    until("the same by status", || near(saved() as f64));
+    until("the same by metrics", || near(told("isotherm_process_saved_bytes")));
+    let before = told("isotherm_process_refaults_total");
+    load.touch(AddrRange::new(load.memory.end - 8 * MIB, load.memory.end));
+    let back = (in_swap - swapped(load.pid())) as f64 / PAGE_SIZE as f64;
+    assert!(back >= 512.0, "{back} pages were in swap");
+    let refaults = || told("isotherm_process_refaults_total") - before;
+    until("what was waited for", || refaults() >= back / 2.0);
 }

@@ -65,6 +65,32 @@ fn a_config_read_anew_keeps_what_is_known() {
     assert_eq!(service.status()["attributes"], after["attributes"]);
 }
 
+/// Nothing would be cold for 5 s, had it begun anew.
+#[test]
+fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
+    if !root_or_skip("the_exposure_monitor_goes_on_when_a_config_is_read_anew") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let text = |budget: &str| {
+        let pid = load.pid();
+        format!("pid = {pid}\ndry-run = true\nwatermarks = \"none\"\nbudget = \"{budget}\"\n")
+    };
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("r.toml"), text("1%")).unwrap();
+    let mut command = crate::run::isotherm(["reclaim", "--config", "r.toml"]);
+    command.args(["--control", "c/sock"]).current_dir(dir.path());
+    let service = Service::by_command(command, dir);
+    service.until_working();
+    let cold = || service.status()["total"]["cold"].as_u64().unwrap();
+    until("what is cold", || cold() >= 30 * MIB);
+    reload(&service, &text("0.7%"), "read anew");
+    // Some snapshots later.
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(cold() >= 30 * MIB, "{} bytes", cold());
+    assert_eq!(service.status()["cost"]["budget"], 0.007);
+}
+
 #[test]
 fn without_a_config_a_hangup_ends_it() {
     if !root_or_skip("without_a_config_a_hangup_ends_it") {

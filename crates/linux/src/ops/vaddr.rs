@@ -13,7 +13,7 @@ use super::epochs::{Epochs, Scope};
 use super::held::AttachError;
 use super::process::Process;
 use super::processes::Hold;
-use super::survey::{Told, measure_price};
+use super::survey::{Price, Told, measure_price};
 use super::targets::Targets;
 use super::window::read_windows;
 use crate::proc;
@@ -71,11 +71,9 @@ impl Vaddr {
         let root = PathBuf::from("/");
         // Where it cannot be told, nothing is cleared that may be wanted.
         let soft_dirty = proc::has_soft_dirty(&root).unwrap_or(true);
+        measure_price();
         let scope = match clearing {
-            Clearing::Cold => {
-                measure_price();
-                Scope::Unclearable
-            }
+            Clearing::Cold => Scope::Unclearable,
             Clearing::Refs => Scope::All,
         };
         Vaddr {
@@ -114,7 +112,11 @@ impl Vaddr {
             cost.pages += now.iter().map(|a| a.range.len() / PAGE_SIZE).sum::<u64>();
             if self.clearing == Clearing::Cold {
                 check_folios(walker, process, &mut windows)?;
-                cost.clears += clear(process, now, &mut windows)?;
+                let cleared = clear(process, now, &mut windows)?;
+                let asked = now.iter().zip(&windows).filter(|(ask, _)| ask.clear);
+                let young = asked.map(|(_, w)| u64::from(w.seen.young)).sum();
+                cost.clears += cleared;
+                cost.lost += Price::here().of(cleared, process.running(), young);
             }
             // What could not be read at all is dropped.
             out.extend(windows.iter().map(|w| w.seen(epochs)));

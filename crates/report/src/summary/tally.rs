@@ -1,6 +1,6 @@
 //! Sums on the way to means.
 
-use isotherm_core::{Attrs, HeatBytes, MonitorKind, Quality, Restraint, Snapshot, Unknown};
+use isotherm_core::{Attrs, HeatBytes, Quality, Restraint, Snapshot, Unknown};
 
 use super::figures::{Bytes, MonitorFigures, WorkingSet};
 use crate::distribution::Distribution;
@@ -112,12 +112,11 @@ impl CostTally {
     pub(super) fn figures(&self, seconds: f64, attrs: &Attrs) -> MonitorFigures {
         let q = &self.quality;
         let told = |value: f64| (q.seconds > 0.0).then(|| value / q.seconds);
-        let bounded = attrs.monitor == MonitorKind::Exposure;
         MonitorFigures {
             kind: attrs.monitor.name(),
             cpu_percent: percent(self.cpu, seconds),
             lost_percent: percent(self.lost, seconds),
-            budget_percent: bounded.then(|| f64::from(attrs.budget_ppm) / 1e4),
+            budget_percent: attrs.budget().map(|ppm| f64::from(ppm) / 1e4),
             coverage_percent: told(q.coverage_bp / 100.0),
             error_log2: (q.errors > 0.0).then(|| q.error_log2 / q.errors),
             stolen_per_s: told(q.stolen),

@@ -12,7 +12,7 @@ use anyhow::Result;
 use isotherm_core::scheme::{Mark, Pattern, Quota, Scheme, Watermarks, Weights};
 use isotherm_core::{Action, Attrs, PAGE_SIZE, PageFilter, PageKind};
 
-use super::run::{Told, act, interval};
+use super::run::{Told, act};
 use super::text_of;
 use crate::cli::{Acting, Config, Look, Reclaim, UsageError};
 
@@ -72,7 +72,8 @@ impl Told for Service {
     }
 
     fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
-        let more = self.config.as_ref().map(|(_, config)| config.schemes(interval(attrs)));
+        let more =
+            self.config.as_ref().map(|(_, config)| config.schemes(attrs.snapshot_interval()));
         let first = scheme(&self.options);
         Ok(std::iter::once(first).chain(more.transpose()?.into_iter().flatten()).collect())
     }

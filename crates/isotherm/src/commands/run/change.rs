@@ -10,7 +10,7 @@ use isotherm_linux::sys;
 use super::metrics::Meter;
 use super::running::Running;
 use super::saved::{Saved, Schemes};
-use super::{IMPOSSIBLE, Takes, Told, interval};
+use super::{IMPOSSIBLE, Takes, Told};
 use crate::commands::watch::{Acting, ROOT, Status, Watch};
 use crate::control::Attributes;
 use crate::schemes::{self, Form};
@@ -19,7 +19,8 @@ use crate::words::{chain, say};
 impl Running {
     /// Goes on by schemes that somebody has sent, or, if one cannot be, by those there are.
     pub fn commit(&mut self, text: &str, form: Form, attrs: &Attrs, act: &dyn Act) -> Result<()> {
-        let new = schemes::parse_as(form, text, interval(attrs)).map_err(anyhow::Error::msg)?;
+        let new =
+            schemes::parse_as(form, text, attrs.snapshot_interval()).map_err(anyhow::Error::msg)?;
         if new.is_empty() {
             bail!("there is no scheme in it: isotherm pause ends acting");
         }

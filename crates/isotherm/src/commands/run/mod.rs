@@ -17,11 +17,10 @@ mod table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
-use isotherm_core::{Act, Action, Attrs, MonitorKind, Support};
+use isotherm_core::{Act, Action, Attrs, Support};
 use isotherm_linux::possible;
 use isotherm_linux::sys::{self, Kept};
 
@@ -78,7 +77,7 @@ impl Told for InFile {
     }
 
     fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
-        schemes::load(&self.options.scheme, &self.text, interval(attrs))
+        schemes::load(&self.options.scheme, &self.text, attrs.snapshot_interval())
     }
 
     fn socket(&self) -> Option<PathBuf> {
@@ -181,15 +180,6 @@ fn check(o: &Acting) -> Result<Attrs, UsageError> {
         ));
     }
     o.watching.check()
-}
-
-/// From one snapshot to the next: what an age without a unit is counted in.
-pub fn interval(attrs: &Attrs) -> Duration {
-    match attrs.monitor {
-        // All is read four times in its interval, which is 1 s at least.
-        MonitorKind::Exposure => attrs.interval.max(Duration::from_secs(1)) / 4,
-        _ => attrs.aggr,
-    }
 }
 
 /// What cannot be done here, whatever the way to look, is told before one is opened: that takes a second.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, MonitorKind, Quality, Restraint, Snapshot};
+use isotherm_core::{Attrs, Quality, Restraint, Snapshot};
 use serde::Serialize;
 
 /// From this coverage on the first sweep is over, of 10,000.
@@ -36,7 +36,7 @@ impl Gauge {
     /// Of a monitor with these attributes.
     pub fn new(attrs: &Attrs) -> Self {
         Gauge {
-            budget_ppm: budget(attrs),
+            budget_ppm: attrs.budget(),
             clears: 0,
             looking: Duration::ZERO,
             lost: Duration::ZERO,
@@ -48,7 +48,7 @@ impl Gauge {
 
     /// It has these from now on.
     pub fn set_attrs(&mut self, attrs: &Attrs) {
-        self.budget_ppm = budget(attrs);
+        self.budget_ppm = attrs.budget();
     }
 
     /// Takes in a snapshot.
@@ -132,10 +132,6 @@ impl Gauge {
     }
 }
 
-fn budget(attrs: &Attrs) -> Option<u32> {
-    (attrs.monitor == MonitorKind::Exposure).then_some(attrs.budget_ppm)
-}
-
 fn percent(cpu: Duration, seconds: f64) -> String {
     format!("{:.1} %", cpu.as_secs_f64() / seconds.max(1e-9) * 100.0)
 }
@@ -158,7 +154,7 @@ fn restraint(q: &Quality) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::{Cost, Nanos};
+    use isotherm_core::{Cost, MonitorKind, Nanos};
 
     use super::*;
 

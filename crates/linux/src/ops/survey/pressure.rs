@@ -9,8 +9,6 @@ use isotherm_core::{Nanos, PAGE_SIZE, Pressure};
 use crate::cgroup::{Cgroup, Version, machine_pressure};
 use crate::proc::{self, pid_file, read_up_to};
 
-/// Pages that reclaim looks at whenever a limit is reached, at least (`SWAP_CLUSTER_MAX`).
-const AT_A_LIMIT: u64 = 32;
 /// With more than this share of the machine's memory to be had, there is plenty.
 const PLENTY: u64 = 10;
 
@@ -25,27 +23,56 @@ const MAX_GROUPS: u64 = 64 << 10;
 pub(crate) struct Told {
     since: Nanos,
     of: HashMap<String, Option<Pressure>>,
+    machine: Machine,
+}
+
+/// What reclaim of the whole machine has looked at. `pgscan_anon` counts that of groups at their limits too,
+/// which is nothing to those outside of them.
+#[derive(Debug, Default)]
+struct Machine {
+    anon: u64,
+    /// by anybody, for the whole machine
+    global: u64,
+    direct: u64,
+    scanned: u64,
+}
+
+impl Machine {
+    /// A machine that reads files makes room for them all the time, which is no shortage: that is where
+    /// private memory is scanned, or tasks have to make room themselves.
+    fn scanned(&mut self, counters: &proc::Counters) -> u64 {
+        let count = |name: &str| counters.get(name).copied().unwrap_or_default();
+        let (anon, direct) = (count("pgscan_anon"), count("pgscan_direct"));
+        let global = direct + count("pgscan_kswapd");
+        let private = anon.saturating_sub(self.anon).min(global.saturating_sub(self.global));
+        self.scanned += private + direct.saturating_sub(self.direct);
+        (self.anon, self.global, self.direct) = (anon, global, direct);
+        self.scanned
+    }
 }
 
 impl Told {
     /// What memory pressure does to process `pid`, at `now`.
     pub fn pressure(&mut self, root: &Path, pid: i32, now: Nanos) -> Option<Pressure> {
         if now.since(self.since) > FRESH {
-            *self = Told { since: now, of: HashMap::new() };
+            self.since = now;
+            self.of.clear();
         }
         let groups = read_up_to(&pid_file(root, pid, "cgroup"), MAX_GROUPS).unwrap_or_default();
-        *self.of.entry(groups).or_insert_with(|| pressure(root, pid))
+        let machine = &mut self.machine;
+        *self.of.entry(groups).or_insert_with(|| pressure(root, pid, machine))
     }
 }
 
 /// What memory pressure does to process `pid`. A group of version 1 tells less than the machine
 /// does, so it is asked only if there is a limit; then its limits tell of reclaim, and the machine of those
 /// who wait.
-fn pressure(root: &Path, pid: i32) -> Option<Pressure> {
+fn pressure(root: &Path, pid: i32, machine: &mut Machine) -> Option<Pressure> {
     let group = Cgroup::of_process(root, pid);
     let limited = group.as_ref().and_then(Cgroup::headroom);
     let group = group.filter(|g| g.version() == Version::V2 || limited.is_some());
-    let pressure = group.and_then(|g| told_by(&g, root)).or_else(|| of_machine(root))?;
+    let by_group = group.and_then(|g| told_by(&g, root));
+    let pressure = by_group.or_else(|| by_machine(root, machine))?;
     let headroom = limited.into_iter().chain(machine_headroom(root)).min();
     Some(Pressure { headroom, ..pressure })
 }
@@ -54,10 +81,7 @@ fn told_by(group: &Cgroup, root: &Path) -> Option<Pressure> {
     let own = of_group(group)?;
     Some(match group.version() {
         Version::V2 => own,
-        Version::V1 => {
-            let scanned = group.failures().saturating_mul(AT_A_LIMIT);
-            Pressure { scanned, stalled: stalled(root), ..own }
-        }
+        Version::V1 => Pressure { scanned: group.failures(), stalled: stalled(root), ..own },
     })
 }
 
@@ -70,24 +94,27 @@ pub(crate) fn of_group(group: &Cgroup) -> Option<Pressure> {
     let stat = group.memory_stat().ok()?;
     Some(Pressure {
         scanned: stat.scanned,
-        memory: group.memory_current().unwrap_or_default(),
         refaults: stat.refault_anon + stat.refault_file,
+        private_refaults: stat.refault_anon,
         major_faults: stat.major_faults,
         stalled: group.memory_pressure().map(|p| p.some.total).unwrap_or_default(),
         headroom: None,
     })
 }
 
-/// A machine that reads files makes room for them all the time, which is no shortage: that is where
-/// private memory is scanned, or tasks have to make room themselves.
 pub(crate) fn of_machine(root: &Path) -> Option<Pressure> {
+    by_machine(root, &mut Machine::default())
+}
+
+fn by_machine(root: &Path, machine: &mut Machine) -> Option<Pressure> {
     let counters = proc::vmstat(root).ok()?;
-    let sum = |names: &[&str]| names.iter().filter_map(|&name| counters.get(name)).sum();
+    let count = |name: &str| counters.get(name).copied().unwrap_or_default();
+    let refaults = count("workingset_refault_anon");
     Some(Pressure {
-        scanned: sum(&["pgscan_anon", "pgscan_direct"]),
-        memory: proc::meminfo(root).map(|m| m.total).unwrap_or_default(),
-        refaults: sum(&["workingset_refault_anon"]),
-        major_faults: sum(&["pgmajfault"]),
+        scanned: machine.scanned(&counters),
+        refaults,
+        private_refaults: refaults,
+        major_faults: count("pgmajfault"),
         stalled: stalled(root),
         headroom: None,
     })
@@ -112,6 +139,10 @@ mod tests {
     use crate::testing::put;
 
     const MIB: u64 = 1 << 20;
+
+    fn told(root: &Path, pid: i32) -> Option<Pressure> {
+        pressure(root, pid, &mut Machine::default())
+    }
 
     fn write(root: &TempDir, path: &str, text: &str) {
         put(root.path(), path, text);
@@ -166,32 +197,47 @@ mod tests {
     #[test]
     fn the_nearest_limit_above_counts() {
         let root = machine("0::/a/b\n");
-        let p = pressure(root.path(), 7).unwrap();
-        let want = Pressure { scanned: 9, refaults: 7, major_faults: 2, ..p };
+        let p = told(root.path(), 7).unwrap();
+        let want = Pressure { scanned: 9, refaults: 7, private_refaults: 3, major_faults: 2, ..p };
         assert_eq!((p, p.headroom), (want, Some(4 * MIB)), "of the group above");
         assert_eq!(p.stalled, Duration::ZERO, "not counted");
         write(&root, "cgroup/unified/a/memory.high", "max");
-        assert_eq!(pressure(root.path(), 7).unwrap().headroom, Some(16 * MIB));
+        assert_eq!(told(root.path(), 7).unwrap().headroom, Some(16 * MIB));
         write(&root, "cgroup/unified/a/b/memory.max", "max");
-        assert_eq!(pressure(root.path(), 7).unwrap().headroom, None);
+        assert_eq!(told(root.path(), 7).unwrap().headroom, None);
     }
 
     #[test]
     fn version_1_with_a_limit_and_without() {
         let root = machine("4:memory:/old\n0::/\n");
-        let p = pressure(root.path(), 7).unwrap();
+        let p = told(root.path(), 7).unwrap();
         assert_eq!((p.major_faults, p.stalled, p.headroom), (0, Duration::from_millis(2), None));
         write(&root, "cgroup/memory/old/memory.limit_in_bytes", "3145728");
-        let p = pressure(root.path(), 7).unwrap();
+        let p = told(root.path(), 7).unwrap();
         assert_eq!((p.major_faults, p.headroom), (8, Some(2 * MIB)));
-        assert_eq!((p.scanned, p.memory, p.stalled), (42 * 32, MIB, Duration::from_millis(2)));
+        assert_eq!((p.scanned, p.stalled), (42, Duration::from_millis(2)), "limits, the machine");
+    }
+
+    /// Those of a group are at their limit first, then kswapd is at work, then somebody allocates.
+    #[test]
+    fn reclaim_of_groups_is_not_that_of_the_machine() {
+        let mut machine = Machine::default();
+        let mut at = |anon: u64, kswapd: u64, direct: u64| {
+            let named = ["pgscan_anon", "pgscan_kswapd", "pgscan_direct"].map(str::to_owned);
+            machine.scanned(&named.into_iter().zip([anon, kswapd, direct]).collect())
+        };
+        let first = at(5000, 700, 0);
+        assert_eq!(at(9000, 700, 0), first);
+        assert_eq!(at(9100, 900, 0), first + 100);
+        assert_eq!(at(9100, 990, 0), first + 100, "of files");
+        assert_eq!(at(9100, 990, 32), first + 132);
     }
 
     #[test]
     fn without_a_group_the_machine_tells() {
         for cgroup in ["0::/\n", "0::/../elsewhere\n", "0::/gone\n", "4:cpu:/a\n", ""] {
             let root = machine(cgroup);
-            assert_eq!(pressure(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
+            assert_eq!(told(root.path(), 7).unwrap().stalled, Duration::from_millis(2));
         }
         let root = machine("0::/\n");
         write(
@@ -199,7 +245,7 @@ mod tests {
             "proc/meminfo",
             "MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 409600 kB\n",
         );
-        let headroom = pressure(root.path(), 7).unwrap().headroom.unwrap();
+        let headroom = told(root.path(), 7).unwrap().headroom.unwrap();
         assert!((200 * MIB..400 * MIB).contains(&headroom), "above the low watermarks: {headroom}");
     }
 
@@ -223,6 +269,6 @@ mod tests {
     #[test]
     fn this_machine() {
         let me = crate::walker::own_pid();
-        assert!(pressure("/".as_ref(), me).is_some());
+        assert!(told("/".as_ref(), me).is_some());
     }
 }
