@@ -20,7 +20,7 @@ mod walk;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, TargetId, Work};
+use isotherm_core::{Act, Action, Applied, Budget, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
 use self::filter::ask_for_touched;
 use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
@@ -88,7 +88,10 @@ impl Vaddr {
                 in_vain += prepared.took;
                 continue;
             }
-            let done = perform(self, work, prepared)?;
+            // What those before took too much is not there for it: all of them are over by one step at most.
+            let left = prepared.took + time.saturating_sub(spent);
+            let budget = Budget { time: work.budget.time.min(left), ..work.budget };
+            let done = perform(self, &Work { budget, ..(*work).clone() }, prepared)?;
             spent += done.took.saturating_sub(prepared.took);
             out.push(done);
         }
