@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use isotherm_core::{Attrs, MonitorKind, PAGE_SIZE};
+use isotherm_core::{Attrs, MonitorKind};
 use isotherm_linux::Way;
 use isotherm_sim::MachineKind;
 
@@ -141,18 +141,12 @@ fn every(interval: u64) -> String {
 /// `docs/monitor.md`, "The kernel's rules".
 #[must_use]
 pub fn kernels_rules() -> Attrs {
-    Attrs {
+    let attrs = Attrs {
         sample: Duration::from_millis(5),
         aggr: Duration::from_millis(100),
         min_regions: 10,
         max_regions: 1000,
-        min_region_size: PAGE_SIZE,
-        window: PAGE_SIZE,
-        split_parts: 2,
-        clear_every: 1,
-        split_uniform: true,
-        extra_split: true,
-        monitor: MonitorKind::Regions,
         ..Attrs::default()
-    }
+    };
+    attrs.by_the_kernels_rules()
 }

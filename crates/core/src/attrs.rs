@@ -231,6 +231,22 @@ impl Attrs {
         (if self.windows { MAX_REGIONS } else { self.max_regions }) as usize
     }
 
+    /// The same by the kernel's rules (DAMON's): one page of a region is looked at and cleared in each sampling
+    /// interval, and all regions are split, into two, or three if that has shown nothing.
+    #[must_use]
+    pub fn by_the_kernels_rules(self) -> Self {
+        Attrs {
+            min_region_size: PAGE_SIZE,
+            window: PAGE_SIZE,
+            split_parts: 2,
+            clear_every: 1,
+            split_uniform: true,
+            extra_split: true,
+            monitor: MonitorKind::Regions,
+            ..self
+        }
+    }
+
     /// What watching may cost, in millionths of one CPU; `None` where the monitor keeps to no budget.
     #[must_use]
     pub fn budget(&self) -> Option<u32> {

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, MonitorKind, PAGE_SIZE};
+use isotherm_core::Attrs;
 use isotherm_sim::workload::{Layout, Named, Schedule, play};
 use isotherm_sim::{Accuracy, AccuracyBuilder};
 
@@ -64,19 +64,12 @@ fn hot_warm_and_cold_memory_is_seen() {
 #[test]
 fn shootdowns_are_a_two_hundredth_of_those_by_the_kernels_rules() {
     let kernel = Attrs {
-        monitor: MonitorKind::Regions,
         sample: Duration::from_millis(5),
         aggr: Duration::from_millis(100),
         min_regions: 10,
-        max_regions: 1000,
-        min_region_size: PAGE_SIZE,
-        window: PAGE_SIZE,
-        split_parts: 2,
-        clear_every: 1,
-        split_uniform: true,
-        extra_split: true,
         ..Attrs::default()
     };
+    let kernel = kernel.by_the_kernels_rules();
     for name in ["rate-ladder", "zipf"] {
         let clears = [kernel, Attrs::default()].map(|a| seen(name, a, 12).clears_per_second);
         assert!(clears[1] * 200.0 <= clears[0], "{name}: {clears:?} a second");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, MonitorKind, PAGE_SIZE};
+use isotherm_core::Attrs;
 
 use super::error::DamonError;
 use super::sysfs::{Bounds, Intervals, IntervalsGoal, MonitoringAttrs};
@@ -18,20 +18,9 @@ pub struct KdamondAttrs {
     pub addr_unit: Option<u64>,
 }
 
-/// DAMON looks at one page of a region and clears it each sampling interval; it splits all regions
-/// into two, or three if that shows nothing.
 impl From<Attrs> for KdamondAttrs {
     fn from(attrs: Attrs) -> Self {
-        let attrs = Attrs {
-            min_region_size: PAGE_SIZE,
-            window: PAGE_SIZE,
-            split_parts: 2,
-            clear_every: 1,
-            split_uniform: true,
-            extra_split: true,
-            monitor: MonitorKind::Regions,
-            ..attrs
-        };
+        let attrs = attrs.by_the_kernels_rules();
         KdamondAttrs { attrs, intervals_goal: None, addr_unit: None }
     }
 }
