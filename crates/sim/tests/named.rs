@@ -21,7 +21,7 @@ fn seen(name: &str, attrs: Attrs, seconds: u64) -> Accuracy {
 }
 
 /// Rates, and what of it is hot and what warm, at 2 MiB.
-fn is_seen_well(name: &str, error: f64) {
+fn is_seen_well(name: &str, error: f64) -> Accuracy {
     let all = seen(name, Attrs::default(), 20);
     let b = &all.blocks;
     let log2 = b.log2_error.run.unwrap();
@@ -36,12 +36,12 @@ fn is_seen_well(name: &str, error: f64) {
     }
     let right = b.intervals_right.unwrap();
     assert!(right >= 0.9, "{name}: {right:.2} of the intervals hold the truth");
+    all
 }
 
 #[test]
 fn a_ladder_of_rates_is_seen() {
-    is_seen_well("rate-ladder", 0.6);
-    let regions = seen("rate-ladder", Attrs::default(), 20).regions;
+    let regions = is_seen_well("rate-ladder", 0.6).regions;
     assert!(regions <= 2.0 * 65.0, "{regions:.0} regions of 65 stretches");
 }
 

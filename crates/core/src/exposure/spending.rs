@@ -74,9 +74,8 @@ pub(super) struct Spending {
     burst: Ledger,
     /// what asking about hidden memory may cost
     asking: Ledger,
-    /// memory of those who were there at the start was cleared for the first time in this round
-    sweeping: bool,
-    /// pages of it, and of how many targets
+    /// of those who were there at the start, pages that were cleared for the first time in this round, and of
+    /// how many targets
     swept: (u64, u64),
     /// of this round
     reading: f64,
@@ -145,7 +144,6 @@ impl Spending {
             shootdowns: shootdowns(attrs),
             burst: Ledger::with(BURST_SHARE * budget, BURST),
             asking: Ledger::new(ASKING_SHARE * budget),
-            sweeping: false,
             swept: (0, 0),
             reading: 0.0,
             readings: Each::default(),
@@ -230,7 +228,6 @@ impl Spending {
     pub fn pay_for_clearing(&mut self, cost: Cost, pages: u64, first: u64, is_new: bool) {
         let seconds = self.pay(cost);
         if is_new {
-            self.sweeping = true;
             self.swept = (self.swept.0 + first, self.swept.1 + 1);
         } else if self.burst.balance() > 0.0 {
             let part = seconds * first as f64 / pages.max(1) as f64;
@@ -243,8 +240,8 @@ impl Spending {
 
     /// Ends the round before: how long the next one is follows from what reading has cost.
     pub fn settle(&mut self, now: Nanos, extent: Extent) {
-        self.swept = (0, 0);
-        if std::mem::take(&mut self.sweeping) {
+        let (_, sweeping) = std::mem::take(&mut self.swept);
+        if sweeping > 0 {
             // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
             self.seconds.forgive();
         }

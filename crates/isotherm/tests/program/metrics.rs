@@ -221,10 +221,8 @@ fn what_is_saved_and_read_back_is_told() {
     let service = Service::working(&["--pid", &pid, "--quota", "none", "--metrics", &port]);
     let told = |name: &str| {
         let text = ask(&port, PLAIN).1;
-        let line = text.lines().find(|line| {
-            line.starts_with(name)
-                && (line.contains(&format!("pid=\"{pid}\"")) || !line.contains('{'))
-        });
+        let of = format!("pid=\"{pid}\"");
+        let line = text.lines().find(|line| line.starts_with(name) && line.contains(&of));
         let value =
             line.and_then(|line| line.rsplit(' ').next()).map(|n| n.parse::<f64>().unwrap());
         value.unwrap_or_default()
