@@ -26,6 +26,7 @@ use self::filter::ask_for_touched;
 use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
 pub use self::support::possible;
 use self::tally::LONGEST;
+pub(crate) use self::tally::Paces;
 use self::wait::wait;
 use self::walk::perform;
 use crate::ops::epochs::flush_by_advice;
@@ -92,7 +93,9 @@ impl Vaddr {
             let left = prepared.took + time.saturating_sub(spent);
             let budget = Budget { time: work.budget.time.min(left), ..work.budget };
             let done = perform(self, &Work { budget, ..(*work).clone() }, prepared)?;
-            spent += done.took.saturating_sub(prepared.took);
+            let took = done.took.saturating_sub(prepared.took);
+            spent += took;
+            self.paces.note(work.action, &done, took);
             out.push(done);
         }
         // Who has come to nothing would seem to have stopped for want of time.

@@ -1,13 +1,40 @@
 //! What a work has done so far, and whether it may go on.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work};
+use isotherm_core::{Action, AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work};
 
 use crate::sys::Stopwatch;
 
 /// Who hardly gets a CPU stops after that, whatever there is time for: others wait for us.
 pub(super) const LONGEST: Duration = Duration::from_secs(2);
+
+/// However little time is left, a step has so many pages.
+const LEAST: u64 = 8;
+
+/// What a page took lately, all in all, by the name of what was done to it.
+#[derive(Debug, Default)]
+pub(crate) struct Paces(HashMap<&'static str, Duration>);
+
+impl Paces {
+    pub(super) fn of(&self, action: &Action) -> Option<Duration> {
+        self.0.get(action.name()).copied()
+    }
+
+    /// Takes in what a work has come to, and its time.
+    pub(super) fn note(&mut self, action: &Action, applied: &Applied, took: Duration) {
+        if let Some(pace) = pace(took, applied.tried) {
+            self.0.insert(action.name(), pace);
+        }
+    }
+}
+
+/// What a page took of `tried` bytes; of a few nothing is to be learnt.
+fn pace(took: Duration, tried: u64) -> Option<Duration> {
+    let pages = u32::try_from(tried / PAGE_SIZE).unwrap_or(u32::MAX);
+    (pages >= 16).then(|| took / pages)
+}
 
 /// What has come of one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,6 +67,8 @@ pub(super) struct Tally {
     budget: Budget,
     /// what had been spent before it began
     before: Duration,
+    /// what a page took of the works before
+    pace: Option<Duration>,
     began: Stopwatch,
     /// how far it has got
     reached: u64,
@@ -49,11 +78,12 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub fn new(work: &Work<'_>, before: Duration) -> Self {
+    pub fn new(work: &Work<'_>, before: Duration, pace: Option<Duration>) -> Self {
         Tally {
             range: work.range,
             budget: work.budget,
             before,
+            pace,
             began: Stopwatch::start(),
             reached: work.range.start,
             applied: Applied::default(),
@@ -69,6 +99,18 @@ impl Tally {
     /// Pages that it may still be tried on.
     pub fn pages_left(&self) -> u64 {
         self.budget.bytes.saturating_sub(self.applied.tried) / PAGE_SIZE
+    }
+
+    /// Of `most` pages, how many are to be the next step: as many as there is time for, as far as is known.
+    ///
+    /// E.g. where .2 ms are left, and a page took 10 us, 20 of 64.
+    pub fn step(&self, most: u64) -> u64 {
+        let Some(pace) = pace(self.began.elapsed(), self.applied.tried).or(self.pace) else {
+            return most;
+        };
+        let left = self.budget.time.saturating_sub(self.spent());
+        let fitting = left.as_nanos() / pace.as_nanos().max(1);
+        u64::try_from(fitting).unwrap_or(most).clamp(LEAST.min(most), most)
     }
 
     /// Whether nothing more may be done. Where looking alone takes all of the time, it still gets a step
@@ -123,7 +165,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::{Action, TargetId};
+    use isotherm_core::TargetId;
 
     use super::*;
 
@@ -132,7 +174,7 @@ mod tests {
         let range = AddrRange::new(100 * PAGE_SIZE, 200 * PAGE_SIZE);
         let (action, target, recheck) = (&Action::Cold, TargetId(0), Duration::ZERO);
         let work = Work { action, target, range, budget, filters: &[], recheck, cause: None };
-        Tally::new(&work, Duration::from_millis(5))
+        Tally::new(&work, Duration::from_millis(5), None)
     }
 
     #[test]
@@ -149,6 +191,29 @@ mod tests {
         assert_eq!((pages(a.tried), pages(a.applied), pages(a.passed)), (10, 8, 90));
         assert_eq!(a.failure, Some(Failure::Busy));
         assert!(a.took >= Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_step_is_as_long_as_there_is_time_for() {
+        let us = Duration::from_micros;
+        let of = |time, pace| {
+            let budget = Budget { time, bytes: u64::MAX };
+            Tally { budget, before: Duration::ZERO, pace, ..tally(1) }.step(64)
+        };
+        assert_eq!(of(Duration::from_secs(1), None), 64);
+        assert_eq!(of(Duration::from_secs(1), Some(us(10))), 64);
+        assert_eq!(of(Duration::ZERO, Some(us(10))), LEAST);
+        assert_eq!(
+            of(Duration::from_secs(1000), Some(Duration::from_secs(50))),
+            19,
+            "some has gone"
+        );
+        let (mut paces, tried) =
+            (Paces::default(), |pages| Applied { tried: pages * PAGE_SIZE, ..Applied::default() });
+        paces.note(&Action::Cold, &tried(15), us(150));
+        assert_eq!(paces.of(&Action::Cold), None, "too few");
+        paces.note(&Action::Cold, &tried(100), us(1000));
+        assert_eq!((paces.of(&Action::Cold), paces.of(&Action::PageOut)), (Some(us(10)), None));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) fn perform(
     work: &Work<'_>,
     prepared: &Prepared,
 ) -> Result<Applied, OpsError> {
-    let mut tally = Tally::new(work, prepared.took);
+    let mut tally = Tally::new(work, prepared.took, ops.paces.of(work.action));
     let deed = Deed::of(work.action)?;
     let mut subject = Subject::of(ops, work.target)?;
     match deed {
@@ -63,7 +63,7 @@ fn page_out_split(
 ) -> Result<bool, OpsError> {
     let budget = Budget { bytes: prepared.split.len() as u64 * BLOCK_SIZE, ..work.budget };
     let work = Work { budget, ..work.clone() };
-    let mut tally = Tally::new(&work, prepared.took);
+    let mut tally = Tally::new(&work, prepared.took, None);
     go_through(subject, &work, prepared, &Deed::PageOut, &mut tally)?;
     Ok(tally.had_room())
 }
@@ -109,7 +109,8 @@ pub(super) fn step_by_step(
     let mut rest = pieces;
     while let Some(first) = rest.first() {
         tally.reach(first.start);
-        let (step, later) = rest.split_at(fitting(rest, deed.step(), tally.pages_left()));
+        let (step, later) =
+            rest.split_at(fitting(rest, tally.step(deed.step()), tally.pages_left()));
         if step.is_empty() || tally.is_over() {
             tally.stop();
             return Ok(false);

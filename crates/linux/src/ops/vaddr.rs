@@ -16,6 +16,7 @@ use super::processes::Hold;
 use super::survey::{Price, Told, measure_price};
 use super::targets::Targets;
 use super::window::read_windows;
+use crate::act::Paces;
 use crate::proc;
 use crate::sys::CpuLaps;
 use crate::walker::{Reading, WalkError, Walker, fitting};
@@ -39,6 +40,8 @@ pub struct Vaddr {
     pub(crate) targets: Targets<Process>,
     pub(crate) cpu: CpuLaps,
     pub(super) told: Told,
+    /// of actions, so far
+    pub(crate) paces: Paces,
 }
 
 impl Vaddr {
@@ -84,6 +87,7 @@ impl Vaddr {
             targets: Targets::default(),
             cpu: CpuLaps::begin(),
             told: Told::default(),
+            paces: Paces::default(),
         }
     }
 
