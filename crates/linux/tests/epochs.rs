@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Obedient, look, obey as be_obedient, part, root_or_skip};
-use isotherm_core::{AddrRange, Nanos, Seen, Space, TargetId, Unknown};
+use isotherm_core::{AddrRange, Ask, Look, Nanos, Seen, Space, TargetId, Unknown};
 use isotherm_linux::{Clearing, Hold, Reading, Vaddr, WalkError};
 
 #[test]
@@ -136,6 +136,37 @@ fn locked_memory_is_seen() {
     let (present, hot) = if private_is_seen() { (256, 50) } else { (0, 0) };
     assert_eq!(sum(&seen, |s| s.present), present, "{seen:?}");
     assert!(about(touched(&seen), hot), "{seen:?}");
+}
+
+/// `clear_refs` clears the bits of all that is private, and they have to be set again.
+#[test]
+fn what_is_cleared_along_is_told() {
+    if !root_or_skip("what_is_cleared_along_is_told") || !private_is_seen() {
+        return;
+    }
+    let lost = |pages: u64| {
+        let mut process = Obedient::start();
+        let locked = process.map(256, "locked");
+        let private = process.map(pages, "small");
+        process.touch(locked);
+        let mut ops = Vaddr::new().unwrap();
+        let target = ops.attach(process.pid()).unwrap();
+        ops.mappings(target, &mut Vec::new()).unwrap();
+        let (ask, mut lost) = (Ask { target, range: locked, clear: false }, Duration::ZERO);
+        let mut epochs = std::collections::BTreeSet::new();
+        let begin = Instant::now();
+        while epochs.len() < 2 && begin.elapsed() < PATIENCE {
+            process.touch(private);
+            let mut seen = Vec::new();
+            lost += ops.look(&[ask], &mut seen).unwrap().lost;
+            epochs.extend(seen.iter().filter_map(|s| s.since));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(epochs.len(), 2, "epochs");
+        lost
+    };
+    let (alone, along) = (lost(1), lost(65_536));
+    assert!(along > 2 * alone, "{along:?} with 256 MiB, {alone:?} without");
 }
 
 /// Every way to read, and clearing at once for all memory.

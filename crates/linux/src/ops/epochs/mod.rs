@@ -17,11 +17,11 @@ use isotherm_core::{AddrRange, Cost, Mapping, MappingKind, Nanos, OpsError, PAGE
 pub(crate) use self::flush::flush_by_advice;
 use self::frames::{Frames, Touched};
 use super::process::Process;
-use super::survey::Price;
+use super::survey::{Price, read_blocks};
 use super::targets::Targets;
 use crate::proc::{self, Refs};
 use crate::sys::{monotonic, process_cpu, thread_cpu};
-use crate::walker::{Answer, Walker, Want, fitting};
+use crate::walker::{Answer, Plain, RawBlock, Span, Walker, Want, fitting};
 use crate::x86::{HUGE_SIZE, Level};
 
 /// An epoch is read so long after the flush, and at its end.
@@ -225,10 +225,11 @@ impl Epochs {
             let idle = ran.is_some() && ran == process.ran_at_clear && areas == process.in_epoch;
             if !idle && !areas.is_empty() {
                 process.ran_at_clear = ran;
+                let along = process.young_along(walker, &areas)?;
                 if process.clear_refs(&areas) {
                     flushed &= flush::flush(walker, process, self.soft_dirty)?;
                     flushes += 1;
-                    lost += Price::here().of(1, process.running(), 0);
+                    lost += Price::here().of(1, process.running(), along);
                     process.in_epoch = areas;
                 } else {
                     process.in_epoch.clear();
@@ -381,9 +382,28 @@ impl Process {
         self.refs.is_some() && !self.stalls
     }
 
+    /// Young entries of other memory than `areas`, which are cleared along with them.
+    fn young_along(&self, walker: &mut Walker, areas: &[AddrRange]) -> Result<u64, OpsError> {
+        if self.are_files(areas) {
+            return Ok(0);
+        }
+        let along = self.mappings.iter().map(|m| m.range).filter(|r| !areas.contains(r));
+        let spans: Vec<Span> = along.map(|range| Span { range, plain: Plain::Nowhere }).collect();
+        let mut young = 0;
+        let entries = |b: &RawBlock| if b.huge { 1 } else { b.young.count() };
+        read_blocks(walker, self, &spans, |b| {
+            young += if b.young.is_empty() { 0 } else { u64::from(entries(b)) };
+        })?;
+        Ok(young)
+    }
+
+    fn are_files(&self, areas: &[AddrRange]) -> bool {
+        areas.iter().all(|a| self.mapping_at(a.start).is_none_or(is_file))
+    }
+
     /// Clears at least `areas`, unless that would take too long; returns whether it was done.
     fn clear_refs(&mut self, areas: &[AddrRange]) -> bool {
-        let only_files = areas.iter().all(|a| self.mapping_at(a.start).is_none_or(is_file));
+        let only_files = self.are_files(areas);
         let which = if only_files { Refs::Files } else { Refs::All };
         let resident = proc::resident(&self.root, self.pid).unwrap_or_default();
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
