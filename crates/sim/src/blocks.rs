@@ -1,9 +1,10 @@
 //! How right a snapshot is as a map of rates: block by block of 2 MiB, whatever its regions are.
 //!
 //! A region's rate times the share of it that is touched, spread over its pages, against the true
-//! mean rate of the pages of a block.
+//! mean rate of the pages of a block. A huge page has one accessed bit: its rate is that at which anything
+//! in it is touched, and the one of each of its pages.
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, RegionView, Snapshot, TargetId, Thresholds};
+use isotherm_core::{AddrRange, BLOCK_SIZE, PAGE_SIZE, RegionView, Snapshot, TargetId, Thresholds};
 
 use crate::ground_truth::GroundTruth;
 use crate::kind::{Piece, pieces};
@@ -46,13 +47,15 @@ pub fn block_scores(
     for (stretch, pieces) in truth.stretches.iter().zip(&pieces) {
         map.truth(stretch.range(), pieces.iter().map(|p| p.hz * p.share).sum());
     }
+    let huge = truth.huge_pages();
+    map.share_bits(&huge);
     let mut intervals = (0, 0);
     for region in regions(snapshot, target) {
         let unknown = region.unknown_bp.total() as f64;
         let seen = (f64::from(region.resident_bp) - unknown).max(0.0) / 1e4;
         let hz = f64::from(region.rate.hz) * f64::from(region.touched_bp) / 1e4;
         map.reported(region.range, hz, seen);
-        if let Some(holds) = holds(truth, &pieces, region).filter(|_| seen > 0.0) {
+        if let Some(holds) = holds(truth, &pieces, &huge, region).filter(|_| seen > 0.0) {
             intervals.0 += 1;
             intervals.1 += usize::from(holds);
         }
@@ -62,22 +65,50 @@ pub fn block_scores(
 
 /// Whether the interval of a region holds the true rate of its touched pages; none if nothing of it
 /// is touched or said to be, or if the truth is not about all of it.
-fn holds(truth: &GroundTruth, pieces: &[Vec<Piece>], region: &RegionView) -> Option<bool> {
-    let (mut known, mut touched, mut touches) = (0, 0.0, 0.0);
-    for i in truth.stretches_in(region.range) {
-        let bytes = truth.stretches[i].range().intersect(&region.range).map_or(0, |r| r.len());
-        known += bytes;
-        // Only those that may be touched have a rate.
-        let pages = truth.stretches[i].pages_in(region.range) as f64;
-        for piece in pieces[i].iter().filter(|p| p.hz > 0.0) {
-            touched += pages;
-            touches += pages * piece.hz;
+fn holds(
+    truth: &GroundTruth,
+    pieces: &[Vec<Piece>],
+    huge: &[AddrRange],
+    region: &RegionView,
+) -> Option<bool> {
+    let range = region.range;
+    let stretches = truth.stretches_in(range).map(|i| truth.stretches[i].range());
+    let known: u64 = stretches.filter_map(|r| r.intersect(&range)).map(|r| r.len()).sum();
+    let (mut all, mut at) = (Sum::default(), range.start);
+    for h in huge.iter().filter_map(|h| h.intersect(&range)) {
+        all.join(touched(truth, pieces, AddrRange::new(at, h.start)));
+        for bit in blocks(h) {
+            let touches = touched(truth, pieces, bit).touches;
+            let bytes = bit.intersect(&h).filter(|_| touches > 0.0).map_or(0, |part| part.len());
+            all.add(bytes as f64, touches / PAGE_SIZE as f64);
         }
+        at = h.end;
     }
-    let hz = if touched > 0.0 { touches / touched } else { 0.0 };
-    let counts = known == region.range.len() && (hz > 0.0 || region.rate.hz > 0.0);
+    all.join(touched(truth, pieces, AddrRange::new(at, range.end)));
+    let hz = all.hz();
+    let counts = known == range.len() && (hz > 0.0 || region.rate.hz > 0.0);
     let inside = f64::from(region.rate.low) <= hz && hz <= f64::from(region.rate.high);
     counts.then_some(inside)
+}
+
+/// The pages of `range` that may be touched: only these have a rate.
+fn touched(truth: &GroundTruth, pieces: &[Vec<Piece>], range: AddrRange) -> Sum {
+    let mut sum = Sum::default();
+    for i in truth.stretches_in(range) {
+        let bytes = (truth.stretches[i].pages_in(range) * PAGE_SIZE) as f64;
+        pieces[i].iter().filter(|p| p.hz > 0.0).for_each(|p| sum.add(bytes, p.hz));
+    }
+    sum
+}
+
+/// The blocks that hold a part of `range`.
+fn blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    numbers(range).map(|n| AddrRange::new(n * BLOCK_SIZE, (n + 1) * BLOCK_SIZE))
+}
+
+/// Their numbers.
+fn numbers(range: AddrRange) -> std::ops::Range<u64> {
+    range.start / BLOCK_SIZE..range.end.div_ceil(BLOCK_SIZE)
 }
 
 /// Bytes, and rate times bytes.
@@ -93,6 +124,10 @@ impl Sum {
         self.touches += bytes * hz;
     }
 
+    fn join(&mut self, other: Sum) {
+        self.add(other.bytes, other.hz());
+    }
+
     fn hz(&self) -> f64 {
         if self.bytes > 0.0 { self.touches / self.bytes } else { 0.0 }
     }
@@ -102,6 +137,14 @@ impl Sum {
 struct Block {
     truth: Sum,
     reported: Sum,
+    huge: bool,
+}
+
+impl Block {
+    /// The true rate: of a page, or of all that shares a bit.
+    fn hz(&self) -> f64 {
+        if self.huge { self.truth.touches / PAGE_SIZE as f64 } else { self.truth.hz() }
+    }
 }
 
 /// Bytes of `range` in a block.
@@ -117,16 +160,22 @@ struct Map(std::collections::BTreeMap<u64, Block>);
 impl Map {
     /// Pages of `range` are touched at this rate, in the mean.
     fn truth(&mut self, range: AddrRange, hz: f64) {
-        for number in range.start / BLOCK_SIZE..range.end.div_ceil(BLOCK_SIZE) {
+        for number in numbers(range) {
             let bytes = inside(number, range);
             self.0.entry(number).or_default().truth.add(bytes, hz);
         }
     }
 
+    /// These are in huge pages.
+    fn share_bits(&mut self, huge: &[AddrRange]) {
+        for range in huge {
+            self.0.range_mut(numbers(*range)).for_each(|(_, block)| block.huge = true);
+        }
+    }
+
     /// They are said to be, of which a share is seen. What the truth does not have is passed over.
     fn reported(&mut self, range: AddrRange, hz: f64, seen: f64) {
-        let numbers = range.start / BLOCK_SIZE..range.end.div_ceil(BLOCK_SIZE);
-        for (&number, block) in self.0.range_mut(numbers) {
+        for (&number, block) in self.0.range_mut(numbers(range)) {
             block.reported.add(inside(number, range) * seen, hz);
         }
     }
@@ -135,7 +184,7 @@ impl Map {
         let hot = Thresholds::default().hot_hz;
         let (mut logs, mut scores) = (Logs::default(), BlockScores::default());
         for b in self.0.values().filter(|b| b.truth.bytes > 0.0) {
-            let (real, reported) = (b.truth.hz(), b.reported.hz());
+            let (real, reported) = (b.hz(), b.reported.hz());
             logs.add(log2(reported), log2(real), b.truth.bytes);
             let bytes = b.truth.bytes.round() as u64;
             let warm = |hz: f64| (WARM_HZ..hot).contains(&hz);

@@ -17,6 +17,7 @@ fn truth(blocks: &[(u64, u64)]) -> GroundTruth {
         end: (i + 1) * BLOCK_SIZE,
         name: String::new(),
         stride,
+        huge: false,
     };
     let stretches: Vec<Stretch> = (0..).zip(blocks).map(stretch).collect();
     let pages = || stretches.iter().map(Stretch::pages);
@@ -90,6 +91,24 @@ fn a_touched_share_is_spread_over_its_block() {
     let mean = scored(&truth, vec![region(0, 1, 32.0, 10_000), region(1, 2, 0.0, 0)]);
     assert!(mean.log2_error.unwrap() < 1e-6, "{mean:?}");
     assert_eq!(mean.intervals, (1, 0), "the mean is not the rate of what is touched");
+}
+
+/// 512 pages at 2 Hz share one bit, which is set 1024 times a second; of half of it the same is known.
+#[test]
+fn a_huge_page_has_one_rate() {
+    let mut truth = truth(&[(1, 2), (1, 2), (1, 0)]);
+    truth.stretches[0].end -= PAGE_SIZE;
+    truth.stretches[1].start -= PAGE_SIZE;
+    truth.stretches.iter_mut().skip(1).for_each(|s| s.huge = true);
+    assert_eq!(truth.huge_pages(), [AddrRange::new(BLOCK_SIZE, 3 * BLOCK_SIZE)]);
+    let regions =
+        |hz| vec![region(0, 1, 2.0, 10_000), region(1, 2, hz, 10_000), region(2, 3, 0.0, 0)];
+    let right = scored(&truth, regions(1024.0));
+    assert_eq!(right.intervals, (2, 2), "{right:?}");
+    assert!(right.log2_error.unwrap() < 0.1, "rates above 1000 Hz are taken for that: {right:?}");
+    let of_pages = scored(&truth, regions(2.0));
+    assert_eq!(of_pages.intervals, (2, 1), "{of_pages:?}");
+    assert!(of_pages.log2_error.unwrap() > 2.0, "{of_pages:?}");
 }
 
 /// The first page and each sixteenth from there on: which ones a region has is known to the page.

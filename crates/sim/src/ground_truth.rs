@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
+use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, align_down, join_touching};
 use serde::{Deserialize, Serialize};
 
 /// Version of the file.
@@ -55,6 +55,9 @@ pub struct Stretch {
     pub name: String,
     /// in pages, from one that may be touched to the next; the first may
     pub stride: u64,
+    /// in huge pages, as far as they fit into it and such ones beside it
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub huge: bool,
 }
 
 /// Counts between two times, one for each stretch.
@@ -193,6 +196,17 @@ impl GroundTruth {
     #[must_use]
     pub fn touches(&self, i: usize) -> u64 {
         self.intervals.iter().filter_map(|v| v.touches.get(i)).sum()
+    }
+
+    /// Memory in huge pages, from the first to the last that fit; ascending, disjoint.
+    #[must_use]
+    pub fn huge_pages(&self) -> Vec<AddrRange> {
+        let huge = self.stretches.iter().filter(|s| s.huge).map(Stretch::range);
+        let whole = |r: AddrRange| {
+            let start = r.start.next_multiple_of(BLOCK_SIZE);
+            AddrRange::new(start, align_down(r.end, BLOCK_SIZE))
+        };
+        join_touching(huge).into_iter().map(whole).filter(|r| !r.is_empty()).collect()
     }
 
     /// Indices of the stretches that hold a part of `range`.

@@ -112,14 +112,15 @@ impl<'a> Truth<'a> {
             cuts.extend([part.start, part.end]);
             cuts.sort_unstable();
             cuts.dedup();
-            cuts.windows(2).map(|w| AddrRange::new(w[0], w[1])).collect::<Vec<_>>()
+            let huge = area.memory.huge;
+            cuts.windows(2).map(|w| (AddrRange::new(w[0], w[1]), huge)).collect::<Vec<_>>()
         });
         let cut =
-            move |piece: AddrRange| {
+            move |(piece, huge): (AddrRange, bool)| {
                 let mut here = space.accesses.iter().filter(|a| a.range.contains(piece.start));
                 let step = if here.all(Access::is_even) { piece.len() } else { PAGE_SIZE };
                 (0..piece.len() / step).map(move |i| piece.start + i * step).map(move |start| {
-                    Stretch { start, end: start + step, name: String::new(), stride: 1 }
+                    Stretch { start, end: start + step, name: String::new(), stride: 1, huge }
                 })
             };
         pieces.flat_map(cut)

@@ -98,7 +98,7 @@ fn what_a_look_finds_is_the_truth() {
 
 fn stretch(at: u64, len: u64, stride: u64) -> Stretch {
     let range = pages(at, len);
-    Stretch { start: range.start, end: range.end, name: String::new(), stride }
+    Stretch { start: range.start, end: range.end, name: String::new(), stride, huge: false }
 }
 
 #[test]

@@ -34,9 +34,13 @@ fn is_seen_well(name: &str, error: f64) -> Accuracy {
             assert!(share >= 0.95, "{name}, {heat}: a {what} of {share:.3}");
         }
     }
-    let right = b.intervals_right.unwrap();
-    assert!(right >= 0.9, "{name}: {right:.2} of the intervals hold the truth");
+    intervals_hold(name, &all);
     all
+}
+
+fn intervals_hold(name: &str, all: &Accuracy) {
+    let right = all.blocks.intervals_right.unwrap();
+    assert!(right >= 0.9, "{name}: {right:.2} of the intervals hold the truth");
 }
 
 #[test]
@@ -58,6 +62,19 @@ fn each_sixteenth_page_is_seen() {
 #[test]
 fn hot_warm_and_cold_memory_is_seen() {
     is_seen_well("hot-warm-cold", 0.6);
+}
+
+/// A huge page has one bit, which is set as often as any page of it is touched.
+#[test]
+fn huge_pages_are_seen() {
+    is_seen_well("thp", 0.6);
+}
+
+#[test]
+fn intervals_hold_where_memory_moves() {
+    for name in ["stairs", "moving-window", "phases"] {
+        intervals_hold(name, &seen(name, Attrs::default(), 20));
+    }
 }
 
 /// The kernel's rules: `docs/monitor.md`.

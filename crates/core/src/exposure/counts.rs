@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use super::bins::{Bin, Spread};
+use super::bins::{ALIKE, Bin, Spread};
 use super::borders::Place;
 use super::piece::{Piece, READS, Terms};
 use crate::ops::Unknown;
+use crate::range::PAGE_SIZE;
+use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
 /// Begins of exposures.
@@ -36,6 +38,8 @@ pub(super) struct Counts {
     pub runs: Spread,
     run: Run,
     pub fresh_pages: f64,
+    /// those that look hotter than before, which nothing else does yet: they are left out
+    pub sudden_pages: f64,
     pub touched: u32,
     /// some of it was cleared since [`Since::known`]
     pub lately: bool,
@@ -124,6 +128,22 @@ impl Exposed {
     }
 }
 
+/// What a page tells: a huge one has one bit, and tells as much as pages that are touched together.
+#[derive(Clone, Copy)]
+struct Bits {
+    /// of each page
+    of_page: f64,
+    /// as so many pages of a window
+    alike: f64,
+}
+
+impl Bits {
+    fn of(piece: &Piece) -> Self {
+        let of_page = if piece.huge { PAGE_SIZE as f64 / BLOCK_SIZE as f64 } else { 1.0 };
+        Bits { of_page, alike: if piece.huge { ALIKE * of_page } else { 1.0 } }
+    }
+}
+
 impl Counts {
     fn end_run(&mut self) {
         let run = std::mem::take(&mut self.run);
@@ -136,10 +156,11 @@ impl Counts {
     fn add_calm(&mut self, piece: &Piece, exposed: Option<Exposed>, t: &Terms) {
         let (armed, e) = piece.idle(t);
         self.resident += u64::from(armed);
-        self.all.add(0.0, e);
+        let bits = Bits::of(piece);
+        self.all.add(0.0, e * bits.alike);
         if let Some(x) = exposed {
-            self.add_exposed(&x, &[0; READS], armed);
-            self.fresh.add(0.0, e);
+            self.add_exposed(&x, &[0; READS], armed, bits);
+            self.fresh.add(0.0, e * bits.alike);
         }
     }
 
@@ -171,9 +192,10 @@ impl Counts {
         t: &Terms,
         now: u32,
     ) {
-        let quiet = piece.is_quiet();
+        let (quiet, bits) = (piece.is_quiet(), Bits::of(piece));
         let mut sums = [0u32; READS];
         let (mut armed, mut d_all, mut e_all) = (0u32, 0.0, 0.0);
+        let mut sudden = 0;
         for i in windows {
             let w = piece.window(i);
             self.touched = self.touched.max(piece.touched(i, now));
@@ -184,6 +206,11 @@ impl Counts {
             }
             (d_all, e_all) = (d_all + d, e_all + e);
             if exposed.is_none() {
+                continue;
+            }
+            // Of a huge page one touch says as much for all its windows.
+            if !quiet && !piece.huge && piece.is_sudden(i, t) {
+                sudden += u64::from(w.pages);
                 continue;
             }
             armed += u32::from(w.pages);
@@ -197,18 +224,21 @@ impl Counts {
         }
         // One bit for all of a huge page.
         if piece.huge && e_all > 0.0 {
-            self.all.add(d_all, e_all);
+            self.all.add(d_all * bits.alike, e_all * bits.alike);
         }
         if let Some(x) = exposed {
-            let e = self.add_exposed(&x, &sums, armed);
+            self.covered += if x.recent { sudden } else { 0 };
+            self.sudden_pages += sudden as f64;
+            let e = self.add_exposed(&x, &sums, armed, bits);
             if quiet || piece.huge {
-                self.fresh.add(sums.last().map_or(0.0, |&n| n.into()), e);
+                let touched = sums.last().map_or(0.0, |&n| n.into());
+                self.fresh.add(touched * bits.alike, e * bits.alike);
             }
         }
     }
 
     /// Adds what reads have found of `armed` pages; returns their page-seconds.
-    fn add_exposed(&mut self, x: &Exposed, found: &[u32; READS], armed: u32) -> f64 {
+    fn add_exposed(&mut self, x: &Exposed, found: &[u32; READS], armed: u32, bits: Bits) -> f64 {
         self.fresh_pages += f64::from(armed);
         if x.recent {
             self.covered += u64::from(armed);
@@ -221,10 +251,11 @@ impl Counts {
             let seconds = (read - t).max(1e-5);
             let (touched, left) =
                 (f64::from(n.saturating_sub(had)), f64::from(armed.saturating_sub(n)));
-            self.bins[i].touched += touched;
-            self.bins[i].survived += left;
-            self.widths[i] += seconds * (touched + left);
-            self.begins[i] += t * (touched + left);
+            let weight = (touched + left) * bits.of_page;
+            self.bins[i].touched += touched * bits.of_page;
+            self.bins[i].survived += left * bits.of_page;
+            self.widths[i] += seconds * weight;
+            self.begins[i] += t * weight;
             e += seconds * (left + touched / 2.0);
             self.run.touched += touched;
             self.run.seconds += touched * (t + seconds / 2.0);

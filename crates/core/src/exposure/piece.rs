@@ -543,6 +543,13 @@ impl Piece {
         w.together(shown.of(w), shown.is_confirmed(w))
     }
 
+    /// Whether a window looks hotter than before in this exposure, and that is the first sign of it: it may
+    /// be a burst that came just after the clear.
+    pub fn is_sudden(&self, i: usize, t: &Terms) -> bool {
+        let (shown, w) = (self.shown(t), &self.windows[i]);
+        w.is_sudden(shown.of(w), shown.is_confirmed(w))
+    }
+
     /// From now on, and until it is cleared, takes it to be as hot as its region is elsewhere.
     pub fn presume(&mut self, hz: f64) {
         self.presumed = Some(hz as f32);

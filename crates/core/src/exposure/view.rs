@@ -115,11 +115,15 @@ const ENOUGH_PAGES: f64 = 8.0;
 const MOST_TOUCHED: f64 = 0.4;
 /// By so much likelier, in natural logarithms, a part of the pages must be touched than all of them.
 const CLEARLY: f64 = 24.0;
+/// Of fewer touched pages than these it may be so if it is likelier by so much.
+const FEW: f64 = 8.0;
+const PERHAPS: f64 = 1.0;
 
 /// The rate of the touched pages, and their share.
 fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     let widen = |r: Rate| Rate { high: r.high / (1.0 - b.stolen.min(0.9)) as f32, ..r };
-    if c.fresh_pages < ENOUGH_PAGES {
+    // What is left where most looks sudden is not like the rest of it.
+    if c.fresh_pages < ENOUGH_PAGES.max(c.sudden_pages) {
         if let Some(known) = before.filter(|k| c.lately && k.hz > 0.0 && c.all.touched() > 0.0) {
             return (widen(c.all.interval(known.hz)), known.share);
         }
@@ -140,17 +144,21 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     if hz <= 0.0 {
         return (widen(c.fresh.interval(0.0)), 0.0);
     }
-    // Looking for the share takes long: only where one rate for all explains little.
-    let odd = misfit(&c.bins, hz) > CLEARLY.min(4.0 + touched);
-    let mixture = if odd { touched_share(&c.bins) } else { None };
     // Few pages cannot say it clearly; but then it is about little memory.
     let clearly = CLEARLY.min(4.0 + touched);
-    match mixture.filter(|m| m.gain > clearly && m.share < 0.9) {
-        Some(m) => {
-            let rate = c.fresh.interval_of_part(m.hz, &c.runs);
-            (widen(bounded(rate, &c.bins, m.share)), m.share)
-        }
-        None => (widen(bounded(c.fresh.interval(hz), &c.bins, 1.0)), 1.0),
+    // And what they may mean, the interval is to hold.
+    let perhaps = if touched < FEW { PERHAPS } else { clearly };
+    // Looking for the share takes long: only where one rate for all explains little.
+    let odd = misfit(&c.bins, hz) > perhaps;
+    let mixture = if odd { touched_share(&c.bins) } else { None };
+    let mixture = mixture.filter(|m| m.gain > perhaps && m.share < 0.9);
+    let part =
+        mixture.map(|m| (m, bounded(c.fresh.interval_of_part(m.hz, &c.runs), &c.bins, m.share)));
+    let all = bounded(c.fresh.interval(hz), &c.bins, 1.0);
+    match part {
+        Some((m, rate)) if m.gain > clearly => (widen(rate), m.share),
+        Some((_, rate)) => (widen(Rate { high: all.high.max(rate.high), ..all }), 1.0),
+        None => (widen(all), 1.0),
     }
 }
 

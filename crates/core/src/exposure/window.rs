@@ -1,7 +1,7 @@
 //! What is known of a window.
 
 use super::bins::llr;
-use super::piece::READS;
+use super::piece::{EARLY, READS};
 
 /// Touched pages, and page-seconds until they were: their ratio is about a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -59,6 +59,10 @@ pub(super) struct Window {
     pub level: i8,
     /// When it looked faster than before, or was touched after a long time, in ms; 0: it never did.
     pub suspect: u32,
+    /// In this exposure it was untouched until most of it was touched between two readings.
+    at_once: bool,
+    /// So it was in the one before.
+    woke: bool,
 }
 
 impl Window {
@@ -73,6 +77,8 @@ impl Window {
             kept: ms,
             level: UNTOUCHED,
             suspect: 0,
+            at_once: false,
+            woke: false,
         }
     }
 
@@ -92,6 +98,7 @@ impl Window {
 
     /// Adds a read, `seconds` after the one before, at which `count` more pages were found touched.
     pub fn add(&mut self, count: u16, seconds: f64, class: usize) {
+        self.at_once |= class >= EARLY.len() && self.current.d == 0.0 && count > self.pages / 2;
         let left = f32::from(self.pages) - self.current.d - f32::from(count) / 2.0;
         self.current.d += f32::from(count);
         self.current.e += seconds as f32 * left.max(0.0);
@@ -120,6 +127,13 @@ impl Window {
         current.hz() > self.carried.hz()
     }
 
+    /// Whether the current exposure shows it faster than those before, and nothing else does: not even that
+    /// most of it had been touched at once when it was cleared.
+    pub fn is_sudden(&self, current: Evidence, confirmed: bool) -> bool {
+        let told = confirmed || self.woke;
+        !told && self.is_faster(current) && current.contradicts(self.carried)
+    }
+
     /// So many of its pages were touched in an exposure, as a rule.
     pub fn touched_at_once(&self) -> f32 {
         self.current.d.max(self.carried.d * (1.0 - KEPT) / KEPT)
@@ -141,6 +155,7 @@ impl Window {
         if sudden && !confirmed {
             self.suspect = ms.max(1);
         }
+        self.woke = std::mem::take(&mut self.at_once);
         self.current = Evidence::default();
         self.found = [0; READS];
     }

@@ -44,6 +44,45 @@ fn a_target_that_stops_after_a_clear_keeps_its_hot_memory() {
     }
 }
 
+/// All of what is touched once a second is touched within 2 ms, just after some of it was cleared: once is
+/// no sign of heat, and again and again is.
+#[test]
+fn a_burst_after_a_clear_is_not_hot_before_there_is_another() {
+    let warm = mib(16, 16);
+    let hottest = |bursts: usize| {
+        let (ops, target) = machine(1, |m, t| {
+            m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+            m.touch(t, warm, poisson(1.0)).unwrap();
+        });
+        let (mut left, mut since) = (bursts, None::<Nanos>);
+        let meddle = move |ops: &mut Ops, now: Nanos, cleared: bool| {
+            let mut m = ops.machine();
+            let mut touch = |hz| {
+                m.rest(target, warm).unwrap();
+                m.touch(target, warm, poisson(hz)).unwrap();
+            };
+            match since {
+                Some(at) if now.since(at) >= ms(2) => {
+                    touch(1.0);
+                    since = None;
+                }
+                None if cleared && now > seconds(8.0) && left > 0 => {
+                    touch(2000.0);
+                    (left, since) = (left - 1, Some(now));
+                }
+                _ => {}
+            }
+        };
+        let (snapshots, _) = watched(16.0, Attrs::default(), &ops, target, |tapped| {
+            tapped.meddle = Some(Box::new(meddle));
+        });
+        let later = snapshots.iter().filter(|s| s.start > seconds(7.0));
+        later.map(|s| called(s, warm, Heat::Hot)).fold(0.0, f64::max)
+    };
+    assert_eq!(hottest(1), 0.0, "one burst");
+    assert!(hottest(20) > 0.5, "bursts without end");
+}
+
 /// Somebody clears half of the warm memory each second: that is counted, and rates are less sure. What
 /// is hot would be young again before anybody could tell.
 #[test]

@@ -172,7 +172,8 @@ impl Layout {
                 }
             };
             let (start, end) = (base + part.range.start, base + part.range.end);
-            Stretch { start, end, name: name.to_owned(), stride }
+            let huge = part.memory == Memory::Huge;
+            Stretch { start, end, name: name.to_owned(), stride, huge }
         };
         self.parts.iter().map(stretch).collect()
     }
