@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use isotherm_core::{AddrRange, Heat, RegionView, Thresholds, Unknown};
@@ -95,17 +96,22 @@ fn what_is_hot_is_found_while_mappings_come_and_go() {
     assert!(unknown <= all / 20, "{unknown} of {all} bytes that stay are unknown");
 }
 
-/// Pages reserved for hugetlb, given back when dropped.
-struct Reserved {
+/// Pages reserved for hugetlb, given back when dropped. One test has them at a time.
+pub struct Reserved {
     before: u64,
+    _alone: MutexGuard<'static, ()>,
 }
+
+static RESERVED: Mutex<()> = Mutex::new(());
 
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 
 impl Reserved {
-    fn more(pages: u64) -> Self {
+    pub fn more(pages: u64) -> Self {
+        // Who failed has given back what there was.
+        let alone = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
         let before = fs::read_to_string(POOL).unwrap().trim().parse().unwrap();
-        let reserved = Reserved { before };
+        let reserved = Reserved { before, _alone: alone };
         fs::write(POOL, (before + pages).to_string()).unwrap();
         reserved
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous};
 
+use crate::fixed::Ring;
 use crate::{churn, words};
 
 pub const MIB: u64 = 1 << 20;
@@ -123,6 +124,21 @@ impl Load {
         AddrRange::new(start, start + pages * 2 * MIB)
     }
 
+    /// Has it map three times so much, and `io_uring` fix the middle of that: all of it, and the middle.
+    pub fn fix(&mut self, bytes: u64) -> Result<(AddrRange, AddrRange), String> {
+        self.tell(&format!("fix {bytes}"));
+        let told = self.answer("FIXED");
+        let start: u64 = told.parse().map_err(|_| told)?;
+        let fixed = AddrRange::new(start + bytes, start + 2 * bytes);
+        Ok((AddrRange::new(start, start + 3 * bytes), fixed))
+    }
+
+    /// Has `io_uring` let go of that.
+    pub fn free(&mut self) {
+        self.tell("free");
+        self.answer("FREED");
+    }
+
     /// Has it touch each page of `range` once.
     pub fn touch(&mut self, range: AddrRange) {
         self.tell(&format!("touch {} {}", range.start, range.end));
@@ -200,6 +216,7 @@ pub fn obey() {
     let ends = [memory, hot, locked].map(|r| format!("{} {}", r.start, r.end));
     say(&format!("RANGES {}", ends.join(" ")));
     let mut children = Vec::new();
+    let mut ring = None;
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         match line.split_once(' ').unwrap_or((&line, "")) {
@@ -232,6 +249,21 @@ pub fn obey() {
             ("hugetlb", pages) => {
                 let start = churn::map_hugetlb(pages.parse().unwrap()).start;
                 say(&format!("HUGETLB {start}"));
+            }
+            ("fix", bytes) => {
+                let bytes: u64 = bytes.parse().unwrap();
+                let mapping = map(3 * bytes);
+                touch(mapping);
+                let fixed = AddrRange::new(mapping.start + bytes, mapping.start + 2 * bytes);
+                let made = Ring::fix(fixed).map(|made| ring = Some(made));
+                say(&format!(
+                    "FIXED {}",
+                    made.map_or_else(|e| e.to_string(), |()| mapping.start.to_string())
+                ));
+            }
+            ("free", _) => {
+                ring.as_ref().unwrap().free().unwrap();
+                say("FREED it");
             }
             ("end", status) => std::process::exit(status.parse().unwrap()),
             other => panic!("unknown words {other:?}"),

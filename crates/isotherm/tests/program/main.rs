@@ -19,6 +19,7 @@ mod doctor;
 mod ends;
 mod faults;
 mod faults_killed;
+mod fixed;
 mod interleave;
 mod lab;
 mod lab_interleave;

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
 use crate::run::{Done, QUICK, isotherm, root_or_skip, run_in, until, wait};
-use crate::schemes::swapped;
+use crate::schemes::{log_in, swapped};
 use crate::workload::Running;
 
 /// Without what would have it wait on a machine with free memory.
@@ -101,6 +101,11 @@ impl Service {
 
     pub fn applied(&self) -> u64 {
         self.status()["schemes"][0]["applied"]["bytes"].as_u64().unwrap()
+    }
+
+    /// Lines of its log so far, if it is called so.
+    pub fn log(&self) -> Vec<Value> {
+        log_in(self.dir.path())
     }
 
     fn commit(&self, name: &str, text: &str) -> Done {

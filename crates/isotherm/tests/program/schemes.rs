@@ -1,6 +1,7 @@
 //! `isotherm run`.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
@@ -50,9 +51,7 @@ impl Run {
 
     /// Lines of the log so far.
     pub fn log(&self) -> Vec<Value> {
-        let text = fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        log_in(self.dir.path())
     }
 
     pub fn start(&mut self) -> Child {
@@ -63,6 +62,13 @@ impl Run {
     pub fn err(&self) -> String {
         fs::read_to_string(self.dir.path().join("err")).unwrap()
     }
+}
+
+/// Lines of the file `log` so far.
+pub fn log_in(dir: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join("log")).unwrap_or_default();
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 /// What the first scheme has done.

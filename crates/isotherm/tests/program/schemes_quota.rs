@@ -26,7 +26,8 @@ fn cold(load: &Load) -> AddrRange {
     AddrRange::new(load.memory.start, load.hot.start / MIB * MIB - MIB)
 }
 
-fn range(line: &Value) -> AddrRange {
+/// Of a line of the log.
+pub fn range(line: &Value) -> AddrRange {
     let end = |key: &str| {
         u64::from_str_radix(line[key].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
     };

@@ -49,12 +49,14 @@ fn hides(link: &str) -> Option<Unknown> {
     devices.iter().any(|d| link.starts_with(d)).then_some(Unknown::Dma)
 }
 
-/// `UserBufs:\t2` is followed by a line for each: `    0: 0x7f0000000000/65536`. Widened to pages.
+/// `UserBufs:\t2` is followed by a line for each: `    0: 0x7f0000000000/65536`, widened to pages here, or
+/// `    0: <none>`.
 fn fixed_buffers(text: &str) -> Vec<AddrRange> {
     let lines = text.lines().skip_while(|l| !l.starts_with("UserBufs:")).skip(1);
-    lines
-        .map_while(|l| {
-            let (address, len) = l.split_once(": 0x")?.1.split_once('/')?;
+    let buffers = lines.map_while(|l| Some(l.split_once(": ")?.1));
+    buffers
+        .filter_map(|b| {
+            let (address, len) = b.strip_prefix("0x")?.split_once('/')?;
             let start = u64::from_str_radix(address, 16).ok()?;
             let end =
                 start.checked_add(len.trim().parse().ok()?)?.checked_next_multiple_of(4096)?;
@@ -114,8 +116,8 @@ mod tests {
 
     #[test]
     fn fixed_buffers_of_io_uring() {
-        let info = "pos:\t0\nSqMask:\t0x7\nUserFiles:\t0\nUserBufs:\t2\n    0: 0x7f0000000100/4096\n    \
-                    1: 0x7f0000100000/65536\nPollList:\n";
+        let info = "pos:\t0\nSqMask:\t0x7\nUserFiles:\t0\nUserBufs:\t3\n    0: 0x7f0000000100/4096\n    \
+                    1: <none>\n    2: 0x7f0000100000/65536\nPollList:\n  3: 0x1000/1\n";
         let root = tree(&[("9", "anon_inode:[io_uring]")], &[("9", info)]);
         let found = holdings(root.path(), 7);
         assert_eq!(found.everything, None);

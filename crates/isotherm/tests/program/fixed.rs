@@ -1,0 +1,105 @@
+//! Memory that `io_uring` has fixed for devices, and huge pages: nobody sees who touches it, so it stays.
+
+#![allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use isotherm_core::{AddrRange, PAGE_SIZE};
+
+use crate::alone::Alone;
+use crate::churn::Reserved;
+use crate::load::{Load, MIB};
+use crate::reclaim::Service;
+use crate::run::{root_or_skip, until};
+use crate::schemes_quota::range;
+
+/// A ring with one fixed buffer, in the second place of its table: the first one is empty.
+pub struct Ring(OwnedFd);
+
+impl Ring {
+    pub fn fix(buffer: AddrRange) -> io::Result<Self> {
+        // `struct io_uring_params`: nothing asked for.
+        let mut params = [0u64; 15];
+        let fd = done(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) })?;
+        let ring = Ring(unsafe { OwnedFd::from_raw_fd(fd) });
+        let iov_len = usize::try_from(buffer.len()).unwrap();
+        let buffers = [
+            libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 },
+            libc::iovec { iov_base: buffer.start as *mut _, iov_len },
+        ];
+        ring.register(IORING_REGISTER_BUFFERS, buffers.as_ptr(), 2)?;
+        Ok(ring)
+    }
+
+    pub fn free(&self) -> io::Result<()> {
+        self.register(IORING_UNREGISTER_BUFFERS, std::ptr::null(), 0)
+    }
+
+    fn register(&self, what: i32, buffers: *const libc::iovec, n: i32) -> io::Result<()> {
+        let fd = self.0.as_raw_fd();
+        done(unsafe { libc::syscall(libc::SYS_io_uring_register, fd, what, buffers, n) }).map(drop)
+    }
+}
+
+const IORING_REGISTER_BUFFERS: i32 = 0;
+const IORING_UNREGISTER_BUFFERS: i32 = 1;
+
+fn done(returned: libc::c_long) -> io::Result<i32> {
+    i32::try_from(returned).ok().filter(|n| *n >= 0).ok_or_else(io::Error::last_os_error)
+}
+
+/// Bytes of `range` that are in memory, as the kernel tells.
+fn resident(pid: i32, range: AddrRange) -> u64 {
+    let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
+    let mut entries = vec![[0; 8]; usize::try_from(range.len() / PAGE_SIZE).unwrap()];
+    pagemap.read_exact_at(entries.as_flattened_mut(), range.start / PAGE_SIZE * 8).unwrap();
+    let is_present = |entry: &&[u8; 8]| u64::from_ne_bytes(**entry) >> 63 == 1;
+    entries.iter().filter(is_present).count() as u64 * PAGE_SIZE
+}
+
+#[test]
+fn what_devices_reach_and_huge_pages_stay_and_are_told() {
+    const NAME: &str = "what_devices_reach_and_huge_pages_stay_and_are_told";
+    if !root_or_skip(NAME) {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let _pages = Reserved::more(2);
+    let mut load = Load::start(16, 4);
+    let (pid, huge) = (load.pid(), load.hugetlb(2));
+    // Of equal age, and in the same mapping.
+    let (mapping, fixed) = match load.fix(4 * MIB) {
+        Ok(ranges) => ranges,
+        Err(why) => {
+            let all = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+            assert!(!all, "{NAME} takes io_uring: {why}");
+            eprintln!("skipped {NAME}: io_uring: {why}");
+            return;
+        }
+    };
+    let around =
+        [AddrRange::new(mapping.start, fixed.start), AddrRange::new(fixed.end, mapping.end)];
+    let service = Service::working(&["--pid", &pid.to_string(), "--log", "log"]);
+    until("what is cold around it", || around.iter().all(|&r| resident(pid, r) == 0));
+    assert_eq!([fixed, huge].map(|r| resident(pid, r)), [fixed.len(), huge.len()]);
+    let by = &service.status()["total"]["unknown_by"];
+    // Of a region that is not looked at in a while it is estimated.
+    for (why, range) in [("dma", fixed), ("hugetlb", huge)] {
+        let told = by[why].as_u64().unwrap_or_default();
+        assert!(told.abs_diff(range.len()) <= range.len() / 16, "{why}: {by}");
+    }
+    let log = service.log();
+    assert!(log.iter().any(|line| around.iter().any(|r| r.intersect(&range(line)).is_some())));
+    for line in log {
+        let here = range(&line);
+        assert!([fixed, huge].iter().all(|r| r.intersect(&here).is_none()), "{line}");
+    }
+    // It was only for that.
+    load.free();
+    until("what is fixed no longer", || resident(pid, fixed) == 0);
+    assert_eq!(service.status()["total"]["unknown_by"]["dma"], serde_json::Value::Null);
+    assert_eq!(resident(pid, huge), huge.len());
+}
