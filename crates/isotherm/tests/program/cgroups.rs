@@ -47,6 +47,13 @@ pub fn put(pid: i32, dir: &Path) {
     fs::write(dir.join("cgroup.procs"), pid.to_string()).unwrap();
 }
 
+/// Runs the rest of its command line in the group.
+pub fn starter_in(group: &Group) -> Command {
+    let mut starter = Command::new("sh");
+    starter.args(["-c", r#"echo $$ > "$0"/cgroup.procs && exec "$@""#, group.path()]);
+    starter
+}
+
 /// Those of version 2 and of version 1's memory controller, as far as this machine has them.
 fn mounts() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -153,8 +160,7 @@ fn who_is_short_of_memory_is_spared() {
         };
         let Some(_alone) = Alone::with_swap(256) else { return };
         fs::write(limit, (48 * MIB).to_string()).unwrap();
-        let mut starter = Command::new("sh");
-        starter.args(["-c", r#"echo $$ > "$0"/cgroup.procs && exec "$@""#, group.path()]);
+        let mut starter = starter_in(&group);
         Load::words(&mut starter, 128, 64);
         let load = Load::from_command(&mut starter);
         let pid = load.pid().to_string();

@@ -20,6 +20,7 @@ mod ends;
 mod faults;
 mod faults_killed;
 mod fixed;
+mod goals;
 mod interleave;
 mod lab;
 mod lab_interleave;
