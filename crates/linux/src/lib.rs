@@ -10,6 +10,7 @@ pub mod damon;
 pub mod doctor;
 mod figures;
 mod log;
+mod machine;
 pub mod numa;
 mod ops;
 mod physical;
@@ -27,6 +28,7 @@ pub mod x86;
 pub use act::possible;
 pub use attribution::attribution;
 pub use figures::{counts_stalls, fragmentation, free, of_group, of_machine};
+pub use machine::{MachineMemory, machine_memory};
 pub use ops::{
     AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
 };

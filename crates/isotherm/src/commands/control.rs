@@ -83,9 +83,7 @@ fn text(s: &Value) -> String {
     );
     out += &cost(&s["cost"]);
     out += &record(&s["record"]);
-    if s["total"].is_object() {
-        out += &processes(s);
-    }
+    out += &if s["targets"].is_array() { processes(s) } else { machine(&s["total"]) };
     out += &format!(
         "\n{:<16} {:<12} {:>10} {:>10} {:>10} {:>9} {:>8} {:>8}\n",
         "scheme", "action", "tried", "applied", "failed", "took", "exceeded", "inactive"
@@ -94,6 +92,22 @@ fn text(s: &Value) -> String {
         out += &scheme(r);
     }
     out
+}
+
+/// Memory of the machine, where nobody tells whose it is: what the kernel leaves alone, and what it takes
+/// that nobody else sees.
+pub fn machine(total: &Value) -> String {
+    if !total.is_object() {
+        return String::new();
+    }
+    let seen = reasons(&total["seen_by_kernel"]);
+    let seen = seen.map(|by| format!("the kernel sees it, and it goes like other memory: {by}\n"));
+    let in_use = format!(
+        "\n{} in use, of which {} is unknown\n",
+        size(&total["resident"]),
+        size(&total["unknown"])
+    );
+    in_use + &unknown(&total["unknown_by"]) + &seen.unwrap_or_default()
 }
 
 /// Whose memory it is, and how hot.
@@ -152,12 +166,15 @@ fn memory(pid: &str, comm: &str, m: &Value) -> String {
 
 /// What is never acted on, by reason.
 fn unknown(by: &Value) -> String {
+    let reasons = reasons(by);
+    reasons.map_or_else(String::new, |by| format!("unknown memory is never acted on: {by}\n"))
+}
+
+/// Bytes by reason, if there are any.
+fn reasons(by: &Value) -> Option<String> {
     let reasons = by.as_object().into_iter().flatten();
     let reasons: Vec<String> = reasons.map(|(why, n)| format!("{why} {}", size(n))).collect();
-    match reasons[..] {
-        [] => String::new(),
-        _ => format!("unknown memory is never acted on: {}\n", reasons.join(", ")),
-    }
+    (!reasons.is_empty()).then(|| reasons.join(", "))
 }
 
 fn scheme(r: &Value) -> String {
@@ -204,6 +221,26 @@ mod tests {
         assert_eq!((long("pid"), long("scheme")), (long("all"), long("reclaim")));
         assert!(text.contains("paused") && text.contains("own CPU 1.00 %"), "{text}");
         assert!(text.contains("never acted on: kvm 1.0 MiB"), "{text}");
+    }
+
+    #[test]
+    fn of_the_kernel_there_is_the_machine_alone() {
+        let total = json!({ "resident": 9 << 20, "unknown": 3 << 20, "seen_by_kernel": { "shared": 1 << 20 },
+                            "unknown_by": { "hugetlb": 2 << 20, "special": 1 << 20 } });
+        let mut status = example(0);
+        status.as_object_mut().unwrap().remove("targets");
+        status["total"] = total;
+        let said = text(&status);
+        for part in [
+            "9.0 MiB in use, of which 3.0 MiB is unknown\n",
+            "never acted on: hugetlb 2.0 MiB, special 1.0 MiB\n",
+            "goes like other memory: shared 1.0 MiB\n",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("command"), "{said}");
+        status["total"] = Value::Null;
+        assert!(!text(&status).contains("in use"));
     }
 
     #[test]

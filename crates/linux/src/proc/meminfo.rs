@@ -1,11 +1,11 @@
-//! `/proc/meminfo`: how much memory the machine has, and may still give away.
+//! `/proc/meminfo`: how much memory the machine has, and may still give away, and what it is used for.
 
 use std::path::Path;
 
 use super::{ProcError, read_limited};
 
 /// What isotherm wants of it, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemInfo {
     /// all that the kernel manages
     pub total: u64,
@@ -13,6 +13,14 @@ pub struct MemInfo {
     pub free: u64,
     /// what may be allocated without swapping, as the kernel estimates
     pub available: u64,
+    /// on the lists that reclaim goes through
+    pub evictable: u64,
+    /// locked by `mlock`
+    pub mlocked: u64,
+    /// explicit huge pages of all sizes, those of the pool that nobody uses too
+    pub hugetlb: u64,
+    /// shared memory, and tmpfs
+    pub shared: u64,
 }
 
 /// Reads `/proc/meminfo`.
@@ -30,10 +38,16 @@ fn parse(text: &str) -> Option<MemInfo> {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
     };
+    // A kernel that has no such memory does not tell of it.
+    let some = |name: &str| bytes(name).unwrap_or_default();
     Some(MemInfo {
         total: bytes("MemTotal")?,
         free: bytes("MemFree")?,
         available: bytes("MemAvailable")?,
+        evictable: some("Active").saturating_add(some("Inactive")),
+        mlocked: some("Mlocked"),
+        hugetlb: some("Hugetlb"),
+        shared: some("Shmem"),
     })
 }
 
@@ -42,14 +56,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_lines_of_it() {
+    fn some_lines_of_it() {
         let text = "MemTotal:       24626992 kB\nMemFree:        21187812 kB\nMemAvailable:   23101616 kB\n";
-        let want = MemInfo {
+        let three = MemInfo {
             total: 24_626_992 << 10,
             free: 21_187_812 << 10,
             available: 23_101_616 << 10,
+            ..MemInfo::default()
         };
-        assert_eq!(parse(text), Some(want));
+        assert_eq!(parse(text), Some(three), "what is not told is none");
+        let uses = "Active: 5 kB\nInactive: 6 kB\nActive(anon): 3 kB\nMlocked: 2 kB\nShmem: 4 kB\n\
+                    HugePages_Total:       1\nHugetlb:            2048 kB\n";
+        let want = MemInfo {
+            evictable: 11 << 10,
+            mlocked: 2 << 10,
+            shared: 4 << 10,
+            hugetlb: 2 << 20,
+            ..three
+        };
+        assert_eq!(parse(&format!("{text}{uses}")), Some(want));
         assert_eq!(parse("MemTotal: 5 kB\n"), None, "it tells no more");
         let machine = meminfo("/".as_ref()).unwrap();
         assert!(machine.available <= machine.total && machine.free <= machine.total);

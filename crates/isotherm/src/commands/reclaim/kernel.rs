@@ -11,8 +11,10 @@ use isotherm_linux::{physical_memory, possible};
 use isotherm_report::bytes;
 use serde::Serialize;
 
+use super::memory::Memory;
 use super::scheme;
 use crate::cli::{Aim, Reclaim, UsageError};
+use crate::commands::control::machine;
 use crate::commands::record::sweep;
 use crate::commands::report::output::print;
 use crate::commands::run::Table;
@@ -55,9 +57,13 @@ pub fn run(o: &Reclaim) -> Result<ExitCode> {
     counted?;
     let time = sys::monotonic().since(begin);
     say(format_args!("ran {:.1} s ({because}): physical memory", time.as_secs_f64()));
-    let table = service.table();
-    let json = || Ok::<_, anyhow::Error>(serde_json::to_string(&table)? + "\n");
-    print((if o.acting.json { json()? } else { table.text() }).as_bytes())
+    let done = service.so_far();
+    let text = if o.acting.json {
+        serde_json::to_string(&done)? + "\n"
+    } else {
+        done.table.text() + &machine(&serde_json::to_value(&done.total)?)
+    };
+    print(text.as_bytes())
 }
 
 /// What the kernel is to do, but for where; what it cannot is told.
@@ -123,8 +129,16 @@ struct State {
     paused: bool,
     monitor: &'static str,
     #[serde(flatten)]
-    table: Table,
+    done: Done,
     cost: Cost,
+}
+
+/// What has come of it, and what it leaves alone: `docs/abi/testing/run.md`.
+#[derive(Serialize)]
+struct Done {
+    #[serde(flatten)]
+    table: Table,
+    total: Option<Memory>,
 }
 
 #[derive(Serialize)]
@@ -214,9 +228,10 @@ impl Service {
         Ok(Answer::done())
     }
 
-    fn table(&self) -> Table {
+    fn so_far(&self) -> Done {
         let time = sys::monotonic().since(self.begin);
-        Table::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry)
+        let table = Table::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry);
+        Done { table, total: Memory::now() }
     }
 
     fn state(&self) -> State {
@@ -227,7 +242,7 @@ impl Service {
             since: humantime::format_rfc3339_seconds(SystemTime::now() - time).to_string(),
             paused: self.paused,
             monitor: "damon",
-            table: self.table(),
+            done: self.so_far(),
             cost: Cost { own_cpu: self.share() },
         }
     }

@@ -1,6 +1,7 @@
 //! `isotherm reclaim`: one scheme with good defaults, that an operator leaves running.
 
 mod kernel;
+mod memory;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,0 +1,145 @@
+//! Memory of the whole machine, by what the kernel's reclaim can take of it. All figures are counted by
+//! the kernel anyway: no page is looked at.
+
+use std::path::Path;
+
+use isotherm_core::{PAGE_SIZE, Pages, Unknown};
+
+use crate::proc::{self, ProcError};
+
+/// Of a machine, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MachineMemory {
+    /// in use for anything
+    pub resident: u64,
+    /// What reclaim never takes, by reason. What is held for two reasons is in both.
+    pub unknown: Pages<u64>,
+    /// What is unknown to who looks at processes, by reason, and which the kernel sees and takes.
+    pub seen_by_kernel: Pages<u64>,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// If `/proc` does not tell.
+pub fn machine_memory(root: &Path) -> Result<MachineMemory, ProcError> {
+    let m = proc::meminfo(root)?;
+    let resident = m.total.saturating_sub(m.free);
+    let elsewhere = [m.evictable, m.mlocked, m.hugetlb].into_iter().fold(0, u64::saturating_add);
+    let unknown = [
+        (Unknown::Mlocked, m.mlocked),
+        (Unknown::Hugetlb, m.hugetlb),
+        (Unknown::Dma, pinned(root)?),
+        (Unknown::Special, resident.saturating_sub(elsewhere)),
+    ];
+    let seen = [(Unknown::Shared, m.shared), (Unknown::Kvm, guests(root))];
+    Ok(MachineMemory { resident, unknown: by(unknown), seen_by_kernel: by(seen) })
+}
+
+impl MachineMemory {
+    /// For whatever reason. What is held for two counts twice, as far as there is so much memory.
+    #[must_use]
+    pub fn all_unknown(&self) -> u64 {
+        self.unknown.total().min(self.resident)
+    }
+}
+
+fn by(reasons: impl IntoIterator<Item = (Unknown, u64)>) -> Pages<u64> {
+    let mut pages = Pages::default();
+    for (why, bytes) in reasons {
+        pages.0[why.index()] = bytes;
+    }
+    pages
+}
+
+/// What is held for devices at the moment: by VFIO, RDMA and fixed `io_uring` buffers for as long as they
+/// last, by direct I/O for as long as it takes.
+fn pinned(root: &Path) -> Result<u64, ProcError> {
+    let counters = proc::vmstat(root)?;
+    let count = |name: &str| counters.get(name).copied().unwrap_or_default();
+    let pages = count("nr_foll_pin_acquired").saturating_sub(count("nr_foll_pin_released"));
+    Ok(pages.saturating_mul(PAGE_SIZE))
+}
+
+/// Resident memory of the processes that hold a virtual machine, and no device.
+fn guests(root: &Path) -> u64 {
+    let holds = |pid: &i32| proc::holdings(root, *pid).everything == Some(Unknown::Kvm);
+    let guests = proc::pids(root).into_iter().filter(holds);
+    guests.filter_map(|pid| Some(proc::resident(root, pid).ok()?.all)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::testing::put;
+
+    fn bytes(pages: &Pages<u64>, why: Unknown) -> u64 {
+        pages.0[why.index()]
+    }
+
+    fn machine(uses: &str, vmstat: &str) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let all = "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 600 kB\n";
+        put(root.path(), "proc/meminfo", &format!("{all}{uses}"));
+        put(root.path(), "proc/vmstat", vmstat);
+        root
+    }
+
+    #[test]
+    fn what_is_neither_on_a_list_nor_told_otherwise_is_of_the_kernel() {
+        let root = machine(
+            "Active: 100 kB\nInactive: 300 kB\nMlocked: 50 kB\nHugetlb: 200 kB\nShmem: 70 kB\n",
+            "nr_foll_pin_acquired 30\nnr_foll_pin_released 25\n",
+        );
+        let m = machine_memory(root.path()).unwrap();
+        assert_eq!(m.resident, 700 << 10);
+        let of = |why| bytes(&m.unknown, why) >> 10;
+        let reasons = [Unknown::Mlocked, Unknown::Hugetlb, Unknown::Dma, Unknown::Special];
+        assert_eq!(reasons.map(of), [50, 200, 20, 50]);
+        assert_eq!(m.all_unknown(), 320 << 10);
+        assert_eq!(m.seen_by_kernel.total(), 70 << 10);
+    }
+
+    #[test]
+    fn what_counts_twice_is_no_more_than_there_is() {
+        // Huge pages that a device holds.
+        let root = machine("Hugetlb: 600 kB\n", "nr_foll_pin_acquired 150\n");
+        let m = machine_memory(root.path()).unwrap();
+        assert_eq!(
+            [Unknown::Hugetlb, Unknown::Dma].map(|why| bytes(&m.unknown, why)),
+            [600 << 10; 2]
+        );
+        assert_eq!(m.all_unknown(), m.resident);
+        // Counters of all CPUs are not read at one instant.
+        let root = machine("", "nr_foll_pin_acquired 1\nnr_foll_pin_released 2\n");
+        assert_eq!(bytes(&machine_memory(root.path()).unwrap().unknown, Unknown::Dma), 0);
+    }
+
+    #[test]
+    fn memory_of_guests_is_that_of_who_runs_them() {
+        let root = machine("", "nr_foll_pin_acquired 0\n");
+        for (pid, links) in [
+            ("7", &["anon_inode:kvm-vm"][..]),
+            ("8", &["pipe:[3]"]),
+            ("9", &["anon_inode:kvm-vm", "/dev/vfio/12"]),
+        ] {
+            put(root.path(), &format!("proc/{pid}/statm"), "100 10 4 1 0 20 0\n");
+            let fds = root.path().join("proc").join(pid).join("fd");
+            std::fs::create_dir(&fds).unwrap();
+            for (fd, link) in links.iter().enumerate() {
+                symlink(link, fds.join(fd.to_string())).unwrap();
+            }
+        }
+        let seen = machine_memory(root.path()).unwrap().seen_by_kernel;
+        assert_eq!(bytes(&seen, Unknown::Kvm), 10 * PAGE_SIZE, "what a device holds is pinned");
+    }
+
+    #[test]
+    fn this_machine() {
+        let m = machine_memory("/".as_ref()).unwrap();
+        assert!(bytes(&m.unknown, Unknown::Special) > 0, "a kernel takes memory");
+        assert!(m.all_unknown() <= m.resident);
+    }
+}
