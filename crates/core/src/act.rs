@@ -127,6 +127,24 @@ pub struct Cause<'a> {
     pub hz: f64,
     /// how long the region has kept its heat
     pub age: Duration,
+    /// who is told when it begins
+    pub begins: Option<&'a dyn Begins>,
+}
+
+/// Is told of each [`Work`] that is come to, before anything is done.
+pub trait Begins: std::fmt::Debug {
+    /// This one is next.
+    fn begins(&self, work: &Work<'_>);
+}
+
+impl Work<'_> {
+    /// Tells who wants to be told that it is next. That is for an operations set to do which may leave
+    /// works for another time.
+    pub fn begin(&self) {
+        if let Some(told) = self.cause.and_then(|cause| cause.begins) {
+            told.begins(self);
+        }
+    }
 }
 
 /// Tells pages apart by what only the operations set can see of them. The first filter that a page

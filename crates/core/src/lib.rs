@@ -24,8 +24,8 @@ mod survey;
 mod time;
 
 pub use act::{
-    Act, Action, Applied, Budget, Cause, Destination, Destinations, Failure, PageFilter, PageKind,
-    Support, Work,
+    Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
+    PageKind, Support, Work,
 };
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};

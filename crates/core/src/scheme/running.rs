@@ -197,7 +197,12 @@ impl Running {
             budget: *budget,
             filters: if c.allowed { &[] } else { &self.scheme.page_filters },
             recheck,
-            cause: Some(Cause { scheme: &self.scheme.name, hz: c.hz, age: c.view.age }),
+            cause: Some(Cause {
+                scheme: &self.scheme.name,
+                hz: c.hz,
+                age: c.view.age,
+                begins: None,
+            }),
         };
         let works: Vec<Work<'_>> = batch.iter().map(work).collect();
         let mut done = Vec::with_capacity(works.len());

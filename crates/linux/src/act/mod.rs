@@ -92,6 +92,7 @@ impl Vaddr {
             // What those before took too much is not there for it: all of them are over by one step at most.
             let left = prepared.took + time.saturating_sub(spent);
             let budget = Budget { time: work.budget.time.min(left), ..work.budget };
+            work.begin();
             let done = perform(self, &Work { budget, ..(*work).clone() }, prepared)?;
             let took = done.took.saturating_sub(prepared.took);
             spent += took;

@@ -1,8 +1,11 @@
 //! What is paged out, and what is let alone.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
-use isotherm_core::{Act, Action, AddrRange, Budget, OpsError, PAGE_SIZE, Support, TargetId, Work};
+use isotherm_core::{
+    Act, Action, AddrRange, Begins, Budget, Cause, OpsError, PAGE_SIZE, Support, TargetId, Work,
+};
 use isotherm_linux::{Clearing, Hold, Vaddr};
 
 use crate::common::settings::{HUGE_PAGES, folios_of_64_kib, mthp};
@@ -132,6 +135,16 @@ fn a_budget_is_kept_to_the_page_and_the_next_goes_on_behind() {
     assert!(hasty.tried < 3000 * PAGE_SIZE && hasty.failure.is_none(), "{hasty:?}");
 }
 
+/// The ranges of those that have begun.
+#[derive(Debug, Default)]
+struct Begun(RefCell<Vec<AddrRange>>);
+
+impl Begins for Begun {
+    fn begins(&self, work: &Work<'_>) {
+        self.0.borrow_mut().push(work.range);
+    }
+}
+
 /// Each gets a step further, so that the time of all is soon over.
 #[test]
 fn of_many_little_works_the_last_are_left() {
@@ -144,9 +157,12 @@ fn of_many_little_works_the_last_are_left() {
         let start = memory.start + n * 30 * PAGE_SIZE;
         AddrRange::new(start, start + 30 * PAGE_SIZE)
     };
+    let begun = Begun::default();
+    let cause = Cause { scheme: "out", hz: 0.0, age: Duration::ZERO, begins: Some(&begun) };
     let out = |time: Duration| {
-        let budget = Budget { time, ..ALL };
-        let work = |n| Work { range: part(n), budget, ..work(&Action::PageOut, target, memory) };
+        let (budget, cause) = (Budget { time, ..ALL }, Some(cause));
+        let work =
+            |n| Work { range: part(n), budget, cause, ..work(&Action::PageOut, target, memory) };
         (0..100).map(work).collect::<Vec<_>>()
     };
     let mut done = Vec::new();
@@ -155,6 +171,8 @@ fn of_many_little_works_the_last_are_left() {
     let gone = done.iter().map(|d| d.applied).sum::<u64>() / PAGE_SIZE;
     assert_eq!(gone, done.len() as u64 * 30, "those that were done were done");
     assert_eq!(process.resident(memory), 3000 - gone);
+    let told: Vec<AddrRange> = (0..done.len() as u64).map(part).collect();
+    assert_eq!(begun.0.take(), told, "of the others nobody is told");
     done.clear();
     ops.apply(&out(ALL.time), &mut done).unwrap();
     assert_eq!((done.len(), process.resident(memory)), (100, 0));

@@ -2,10 +2,11 @@
 //! a number that stays zero. Some tools can read six arguments and no more.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 use isotherm_core::{
-    Act, Action, Applied, OpsError, RegionView, Snapshot, Support, TargetId, TargetView, Work,
+    Act, Action, Applied, Begins, Cause, OpsError, RegionView, Snapshot, Support, TargetId,
+    TargetView, Work,
 };
 use probe::probe_lazy;
 
@@ -34,7 +35,7 @@ fn region(pid: i32, view: &TargetView, r: &RegionView) {
     );
 }
 
-/// Tells of each work before it is handed on.
+/// Has each work told of when it begins: of those handed over together the last may not be come to.
 pub struct Told<'a> {
     pub act: &'a mut dyn Act,
     pub pids: &'a BTreeMap<TargetId, i32>,
@@ -50,25 +51,41 @@ impl Act for Told<'_> {
         let name = |name: &str| CString::new(name).unwrap_or_default();
         let first = works.first().and_then(|work| Some((work.cause?.scheme, work.action.name())));
         let (scheme, action) = first.map(|(s, a)| (name(s), name(a))).unwrap_or_default();
-        works.iter().for_each(|work| self.before_apply(&scheme, &action, work));
-        self.act.apply(works, out)
+        let turn = Turn { scheme, action, pids: self.pids };
+        let works: Vec<Work<'_>> = works.iter().map(|work| telling(work, &turn)).collect();
+        self.act.apply(&works, out)
     }
 }
 
-impl Told<'_> {
+/// The same, but that it tells when it begins.
+fn telling<'a>(work: &Work<'a>, begins: &'a dyn Begins) -> Work<'a> {
+    let cause = work.cause.map(|cause| Cause { begins: Some(begins), ..cause });
+    Work { cause, ..work.clone() }
+}
+
+/// What works that are handed over together have in common. They are asked for by these words, also
+/// where a dry run only looks.
+#[derive(Debug)]
+struct Turn<'a> {
+    scheme: CString,
+    action: CString,
+    pids: &'a BTreeMap<TargetId, i32>,
+}
+
+impl Begins for Turn<'_> {
     #[inline(never)]
-    fn before_apply(&self, scheme: &CStr, action: &CStr, work: &Work<'_>) {
+    fn begins(&self, work: &Work<'_>) {
         let Some(cause) = work.cause else { return };
         probe_lazy!(
             isotherm,
             before_apply,
-            scheme.as_ptr(),
+            self.scheme.as_ptr(),
             self.pids.get(&work.target).copied().unwrap_or_default(),
             work.range.start,
             work.range.end,
             millihertz(cause.hz),
             cause.age.as_millis(),
-            action.as_ptr()
+            self.action.as_ptr()
         );
     }
 }
