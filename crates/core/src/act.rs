@@ -218,7 +218,8 @@ pub trait Act {
     fn supports(&self, action: &Action) -> Support;
 
     /// Does `works` in this order, each within its budget, and pushes to `out` what each did. It may stop
-    /// before the last one, where those before it have taken the time of all. Memory whose accesses cannot
+    /// before the last one, where those before it have taken the time of all: then it calls [`Work::begin`] of
+    /// each that it comes to. Memory whose accesses cannot
     /// be seen is never acted on.
     ///
     /// # Errors

@@ -71,9 +71,10 @@ pub fn first_touch_rate(bins: &[Bin]) -> f64 {
 }
 
 /// The rate in Hz at which so many pages are all touched within the first `seconds` in one of two cases, about:
-/// half a page is taken for missed. Their likelihood has no top, the higher the likelier.
+/// half a page is taken for missed. Their likelihood has no top, the higher the likelier. A part of a huge page
+/// was touched no less than once.
 fn all_at_once(touched: f64, seconds: f64) -> f64 {
-    ((2.0 * touched).ln() / seconds.max(1e-6)).clamp(0.0, HIGHEST_HZ)
+    ((2.0 * touched.max(1.0)).ln() / seconds.max(1e-6)).min(HIGHEST_HZ)
 }
 
 /// How much more likely two rates are than one for both, in natural logarithms: touched pages and

@@ -37,9 +37,14 @@ pub(super) struct Counts {
     /// touched pages, and their time until then, by what was cleared together
     pub runs: Spread,
     run: Run,
+    /// what looks hotter for the first time
+    leaves_out: bool,
     pub fresh_pages: f64,
-    /// those that look hotter than before, which nothing else does yet: they are left out
+    /// What looks hotter than before, which nothing else does yet: it is left out.
+    pub sudden: Spread,
     pub sudden_pages: f64,
+    /// when it was cleared, and whether that was more than once
+    sudden_since: Option<(Nanos, bool)>,
     pub touched: u32,
     /// some of it was cleared since [`Since::known`]
     pub lately: bool,
@@ -72,14 +77,30 @@ pub(super) fn spans(
 }
 
 /// Counts over all windows from one place to another; `now` in ms.
+///
+/// What looks hotter than before for the first time is left out, unless that was found after two clears:
+/// one is the second sign of the other.
 pub(super) fn count(
+    pieces: &[Piece],
+    span: (Place, Place),
+    since: &Since,
+    t: &Terms,
+    now: u32,
+) -> Counts {
+    let c = count_but(true, pieces, span, since, t, now);
+    let twice = c.sudden_since.is_some_and(|(_, twice)| twice);
+    if twice { count_but(false, pieces, span, since, t, now) } else { c }
+}
+
+fn count_but(
+    sudden: bool,
     pieces: &[Piece],
     (from, to): (Place, Place),
     since: &Since,
     t: &Terms,
     now: u32,
 ) -> Counts {
-    let mut c = Counts::default();
+    let mut c = Counts { leaves_out: sudden, ..Counts::default() };
     for (p, first, end) in spans(pieces, from, to) {
         let piece = &pieces[p];
         c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
@@ -209,7 +230,9 @@ impl Counts {
                 continue;
             }
             // Of a huge page one touch says as much for all its windows.
-            if !quiet && !piece.huge && piece.is_sudden(i, t) {
+            if self.leaves_out && !quiet && !piece.huge && piece.is_sudden(i, t) {
+                let current = w.current();
+                self.sudden.add(current.d.into(), current.e.into());
                 sudden += u64::from(w.pages);
                 continue;
             }
@@ -228,7 +251,11 @@ impl Counts {
         }
         if let Some(x) = exposed {
             self.covered += if x.recent { sudden } else { 0 };
-            self.sudden_pages += sudden as f64;
+            if let Some(at) = piece.cleared_at().filter(|_| sudden > 0) {
+                let (first, twice) = self.sudden_since.unwrap_or((at, false));
+                self.sudden_since = Some((first, twice || at != first));
+                self.sudden_pages += sudden as f64;
+            }
             let e = self.add_exposed(&x, &sums, armed, bits);
             if quiet || piece.huge {
                 let touched = sums.last().map_or(0.0, |&n| n.into());
@@ -257,8 +284,8 @@ impl Counts {
             self.widths[i] += seconds * weight;
             self.begins[i] += t * weight;
             e += seconds * (left + touched / 2.0);
-            self.run.touched += touched;
-            self.run.seconds += touched * (t + seconds / 2.0);
+            self.run.touched += touched * bits.of_page;
+            self.run.seconds += touched * bits.of_page * (t + seconds / 2.0);
             (t, had) = (read, n.max(had));
         }
         e

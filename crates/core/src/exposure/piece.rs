@@ -550,6 +550,11 @@ impl Piece {
         w.is_sudden(shown.of(w), shown.is_confirmed(w))
     }
 
+    /// The same of any of its windows.
+    pub fn is_sudden_anywhere(&self, t: &Terms) -> bool {
+        !self.huge && (0..self.windows.distinct().len()).any(|i| self.is_sudden(i, t))
+    }
+
     /// From now on, and until it is cleared, takes it to be as hot as its region is elsewhere.
     pub fn presume(&mut self, hz: f64) {
         self.presumed = Some(hz as f32);

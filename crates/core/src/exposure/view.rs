@@ -124,11 +124,13 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     let widen = |r: Rate| Rate { high: r.high / (1.0 - b.stolen.min(0.9)) as f32, ..r };
     // What is left where most looks sudden is not like the rest of it.
     if c.fresh_pages < ENOUGH_PAGES.max(c.sudden_pages) {
-        if let Some(known) = before.filter(|k| c.lately && k.hz > 0.0 && c.all.touched() > 0.0) {
-            return (widen(c.all.interval(known.hz)), known.share);
-        }
-        let hz = c.all.touched() / c.all.exposure().max(1e-9);
-        return (widen(c.all.interval(hz)), 1.0);
+        let known = before.filter(|k| c.lately && k.hz > 0.0 && c.all.touched() > 0.0);
+        let hz = || c.all.touched() / c.all.exposure().max(1e-9);
+        let (hz, share) = known.map_or_else(|| (hz(), 1.0), |k| (k.hz, k.share));
+        let rate = c.all.interval(hz);
+        let sudden = c.sudden.interval(c.sudden.touched() / c.sudden.exposure().max(1e-9));
+        let high = if c.sudden_pages > 0.0 { rate.high.max(sudden.high) } else { rate.high };
+        return (widen(Rate { high, ..rate }), share);
     }
     let mut cut = c.bins;
     let total = c.bins.iter().map(|x| x.touched + x.survived).fold(0.0, f64::max);

@@ -261,7 +261,13 @@ impl Watched {
             let rest = pieces.iter_mut().filter(older);
             match run.differs() {
                 Some(Ordering::Less) => rest.for_each(|p| p.presume(run.hz())),
-                Some(_) => rest.for_each(|p| p.doubt()),
+                Some(_) => {
+                    // What looks hot for the first time is to be seen twice.
+                    let unsure = |p: &&mut &mut Piece| {
+                        p.cleared_at().is_some_and(|at| at < last) || p.is_sudden_anywhere(t)
+                    };
+                    pieces.iter_mut().filter(unsure).for_each(|p| p.doubt());
+                }
                 None => {}
             }
         }

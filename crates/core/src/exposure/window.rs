@@ -59,10 +59,18 @@ pub(super) struct Window {
     pub level: i8,
     /// When it looked faster than before, or was touched after a long time, in ms; 0: it never did.
     pub suspect: u32,
-    /// In this exposure it was untouched until most of it was touched between two readings.
-    at_once: bool,
-    /// So it was in the one before.
-    woke: bool,
+    woken: Woken,
+}
+
+/// Whether a window in which nothing was touched before was untouched until most of it was touched between two
+/// readings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Woken {
+    No,
+    /// in this exposure
+    Now,
+    /// in the one before
+    Before,
 }
 
 impl Window {
@@ -77,8 +85,7 @@ impl Window {
             kept: ms,
             level: UNTOUCHED,
             suspect: 0,
-            at_once: false,
-            woke: false,
+            woken: Woken::No,
         }
     }
 
@@ -98,7 +105,10 @@ impl Window {
 
     /// Adds a read, `seconds` after the one before, at which `count` more pages were found touched.
     pub fn add(&mut self, count: u16, seconds: f64, class: usize) {
-        self.at_once |= class >= EARLY.len() && self.current.d == 0.0 && count > self.pages / 2;
+        let idle = self.current.d == 0.0 && self.carried.d == 0.0;
+        if idle && class >= EARLY.len() && count > self.pages / 2 {
+            self.woken = Woken::Now;
+        }
         let left = f32::from(self.pages) - self.current.d - f32::from(count) / 2.0;
         self.current.d += f32::from(count);
         self.current.e += seconds as f32 * left.max(0.0);
@@ -130,7 +140,7 @@ impl Window {
     /// Whether the current exposure shows it faster than those before, and nothing else does: not even that
     /// most of it had been touched at once when it was cleared.
     pub fn is_sudden(&self, current: Evidence, confirmed: bool) -> bool {
-        let told = confirmed || self.woke;
+        let told = confirmed || self.woken == Woken::Before;
         !told && self.is_faster(current) && current.contradicts(self.carried)
     }
 
@@ -144,6 +154,7 @@ impl Window {
         if self.carried.d > 0.0 && current.contradicts(self.carried) {
             self.carried = Evidence::default();
         }
+        self.woken = Woken::No;
         self.carried.d == 0.0
     }
 
@@ -155,7 +166,7 @@ impl Window {
         if sudden && !confirmed {
             self.suspect = ms.max(1);
         }
-        self.woke = std::mem::take(&mut self.at_once);
+        self.woken = if self.woken == Woken::Now { Woken::Before } else { Woken::No };
         self.current = Evidence::default();
         self.found = [0; READS];
     }

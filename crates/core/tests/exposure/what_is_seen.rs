@@ -108,6 +108,41 @@ fn a_single_hot_page_keeps_a_region_of_its_own() {
     assert!(region.touched_bp <= 1000, "{region:?}");
 }
 
+/// A huge page has one bit for all its windows.
+#[test]
+fn windows_of_huge_pages_are_as_hot_as_these() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 128), Memory::anonymous().huge()).unwrap();
+        m.touch(t, mib(32, 32), poisson(1.0)).unwrap();
+    });
+    let attrs = Attrs { windows: true, ..Attrs::default() };
+    let (snapshots, _) = watched(10.0, attrs, &ops, target, |_| {});
+    for s in snapshots.iter().filter(|s| s.start > seconds(3.0)) {
+        let found = called(s, mib(32, 32), Heat::Hot);
+        assert!(found >= 0.95, "{found:.2} of what is touched 512 times a second, in {}", s.seq);
+    }
+}
+
+/// From once a second to a hundred times: it takes a second sign, not a second turn.
+#[test]
+fn what_becomes_hotter_is_seen_soon() {
+    for size in [8, 256] {
+        let range = mib(16, size);
+        let (ops, target) = machine(1, |m, t| {
+            m.map(t, mib(0, 512), Memory::anonymous()).unwrap();
+            m.touch(t, range, poisson(1.0)).unwrap();
+        });
+        let mut monitor = monitor(Tapped::new(&ops), Attrs::default(), &[target]);
+        run_until(&mut monitor, &ops, 20.0);
+        ops.machine().rest(target, range).unwrap();
+        ops.machine().touch(target, range, poisson(100.0)).unwrap();
+        let later = run_until(&mut monitor, &ops, 30.0);
+        let found = |s: &&Arc<Snapshot>| called(s, range, Heat::Hot) >= 0.5;
+        let soon = later.iter().find(found).map(|s| s.end.since(seconds(20.0)).as_secs_f64());
+        assert!(soon.is_some_and(|s| s < 4.0), "{size} MiB: {soon:?} s");
+    }
+}
+
 #[test]
 fn a_moved_window_is_seen_soon() {
     let every = Duration::from_secs(3);
