@@ -10,8 +10,10 @@ use crate::sys::Stopwatch;
 /// Who hardly gets a CPU stops after that, whatever there is time for: others wait for us.
 pub(super) const LONGEST: Duration = Duration::from_secs(2);
 
-/// However little time is left, a step has so many pages.
+/// However little time is left, a step is this part of a whole one: each has its price.
 const LEAST: u64 = 8;
+/// Of fewer pages nothing is learnt.
+const TELLING: u32 = 8;
 
 /// What a page took lately, all in all, by the name of what was done to it.
 #[derive(Debug, Default)]
@@ -30,10 +32,10 @@ impl Paces {
     }
 }
 
-/// What a page took of `tried` bytes; of a few nothing is to be learnt.
+/// What a page took of `tried` bytes.
 fn pace(took: Duration, tried: u64) -> Option<Duration> {
     let pages = u32::try_from(tried / PAGE_SIZE).unwrap_or(u32::MAX);
-    (pages >= 16).then(|| took / pages)
+    (pages >= TELLING).then(|| took / pages)
 }
 
 /// What has come of one step.
@@ -105,12 +107,11 @@ impl Tally {
     ///
     /// E.g. where .2 ms are left, and a page took 10 us, 20 of 64.
     pub fn step(&self, most: u64) -> u64 {
-        let Some(pace) = pace(self.began.elapsed(), self.applied.tried).or(self.pace) else {
-            return most;
-        };
-        let left = self.budget.time.saturating_sub(self.spent());
+        let took = self.began.elapsed();
+        let Some(pace) = pace(took, self.applied.tried).or(self.pace) else { return most };
+        let left = self.budget.time.saturating_sub(self.before + took);
         let fitting = left.as_nanos() / pace.as_nanos().max(1);
-        u64::try_from(fitting).unwrap_or(most).clamp(LEAST.min(most), most)
+        u64::try_from(fitting).unwrap_or(most).clamp(most / LEAST, most)
     }
 
     /// Whether nothing more may be done. Where looking alone takes all of the time, it still gets a step
@@ -202,7 +203,7 @@ mod tests {
         };
         assert_eq!(of(Duration::from_secs(1), None), 64);
         assert_eq!(of(Duration::from_secs(1), Some(us(10))), 64);
-        assert_eq!(of(Duration::ZERO, Some(us(10))), LEAST);
+        assert_eq!(of(Duration::ZERO, Some(us(10))), 8);
         assert_eq!(
             of(Duration::from_secs(1000), Some(Duration::from_secs(50))),
             19,
@@ -210,7 +211,7 @@ mod tests {
         );
         let (mut paces, tried) =
             (Paces::default(), |pages| Applied { tried: pages * PAGE_SIZE, ..Applied::default() });
-        paces.note(&Action::Cold, &tried(15), us(150));
+        paces.note(&Action::Cold, &tried(7), us(150));
         assert_eq!(paces.of(&Action::Cold), None, "too few");
         paces.note(&Action::Cold, &tried(100), us(1000));
         assert_eq!((paces.of(&Action::Cold), paces.of(&Action::PageOut)), (Some(us(10)), None));

@@ -21,7 +21,7 @@ use super::survey::{Price, read_blocks};
 use super::targets::Targets;
 use crate::proc::{self, Refs};
 use crate::sys::{monotonic, process_cpu, thread_cpu};
-use crate::walker::{Answer, Plain, RawBlock, Span, Walker, Want, fitting};
+use crate::walker::{Answer, Plain, Span, Walker, Want, fitting, pages_in_block};
 use crate::x86::{HUGE_SIZE, Level};
 
 /// An epoch is read so long after the flush, and at its end.
@@ -225,8 +225,7 @@ impl Epochs {
             let idle = ran.is_some() && ran == process.ran_at_clear && areas == process.in_epoch;
             if !idle && !areas.is_empty() {
                 process.ran_at_clear = ran;
-                let along = process.young_along(walker, &areas)?;
-                if process.clear_refs(&areas) {
+                if let Some(along) = process.clear_refs(walker, &areas)? {
                     flushed &= flush::flush(walker, process, self.soft_dirty)?;
                     flushes += 1;
                     lost += Price::here().of(1, process.running(), along);
@@ -382,35 +381,40 @@ impl Process {
         self.refs.is_some() && !self.stalls
     }
 
-    /// Young entries of other memory than `areas`, which are cleared along with them.
-    fn young_along(&self, walker: &mut Walker, areas: &[AddrRange]) -> Result<u64, OpsError> {
-        if self.are_files(areas) {
-            return Ok(0);
-        }
-        let along = self.mappings.iter().map(|m| m.range).filter(|r| !areas.contains(r));
-        let spans: Vec<Span> = along.map(|range| Span { range, plain: Plain::Nowhere }).collect();
-        let mut young = 0;
-        let entries = |b: &RawBlock| if b.huge { 1 } else { b.young.count() };
-        read_blocks(walker, self, &spans, |b| {
-            young += if b.young.is_empty() { 0 } else { u64::from(entries(b)) };
-        })?;
-        Ok(young)
-    }
-
-    fn are_files(&self, areas: &[AddrRange]) -> bool {
-        areas.iter().all(|a| self.mapping_at(a.start).is_none_or(is_file))
-    }
-
-    /// Clears at least `areas`, unless that would take too long; returns whether it was done.
-    fn clear_refs(&mut self, areas: &[AddrRange]) -> bool {
-        let only_files = self.are_files(areas);
+    /// Clears at least `areas` (sorted), unless that would take too long. Returns how many young entries of
+    /// other memory were cleared along with them, if it was done.
+    fn clear_refs(
+        &mut self,
+        walker: &mut Walker,
+        areas: &[AddrRange],
+    ) -> Result<Option<u64>, OpsError> {
+        let only_files = areas.iter().all(|a| self.mapping_at(a.start).is_none_or(is_file));
         let which = if only_files { Refs::Files } else { Refs::All };
         let resident = proc::resident(&self.root, self.pid).unwrap_or_default();
         let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
         let cleared = if only_files { resident.files } else { resident.all };
         let stall = STALL_PER_GIB.mul_f64(gib(cleared)) + FLUSH_PER_GIB.mul_f64(gib(resident.all));
         self.stalls = stall > LONGEST_STALL;
-        !self.stalls && self.refs.as_mut().is_some_and(|refs| refs.clear(which).is_ok())
+        if self.stalls {
+            return Ok(None);
+        }
+        let along = if only_files { 0 } else { self.young_but(walker, areas)? };
+        let done = self.refs.as_mut().is_some_and(|refs| refs.clear(which).is_ok());
+        Ok(done.then_some(along))
+    }
+
+    /// Young entries of other memory than `areas`.
+    fn young_but(&self, walker: &mut Walker, areas: &[AddrRange]) -> Result<u64, OpsError> {
+        let is_other = |r: &AddrRange| areas.binary_search_by_key(&r.start, |a| a.start).is_err();
+        let others = self.mappings.iter().map(|m| m.range).filter(is_other);
+        let spans: Vec<Span> = others.map(|range| Span { range, plain: Plain::Nowhere }).collect();
+        let mut young = 0;
+        read_blocks(walker, self, &spans, |b| {
+            let range = spans.get(b.span).map_or(AddrRange::default(), |s| s.range);
+            let of_it = b.young.and(&pages_in_block(b.start, range)).count();
+            young += u64::from(if b.huge { of_it.min(1) } else { of_it });
+        })?;
+        Ok(young)
     }
 }
 
