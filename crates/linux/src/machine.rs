@@ -1,5 +1,5 @@
-//! Memory of the whole machine, by what the kernel's reclaim can take of it. All figures are counted by
-//! the kernel anyway: no page is looked at.
+//! Memory of the whole machine, by what the kernel's DAMON can have reclaimed of it. No page is looked at:
+//! the kernel counts it all but for virtual machines, which are told by what processes hold.
 
 use std::path::Path;
 
@@ -12,9 +12,11 @@ use crate::proc::{self, ProcError};
 pub struct MachineMemory {
     /// in use for anything
     pub resident: u64,
-    /// What reclaim never takes, by reason. What is held for two reasons is in both.
+    /// What DAMON never has reclaimed, by reason: what is on no list of pages, or held. What is so for two
+    /// reasons is in both.
     pub unknown: Pages<u64>,
-    /// What is unknown to who looks at processes, by reason, and which the kernel sees and takes.
+    /// What is unknown to who looks at processes, by reason, and which the kernel sees and takes: a virtual
+    /// machine in shared memory is in both.
     pub seen_by_kernel: Pages<u64>,
 }
 

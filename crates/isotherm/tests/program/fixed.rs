@@ -1,6 +1,9 @@
 //! Memory that `io_uring` has fixed for devices, and huge pages: nobody sees who touches it, so it stays.
 
-#![allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "system calls on a ring and memory of our own"
+)]
 
 use std::fs::File;
 use std::io;
