@@ -56,7 +56,7 @@ fn run() -> Fallible<()> {
         max_sample_us: 10_000_000,
     });
     let mut kdamond = Kdamond::start(root, watched, attrs)?;
-    drop_privileges(Kept { writing: false, frames: false })?;
+    drop_privileges(Kept { reading: true, writing: false, frames: false })?;
     println!("results by {}", kdamond.results());
     loop {
         match kdamond.step(monotonic())? {

@@ -9,7 +9,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::Serialize;
 
 use crate::damon::{self, Availability};
-use crate::proc::{Pagemap, ProcError, stat};
+use crate::proc::{self, Pagemap, ProcError, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
 use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::ways::{Way, WayError};
@@ -229,7 +229,9 @@ fn other_users(root: &Path) -> Finding {
             let stat = stat(root, pid).ok()?;
             (e.metadata().ok()?.uid() != me && !stat.kernel_thread).then_some(pid)
         });
-    let tried = pids.map(|pid| Pagemap::open(root, pid).map(|_| ()));
+    // What looking by BPF opens.
+    let maps = |pid| proc::mappings(root, pid).map(drop);
+    let tried = pids.map(maps);
     foreign(tried.filter(|tried| !tried.as_ref().is_err_and(ProcError::is_gone)))
 }
 
@@ -247,7 +249,7 @@ fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
         None if opened == 0 => works("there are none to try".into()),
         None => works(format!("{opened} tried, all can be opened")),
         Some(e) => Finding::new(what, State::Limited, e.to_string()).advise(match opened {
-            0 => "it takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH; your own processes work".into(),
+            0 => "it takes CAP_SYS_PTRACE; your own processes work".into(),
             n => format!("{n} others can be opened: this one is protected in a way of its own"),
         }),
     }
@@ -326,8 +328,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let help = |missing: &[&str]| help_with_bpf(root.path(), missing);
         assert!(help(&["CAP_PERFMON", "CAP_SYS_NICE"]).contains("lacks CAP_PERFMON, CAP_SYS_NICE"));
-        let others = ["CAP_SYS_PTRACE", "CAP_DAC_READ_SEARCH"];
-        assert!(help(&others).contains("no /sys/kernel/btf/vmlinux"), "those are not the reason");
+        assert!(
+            help(&["CAP_SYS_PTRACE"]).contains("no /sys/kernel/btf/vmlinux"),
+            "that is not the reason"
+        );
         for (dir, file, text) in [
             ("sys/kernel/btf", "vmlinux", ""),
             ("sys/kernel/security", "lockdown", "none integrity [confidentiality]\n"),
@@ -345,7 +349,7 @@ mod tests {
     fn one_foreign_process_does_not_speak_for_all() {
         let refused = || {
             let source = std::io::ErrorKind::PermissionDenied.into();
-            Err(ProcError::Read { path: "/proc/7/pagemap".into(), source })
+            Err(ProcError::Read { path: "/proc/7/maps".into(), source })
         };
         let of = |tried: Vec<Result<(), ProcError>>| {
             let found = foreign(tried.into_iter());
@@ -354,7 +358,7 @@ mod tests {
         assert_eq!(of(vec![]).0, State::Works);
         assert_eq!(of(vec![Ok(()), Ok(())]).0, State::Works);
         let (state, text) = of(vec![refused(), refused()]);
-        assert!(state == State::Limited && text.contains("CAP_DAC_READ_SEARCH"), "{text}");
+        assert!(state == State::Limited && text.contains("CAP_SYS_PTRACE"), "{text}");
         let (state, text) = of(vec![refused(), Ok(()), Ok(())]);
         assert!(state == State::Limited && text.contains("2 others can be opened"), "{text}");
     }

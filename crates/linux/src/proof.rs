@@ -114,19 +114,21 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<Option<u64>>, WalkError> {
     if young.level != Level::Pmd {
         return Ok(None);
     }
-    let want = View { resident: true, young: true, frame: young.frame, ..young };
+    let order = pages.ilog2();
+    let folio = Some(Folio { order, index: 0, on_lru: true, mapped: 1 });
+    let want = View { resident: true, young: true, frame: young.frame, folio, ..young };
     expect("a huge page just written", want, young)?;
     own.advise(0..pages, Advice::LinuxCold)?;
     let old = first(walker, own.range(0, 16))?;
     expect("a huge page written, then cleared", View { young: false, ..want }, old)?;
     blocks::agree("a huge page, as bits", walker, own.range(0, 1), &[old], None)?;
+    expect_twice("a huge page that a child has too", walker, own.range(0, 1), old)?;
     own.write(0, 2);
     let zero = first(walker, own.range(pages, 16))?;
     own.protect_read(16, 16)?;
     let index = 5;
     let _ = own.read(index);
     let mapped = first(walker, own.range(index, 1))?;
-    let order = pages.ilog2();
     // Not every kernel counts mappings of single pages of a huge one.
     let counted = mapped.folio.map_or(0, |f| f.mapped).min(1);
     let index_in = u32::try_from(index).unwrap_or(0);

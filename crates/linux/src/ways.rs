@@ -195,6 +195,13 @@ impl Way {
         self == Way::PageIdle
     }
 
+    /// Whether it reads files of `/proc` that are their owner's alone, while it looks: those of processes
+    /// of other users take `CAP_DAC_READ_SEARCH`.
+    #[must_use]
+    pub fn takes_files(self) -> bool {
+        matches!(self, Way::PageIdle | Way::Smaps)
+    }
+
     /// An operations set that looks in this way.
     ///
     /// # Errors

@@ -50,6 +50,13 @@ impl Entry {
         self.0 & (PRESENT | PROT_NONE) != 0
     }
 
+    /// Not resident, but something is written down of it: where it lies in swap, or that it is just
+    /// being moved.
+    #[must_use]
+    pub fn is_swapped(self) -> bool {
+        !self.is_resident() && self.0 != 0
+    }
+
     /// Resident, and accessed since the bit was last cleared.
     #[must_use]
     pub fn is_young(self) -> bool {
@@ -105,7 +112,8 @@ mod tests {
         assert!(!none.is_resident() && !none.is_young());
         // A swap entry: neither bit 0 nor bit 8, the accessed position means nothing.
         let swapped = Entry(0x07ff_ffff_ffff_f02c & !(PRESENT | PROT_NONE) | ACCESSED);
-        assert!(!swapped.is_resident() && !swapped.is_young());
+        assert!(!swapped.is_resident() && !swapped.is_young() && swapped.is_swapped());
+        assert!(![young, old, none].map(Entry::is_swapped).contains(&true));
         // PROT_NONE: bit 8, frame inverted.
         let numa = Entry((!(0x0012_3456_u64 << 12) & FRAME) | PROT_NONE | ACCESSED);
         assert!(numa.is_resident() && numa.is_young());

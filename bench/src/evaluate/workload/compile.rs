@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 /// The workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Compile {
+    /// in the tables
+    pub name: &'static str,
     /// that it takes, about
     pub seconds: u64,
     /// of the program
@@ -35,7 +37,7 @@ pub struct Compile {
 
 impl Workload for Compile {
     fn name(&self) -> &str {
-        "compile"
+        self.name
     }
 
     fn memory(&self) -> u64 {

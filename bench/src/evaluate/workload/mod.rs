@@ -194,6 +194,10 @@ pub const NAMES: [&str; 17] = [
 /// of the grid.
 pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
 
+/// For those who only watch, in many repetitions: a minute is long enough for a machine to change its speed.
+/// Run if named.
+const COMPILE_SHORT: &str = "compile-short";
+
 /// A workload by its name, or from a file whose name ends in `.toml`.
 ///
 /// # Errors
@@ -207,7 +211,13 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
         "redis-hashed" => Box::new(redis(Keys::Hashed)),
         "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
         "compile" => Box::new(compile::Compile {
+            name: "compile",
             seconds: setup.seconds.max(compile::LEAST),
+            seed: setup.seed,
+        }),
+        COMPILE_SHORT => Box::new(compile::Compile {
+            name: COMPILE_SHORT,
+            seconds: setup.seconds,
             seed: setup.seed,
         }),
         "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),
@@ -219,6 +229,6 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
             let length = lead_in * MOST_PATIENCE + measured;
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
-        _ => bail!("{name} is no workload: choose of {}, or FILE.toml", NAMES.join(", ")),
+        _ => bail!("{name} is no workload: choose of {}, {COMPILE_SHORT}, or FILE.toml", NAMES.join(", ")),
     })
 }

@@ -1,4 +1,5 @@
-//! Memory that `io_uring` has fixed for devices, and huge pages: nobody sees who touches it, so it stays.
+//! Memory that `io_uring` has fixed for devices, that of virtual machines, and huge pages: nobody sees who
+//! touches it, so it stays.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -17,6 +18,7 @@ use crate::churn::Reserved;
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
 use crate::run::{root_or_skip, until};
+use crate::schemes::swapped;
 use crate::schemes_quota::range;
 
 /// A ring with one fixed buffer, in the second place of its table: the first one is empty.
@@ -50,6 +52,14 @@ impl Ring {
 const IORING_REGISTER_BUFFERS: i32 = 0;
 const IORING_UNREGISTER_BUFFERS: i32 = 1;
 
+/// A virtual machine of KVM, without CPUs or memory yet.
+pub fn make_guest() -> io::Result<OwnedFd> {
+    const KVM_CREATE_VM: libc::Ioctl = 0xae01;
+    let kvm = File::options().read(true).write(true).open("/dev/kvm")?;
+    let fd = done(unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_CREATE_VM, 0) }.into())?;
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 fn done(returned: libc::c_long) -> io::Result<i32> {
     i32::try_from(returned).ok().filter(|n| *n >= 0).ok_or_else(io::Error::last_os_error)
 }
@@ -71,7 +81,9 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
     let _pages = Reserved::more(2);
-    let mut load = Load::start(16, 4);
+    // What another user holds is to be seen with the capabilities of the service.
+    let dir = tempfile::TempDir::new().unwrap();
+    let mut load = Load::by_nobody(dir.path(), 16, 4);
     let (pid, huge) = (load.pid(), load.hugetlb(2));
     // Of equal age, and in the same mapping.
     let (mapping, fixed) = match load.fix(4 * MIB) {
@@ -85,7 +97,7 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     };
     let around =
         [AddrRange::new(mapping.start, fixed.start), AddrRange::new(fixed.end, mapping.end)];
-    let service = Service::working(&["--pid", &pid.to_string(), "--log", "log"]);
+    let service = Service::as_the_unit(&["--pid", &pid.to_string(), "--log", "log"]);
     until("what is cold around it", || around.iter().all(|&r| resident(pid, r) == 0));
     assert_eq!([fixed, huge].map(|r| resident(pid, r)), [fixed.len(), huge.len()]);
     let by = &service.status()["total"]["unknown_by"];
@@ -105,4 +117,27 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     until("what is fixed no longer", || resident(pid, fixed) == 0);
     assert_eq!(service.status()["total"]["unknown_by"]["dma"], serde_json::Value::Null);
     assert_eq!(resident(pid, huge), huge.len());
+}
+
+#[test]
+fn who_holds_a_virtual_machine_is_left_alone() {
+    const NAME: &str = "who_holds_a_virtual_machine_is_left_alone";
+    if !root_or_skip(NAME) {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut load, other) = (Load::start(16, 4), Load::start(16, 4));
+    if let Err(why) = load.make_guest() {
+        // Not every machine that runs all tests can have guests.
+        eprintln!("skipped {NAME}: KVM: {why}");
+        return;
+    }
+    let pids = [&load, &other].map(|l| l.pid().to_string());
+    let service = Service::as_the_unit(&["--pid", &pids[0], "--pid", &pids[1]]);
+    let cold = |l: &Load| AddrRange::new(l.memory.start, l.hot.start);
+    until("what is cold of the other", || resident(other.pid(), cold(&other)) < MIB / 4);
+    assert_eq!(resident(load.pid(), load.memory), load.memory.len());
+    assert_eq!(swapped(load.pid()), 0);
+    let by = &service.status()["total"]["unknown_by"];
+    assert!(by["kvm"].as_u64().unwrap_or_default() >= load.memory.len(), "{by}");
 }

@@ -3,6 +3,8 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,7 +13,8 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous};
 
-use crate::fixed::Ring;
+use crate::fixed::{Ring, make_guest};
+use crate::run::copy_program;
 use crate::{churn, words};
 
 pub const MIB: u64 = 1 << 20;
@@ -35,6 +38,16 @@ pub struct Load {
 impl Load {
     pub fn start(total_mib: u64, hot_mib: u64) -> Self {
         Load::from_command(&mut Load::command(total_mib, hot_mib))
+    }
+
+    /// As a user who is nobody; `dir` is for a copy of the program that nobody may run.
+    pub fn by_nobody(dir: &Path, total_mib: u64, hot_mib: u64) -> Self {
+        let program = dir.join("load");
+        copy_program(std::env::current_exe().unwrap(), &program);
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = Command::new(program);
+        command.args(HARNESS).env(SIZES, sizes(total_mib, hot_mib)).uid(65534).gid(65534);
+        Load::from_command(&mut command)
     }
 
     /// To be started by somebody else: see [`Load::words`].
@@ -139,6 +152,13 @@ impl Load {
         self.answer("FREED");
     }
 
+    /// Has it hold a virtual machine of KVM.
+    pub fn make_guest(&mut self) -> Result<(), String> {
+        self.tell("guest");
+        let told = self.answer("GUEST");
+        if told == "made" { Ok(()) } else { Err(told) }
+    }
+
     /// Has it touch each page of `range` once.
     pub fn touch(&mut self, range: AddrRange) {
         self.tell(&format!("touch {} {}", range.start, range.end));
@@ -217,6 +237,7 @@ pub fn obey() {
     say(&format!("RANGES {}", ends.join(" ")));
     let mut children = Vec::new();
     let mut ring = None;
+    let mut guests: Vec<OwnedFd> = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         match line.split_once(' ').unwrap_or((&line, "")) {
@@ -260,6 +281,10 @@ pub fn obey() {
                     "FIXED {}",
                     made.map_or_else(|e| e.to_string(), |()| mapping.start.to_string())
                 ));
+            }
+            ("guest", _) => {
+                let made = make_guest().map(|guest| guests.push(guest));
+                say(&format!("GUEST {}", made.map_or_else(|e| e.to_string(), |()| "made".into())));
             }
             ("free", _) => {
                 ring.as_ref().unwrap().free().unwrap();

@@ -17,8 +17,7 @@ fn hex(set: CapabilitySet) -> String {
 const WATCHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::SYS_NICE)
-    .union(CapabilitySet::SYS_PTRACE)
-    .union(CapabilitySet::DAC_READ_SEARCH);
+    .union(CapabilitySet::SYS_PTRACE);
 
 fn assert_all_threads_have(pid: u32, set: CapabilitySet) {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
@@ -57,7 +56,7 @@ fn who_acts_keeps_what_its_schemes_take() {
         return;
     }
     let load = Load::start(16, 4);
-    let frames = WATCHING.union(CapabilitySet::SYS_ADMIN);
+    let frames = WATCHING.union(CapabilitySet::SYS_ADMIN).union(CapabilitySet::DAC_READ_SEARCH);
     let writing = WATCHING.union(CapabilitySet::DAC_OVERRIDE);
     for (action, kept) in [("stat", WATCHING), ("migrate_cold 0", frames), ("pageout", writing)] {
         let dir = tempfile::TempDir::new().unwrap();
@@ -99,7 +98,7 @@ fn just_these_capabilities_are_enough() {
         return;
     }
     let load = Load::start(16, 4);
-    let names = ["bpf", "perfmon", "sys_nice", "sys_ptrace", "dac_read_search"];
+    let names = ["bpf", "perfmon", "sys_nice", "sys_ptrace"];
     let kept: String = names.iter().map(|name| format!(",+{name}")).collect();
     let mut command = Command::new("setpriv");
     command.arg(format!("--bounding-set=-all{kept}")).arg("--inh-caps=-all").stdin(Stdio::null());

@@ -61,6 +61,21 @@ impl Service {
         Service::by_command(command, dir)
     }
 
+    /// With the capabilities of the unit, and no others to be had: four.
+    pub fn as_the_unit(options: &[&str]) -> Self {
+        let unit = include_str!("../../../../packaging/isotherm-reclaim.service");
+        let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+        let names: Vec<&str> = named.unwrap().split(' ').collect();
+        assert_eq!(names.len(), 4);
+        let name = |name: &&str| name.strip_prefix("CAP_").unwrap().to_lowercase();
+        let kept: String = names.iter().map(name).map(|name| format!(",+{name}")).collect();
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--bounding-set=-all{kept}"));
+        command.args(["--inh-caps=-all", "--no-new-privs"]);
+        command.arg(env!("CARGO_BIN_EXE_isotherm")).arg("reclaim");
+        Service::start_by(command, TempDir::new().unwrap(), options, &[])
+    }
+
     /// By a command that is complete.
     pub fn by_command(command: Command, dir: TempDir) -> Self {
         let child = spawn(command, &dir);
@@ -295,17 +310,9 @@ fn the_capabilities_of_the_unit_are_enough() {
         return;
     }
     let Some(_alone) = Alone::with_swap(128) else { return };
-    let unit = include_str!("../../../../packaging/isotherm-reclaim.service");
-    let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet=")).unwrap();
-    let names = named.split(' ').map(|name| name.strip_prefix("CAP_").unwrap().to_lowercase());
-    let kept: String = names.map(|name| format!(",+{name}")).collect();
     let mut sleeper = stranger();
-    let mut command = Command::new("setpriv");
-    command.arg(format!("--bounding-set=-all{kept}")).args(["--inh-caps=-all", "--no-new-privs"]);
-    command.arg(env!("CARGO_BIN_EXE_isotherm")).arg("reclaim");
     let pid = sleeper.id();
-    let service =
-        Service::start_by(command, TempDir::new().unwrap(), &["--pid", &pid.to_string()], &[]);
+    let service = Service::as_the_unit(&["--pid", &pid.to_string()]);
     until("what is cold", || swapped(pid.cast_signed()) > 0);
     sleeper.kill().unwrap();
     sleeper.wait().unwrap();

@@ -1,15 +1,17 @@
 //! Having the kernel read what is not there: from swap, or from a file.
 
-use isotherm_core::{AddrRange, Failure, OpsError, PAGE_SIZE, Work};
+use isotherm_core::{AddrRange, BLOCK_SIZE, Failure, OpsError, PAGE_SIZE, Work, align_down};
 
 use super::deed::{Deed, Subject};
 use super::filter::let_through;
 use super::pieces::{Piece, Stretch, stretches};
 use super::tally::Tally;
 use super::walk::step_by_step;
+use crate::walker::{MAX_ENTRIES, Want};
+use crate::x86::Level;
 
-/// Looked through at once.
-const PART: u64 = 32 << 20;
+/// Looked through at once: as much as the walker reads in one run.
+const PART: u64 = MAX_ENTRIES as u64 * PAGE_SIZE;
 
 /// Reads ahead what of the range of `work` is absent.
 pub(super) fn read_ahead(
@@ -50,17 +52,36 @@ fn absent(
     part: AddrRange,
     stretch: &Stretch,
 ) -> Result<Option<Vec<Piece>>, OpsError> {
-    let process = &mut *subject.process;
-    let read = subject.walker.identity(process.pid);
-    let Some(_) = process.as_it_was(read, |&identity| Some(identity))? else { return Ok(None) };
-    let entries = process.pagemap().read(part).enumerate();
-    let absent = entries.filter(|(_, e)| e.is_swapped() || !(stretch.swaps || e.is_present()));
-    let piece = |(i, _)| Piece {
-        start: part.start + i as u64 * PAGE_SIZE,
-        pages: 1,
-        young: false,
-        swaps: stretch.swaps,
-        area: stretch.range.start,
+    let windows: Vec<AddrRange> = blocks(part).collect();
+    let asked = windows.iter().map(|&window| (window, Want::Entries));
+    let read = subject.walker.read(subject.process.pid, asked);
+    let Some(batch) = subject.process.as_it_was(read, |batch| Some(batch.identity))? else {
+        return Ok(None);
     };
-    Ok(Some(absent.map(piece).collect()))
+    let mut out = Vec::new();
+    for (window, answer) in windows.iter().zip(batch.answers()) {
+        let is_absent = |i: &usize| match answer.level {
+            Level::Changed => false,
+            _ => {
+                let entry = answer.entry(*i);
+                entry.is_swapped() || !(stretch.swaps || entry.is_resident())
+            }
+        };
+        let pages = usize::try_from(window.len() / PAGE_SIZE).unwrap_or(0);
+        out.extend((0..pages).filter(is_absent).map(|i| Piece {
+            start: window.start + i as u64 * PAGE_SIZE,
+            pages: 1,
+            young: false,
+            swaps: stretch.swaps,
+            area: stretch.range.start,
+        }));
+    }
+    Ok(Some(out))
+}
+
+/// The parts of `range` by the page tables they lie in.
+fn blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let first = align_down(range.start, BLOCK_SIZE);
+    let block = move |start| AddrRange::new(start, start + BLOCK_SIZE).intersect(&range);
+    (first..range.end).step_by(BLOCK_SIZE as usize).filter_map(block)
 }

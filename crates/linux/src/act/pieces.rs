@@ -118,8 +118,8 @@ impl Found {
             found.pieces =
                 plain.iter().map(|page| found.piece(PageMask::span(page, page + 1))).collect();
         } else if found.is_whole() {
-            let first = AddrRange::new(block.start, block.start + PAGE_SIZE);
-            if process.shared(first, stretch.area.start).is_empty() {
+            let shared = block.resident.without(&block.plain.unwrap_or_default());
+            if process.note_shared(shared, stretch.area.start).is_empty() {
                 found.pieces = vec![found.piece(resident)];
             }
         }
@@ -151,7 +151,7 @@ impl Found {
     }
 
     fn special(&self) -> Special {
-        let plain = self.block.plain.unwrap_or(self.resident);
+        let plain = self.block.plain.filter(|_| !self.block.huge).unwrap_or(self.resident);
         let pages = self.resident.without(&plain);
         Special { block: self.block.start, area: self.stretch.area, pages }
     }

@@ -148,7 +148,7 @@ fn each_block(
     let Vaddr { walker, targets, .. } = ops;
     let process = targets.get(work.target)?;
     let stretches = stretches(process, work.range);
-    let spans = spans(&stretches, Plain::Nowhere);
+    let spans = spans(&stretches, Plain::Huge);
     let mut reader = Reader::new(&spans).at_most(AT_ONCE);
     while let Next::Found(found) = next(walker, process, &mut reader, &stretches)? {
         for found in &found {

@@ -22,9 +22,13 @@ struct block {
 	__u32 unused;
 	__u64 resident[8]; /* of level PTE, a bit a page */
 	__u64 young[8];
-	/* Pages that advice clears one by one: folios of one page, on an LRU list, mapped once. */
+	/* Pages that advice clears one by one: folios of one page, on an LRU list, mapped once. Of a
+	 * huge page all, if it is mapped once. */
 	__u64 plain[8];
 };
+
+/* Of which blocks it is wanted which pages are plain. */
+enum plain { OF_NONE, OF_HUGE, OF_ALL };
 
 /* Where a run begins, and where it has ended: of which span, at which address. */
 struct progress {
@@ -167,11 +171,19 @@ static long read_block(__u32 step, struct walk *w)
 	block->level = level;
 	block->span = progress.span;
 	block->has_plain = 0;
+	if (level == PMD && w->vmemmap && order.plain && (span->plain || pmd & ACCESSED)) {
+		__u64 once = folio_of_huge(w, pmd) >> 32 == 1;
+
+		block->has_plain = 1;
+		for (int i = 0; i < 8; i++)
+			block->plain[i] = -once;
+	}
 	if (level == PTE) {
 		read_bits(block, table_of(w, pmd));
 		if (!any_of(block->resident))
 			return 0;
-		block->has_plain = w->vmemmap && order.plain && (span->plain || any_of(block->young));
+		block->has_plain = w->vmemmap && order.plain == OF_ALL
+				   && (span->plain || any_of(block->young));
 		if (block->has_plain)
 			read_plain(w, progress.blocks);
 		/* As for windows. */

@@ -122,7 +122,7 @@ struct order {
 	__u32 five_levels;
 	__u32 nr_spans;
 	__u32 max_blocks;
-	__u32 plain; /* whether plain pages are wanted */
+	__u32 plain; /* enum plain */
 	__u64 direct_map; /* address of physical address 0 */
 	__u64 vmemmap;    /* address of the struct page of page frame 0, 0: unknown */
 	__u64 address;    /* for peek() */
@@ -148,7 +148,8 @@ __u32 status;
 struct window windows[MAX_WINDOWS];
 __u32 levels[MAX_WINDOWS];
 __u64 entries[MAX_ENTRIES + TABLE_ENTRIES]; /* a whole table fits behind the last index */
-/* For the entries with memory behind them, where they are wanted: the page's index in its folio in
+/* For the entries with memory behind them, where they are wanted (of a huge page, for its first page
+ * alone): the page's index in its folio in
  * bits 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether it
  * is on an LRU list: the kernel clears no other. In the upper half, by how many entries the page is
  * mapped. */
@@ -314,6 +315,14 @@ static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
 	       | (((page - head) / size) & 0xffff);
 }
 
+/* That of a huge page: its entry has a flag where those of pages have a bit of the frame. */
+static __always_inline __u64 folio_of_huge(struct walk *w, __u64 entry)
+{
+	const __u64 flag = 0x1000;
+
+	return folio_of(w, entry & PRESENT ? entry & ~flag : entry | flag);
+}
+
 /* An index that the verifier can see is in bounds; `size` is a power of two. */
 static __always_inline __u64 within(__u64 index, __u64 size)
 {
@@ -378,13 +387,15 @@ static long read_window(__u32 index, struct walk *w)
 			level = CHANGED;
 	} else {
 		entries[within(w->first, MAX_ENTRIES)] = pmd;
-		folios[within(w->first, MAX_ENTRIES)] = 0;
+		folios[within(w->first, MAX_ENTRIES)] =
+			level == PMD && w->vmemmap && want != NO_FOLIOS ? folio_of_huge(w, pmd) : 0;
 	}
 	levels[i] = level;
 	return 0;
 }
 
 #include "blocks.bpf.h"
+#include "files.bpf.h"
 
 static __always_inline struct task_struct *find_task(__s32 pid, int *why)
 {

@@ -24,7 +24,7 @@ pub enum AttachError {
     KernelThread(i32, String),
     /// permissions
     #[error(
-        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH for processes of other users: run as root"
+        "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE (and, but for looking by BPF, CAP_DAC_READ_SEARCH) for processes of other users: run as root"
     )]
     Refused {
         /// which

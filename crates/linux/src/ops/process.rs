@@ -1,18 +1,21 @@
 //! A process whose page tables are read by BPF.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Block, Liveness, Mapping, MappingKind, Nanos, OpsError, PageMask};
+use isotherm_core::{
+    AddrRange, Block, Liveness, Mapping, MappingKind, Nanos, OpsError, PAGE_SIZE, PageMask,
+};
 
 use super::annotate::{annotate, mapping_at};
 use super::busy::Busy;
 use super::held::{AttachError, Held, no_refs, not_cleared, refused};
 use super::touched::Touched;
-use crate::proc::{self, ClearRefs, Holdings, Pagemap};
+use crate::proc::{self, ClearRefs, Holdings, Pagemap, ProcError};
 use crate::sys::{Advice, process_madvise};
 use crate::walker::{Identity, WalkError, Walker};
 
@@ -28,9 +31,11 @@ const SHARED_EVERY: u32 = 32;
 pub(crate) struct Process {
     held: Held,
     pub identity: Identity,
-    /// As long as it is open, no later address space can lie where this one does, so that a new one
-    /// is always told by its place.
-    pagemap: Pagemap,
+    /// `/proc/PID/maps`: as long as it is open, no later address space can lie where this one does, so
+    /// that a new one is always told by its place.
+    _space: File,
+    /// Opened where the kernel does not count who maps the pages of large folios, if that is allowed.
+    pagemap: Option<Pagemap>,
     pub mappings: Vec<Mapping>,
     holdings: Holdings,
     updates: u32,
@@ -74,7 +79,7 @@ impl Process {
     ) -> Result<Self, AttachError> {
         let held = Held::take(root, pid)?;
         let identity = walker.identity(pid)?;
-        let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
+        let space = open_space(root, pid)?;
         let refs = ClearRefs::open(root, pid);
         let refs = if cold {
             // Nothing to clear yet: whether it would be allowed is told all the same.
@@ -90,7 +95,8 @@ impl Process {
         Ok(Process {
             held,
             identity,
-            pagemap,
+            _space: space,
+            pagemap: None,
             mappings: Vec::new(),
             holdings: Holdings::default(),
             updates: 0,
@@ -117,7 +123,8 @@ impl Process {
         let replaced = identity.mm != self.identity.mm;
         if replaced {
             self.identity = identity;
-            self.pagemap = Pagemap::open(root, pid)?;
+            self._space = open_space(root, pid)?;
+            self.pagemap = None;
             self.updates = 0;
             self.ran_at_clear = None;
             self.in_epoch.clear();
@@ -159,7 +166,7 @@ impl Process {
     fn read_mappings(&mut self, walker: &mut Walker) -> Result<(), AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
         if self.updates.is_multiple_of(HOLDINGS_EVERY) {
-            self.holdings = proc::holdings(root, pid);
+            self.holdings = walker.holdings(root, pid)?;
             self.stalls = false;
             self.sharing = [HashSet::new(), std::mem::take(&mut self.sharing[0])];
         }
@@ -216,24 +223,19 @@ impl Process {
         !self.private_files.contains(&area)
     }
 
-    /// Which pages of `range`, in the area that begins at `area`, are mapped more than once.
-    pub fn shared(&mut self, range: AddrRange, area: u64) -> PageMask {
-        let shared = self.mapped_more_than_once(range);
-        self.note_shared(shared, area)
-    }
-
-    /// The same of any range, which may reach over several areas.
+    /// Which pages of `range` are mapped more than once, where their folios do not tell; all of them if
+    /// that cannot be found out, so that they are unknown.
     pub fn mapped_more_than_once(&mut self, range: AddrRange) -> PageMask {
+        if self.pagemap.is_none() {
+            self.pagemap = Pagemap::open(&self.held.root, self.held.pid).ok();
+        }
+        let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
+        let Some(pagemap) = &mut self.pagemap else { return PageMask::span(0, pages) };
         let mut mask = PageMask::default();
-        let entries = self.pagemap.read(range).enumerate();
+        let entries = pagemap.read(range).enumerate();
         let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
         shared.for_each(|(i, _)| mask.insert(i));
         mask
-    }
-
-    /// What tells of single pages.
-    pub fn pagemap(&mut self) -> &mut Pagemap {
-        &mut self.pagemap
     }
 
     /// Whether pages mapped more than once have been seen in the mapping that begins at `area`.
@@ -249,12 +251,17 @@ impl Process {
         shared
     }
 
-    /// Whether it is worth asking which pages of a window are mapped more than once: always where
-    /// one is young (it may be young for ever) and where such pages were seen; else now and then.
-    pub fn asks_for_shared(&mut self, area: u64, any_young: bool) -> bool {
+    /// Whether it is worth asking which pages of a window are mapped more than once, also if none is
+    /// young (one that is may be so for ever): always where such pages were seen, else now and then.
+    pub fn asks_for_shared(&mut self, area: u64) -> bool {
         self.asked = self.asked.wrapping_add(1);
-        any_young || self.is_sharing(area) || self.asked.is_multiple_of(SHARED_EVERY)
+        self.is_sharing(area) || self.asked.is_multiple_of(SHARED_EVERY)
     }
+}
+
+fn open_space(root: &Path, pid: i32) -> Result<File, AttachError> {
+    let path = proc::pid_file(root, pid, "maps");
+    File::open(&path).map_err(|e| refused(pid, ProcError::Read { path, source: e }))
 }
 
 fn private_files(mappings: &[Mapping], flags: &[Option<u64>]) -> impl Iterator<Item = u64> {

@@ -38,21 +38,29 @@ pub(super) fn read_windows(
     asks: &[Ask],
 ) -> Result<Vec<Window>, OpsError> {
     let zero = walker.zero_frames().to_vec();
-    let windows = asks.iter().map(|a| (a.range, want(process, epochs, a)));
+    let wants: Vec<Want> = asks.iter().map(|a| want(process, epochs, a)).collect();
+    let windows = asks.iter().map(|a| a.range).zip(wants.iter().copied());
     let read = walker.read(process.pid, windows);
     let Some(batch) = process.as_it_was(read, |batch| Some(batch.identity))? else {
         return Ok(Vec::new());
     };
     let read_at = monotonic();
-    let pairs = asks.iter().zip(batch.answers());
     let cover_all = epochs.cover_all();
-    let read = |(ask, a): (&Ask, _)| Window::read(ask, &a, process, cover_all, &zero, read_at);
-    Ok(pairs.map(read).collect())
+    let mut out = Vec::with_capacity(asks.len());
+    for ((ask, answer), want) in asks.iter().zip(batch.answers()).zip(wants) {
+        let asked = want == Want::Folios;
+        out.push(Window::read(ask, &answer, process, cover_all, asked, &zero, read_at));
+    }
+    Ok(out)
 }
 
-/// Who else maps a page is told by its folio. That is for those who want to know what was accessed, not
-/// for those who clear.
-fn want(process: &Process, epochs: &Epochs, ask: &Ask) -> Want {
+/// Who else maps a page is told by its folio: of those with a young page, and where it is worth asking.
+fn want(process: &mut Process, epochs: &Epochs, ask: &Ask) -> Want {
+    let area = process.mapping_at(ask.range.start).map(|m| m.range.start);
+    if area.is_some_and(|area| process.asks_for_shared(area)) {
+        return Want::Folios;
+    }
+    // What was accessed is for those who ask, not for those who clear.
     let mapping = process.mapping_at(ask.range.start).filter(|_| !ask.clear);
     let by_epoch = mapping.is_some_and(|m| match m.unknown {
         None if !process.has_strangers(m.range.start) => false,
@@ -92,11 +100,10 @@ pub(super) fn resident_and_young(
     (resident, young)
 }
 
-/// Which of the resident pages are mapped more than once, if their folios tell; asking for them again
-/// would cost as much as reading them.
+/// Which of the resident pages are mapped more than once, if their folios tell.
 fn shared_by_folio(answer: &Answer<'_>, resident: &PageMask) -> Option<PageMask> {
     let mut shared = PageMask::default();
-    for page in resident.iter().filter(|_| answer.level == Level::Pte) {
+    for page in resident.iter() {
         match answer.folio(page)?.mapped {
             // Kernels that do not count single pages of large folios.
             0 => return None,
@@ -104,7 +111,7 @@ fn shared_by_folio(answer: &Answer<'_>, resident: &PageMask) -> Option<PageMask>
             _ => shared.insert(page),
         }
     }
-    (answer.level == Level::Pte).then_some(shared)
+    Some(shared)
 }
 
 impl Window {
@@ -118,6 +125,7 @@ impl Window {
         answer: &Answer<'_>,
         process: &mut Process,
         cover_all: bool,
+        asked: bool,
         zero_frames: &[u64],
         read_at: Nanos,
     ) -> Window {
@@ -137,7 +145,7 @@ impl Window {
         }
         seen.present = resident.count();
         let all = locked || cover_all;
-        if resident.is_empty() || !(all || process.asks_for_shared(area.start, !young.is_empty())) {
+        if resident.is_empty() || !(all || asked || !young.is_empty()) {
             return Window { seen, work: None };
         }
         let unclearable = match shared_by_folio(answer, &resident) {

@@ -1,10 +1,11 @@
 //! `/proc/PID/fd`: descriptors by which others than the CPU's own page tables reach the memory.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use isotherm_core::{AddrRange, Unknown};
 
-use super::{pid_file, read_limited};
+use super::{pid_file, read_limited, read_up_to};
 
 /// What a process holds that hides accesses to its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,25 +19,65 @@ pub struct Holdings {
 /// Most descriptors looked at.
 const MAX_FDS: usize = 65_536;
 
+/// A descriptor of a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Descriptor {
+    /// its number
+    pub fd: u32,
+    /// what it is of, as `/proc/PID/fd` shows it
+    pub link: String,
+}
+
 /// Looks at the descriptors of `pid`; what cannot be read hides nothing.
 #[must_use]
 pub fn holdings(root: &Path, pid: i32) -> Holdings {
-    let mut found = Holdings::default();
+    holdings_of(root, pid, descriptors(root, pid))
+}
+
+/// All that `pid` has open, as far as it can be read.
+pub(crate) fn descriptors(root: &Path, pid: i32) -> impl Iterator<Item = Descriptor> {
     let fds = std::fs::read_dir(pid_file(root, pid, "fd")).into_iter().flatten().flatten();
-    for fd in fds.take(MAX_FDS) {
-        let Ok(link) = std::fs::read_link(fd.path()) else { continue };
-        let link = link.to_string_lossy();
+    fds.take(MAX_FDS).filter_map(|fd| {
+        let link = std::fs::read_link(fd.path()).ok()?.to_string_lossy().into_owned();
+        Some(Descriptor { fd: fd.file_name().to_str()?.parse().ok()?, link })
+    })
+}
+
+/// What these `descriptors` of `pid` mean for its memory.
+pub(crate) fn holdings_of(
+    root: &Path,
+    pid: i32,
+    descriptors: impl Iterator<Item = Descriptor>,
+) -> Holdings {
+    let mut found = Holdings::default();
+    for Descriptor { fd, link } in descriptors {
         if let Some(why) = hides(&link) {
             // Devices hide more than guests do: kernel DAMON sees what a guest accesses.
             found.everything =
                 Some(if found.everything == Some(Unknown::Dma) { Unknown::Dma } else { why });
         } else if link.starts_with("anon_inode:[io_uring]") {
-            let info = pid_file(root, pid, "fdinfo").join(fd.file_name());
-            found.ranges.extend(fixed_buffers(&read_limited(&info, 4 << 20).unwrap_or_default()));
+            match read_up_to(&pid_file(root, pid, "fdinfo").join(fd.to_string()), 4 << 20) {
+                Ok(info) => found.ranges.extend(fixed_buffers(&info)),
+                // It may have fixed anything.
+                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+                    found.everything = Some(Unknown::Dma);
+                }
+                // It is closed by now.
+                Err(_) => {}
+            }
         }
     }
     found.ranges.sort_unstable();
     found
+}
+
+/// The place in `/dev` of a character device, as the kernel names it; `None` of one that it has no name
+/// for, such as a terminal.
+pub(crate) fn device(root: &Path, major: u32, minor: u32) -> Option<String> {
+    let file = root.join(format!("sys/dev/char/{major}:{minor}/uevent"));
+    let text = read_limited(&file, 4096).ok()?;
+    let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+    Some(format!("/dev/{name}"))
 }
 
 /// A KVM VM, VFIO (by group, container, device or iommufd), or RDMA verbs.
@@ -70,6 +111,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::testing::put;
 
     fn tree(links: &[(&str, &str)], fdinfo: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -112,6 +154,14 @@ mod tests {
             let root = tree(&[("5", links[0]), ("6", links[1])], &[]);
             assert_eq!(holdings(root.path(), 7).everything, Some(Unknown::Dma));
         }
+    }
+
+    #[test]
+    fn devices_have_the_names_of_the_kernel() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "sys/dev/char/243:0/uevent", "MAJOR=243\nMINOR=0\nDEVNAME=vfio/12\n");
+        assert_eq!(device(root.path(), 243, 0).as_deref(), Some("/dev/vfio/12"));
+        assert_eq!(device(root.path(), 136, 7), None, "a terminal");
     }
 
     #[test]

@@ -39,7 +39,11 @@ fn bits_of(view: &View, zero: Option<u64>) -> Bits {
         huge: view.level == Level::Pmd,
         resident,
         young: resident && view.young,
-        plain: resident && view.folio == order0(),
+        plain: resident
+            && match view.level {
+                Level::Pmd => view.folio.is_some_and(|f| f.mapped == 1),
+                _ => view.folio == order0(),
+            },
     }
 }
 

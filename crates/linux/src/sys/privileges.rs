@@ -4,17 +4,19 @@ use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// What watching takes once it has begun: run BPF, read kernel memory by it, clear accessed bits,
-/// reach processes of other users and their files in `/proc`.
+/// What watching by BPF takes once it has begun: run it, read kernel memory by it, clear accessed bits,
+/// reach processes of other users.
 const WATCHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::SYS_NICE)
-    .union(CapabilitySet::SYS_PTRACE)
-    .union(CapabilitySet::DAC_READ_SEARCH);
+    .union(CapabilitySet::SYS_PTRACE);
 
 /// What is kept beyond what watching takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
+    /// the capability to read files of others: `/proc/PID/pagemap` and `/proc/PID/fd`, for those who do not
+    /// look by BPF alone
+    pub reading: bool,
     /// the capability to write files of others: a rotating record makes new ones, and processes attached
     /// later have a `clear_refs` each
     pub writing: bool,
@@ -30,6 +32,7 @@ pub struct Kept {
 pub fn drop_privileges(kept: Kept) -> io::Result<()> {
     let when = |kept, capability| if kept { capability } else { CapabilitySet::empty() };
     let kept = WATCHING
+        | when(kept.reading, CapabilitySet::DAC_READ_SEARCH)
         | when(kept.writing, CapabilitySet::DAC_OVERRIDE)
         | when(kept.frames, CapabilitySet::SYS_ADMIN);
     let now = capabilities(None)?;
@@ -49,7 +52,6 @@ pub fn missing() -> Vec<&'static str> {
         (CapabilitySet::PERFMON, "CAP_PERFMON"),
         (CapabilitySet::SYS_NICE, "CAP_SYS_NICE"),
         (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
-        (CapabilitySet::DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH"),
     ];
     let have = capabilities(None).map(|c| c.effective).unwrap_or(CapabilitySet::empty());
     // SYS_ADMIN stands for BPF and PERFMON.

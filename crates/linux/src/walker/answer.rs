@@ -50,9 +50,10 @@ impl Answer<'_> {
     }
 
     /// The folio behind a page, if that was asked for, and what is told of such folios could be
-    /// proven.
+    /// proven; in a huge page that of its first page.
     #[must_use]
     pub fn folio(&self, index: usize) -> Option<Folio> {
+        let index = if self.level == Level::Pte { index } else { 0 };
         let folio = self.folios.get(index).and_then(|&raw| Folio::from_raw(raw));
         folio.filter(|f| f.order == 0 || self.large_folios)
     }

@@ -26,8 +26,25 @@ pub(crate) struct Span {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plain {
     Nowhere,
+    /// in huge pages alone
+    Huge,
     IfYoung,
     Everywhere,
+}
+
+/// `enum plain` in `blocks.bpf.h`.
+const OF_NONE: u32 = 0;
+const OF_HUGE: u32 = 1;
+const OF_ALL: u32 = 2;
+
+impl Plain {
+    fn of_blocks(self) -> u32 {
+        match self {
+            Plain::Nowhere => OF_NONE,
+            Plain::Huge => OF_HUGE,
+            Plain::IfYoung | Plain::Everywhere => OF_ALL,
+        }
+    }
 }
 
 /// A block in which something is mapped.
@@ -41,8 +58,8 @@ pub(crate) struct RawBlock {
     pub huge: bool,
     pub resident: PageMask,
     pub young: PageMask,
-    /// Pages that are folios by themselves, on an LRU list, and mapped once; `None` if that was not
-    /// wanted.
+    /// Pages that are folios by themselves, on an LRU list, and mapped once; of a huge page all, if it
+    /// is mapped once. `None` if that was not wanted.
     pub plain: Option<PageMask>,
     /// when it was read
     pub read_at: Nanos,
@@ -95,17 +112,17 @@ impl<'a> Reader<'a> {
         if nr_spans == 0 {
             return Ok(None);
         }
-        let with_plain = now.iter().any(|s| s.plain != Plain::Nowhere);
+        let wanted = now.iter().map(|s| s.plain.of_blocks()).max().unwrap_or(OF_NONE);
         let bss = walker.bss()?;
         for (slot, span) in bss.spans.iter_mut().zip(now) {
-            let plain = u64::from(span.plain == Plain::Everywhere);
+            let plain = u64::from(matches!(span.plain, Plain::Everywhere | Plain::Huge));
             *slot = types::span { start: span.range.start, end: span.range.end, plain };
         }
         bss.progress = types::progress { at: self.at, ..types::progress::default() };
-        let max_blocks = self.most.min(if with_plain { MAX_BLOCKS_PLAIN } else { MAX_BLOCKS });
-        let plain = u32::from(with_plain);
+        let max_blocks =
+            self.most.min(if wanted == OF_ALL { MAX_BLOCKS_PLAIN } else { MAX_BLOCKS });
         let order = walker.order(pid);
-        let order = types::order { job: READ_BLOCKS, nr_spans, max_blocks, plain, ..order };
+        let order = types::order { job: READ_BLOCKS, nr_spans, max_blocks, plain: wanted, ..order };
         walker.run_order(order)?;
         let read_at = monotonic();
         let zero = walker.zero_frames().to_vec();

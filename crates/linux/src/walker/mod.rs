@@ -4,6 +4,7 @@ mod answer;
 mod bearings;
 mod blocks;
 mod error;
+mod files;
 mod task_iter;
 
 use std::mem::MaybeUninit;

@@ -1,7 +1,8 @@
-//! Running a program of type `iter/task` for one process.
+//! Running programs of types `iter/task` and `iter/task_file` for one process.
 
 use std::collections::HashMap;
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{ProgramMut, libbpf_sys};
@@ -27,19 +28,36 @@ impl TaskIter {
             self.0.insert(pid, link(program, pid).map_err(failed)?);
         }
         let Some(link) = self.0.get(&pid) else { return Ok(()) };
-        // SAFETY: a call without memory; the descriptor that it returns is nobody else's.
-        let mut iter = unsafe {
-            let fd = libbpf_sys::bpf_iter_create(link.as_raw_fd());
-            if fd < 0 {
-                return Err(failed(io::Error::last_os_error()));
-            }
-            std::fs::File::from_raw_fd(fd)
-        };
-        match iter.read(&mut [0; 8]) {
+        match begin(link).map_err(failed)?.read(&mut [0; 8]) {
             Ok(_) => Ok(()),
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(()),
             Err(e) => Err(failed(e)),
         }
+    }
+}
+
+/// All that the program writes of process `pid`, at most `limit` bytes; nothing if there is none.
+pub(super) fn written(program: &ProgramMut<'_>, pid: i32, limit: usize) -> io::Result<Vec<u8>> {
+    let mut iter = begin(&link(program, pid)?)?;
+    let (mut out, mut part) = (Vec::new(), [0; 4096]);
+    while out.len() < limit {
+        match iter.read(&mut part) {
+            Ok(0) => break,
+            Ok(n) => out.extend_from_slice(part.get(..n).unwrap_or_default()),
+            // After a million that it had nothing to say of it would be asked again.
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(out)
+}
+
+fn begin(link: &OwnedFd) -> io::Result<File> {
+    // SAFETY: a call without memory; the descriptor that it returns is nobody else's.
+    unsafe {
+        let fd = libbpf_sys::bpf_iter_create(link.as_raw_fd());
+        if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(fd)) }
     }
 }
 

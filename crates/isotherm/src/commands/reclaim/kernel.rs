@@ -41,7 +41,7 @@ pub fn run(o: &Reclaim) -> Result<ExitCode> {
     sweep();
     let memory = physical_memory(ROOT.as_ref())?.iter().map(|s| s.range).collect();
     let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..asked.clone() })?;
-    sys::drop_privileges(Kept { writing: false, frames: false })?;
+    sys::drop_privileges(Kept { reading: true, writing: false, frames: false })?;
     let (begin, done) = (sys::monotonic(), Reclaimed::default());
     let mut service = Service { reclaimer, control, done, begin, paused: false, dry: asked.dry };
     let stop = stop.at(o.acting.duration.map(|d| sys::monotonic() + d));

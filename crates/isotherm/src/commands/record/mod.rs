@@ -50,7 +50,8 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Those that come later may be other users'.
     let reach = limits.rotate.is_some() || o.targets.may_be_strangers() || metrics.writes();
-    let mut privileges = Privileges { reach, frames: way.takes_frames(), writing: None };
+    let (files, frames) = (way.takes_files(), way.takes_frames());
+    let mut privileges = Privileges { reach, files, frames, writing: None };
     privileges.fit(&writer)?;
     for fact in follower.news() {
         let _ = writer.target(fact)?;
@@ -231,6 +232,8 @@ impl Recording {
 struct Privileges {
     /// Files of others are written while it goes on.
     reach: bool,
+    /// Files that are their owner's alone are read while it goes on.
+    files: bool,
     /// Page frames are looked up while it goes on.
     frames: bool,
     /// whether files can still be made and renamed in directories of others
@@ -242,7 +245,7 @@ impl Privileges {
     fn fit(&mut self, writer: &Writer) -> Result<()> {
         let writing = self.reach || !writer.is_settled();
         if self.writing != Some(writing) {
-            sys::drop_privileges(Kept { writing, frames: self.frames })
+            sys::drop_privileges(Kept { reading: self.files, writing, frames: self.frames })
                 .context("cannot give up capabilities")?;
             self.writing = Some(writing);
         }

@@ -135,6 +135,7 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     let mut running = Running::new(engine, meter, follower, log, o.dry_run);
     running.answers(control, takes, Rc::clone(told));
     let kept = Kept {
+        reading: takes.frames || looks.takes_files(),
         writing: takes.files || o.targets.may_be_strangers() || metrics.writes(),
         frames: takes.frames || looks.takes_frames(),
     };

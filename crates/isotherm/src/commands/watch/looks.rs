@@ -64,6 +64,10 @@ impl Ready for Looks {
         self.way.takes_frames()
     }
 
+    fn takes_files(&self) -> bool {
+        self.way.takes_files()
+    }
+
     fn begin(
         self: Box<Self>,
         attrs: Attrs,

@@ -53,6 +53,11 @@ pub trait Ready {
         false
     }
 
+    /// Whether files of `/proc` are read while it goes on that are their owner's alone.
+    fn takes_files(&self) -> bool {
+        true
+    }
+
     /// Begins to watch what is held.
     fn begin(
         self: Box<Self>,

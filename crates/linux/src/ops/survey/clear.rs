@@ -1,9 +1,7 @@
 //! Clearing in long runs: what is read, sorted out, cleared and told, up to 64 MiB at a time, so that
 //! little changes in between.
 
-use isotherm_core::{
-    AddrRange, BLOCK_SIZE, Cleared, Nanos, OpsError, PAGE_SIZE, PageMask, Unknown,
-};
+use isotherm_core::{AddrRange, BLOCK_SIZE, Cleared, Nanos, OpsError, PageMask, Unknown};
 
 use super::folios::sort_folios;
 use super::runs::{BRIDGED, Runs};
@@ -130,10 +128,10 @@ fn sort(process: &mut Process, block: RawBlock, stretch: &Stretch) -> Sorted {
     if let Some(why) = stretch.unknown {
         sorted.hidden.push((why, block.resident));
     } else if block.huge && !young.is_empty() {
-        let first = AddrRange::new(block.start, block.start + PAGE_SIZE);
+        let shared = block.resident.without(&block.plain.unwrap_or_default());
         if whole.intersect(&area) != Some(whole) {
             sorted.keep(Unknown::Partial, block.resident);
-        } else if !process.shared(first, area.start).is_empty() {
+        } else if !process.note_shared(shared, area.start).is_empty() {
             sorted.keep(Unknown::Shared, block.resident);
         } else {
             sorted.wanted = block.resident;

@@ -131,7 +131,9 @@ impl Sorted {
     /// What is neither plain nor told yet.
     fn special(&self) -> Special {
         let pages = match self.block.plain {
-            Some(plain) if self.hidden.is_empty() => self.block.resident.without(&plain),
+            Some(plain) if self.hidden.is_empty() && !self.block.huge => {
+                self.block.resident.without(&plain)
+            }
             _ => PageMask::default(),
         };
         Special { block: self.block.start, area: self.area, pages }

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Lists the open files of a process by which others than its CPUs may reach its memory: devices, and what
+ * lies in no directory (virtual machines, rings). /proc/PID/fd tells the same, but to whoever may pass over
+ * the permissions of other users' files alone.
+ */
+struct inode;
+struct super_block {
+	unsigned long s_magic;
+} __attribute__((preserve_access_index));
+struct inode {
+	unsigned short i_mode;
+	__u32 i_rdev;
+	struct super_block *i_sb;
+} __attribute__((preserve_access_index));
+struct qstr {
+	const unsigned char *name;
+} __attribute__((preserve_access_index));
+struct dentry {
+	struct qstr d_name;
+} __attribute__((preserve_access_index));
+struct path {
+	struct dentry *dentry;
+} __attribute__((preserve_access_index));
+struct file {
+	struct path f_path;
+	struct inode *f_inode;
+} __attribute__((preserve_access_index));
+struct seq_file;
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+struct bpf_iter__task_file {
+	struct bpf_iter_meta *meta;
+	__u32 fd;
+	struct file *file;
+} __attribute__((preserve_access_index));
+
+#define S_IFMT 0170000
+#define S_IFCHR 0020000
+#define ANON_INODE_FS_MAGIC 0x09041934
+/* As files.rs reads it. */
+struct open_file {
+	__u32 fd;
+	__u32 device; /* as the kernel numbers it: minor in bits 0..19, major above; 0: none */
+	char name[32]; /* where there is no device */
+};
+
+/* Null, zero, random and terminals do not, and almost every process has some. */
+static __always_inline bool may_reach_memory(__u32 device)
+{
+	__u32 major = device >> 20;
+
+	return major != 1 && major != 4 && major != 5 && !(major >= 136 && major <= 143);
+}
+
+SEC("iter/task_file") int list_files(struct bpf_iter__task_file *ctx)
+{
+	struct file *file = ctx->file;
+	struct open_file found = { .fd = ctx->fd };
+
+	if (!file)
+		return 0;
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) == S_IFCHR) {
+		found.device = BPF_CORE_READ(file, f_inode, i_rdev);
+		if (!may_reach_memory(found.device))
+			return 0;
+	} else if (BPF_CORE_READ(file, f_inode, i_sb, s_magic) == ANON_INODE_FS_MAGIC) {
+		bpf_probe_read_kernel_str(found.name, sizeof(found.name),
+					  BPF_CORE_READ(file, f_path.dentry, d_name.name));
+	} else {
+		return 0;
+	}
+	bpf_seq_write(ctx->meta->seq, &found, sizeof(found));
+	return 0;
+}
