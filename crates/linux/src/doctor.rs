@@ -126,7 +126,7 @@ fn help_with_bpf(root: &Path, missing: &[&str]) -> String {
     if missing.contains(&"CAP_BPF") || missing.contains(&"CAP_PERFMON") {
         return format!(
             "This process lacks {}: run as root, or give the program its capabilities \
-             (setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace,cap_dac_read_search+ep)",
+             (setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep)",
             missing.join(", ")
         );
     }
@@ -209,7 +209,7 @@ fn shared_pages(root: &Path) -> Finding {
         Ok(entry.is_some_and(|e| e.is_present() && e.is_exclusive()))
     };
     match exclusive() {
-        Ok(true) => Finding::new(what, State::Works, "pagemap tells"),
+        Ok(true) => Finding::new(what, State::Works, "pagemap tells, where BPF does not"),
         Ok(false) => Finding::new(what, State::Fails, "pagemap calls a page of our own shared"),
         Err(e) => Finding::new(what, State::Fails, e).advise("mount /proc"),
     }
@@ -230,8 +230,11 @@ fn other_users(root: &Path) -> Finding {
             (e.metadata().ok()?.uid() != me && !stat.kernel_thread).then_some(pid)
         });
     // What looking by BPF opens.
-    let maps = |pid| proc::mappings(root, pid).map(drop);
-    let tried = pids.map(maps);
+    let open = |pid| {
+        let path = proc::pid_file(root, pid, "maps");
+        std::fs::File::open(&path).map(drop).map_err(|source| ProcError::Read { path, source })
+    };
+    let tried = pids.map(open);
     foreign(tried.filter(|tried| !tried.as_ref().is_err_and(ProcError::is_gone)))
 }
 
@@ -249,7 +252,9 @@ fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
         None if opened == 0 => works("there are none to try".into()),
         None => works(format!("{opened} tried, all can be opened")),
         Some(e) => Finding::new(what, State::Limited, e.to_string()).advise(match opened {
-            0 => "it takes CAP_SYS_PTRACE; your own processes work".into(),
+            0 => "it takes CAP_SYS_PTRACE (and, but for looking by BPF, CAP_DAC_READ_SEARCH); your own \
+                  processes work"
+                .into(),
             n => format!("{n} others can be opened: this one is protected in a way of its own"),
         }),
     }

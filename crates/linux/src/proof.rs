@@ -43,6 +43,14 @@ pub(crate) struct Proven {
     pub zero_frames: Vec<u64>,
     /// whether what is told of large folios could be tried
     pub large_folios: bool,
+    /// whether the kernel counts by how many entries their pages are mapped
+    pub counts_pages: bool,
+}
+
+/// What trying huge pages has brought.
+struct Huge {
+    zero_frame: Option<u64>,
+    counts_pages: bool,
 }
 
 /// Tries every state that can be had here.
@@ -59,8 +67,9 @@ pub(crate) fn prove(walker: &mut Walker) -> Result<Proven, WalkError> {
 fn try_all(walker: &mut Walker) -> Result<Proven, WalkError> {
     let mut zero_frames = vec![small_pages(walker)?];
     let huge = huge_pages(walker)?;
-    zero_frames.extend(huge.flatten());
-    Ok(Proven { zero_frames, large_folios: huge.is_some() })
+    zero_frames.extend(huge.as_ref().and_then(|h| h.zero_frame));
+    let counts_pages = huge.as_ref().is_some_and(|h| h.counts_pages);
+    Ok(Proven { zero_frames, large_folios: huge.is_some(), counts_pages })
 }
 
 /// Pages 0..6: never touched, young, made old, PROT_NONE, only read (twice).
@@ -98,8 +107,8 @@ fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
 }
 
 /// A huge page, young and old and never split by that; then mapped by single entries. `None` where none
-/// is to be had; then, if there is one, the frame of the huge zero page.
-fn huge_pages(walker: &mut Walker) -> Result<Option<Option<u64>>, WalkError> {
+/// is to be had.
+fn huge_pages(walker: &mut Walker) -> Result<Option<Huge>, WalkError> {
     let pages = HUGE_SIZE / isotherm_core::PAGE_SIZE;
     let mut own = OwnPages::map_aligned(2 * HUGE_SIZE, HUGE_SIZE)?;
     // Without the advice the second page is small; the first can be had by collapsing all the same.
@@ -138,7 +147,8 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<Option<u64>>, WalkError> {
     expect("a page of a huge page mapped by single entries", want, mapped)?;
     blocks::agree("such a page, as bits", walker, own.range(index, 1), &[mapped], None)?;
     expect_twice("such a page that a child has too", walker, own.range(index, 1), mapped)?;
-    Ok(Some((zero.level == Level::Pmd && zero.resident).then_some(zero.frame)))
+    let zero_frame = (zero.level == Level::Pmd && zero.resident).then_some(zero.frame);
+    Ok(Some(Huge { zero_frame, counts_pages: counted > 0 }))
 }
 
 impl View {

@@ -254,7 +254,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     assert!(tally.seen >= 100 && tally.replaced >= 5 && tally.gone >= 100, "{tally:?}");
     assert!(tally.surveyed >= 100 && tally.cleared >= 50, "{tally:?}");
     assert!(tally.snapshots >= 50, "{tally:?}");
-    // Those of the process that stays: a pidfd, its pagemap, and its clear_refs.
+    // Those of the process that stays: a pidfd, its maps, and its clear_refs.
     let with_one = descriptors();
     monitor.ops().detach(stays);
     assert_eq!(descriptors() + 3, with_one);
@@ -263,7 +263,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     assert!(after <= before + 8 * 1024, "{before} KiB became {after} KiB");
 }
 
-/// The second address space would lie where the first lay, were that not held by its open pagemap.
+/// The second address space would lie where the first lay, were that not held by its open maps.
 #[test]
 fn two_execs_between_two_looks_are_seen() {
     if !root_or_skip("two_execs_between_two_looks_are_seen") {

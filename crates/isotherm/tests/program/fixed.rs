@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
@@ -53,7 +54,7 @@ const IORING_REGISTER_BUFFERS: i32 = 0;
 const IORING_UNREGISTER_BUFFERS: i32 = 1;
 
 /// A virtual machine of KVM, without CPUs or memory yet.
-pub fn make_guest() -> io::Result<OwnedFd> {
+fn make_guest() -> io::Result<OwnedFd> {
     const KVM_CREATE_VM: libc::Ioctl = 0xae01;
     let kvm = File::options().read(true).write(true).open("/dev/kvm")?;
     let fd = done(unsafe { libc::ioctl(kvm.as_raw_fd(), KVM_CREATE_VM, 0) }.into())?;
@@ -83,7 +84,7 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     let _pages = Reserved::more(2);
     // What another user holds is to be seen with the capabilities of the service.
     let dir = tempfile::TempDir::new().unwrap();
-    let mut load = Load::by_nobody(dir.path(), 16, 4);
+    let mut load = Load::by_nobody(dir.path(), (16, 4), Stdio::inherit());
     let (pid, huge) = (load.pid(), load.hugetlb(2));
     // Of equal age, and in the same mapping.
     let (mapping, fixed) = match load.fix(4 * MIB) {
@@ -126,12 +127,17 @@ fn who_holds_a_virtual_machine_is_left_alone() {
         return;
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
-    let (mut load, other) = (Load::start(16, 4), Load::start(16, 4));
-    if let Err(why) = load.make_guest() {
-        // Not every machine that runs all tests can have guests.
-        eprintln!("skipped {NAME}: KVM: {why}");
-        return;
-    }
+    let guest = match make_guest() {
+        Ok(guest) => Stdio::from(guest),
+        Err(why) => {
+            // Not every machine that runs all tests can have guests.
+            eprintln!("skipped {NAME}: KVM: {why}");
+            return;
+        }
+    };
+    let dir = tempfile::TempDir::new().unwrap();
+    let load = Load::by_nobody(dir.path(), (16, 4), guest);
+    let other = Load::start(16, 4);
     let pids = [&load, &other].map(|l| l.pid().to_string());
     let service = Service::as_the_unit(&["--pid", &pids[0], "--pid", &pids[1]]);
     let cold = |l: &Load| AddrRange::new(l.memory.start, l.hot.start);

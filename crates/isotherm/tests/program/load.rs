@@ -3,7 +3,6 @@
 #![allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,7 +12,7 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap_anonymous};
 
-use crate::fixed::{Ring, make_guest};
+use crate::fixed::Ring;
 use crate::run::copy_program;
 use crate::{churn, words};
 
@@ -40,14 +39,15 @@ impl Load {
         Load::from_command(&mut Load::command(total_mib, hot_mib))
     }
 
-    /// As a user who is nobody; `dir` is for a copy of the program that nobody may run.
-    pub fn by_nobody(dir: &Path, total_mib: u64, hot_mib: u64) -> Self {
+    /// As a user who is nobody; `dir` is for a copy of the program that nobody may run. It holds what it is
+    /// given as its standard error.
+    pub fn by_nobody(dir: &Path, (total_mib, hot_mib): (u64, u64), err: Stdio) -> Self {
         let program = dir.join("load");
         copy_program(std::env::current_exe().unwrap(), &program);
         std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(program);
         command.args(HARNESS).env(SIZES, sizes(total_mib, hot_mib)).uid(65534).gid(65534);
-        Load::from_command(&mut command)
+        Load::from_command(command.stderr(err))
     }
 
     /// To be started by somebody else: see [`Load::words`].
@@ -152,13 +152,6 @@ impl Load {
         self.answer("FREED");
     }
 
-    /// Has it hold a virtual machine of KVM.
-    pub fn make_guest(&mut self) -> Result<(), String> {
-        self.tell("guest");
-        let told = self.answer("GUEST");
-        if told == "made" { Ok(()) } else { Err(told) }
-    }
-
     /// Has it touch each page of `range` once.
     pub fn touch(&mut self, range: AddrRange) {
         self.tell(&format!("touch {} {}", range.start, range.end));
@@ -237,7 +230,6 @@ pub fn obey() {
     say(&format!("RANGES {}", ends.join(" ")));
     let mut children = Vec::new();
     let mut ring = None;
-    let mut guests: Vec<OwnedFd> = Vec::new();
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         match line.split_once(' ').unwrap_or((&line, "")) {
@@ -281,10 +273,6 @@ pub fn obey() {
                     "FIXED {}",
                     made.map_or_else(|e| e.to_string(), |()| mapping.start.to_string())
                 ));
-            }
-            ("guest", _) => {
-                let made = make_guest().map(|guest| guests.push(guest));
-                say(&format!("GUEST {}", made.map_or_else(|e| e.to_string(), |()| "made".into())));
             }
             ("free", _) => {
                 ring.as_ref().unwrap().free().unwrap();

@@ -1,13 +1,13 @@
 //! Having the kernel read what is not there: from swap, or from a file.
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, Failure, OpsError, PAGE_SIZE, Work, align_down};
+use isotherm_core::{AddrRange, Failure, OpsError, PAGE_SIZE, Work};
 
 use super::deed::{Deed, Subject};
 use super::filter::let_through;
 use super::pieces::{Piece, Stretch, stretches};
 use super::tally::Tally;
 use super::walk::step_by_step;
-use crate::walker::{MAX_ENTRIES, Want};
+use crate::walker::{MAX_ENTRIES, Want, in_blocks};
 use crate::x86::Level;
 
 /// Looked through at once: as much as the walker reads in one run.
@@ -52,7 +52,7 @@ fn absent(
     part: AddrRange,
     stretch: &Stretch,
 ) -> Result<Option<Vec<Piece>>, OpsError> {
-    let windows: Vec<AddrRange> = blocks(part).collect();
+    let windows: Vec<AddrRange> = in_blocks(part).collect();
     let asked = windows.iter().map(|&window| (window, Want::Entries));
     let read = subject.walker.read(subject.process.pid, asked);
     let Some(batch) = subject.process.as_it_was(read, |batch| Some(batch.identity))? else {
@@ -77,11 +77,4 @@ fn absent(
         }));
     }
     Ok(Some(out))
-}
-
-/// The parts of `range` by the page tables they lie in.
-fn blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
-    let first = align_down(range.start, BLOCK_SIZE);
-    let block = move |start| AddrRange::new(start, start + BLOCK_SIZE).intersect(&range);
-    (first..range.end).step_by(BLOCK_SIZE as usize).filter_map(block)
 }

@@ -118,8 +118,8 @@ impl Found {
             found.pieces =
                 plain.iter().map(|page| found.piece(PageMask::span(page, page + 1))).collect();
         } else if found.is_whole() {
-            let shared = block.resident.without(&block.plain.unwrap_or_default());
-            if process.note_shared(shared, stretch.area.start).is_empty() {
+            let alone = block.plain.map(|plain| !plain.is_empty());
+            if !process.is_huge_shared(block.start, stretch.area.start, alone) {
                 found.pieces = vec![found.piece(resident)];
             }
         }

@@ -23,7 +23,7 @@ struct block {
 	__u64 resident[8]; /* of level PTE, a bit a page */
 	__u64 young[8];
 	/* Pages that advice clears one by one: folios of one page, on an LRU list, mapped once. Of a
-	 * huge page all, if it is mapped once. */
+	 * huge page all, if it is mapped once, and no part of it by others. */
 	__u64 plain[8];
 };
 

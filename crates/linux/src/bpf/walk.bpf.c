@@ -34,6 +34,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define PROT_NONE 0x100ull /* in an entry that is not present */
 #define HUGE 0x80ull
 #define TABLE 0x000ffffffffff000ull /* physical address in an entry that leads to a table */
+#define HUGE_PAGE 0x000fffffffe00000ull /* in one that maps a huge page */
 
 enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE, NO_FUNCTION };
 enum level { NONE, PTE, PMD, PUD, CHANGED };
@@ -81,6 +82,7 @@ struct bpf_iter__task {
 struct folio {
 	unsigned long _flags_1; /* the low byte is the order */
 	struct atomic _entire_mapcount;
+	struct atomic _large_mapcount;
 } __attribute__((preserve_access_index));
 struct folio___of_6_1 {
 	void *mapping;
@@ -315,12 +317,19 @@ static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
 	       | (((page - head) / size) & 0xffff);
 }
 
-/* That of a huge page: its entry has a flag where those of pages have a bit of the frame. */
+/* That of a huge page, for its first page; it counts as mapped by all entries that map any part of it,
+ * where the kernel tells (from 6.10 on). */
 static __always_inline __u64 folio_of_huge(struct walk *w, __u64 entry)
 {
-	const __u64 flag = 0x1000;
+	/* The kernel inverts these bits alone, and there are flags below them. */
+	__u64 first = (entry & PRESENT ? entry : ~entry) & HUGE_PAGE;
+	__u64 folio = folio_of(w, first | PRESENT), mapped;
 
-	return folio_of(w, entry & PRESENT ? entry & ~flag : entry | flag);
+	if (!bpf_core_field_exists(struct folio, _large_mapcount))
+		return folio;
+	mapped = load(w->vmemmap + (first >> 12) * bpf_core_type_size(struct page)
+		      + bpf_core_field_offset(struct folio, _large_mapcount));
+	return (folio & 0xffffffff) | (mapped + 1) << 32;
 }
 
 /* An index that the verifier can see is in bounds; `size` is a power of two. */

@@ -34,7 +34,7 @@ pub(crate) struct Process {
     /// `/proc/PID/maps`: as long as it is open, no later address space can lie where this one does, so
     /// that a new one is always told by its place.
     _space: File,
-    /// Opened where the kernel does not count who maps the pages of large folios, if that is allowed.
+    /// Where the walker does not tell of every page who maps it, if that is allowed.
     pagemap: Option<Pagemap>,
     pub mappings: Vec<Mapping>,
     holdings: Holdings,
@@ -96,7 +96,7 @@ impl Process {
             held,
             identity,
             _space: space,
-            pagemap: None,
+            pagemap: open_pagemap(walker, root, pid),
             mappings: Vec::new(),
             holdings: Holdings::default(),
             updates: 0,
@@ -124,7 +124,7 @@ impl Process {
         if replaced {
             self.identity = identity;
             self._space = open_space(root, pid)?;
-            self.pagemap = None;
+            self.pagemap = open_pagemap(walker, root, pid);
             self.updates = 0;
             self.ran_at_clear = None;
             self.in_epoch.clear();
@@ -223,19 +223,44 @@ impl Process {
         !self.private_files.contains(&area)
     }
 
-    /// Which pages of `range` are mapped more than once, where their folios do not tell; all of them if
-    /// that cannot be found out, so that they are unknown.
-    pub fn mapped_more_than_once(&mut self, range: AddrRange) -> PageMask {
-        if self.pagemap.is_none() {
-            self.pagemap = Pagemap::open(&self.held.root, self.held.pid).ok();
+    /// Which of these `pages` from `start` on are mapped more than once: `mapped` tells by how many entries a
+    /// page is. Where it does not, pagemap is asked; and those of which nobody tells count as shared, so that
+    /// they are unknown. Areas in which some are known to be, as far as `noted` reaches, are remembered.
+    pub fn shared(
+        &mut self,
+        start: u64,
+        pages: &PageMask,
+        (noted, area): (PageMask, u64),
+        mapped: impl Fn(usize) -> Option<u32>,
+    ) -> PageMask {
+        let (mut shared, mut open) = (PageMask::default(), PageMask::default());
+        for page in pages.iter() {
+            match mapped(page) {
+                Some(1) => {}
+                None | Some(0) => open.insert(page),
+                Some(_) => shared.insert(page),
+            }
         }
-        let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
-        let Some(pagemap) = &mut self.pagemap else { return PageMask::span(0, pages) };
-        let mut mask = PageMask::default();
-        let entries = pagemap.read(range).enumerate();
-        let shared = entries.filter(|(_, e)| e.is_present() && !e.is_exclusive());
-        shared.for_each(|(i, _)| mask.insert(i));
-        mask
+        let ends = open.iter().next().zip(open.iter().last());
+        if let (Some(pagemap), Some((first, last))) = (&mut self.pagemap, ends) {
+            let last = last as u64 + 1;
+            let range = AddrRange::new(start + first as u64 * PAGE_SIZE, start + last * PAGE_SIZE);
+            for (i, entry) in pagemap.read(range).enumerate() {
+                if open.contains(first + i) && entry.is_present() && !entry.is_exclusive() {
+                    shared.insert(first + i);
+                }
+            }
+            open = PageMask::default();
+        }
+        self.note_shared(shared.and(&noted), area);
+        shared.or(&open)
+    }
+
+    /// The same of a huge page, which is `alone` or not, if that is told.
+    pub fn is_huge_shared(&mut self, start: u64, area: u64, alone: Option<bool>) -> bool {
+        let first = PageMask::span(0, 1);
+        let mapped = |_| alone.map(|alone| if alone { 1 } else { 2 });
+        !self.shared(start, &first, (first, area), mapped).is_empty()
     }
 
     /// Whether pages mapped more than once have been seen in the mapping that begins at `area`.
@@ -244,11 +269,10 @@ impl Process {
     }
 
     /// Remembers an area in which these pages are mapped more than once, if any are.
-    pub fn note_shared(&mut self, shared: PageMask, area: u64) -> PageMask {
+    fn note_shared(&mut self, shared: PageMask, area: u64) {
         if !shared.is_empty() {
             self.sharing[0].insert(area);
         }
-        shared
     }
 
     /// Whether it is worth asking which pages of a window are mapped more than once, also if none is
@@ -257,6 +281,10 @@ impl Process {
         self.asked = self.asked.wrapping_add(1);
         self.is_sharing(area) || self.asked.is_multiple_of(SHARED_EVERY)
     }
+}
+
+fn open_pagemap(walker: &Walker, root: &Path, pid: i32) -> Option<Pagemap> {
+    Some(Pagemap::open(root, pid)).filter(|_| !walker.counts_pages())?.ok()
 }
 
 fn open_space(root: &Path, pid: i32) -> Result<File, AttachError> {

@@ -100,20 +100,6 @@ pub(super) fn resident_and_young(
     (resident, young)
 }
 
-/// Which of the resident pages are mapped more than once, if their folios tell.
-fn shared_by_folio(answer: &Answer<'_>, resident: &PageMask) -> Option<PageMask> {
-    let mut shared = PageMask::default();
-    for page in resident.iter() {
-        match answer.folio(page)?.mapped {
-            // Kernels that do not count single pages of large folios.
-            0 => return None,
-            1 => {}
-            _ => shared.insert(page),
-        }
-    }
-    Some(shared)
-}
-
 impl Window {
     /// It says nothing.
     pub(super) fn dropped() -> Self {
@@ -148,14 +134,12 @@ impl Window {
         if resident.is_empty() || !(all || asked || !young.is_empty()) {
             return Window { seen, work: None };
         }
-        let unclearable = match shared_by_folio(answer, &resident) {
-            _ if all => resident,
-            Some(shared) => process.note_shared(shared, area.start),
-            // Of the zero page nobody has less for that others map it too.
-            None => {
-                let shared = process.mapped_more_than_once(range).and(&resident);
-                process.note_shared(shared, area.start)
-            }
+        // Of the zero page nobody has less for that others map it too.
+        let unclearable = if all {
+            resident
+        } else {
+            let noted = (resident, area.start);
+            process.shared(range.start, &resident, noted, |i| answer.folio(i).map(|f| f.mapped))
         };
         let clearable = young.without(&unclearable);
         let (level, mapped) = (answer.level, &resident);

@@ -2,10 +2,11 @@
 
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
 use isotherm_core::{AddrRange, Unknown};
 
-use super::{pid_file, read_limited, read_up_to};
+use super::{pid_file, read_up_to};
 
 /// What a process holds that hides accesses to its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,14 +57,9 @@ pub(crate) fn holdings_of(
             found.everything =
                 Some(if found.everything == Some(Unknown::Dma) { Unknown::Dma } else { why });
         } else if link.starts_with("anon_inode:[io_uring]") {
-            match read_up_to(&pid_file(root, pid, "fdinfo").join(fd.to_string()), 4 << 20) {
-                Ok(info) => found.ranges.extend(fixed_buffers(&info)),
-                // It may have fixed anything.
-                Err(e) if e.kind() == ErrorKind::PermissionDenied => {
-                    found.everything = Some(Unknown::Dma);
-                }
-                // It is closed by now.
-                Err(_) => {}
+            match buffers_of_ring(&pid_file(root, pid, "fdinfo").join(fd.to_string())) {
+                Some(ranges) => found.ranges.extend(ranges),
+                None => found.everything = Some(Unknown::Dma),
             }
         }
     }
@@ -72,38 +68,69 @@ pub(crate) fn holdings_of(
 }
 
 /// The place in `/dev` of a character device, as the kernel names it; `None` of one that it has no name
-/// for, such as a terminal.
+/// for, such as a terminal, and [`ANY_DEVICE`] where that cannot be told.
 pub(crate) fn device(root: &Path, major: u32, minor: u32) -> Option<String> {
-    let file = root.join(format!("sys/dev/char/{major}:{minor}/uevent"));
-    let text = read_limited(&file, 4096).ok()?;
-    let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
-    Some(format!("/dev/{name}"))
+    let devices = root.join("sys/dev/char");
+    match read_up_to(&devices.join(format!("{major}:{minor}/uevent")), 4096) {
+        Ok(text) => {
+            let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+            Some(format!("/dev/{name}"))
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound && devices.exists() => None,
+        Err(_) => Some(ANY_DEVICE.to_owned()),
+    }
 }
+
+/// For a device that may be any: of those without a name none could hide memory.
+const ANY_DEVICE: &str = "/dev/?";
 
 /// A KVM VM, VFIO (by group, container, device or iommufd), or RDMA verbs.
 fn hides(link: &str) -> Option<Unknown> {
     if link.starts_with("anon_inode:kvm-v") {
         return Some(Unknown::Kvm);
     }
-    let devices =
-        ["/dev/vfio/", "anon_inode:[vfio-device]", "/dev/iommu", "/dev/infiniband/uverbs"];
+    let devices = [
+        "/dev/vfio/",
+        "anon_inode:[vfio-device]",
+        "/dev/iommu",
+        "/dev/infiniband/uverbs",
+        ANY_DEVICE,
+    ];
     devices.iter().any(|d| link.starts_with(d)).then_some(Unknown::Dma)
 }
 
+/// What a ring has fixed, by its file in `fdinfo`; nothing if it is closed, and `None` if it may be anything:
+/// it cannot be read, or is busy whenever it is.
+fn buffers_of_ring(fdinfo: &Path) -> Option<Vec<AddrRange>> {
+    const TRIES: u32 = 10;
+    for _ in 0..TRIES {
+        match read_up_to(fdinfo, 4 << 20).map(|text| fixed_buffers(&text)) {
+            Ok(Some(ranges)) => return Some(ranges),
+            Ok(None) => std::thread::sleep(Duration::from_micros(200)),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => {
+                let gone = e.kind() == ErrorKind::NotFound
+                    || e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
+                return gone.then(Vec::new);
+            }
+        }
+    }
+    None
+}
+
 /// `UserBufs:\t2` is followed by a line for each: `    0: 0x7f0000000000/65536`, widened to pages here, or
-/// `    0: <none>`.
-fn fixed_buffers(text: &str) -> Vec<AddrRange> {
-    let lines = text.lines().skip_while(|l| !l.starts_with("UserBufs:")).skip(1);
-    let buffers = lines.map_while(|l| Some(l.split_once(": ")?.1));
-    buffers
-        .filter_map(|b| {
-            let (address, len) = b.strip_prefix("0x")?.split_once('/')?;
-            let start = u64::from_str_radix(address, 16).ok()?;
-            let end =
-                start.checked_add(len.trim().parse().ok()?)?.checked_next_multiple_of(4096)?;
-            Some(AddrRange::new(start / 4096 * 4096, end))
-        })
-        .collect()
+/// `    0: <none>`. `None` if they are not all there: the kernel leaves them out while it works on the ring.
+fn fixed_buffers(text: &str) -> Option<Vec<AddrRange>> {
+    let mut lines = text.lines().skip_while(|l| !l.starts_with("UserBufs:"));
+    let count: usize = lines.next()?.split_once(':')?.1.trim().parse().ok()?;
+    let buffers: Vec<&str> = lines.map_while(|l| Some(l.split_once(": ")?.1)).take(count).collect();
+    let range = |b: &&str| {
+        let (address, len) = b.strip_prefix("0x")?.split_once('/')?;
+        let start = u64::from_str_radix(address, 16).ok()?;
+        let end = start.checked_add(len.trim().parse().ok()?)?.checked_next_multiple_of(4096)?;
+        Some(AddrRange::new(start / 4096 * 4096, end))
+    };
+    (buffers.len() == count).then(|| buffers.iter().filter_map(range).collect())
 }
 
 #[cfg(test)]
@@ -162,6 +189,21 @@ mod tests {
         put(root.path(), "sys/dev/char/243:0/uevent", "MAJOR=243\nMINOR=0\nDEVNAME=vfio/12\n");
         assert_eq!(device(root.path(), 243, 0).as_deref(), Some("/dev/vfio/12"));
         assert_eq!(device(root.path(), 136, 7), None, "a terminal");
+        let nothing = tempfile::tempdir().unwrap();
+        let any = device(nothing.path(), 243, 0).unwrap();
+        assert_eq!(hides(&any), Some(Unknown::Dma), "without sysfs it may be one");
+    }
+
+    #[test]
+    fn a_ring_that_does_not_tell_may_have_fixed_anything() {
+        let told = |info: &[(&str, &str)]| {
+            let root = tree(&[("9", "anon_inode:[io_uring]")], info);
+            holdings(root.path(), 7).everything
+        };
+        assert_eq!(told(&[("9", "pos:\t0\nSqMask:\t0x7\n")]), Some(Unknown::Dma));
+        assert_eq!(told(&[("9", "UserFiles:\t0\nUserBufs:\t2\nPollList:\n")]), Some(Unknown::Dma));
+        assert_eq!(told(&[("9", "UserFiles:\t0\nUserBufs:\t0\nPollList:\n")]), None);
+        assert_eq!(told(&[]), None, "it is closed by now");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
 
 pub use self::answer::{Answer, Batch, Identity, fitting};
 use self::answer::{identity, pages_in};
-pub(crate) use self::blocks::{Plain, RawBlock, Reader, Span, pages_in_block};
+pub(crate) use self::blocks::{Plain, RawBlock, Reader, Span, in_blocks, pages_in_block};
 pub use self::error::WalkError;
 use self::task_iter::TaskIter;
 use crate::proc::{self, Ram};
@@ -66,6 +66,8 @@ pub struct Walker {
     zero_frames: Vec<u64>,
     /// What is told of them is true; until the proof it is taken to be.
     large_folios: bool,
+    /// so is by how many entries each of their pages is mapped
+    counts_pages: bool,
 }
 
 /// The memory in which libbpf's object lives; freed when dropped.
@@ -99,6 +101,7 @@ impl Walker {
         let proven = proof::prove(&mut walker)?;
         walker.zero_frames = proven.zero_frames;
         walker.large_folios = proven.large_folios;
+        walker.counts_pages = proven.counts_pages;
         Ok(walker)
     }
 
@@ -161,6 +164,7 @@ impl Walker {
             vmemmap: 0,
             zero_frames: Vec::new(),
             large_folios: true,
+            counts_pages: true,
         })
     }
 
@@ -169,6 +173,12 @@ impl Walker {
     #[must_use]
     pub fn zero_frames(&self) -> &[u64] {
         &self.zero_frames
+    }
+
+    /// Whether it tells of every page by how many entries it is mapped. If not, pagemap is to be asked.
+    #[must_use]
+    pub fn counts_pages(&self) -> bool {
+        self.counts_pages
     }
 
     /// How it reads.

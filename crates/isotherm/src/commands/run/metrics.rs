@@ -64,6 +64,11 @@ impl Meter {
         Ok(meter)
     }
 
+    /// Whether a scheme goes by the number in a file, which may be somebody else's.
+    pub fn reads_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     fn add(&mut self, root: &Path, need: Need<'_>, pids: &[i32]) -> Result<()> {
         match need {
             Need::Free => {

@@ -132,10 +132,11 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     let pids: Vec<i32> = follower.pids().chain(own).collect();
     let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
+    let reading = takes.frames || looks.takes_files() || meter.reads_files();
     let mut running = Running::new(engine, meter, follower, log, o.dry_run);
     running.answers(control, takes, Rc::clone(told));
     let kept = Kept {
-        reading: takes.frames || looks.takes_files(),
+        reading,
         writing: takes.files || o.targets.may_be_strangers() || metrics.writes(),
         frames: takes.frames || looks.takes_frames(),
     };

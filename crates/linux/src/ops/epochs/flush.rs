@@ -4,13 +4,12 @@
 
 use isotherm_core::{AddrRange, MappingKind, OpsError, PAGE_SIZE, PageMask, align_down};
 
-use super::in_tables;
 use crate::ops::clear::advise_cold;
 use crate::ops::process::Process;
 use crate::ops::shape::{Pages, plan};
 use crate::ops::window::resident_and_young;
 use crate::sys::monotonic;
-use crate::walker::{Walker, Want};
+use crate::walker::{Walker, Want, in_blocks};
 use crate::x86::HUGE_SIZE;
 
 /// A flush of more pages than this (`tlb_single_page_flush_ceiling`) is a flush of all.
@@ -57,7 +56,7 @@ fn far_apart(
             && !process.is_sharing(m.range.start)
     });
     let tables: Vec<(AddrRange, AddrRange)> = private
-        .flat_map(|m| in_tables(m.range).map(move |table| (table, m.range)))
+        .flat_map(|m| in_blocks(m.range).map(move |table| (table, m.range)))
         .filter(|(table, _)| table.len() > CEILING * PAGE_SIZE)
         .take(TRIES)
         .collect();

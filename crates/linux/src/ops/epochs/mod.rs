@@ -21,8 +21,8 @@ use super::survey::{Price, read_blocks};
 use super::targets::Targets;
 use crate::proc::{self, Refs};
 use crate::sys::{monotonic, process_cpu, thread_cpu};
-use crate::walker::{Answer, Plain, Span, Walker, Want, fitting, pages_in_block};
-use crate::x86::{HUGE_SIZE, Level};
+use crate::walker::{Answer, Plain, Span, Walker, Want, fitting, in_blocks, pages_in_block};
+use crate::x86::Level;
 
 /// An epoch is read so long after the flush, and at its end.
 const FIRST_READ: Duration = Duration::from_millis(20);
@@ -287,7 +287,7 @@ impl Epoch {
         let zero = walker.zero_frames().to_vec();
         for process in targets.all() {
             let windows: Vec<AddrRange> =
-                process.in_epoch.iter().copied().flat_map(in_tables).collect();
+                process.in_epoch.iter().copied().flat_map(in_blocks).collect();
             let mut rest = &windows[..];
             while !rest.is_empty() {
                 let n = fitting(rest.iter().copied()).clamp(1, rest.len());
@@ -344,14 +344,6 @@ pub(super) fn length(cost: Duration, flushed: bool) -> Duration {
 fn cpu_in_epoch(targets: &mut Targets<Process>) -> Duration {
     let members = targets.all().filter(|p| !p.in_epoch.is_empty());
     members.filter_map(|p| process_cpu(p.pid)?.checked_sub(p.ran_at_flush)).sum()
-}
-
-/// A range in pieces that each lie in one page table.
-fn in_tables(range: AddrRange) -> impl Iterator<Item = AddrRange> {
-    let first = range.start / HUGE_SIZE;
-    (first..range.end.div_ceil(HUGE_SIZE)).filter_map(move |table| {
-        range.intersect(&AddrRange::new(table * HUGE_SIZE, (table + 1) * HUGE_SIZE))
-    })
 }
 
 impl Process {
@@ -487,12 +479,5 @@ mod tests {
     fn before_the_first_epoch_there_is_no_answer() {
         let pages = [Asked { frame: 1, mapped: Some(1), young: false }];
         assert_eq!(Epochs::new(Scope::All, true).answer(pages.into_iter()), None);
-    }
-
-    #[test]
-    fn pieces_lie_in_one_table() {
-        let range = AddrRange::new(HUGE_SIZE - 4096, 3 * HUGE_SIZE + 8192);
-        let lens: Vec<u64> = in_tables(range).map(|r| r.len()).collect();
-        assert_eq!(lens, [4096, HUGE_SIZE, HUGE_SIZE, 8192]);
     }
 }

@@ -8,7 +8,7 @@ use super::runs::{BRIDGED, Runs};
 use crate::ops::clear::advise_cold;
 use crate::ops::process::Process;
 use crate::sys::monotonic;
-use crate::walker::{Plain, RawBlock, Reader, Span, Walker, pages_in_block};
+use crate::walker::{Plain, RawBlock, Reader, Span, Walker, in_blocks, pages_in_block};
 
 /// Ranges cleared between two time stamps: each takes half a millisecond at most.
 const CLEARED_AT_ONCE: usize = 4;
@@ -128,10 +128,10 @@ fn sort(process: &mut Process, block: RawBlock, stretch: &Stretch) -> Sorted {
     if let Some(why) = stretch.unknown {
         sorted.hidden.push((why, block.resident));
     } else if block.huge && !young.is_empty() {
-        let shared = block.resident.without(&block.plain.unwrap_or_default());
+        let alone = block.plain.map(|plain| !plain.is_empty());
         if whole.intersect(&area) != Some(whole) {
             sorted.keep(Unknown::Partial, block.resident);
-        } else if !process.note_shared(shared, area.start).is_empty() {
+        } else if process.is_huge_shared(block.start, area.start, alone) {
             sorted.keep(Unknown::Shared, block.resident);
         } else {
             sorted.wanted = block.resident;
@@ -199,11 +199,4 @@ fn of_range(sorted: &mut [Sorted], range: AddrRange) -> impl Iterator<Item = &mu
     let first = sorted.partition_point(|s| s.block.start + BLOCK_SIZE <= range.start);
     let rest = sorted.get_mut(first..).unwrap_or_default();
     rest.iter_mut().take_while(move |s| s.block.start < range.end)
-}
-
-fn in_blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
-    let first = range.start / BLOCK_SIZE;
-    (first..range.end.div_ceil(BLOCK_SIZE)).filter_map(move |block| {
-        range.intersect(&AddrRange::new(block * BLOCK_SIZE, (block + 1) * BLOCK_SIZE))
-    })
 }

@@ -82,15 +82,10 @@ impl Special {
 
     /// Which of the pages are mapped more than once.
     fn shared(&self, process: &mut Process, answer: &Answer<'_>) -> PageMask {
-        let mapped = |page| answer.folio(page).map_or(0, |f| f.mapped);
-        let shared = match self.pages.iter().all(|page| mapped(page) > 0) {
-            true => PageMask::of(512, |page| self.pages.contains(page) && mapped(page) > 1),
-            // Kernels that do not count single pages of large folios.
-            false => process.mapped_more_than_once(self.window()).and(&self.pages),
-        };
+        let mapped = |page| answer.folio(page).map(|f| f.mapped);
         // What lies beside the area in the block says nothing about it.
-        process.note_shared(shared.and(&pages_in_block(self.block, self.area)), self.area.start);
-        shared
+        let noted = (pages_in_block(self.block, self.area), self.area.start);
+        process.shared(self.block, &self.pages, noted, mapped)
     }
 
     /// The pages of the folio that `page` belongs to, if all of them are mapped here, one after the
