@@ -229,6 +229,9 @@ pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
             let length = lead_in * MOST_PATIENCE + measured;
             Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
         }
-        _ => bail!("{name} is no workload: choose of {}, {COMPILE_SHORT}, or FILE.toml", NAMES.join(", ")),
+        _ => bail!(
+            "{name} is no workload: choose of {}, {COMPILE_SHORT}, or FILE.toml",
+            NAMES.join(", ")
+        ),
     })
 }

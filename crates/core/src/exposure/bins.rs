@@ -283,6 +283,17 @@ impl Spread {
         self.within(hz, self.error().max(over_runs))
     }
 
+    /// The same where pages that were cleared together were touched together, in one pass over them: then
+    /// each run is one time that something took, however many pages it has.
+    ///
+    /// E.g. a field that is gone through in order each 10 ms: where the next pass comes to a run 2 ms after
+    /// its clear, all of it looks like 350 Hz, and none of its pages disagrees.
+    #[must_use]
+    pub fn interval_of_runs(&self, hz: f64, runs: &Spread) -> Rate {
+        let error = 1.96 * (ONE_TIME / runs.windows.max(1.0) + MODEL * MODEL).sqrt();
+        self.within(hz, self.error().max(error))
+    }
+
     /// The interval by half its width, as a natural logarithm.
     fn within(&self, hz: f64, error: f64) -> Rate {
         let factor = error.min(20.0).exp();
@@ -314,6 +325,9 @@ impl Spread {
 /// What the model itself is wrong by, as a deviation of the logarithm: neighbours are joined if their
 /// rates are within 1.5 times, and accesses come in step or in bursts. 1.96 of it are that factor.
 const MODEL: f64 = 0.207;
+
+/// Variance of the logarithm of a single waiting time, where waiting has no memory: pi^2 / 6.
+const ONE_TIME: f64 = 1.645;
 
 /// What comes at fixed intervals reads up to 2.3 times as often as it comes, where that lies between two
 /// reads: with the model's 1.5, this is it.

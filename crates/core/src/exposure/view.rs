@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bins::{Bin, first_touch_rate, misfit, touched_share};
+use super::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
 use super::borders::{Group, Kind, Place};
 use super::counts::{Counts, Since, count, spans};
 use super::piece::{Moment, Piece, READS, Terms};
@@ -151,17 +151,31 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     // And what they may mean, the interval is to hold.
     let perhaps = if touched < FEW { PERHAPS } else { clearly };
     // Looking for the share takes long: only where one rate for all explains little.
-    let odd = misfit(&c.bins, hz) > perhaps;
-    let mixture = if odd { touched_share(&c.bins) } else { None };
+    let misfit = misfit(&c.bins, hz);
+    let mixture = if misfit > perhaps { touched_share(&c.bins) } else { None };
     let mixture = mixture.filter(|m| m.gain > perhaps && m.share < 0.9);
-    let part =
-        mixture.map(|m| (m, bounded(c.fresh.interval_of_part(m.hz, &c.runs), &c.bins, m.share)));
-    let all = bounded(c.fresh.interval(hz), &c.bins, 1.0);
+    let together = are_together(&c.bins, misfit - mixture.map_or(0.0, |m| m.gain));
+    let or_of_runs = |hz, rate: Rate| {
+        let runs = c.fresh.interval_of_runs(hz, &c.runs);
+        if together { runs } else { rate }
+    };
+    let of_part = |m: Mixture| or_of_runs(m.hz, c.fresh.interval_of_part(m.hz, &c.runs));
+    let part = mixture.map(|m| (m, bounded(of_part(m), &c.bins, m.share)));
+    let all = bounded(or_of_runs(hz, c.fresh.interval(hz)), &c.bins, 1.0);
     match part {
         Some((m, rate)) if m.gain > clearly => (widen(rate), m.share),
         Some((_, rate)) => (widen(Rate { high: all.high.max(rate.high), ..all }), 1.0),
         None => (widen(all), 1.0),
     }
+}
+
+/// Whether pages were touched in one pass over them, or may have been: of touches at times of their own no
+/// more than .45 come between two reads, but within the first millisecond. Nor does a rate leave so much of
+/// them `unexplained`, in natural logarithms: all at one later read are .9 a page.
+fn are_together(bins: &[Bin; READS], unexplained: f64) -> bool {
+    let all: f64 = bins.iter().map(|b| b.touched).sum();
+    let most = bins.iter().map(|b| b.touched).fold(0.0, f64::max);
+    most > 0.6 * all || unexplained > 0.25 * all
 }
 
 /// Where all but a few of the pages that are touched were touched by the first read, more than a bound is

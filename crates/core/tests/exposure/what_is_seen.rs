@@ -204,3 +204,36 @@ fn a_seed_and_a_machine_give_the_same_snapshots() {
     assert_ne!(history(1, 1), history(1, 2));
     assert_ne!(history(1, 1), history(2, 1));
 }
+
+/// What is cleared together is touched together, so that one look says little: by intervals, not by rates.
+#[test]
+fn intervals_hold_the_rate_of_what_is_gone_through_in_order() {
+    let (ops, target) = machine(1, |m, t| {
+        m.map(t, mib(0, 448), Memory::anonymous()).unwrap();
+        for i in 0..4 {
+            let every = Duration::from_millis(10);
+            m.touch(t, mib(16 + i * 96, 32), Pattern::Sweep { every }).unwrap();
+            m.touch(t, mib(64 + i * 96, 32), poisson(100.0)).unwrap();
+        }
+    });
+    let (snapshots, _) = watched(20.0, Attrs::default(), &ops, target, |_| {});
+    let (mut all, mut held, mut factors) = (0, 0, Vec::new());
+    for s in snapshots.iter().filter(|s| s.start > seconds(6.0)) {
+        for r in &s.targets[0].regions {
+            let Rate { hz, low, high } = r.rate;
+            let lies_in = |first: u64| {
+                (0..4).any(|i| mib(first + i * 96, 32).intersect(&r.range) == Some(r.range))
+            };
+            if lies_in(16) {
+                all += 1;
+                held += u32::from((low..=high).contains(&100.0));
+            } else if lies_in(64) && hz > 0.0 {
+                factors.push(high / hz);
+            }
+        }
+    }
+    assert!(all > 100 && held * 10 >= all * 9, "{held} of {all}");
+    factors.sort_unstable_by(f32::total_cmp);
+    let factor = factors[factors.len() / 2];
+    assert!(factor < 2.0, "at random times it is known within a factor of {factor}");
+}
