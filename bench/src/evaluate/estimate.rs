@@ -37,20 +37,6 @@ impl Estimate {
         })
     }
 
-    /// How much more it is than another, in percent.
-    #[must_use]
-    pub fn more_than(self, base: Estimate) -> Option<Self> {
-        if base.value == 0.0 {
-            return None;
-        }
-        let ratio = self.value / base.value;
-        let error = self
-            .error
-            .zip(base.error)
-            .map(|(own, of_base)| 100.0 * (own / base.value).hypot(ratio * of_base / base.value));
-        Some(Estimate { value: 100.0 * (ratio - 1.0), error })
-    }
-
     /// The mean of several that do not hang together. It has an error if all have; none of none.
     #[must_use]
     pub fn mean(all: &[Estimate]) -> Option<Self> {
@@ -89,18 +75,6 @@ mod tests {
         let three = Estimate::of(&[1.0, 50.0, 2.0]).unwrap();
         assert_eq!(three.value, 2.0, "one went astray");
         assert!(three.error.unwrap() > 15.0, "which shows");
-    }
-
-    #[test]
-    fn more_in_percent() {
-        let [base, more] = [(100.0, 3.0), (120.0, 4.8)]
-            .map(|(value, error)| Estimate { value, error: Some(error) });
-        let told = more.more_than(base).unwrap();
-        assert!((told.value - 20.0).abs() < 1e-9, "{told:?}");
-        // Of 1.2 by 4 % and by 3 %: 5 % of it.
-        assert!((told.error.unwrap() - 6.0).abs() < 1e-9, "{told:?}");
-        assert_eq!(more.more_than(Estimate { error: None, ..base }).unwrap().error, None);
-        assert_eq!(more.more_than(Estimate { value: 0.0, error: None }), None);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Runs held against each other.
 
+use std::collections::BTreeMap;
+
 use super::config::Config;
 use super::estimate::Estimate;
 use super::figures::{Figures, Run, Work};
@@ -120,11 +122,23 @@ impl<'a> Results<'a> {
     }
 
     /// How much more it is than without anything beside the workload, in percent, by the median or mean of
-    /// repetitions.
+    /// repetitions: each against the one of the same number, which was run next to it, so that a machine that
+    /// changes its speed matters little.
     #[must_use]
     pub fn more(&self, workload: &str, config: Config, figure: Figure) -> Option<Estimate> {
-        let of = |config| Estimate::of(&self.values(workload, config, figure));
-        of(config)?.more_than(of(Config::Orig)?)
+        let base = self.by_repetition(workload, Config::Orig, figure);
+        let of = |(repetition, value): (u32, f64)| {
+            let base = base.get(&repetition).filter(|base| **base != 0.0)?;
+            Some(100.0 * (value / base - 1.0))
+        };
+        let own = self.by_repetition(workload, config, figure);
+        Estimate::of(&own.into_iter().filter_map(of).collect::<Vec<_>>())
+    }
+
+    fn by_repetition(&self, workload: &str, config: Config, figure: Figure) -> BTreeMap<u32, f64> {
+        let runs = self.0.iter().filter(|r| r.workload == workload && r.config == config);
+        let value = |r: &&Run| Some((r.repetition, figure(r.outcome.as_ref().ok()?)?));
+        runs.filter_map(value).collect()
     }
 
     /// The mean slowdown over all workloads that have one.
@@ -207,13 +221,29 @@ pub(super) mod tests {
 
     #[test]
     fn one_repetition_that_went_astray_moves_no_slowdown() {
-        let of = |config, rate| run("a", config, Work::PerSecond(rate), 1.0, 0.0);
-        let orig = [100.0, 101.0, 99.0].map(|rate| of(Config::Orig, rate));
-        let prcl = [80.0, 20.0, 81.0].map(|rate| of(Config::Prcl, rate));
-        let results = Results::of(orig.iter().chain(&prcl).collect());
-        let slowdown = results.slowdown("a", Config::Prcl).unwrap();
+        let slowdown = of_repetitions([(100.0, 80.0), (101.0, 20.0), (99.0, 81.0)]);
         assert!((slowdown.value - 25.0).abs() < 1e-9, "{slowdown}");
         assert!(slowdown.error.unwrap() > 10.0, "{slowdown}");
+    }
+
+    /// The whole machine is, from run to run.
+    #[test]
+    fn what_grows_slower_is_no_slowdown() {
+        let slowdown = of_repetitions([(100.0, 80.0), (50.0, 40.0), (25.0, 20.0)]);
+        assert!((slowdown.value - 25.0).abs() < 1e-9, "{slowdown}");
+        assert!(slowdown.error.unwrap() < 1e-9, "{slowdown}");
+    }
+
+    /// Of prcl, by rates without and with.
+    fn of_repetitions(rates: [(f64, f64); 3]) -> Estimate {
+        let mut runs = Vec::new();
+        for (repetition, (orig, prcl)) in (0..).zip(rates) {
+            for (config, rate) in [(Config::Orig, orig), (Config::Prcl, prcl)] {
+                let work = Work::PerSecond(rate);
+                runs.push(Run { repetition, ..run("a", config, work, 1.0, 0.0) });
+            }
+        }
+        Results::of(runs.iter().collect()).slowdown("a", Config::Prcl).unwrap()
     }
 
     /// Its process is slower than others, and hardly slower than itself.

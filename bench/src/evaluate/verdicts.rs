@@ -198,7 +198,7 @@ mod tests {
         let quota = Config::Quota { ms: 50, prioritised: true };
         let rates = [(Config::Orig, 100.0), (Config::Rec, 99.0), (quota, 98.0)];
         let once = rates.map(|(config, rate)| of(config, rate));
-        let again = rates.map(|(config, rate)| of(config, rate - 1.0));
+        let again = rates.map(|(config, rate)| Run { repetition: 1, ..of(config, rate - 1.0) });
         let told = |runs: Vec<&Run>| {
             let all = verdicts(&Results::of(runs));
             ["rec", "50 ms/s, oldest first, all workloads: slowdown"]
