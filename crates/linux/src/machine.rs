@@ -5,7 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{PAGE_SIZE, Pages, Unknown};
 
-use crate::proc::{self, ProcError};
+use crate::proc::{self, Holdings, ProcError};
 
 /// Of a machine, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,7 +65,8 @@ fn pinned(root: &Path) -> Result<u64, ProcError> {
 
 /// Resident memory of the processes that hold a virtual machine, and no device.
 fn guests(root: &Path) -> u64 {
-    let holds = |pid: &i32| proc::holdings(root, *pid).everything == Some(Unknown::Kvm);
+    let held = |pid| proc::holdings(root, pid, &Holdings::default()).everything;
+    let holds = |&pid: &i32| held(pid) == Some(Unknown::Kvm);
     let guests = proc::pids(root).into_iter().filter(holds);
     guests.filter_map(|pid| Some(proc::resident(root, pid).ok()?.all)).sum()
 }

@@ -169,13 +169,13 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
     }
 }
 
-/// Whether pages were touched in one pass over them, or may have been: of touches at times of their own no
-/// more than .45 come between two reads, but within the first millisecond. Nor does a rate leave so much of
-/// them `unexplained`, in natural logarithms: all at one later read are .9 a page.
+/// Whether pages were touched in one pass over them, or may have been: no rate leaves so much of what touches
+/// at times of their own would be `unexplained`, in natural logarithms, less than .1 a page; all at one later
+/// read are .9. What most of were touched by the first read was touched too soon to tell.
 fn are_together(bins: &[Bin; READS], unexplained: f64) -> bool {
     let all: f64 = bins.iter().map(|b| b.touched).sum();
-    let most = bins.iter().map(|b| b.touched).fold(0.0, f64::max);
-    most > 0.6 * all || unexplained > 0.25 * all
+    let at_first = bins.first().map_or(0.0, |b| b.touched);
+    at_first > 0.6 * all || unexplained > 0.25 * all
 }
 
 /// Where all but a few of the pages that are touched were touched by the first read, more than a bound is

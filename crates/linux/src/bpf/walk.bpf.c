@@ -325,7 +325,8 @@ static __always_inline __u64 folio_of_huge(struct walk *w, __u64 entry)
 	__u64 first = (entry & PRESENT ? entry : ~entry) & HUGE_PAGE;
 	__u64 folio = folio_of(w, first | PRESENT), mapped;
 
-	if (!bpf_core_field_exists(struct folio, _large_mapcount))
+	/* Devices may map huge pages that are no folios. */
+	if (!bpf_core_field_exists(struct folio, _large_mapcount) || !(folio >> 16 & 0xff))
 		return folio;
 	mapped = load(w->vmemmap + (first >> 12) * bpf_core_type_size(struct page)
 		      + bpf_core_field_offset(struct folio, _large_mapcount));

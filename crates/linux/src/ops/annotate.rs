@@ -36,18 +36,19 @@ pub fn annotate(
     before: &[Mapping],
     holdings: &Holdings,
 ) -> Vec<Mapping> {
+    let (hides_all, hidden) = (holdings.hides_all(), holdings.ranges());
     let flags = flags.iter().copied().chain(std::iter::repeat(None));
     let marked = mappings.into_iter().zip(flags).map(|(mut m, flags)| {
         m.unknown = match (m.kind, flags) {
             (MappingKind::Special, _) => Some(Unknown::Special),
-            _ if holdings.everything.is_some() => holdings.everything,
+            _ if hides_all.is_some() => hides_all,
             (_, Some(flags)) => by_flags(flags),
             // Not told this time, since the process was busy mapping: as it was.
             (_, None) => before.iter().find(|b| b.range == m.range).and_then(|b| b.unknown),
         };
         m
     });
-    marked.flat_map(|m| cut_out(m, &holdings.ranges)).collect()
+    marked.flat_map(|m| cut_out(m, &hidden)).collect()
 }
 
 fn cut_out(mapping: Mapping, hidden: &[AddrRange]) -> Vec<Mapping> {
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_virtual_machine_hides_everything() {
-        let holdings = Holdings { everything: Some(Unknown::Kvm), ranges: Vec::new() };
+        let holdings = Holdings::of(Some(Unknown::Kvm), Vec::new());
         let maps = vec![mapping(0, 10, MappingKind::Anonymous), mapping(20, 30, MappingKind::File)];
         let out = annotate(maps, &[Some(0), Some(0)], &[], &holdings);
         assert!(out.iter().all(|m| m.unknown == Some(Unknown::Kvm)));
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn fixed_buffers_are_cut_out() {
         let ranges = vec![AddrRange::new(2, 4), AddrRange::new(3, 5), AddrRange::new(9, 12)];
-        let holdings = Holdings { everything: None, ranges };
+        let holdings = Holdings::of(None, ranges);
         let out = annotate(vec![mapping(0, 10, MappingKind::Heap)], &[Some(0)], &[], &holdings);
         let dma = Some(Unknown::Dma);
         assert_eq!(reasons(&out), [(0, None), (2, dma), (4, dma), (5, None), (9, dma)]);

@@ -53,7 +53,7 @@ impl Plain {
             self.updates = 0;
         }
         if self.updates.is_multiple_of(HOLDINGS_EVERY) {
-            self.holdings = proc::holdings(root, pid);
+            self.holdings = proc::holdings(root, pid, &self.holdings);
             self.flags = proc::usage(root, pid)?;
         }
         self.updates = self.updates.wrapping_add(1);

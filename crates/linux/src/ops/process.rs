@@ -125,6 +125,7 @@ impl Process {
             self.identity = identity;
             self._space = open_space(root, pid)?;
             self.pagemap = open_pagemap(walker, root, pid);
+            self.holdings = Holdings::default();
             self.updates = 0;
             self.ran_at_clear = None;
             self.in_epoch.clear();
@@ -166,7 +167,7 @@ impl Process {
     fn read_mappings(&mut self, walker: &mut Walker) -> Result<(), AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
         if self.updates.is_multiple_of(HOLDINGS_EVERY) {
-            self.holdings = walker.holdings(root, pid)?;
+            self.holdings = walker.holdings(root, pid, &self.holdings)?;
             self.stalls = false;
             self.sharing = [HashSet::new(), std::mem::take(&mut self.sharing[0])];
         }
@@ -245,12 +246,14 @@ impl Process {
         if let (Some(pagemap), Some((first, last))) = (&mut self.pagemap, ends) {
             let last = last as u64 + 1;
             let range = AddrRange::new(start + first as u64 * PAGE_SIZE, start + last * PAGE_SIZE);
-            for (i, entry) in pagemap.read(range).enumerate() {
-                if open.contains(first + i) && entry.is_present() && !entry.is_exclusive() {
-                    shared.insert(first + i);
+            let (asked, mut told) = (open, PageMask::default());
+            for (page, entry) in (first..).zip(pagemap.read(range)) {
+                told.insert(page);
+                if asked.contains(page) && entry.is_present() && !entry.is_exclusive() {
+                    shared.insert(page);
                 }
             }
-            open = PageMask::default();
+            open = asked.without(&told);
         }
         self.note_shared(shared.and(&noted), area);
         shared.or(&open)
@@ -284,7 +287,7 @@ impl Process {
 }
 
 fn open_pagemap(walker: &Walker, root: &Path, pid: i32) -> Option<Pagemap> {
-    Some(Pagemap::open(root, pid)).filter(|_| !walker.counts_pages())?.ok()
+    if walker.counts_pages() { None } else { Pagemap::open(root, pid).ok() }
 }
 
 fn open_space(root: &Path, pid: i32) -> Result<File, AttachError> {

@@ -1,8 +1,9 @@
 //! `/proc/PID/fd`: descriptors by which others than the CPU's own page tables reach the memory.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, Unknown};
 
@@ -13,12 +14,39 @@ use super::{pid_file, read_up_to};
 pub struct Holdings {
     /// a virtual machine, or a device that reaches all of the process's memory
     pub everything: Option<Unknown>,
-    /// buffers that `io_uring` has fixed
-    pub ranges: Vec<AddrRange>,
+    /// buffers that `io_uring` has fixed, by the descriptor of the ring
+    rings: BTreeMap<u32, Vec<AddrRange>>,
+    /// It may hold more: there is what does not tell.
+    untold: bool,
 }
 
-/// Most descriptors looked at.
-const MAX_FDS: usize = 65_536;
+impl Holdings {
+    /// Everything, or the buffers of one ring.
+    #[cfg(test)]
+    pub(crate) fn of(everything: Option<Unknown>, fixed: Vec<AddrRange>) -> Self {
+        Holdings { everything, rings: BTreeMap::from([(3, fixed)]), untold: false }
+    }
+
+    /// Why none of its memory can be seen, if so.
+    #[must_use]
+    pub fn hides_all(&self) -> Option<Unknown> {
+        self.everything.or(self.untold.then_some(Unknown::Dma))
+    }
+
+    /// What of it is fixed for devices, sorted.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<AddrRange> {
+        let mut ranges: Vec<AddrRange> = self.rings.values().flatten().copied().collect();
+        ranges.sort_unstable();
+        ranges
+    }
+}
+
+/// Most descriptors looked at. Who has more may hold anything.
+pub(crate) const MAX_FDS: usize = 65_536;
+/// Rings on which the kernel works meanwhile are asked again for so long.
+const PATIENCE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// A descriptor of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +57,15 @@ pub struct Descriptor {
     pub link: String,
 }
 
-/// Looks at the descriptors of `pid`; what cannot be read hides nothing.
+/// Looks at the descriptors of `pid`, which held that `before`; what cannot be read hides nothing.
 #[must_use]
-pub fn holdings(root: &Path, pid: i32) -> Holdings {
-    holdings_of(root, pid, descriptors(root, pid))
+pub fn holdings(root: &Path, pid: i32, before: &Holdings) -> Holdings {
+    let descriptors: Vec<Descriptor> = descriptors(root, pid).collect();
+    let all = descriptors.len() < MAX_FDS;
+    holdings_of(root, pid, (descriptors, all), before)
 }
 
-/// All that `pid` has open, as far as it can be read.
+/// What `pid` has open, as far as it can be read.
 pub(crate) fn descriptors(root: &Path, pid: i32) -> impl Iterator<Item = Descriptor> {
     let fds = std::fs::read_dir(pid_file(root, pid, "fd")).into_iter().flatten().flatten();
     fds.take(MAX_FDS).filter_map(|fd| {
@@ -44,26 +74,46 @@ pub(crate) fn descriptors(root: &Path, pid: i32) -> impl Iterator<Item = Descrip
     })
 }
 
-/// What these `descriptors` of `pid` mean for its memory.
+/// What these descriptors of `pid`, which may be `all`, mean for its memory. Of rings that are busy it is what
+/// was so `before`.
 pub(crate) fn holdings_of(
     root: &Path,
     pid: i32,
-    descriptors: impl Iterator<Item = Descriptor>,
+    (descriptors, all): (Vec<Descriptor>, bool),
+    before: &Holdings,
 ) -> Holdings {
-    let mut found = Holdings::default();
+    let mut found = Holdings { untold: !all, ..Holdings::default() };
+    let mut busy = Vec::new();
     for Descriptor { fd, link } in descriptors {
         if let Some(why) = hides(&link) {
             // Devices hide more than guests do: kernel DAMON sees what a guest accesses.
             found.everything =
                 Some(if found.everything == Some(Unknown::Dma) { Unknown::Dma } else { why });
         } else if link.starts_with("anon_inode:[io_uring]") {
-            match buffers_of_ring(&pid_file(root, pid, "fdinfo").join(fd.to_string())) {
-                Some(ranges) => found.ranges.extend(ranges),
-                None => found.everything = Some(Unknown::Dma),
-            }
+            busy.push(fd);
         }
     }
-    found.ranges.sort_unstable();
+    let begin = Instant::now();
+    loop {
+        busy.retain(|&fd| {
+            match buffers_of_ring(&pid_file(root, pid, "fdinfo").join(fd.to_string())) {
+                Ring::Tells(ranges) => drop(found.rings.insert(fd, ranges)),
+                Ring::IsSilent => found.untold = true,
+                Ring::IsBusy => return true,
+            }
+            false
+        });
+        if busy.is_empty() || begin.elapsed() >= PATIENCE {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    for fd in busy {
+        match before.rings.get(&fd) {
+            Some(ranges) => drop(found.rings.insert(fd, ranges.clone())),
+            None => found.untold = true,
+        }
+    }
     found
 }
 
@@ -99,24 +149,29 @@ fn hides(link: &str) -> Option<Unknown> {
     devices.iter().any(|d| link.starts_with(d)).then_some(Unknown::Dma)
 }
 
-/// What a ring has fixed, by its file in `fdinfo`; nothing if it is closed, and `None` if it may be anything:
-/// it cannot be read, or is busy whenever it is.
-fn buffers_of_ring(fdinfo: &Path) -> Option<Vec<AddrRange>> {
-    const TRIES: u32 = 10;
-    for _ in 0..TRIES {
-        match read_up_to(fdinfo, 4 << 20).map(|text| fixed_buffers(&text)) {
-            Ok(Some(ranges)) => return Some(ranges),
-            Ok(None) => std::thread::sleep(Duration::from_micros(200)),
-            Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            Err(e) => {
-                let gone = e.kind() == ErrorKind::NotFound
-                    || e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
-                return gone.then(Vec::new);
-            }
-        }
-    }
-    None
+/// What a ring says of its buffers.
+enum Ring {
+    Tells(Vec<AddrRange>),
+    /// The kernel works on it.
+    IsBusy,
+    /// It cannot be read.
+    IsSilent,
 }
+
+/// By its file in `fdinfo`; if that is closed by now, it holds nothing.
+fn buffers_of_ring(fdinfo: &Path) -> Ring {
+    match read_up_to(fdinfo, 4 << 20).map(|text| fixed_buffers(&text)) {
+        Ok(Some(ranges)) => Ring::Tells(ranges),
+        Ok(None) => Ring::IsBusy,
+        Err(e) if e.kind() == ErrorKind::Interrupted => Ring::IsBusy,
+        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(SRCH) => {
+            Ring::Tells(Vec::new())
+        }
+        Err(_) => Ring::IsSilent,
+    }
+}
+
+const SRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
 
 /// `UserBufs:\t2` is followed by a line for each: `    0: 0x7f0000000000/65536`, widened to pages here, or
 /// `    0: <none>`. `None` if they are not all there: the kernel leaves them out while it works on the ring.
@@ -140,6 +195,10 @@ mod tests {
     use super::*;
     use crate::testing::put;
 
+    fn held(root: &tempfile::TempDir) -> Holdings {
+        holdings(root.path(), 7, &Holdings::default())
+    }
+
     fn tree(links: &[(&str, &str)], fdinfo: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for dir in ["fd", "fdinfo"] {
@@ -157,7 +216,7 @@ mod tests {
     #[test]
     fn an_ordinary_process_hides_nothing() {
         let root = tree(&[("0", "/dev/null"), ("1", "pipe:[12]"), ("2", "/dev/kvm")], &[]);
-        assert_eq!(holdings(root.path(), 7), Holdings::default());
+        assert_eq!(held(&root), Holdings::default());
     }
 
     #[test]
@@ -170,7 +229,7 @@ mod tests {
             ("/dev/infiniband/uverbs0", Unknown::Dma),
         ] {
             let root = tree(&[("0", "/dev/null"), ("5", link)], &[]);
-            assert_eq!(holdings(root.path(), 7).everything, Some(why), "{link}");
+            assert_eq!(held(&root).everything, Some(why), "{link}");
         }
     }
 
@@ -179,7 +238,7 @@ mod tests {
         for links in [["anon_inode:kvm-vm", "/dev/vfio/12"], ["/dev/vfio/12", "anon_inode:kvm-vm"]]
         {
             let root = tree(&[("5", links[0]), ("6", links[1])], &[]);
-            assert_eq!(holdings(root.path(), 7).everything, Some(Unknown::Dma));
+            assert_eq!(held(&root).everything, Some(Unknown::Dma));
         }
     }
 
@@ -198,7 +257,7 @@ mod tests {
     fn a_ring_that_does_not_tell_may_have_fixed_anything() {
         let told = |info: &[(&str, &str)]| {
             let root = tree(&[("9", "anon_inode:[io_uring]")], info);
-            holdings(root.path(), 7).everything
+            held(&root).hides_all()
         };
         assert_eq!(told(&[("9", "pos:\t0\nSqMask:\t0x7\n")]), Some(Unknown::Dma));
         assert_eq!(told(&[("9", "UserFiles:\t0\nUserBufs:\t2\nPollList:\n")]), Some(Unknown::Dma));
@@ -207,16 +266,27 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_ring_holds_what_it_held() {
+        let link = [("9", "anon_inode:[io_uring]")];
+        let idle = tree(&link, &[("9", "UserBufs:\t1\n    0: 0x7f0000000000/4096\n")]);
+        let before = held(&idle);
+        let busy = tree(&link, &[("9", "UserBufs:\t1\n")]);
+        assert_eq!(holdings(busy.path(), 7, &before), before);
+        assert_eq!(before.ranges(), [AddrRange::new(0x7f00_0000_0000, 0x7f00_0000_1000)]);
+        assert_eq!(before.hides_all(), None);
+    }
+
+    #[test]
     fn fixed_buffers_of_io_uring() {
         let info = "pos:\t0\nSqMask:\t0x7\nUserFiles:\t0\nUserBufs:\t3\n    0: 0x7f0000000100/4096\n    \
                     1: <none>\n    2: 0x7f0000100000/65536\nPollList:\n  3: 0x1000/1\n";
         let root = tree(&[("9", "anon_inode:[io_uring]")], &[("9", info)]);
-        let found = holdings(root.path(), 7);
-        assert_eq!(found.everything, None);
+        let found = held(&root);
+        assert_eq!(found.hides_all(), None);
         let want = [
             AddrRange::new(0x7f00_0000_0000, 0x7f00_0000_2000),
             AddrRange::new(0x7f00_0010_0000, 0x7f00_0011_0000),
         ];
-        assert_eq!(found.ranges, want);
+        assert_eq!(found.ranges(), want);
     }
 }

@@ -30,7 +30,7 @@ pub use children::{children, pids};
 pub use clear_refs::{ClearRefs, Refs};
 #[cfg(test)]
 pub(crate) use fds::descriptors;
-pub(crate) use fds::{Descriptor, device, holdings_of};
+pub(crate) use fds::{Descriptor, MAX_FDS, device, holdings_of};
 pub use fds::{Holdings, holdings};
 pub use kpageflags::{FrameContent, KPageFlags, PageFlags};
 pub use maps::{mappings, parse_maps};

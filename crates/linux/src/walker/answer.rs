@@ -27,6 +27,7 @@ pub struct Answer<'a> {
     pub entries: &'a [u64],
     folios: &'a [u64],
     large_folios: bool,
+    counts_pages: bool,
 }
 
 impl Answer<'_> {
@@ -55,7 +56,9 @@ impl Answer<'_> {
     pub fn folio(&self, index: usize) -> Option<Folio> {
         let index = if self.level == Level::Pte { index } else { 0 };
         let folio = self.folios.get(index).and_then(|&raw| Folio::from_raw(raw));
-        folio.filter(|f| f.order == 0 || self.large_folios)
+        let folio = folio.filter(|f| f.order == 0 || self.large_folios)?;
+        let counts = self.counts_pages || folio.order == 0 || self.level != Level::Pte;
+        Some(Folio { mapped: if counts { folio.mapped } else { 0 }, ..folio })
     }
 }
 
@@ -67,6 +70,7 @@ pub struct Batch<'a> {
     pub(super) bss: &'a types::bss,
     pub(super) windows: usize,
     pub(super) large_folios: bool,
+    pub(super) counts_pages: bool,
 }
 
 impl Batch<'_> {
@@ -81,6 +85,7 @@ impl Batch<'_> {
                 entries: self.bss.entries.get(first..first + n).unwrap_or_default(),
                 folios: self.bss.folios.get(first..first + n).unwrap_or_default(),
                 large_folios: self.large_folios,
+                counts_pages: self.counts_pages,
             }
         })
     }
@@ -116,10 +121,12 @@ mod tests {
         let raw = |order: u64| 1 << 32 | 1 << 24 | order << 16;
         let folios = [raw(0), raw(4)];
         let orders = |large_folios| {
-            let answer = Answer { level: Level::Pte, entries: &[], folios: &folios, large_folios };
-            [0, 1].map(|index| answer.folio(index).map(|f| f.order))
+            let (level, entries) = (Level::Pte, &[][..]);
+            let answer =
+                Answer { level, entries, folios: &folios, large_folios, counts_pages: false };
+            [0, 1].map(|index| answer.folio(index).map(|f| (f.order, f.mapped)))
         };
-        assert_eq!(orders(true), [Some(0), Some(4)]);
-        assert_eq!(orders(false), [Some(0), None]);
+        assert_eq!(orders(true), [Some((0, 1)), Some((4, 0))]);
+        assert_eq!(orders(false), [Some((0, 1)), None]);
     }
 }

@@ -2,38 +2,34 @@
 
 use std::path::Path;
 
-use isotherm_core::Unknown;
-
 use super::task_iter::written;
 use super::{WalkError, Walker};
-use crate::proc::{self, Descriptor, Holdings};
+use crate::proc::{self, Descriptor, Holdings, MAX_FDS};
 
 /// Size of `struct open_file` in `files.bpf.h`.
 const FILE: usize = 40;
-/// Most files looked at, of those that may matter. Who has more may hold anything.
-const MAX_FILES: usize = 65_536;
 
 impl Walker {
     /// What process `pid` holds that hides accesses to its memory; nothing if there is no such process.
     ///
     /// # Errors
     /// If the program does not run.
-    pub(crate) fn holdings(&mut self, root: &Path, pid: i32) -> Result<Holdings, WalkError> {
-        let descriptors = self.descriptors(root, pid)?;
-        let beyond = descriptors.len() >= MAX_FILES;
-        let mut holdings = proc::holdings_of(root, pid, descriptors.into_iter());
-        if beyond {
-            holdings.everything = Some(Unknown::Dma);
-        }
-        Ok(holdings)
+    pub(crate) fn holdings(
+        &mut self,
+        root: &Path,
+        pid: i32,
+        before: &Holdings,
+    ) -> Result<Holdings, WalkError> {
+        Ok(proc::holdings_of(root, pid, self.descriptors(root, pid)?, before))
     }
 
-    /// Devices, and what lies in no directory.
-    fn descriptors(&mut self, root: &Path, pid: i32) -> Result<Vec<Descriptor>, WalkError> {
+    /// Devices, and what lies in no directory; and whether these are all.
+    fn descriptors(&mut self, root: &Path, pid: i32) -> Result<(Vec<Descriptor>, bool), WalkError> {
         let failed = |e: std::io::Error| WalkError::Run(format!("the list of open files: {e}"));
-        let files = written(&self.skel.progs.list_files, pid, MAX_FILES * FILE).map_err(failed)?;
+        let files = written(&self.skel.progs.list_files, pid, MAX_FDS * FILE).map_err(failed)?;
         let (files, _) = files.as_chunks();
-        Ok(files.iter().filter_map(|file| descriptor(root, file)).collect())
+        let known = files.iter().filter_map(|file| descriptor(root, file)).collect();
+        Ok((known, files.len() < MAX_FDS))
     }
 }
 
@@ -104,13 +100,13 @@ mod tests {
             let same = (0..100).any(|_| {
                 let shown: Vec<Descriptor> = proc::descriptors(root, own_pid()).collect();
                 let expected: Vec<&Descriptor> = shown.iter().filter(|d| matters(d)).collect();
-                let told = walker.descriptors(root, own_pid()).unwrap();
+                let (told, _) = walker.descriptors(root, own_pid()).unwrap();
                 expected.len() > usize::from(ring.is_some())
                     && told.iter().collect::<Vec<_>>() == expected
             });
             assert!(same, "{reading:?}: {:?}", walker.descriptors(root, own_pid()));
         }
         let mut walker = Walker::fastest().unwrap();
-        assert_eq!(walker.descriptors(root, i32::MAX).unwrap(), []);
+        assert_eq!(walker.descriptors(root, i32::MAX).unwrap(), (vec![], true));
     }
 }

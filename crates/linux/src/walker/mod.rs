@@ -66,7 +66,7 @@ pub struct Walker {
     zero_frames: Vec<u64>,
     /// What is told of them is true; until the proof it is taken to be.
     large_folios: bool,
-    /// so is by how many entries each of their pages is mapped
+    /// so is by how many entries each of their pages is mapped, unless all are by one
     counts_pages: bool,
 }
 
@@ -207,9 +207,9 @@ impl Walker {
         }
         let windows = u32::try_from(count).unwrap_or(0);
         self.run_order(types::order { job: READ_WINDOWS, windows, ..self.order(pid) })?;
-        let large_folios = self.large_folios;
+        let Walker { large_folios, counts_pages, .. } = *self;
         let bss = self.bss()?;
-        Ok(Batch { identity: identity(bss), bss, windows: count, large_folios })
+        Ok(Batch { identity: identity(bss), bss, windows: count, large_folios, counts_pages })
     }
 
     /// Who process `pid` is.
