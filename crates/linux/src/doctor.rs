@@ -9,7 +9,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::Serialize;
 
 use crate::damon::{self, Availability};
-use crate::proc::{self, Pagemap, ProcError, stat};
+use crate::proc::{Pagemap, ProcError, open_maps, stat};
 use crate::sys::{Advice, OwnPages, missing_capabilities, process_madvise};
 use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::ways::{Way, WayError};
@@ -230,11 +230,7 @@ fn other_users(root: &Path) -> Finding {
             (e.metadata().ok()?.uid() != me && !stat.kernel_thread).then_some(pid)
         });
     // What looking by BPF opens.
-    let open = |pid| {
-        let path = proc::pid_file(root, pid, "maps");
-        std::fs::File::open(&path).map(drop).map_err(|source| ProcError::Read { path, source })
-    };
-    let tried = pids.map(open);
+    let tried = pids.map(|pid| open_maps(root, pid).map(drop));
     foreign(tried.filter(|tried| !tried.as_ref().is_err_and(ProcError::is_gone)))
 }
 

@@ -205,21 +205,14 @@ const COMPILE_SHORT: &str = "compile-short";
 pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
     let bytes = setup.size << 20;
     let lead_in = Duration::from_secs(setup.lead_in);
+    let compile = |name, seconds| compile::Compile { name, seconds, seed: setup.seed };
     let redis = |keys| Redis { keys, bytes, rate: setup.rate, seed: setup.seed };
     Ok(match name {
         "redis-together" => Box::new(redis(Keys::Together)),
         "redis-hashed" => Box::new(redis(Keys::Hashed)),
         "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
-        "compile" => Box::new(compile::Compile {
-            name: "compile",
-            seconds: setup.seconds.max(compile::LEAST),
-            seed: setup.seed,
-        }),
-        COMPILE_SHORT => Box::new(compile::Compile {
-            name: COMPILE_SHORT,
-            seconds: setup.seconds,
-            seed: setup.seed,
-        }),
+        "compile" => Box::new(compile("compile", setup.seconds.max(compile::LEAST))),
+        COMPILE_SHORT => Box::new(compile(COMPILE_SHORT, setup.seconds)),
         "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),
         "huge-gain" => Box::new(strider::Strider { bytes, step: 1 }),
         "huge-waste" => Box::new(strider::Strider { bytes, step: 16 }),

@@ -60,12 +60,10 @@ fn absent(
     };
     let mut out = Vec::new();
     for (window, answer) in windows.iter().zip(batch.answers()) {
-        let is_absent = |i: &usize| match answer.level {
-            Level::Changed => false,
-            _ => {
-                let entry = answer.entry(*i);
-                entry.is_swapped() || !(stretch.swaps || entry.is_resident())
-            }
+        let is_absent = |i: &usize| {
+            let entry = answer.entry(*i);
+            let can_be_read = entry.is_swapped() || !(stretch.swaps || entry.is_resident());
+            can_be_read && answer.level != Level::Changed
         };
         let pages = usize::try_from(window.len() / PAGE_SIZE).unwrap_or(0);
         out.extend((0..pages).filter(is_absent).map(|i| Piece {

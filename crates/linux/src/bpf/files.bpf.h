@@ -4,7 +4,6 @@
  * lies in no directory (virtual machines, rings). /proc/PID/fd tells the same, but to whoever may pass over
  * the permissions of other users' files alone.
  */
-struct inode;
 struct super_block {
 	unsigned long s_magic;
 } __attribute__((preserve_access_index));
@@ -39,6 +38,7 @@ struct bpf_iter__task_file {
 #define S_IFMT 0170000
 #define S_IFCHR 0020000
 #define ANON_INODE_FS_MAGIC 0x09041934
+
 /* As files.rs reads it. */
 struct open_file {
 	__u32 fd;

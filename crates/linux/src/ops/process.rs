@@ -15,7 +15,7 @@ use super::annotate::{annotate, mapping_at};
 use super::busy::Busy;
 use super::held::{AttachError, Held, no_refs, not_cleared, refused};
 use super::touched::Touched;
-use crate::proc::{self, ClearRefs, Holdings, Pagemap, ProcError};
+use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
 use crate::walker::{Identity, WalkError, Walker};
 
@@ -79,7 +79,7 @@ impl Process {
     ) -> Result<Self, AttachError> {
         let held = Held::take(root, pid)?;
         let identity = walker.identity(pid)?;
-        let space = open_space(root, pid)?;
+        let space = proc::open_maps(root, pid).map_err(|e| refused(pid, e))?;
         let refs = ClearRefs::open(root, pid);
         let refs = if cold {
             // Nothing to clear yet: whether it would be allowed is told all the same.
@@ -123,7 +123,7 @@ impl Process {
         let replaced = identity.mm != self.identity.mm;
         if replaced {
             self.identity = identity;
-            self._space = open_space(root, pid)?;
+            self._space = proc::open_maps(root, pid).map_err(|e| refused(pid, e))?;
             self.pagemap = open_pagemap(walker, root, pid);
             self.holdings = Holdings::default();
             self.updates = 0;
@@ -288,11 +288,6 @@ impl Process {
 
 fn open_pagemap(walker: &Walker, root: &Path, pid: i32) -> Option<Pagemap> {
     if walker.counts_pages() { None } else { Pagemap::open(root, pid).ok() }
-}
-
-fn open_space(root: &Path, pid: i32) -> Result<File, AttachError> {
-    let path = proc::pid_file(root, pid, "maps");
-    File::open(&path).map_err(|e| refused(pid, ProcError::Read { path, source: e }))
 }
 
 fn private_files(mappings: &[Mapping], flags: &[Option<u64>]) -> impl Iterator<Item = u64> {

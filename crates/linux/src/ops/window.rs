@@ -56,18 +56,15 @@ pub(super) fn read_windows(
 
 /// Who else maps a page is told by its folio: of those with a young page, and where it is worth asking.
 fn want(process: &mut Process, epochs: &Epochs, ask: &Ask) -> Want {
-    let area = process.mapping_at(ask.range.start).map(|m| m.range.start);
-    if area.is_some_and(|area| process.asks_for_shared(area)) {
-        return Want::Folios;
-    }
-    // What was accessed is for those who ask, not for those who clear.
-    let mapping = process.mapping_at(ask.range.start).filter(|_| !ask.clear);
-    let by_epoch = mapping.is_some_and(|m| match m.unknown {
-        None if !process.has_strangers(m.range.start) => false,
-        None => epochs.cover_all() || process.is_sharing(m.range.start),
+    let mapping = process.mapping_at(ask.range.start).map(|m| (m.range.start, m.unknown));
+    let Some((area, unknown)) = mapping else { return Want::FoliosIfYoung };
+    let by_epoch = match unknown {
+        None => epochs.cover_all() && process.has_strangers(area),
         Some(why) => why == Unknown::Mlocked,
-    });
-    if by_epoch && process.takes_epochs() { Want::Folios } else { Want::FoliosIfYoung }
+    };
+    // What was accessed is for those who ask, not for those who clear.
+    let for_epoch = by_epoch && !ask.clear && process.takes_epochs();
+    if process.asks_for_shared(area) || for_epoch { Want::Folios } else { Want::FoliosIfYoung }
 }
 
 /// Which of the first `pages` pages are resident, and which of these young. The zero page is mapped,

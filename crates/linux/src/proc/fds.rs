@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_core::{AddrRange, Unknown};
 
-use super::{pid_file, read_up_to};
+use super::{pid_file, read_limited, read_up_to};
 
 /// What a process holds that hides accesses to its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -160,18 +160,13 @@ enum Ring {
 
 /// By its file in `fdinfo`; if that is closed by now, it holds nothing.
 fn buffers_of_ring(fdinfo: &Path) -> Ring {
-    match read_up_to(fdinfo, 4 << 20).map(|text| fixed_buffers(&text)) {
+    match read_limited(fdinfo, 4 << 20).map(|text| fixed_buffers(&text)) {
         Ok(Some(ranges)) => Ring::Tells(ranges),
         Ok(None) => Ring::IsBusy,
-        Err(e) if e.kind() == ErrorKind::Interrupted => Ring::IsBusy,
-        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(SRCH) => {
-            Ring::Tells(Vec::new())
-        }
+        Err(e) if e.is_gone() => Ring::Tells(Vec::new()),
         Err(_) => Ring::IsSilent,
     }
 }
-
-const SRCH: i32 = rustix::io::Errno::SRCH.raw_os_error();
 
 /// `UserBufs:\t2` is followed by a line for each: `    0: 0x7f0000000000/65536`, widened to pages here, or
 /// `    0: <none>`. `None` if they are not all there: the kernel leaves them out while it works on the ring.

@@ -1,5 +1,6 @@
 //! `/proc/PID/maps`.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,6 +10,15 @@ use super::{ProcError, pid_file, read_limited};
 
 /// The kernel allows 65,530 areas by default; lines are below 4,200 bytes.
 const LIMIT: u64 = 256 << 20;
+
+/// Opens `/proc/PID/maps`: as long as it is open, no later address space can lie where this one does.
+///
+/// # Errors
+/// If there is no such process, or it may not be looked at.
+pub(crate) fn open_maps(root: &Path, pid: i32) -> Result<File, ProcError> {
+    let path = pid_file(root, pid, "maps");
+    File::open(&path).map_err(|e| ProcError::read(&path, e))
+}
 
 /// The mappings of `pid` that it may access: areas without any permission (guards, reservations)
 /// and the kernel's own pages are left out.

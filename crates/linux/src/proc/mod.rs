@@ -33,6 +33,7 @@ pub(crate) use fds::descriptors;
 pub(crate) use fds::{Descriptor, MAX_FDS, device, holdings_of};
 pub use fds::{Holdings, holdings};
 pub use kpageflags::{FrameContent, KPageFlags, PageFlags};
+pub(crate) use maps::open_maps;
 pub use maps::{mappings, parse_maps};
 pub use meminfo::{MemInfo, meminfo};
 pub use memory_block::{MemoryBlock, memory_block, memory_block_size};

@@ -66,7 +66,8 @@ pub struct Walker {
     zero_frames: Vec<u64>,
     /// What is told of them is true; until the proof it is taken to be.
     large_folios: bool,
-    /// so is by how many entries each of their pages is mapped, unless all are by one
+    /// So is by how many entries each of their pages is mapped. A huge page that is mapped whole is told
+    /// all the same.
     counts_pages: bool,
 }
 
