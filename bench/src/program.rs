@@ -1,6 +1,7 @@
 //! The program that is measured.
 
 use std::path::PathBuf;
+use std::process::Child;
 
 use anyhow::{Result, bail};
 
@@ -14,4 +15,14 @@ pub fn beside() -> Result<PathBuf> {
         bail!("{} is not there: build it (cargo build --release -p isotherm)", path.display());
     }
     Ok(path)
+}
+
+/// A process that is ended when this is dropped.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RegionView, Snapshot, TargetId,
-    TargetView, rate,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RateSupport, RegionView, Snapshot,
+    TargetId, TargetView, rate,
 };
 use isotherm_record::{Facts, Limits, TargetFact, Why, WriteError, Writer};
 
@@ -104,6 +104,7 @@ fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot
             touched_bp: if s.young > 0 { 10_000 } else { 0 },
             resident_bp: if i % 7 == 0 { 6000 } else { 10_000 },
             unknown_bp,
+            support: Some(RateSupport::MEASURED),
         }
     };
     let start = Nanos(0) + AGGR * u32::try_from(seq).unwrap_or(u32::MAX);

@@ -17,16 +17,6 @@ says() {
     has "$*" /tmp/said "$pattern"
 }
 
-# figures KEY FILE: all numbers with this key
-figures() {
-    tr ',{}' '\n\n\n' <"$2" | sed -n "s/^\"$1\":\([0-9]*\).*/\1/p"
-}
-
-# sum KEY FILE: all of them together
-sum() {
-    figures "$1" "$2" | awk '{ n += $1 } END { print n + 0 }'
-}
-
 # The command that touches MIB MiB, and then waits for somebody to read them.
 fifo=/tmp/fifo
 mkfifo $fifo
@@ -52,19 +42,22 @@ dd_of() {
     done
 }
 
-# The line of numa_maps of its memory.
-line() {
-    grep "anon=$pages " "/proc/$block_pid/numa_maps"
-}
-
+# Whether all pages are there; finds the address of their mapping, which is known by its size.
 is_full() {
-    line >/dev/null 2>&1
+    found=$(grep " anon=$pages " "/proc/$block_pid/numa_maps" 2>/dev/null) || return 1
+    equal "mappings with $pages pages" "$(echo "$found" | wc -l)" 1
+    address=${found%% *}
 }
 
-# on NODE: pages of it there
+# The line of numa_maps of its memory. Pages that are just being moved are not counted there.
+line() {
+    grep "^$address " "/proc/$block_pid/numa_maps" || fail "$block_pid has no mapping at $address"
+}
+
+# on NODE: pages of it there. A node that has none is not named.
 on() {
-    pages=$(line | sed -n "s/.* N$1=\([0-9]*\).*/\1/p")
-    echo "${pages:-0}"
+    on_it=$(line | sed -n "s/.* N$1=\([0-9]*\).*/\1/p")
+    echo "${on_it:-0}"
 }
 
 # settled OPTIONS...: all lies as is asked for

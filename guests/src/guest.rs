@@ -15,6 +15,7 @@ use crate::qemu::{self, Boot};
 use crate::scenario::Scenario;
 use crate::table::{Outcome, Verdict};
 use crate::topology::Topology;
+use crate::watch::Watch;
 
 /// Lines of the console and of the script that are shown of a guest that failed.
 const SHOWN: usize = 40;
@@ -48,11 +49,12 @@ pub fn run(
         kernel_args: &scenario.kernel_args,
     };
     let begin = Instant::now();
-    let mut ended = boot.run(dir, scenario.limit);
+    let watch = || Watch::new(scenario.timeout, scenario.silence);
+    let mut ended = boot.run(dir, watch());
     let again = !has_begun(dir);
     if again {
         say(&format!("{} died as it booted, again:\n{}", kernel.release, last(dir, qemu::CONSOLE)));
-        ended = boot.run(dir, scenario.limit);
+        ended = boot.run(dir, watch());
     }
     let took = begin.elapsed();
     let (mut seen, mut wrong) = judge(scenario, &kernel.series, dir);

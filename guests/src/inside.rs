@@ -50,6 +50,7 @@ impl Inside<'_> {
         }
         busybox(&mut archive)?;
         archive.program("bin/isotherm", &read(&self.lab.program)?);
+        archive.program("bin/guest-tool", &read(&self.lab.tool)?);
         for name in ["init", "script", "lib.sh", "interleave.sh", "workload.toml"] {
             archive.program(name, &read(&room().join("inside").join(name))?);
         }

@@ -1,6 +1,6 @@
 //! What all guests share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -16,6 +16,8 @@ pub struct Lab {
     pub cache: Cache,
     /// the static isotherm
     pub program: PathBuf,
+    /// what scripts need besides busybox, static too
+    pub tool: PathBuf,
 }
 
 impl Lab {
@@ -23,7 +25,12 @@ impl Lab {
     /// If something of it is not there.
     pub fn open() -> Result<Self> {
         let kernels = Kernels::read(&room().join("kernels.toml"))?;
-        Ok(Lab { kernels, cache: Cache::open()?, program: program()? })
+        Ok(Lab {
+            kernels,
+            cache: Cache::open()?,
+            program: program()?,
+            tool: built("guest-tool", "make guest-tool")?,
+        })
     }
 
     /// A kernel that is in the cache.
@@ -65,8 +72,13 @@ fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("ISOTHERM_GUESTS_BINARY") {
         return Ok(path.into());
     }
+    built("isotherm", "make release")
+}
+
+/// A static program beside which this one was built, and what makes it.
+fn built(name: &str, make: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    let places = own.ancestors().map(|d| d.join("x86_64-unknown-linux-gnu/release/isotherm"));
-    let there = places.into_iter().find(|path| path.is_file());
-    there.context("the static isotherm is not there: make release")
+    let release = Path::new("x86_64-unknown-linux-gnu/release").join(name);
+    let there = own.ancestors().map(|d| d.join(&release)).find(|path| path.is_file());
+    there.with_context(|| format!("the static {name} is not there: {make}"))
 }

@@ -18,7 +18,7 @@ pub mod score;
 pub mod suite;
 pub mod table;
 pub mod topology;
-pub mod tsc;
+pub mod watch;
 
 /// Where scenarios, topologies and what runs inside are.
 #[must_use]

@@ -29,7 +29,7 @@ enum Doing {
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
         /// Guests at a time
-        #[arg(long, value_name = "N", default_value_t = suite::JOBS)]
+        #[arg(long, value_name = "N", default_value_t = suite::jobs())]
         jobs: usize,
         /// Only these
         scenario: Vec<String>,

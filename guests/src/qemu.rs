@@ -1,6 +1,6 @@
 //! QEMU: its command line, and its life.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cache::Kernel;
 use crate::topology::Topology;
-use crate::tsc;
+use crate::watch::{Sample, Watch};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -21,7 +21,7 @@ const CPU: [(&str, &str); 5] =
     [("la57", "off"), ("pku", "off"), ("svm", "off"), ("smap", "off"), ("smep", "off")];
 
 /// For all kernels: messages on the serial line, no waiting, the end when it panics.
-const KERNEL_ARGS: [&str; 15] = [
+const KERNEL_ARGS: [&str; 16] = [
     "console=ttyS0",
     "panic=-1",
     "quiet",
@@ -37,12 +37,23 @@ const KERNEL_ARGS: [&str; 15] = [
     "nowatchdog",
     "rcupdate.rcu_expedited=1",
     "cryptomgr.notests",
+    // The first process turns on the others: a kernel 6.1 that does so itself waits for one that has no time.
+    "maxcpus=1",
 ];
+
+/// The guest's clock counts instructions, at 2 to the power of this many nanoseconds each. So a script sees the
+/// same times on a fast machine, on a slow one, on a busy one, and if its emulator stands still for a while.
+/// This many is about what an emulator does; others were tried from 0 to 3, and took no less CPU time.
+const CLOCK_SHIFT: u32 = 1;
+/// The emulated time stamp counter then counts nanoseconds.
+const TSC_KHZ: u32 = 1_000_000;
 
 /// What comes out of a guest, in the directory that it is given.
 pub const TEXT: &str = "text";
 /// A tar archive of its `/out`.
 pub const FILES: &str = "files.tar";
+/// A byte for each second of its clock, from when its script begins.
+pub const HEARTBEAT: &str = "heartbeat";
 /// What its kernel says.
 pub const CONSOLE: &str = "console";
 /// What QEMU says.
@@ -68,17 +79,18 @@ pub struct Boot<'a> {
 }
 
 impl Boot<'_> {
-    /// Boots it, and waits for its end. What it says is in `dir` then.
+    /// Boots it, and waits for its end, or until `watch` ends it. What it says is in `dir` then.
     ///
     /// # Errors
-    /// If QEMU cannot be run, or does not end in time.
-    pub fn run(&self, dir: &Path, limit: Duration) -> Result<()> {
+    /// If QEMU cannot be run, or has to be ended.
+    pub fn run(&self, dir: &Path, mut watch: Watch) -> Result<()> {
         let errors = File::create(dir.join(ERRORS))?;
-        let mut command = self.command();
+        // A guest without work goes on to its next timer at once.
+        let mut command = self.command("off");
         // QEMU splits its options at commas, unless they are doubled.
         let path = |name: &str| dir.join(name).display().to_string().replace(',', ",,");
         command.args(["-serial", &format!("file:{}", path(CONSOLE))]);
-        for (i, name) in [TEXT, FILES].into_iter().enumerate() {
+        for (i, name) in [TEXT, FILES, HEARTBEAT].into_iter().enumerate() {
             command.arg("-chardev");
             command.arg(format!("file,id=c{i},path={}", path(name)));
             command.args(["-device", &format!("virtserialport,chardev=c{i},name={name}")]);
@@ -88,8 +100,12 @@ impl Boot<'_> {
             Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
         let begin = Instant::now();
         while guest.0.try_wait()?.is_none() {
-            if begin.elapsed() > limit {
-                bail!("it does not end within {} s", limit.as_secs());
+            let beats = fs::metadata(dir.join(HEARTBEAT)).map_or(0, |beats| beats.len());
+            // One that ends just now has no figures any more.
+            if let Some(cpu) = cpu_time(guest.0.id())
+                && let Some(why) = watch.verdict(Sample { elapsed: begin.elapsed(), cpu, beats })
+            {
+                bail!(why);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -101,7 +117,7 @@ impl Boot<'_> {
     /// # Errors
     /// If QEMU cannot be run.
     pub fn interact(&self) -> Result<()> {
-        let mut command = self.command();
+        let mut command = self.command("on");
         command.args(["-serial", "mon:stdio"]);
         let mut guest =
             Guest(command.spawn().context("setpriv cannot be run: install util-linux")?);
@@ -109,16 +125,18 @@ impl Boot<'_> {
         Ok(())
     }
 
-    /// QEMU, which dies with us however we die.
-    fn command(&self) -> Command {
+    /// QEMU, which dies with us however we die. `sleep`: whether it waits in real time while its guest has
+    /// nothing to do.
+    fn command(&self, sleep: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", QEMU]).args(self.args());
+        command.args(["-icount", &format!("shift={CLOCK_SHIFT},sleep={sleep}")]);
         command
     }
 
     fn args(&self) -> Vec<String> {
-        // /dev/kvm may be there and not work: the emulator always does. In one thread, as with one for
-        // each CPU a kernel now and then meets a breakpoint of its own that another CPU has taken away.
+        // /dev/kvm may be there and not work: the emulator always does. In one thread, as a clock that counts
+        // instructions asks for.
         let fixed = "-nodefaults -no-user-config -display none -no-reboot -bios qboot.rom \
                      -accel tcg,thread=single,tb-size=512";
         let mut args: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
@@ -141,7 +159,7 @@ impl Boot<'_> {
 
     fn kernel_args(&self) -> String {
         let fixed = KERNEL_ARGS.map(str::to_owned).into_iter();
-        let clock = format!("tsc_early_khz={}", *tsc::KHZ);
+        let clock = format!("tsc_early_khz={TSC_KHZ}");
         let own = self.topology.kernel_args.iter().chain(self.kernel_args).cloned();
         fixed.chain([clock]).chain(own).collect::<Vec<_>>().join(" ")
     }
@@ -153,6 +171,17 @@ fn cpu(topology: &Topology) -> String {
     let own = topology.cpu.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let features = default.chain(own).map(|(name, value)| format!(",{name}={value}"));
     format!("max{}", features.collect::<String>())
+}
+
+/// CPU time of all threads of a process; `None` if it has ended.
+fn cpu_time(pid: u32) -> Option<Duration> {
+    /// in a second: the same on all kernels for x86-64
+    const TICKS: u64 = 100;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program may have spaces in it, and is followed by the third field.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(14 - 3);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis((ticks()? + ticks()?) * 1000 / TICKS))
 }
 
 /// A QEMU that runs, killed when dropped.
@@ -205,6 +234,13 @@ mod tests {
         let append = value(&args, "-append");
         assert!(append.starts_with("console=ttyS0 "), "{append}");
         assert!(append.ends_with(" damon_stat.enabled=N damon_stat.enabled=Y"), "{append}");
+    }
+
+    #[test]
+    fn our_own_cpu_time() {
+        let before = cpu_time(std::process::id()).unwrap();
+        while cpu_time(std::process::id()).unwrap() < before + Duration::from_millis(50) {}
+        assert_eq!(cpu_time(u32::MAX), None);
     }
 
     #[test]

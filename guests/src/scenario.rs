@@ -10,9 +10,10 @@ use serde::Deserialize;
 use crate::room;
 use crate::score::Expected;
 use crate::topology::Topology;
+use crate::watch::SILENCE;
 
-/// A guest may take as long, in seconds.
-const MAX_LIMIT_S: u64 = 600;
+/// The longest time for a script, in seconds of the guest's clock.
+const MAX_TIMEOUT_S: u64 = 600;
 
 /// What stands in `scenarios/NAME/scenario.toml`.
 #[derive(Debug, Clone, Deserialize)]
@@ -50,8 +51,10 @@ pub struct Scenario {
     pub dir: PathBuf,
     /// the machine that it takes
     pub topology: Topology,
-    /// the guest has ended by then, or failed
-    pub limit: Duration,
+    /// its script has ended by then, by the guest's clock, or failed
+    pub timeout: Duration,
+    /// the emulator is ended after so much CPU time without a heartbeat of the guest
+    pub silence: Duration,
     /// arguments of the kernel
     pub kernel_args: Vec<String>,
     /// by series: what its script is told
@@ -80,7 +83,11 @@ impl Scenario {
         folders.iter().map(|f| Scenario::read(f)).collect()
     }
 
-    fn read(dir: &Path) -> Result<Self> {
+    /// The one in a folder.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join("scenario.toml");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}", path.display()))?;
@@ -89,13 +96,14 @@ impl Scenario {
         if let Some(other) = file.kernels_by_name.iter().find(|k| !file.kernels.contains_key(*k)) {
             bail!("{}: {other} of kernels_by_name is not in [kernels]", path.display());
         }
-        ensure!((1..=MAX_LIMIT_S).contains(&file.timeout_s), "timeout_s is 1 to {MAX_LIMIT_S}");
+        ensure!((1..=MAX_TIMEOUT_S).contains(&file.timeout_s), "timeout_s is 1 to {MAX_TIMEOUT_S}");
         Ok(Scenario {
             name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             about: file.about,
             dir: dir.to_owned(),
             topology: Topology::named(&file.topology)?,
-            limit: Duration::from_secs(file.timeout_s),
+            timeout: Duration::from_secs(file.timeout_s),
+            silence: SILENCE,
             kernel_args: file.kernel_args,
             kernels: file.kernels,
             score: file.score,
@@ -112,7 +120,9 @@ impl Scenario {
         let line = |(name, value): (&String, &String)| {
             format!("export {name}='{}'\n", value.replace('\'', "'\\''"))
         };
-        format!("export SERIES={series}\n") + &told.map(line).collect::<String>()
+        let timeout = self.timeout.as_secs();
+        format!("export SERIES={series}\nexport TIMEOUT={timeout}\n")
+            + &told.map(line).collect::<String>()
     }
 }
 
@@ -138,6 +148,10 @@ mod tests {
         let mut record = Scenario::all().unwrap().into_iter().find(|s| s.name == "record").unwrap();
         let told = BTreeMap::from([("WAY".to_owned(), "it's".to_owned())]);
         record.kernels.insert("9.9".to_owned(), told);
-        assert_eq!(record.variables("9.9"), "export SERIES=9.9\nexport WAY='it'\\''s'\n");
+        let timeout = record.timeout.as_secs();
+        assert_eq!(
+            record.variables("9.9"),
+            format!("export SERIES=9.9\nexport TIMEOUT={timeout}\nexport WAY='it'\\''s'\n")
+        );
     }
 }

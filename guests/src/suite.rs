@@ -15,8 +15,11 @@ use crate::lab::{Lab, known};
 use crate::scenario::Scenario;
 use crate::table::{Outcome, Verdict};
 
-/// Guests at a time: each waits for a third of its time, so that three keep two CPUs at work.
-pub const JOBS: usize = 3;
+/// Guests at a time: as many as there are CPUs that we may use, since an emulator keeps one busy all the time.
+#[must_use]
+pub fn jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// What was asked for by name; nothing: all.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub struct Asked {
 
 impl Default for Asked {
     fn default() -> Self {
-        Asked { kernels: Vec::new(), scenarios: Vec::new(), keep: None, jobs: JOBS }
+        Asked { kernels: Vec::new(), scenarios: Vec::new(), keep: None, jobs: jobs() }
     }
 }
 
@@ -102,7 +105,7 @@ pub fn run(
 fn pairs<'a>(asked: &Asked, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
     let all = scenarios.iter().flat_map(|s| s.kernels.keys().map(move |k| (s, k.as_str())));
     let mut pairs: Vec<_> = all.filter(|(s, k)| asked.has(s, k)).collect();
-    pairs.sort_by_key(|(s, _)| Reverse(s.limit));
+    pairs.sort_by_key(|(s, _)| Reverse(s.timeout));
     pairs
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use isotherm_sim::MachineKind;
-use isotherm_sim::workload::Workload;
+use isotherm_sim::workload::{Workload, units};
 
 use crate::setups::Setups;
 
@@ -21,6 +21,9 @@ pub struct Options {
     /// Watch each for so long [default: as long as it takes by itself]
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
+    /// Leave out this much at the begin of each phase where each moment is scored
+    #[arg(long, value_name = "TIME", default_value = "600ms", value_parser = units::duration)]
+    pub settle: Duration,
     /// Only on this machine
     #[arg(long)]
     only: Option<Only>,

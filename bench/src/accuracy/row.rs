@@ -1,5 +1,7 @@
 //! What one workload has shown.
 
+use std::time::Duration;
+
 use isotherm_sim::{Accuracy, AccuracyBuilder};
 use serde::Serialize;
 
@@ -19,10 +21,11 @@ pub struct Row {
     pub bytes_a_region: Option<f64>,
 }
 
-/// The figures of what was watched by this monitor.
+/// The figures of what was watched by this monitor, without the first `settle` of each phase where
+/// each moment is scored.
 #[must_use]
-pub fn row(monitor: &str, w: &Watched) -> Row {
-    let mut builder = AccuracyBuilder::new(&w.truth, w.target);
+pub fn row(monitor: &str, w: &Watched, settle: Duration) -> Row {
+    let mut builder = AccuracyBuilder::new(&w.truth, w.target).settle(settle);
     w.snapshots.iter().for_each(|s| builder.push(s));
     Row {
         monitor: monitor.to_owned(),

@@ -4,7 +4,7 @@ use isotherm_sim::{Blocks, Delay, Figures, Kind, MachineKind};
 
 use super::Row;
 
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "workload",
     "machine",
     "monitor",
@@ -24,6 +24,7 @@ const COLUMNS: [&str; 19] = [
     "lost",
     "bytes a region",
     "2 MiB: log2 error, correlation; hot: precision, recall; warm: precision, recall; 95 % right; hot seen after s",
+    "F1 each 100 ms: hot, warm",
 ];
 
 /// What stands above the rows.
@@ -58,6 +59,7 @@ pub fn line(r: &Row) -> String {
         format!("{:.2} %", a.lost_percent),
         r.bytes_a_region.map_or("-".to_owned(), |b| format!("{b:.1}")),
         blocks(&a.blocks, &a.heating),
+        [a.over_time.all.hot, a.over_time.all.warm].map(share).join(", "),
     ]);
     format!("| {} |", cells.join(" | "))
 }
@@ -77,6 +79,10 @@ fn blocks(b: &Blocks, heating: &Delay) -> String {
         kind(&b.warm),
         delay(heating),
     )
+}
+
+fn share(x: Option<f64>) -> String {
+    x.map_or("-".to_owned(), |x| format!("{x:.3}"))
 }
 
 fn kind(k: &Kind) -> [String; 2] {

@@ -1,11 +1,9 @@
 //! How right the monitors are about workloads, simulated and real. One table, and JSON.
 
-use std::fs::File;
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use clap::Parser;
-use isotherm_bench::accuracy::{Options, Row, head, line, row, watch};
+use isotherm_bench::accuracy::{Options, head, line, row, watch};
+use isotherm_bench::output::save_json;
 use isotherm_sim::workload::{NAMED, Named, Workload};
 
 fn main() -> Result<()> {
@@ -16,13 +14,13 @@ fn main() -> Result<()> {
         for &machine in o.machines() {
             for setup in o.setups.on(machine)? {
                 let watched = watch(&o, &setup, machine, &name, &workload);
-                let row = row(&setup.name, &watched.with_context(|| name.clone())?);
+                let row = row(&setup.name, &watched.with_context(|| name.clone())?, o.settle);
                 println!("{}", line(&row));
                 rows.push(row);
             }
         }
     }
-    o.json.as_deref().map_or(Ok(()), |path| write(path, &rows))
+    o.json.as_deref().map_or(Ok(()), |path| save_json(path, &rows))
 }
 
 /// Workloads with their names or files.
@@ -41,9 +39,4 @@ fn find(name: &str) -> Result<Workload> {
         format!("{name} is no workload: name one ({names}), or a file that describes one")
     })?;
     Ok(Workload::parse(&text)?)
-}
-
-fn write(path: &Path, rows: &[Row]) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(serde_json::to_writer_pretty(file, rows)?)
 }

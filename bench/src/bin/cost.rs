@@ -1,14 +1,14 @@
 //! What does monitoring cost, the target and the machine, and what would the straightforward way
 //! cost?
 
-use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use isotherm_bench::load::Shape;
+use isotherm_bench::output::save_json;
 use isotherm_bench::setups::{Setup, Setups};
 use isotherm_bench::slices::{Figures, OFF, Slice, figures, order};
 use isotherm_bench::watched::Watched;
@@ -89,7 +89,7 @@ fn main() -> Result<()> {
         run.cases.push(case);
     }
     match &o.json {
-        Some(path) => save(path, &run),
+        Some(path) => save_json(path, &run),
         None => Ok(()),
     }
 }
@@ -176,9 +176,4 @@ fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
-}
-
-fn save(path: &std::path::Path, run: &Run) -> Result<()> {
-    let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(serde_json::to_writer_pretty(file, run)?)
 }

@@ -21,6 +21,7 @@ use isotherm_bench::evaluate::table::Form;
 use isotherm_bench::evaluate::verdicts::{BY_QUOTAS, verdicts};
 use isotherm_bench::evaluate::workload::{Keys, Length, NAMES, Redis, find, strider};
 use isotherm_bench::evaluate::{machine, pressure, tables};
+use isotherm_bench::output::save_json;
 use isotherm_bench::program;
 use isotherm_linux::swap::Swap;
 use rustix::process::geteuid;
@@ -244,8 +245,7 @@ impl Told {
         let runs = folder.last();
         if let Some(path) = &self.json {
             let all = serde_json::json!({ "setup": setup, "runs": runs });
-            std::fs::write(path, format!("{all}\n"))
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            save_json(path, &all)?;
         }
         let results = Results::of(runs);
         let form = self.form();

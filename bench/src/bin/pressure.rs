@@ -1,7 +1,6 @@
 //! Does monitoring change what it watches? A process at the limit of its memory, with a hot set and a
 //! stream that pushes it out: what is cleared looks old to reclaim.
 
-use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use isotherm_bench::bootstrap::{Estimate, median_of};
 use isotherm_bench::cpus;
 use isotherm_bench::limited::Limited;
 use isotherm_bench::load::{self, Load, Shape};
+use isotherm_bench::output::save_json;
 use isotherm_bench::setups::Setups;
 use isotherm_bench::slices::{OFF, Slice, order, rate};
 use isotherm_bench::watched::Watched;
@@ -101,11 +101,7 @@ fn main() -> Result<()> {
     print(&o, &group, &rounds, &changed);
     let run =
         Run { hot_mib: o.hot, limit_mib: o.limit, mib: o.size, seed: o.seed, changed, rounds };
-    o.json.as_deref().map_or(Ok(()), |path| {
-        let file =
-            File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(serde_json::to_writer_pretty(file, &run)?)
-    })
+    o.json.as_deref().map_or(Ok(()), |path| save_json(path, &run))
 }
 
 fn check(o: &Options) -> Result<()> {

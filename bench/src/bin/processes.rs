@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use isotherm_bench::{program, usage};
+use isotherm_bench::program::{self, Ended};
+use isotherm_bench::usage;
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
@@ -88,16 +89,6 @@ fn main() -> Result<()> {
     }
     drop((service, them));
     Ok(())
-}
-
-/// Ended when dropped.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// One of the processes, once its memory is there.

@@ -1,6 +1,6 @@
 //! Results on disk, so that what was broken off goes on.
 
-use std::fs::{File, OpenOptions, create_dir_all, read_to_string, write};
+use std::fs::{File, OpenOptions, create_dir_all, read_to_string};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::figures::Run;
 use super::plan::Turn;
+use crate::output::save_json;
 
 /// Grows when what a run does, or what is measured of it, becomes something else.
 pub const VERSION: u32 = 6;
@@ -60,8 +61,7 @@ impl Folder {
                 );
             }
         } else {
-            let text = serde_json::to_string_pretty(setup)?;
-            write(&noted, text).with_context(|| format!("cannot write {}", noted.display()))?;
+            save_json(&noted, setup)?;
         }
         Folder::read(path)
     }

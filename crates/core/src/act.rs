@@ -85,7 +85,9 @@ pub struct Destination {
 pub enum Support {
     /// yes
     Yes,
-    /// no, and why
+    /// No, and why, until somebody changes that: [`Act::apply`] may be asked, and counts what fails.
+    NotNow(String),
+    /// never here, and why
     No(String),
 }
 

@@ -10,6 +10,7 @@ use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::{Region, age_regions, random_page, set_regions, window_around};
 use crate::sampler::view;
 use crate::snapshot::RegionView;
+use crate::support::RateSupport;
 use crate::survey::{BLOCK_SIZE, Block};
 
 /// Looks at each of them at a time, and at most so many in all.
@@ -100,7 +101,8 @@ impl Aside {
         let passed = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         let tell = |r: &mut Region| {
             // What was last known stays, until it is looked at again.
-            if r.tally.looks > 0 {
+            let looked = r.tally.looks > 0;
+            if looked {
                 r.conclude();
             }
             let age = r.age;
@@ -108,7 +110,9 @@ impl Aside {
             // It counts intervals.
             r.age = if r.age > 0 { age.saturating_add(passed) } else { 0 };
             r.restart(u64::MAX / 4);
-            view(r, Duration::from_millis(1))
+            let view = view(r, Duration::from_millis(1));
+            let support = if looked { RateSupport::MEASURED } else { RateSupport::OLD };
+            RegionView { support: Some(support), ..view }
         };
         self.regions.iter_mut().map(tell).collect()
     }
@@ -151,6 +155,8 @@ mod tests {
             let view = aside.views(interval)[0];
             assert_eq!((view.resident_bp, view.unknown_bp.total()), (10_000, 0), "{n}");
             assert_eq!(view.age, interval * n);
+            let asked = if n % 3 == 1 { RateSupport::MEASURED } else { RateSupport::OLD };
+            assert_eq!(view.support, Some(asked), "{n}");
         }
     }
 

@@ -20,8 +20,10 @@ mod region;
 mod sampler;
 pub mod scheme;
 mod snapshot;
+mod support;
 mod survey;
 mod time;
+mod units;
 
 pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
@@ -34,8 +36,8 @@ pub use exposure::Exposure;
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use monitor::{Monitor, Observer, watch};
 pub use ops::{
-    Ask, Cost, EndReason, Liveness, Look, Mapping, MappingKind, OpsError, Pages, Seen, Source,
-    Space, Step, TargetId, Unknown,
+    Activity, Ask, Cost, EndReason, Liveness, Look, Mapping, MappingKind, OpsError, Pages, Seen,
+    Source, Space, Step, TargetId, Unknown,
 };
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;
@@ -43,8 +45,10 @@ pub use range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 pub use region::{Region, Tally};
 pub use sampler::{RegionSampler, Target};
 pub use snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
+pub use support::{RateSupport, SupportBytes};
 pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, Survey};
 pub use time::Nanos;
+pub use units::{parse_size, parse_time};
 
 /// The rules of merging, splitting and fitting regions, for those who build a monitor of their own.
 pub mod rules {

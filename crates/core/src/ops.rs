@@ -88,11 +88,13 @@ pub enum Unknown {
     Partial,
     /// no look succeeded in the interval, or the page is too new to be cleared
     Unseen,
+    /// page cache that no process maps, where the kernel does not note by page frame that it is read or written
+    Cache,
 }
 
 impl Unknown {
     /// All reasons, in the order of their index.
-    pub const ALL: [Unknown; 8] = [
+    pub const ALL: [Unknown; 9] = [
         Unknown::Shared,
         Unknown::Mlocked,
         Unknown::Hugetlb,
@@ -101,6 +103,7 @@ impl Unknown {
         Unknown::Special,
         Unknown::Partial,
         Unknown::Unseen,
+        Unknown::Cache,
     ];
 
     /// Position in [`Unknown::ALL`].
@@ -112,13 +115,14 @@ impl Unknown {
     /// The word used in outputs.
     #[must_use]
     pub fn name(self) -> &'static str {
-        ["shared", "mlocked", "hugetlb", "kvm", "dma", "special", "partial", "unseen"][self.index()]
+        ["shared", "mlocked", "hugetlb", "kvm", "dma", "special", "partial", "unseen", "cache"]
+            [self.index()]
     }
 }
 
 /// A count for each reason of [`Unknown::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pages<T>(pub [T; 8]);
+pub struct Pages<T>(pub [T; Unknown::ALL.len()]);
 
 impl<T: Copy + Into<u64>> Pages<T> {
     /// Over all reasons.
@@ -224,6 +228,22 @@ pub trait Space {
 
     /// CPU time that the target has used since it began, if that can be told.
     fn ran(&mut self, target: TargetId) -> Option<Duration>;
+
+    /// What the target and we have done to its memory so far; `None` if that cannot be told. Between two
+    /// equal answers no accessed bit of the target was set, within the grain of its clock.
+    fn activity(&mut self, target: TargetId) -> Option<Activity> {
+        let _ = target;
+        None
+    }
+}
+
+/// What can have touched or changed the memory of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Activity {
+    /// as [`Space::ran`]
+    pub ran: Duration,
+    /// how often somebody has acted on it by this operations set
+    pub acts: u64,
 }
 
 /// Which pages were accessed.
@@ -247,6 +267,9 @@ impl<T: Space + ?Sized> Space for Box<T> {
     }
     fn ran(&mut self, target: TargetId) -> Option<Duration> {
         (**self).ran(target)
+    }
+    fn activity(&mut self, target: TargetId) -> Option<Activity> {
+        (**self).activity(target)
     }
 }
 

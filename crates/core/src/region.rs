@@ -36,7 +36,7 @@ pub struct Tally {
     /// those accessed in a sampling interval
     pub young: u64,
     /// resident ones whose accesses cannot be seen
-    pub unknown: [u64; 8],
+    pub unknown: [u64; Unknown::ALL.len()],
     /// time from clear to read for one sampling interval, summed over looks
     pub exposure: Duration,
     /// Whether a page was accessed, but too late to count: it is not cold.
@@ -99,7 +99,7 @@ pub(crate) struct Shares {
     pub pages: u64,
     pub visible: f64,
     pub young: f64,
-    pub unknown: [f64; 8],
+    pub unknown: [f64; Unknown::ALL.len()],
     pub exposure: Duration,
 }
 

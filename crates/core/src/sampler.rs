@@ -20,6 +20,7 @@ use crate::region::{
     window_around,
 };
 use crate::snapshot::{RegionView, Snapshot, TargetView};
+use crate::support::RateSupport;
 use crate::time::Nanos;
 
 /// A target under a monitor.
@@ -334,17 +335,20 @@ impl<O: Space + Look> RegionSampler<O> {
 
     /// Keeps the bound of [`Attrs::max_regions`], giving up as little as it can: first what
     /// `threshold` does not tell apart (at zero, the parts of the last split), then ever bigger
-    /// differences, then sizes. What still is too much are areas, and the smallest are left out.
+    /// differences, then sizes. Regions are left out only once each is a whole area, the smallest
+    /// first, so that no area is covered in part.
     fn fit(&mut self, threshold: u32) {
         let max = self.attrs.max_regions as usize;
         let total = self.total();
         let (mut threshold, mut limit) = (threshold, self.region_limit());
-        while self.count() > max && limit / 2 < total {
+        while self.count() > max {
             self.targets.iter_mut().for_each(|t| merge_regions(&mut t.regions, threshold, limit));
             if threshold < ANY_DIFFERENCE {
                 threshold = (threshold * 2).clamp(self.noise_floor(), ANY_DIFFERENCE);
-            } else {
+            } else if limit < total {
                 limit = limit.saturating_mul(2);
+            } else {
+                break;
             }
         }
         if self.count() > max {
@@ -588,6 +592,7 @@ pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
             touched_bp: 0,
             resident_bp: 10_000,
             unknown_bp: unseen,
+            support: Some(RateSupport::OLD),
         };
     }
     let unknown: f64 = s.unknown.iter().sum();
@@ -602,6 +607,7 @@ pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
         touched_bp: if r.accesses_bp > 0 || rate.hz > 0.0 { 10_000 } else { 0 },
         resident_bp: to_bp(s.visible + unknown),
         unknown_bp: unknown_bp(s),
+        support: Some(RateSupport::MEASURED),
     }
 }
 

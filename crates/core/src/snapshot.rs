@@ -9,6 +9,7 @@ use crate::heat::{Heat, HeatBytes, Thresholds};
 use crate::ops::{Cost, Mapping, Pages, TargetId, Unknown};
 use crate::range::AddrRange;
 use crate::region::to_bp;
+use crate::support::{RateSupport, SupportBytes, share};
 use crate::time::Nanos;
 
 /// The state of all targets over one aggregation interval. Never changes once made.
@@ -94,6 +95,8 @@ pub struct RegionView {
     pub resident_bp: u32,
     /// share of its pages that are resident and unknown, by reason
     pub unknown_bp: Pages<u32>,
+    /// What its rate rests on. None if that is not told: in records of versions before 4.
+    pub support: Option<RateSupport>,
 }
 
 impl RegionView {
@@ -133,12 +136,9 @@ impl RegionView {
     /// page has been hot for a minute, 15 of 16 are cold.
     #[must_use]
     pub fn bytes(&self, t: &Thresholds) -> HeatBytes {
-        let len = self.range.len();
-        let resident = share(len, self.resident_bp.min(10_000));
-        let unknown =
-            Unknown::ALL.iter().map(|&w| self.unknown_bytes(w)).sum::<u64>().min(resident);
-        let seen = resident - unknown;
-        let mut b = HeatBytes { unknown, absent: len - resident, ..HeatBytes::default() };
+        let (resident, seen) = (self.resident_bytes(), self.seen_bytes());
+        let (unknown, absent) = (resident - seen, self.range.len() - resident);
+        let mut b = HeatBytes { unknown, absent, ..HeatBytes::default() };
         if f64::from(self.rate.hz) >= t.hot_hz {
             b.hot = share(seen, self.touched_bp.min(10_000));
         } else {
@@ -149,15 +149,26 @@ impl RegionView {
         *if self.age >= t.cold_age { &mut b.cold } else { &mut b.warm } += rest;
         b
     }
+
+    /// Its bytes whose accesses can be seen, by what its rate rests on; none if that is not told.
+    #[must_use]
+    pub fn support_bytes(&self) -> SupportBytes {
+        self.support.map(|s| SupportBytes::of(self.seen_bytes(), s)).unwrap_or_default()
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        share(self.range.len(), self.resident_bp.min(10_000))
+    }
+
+    /// Resident bytes whose accesses can be seen.
+    fn seen_bytes(&self) -> u64 {
+        let unknown = Unknown::ALL.iter().map(|&w| self.unknown_bytes(w)).sum::<u64>();
+        self.resident_bytes().saturating_sub(unknown)
+    }
 }
 
 /// More than half: what a region is called after.
 const HALF_BP: u32 = 5_000;
-
-/// `bp` of 10,000 of `bytes`, without overflow: 2^64 x 10^4 needs 78 bits.
-pub(crate) fn share(bytes: u64, bp: u32) -> u64 {
-    u64::try_from(u128::from(bytes) * u128::from(bp) / 10_000).unwrap_or(u64::MAX)
-}
 
 impl TargetView {
     /// Bytes that the target may access.
@@ -170,6 +181,12 @@ impl TargetView {
     #[must_use]
     pub fn bytes(&self, t: &Thresholds) -> HeatBytes {
         self.regions.iter().map(|r| r.bytes(t)).sum()
+    }
+
+    /// Bytes of all its regions whose accesses can be seen, by what their rates rest on.
+    #[must_use]
+    pub fn support_bytes(&self) -> SupportBytes {
+        self.regions.iter().map(RegionView::support_bytes).sum()
     }
 }
 
@@ -184,5 +201,11 @@ impl Snapshot {
     #[must_use]
     pub fn bytes(&self, t: &Thresholds) -> HeatBytes {
         self.targets.iter().map(|v| v.bytes(t)).sum()
+    }
+
+    /// Bytes of all targets whose accesses can be seen, by what their rates rest on.
+    #[must_use]
+    pub fn support_bytes(&self) -> SupportBytes {
+        self.targets.iter().map(TargetView::support_bytes).sum()
     }
 }

@@ -14,6 +14,12 @@ impl Nanos {
     pub fn since(self, earlier: Nanos) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// As long as `d` ago, or the beginning of the clock.
+    #[must_use]
+    pub fn before(self, d: Duration) -> Nanos {
+        Nanos(self.0.saturating_sub(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)))
+    }
 }
 
 impl Add<Duration> for Nanos {

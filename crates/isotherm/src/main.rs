@@ -18,6 +18,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),
+        cli::Command::Now(options) => commands::now::run(options),
         cli::Command::Run(options) => commands::run::run(options),
         cli::Command::Reclaim(options) => commands::reclaim::run(options),
         cli::Command::Status(options) => commands::control::status(&options),

@@ -40,6 +40,11 @@ impl Notify {
         }
     }
 
+    /// When it is time to say that we live, if anybody wants to know.
+    pub fn by(&self) -> Option<Nanos> {
+        self.every.map(|_| self.next)
+    }
+
     /// Says that we live, if it is time.
     pub fn alive(&mut self, now: Nanos) {
         if let Some(every) = self.every.filter(|_| now >= self.next) {

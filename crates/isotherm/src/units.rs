@@ -74,7 +74,12 @@ pub fn addresses(text: &str) -> Result<AddrRange, String> {
 }
 
 fn hz(text: &str) -> Option<f64> {
-    text.trim_end_matches("Hz").trim().parse().ok()
+    let at = text.len().saturating_sub(2);
+    let number = match text.split_at_checked(at) {
+        Some((number, unit)) if unit.eq_ignore_ascii_case("hz") => number,
+        _ => text,
+    };
+    number.trim().parse().ok()
 }
 
 /// 0 to 100.
@@ -210,8 +215,8 @@ mod tests {
     #[test]
     fn one_rate() {
         assert_eq!(rate("10"), Ok(10.0));
-        assert_eq!(rate("0.5Hz"), Ok(0.5));
-        for bad in ["", "0", "-1", "NaN", "inf", "1e999", "often"] {
+        assert_eq!((rate("0.5Hz"), rate("0.5 hz")), (Ok(0.5), Ok(0.5)));
+        for bad in ["", "é", "Hz", "0", "-1", "NaN", "inf", "1e999", "often"] {
             assert!(rate(bad).unwrap_err().contains("as in 10"), "{bad}");
         }
     }

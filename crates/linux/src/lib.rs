@@ -30,7 +30,8 @@ pub use attribution::attribution;
 pub use figures::{counts_stalls, fragmentation, free, of_group, of_machine};
 pub use machine::{MachineMemory, machine_memory};
 pub use ops::{
-    AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Processes, Smaps, Vaddr,
+    AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Postponed, Processes,
+    Smaps, Vaddr,
 };
 pub use physical::{Part, PhysicalError, Stretch, physical_memory};
 pub use proof::ProofError;

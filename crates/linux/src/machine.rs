@@ -5,6 +5,7 @@ use std::path::Path;
 
 use isotherm_core::{PAGE_SIZE, Pages, Unknown};
 
+use crate::damon::Spared;
 use crate::proc::{self, Holdings, ProcError};
 
 /// Of a machine, in bytes.
@@ -18,6 +19,10 @@ pub struct MachineMemory {
     /// What is unknown to who looks at processes, by reason, and which the kernel sees and takes: a virtual
     /// machine in shared memory is in both.
     pub seen_by_kernel: Pages<u64>,
+    /// of files that no process maps, at least: shared memory that one maps counts as theirs
+    pub unmapped_files: u64,
+    /// of files, mapped or not, without shared memory
+    pub files: u64,
 }
 
 /// Reads it.
@@ -35,10 +40,29 @@ pub fn machine_memory(root: &Path) -> Result<MachineMemory, ProcError> {
         (Unknown::Special, resident.saturating_sub(elsewhere)),
     ];
     let seen = [(Unknown::Shared, m.shared), (Unknown::Kvm, guests(root))];
-    Ok(MachineMemory { resident, unknown: by(unknown), seen_by_kernel: by(seen) })
+    Ok(MachineMemory {
+        resident,
+        unknown: by(unknown),
+        seen_by_kernel: by(seen),
+        unmapped_files: m.files.saturating_sub(m.mapped),
+        files: m.files,
+    })
 }
 
 impl MachineMemory {
+    /// The same where a scheme leaves that alone: it is unknown, for the reason `cache`.
+    #[must_use]
+    pub fn sparing(mut self, spared: Spared) -> Self {
+        let shared = &mut self.seen_by_kernel.0[Unknown::Shared.index()];
+        self.unknown.0[Unknown::Cache.index()] = match spared {
+            Spared::Nothing => 0,
+            Spared::Unmapped => self.unmapped_files,
+            // Shared memory is not anonymous to the filter either.
+            Spared::Files => self.files + std::mem::take(shared),
+        };
+        self
+    }
+
     /// For whatever reason. What is held for two counts twice, as far as there is so much memory.
     #[must_use]
     pub fn all_unknown(&self) -> u64 {
@@ -103,6 +127,23 @@ mod tests {
         assert_eq!(reasons.map(of), [50, 200, 20, 50]);
         assert_eq!(m.all_unknown(), 320 << 10);
         assert_eq!(m.seen_by_kernel.total(), 70 << 10);
+    }
+
+    #[test]
+    fn page_cache_that_a_filter_spares_is_unknown() {
+        let root = machine(
+            "Active: 100 kB\nInactive: 300 kB\nActive(file): 60 kB\nInactive(file): 90 kB\n\
+             Mapped: 40 kB\nShmem: 70 kB\n",
+            "nr_foll_pin_acquired 0\n",
+        );
+        let cache = |spared| {
+            let m = machine_memory(root.path()).unwrap().sparing(spared);
+            let seen = bytes(&m.seen_by_kernel, Unknown::Shared);
+            (bytes(&m.unknown, Unknown::Cache) >> 10, seen >> 10, m.all_unknown() >> 10)
+        };
+        assert_eq!(cache(Spared::Nothing), (0, 70, 300));
+        assert_eq!(cache(Spared::Unmapped), (110, 70, 410));
+        assert_eq!(cache(Spared::Files), (220, 0, 520));
     }
 
     #[test]

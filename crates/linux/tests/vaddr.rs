@@ -39,6 +39,44 @@ fn sees_exactly_what_was_touched() {
 }
 
 #[test]
+fn mappings_are_read_when_they_may_have_changed() {
+    if !root_or_skip("mappings_are_read_when_they_may_have_changed") {
+        return;
+    }
+    let (mut process, mut ops, target) = attached();
+    let glance = Walker::fastest().unwrap().glance(process.pid()).unwrap();
+    let threads = isotherm_linux::proc::threads("/".as_ref(), process.pid(), 100).len();
+    assert_eq!(glance.threads as usize, threads);
+    if glance.changes.is_none() {
+        eprintln!("skipped: this kernel does not count changes (Linux 6.4, CONFIG_PER_VMA_LOCK)");
+        return;
+    }
+    let file = std::fs::read(format!("/proc/{}/maps", process.pid())).unwrap().len() as u64;
+    // Bytes that this thread has read of files.
+    let read_so_far = || {
+        let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        let bytes = text.lines().find_map(|l| l.strip_prefix("rchar: ")).unwrap();
+        bytes.parse::<u64>().unwrap()
+    };
+    let mut mappings = Vec::new();
+    let mut read = |ops: &mut Vaddr| {
+        let before = read_so_far();
+        assert_eq!(ops.mappings(target, &mut mappings).unwrap(), Liveness::Alive);
+        (mappings.clone(), read_so_far() - before)
+    };
+    let (first, bytes) = read(&mut ops);
+    assert!(bytes >= file, "{bytes} of {file}");
+    for _ in 0..5 {
+        let (again, bytes) = read(&mut ops);
+        // What was read so far is read, too.
+        assert!(again == first && bytes < file, "{bytes} of {file}");
+    }
+    let new = process.map(10, "small");
+    let (more, _) = read(&mut ops);
+    assert!(more.iter().any(|m| m.range.intersect(&new) == Some(new)), "{new:?}: {more:?}");
+}
+
+#[test]
 fn huge_pages_are_never_split() {
     if !root_or_skip("huge_pages_are_never_split") {
         return;

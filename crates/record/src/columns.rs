@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, UInt16Type, UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, UInt64Array};
+use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch, UInt16Array, UInt64Array};
 use arrow_schema::ArrowError;
 use isotherm_core::{RegionView, Snapshot, TargetView, Unknown};
 
@@ -11,11 +11,12 @@ use crate::bad::Bad;
 use crate::lists::{Column, batch, list, numbers, offsets, plain};
 use crate::quality::{self, Qualities};
 use crate::scalars::{self, SCALARS, nanos};
+use crate::versions;
 
 /// Bytes that a row, a target and a region take in the columns.
 const ROW: usize = SCALARS.len() * 8 + quality::ROW;
 const TARGET: usize = 4 + 9 + 8 + 8 + 4;
-const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len();
+const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len() + 2 * 3;
 
 /// Bytes that `s` takes in the columns.
 pub(crate) fn bytes_of(s: &Snapshot) -> usize {
@@ -60,6 +61,8 @@ struct Regions {
     touched_bp: Vec<u16>,
     resident_bp: Vec<u16>,
     unknown_bp: [Vec<u16>; Unknown::ALL.len()],
+    measured_bp: Vec<Option<u16>>,
+    extended_bp: Vec<Option<u16>>,
 }
 
 impl Columns {
@@ -149,11 +152,18 @@ impl Regions {
         for (column, &bp) in self.unknown_bp.iter_mut().zip(&r.unknown_bp.0) {
             column.push(share(bp)?);
         }
+        self.measured_bp.push(r.support.map(|s| share(s.measured_bp)).transpose()?);
+        self.extended_bp.push(r.support.map(|s| share(s.extended_bp)).transpose()?);
         Ok(())
     }
 
     fn columns(self, out: &mut Vec<Column>) -> Result<(), ArrowError> {
         let rows = offsets(self.in_row)?;
+        let supports = versions::SUPPORT
+            .into_iter()
+            .zip([self.measured_bp, self.extended_bp])
+            .map(|(name, values)| list(name, true, &rows, Arc::new(UInt16Array::from(values))));
+        let supports = supports.collect::<Result<Vec<_>, _>>()?;
         let mut push = |name: &str, values| -> Result<(), ArrowError> {
             out.push(list(name, false, &rows, values)?);
             Ok(())
@@ -170,6 +180,7 @@ impl Regions {
         for (why, values) in Unknown::ALL.into_iter().zip(self.unknown_bp) {
             push(&unknown_name(why), array::<UInt16Type>(values))?;
         }
+        out.extend(supports);
         Ok(())
     }
 }

@@ -44,10 +44,11 @@ impl Content {
         }
     }
 
-    /// Each file tells the targets again; a number never stands for another one.
+    /// Each file tells the targets again; a number never stands for another process, which may become
+    /// another program.
     fn target(&mut self, fact: &TargetFact) -> Vec<String> {
         match self.targets.insert(fact.id, fact.clone()) {
-            Some(before) if before != *fact => {
+            Some(before) if before.pid != fact.pid => {
                 vec![format!("target {} was {:?} before", fact.id.0, before.command)]
             }
             Some(_) => Vec::new(),

@@ -18,6 +18,7 @@ fn region_at(start: u64, end: u64) -> RegionView {
         touched_bp: 10_000,
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
+        support: None,
     }
 }
 
@@ -123,7 +124,9 @@ fn order_is_kept() {
     let early = Snapshot { start: Nanos(1), ..sound(5) };
     assert_eq!(after(early), "it starts before the one before it ends");
     assert_eq!(wrong(|s| s.end = s.start), "it ends when it starts");
-    assert!(begun().take(&fact("b"))[0].contains("target 0 was \"a\" before"));
+    assert_eq!(begun().take(&fact("b")), [""; 0], "it has become another program");
+    let another = TargetFact { id: TargetId(0), pid: Some(2), command: "b".into() };
+    assert!(begun().take(&Event::Target(another))[0].contains("target 0 was \"a\" before"));
 }
 
 #[test]

@@ -54,19 +54,18 @@ pub enum ReadError {
         path: PathBuf,
     },
     /// Its end is missing. All that was read before is right.
-    #[error(
-        "the record {} breaks off after byte {at}: its recording was killed, or still goes on; all before is right, and at most the last 5 s are missing",
-        path.display()
-    )]
+    #[error("the record {} breaks off after byte {at}: {why}", path.display())]
     Torn {
         /// which file
         path: PathBuf,
         /// where what is whole ends
         at: u64,
+        /// as far as it can be told
+        why: Missing,
     },
     /// A frame is damaged. All that was read before is right.
     #[error(
-        "the record {} is damaged in the frame at byte {at}: {why}; skip what is damaged to read what comes after",
+        "the record {} is damaged in the frame at byte {at}: {why}; what comes after it can be read with --skip-damaged",
         path.display()
     )]
     Damaged {
@@ -90,6 +89,26 @@ pub enum ReadError {
     },
 }
 
+/// Why a record has no end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// somebody writes it
+    #[error(
+        "its recording goes on, and writes every 5 s; all before is right, and what comes is to be read later"
+    )]
+    Recording,
+    /// it ends within a frame, and nobody writes it
+    #[error(
+        "the file ends within a frame, as it was cut in copying, or the machine went down; all before is right: copy it again if there is a longer one"
+    )]
+    Cut,
+    /// it ends with a frame, and nobody writes it
+    #[error(
+        "its recording was killed, or the file was copied while it went on; all before is right, and at most the last 5 s of the recording are missing"
+    )]
+    Killed,
+}
+
 /// What was passed over in a damaged record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lost {
@@ -97,6 +116,6 @@ pub struct Lost {
     pub places: u64,
     /// bytes in the frames there
     pub bytes: u64,
-    /// snapshots missing between others, by their numbers
+    /// snapshots that are missing, by the numbers of those that are not, and by the end
     pub snapshots: u64,
 }

@@ -7,7 +7,7 @@ use arrow_schema::{ArrowError, Schema};
 
 use crate::bad::Bad;
 use crate::columns::Columns;
-use crate::event::{Event, ReadError};
+use crate::event::{Event, Lost, ReadError};
 use crate::facts::Facts;
 use crate::reader::Reader;
 use crate::sets::Sets;
@@ -22,6 +22,8 @@ pub struct Exported {
     pub snapshots: u64,
     /// set if the record breaks off: worth a warning
     pub torn: Option<ReadError>,
+    /// what was skipped
+    pub lost: Lost,
 }
 
 /// Why a record cannot be exported.
@@ -56,14 +58,17 @@ impl From<Bad> for ExportError {
 /// # Errors
 /// If the record cannot be read, for more than that it breaks off, or `out` cannot be written.
 pub fn export_arrow(reader: Reader, out: impl Write) -> Result<Exported, ExportError> {
-    let mut events = reader.peekable();
-    let facts = events.next_if(|event| matches!(event, Ok(Event::Facts(_))));
-    let mut stream = match facts {
-        Some(Ok(Event::Facts(facts))) => Stream::new(out, Some(&facts))?,
+    let mut reader = reader;
+    let mut next = reader.next();
+    let mut stream = match &next {
+        Some(Ok(Event::Facts(facts))) => Stream::new(out, Some(facts))?,
         _ => Stream::new(out, None)?,
     };
+    if matches!(next, Some(Ok(Event::Facts(_)))) {
+        next = reader.next();
+    }
     let mut torn = None;
-    for event in events {
+    while let Some(event) = next {
         match event {
             Ok(Event::Snapshot(s)) => stream.push(&s)?,
             Ok(Event::Facts(_)) => return Err(ExportError::Mixed),
@@ -71,8 +76,9 @@ pub fn export_arrow(reader: Reader, out: impl Write) -> Result<Exported, ExportE
             Err(e @ ReadError::Torn { .. }) => torn = Some(e),
             Err(e) => return Err(e.into()),
         }
+        next = reader.next();
     }
-    Ok(Exported { snapshots: stream.finish()?, torn })
+    Ok(Exported { snapshots: stream.finish()?, torn, lost: reader.lost() })
 }
 
 struct Stream<W: Write> {

@@ -2,9 +2,10 @@
 //! to anything else that can be written.
 
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempPath;
 
@@ -88,14 +89,15 @@ fn state(path: &Path) -> io::Result<State> {
     })
 }
 
-/// Files on a disk. An earlier record keeps its place until there is something better.
+/// Files on a disk, locked as long as they are written. An earlier record keeps its place until there is
+/// something better.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
     keep: u32,
     file: File,
-    /// bytes in `file`
-    len: u64,
+    /// bytes in `file`; none if what it ends with cannot be taken back
+    len: Option<u64>,
     aside: Option<Aside>,
 }
 
@@ -106,6 +108,8 @@ struct Aside {
     file: TempPath,
     stale: Vec<PathBuf>,
     renames: Vec<(PathBuf, PathBuf)>,
+    /// the earlier record, locked so that nobody else takes its place meanwhile
+    _earlier: Vec<File>,
 }
 
 impl Files {
@@ -117,15 +121,91 @@ impl Files {
         let (file, aside) = if earlier.is_empty() {
             (begin(path).map_err(io)?, None)
         } else {
+            let _earlier = lock_all(path, &earlier)?;
             let old = with_suffix(path, "old");
-            let stale = records(&old, MOST_FILES)?.into_iter().map(|age| part(&old, age));
+            let stale = records(&old, MOST_FILES)?;
+            lock_all(&old, &stale)?;
+            let stale = stale.into_iter().map(|age| part(&old, age));
             let renames = earlier.into_iter().map(|age| (part(path, age), part(&old, age)));
             let (stale, renames) = (stale.collect(), renames.collect());
             let (file, temporary) = begin_aside(path).map_err(io)?;
-            (file, Some(Aside { file: temporary, stale, renames }))
+            (file, Some(Aside { file: temporary, stale, renames, _earlier }))
         };
-        Ok(Files { path: path.to_owned(), keep, file, len: 0, aside })
+        lock(&file, path)?;
+        // Whoever came first has written it meanwhile.
+        if aside.is_none() && file.metadata().map_err(io)?.len() > 0 {
+            return Err(WriteError::Busy { path: path.to_owned() });
+        }
+        Ok(Files { path: path.to_owned(), keep, file, len: Some(0), aside })
     }
+
+    /// Standard output, which is not closed at the end, and has no second file.
+    #[cfg(unix)]
+    pub(crate) fn stdout(name: &Path) -> Result<Self, WriteError> {
+        use std::os::fd::AsFd;
+        let file = io::stdout().as_fd().try_clone_to_owned();
+        let file = file.map_err(|source| WriteError::Io { path: name.to_owned(), source })?;
+        Ok(Files { path: name.to_owned(), keep: 1, file: file.into(), len: None, aside: None })
+    }
+}
+
+/// Tries to lock a file so often, and waits so long in between: who reads a record asks for a moment
+/// whether it is locked.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Locks a file that is being written, until it is closed. Where files cannot be locked, nothing
+/// keeps two recordings apart.
+fn lock(file: &File, path: &Path) -> Result<(), WriteError> {
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+        }
+    }
+    Err(WriteError::Busy { path: path.to_owned() })
+}
+
+/// Locks the files of these ages of the record at `path`, unless somebody writes one.
+fn lock_all(path: &Path, ages: &[u32]) -> Result<Vec<File>, WriteError> {
+    let mut files = Vec::new();
+    for &age in ages {
+        let path = part(path, age);
+        match File::open(&path) {
+            Ok(file) => {
+                lock(&file, &path)?;
+                // Another recording may have taken its place just before.
+                if !is_at(&file, &path) {
+                    return Err(WriteError::Busy { path });
+                }
+                files.push(file);
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(WriteError::Io { path, source }),
+        }
+    }
+    Ok(files)
+}
+
+/// Whether `file` is the one at `path` now.
+fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let inode = |m: io::Result<fs::Metadata>| m.ok().map(|m| (m.dev(), m.ino()));
+        inode(file.metadata()) == inode(fs::metadata(path))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        path.exists()
+    }
+}
+
+/// Whether somebody writes the file at `path`.
+pub(crate) fn is_written(path: &Path) -> bool {
+    let locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+    File::open(path).is_ok_and(locked)
 }
 
 /// Addresses and command lines are nobody else's business.
@@ -176,20 +256,26 @@ impl Sink for Files {
     fn append(&mut self, frames: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(frames);
         match written {
-            Ok(()) => self.len += frames.len() as u64,
+            Ok(()) => self.len = self.len.map(|len| len + frames.len() as u64),
             // a full disk: what was there before stays whole
-            Err(_) => self.file.set_len(self.len)?,
+            Err(_) => self.len.map_or(Ok(()), |len| self.file.set_len(len))?,
         }
         written
     }
 
     fn rotate(&mut self) -> io::Result<()> {
+        if self.len.is_none() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         self.settle()?;
         for age in (0..self.keep.saturating_sub(1)).rev() {
             rename_if_there(&part(&self.path, age), &part(&self.path, age + 1))?;
         }
-        self.file = begin(&self.path)?;
-        self.len = 0;
+        // The file before stays locked until this one is.
+        let next = begin(&self.path)?;
+        lock(&next, &self.path).map_err(io::Error::other)?;
+        self.file = next;
+        self.len = Some(0);
         Ok(())
     }
 

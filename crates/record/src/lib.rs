@@ -55,7 +55,7 @@ mod writer;
 #[cfg(test)]
 mod documented;
 
-pub use event::{Event, Lost, ReadError};
+pub use event::{Event, Lost, Missing, ReadError};
 pub use export::{ExportError, Exported, export_arrow};
 pub use facts::{End, Facts, TargetFact, Why};
 pub use files::{Files, Sink};

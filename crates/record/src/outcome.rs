@@ -48,6 +48,15 @@ pub enum WriteError {
         /// what is there
         path: PathBuf,
     },
+    /// another recording writes it
+    #[error(
+        "the record {} is being written by another recording: choose another name, or end that one first",
+        path.display()
+    )]
+    Busy {
+        /// which file
+        path: PathBuf,
+    },
     /// the disk or the directory
     #[error(
         "cannot write the record {}: {source}; see that its directory exists, is writable, and has room",

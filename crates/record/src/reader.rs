@@ -6,9 +6,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use crate::bad::Bad;
-use crate::event::{Event, Lost, ReadError};
+use crate::event::{Event, Lost, Missing, ReadError};
 use crate::facts::{Facts, Why};
-use crate::files::part;
+use crate::files::{is_written, part};
 use crate::frame::{FrameError, Frames};
 use crate::limits::MOST_FILES;
 use crate::state::State;
@@ -22,6 +22,10 @@ const MOST_DAMAGE: usize = 100;
 pub struct Reader {
     frames: Frames<Box<dyn Read + Send>>,
     path: PathBuf,
+    /// whether there is a file at `path`
+    named: bool,
+    /// a frame was whole
+    any: bool,
     /// files of the record still to be read
     later: VecDeque<PathBuf>,
     state: State,
@@ -47,7 +51,7 @@ impl Reader {
         files.push(path.to_owned());
         let mut later = VecDeque::from(files);
         let first = later.pop_front().unwrap_or_else(|| path.to_owned());
-        Ok(Reader { later, ..Reader::new(open(&first)?, &first)? })
+        Ok(Reader { later, named: true, ..Reader::new(open(&first)?, &first)? })
     }
 
     /// Reads a record from `input`, which errors call `name`.
@@ -59,6 +63,8 @@ impl Reader {
         Ok(Reader {
             frames: Frames::new(Box::new(input)),
             path: name.to_owned(),
+            named: false,
+            any: false,
             later: VecDeque::new(),
             state: State::new().map_err(io)?,
             ready: VecDeque::new(),
@@ -109,6 +115,7 @@ impl Reader {
         self.at = self.frames.at();
         match self.frames.next() {
             Ok(Some(frame)) => {
+                self.any = true;
                 let taken = self.state.take(frame, &mut self.ready);
                 taken.map_err(|why| self.damaged(why))
             }
@@ -119,11 +126,11 @@ impl Reader {
 
     fn next_file(&mut self) -> Result<(), ReadError> {
         let path = self.path.clone();
-        if self.at == 0 {
+        if !self.any {
             return Err(ReadError::NotARecord { path });
         }
         if !self.state.ended() && !self.skips {
-            return Err(ReadError::Torn { path, at: self.at });
+            return Err(self.torn(self.at, Missing::Killed));
         }
         match self.later.pop_front() {
             Some(path) => {
@@ -135,7 +142,7 @@ impl Reader {
                 self.done = true;
                 Ok(())
             }
-            None => Err(ReadError::Torn { path, at: self.at }),
+            None => Err(self.torn(self.at, Missing::Killed)),
         }
     }
 
@@ -143,13 +150,20 @@ impl Reader {
         let path = self.path.clone();
         match e {
             FrameError::Io(source) => ReadError::Io { path, source },
-            FrameError::Torn { at } => ReadError::Torn { path, at },
+            FrameError::Torn { at } => self.torn(at, Missing::Cut),
             FrameError::Version(found) => ReadError::Version { path, found },
             FrameError::NoMagic { at: 0 } if !self.skips => ReadError::NotARecord { path },
             FrameError::NoMagic { at } | FrameError::Damaged { at, .. } => {
                 ReadError::Damaged { path, at, why: e.to_string() }
             }
         }
+    }
+
+    /// Without an end, and for this reason if nobody writes it.
+    fn torn(&self, at: u64, why: Missing) -> ReadError {
+        let written = self.named && self.later.is_empty() && is_written(&self.path);
+        let why = if written { Missing::Recording } else { why };
+        ReadError::Torn { path: self.path.clone(), at, why }
     }
 
     fn damaged(&self, why: Bad) -> ReadError {
@@ -163,6 +177,7 @@ impl Reader {
             self.damage.push(Problem { path: path.clone(), at, snapshot: None, what });
         }
         self.frames.skip().map_err(|source| ReadError::Io { path, source })?;
+        self.state.skipped();
         let bytes = self.frames.at() - self.at;
         // a second bad row of a frame is no second place
         self.lost.places += u64::from(bytes > 0);

@@ -1,5 +1,6 @@
 //! Snapshots on their way out of a record, one row at a time, so that a frame is never there twice.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use arrow_array::{
     UInt64Array,
 };
 use isotherm_core::{
-    AddrRange, Mapping, Pages, Rate, RegionView, Snapshot, TargetId, TargetView, Unknown,
+    AddrRange, Mapping, Pages, Rate, RateSupport, RegionView, Snapshot, TargetId, TargetView,
+    Unknown,
 };
 
 use crate::bad::{Bad, ensure};
@@ -18,7 +20,8 @@ use crate::lists::{Lists, column};
 use crate::quality;
 use crate::scalars::{self, SCALARS};
 
-const SHORT: Bad = Bad::new("the lists of a snapshot are not of one length");
+const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
+const SHORT: Bad = Bad::new(SHORT_LISTS);
 
 /// Gives the mappings of a set that a target uses, if the record has shown it.
 pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mapping>>>;
@@ -52,6 +55,8 @@ struct Regions {
     touched_bp: Lists<UInt16Array>,
     resident_bp: Lists<UInt16Array>,
     unknown_bp: Vec<Lists<UInt16Array>>,
+    measured_bp: Lists<UInt16Array>,
+    extended_bp: Lists<UInt16Array>,
 }
 
 /// The regions of one row.
@@ -66,6 +71,7 @@ struct Slices<'a> {
     touched_bp: &'a [u16],
     resident_bp: &'a [u16],
     unknown_bp: [&'a [u16]; Unknown::ALL.len()],
+    support: Vec<Option<RateSupport>>,
 }
 
 impl Rows {
@@ -165,7 +171,28 @@ impl Regions {
             touched_bp: Lists::of(batch, "touched_bp")?,
             resident_bp: Lists::of(batch, "resident_bp")?,
             unknown_bp: unknown.collect::<Result<_, _>>()?,
+            measured_bp: Lists::of(batch, "measured_bp")?,
+            extended_bp: Lists::of(batch, "extended_bp")?,
         })
+    }
+
+    /// What the rates of the regions of `row` rest on, where that is told.
+    fn supports(&self, row: usize) -> Result<Vec<Option<RateSupport>>, Bad> {
+        let of = |lists: &Lists<UInt16Array>| -> Result<UInt16Array, Bad> {
+            let there = |b: &Range<usize>| b.start <= b.end && b.end <= lists.values.len();
+            let bounds = lists.bounds(row).filter(there).ok_or(SHORT)?;
+            Ok(lists.values.slice(bounds.start, bounds.len()))
+        };
+        let (measured, extended) = (of(&self.measured_bp)?, of(&self.extended_bp)?);
+        ensure(measured.len() == extended.len(), SHORT_LISTS)?;
+        let both = |(measured, extended): (Option<u16>, Option<u16>)| match (measured, extended) {
+            (Some(measured), Some(extended)) => {
+                Ok(Some(RateSupport { measured_bp: measured.into(), extended_bp: extended.into() }))
+            }
+            (None, None) => Ok(None),
+            _ => Err(Bad::new("what the rate of a region rests on is told in part only")),
+        };
+        measured.iter().zip(&extended).map(both).collect()
     }
 
     fn row(&self, row: usize) -> Result<Slices<'_>, Bad> {
@@ -185,6 +212,7 @@ impl Regions {
             touched_bp: as_long(&self.touched_bp, row, start)?,
             resident_bp: as_long(&self.resident_bp, row, start)?,
             unknown_bp,
+            support: self.supports(row)?,
         })
     }
 }
@@ -215,6 +243,7 @@ impl Slices<'_> {
             touched_bp: (*self.touched_bp.get(i)?).into(),
             resident_bp: (*self.resident_bp.get(i)?).into(),
             unknown_bp,
+            support: *self.support.get(i)?,
         })
     }
 }

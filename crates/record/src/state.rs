@@ -33,6 +33,14 @@ pub(crate) struct State {
     /// when something was read of a target last
     last_told: Option<Nanos>,
     missing: u64,
+    /// snapshots that the end counts behind the last one
+    missing_at_end: u64,
+    /// something was skipped before the first snapshot
+    begins_damaged: bool,
+    /// snapshots before the first one, unless there were older files
+    missing_at_begin: u64,
+    /// ends that were told in this recording
+    ends: u64,
     rows: Option<Rows>,
     ended: bool,
     /// snapshots and mappings are not wanted
@@ -49,6 +57,10 @@ impl State {
             last_seq: None,
             last_told: None,
             missing: 0,
+            missing_at_end: 0,
+            begins_damaged: false,
+            missing_at_begin: 0,
+            ends: 0,
             rows: None,
             ended: false,
             passes: false,
@@ -65,9 +77,14 @@ impl State {
         self.ended
     }
 
-    /// Snapshots missing between others, by their numbers.
+    /// Snapshots that are missing, by the numbers of those that are not, and by the end.
     pub(crate) fn missing(&self) -> u64 {
-        self.missing
+        self.missing + self.missing_at_begin + self.missing_at_end
+    }
+
+    /// Something was skipped.
+    pub(crate) fn skipped(&mut self) {
+        self.begins_damaged |= self.last_seq.is_none();
     }
 
     /// Takes in a frame. Its snapshots come from [`State::snapshot`], the rest goes to `events`.
@@ -81,8 +98,8 @@ impl State {
         match decode(payload, self.schemas.of_version(version, kind))? {
             Message::Schema(schema) if kind == Kind::Snapshots => self.begin(&schema, events),
             Message::Schema(_) => Ok(()),
-            Message::Rows(rows) if version == 1 && kind == Kind::Snapshots => {
-                self.rows(kind, &versions::from_1(rows)?, events)
+            Message::Rows(rows) if kind == Kind::Snapshots => {
+                self.rows(kind, &versions::upgraded(version, rows)?, events)
             }
             Message::Rows(rows) => self.rows(kind, &rows, events),
         }
@@ -93,6 +110,8 @@ impl State {
         self.ended = false;
         if self.facts.as_ref() != Some(&facts) {
             (self.newest_set, self.last_seq, self.last_told) = (None, None, None);
+            self.missing = self.missing();
+            (self.missing_at_begin, self.missing_at_end, self.ends) = (0, 0, 0);
             self.sets.clear();
             self.facts = Some(facts.clone());
             events.push_back(Event::Facts(facts));
@@ -126,7 +145,18 @@ impl State {
             }
             Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
             Kind::End => {
-                events.push_back(Event::End(to_end(rows)?));
+                let end = to_end(rows)?;
+                self.ends += 1;
+                if end.files > self.ends {
+                    // Older files have made room.
+                    self.missing_at_begin = 0;
+                }
+                self.missing_at_end = match self.last_seq {
+                    Some(last) => end.snapshots.saturating_sub(last + 1),
+                    None if self.begins_damaged && end.files <= 1 => end.snapshots,
+                    None => 0,
+                };
+                events.push_back(Event::End(end));
                 self.ended = true;
             }
         }
@@ -165,10 +195,19 @@ impl State {
     }
 
     fn follow(&mut self, seq: u64) -> Result<(), Bad> {
-        if let Some(last) = self.last_seq {
-            ensure(last < seq, "a snapshot comes after a later one")?;
-            self.missing += seq - last - 1;
-        }
+        let next = match self.last_seq {
+            Some(last) => {
+                ensure(last < seq, "a snapshot comes after a later one")?;
+                last + 1
+            }
+            None => {
+                // The numbers begin with zero.
+                self.missing_at_begin = if self.begins_damaged { seq } else { 0 };
+                seq
+            }
+        };
+        self.missing += seq - next;
+        self.missing_at_end = 0;
         self.last_seq = Some(seq);
         Ok(())
     }

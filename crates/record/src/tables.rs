@@ -20,6 +20,8 @@ pub(crate) struct Schemas {
     snapshots: SchemaRef,
     /// as version 1 had them
     snapshots_1: SchemaRef,
+    /// as versions 2 and 3 had them
+    snapshots_3: SchemaRef,
     mappings: SchemaRef,
     targets: SchemaRef,
     end: SchemaRef,
@@ -31,6 +33,7 @@ impl Schemas {
         let snapshots = Columns::default().take()?.schema();
         Ok(Schemas {
             snapshots_1: versions::of_1(&snapshots),
+            snapshots_3: versions::of_3(&snapshots),
             snapshots,
             mappings: from_sets(&[])?.schema(),
             targets: from_targets(&[])?.schema(),
@@ -51,7 +54,11 @@ impl Schemas {
 
     /// The columns of a table in frames of `version`.
     pub(crate) fn of_version(&self, version: u16, kind: Kind) -> &SchemaRef {
-        if version == 1 && kind == Kind::Snapshots { &self.snapshots_1 } else { self.of(kind) }
+        match (kind, version) {
+            (Kind::Snapshots, 1) => &self.snapshots_1,
+            (Kind::Snapshots, 2..=3) => &self.snapshots_3,
+            _ => self.of(kind),
+        }
     }
 }
 

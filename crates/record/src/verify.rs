@@ -91,20 +91,25 @@ fn check(mut reader: Reader) -> Result<Verdict, ReadError> {
         lost: Lost::default(),
         torn: None,
     };
+    let mut begun = false;
     loop {
         let event = reader.next();
         for damage in reader.take_damage() {
             verdict.note(damage);
+            begun = true;
         }
         let event = match event {
             None => break,
             Some(Ok(event)) => event,
+            // Not even what the record is was read.
+            Some(Err(torn @ ReadError::Torn { .. })) if !begun => return Err(torn),
             Some(Err(torn @ ReadError::Torn { .. })) => {
                 verdict.torn = Some(torn);
                 break;
             }
             Some(Err(e)) => return Err(e),
         };
+        begun = true;
         let snapshot = if let Event::Snapshot(s) = &event { Some(s.seq) } else { None };
         verdict.snapshots += u64::from(snapshot.is_some());
         let (path, at) = reader.place();

@@ -1,5 +1,7 @@
 //! What earlier versions of the file lack, and what stands in its place when they are read.
 //!
+//! Version 3 did not say what the rate of a region rests on, and knew no page cache whose reads cannot be seen.
+//!
 //! Version 2 told nothing of targets but their regions: there were four tables.
 //!
 //! Version 1 had one monitor, that of regions. It told neither of a snapshot's quality nor of what
@@ -7,12 +9,14 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Float32Array, ListArray, RecordBatch, UInt16Array, UInt64Array, new_null_array};
+use arrow_array::{
+    Array, Float32Array, ListArray, RecordBatch, UInt16Array, UInt64Array, new_null_array,
+};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use isotherm_core::MonitorKind;
 
 use crate::bad::Bad;
-use crate::lists::{self, Lists, column, list, plain};
+use crate::lists::{self, Column, Lists, column, list, plain};
 
 /// Numbers that version 2 has added to each snapshot, and what they were before.
 const NUMBERS: [(&str, u64); 6] = [
@@ -31,9 +35,25 @@ const NULLS: [(&str, DataType); 4] = [
     ("restraint", DataType::UInt64),
 ];
 
+/// Columns that version 4 has added, with a value for each region, and there was none.
+pub(crate) const SUPPORT: [&str; 2] = ["measured_bp", "extended_bp"];
+
+/// The column that version 4 has added with a share for each region: nothing was unknown for that reason.
+pub(crate) const CACHE: &str = "unknown_cache_bp";
+
 /// What the number called `name` was before version 2, which has added it.
 pub(crate) fn added_in_2(name: &str) -> Option<u64> {
     NUMBERS.iter().find(|(added, _)| *added == name).map(|&(_, before)| before)
+}
+
+/// The columns of snapshots in versions 2 and 3.
+pub(crate) fn of_3(snapshots: &Schema) -> SchemaRef {
+    without(snapshots, |name| SUPPORT.contains(&name) || name == CACHE)
+}
+
+fn without(snapshots: &Schema, left_out: impl Fn(&str) -> bool) -> SchemaRef {
+    let fields = snapshots.fields().iter().filter(|f| !left_out(f.name())).cloned();
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
 }
 
 /// The columns of snapshots in version 1.
@@ -41,20 +61,38 @@ pub(crate) fn of_1(snapshots: &Schema) -> SchemaRef {
     let added = |name: &str| {
         name == "touched_bp" || added_in_2(name).is_some() || NULLS.iter().any(|n| n.0 == name)
     };
-    let fields = snapshots.fields().iter().filter(|f| !added(f.name())).cloned();
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    without(&of_3(snapshots), added)
 }
 
-/// Snapshots of version 1 with the columns of this one, at the end.
-pub(crate) fn from_1(batch: RecordBatch) -> Result<RecordBatch, Bad> {
+/// Snapshots of an earlier version with the columns of this one, at the end.
+pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, Bad> {
+    match version {
+        1 => from_3(from_1(batch)?),
+        2..=3 => from_3(batch),
+        _ => Ok(batch),
+    }
+}
+
+fn columns_of(batch: &RecordBatch) -> Vec<Column> {
+    let fields = batch.schema().fields().iter().map(|f| f.as_ref().clone()).collect::<Vec<_>>();
+    fields.into_iter().zip(batch.columns().to_vec()).collect()
+}
+
+fn from_3(batch: RecordBatch) -> Result<RecordBatch, Bad> {
+    let mut columns = columns_of(&batch);
+    let rates: ListArray = column(&batch, "rate_hz")?;
+    let nothing = Arc::new(UInt16Array::from_value(0, rates.values().len()));
+    columns.push(list(CACHE, false, rates.offsets(), nothing)?);
+    for name in SUPPORT {
+        let none = new_null_array(&DataType::UInt16, rates.values().len());
+        columns.push(list(name, true, rates.offsets(), none)?);
+    }
+    Ok(lists::batch(columns)?)
+}
+
+fn from_1(batch: RecordBatch) -> Result<RecordBatch, Bad> {
     let rows = batch.num_rows();
-    let mut columns: Vec<_> = batch
-        .schema()
-        .fields()
-        .iter()
-        .map(|f| f.as_ref().clone())
-        .zip(batch.columns().to_vec())
-        .collect();
+    let mut columns = columns_of(&batch);
     for (name, before) in NUMBERS {
         columns.push(plain(name, false, Arc::new(UInt64Array::from_value(before, rows))));
     }

@@ -77,6 +77,17 @@ impl Writer<Files> {
     }
 }
 
+#[cfg(unix)]
+impl Writer<Files> {
+    /// Begins a record on standard output, which errors call `name`.
+    ///
+    /// # Errors
+    /// If the limits make no sense, or it cannot be written.
+    pub fn stdout(name: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
+        Writer::to(Files::stdout(name)?, name, facts, limits)
+    }
+}
+
 impl<S: Sink> Writer<S> {
     /// Begins a record in `sink`, which errors call `name`.
     ///
@@ -110,14 +121,18 @@ impl<S: Sink> Writer<S> {
         Ok(writer)
     }
 
-    /// Tells of a target. Do so before the first snapshot that has it.
+    /// Tells of a target. Do so before the first snapshot that has it; again when it runs something else.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn target(&mut self, fact: TargetFact) -> Result<Progress, WriteError> {
         let message = self.encoder.rows(&from_targets(std::slice::from_ref(&fact))?)?;
         let progress = self.put(Kind::Targets, &message)?;
-        self.targets.push(Target { fact, new: true });
+        // One that is told again has another name: the files that follow have that alone.
+        match self.targets.iter_mut().find(|t| t.fact.id == fact.id) {
+            Some(known) => known.fact = fact,
+            None => self.targets.push(Target { fact, new: true }),
+        }
         Ok(progress)
     }
 

@@ -8,7 +8,7 @@ use isotherm_core::{AddrRange, HeatBytes, Snapshot, TargetView};
 use serde::Serialize;
 use wildmatch::WildMatch;
 
-use crate::basis::{Basis, BasisTally};
+use crate::basis::{Basis, BasisTally, gaps};
 use crate::filter::{FilterError, Gate, Options};
 use crate::names::label_of;
 use crate::row::{Row, mappings};
@@ -195,7 +195,11 @@ impl AccessBuilder {
         };
         Ok(Access {
             schema_version: 1,
-            basis: tally.basis(&self.options, &time),
+            // One snapshot has none, and the record may.
+            basis: Basis {
+                gaps: gaps(&self.options, &(Duration::ZERO..Duration::MAX)),
+                ..tally.basis(&self.options, &time)
+            },
             seq: s.seq,
             nr_regions,
             targets: self.options.filter.views(&s).map(name).collect(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use isotherm_core::HeatBytes;
 use serde::Serialize;
 
-use crate::filter::Options;
+use crate::filter::{Gap, Options};
 
 /// Which part of a record was looked at, what is called hot and cold, and how much nobody knows.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -27,6 +27,30 @@ pub struct Basis {
     pub resident_bytes: u64,
     /// of the resident ones those whose accesses cannot be seen, mean over the time
     pub unknown_bytes: u64,
+    /// within that time, where a damaged record has nothing to show
+    pub gaps: Vec<GapFigures>,
+}
+
+/// A part of a record that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct GapFigures {
+    /// since the recording began
+    pub from_ms: f64,
+    /// since the recording began
+    pub to_ms: f64,
+    /// that are missing, as far as it is known
+    pub snapshots: u64,
+}
+
+/// The gaps that lie in this time, as figures.
+pub(crate) fn gaps(options: &Options, time: &Range<Duration>) -> Vec<GapFigures> {
+    let inside = |g: &&Gap| g.time.start <= time.end && g.time.end >= time.start;
+    let figures = |g: &Gap| GapFigures {
+        from_ms: ms(g.time.start),
+        to_ms: ms(g.time.end),
+        snapshots: g.snapshots,
+    };
+    options.gaps.iter().filter(inside).map(figures).collect()
 }
 
 /// Sums on the way to a [`Basis`].
@@ -68,6 +92,7 @@ impl BasisTally {
             look: options.look.clone(),
             resident_bytes: mean(self.resident),
             unknown_bytes: mean(self.unknown),
+            gaps: gaps(options, time),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use crate::basis::{Basis, GapFigures};
+
 /// The columns of `time` that `part` lies in, and its seconds in each.
 pub(crate) fn column_shares(
     part: &Range<Duration>,
@@ -18,4 +20,16 @@ pub(crate) fn column_shares(
         .filter(|&(_, seconds)| seconds > 0.0)
         .map(|(c, seconds)| (c, seconds as f32))
         .collect()
+}
+
+/// The columns of the time of `basis`, which is `width` wide, that its gaps lie in: at least one of
+/// each.
+pub(crate) fn gap_columns(basis: &Basis, width: usize) -> Vec<Range<usize>> {
+    let span = (basis.to_ms - basis.from_ms).max(f64::MIN_POSITIVE);
+    let at = |ms: f64| ((ms - basis.from_ms) / span).clamp(0.0, 1.0) * width as f64;
+    let columns = |g: &GapFigures| {
+        let start = (at(g.from_ms).round() as usize).min(width.saturating_sub(1));
+        start..(at(g.to_ms).round() as usize).clamp(start + 1, width.max(start + 1))
+    };
+    basis.gaps.iter().map(columns).collect()
 }

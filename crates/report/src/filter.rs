@@ -21,6 +21,18 @@ pub struct Options {
     pub labels: BTreeMap<TargetId, String>,
     /// how accesses were looked at, as the record says
     pub look: String,
+    /// where a damaged record has nothing to show
+    pub gaps: Vec<Gap>,
+}
+
+/// A part of a record that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// from the snapshot before to the one after, since the first snapshot began; as long as nothing
+    /// where it is before all or behind all
+    pub time: Range<Duration>,
+    /// that are missing, as far as it is known
+    pub snapshots: u64,
 }
 
 impl Options {
@@ -72,7 +84,7 @@ impl Filter {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
     /// nothing was recorded
-    #[error("the record holds no snapshot: record for longer than one aggregation interval")]
+    #[error("the record holds no snapshot, as its recording was too short: record for longer")]
     Empty,
     /// nothing in the time asked for
     #[error(

@@ -12,7 +12,7 @@
 //! # let region = RegionView {
 //! #     range: AddrRange::new(0x10_0000, 0x30_0000), accesses_bp: 2000, age: Default::default(),
 //! #     rate: Rate { hz: 40.0, low: 30.0, high: 50.0 }, touched_bp: 10_000,
-//! #     resident_bp: 10_000, unknown_bp: Pages::default(),
+//! #     resident_bp: 10_000, unknown_bp: Pages::default(), support: None,
 //! # };
 //! # let target = TargetView {
 //! #     id: TargetId(0), ran: None, mappings: Default::default(), left_out: 0,
@@ -68,12 +68,12 @@ pub use access::{Access, AccessBuilder, AccessError, Choice, Pick, SortBy, Targe
 pub use advice::{
     Action, ActionRow, Advice, AdviceBuilder, AdviceScope, IdleRow, RangeRow, Sizing, Wishes,
 };
-pub use basis::Basis;
+pub use basis::{Basis, GapFigures};
 pub use course::Course;
 pub use distribution::Percentile;
-pub use filter::{Filter, FilterError, Options};
+pub use filter::{Filter, FilterError, Gap, Options};
 pub use groups::{By, GroupRow, Groups, GroupsBuilder, Part, Shares};
-pub use heatmap::{Cell, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
+pub use heatmap::{Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
 pub use lines::{Line, Lines, Plot};
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
@@ -82,7 +82,7 @@ pub use render::{
     is_printable, json, lines_picture, printable, raw_head_text, raw_text, regions_picture,
     regions_text, summary_text, terminal, wss_picture, wss_text,
 };
-pub use row::{Row, State};
+pub use row::{Row, RowSupport, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};
 pub use timeline::Point;
 pub use units::bytes;

@@ -1,9 +1,11 @@
 //! Every snapshot and every region, one after the other.
 
+use std::time::Duration;
+
 use isotherm_core::{HeatBytes, Snapshot, TargetView};
 use serde::Serialize;
 
-use crate::basis::ms;
+use crate::basis::{GapFigures, gaps, ms};
 use crate::filter::{FilterError, Gate, Options};
 use crate::row::Row;
 
@@ -20,6 +22,8 @@ pub struct RawHead {
     pub cold_ms: f64,
     /// how accesses were looked at; empty if the record does not say
     pub look: String,
+    /// where a damaged record has nothing to show
+    pub gaps: Vec<GapFigures>,
 }
 
 /// A snapshot, as far as it is wanted.
@@ -77,6 +81,7 @@ impl Raw {
             hot_hz: self.options.thresholds.hot_hz,
             cold_ms: ms(self.options.thresholds.cold_age),
             look: self.options.look.clone(),
+            gaps: gaps(&self.options, &(Duration::ZERO..Duration::MAX)),
         }
     }
 

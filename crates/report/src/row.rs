@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Heat, Mapping, RegionView, TargetView, Thresholds};
+use isotherm_core::{AddrRange, Heat, Mapping, RateSupport, RegionView, TargetView, Thresholds};
 use serde::Serialize;
 
 use crate::basis::ms;
@@ -75,8 +75,43 @@ pub struct Row {
     pub resident_bytes: u64,
     /// of these, those whose accesses cannot be seen
     pub unknown_bytes: u64,
+    /// what the rate rests on; null keys in JSON where the record does not say
+    #[serde(flatten)]
+    pub support: RowSupport,
     /// The mapping that holds most of it; `+ 2 more` if it lies in others as well.
     pub mapping: String,
+}
+
+/// Of the resident pages whose accesses can be seen, the shares whose rate is measured, extended from a
+/// sample of their stretch, or old; of 10,000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct RowSupport {
+    /// looked at themselves, lately enough
+    pub measured_bp: Option<u32>,
+    /// presumed to be like others
+    pub extended_bp: Option<u32>,
+    /// known only from a time that has passed
+    pub old_bp: Option<u32>,
+}
+
+impl RowSupport {
+    fn of(support: Option<RateSupport>) -> Self {
+        RowSupport {
+            measured_bp: support.map(|s| s.measured_bp),
+            extended_bp: support.map(|s| s.extended_bp),
+            old_bp: support.map(|s| s.old_bp()),
+        }
+    }
+
+    /// The greatest share and its name, if the record says it.
+    pub(crate) fn most(&self) -> Option<(u32, &'static str)> {
+        let shares = [
+            (self.old_bp?, "old"),
+            (self.extended_bp?, "extended"),
+            (self.measured_bp?, "measured"),
+        ];
+        shares.into_iter().max_by_key(|(bp, _)| *bp)
+    }
 }
 
 impl Row {
@@ -95,6 +130,7 @@ impl Row {
             accesses_bp: r.accesses_bp,
             resident_bytes: bytes.resident(),
             unknown_bytes: bytes.unknown,
+            support: RowSupport::of(r.support),
             mapping: name(view, &r.range),
         }
     }

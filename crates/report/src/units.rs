@@ -85,12 +85,20 @@ pub(crate) fn hex<S: Serializer>(range: &AddrRange, s: S) -> Result<S::Ok, S::Er
 
 /// `part` of `whole` in percent; zero of nothing.
 pub(crate) fn percent(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole * 100.0 } else { 0.0 }
+    if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_percents_are_whole_numbers() {
+        for n in 0..=100 {
+            assert_eq!(percent(f64::from(n), 100.0), f64::from(n));
+        }
+        assert_eq!(percent(1.0, 0.0), 0.0);
+    }
 
     #[test]
     fn bytes_take_the_unit_that_leaves_one_or_more() {

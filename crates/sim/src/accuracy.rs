@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::blocks::{BlockScores, block_scores};
 use crate::changes::{Delays, Seeing, Seen};
 use crate::ground_truth::{GroundTruth, MachineKind};
+use crate::over_time::{Moments, OverTime, SETTLE};
 use crate::score::{Score, Scores, score};
 
 /// Hot memory counts from here on: until then the monitor sweeps and splits.
@@ -41,6 +42,8 @@ pub struct Accuracy {
     pub heating: Delay,
     /// the same as a map of rates, block by block of 2 MiB
     pub blocks: Blocks,
+    /// hot and warm blocks of 2 MiB at each moment
+    pub over_time: OverTime,
     /// bytes, mean
     pub unknown_bytes: f64,
     /// mean
@@ -113,6 +116,7 @@ pub struct AccuracyBuilder<'a> {
     settled: Vec<Scores>,
     aged: Vec<Scores>,
     blocks: Vec<BlockScores>,
+    moments: Moments,
     sums: Sums,
 }
 
@@ -136,8 +140,15 @@ impl<'a> AccuracyBuilder<'a> {
             settled: Vec::new(),
             aged: Vec::new(),
             blocks: Vec::new(),
+            moments: Moments::new(truth, SETTLE),
             sums: Sums::default(),
         }
+    }
+
+    /// Leaves out this much of each phase at its begin where moments are scored.
+    #[must_use]
+    pub fn settle(self, settle: Duration) -> Self {
+        AccuracyBuilder { moments: Moments::new(self.truth, settle), ..self }
     }
 
     /// The next snapshot.
@@ -148,6 +159,7 @@ impl<'a> AccuracyBuilder<'a> {
         });
         seeing.iter_mut().for_each(|seeing| seeing.push(s));
         let begin = *begin;
+        self.moments.push(self.truth, s, self.target, begin + SETTLED);
         self.sums.snapshots += 1;
         let own = s.targets.iter().filter(|t| t.id == self.target);
         self.sums.regions += own.map(|t| t.regions.len()).sum::<usize>() as f64;
@@ -168,7 +180,7 @@ impl<'a> AccuracyBuilder<'a> {
     /// The figures.
     #[must_use]
     pub fn finish(self) -> Accuracy {
-        let AccuracyBuilder { truth, begun, settled, aged, blocks, sums, .. } = self;
+        let AccuracyBuilder { truth, begun, settled, aged, blocks, moments, sums, .. } = self;
         let [changed, heated] =
             begun.map_or_else(Default::default, |(_, seeing)| seeing.map(Seeing::finish));
         let a_second = |sum: f64| if sums.seconds > 0.0 { sum / sums.seconds } else { 0.0 };
@@ -184,6 +196,7 @@ impl<'a> AccuracyBuilder<'a> {
             delay: delay(&changed),
             heating: delay(&heated),
             blocks: of_blocks(&blocks),
+            over_time: moments.finish(),
             unknown_bytes: mean(settled.iter().map(|s| s.unknown as f64)).unwrap_or(0.0),
             regions: sums.regions / f64::from(sums.snapshots.max(1)),
             clears_per_second: a_second(sums.clears),

@@ -4,7 +4,9 @@
 //! mean rate of the pages of a block. A huge page has one accessed bit: its rate is that at which anything
 //! in it is touched, and the one of each of its pages.
 
-use isotherm_core::{AddrRange, BLOCK_SIZE, PAGE_SIZE, RegionView, Snapshot, TargetId, Thresholds};
+use isotherm_core::{
+    AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, RegionView, Snapshot, TargetId, Thresholds,
+};
 
 use crate::ground_truth::GroundTruth;
 use crate::kind::{Piece, pieces};
@@ -43,24 +45,33 @@ pub fn block_scores(
     target: TargetId,
 ) -> Option<BlockScores> {
     let pieces = pieces(truth, snapshot.start, snapshot.end)?;
-    let mut map = Map::default();
-    for (stretch, pieces) in truth.stretches.iter().zip(&pieces) {
-        map.truth(stretch.range(), pieces.iter().map(|p| p.hz * p.share).sum());
-    }
     let huge = truth.huge_pages();
-    map.share_bits(&huge);
     let mut intervals = (0, 0);
     for region in regions(snapshot, target) {
-        let unknown = region.unknown_bp.total() as f64;
-        let seen = (f64::from(region.resident_bp) - unknown).max(0.0) / 1e4;
-        let hz = f64::from(region.rate.hz) * f64::from(region.touched_bp) / 1e4;
-        map.reported(region.range, hz, seen);
-        if let Some(holds) = holds(truth, &pieces, &huge, region).filter(|_| seen > 0.0) {
+        if let Some(holds) = holds(truth, &pieces, &huge, region).filter(|_| seen(region) > 0.0) {
             intervals.0 += 1;
             intervals.1 += usize::from(holds);
         }
     }
-    Some(BlockScores { intervals, ..map.scores() })
+    Some(BlockScores { intervals, ..Map::new(truth, &pieces, &huge, snapshot, target).scores() })
+}
+
+/// How right `snapshot` is about what was hot and what warm between two other times; none if the truth
+/// is not about these.
+pub(crate) fn heat_between(
+    truth: &GroundTruth,
+    snapshot: &Snapshot,
+    target: TargetId,
+    (from, to): (Nanos, Nanos),
+) -> Option<[Score; 2]> {
+    let pieces = pieces(truth, from, to)?;
+    let scores = Map::new(truth, &pieces, &truth.huge_pages(), snapshot, target).scores();
+    Some([scores.hot, scores.warm])
+}
+
+/// The share of a region that can be seen, of 0 to 1.
+fn seen(region: &RegionView) -> f64 {
+    (f64::from(region.resident_bp) - region.unknown_bp.total() as f64).max(0.0) / 1e4
 }
 
 /// Whether the interval of a region holds the true rate of its touched pages; none if nothing of it
@@ -158,6 +169,26 @@ fn inside(number: u64, range: AddrRange) -> f64 {
 struct Map(std::collections::BTreeMap<u64, Block>);
 
 impl Map {
+    /// What is so, and what is reported.
+    fn new(
+        truth: &GroundTruth,
+        pieces: &[Vec<Piece>],
+        huge: &[AddrRange],
+        snapshot: &Snapshot,
+        target: TargetId,
+    ) -> Self {
+        let mut map = Map::default();
+        for (stretch, pieces) in truth.stretches.iter().zip(pieces) {
+            map.truth(stretch.range(), pieces.iter().map(|p| p.hz * p.share).sum());
+        }
+        map.share_bits(huge);
+        for region in regions(snapshot, target) {
+            let hz = f64::from(region.rate.hz) * f64::from(region.touched_bp) / 1e4;
+            map.reported(region.range, hz, seen(region));
+        }
+        map
+    }
+
     /// Pages of `range` are touched at this rate, in the mean.
     fn truth(&mut self, range: AddrRange, hz: f64) {
         for number in numbers(range) {

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isotherm_core::{Attrs, Cost, Nanos, PAGE_SIZE, Pages, Rate, TargetView};
+use isotherm_core::{Attrs, Cost, Nanos, PAGE_SIZE, Pages, Rate, RateSupport, TargetView};
 
 use super::*;
-use crate::ground_truth::{Interval, MachineKind, Stretch, TRUTH_VERSION};
+use crate::ground_truth::{Interval, Stretch, testing};
 
 const TARGET: TargetId = TargetId(3);
 const SECOND: u64 = 1_000_000_000;
@@ -12,14 +12,8 @@ const SECOND: u64 = 1_000_000_000;
 /// Blocks of 2 MiB side by side over one second, in each of which each `stride`-th page is touched
 /// so often in it.
 fn truth(blocks: &[(u64, u64)]) -> GroundTruth {
-    let stretch = |(i, &(stride, _)): (u64, &(u64, u64))| Stretch {
-        start: i * BLOCK_SIZE,
-        end: (i + 1) * BLOCK_SIZE,
-        name: String::new(),
-        stride,
-        huge: false,
-    };
-    let stretches: Vec<Stretch> = (0..).zip(blocks).map(stretch).collect();
+    let stretches: Vec<Stretch> =
+        (0..).zip(blocks).map(|(i, &(stride, _))| testing::block(i, stride)).collect();
     let pages = || stretches.iter().map(Stretch::pages);
     let touches = pages().zip(blocks).map(|(pages, &(_, hz))| pages * hz).collect();
     let interval = Interval {
@@ -30,16 +24,7 @@ fn truth(blocks: &[(u64, u64)]) -> GroundTruth {
         touched: pages().collect(),
         idle: vec![0; stretches.len()],
     };
-    GroundTruth {
-        schema_version: TRUTH_VERSION,
-        workload: String::new(),
-        seed: 1,
-        machine: MachineKind::Simulated,
-        populated_ns: 0,
-        idle_ns: 5 * SECOND,
-        stretches,
-        intervals: vec![interval],
-    }
+    testing::truth(stretches, vec![interval])
 }
 
 /// A region from block to block, whose touched share of 10,000 is touched at this rate, within a
@@ -53,6 +38,7 @@ fn region(from: u64, to: u64, hz: f32, touched_bp: u32) -> RegionView {
         touched_bp,
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
+        support: Some(RateSupport::MEASURED),
     }
 }
 

@@ -224,3 +224,28 @@ impl GroundTruth {
         &self.intervals[first..last.max(first)]
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// The `i`-th block of 2 MiB from address 0, of which each `stride`-th page may be touched.
+    pub fn block(i: u64, stride: u64) -> Stretch {
+        let (start, end) = (i * BLOCK_SIZE, (i + 1) * BLOCK_SIZE);
+        Stretch { start, end, name: String::new(), stride, huge: false }
+    }
+
+    /// The truth of a simulated machine, on which memory is idle after 5 s.
+    pub fn truth(stretches: Vec<Stretch>, intervals: Vec<Interval>) -> GroundTruth {
+        GroundTruth {
+            schema_version: TRUTH_VERSION,
+            workload: String::new(),
+            seed: 1,
+            machine: MachineKind::Simulated,
+            populated_ns: 0,
+            idle_ns: 5_000_000_000,
+            stretches,
+            intervals,
+        }
+    }
+}

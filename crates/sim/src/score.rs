@@ -41,6 +41,21 @@ impl Score {
     pub fn recall(&self) -> Option<f64> {
         share(self.both, self.real)
     }
+
+    /// The harmonic mean of both; none if nothing is so, and nothing was reported.
+    #[must_use]
+    pub fn f1(&self) -> Option<f64> {
+        share(2 * self.both, self.reported + self.real)
+    }
+}
+
+impl std::ops::AddAssign for Score {
+    fn add_assign(&mut self, other: Score) {
+        self.reported += other.reported;
+        self.real += other.real;
+        self.both += other.both;
+        self.left_out += other.left_out;
+    }
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {

@@ -33,12 +33,12 @@ kill -0 $growing || fail "it has not outlived that its memory is moved"
 kill $growing
 wait $keeper || fail "a process that unmaps what is moved"
 # Nothing is lost: each was moved, or is counted among those that were not.
-gone=$(sum gone /out/gone)
-told=$(sum moved /out/gone)
+gone=$(guest-tool sum /out/gone left.gone)
+told=$(guest-tool sum /out/gone .moved)
 for why in shared gone busy no_room; do
-    told=$((told + $(sum $why /out/gone)))
+    told=$((told + $(guest-tool sum /out/gone "left.$why")))
 done
-equal "pages of which is told what has become of them" "$told" "$(sum misplaced /out/gone)"
+equal "pages of which is told what has become of them" "$told" "$(guest-tool sum /out/gone .misplaced)"
 
 # Huge pages: each lies as the rule says of it as a whole.
 echo always >$huge
@@ -47,5 +47,5 @@ started $! 64
 echo never >$huge
 isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights 5:1 --json >/out/huge
 settled --nodes 0,1 --weights 5:1 || fail "$(cat /tmp/verified)"
-between 15360 16384 "pages in huge pages, of 16384" "$(figures in_folios /out/huge)"
+between 15360 16384 "pages in huge pages, of 16384" "$(guest-tool json /out/huge .in_folios)"
 kill "$block_pid"

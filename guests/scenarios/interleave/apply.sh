@@ -7,7 +7,7 @@ equal "pages elsewhere before" "$(on 1)" 0
 for pair in "5 1" "1 5"; do
     set -- $pair
     isotherm interleave apply --pid "$block_pid" --nodes 0,1 --weights "$1:$2" --json >/out/applied
-    equal "pages that could not be moved" $(($(figures misplaced /out/applied) - $(figures moved /out/applied))) 0
+    equal "pages that could not be moved" $(($(guest-tool json /out/applied .misplaced) - $(guest-tool json /out/applied .moved))) 0
     exact "$1" "$2"
 done
 settled --nodes 0,1 --weights 1:5 || fail "$(cat /tmp/verified)"

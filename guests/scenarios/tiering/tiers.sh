@@ -1,16 +1,24 @@
 # The workload, and where its memory lies.
 ticker
 workload /scenario/workload.toml
-# For interleave.sh: the pages that are hot, which have a line of numa_maps of their own.
-block_pid=$workload
+# locate: where it lies, for interleave.sh too. What is hot has a mapping of its own, with cold ones around it.
 pages=2048
-
-# cold KEY: N0, N1 or N2, pages of the cold memory before and behind them on that node; anon, all
-cold() {
-    sed -n "/^$(printf %x "$(figures start /tmp/ready)") /,+2p" "/proc/$workload/numa_maps" |
-        grep -v "anon=$pages " | tr ' ' '\n' | sed -n "s/^$1=//p" | awk '{ n += $1 } END { print n + 0 }'
+locate() {
+    block_pid=$workload
+    start=$(printf %x "$(guest-tool json /tmp/ready .start)")
+    is_full || fail "no mapping has $pages pages"
+    cold=$(cold anon)
+    between 6144 16384 "cold pages of the workload" "$cold"
 }
-cold=$(cold anon)
+
+# cold KEY: N0, N1 or N2, pages of the cold memory on that node; anon, all
+cold() {
+    grep -A 2 "^$start " "/proc/$workload/numa_maps" >/tmp/lines
+    equal "mappings of the workload, and the address of the second" \
+        "$(wc -l </tmp/lines) $(sed -n '2s/ .*//p' /tmp/lines)" "3 $address"
+    sed 2d /tmp/lines | tr ' ' '\n' | sed -n "s/^$1=//p" | awk '{ n += $1 } END { print n + 0 }'
+}
+locate
 
 # tiered: 95 % of what is hot is on the fast node, and of what is cold on the slow one
 tiered() {

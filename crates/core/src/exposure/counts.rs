@@ -24,7 +24,13 @@ pub(super) struct Since {
 #[derive(Default)]
 pub(super) struct Counts {
     pub resident: u64,
-    pub unknown: [u64; 8],
+    pub unknown: [u64; Unknown::ALL.len()],
+    /// of the visible pages, those in pieces that were looked at lately enough to describe the present
+    pub measured: u64,
+    /// those in pieces that are presumed to be like others
+    pub extended: u64,
+    /// of these, touched pages and page-seconds, as presumed
+    pub presumed: (f64, f64),
     /// pages looked at so lately that they stand for their region
     pub covered: u64,
     pub bins: [Bin; READS],
@@ -111,6 +117,7 @@ fn count_but(
             c.end_run();
             c.run.cleared = piece.cleared_at();
         }
+        let before = c.visible();
         match piece.calm() {
             Some(calm) if (first, end) == (0, piece.nr_windows()) => {
                 c.touched = c.touched.max(calm.touched.1);
@@ -121,6 +128,10 @@ fn count_but(
                 c.add_windows(piece, first..end, exposed, t, now);
             }
         }
+        let visible = c.visible().saturating_sub(before);
+        let extended = piece.extended_in(first..end).min(visible);
+        c.measured += if exposed.is_some() { visible - extended } else { 0 };
+        c.extended += extended;
     }
     c.end_run();
     for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
@@ -166,6 +177,11 @@ impl Bits {
 }
 
 impl Counts {
+    /// Resident pages whose accesses can be seen.
+    pub fn visible(&self) -> u64 {
+        self.resident.saturating_sub(self.unknown.iter().sum())
+    }
+
     fn end_run(&mut self) {
         let run = std::mem::take(&mut self.run);
         if run.touched > 0.0 {
@@ -224,6 +240,9 @@ impl Counts {
             let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
             if e > 0.0 && !piece.huge {
                 self.all.add(d, e);
+            }
+            if piece.is_extended(i) {
+                self.presumed = (self.presumed.0 + d, self.presumed.1 + e);
             }
             (d_all, e_all) = (d_all + d, e_all + e);
             if exposed.is_none() {

@@ -10,8 +10,10 @@ mod counts;
 mod ledger;
 mod piece;
 mod plan;
+mod rest;
 mod restrain;
 mod spending;
+mod stretches;
 mod view;
 mod watched;
 mod window;
@@ -25,15 +27,16 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::piece::{EARLY, Moment, Terms};
-use self::plan::plan;
+use self::plan::{Stretches, plan};
+use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
-use self::view::{Basis, Viewed};
+use self::view::Basis;
 use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
 use crate::monitor::{Audience, Monitor, Observer};
 use crate::ops::{
-    Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
+    Activity, Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
 };
 use crate::range::AddrRange;
 use crate::region::below;
@@ -154,13 +157,16 @@ impl<O: Space + Look> Exposure<O> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
         let mut ended = Vec::new();
         for w in &mut self.targets {
+            if w.rests_with_its_mappings(self.ops.activity(w.id), now) {
+                continue;
+            }
             let mut mappings = Vec::new();
             match self.ops.mappings(w.id, &mut mappings)? {
                 Liveness::Gone => ended.push(w.id),
                 Liveness::Replaced => w.forget(),
                 Liveness::Alive => {}
             }
-            w.map(mappings);
+            w.map(mappings, now);
         }
         self.targets.retain(|w| !ended.contains(&w.id));
         self.restrain.retain(|id| !ended.contains(&id));
@@ -244,7 +250,15 @@ impl<O: Space + Look> Exposure<O> {
         let mut blocks = Vec::new();
         let mut awoken = Vec::with_capacity(targets.len());
         for w in targets.iter_mut() {
-            let moment = self.moment(w, now);
+            let (moment, activity) = self.moment_and_activity(w, now);
+            if w.goes_on_resting(activity, &moment, self.spending.round) {
+                w.running.update(now, moment.ran);
+                awoken.push(Vec::new());
+                continue;
+            }
+            let seemed_to_rest = w.rest_is_unbroken(activity);
+            let terms = self.terms(w);
+            w.end_rest(&terms);
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let (ranges, within) = w.next_part(self.spending.part);
@@ -258,6 +272,11 @@ impl<O: Space + Look> Exposure<O> {
             w.running.update(at, moment.ran);
             let terms = self.terms(w);
             awoken.push(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
+            if seemed_to_rest && w.was_touched {
+                w.distrust(at);
+            }
+            let all = self.spending.part >= 1.0;
+            w.whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
             self.see_hidden(w, at)?;
         }
         // Each round another target has the first turn, and what it leaves is the next one's.
@@ -266,16 +285,27 @@ impl<O: Space + Look> Exposure<O> {
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
         for (done, (w, awoken)) in order.into_iter().enumerate() {
-            // What is hot anew may be hot instead of something else.
-            if awoken.iter().any(|&at| w.was_idle(at)) {
-                w.changed = Some(now);
+            if w.is_at_rest() {
+                continue;
             }
             let restraint = self.restrain.of(&mut self.ops, w, now);
-            let allowance = self.spending.allowance(nr_targets - done, w, restraint, now);
-            let runs = plan(&w.pieces, &w.regions, &awoken, &allowance, &self.spending.prices, now);
+            let allowance = self.spending.allowance(nr_targets - done, w, restraint);
+            let stretches = Stretches { woken: &w.woken, seams: &w.seams, turned: w.turned };
+            let prices = &self.spending.prices;
+            let runs = plan(&w.pieces, &w.regions, &stretches, &awoken, &allowance, prices, now);
+            if !runs.is_empty() {
+                w.whole = None;
+            }
             self.clear(w, &runs, now)?;
         }
         Ok(())
+    }
+
+    /// Asks once for both.
+    fn moment_and_activity(&mut self, w: &Watched, at: Nanos) -> (Moment, Option<Activity>) {
+        let activity = self.ops.activity(w.id);
+        let ran = activity.map(|a| a.ran).or_else(|| self.ops.ran(w.id));
+        (Moment { at, ms: self.ms(at), ran }, activity)
     }
 
     fn moment(&mut self, w: &Watched, at: Nanos) -> Moment {
@@ -284,7 +314,11 @@ impl<O: Space + Look> Exposure<O> {
 
     fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
         let pages: u64 = runs.iter().map(|r| r.pages).sum();
-        let ranges: Vec<AddrRange> = runs.iter().flat_map(|r| w.joined(r.pieces.clone())).collect();
+        let range = |r: &plan::Run| match r.sample {
+            Some(sample) => vec![sample],
+            None => w.joined(r.pieces.clone()),
+        };
+        let ranges: Vec<AddrRange> = runs.iter().flat_map(range).collect();
         if !ranges.is_empty() {
             let ran = self.moment(w, now);
             let mut done = Vec::new();
@@ -318,7 +352,12 @@ impl<O: Space + Look> Exposure<O> {
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
             let terms = self.terms(&self.targets[at]);
-            self.targets[at].read_some(&blocks, class, &Moment { at: at_ns, ms, ran }, &terms);
+            self.targets[at].read_some(
+                (ranges, &blocks),
+                class,
+                &Moment { at: at_ns, ms, ran },
+                &terms,
+            );
         }
         self.armed = armed;
         let reckoned = self.reckoned()?;
@@ -382,9 +421,15 @@ impl<O: Space + Look> Exposure<O> {
     fn quality(&mut self, targets: &mut [Watched], now: Nanos) -> Quality {
         let max = self.attrs.most_regions();
         self.resident = targets.iter().map(Watched::resident_pages).sum();
-        let (mut visible, mut covered, mut errors, mut touched) = (0, 0, 0.0, 0.0);
+        let mut all = Worth::default();
         for w in targets.iter_mut() {
-            w.doubt(self.published, &self.terms(w));
+            if let Some(worth) = w.worth_at_rest() {
+                all.add(worth);
+                continue;
+            }
+            let terms = self.terms(w);
+            w.extend(now, &terms);
+            w.doubt(self.published, &terms);
             let own = max as u64 * w.resident_pages() / self.resident.max(1);
             let own = usize::try_from(own).unwrap_or(max).max(w.areas());
             let moment = self.moment(w, now);
@@ -396,25 +441,27 @@ impl<O: Space + Look> Exposure<O> {
                 stolen: (w.stolen as f64 / (w.resident_pages().max(1)) as f64)
                     .max(self.restrain.cleared_by_reclaim(w.id)),
             };
+            let mut worth = Worth::default();
             for v in w.make_regions(&basis, own.min(max), self.attrs.windows) {
-                let Viewed { view, visible: can, covered: does } = v;
-                (visible, covered) = (visible + can, covered + does);
-                if let Some(error) = view.rate.error_log2() {
-                    errors += f64::from(error) * can as f64;
-                    touched += can as f64;
-                }
+                worth.count(&v);
             }
+            w.may_rest(worth);
+            all.add(worth);
         }
         Quality {
-            coverage_bp: u32::try_from(covered * 10_000 / visible.max(1)).unwrap_or(10_000),
-            error_log2: (touched > 0.0).then_some((errors / touched) as f32),
+            coverage_bp: all.coverage_bp(),
+            error_log2: all.error_log2(),
             stolen: targets.iter().map(|w| w.stolen).sum(),
             restraint: self.restrain.most(),
         }
     }
 
     fn target_view(&mut self, w: &mut Watched) -> TargetView {
-        let ran_now = self.ops.ran(w.id);
+        let rested = w.at_rest();
+        let ran_now = match &rested {
+            Some((ran, _)) => Some(*ran),
+            None => self.ops.ran(w.id),
+        };
         let ran = ran_now.zip(w.ran).map(|(now, before)| now.saturating_sub(before));
         w.ran = ran_now.or(w.ran);
         TargetView {
@@ -422,7 +469,7 @@ impl<O: Space + Look> Exposure<O> {
             ran,
             mappings: Arc::clone(&w.mappings),
             left_out: w.left_out,
-            regions: std::mem::take(&mut w.views),
+            regions: rested.map_or_else(|| std::mem::take(&mut w.views), |(_, regions)| regions),
         }
     }
 }
@@ -467,6 +514,8 @@ impl<O: Space + Look> Source for Exposure<O> {
                         .front()
                         .is_some_and(|(next, e)| *next <= now && matches!(e, Event::Early(_))) => {}
                 Event::Early(class) => self.read_early(class, now)?,
+                // Where there was nothing to clear at first, no time has passed.
+                Event::Publish if now <= self.published => {}
                 Event::Publish => return Ok(Step::Snapshot(self.publish(now))),
             }
         }
@@ -491,8 +540,12 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
         let new = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
         if new.window != self.attrs.window {
-            self.targets.iter_mut().for_each(|w| w.pieces.clear());
+            for w in &mut self.targets {
+                w.pieces.clear();
+                w.rest = None;
+            }
         }
+        self.targets.iter_mut().for_each(Watched::disturb);
         self.attrs = new;
         self.spending.set_attrs(&new);
         self.hasten();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::stretches::SAMPLED_HZ;
 use super::window::{Evidence, Window};
 use super::windows::Windows;
 use crate::ops::{Seen, Unknown};
@@ -24,6 +25,12 @@ pub(super) const READS: usize = EARLY.len() + 5;
 
 /// The grain of the clock that tells how long a target has run, in s: a tick at 250 Hz.
 const GRAIN: f64 = 0.004;
+
+/// For longer than that, in s, nobody is kept from a CPU that wants one.
+const STALL: f64 = 0.3;
+
+/// Fewer pages do not tell whether a piece wakes.
+pub(super) const FEW: u32 = 8;
 
 /// What is presumed weighs as much as so many seconds.
 const PRESUMED_S: f64 = 0.02;
@@ -75,10 +82,12 @@ impl Elapsed {
         ((f64::from(self.ran) + GRAIN) / share.max(1e-6)).min(f64::from(self.wall))
     }
 
-    /// The same, at least: who has not run for a grain may not have run at all.
+    /// The same, at least: who has not run for a grain may not have run at all. But who does not run for longer than
+    /// another could keep it from its CPU touches nothing: then wall time counts.
     fn surely_open(self, share: f64) -> f64 {
         let ran = (f64::from(self.ran) - GRAIN).max(0.0);
-        (ran / share.max(1e-6)).min(f64::from(self.wall))
+        let wall = f64::from(self.wall);
+        (ran / share.max(1e-6)).min(wall).max(wall - STALL)
     }
 }
 
@@ -92,6 +101,9 @@ struct Exposed {
     last: Elapsed,
     /// readings of everything
     full: u8,
+    /// At the last reading of everything a few of its pages were found touched, after it had been idle for so many s:
+    /// the reading may have come while it woke.
+    stirred: Option<f32>,
 }
 
 /// A stretch of memory within one block and one mapping, in windows.
@@ -108,9 +120,10 @@ pub(super) struct Piece {
     found: CompactMask,
     hidden: Box<[(Unknown, CompactMask)]>,
     exposed: Option<Exposed>,
-    /// What is known is of the past, since the region that it belongs to has changed elsewhere: the rate
-    /// there, in Hz.
-    presumed: Option<f32>,
+    /// when it was last cleared as a whole
+    whole_at: Nanos,
+    /// What its windows have shown is of the past: what is taken to be so, until it is cleared as a whole.
+    presumed: Option<Presumed>,
     /// It may be of the past, since its region has become faster elsewhere.
     doubted: bool,
     calm: Option<Calm>,
@@ -119,6 +132,28 @@ pub(super) struct Piece {
     /// of a window
     size: u64,
     windows: Windows,
+}
+
+/// What a sample elsewhere in its stretch has shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Presumed {
+    hz: f32,
+    /// when the sample was cleared
+    since: Nanos,
+}
+
+/// What a piece has shown since it was last cleared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    /// pages that were cleared, and those of them that were touched
+    pub pages: f64,
+    pub touched: f64,
+    /// page-seconds until they were
+    pub seconds: f64,
+    /// for how long the target could touch them, at least, in s
+    pub open: f64,
+    /// when it was cleared
+    pub since: Moment,
 }
 
 /// What there is to say of memory that nobody touches, and nobody did for as long as is known.
@@ -137,8 +172,12 @@ pub(super) struct Calm {
 pub(super) struct Change {
     /// pages that somebody else has cleared
     pub stolen: u32,
+    /// Some were touched.
+    pub touched: bool,
     /// It was touched, after a long time.
     pub awoken: bool,
+    /// Much of what was idle was touched between this read and the one before: it was idle for so many s.
+    pub woken: Option<f64>,
 }
 
 impl Piece {
@@ -154,6 +193,7 @@ impl Piece {
             found: CompactMask::default(),
             hidden: Box::default(),
             exposed: None,
+            whole_at: Nanos(0),
             presumed: None,
             doubted: false,
             calm: None,
@@ -255,6 +295,11 @@ impl Piece {
         self.exposed.as_ref().map(|x| x.since.at)
     }
 
+    /// When it was last cleared as a whole, not just a sample of it.
+    pub fn whole_at(&self) -> Option<Nanos> {
+        self.cleared_at().map(|_| self.whole_at)
+    }
+
     /// Whether the target has hardly run since it was cleared, so that nothing is told by that nothing was
     /// touched.
     pub fn is_stalled(&self, t: &Terms) -> bool {
@@ -320,6 +365,17 @@ impl Piece {
         self.is_seen() && self.found.is_empty()
     }
 
+    /// A block of which only `asked` was read, with the rest of this piece as it was.
+    pub fn complete(&self, block: &Block, asked: &AddrRange) -> Block {
+        let (first, end) = self.pages(asked.intersect(&self.range).unwrap_or(self.range));
+        let rest = self.span().without(&PageMask::span(first, end));
+        Block {
+            resident: block.resident.or(&self.resident().and(&rest)),
+            young: block.young.or(&self.young.get().and(&rest)),
+            ..*block
+        }
+    }
+
     /// Takes in what a read has shown; `class` is its place among [`READS`].
     pub fn read(&mut self, block: &Block, class: usize, now: &Moment, t: &Terms) -> Change {
         let span = self.span();
@@ -342,6 +398,7 @@ impl Piece {
         if !touched.is_empty() {
             self.calm = None;
         }
+        let woken = self.wakes(&new, class, now, t);
         let awoken = self.expose(&new, class, now, t);
         if !touched.is_empty() {
             self.change(
@@ -359,7 +416,43 @@ impl Piece {
                 self.windows.join();
             }
         }
-        Change { stolen, awoken }
+        Change { stolen, touched: !touched.is_empty(), awoken, woken }
+    }
+
+    /// Whether memory wakes of which these pages were touched: for how many seconds it had been idle.
+    fn wakes(&mut self, new: &PageMask, class: usize, now: &Moment, t: &Terms) -> Option<f64> {
+        // It was idle at a reading of everything before, or is presumed to have been.
+        let idle = self.found.is_empty() && (class > EARLY.len() || self.is_presumed_idle());
+        if new.is_empty() {
+            if idle || class >= EARLY.len() {
+                self.exposed.as_mut()?.stirred = None;
+            }
+            return None;
+        }
+        let armed = self.armed.get().count();
+        let all = self.found.get().or(new).count();
+        let much = armed >= FEW && all * 4 >= armed;
+        let touched = || self.windows.distinct().iter().map(|w| w.touched).max().unwrap_or(now.ms);
+        let x = self.exposed.as_ref()?;
+        let idle_for = if idle {
+            // It may have been idle for long before it was cleared.
+            x.last.open(t.share).max(f64::from(now.ms.saturating_sub(touched())) / 1e3)
+        } else {
+            f64::from(x.stirred?)
+        };
+        let x = self.exposed.as_mut()?;
+        if idle && !much {
+            x.stirred = Some(idle_for as f32);
+        } else if class >= EARLY.len() {
+            x.stirred = None;
+        }
+        much.then_some(idle_for)
+    }
+
+    /// Takes in that nothing was touched until `now`, as a reading would have shown.
+    pub fn stay_untouched(&mut self, now: &Moment, t: &Terms) {
+        let class = self.next_full();
+        self.expose(&PageMask::default(), class, now, t);
     }
 
     /// Forgets what quiet memory was like before, if that is long enough ago.
@@ -453,14 +546,44 @@ impl Piece {
             return;
         }
         let armed = c.armed.and(&span);
-        let shown = self.shown(t);
+        let whole = told.and(&span).count() >= self.resident().count();
+        // What is presumed idle was not touched since its sentinels were cleared, if they show nothing.
+        let sentinels = self.exposed.as_ref().filter(|_| self.is_idle_for_sure());
+        let idle_since = sentinels.map_or(since.ms, |x| x.since.ms);
+        let presumed: Vec<Option<Evidence>> = match self.presumed {
+            Some(_) => (0..self.nr_windows()).map(|i| self.presumed_of(i)).collect(),
+            None => Vec::new(),
+        };
+        // Of a piece of which a sample was cleared, the rest is as it was presumed to be.
+        let presumed_now = match self.presumed {
+            _ if whole => None,
+            Some(p) => Some(p),
+            None => {
+                let before = (0..self.nr_windows()).map(|i| self.evidence(i, t));
+                let before = before.fold(Evidence::default(), Evidence::plus);
+                Some(Presumed { hz: before.d / before.e.max(1e-6), since: since.at })
+            }
+        };
+        let shown = self.exposure(t);
         self.change(
-            |p, i| (p.count_kept(&p.young, i) > 0, p.count(&armed, i)),
-            |w, (young, pages)| {
-                w.carry(shown.of(w), shown.is_confirmed(w), since.ms);
-                if young {
+            |p, i| {
+                let presumed = presumed.get(i).copied().flatten();
+                (p.count_kept(&p.young, i) > 0, p.count(&armed, i), presumed)
+            },
+            |w, (young, pages, presumed)| {
+                match presumed {
+                    Some(e) if whole && e.d > 0.0 && e.d < e.e * SAMPLED_HZ as f32 => {
+                        w.forget_all_but(e.d / e.e);
+                    }
+                    Some(_) => w.forget_all(),
+                    None => w.carry(shown.of(w), shown.is_confirmed(w), since.ms),
+                }
+                match presumed {
+                    Some(e) if e.d == 0.0 && !whole => {}
+                    Some(e) if e.d == 0.0 => w.touched = w.touched.max(idle_since),
                     // Until now, for all that is known.
-                    w.touched = since.ms;
+                    _ if young => w.touched = since.ms,
+                    _ => {}
                 }
                 w.pages = pages;
             },
@@ -471,11 +594,15 @@ impl Piece {
         self.young = (&self.young.get().without(&armed)).into();
         self.resident = (&self.resident().or(&told.and(&span))).into();
         self.hide(c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span))).collect());
-        self.presumed = None;
+        self.presumed = presumed_now;
+        if whole {
+            self.whole_at = since.at;
+        }
         self.doubted = false;
         self.calm = None;
         let last = Elapsed::default();
-        self.exposed = Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0 });
+        self.exposed =
+            Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0, stirred: None });
     }
 
     /// These pages cannot be seen, by reason.
@@ -498,8 +625,8 @@ impl Piece {
     }
 
     /// What the current exposure has shown.
-    fn shown(&self, t: &Terms) -> Shown {
-        Shown {
+    fn exposure(&self, t: &Terms) -> Exposure {
+        Exposure {
             open: self.exposed.as_ref().map(|x| x.last.open(t.share)),
             quiet: self.found.is_empty(),
             since: self.exposed.as_ref().map_or(0, |x| x.since.ms),
@@ -514,7 +641,7 @@ impl Piece {
         let touched = -(-hz * seconds).exp_m1();
         let whole =
             |i: &usize| range.intersect(&self.window_range(*i)) == Some(self.window_range(*i));
-        let shown = self.shown(t);
+        let shown = self.exposure(t);
         (0..self.nr_windows()).filter(whole).fold([0.0; 3], |[d, e, n], i| {
             let x = shown.of(&self.windows[i]);
             let pages = f64::from(self.windows[i].pages);
@@ -524,7 +651,8 @@ impl Piece {
 
     /// Whether a window was touched after a long time, and not cleared since: how often, nobody knows.
     pub fn is_awoken(&self, i: usize) -> bool {
-        self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
+        !self.is_extended(i)
+            && self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
     }
 
     /// Whether it was cleared within so many ms before `now`, and its window `i` was found touched since.
@@ -535,18 +663,17 @@ impl Piece {
 
     /// What is known of a window, by all exposures.
     pub fn evidence(&self, i: usize, t: &Terms) -> Evidence {
-        if let Some(hz) = self.presumed {
-            let e = self.windows[i].idle_for(PRESUMED_S).e;
-            return Evidence { d: hz * e, e };
+        if let Some(evidence) = self.presumed_of(i) {
+            return evidence;
         }
-        let (shown, w) = (self.shown(t), &self.windows[i]);
+        let (shown, w) = (self.exposure(t), &self.windows[i]);
         w.together(shown.of(w), shown.is_confirmed(w))
     }
 
     /// Whether a window looks hotter than before in this exposure, and that is the first sign of it: it may
     /// be a burst that came just after the clear.
     pub fn is_sudden(&self, i: usize, t: &Terms) -> bool {
-        let (shown, w) = (self.shown(t), &self.windows[i]);
+        let (shown, w) = (self.exposure(t), &self.windows[i]);
         w.is_sudden(shown.of(w), shown.is_confirmed(w))
     }
 
@@ -555,9 +682,99 @@ impl Piece {
         !self.huge && (0..self.windows.distinct().len()).any(|i| self.is_sudden(i, t))
     }
 
+    /// What a window is presumed to have shown.
+    fn presumed_of(&self, i: usize) -> Option<Evidence> {
+        let presumed = self.presumed.filter(|p| !self.is_sample(i, p))?;
+        let e = f32::from(self.resident_in(i)) * PRESUMED_S as f32;
+        Some(Evidence { d: presumed.hz * e, e })
+    }
+
+    /// Whether a window was cleared since that is presumed of the rest.
+    fn is_sample(&self, i: usize, presumed: &Presumed) -> bool {
+        self.windows[i].pages > 0 && self.cleared_at().is_some_and(|at| at >= presumed.since)
+    }
+
+    /// What it has shown since it was last cleared.
+    pub fn shown_since(&self, t: &Terms) -> Option<Shown> {
+        let x = self.exposed.as_ref()?;
+        let exposure = self.exposure(t);
+        let zero = Shown {
+            pages: 0.0,
+            touched: 0.0,
+            seconds: 0.0,
+            open: x.last.surely_open(t.share),
+            since: x.since,
+        };
+        Some((0..self.nr_windows()).fold(zero, |sum, i| {
+            let (w, e) = (&self.windows[i], exposure.of(&self.windows[i]));
+            Shown {
+                pages: sum.pages + f64::from(w.pages),
+                touched: sum.touched + f64::from(e.d),
+                seconds: sum.seconds + f64::from(e.e),
+                ..sum
+            }
+        }))
+    }
+
     /// From now on, and until it is cleared, takes it to be as hot as its region is elsewhere.
     pub fn presume(&mut self, hz: f64) {
-        self.presumed = Some(hz as f32);
+        let since =
+            self.exposed.as_ref().map_or(Nanos(0), |x| x.since.at + Duration::from_nanos(1));
+        self.presumed = Some(Presumed { hz: hz as f32, since });
+        self.doubted = true;
+    }
+
+    /// The same by a sample that was cleared at `since`; what is slow was touched at `touched` for the last time, in
+    /// ms.
+    pub fn extend(&mut self, hz: f64, since: Nanos, touched: Option<u32>) {
+        self.presumed = Some(Presumed { hz: hz as f32, since });
+        self.calm = None;
+        if let Some(ms) = touched {
+            self.windows.distinct_mut().iter_mut().for_each(|w| w.touched = w.touched.max(ms));
+        }
+    }
+
+    /// Resident pages of these windows that are presumed to be what others are.
+    pub fn extended_in(&self, windows: std::ops::Range<usize>) -> u64 {
+        let extended = windows.filter(|i| self.is_extended(*i));
+        extended.map(|i| u64::from(self.resident_in(i))).sum()
+    }
+
+    /// Whether a window is presumed to be what others are.
+    pub fn is_extended(&self, i: usize) -> bool {
+        self.presumed.is_some_and(|p| !self.is_sample(i, &p))
+    }
+
+    /// It woke: that is a first sign of heat.
+    pub fn suspect(&mut self, ms: u32) {
+        self.windows.distinct_mut().iter_mut().for_each(|w| w.suspect = ms.max(1));
+    }
+
+    /// What it is presumed to be, in Hz.
+    pub fn presumed_hz(&self) -> Option<f64> {
+        self.presumed.map(|p| p.hz.into())
+    }
+
+    /// Whether it is presumed that nobody touches it.
+    pub fn is_presumed_idle(&self) -> bool {
+        self.presumed.is_some_and(|p| p.hz == 0.0)
+    }
+
+    /// Whether a part of it would have shown that it is touched, and did not.
+    pub fn is_idle_for_sure(&self) -> bool {
+        self.is_quiet() && self.sentinels() >= FEW
+    }
+
+    /// Pages that would show that it wakes.
+    pub fn sentinels(&self) -> u32 {
+        self.armed.get().without(&self.found.get()).count()
+    }
+
+    /// The window from the `nth` on, and then from the first on, most of which is young.
+    pub fn young_window(&self, nth: usize) -> Option<AddrRange> {
+        let n = self.nr_windows();
+        let young = |i: &usize| 2 * self.count_kept(&self.young, *i) > self.resident_in(*i);
+        (0..n).map(|k| (nth + k) % n).find(young).map(|i| self.window_range(i))
     }
 
     /// From now on, and until it is cleared, what is known of it is in doubt.
@@ -567,17 +784,18 @@ impl Piece {
 
     /// Whether it is.
     pub fn is_doubted(&self) -> bool {
-        self.doubted || self.presumed.is_some()
+        self.doubted
     }
 
-    /// Whether it is taken to be as hot as its region is elsewhere.
+    /// Whether it is taken to be as hot as its region is elsewhere, all of it.
     pub fn is_presumed(&self) -> bool {
-        self.presumed.is_some()
+        self.presumed.is_some_and(|p| self.cleared_at().is_none_or(|at| at < p.since))
     }
 
     /// When a window was last touched, for all that is known: a page that is young may be at any time.
     pub fn touched(&self, i: usize, now: u32) -> u32 {
-        if self.count_kept(&self.young, i) > 0 { now } else { self.windows[i].touched }
+        let presumed = self.presumed.is_some_and(|p| p.hz < 2.0 && !self.is_sample(i, &p));
+        if !presumed && self.count_kept(&self.young, i) > 0 { now } else { self.windows[i].touched }
     }
 
     /// Time until each read of the current exposure, in s; NaN where there was none.
@@ -589,7 +807,7 @@ impl Piece {
 
 /// What the current exposure of a piece has shown of its windows.
 #[derive(Debug, Clone, Copy)]
-struct Shown {
+struct Exposure {
     /// in s; none if there is no exposure
     open: Option<f64>,
     /// Nothing was touched.
@@ -600,7 +818,7 @@ struct Shown {
     recent: u32,
 }
 
-impl Shown {
+impl Exposure {
     fn of(&self, w: &Window) -> Evidence {
         match self.open {
             None => Evidence::default(),

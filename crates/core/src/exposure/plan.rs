@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::ledger::Prices;
-use super::piece::Piece;
+use super::piece::{FEW, Piece};
+use super::stretches::{SAMPLED_HZ, Seams, Woken, hot_cells, is_sampled, sampled, within};
 use super::watched::Known;
 use crate::range::AddrRange;
 use crate::snapshot::Restraint;
@@ -21,7 +22,7 @@ pub(super) struct Allowance {
     pub urgent: f64,
     /// above that, for memory that was never cleared, in s
     pub sweep: f64,
-    /// From one turn of a region to the next; none while there are changes.
+    /// From one turn of a region to the next.
     pub turn: Duration,
     /// The same at most, for a little region.
     pub longest: Duration,
@@ -32,8 +33,20 @@ pub(super) struct Allowance {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Run {
     pub pieces: Range<usize>,
+    /// of the one piece, what is cleared, if not all
+    pub sample: Option<AddrRange>,
     /// young pages in them, a huge one counted once
     pub pages: u64,
+}
+
+/// What is known of stretches.
+#[derive(Clone, Copy)]
+pub(super) struct Stretches<'a> {
+    /// what woke, and of which not enough has been cleared since
+    pub woken: &'a [Woken],
+    pub seams: &'a Seams,
+    /// when something last woke or fell idle all at once
+    pub turned: Option<Nanos>,
 }
 
 /// A page is cleared again after that at the earliest where its target is short of memory.
@@ -54,19 +67,37 @@ pub(super) const LONG_TURN: Duration = Duration::from_millis(2_750);
 /// The same of a region of less than 1 MiB, whose shootdown tells of as much as those of others do of more.
 const LITTLE: u64 = 1 << 20;
 pub(super) const LONGEST_TURN: Duration = Duration::from_millis(5_200);
+/// Whose turns are further apart is not sampled.
+const LATE: Duration = Duration::from_secs(8);
+/// Of what woke, one in so many pieces is sampled.
+const WOKEN_CELL: usize = 16;
+/// For so long after something turned all that is hot is sampled.
+pub(super) const TURNING: Duration = Duration::from_millis(600);
+const LATELY: Duration = Duration::from_millis(50);
+/// And else a piece of each cell so often.
+const OFTEN: Duration = Duration::from_millis(200);
+/// Of more cells than these, that would take too much.
+const FEW_CELLS: usize = 16;
+/// More seldom where nothing has turned for so long: then the turns of regions are enough for most.
+const RESTLESS: Duration = Duration::from_secs(10);
+const SPARSE: Duration = Duration::from_millis(1_500);
+/// It is the same one for so long.
+const STAY_NS: u64 = 8_000_000_000;
 /// Pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
 
 /// Chooses runs among `pieces` (sorted). `regions` are those published last, `awoken` the addresses of
 /// pieces that were touched after a long time.
 ///
-/// What was touched after a long time comes first: a short run of each stretch of it. Then memory that
-/// was never cleared, in long runs. Then a run in each region that is touched, from the piece on that
-/// was cleared longest ago: those regions first of which nothing was cleared for long. Then what of slow
-/// regions was not cleared for long. Memory that is not young is never cleared.
+/// Samples of what woke come first, and while something changes, of all that is hot. Then what was touched after a
+/// long time: a short run of each stretch of it. Then memory that was never cleared, in long runs. Then, where nothing
+/// changes, a sample of each stretch that is hot now and then, and sentinels. Then a run in each region that is touched,
+/// from the piece on that was cleared longest ago: those regions first of which nothing was cleared for long. Then what
+/// of slow regions was not cleared for long. Memory that is not young is never cleared.
 pub(super) fn plan(
     pieces: &[Piece],
     regions: &[Known],
+    stretches: &Stretches<'_>,
     awoken: &[u64],
     allowance: &Allowance,
     prices: &Prices,
@@ -81,13 +112,17 @@ pub(super) fn plan(
         now,
         allowance: *allowance,
         taken: vec![false; pieces.len()],
+        few: regions.iter().filter(|k| is_sampled(k)).count() <= FEW_CELLS,
         saves_up: false,
         out: Vec::new(),
     };
+    p.sample(regions, stretches);
     p.awoken(awoken);
     p.never();
+    p.check(regions, stretches);
+    p.watch_idle();
     p.regions(regions);
-    p.stale(regions);
+    p.stale(regions, stretches);
     p.out.sort_unstable_by_key(|r| r.pieces.start);
     p.out
 }
@@ -98,9 +133,18 @@ struct Planner<'a> {
     now: Nanos,
     allowance: Allowance,
     taken: Vec<bool>,
+    /// Few regions are sampled.
+    few: bool,
     /// What a region wants is not affordable yet.
     saves_up: bool,
     out: Vec<Run>,
+}
+
+/// Samples that are to be taken of a cell: as many at most, unless there was one since then.
+struct Wanted {
+    cell: Range<usize>,
+    most: usize,
+    since: Nanos,
 }
 
 /// Whether few of its pages have their bits set again soon.
@@ -150,9 +194,126 @@ impl Planner<'_> {
             pages = more;
             last += 1;
         }
-        self.out.push(Run { pieces: first..last, pages });
+        self.out.push(Run { pieces: first..last, sample: None, pages });
         self.allowance.runs = self.allowance.runs.saturating_sub(u32::from(pages > 0));
         self.prices.of(u32::from(pages > 0), pages)
+    }
+
+    /// Takes a young window of a piece, if that is affordable with `credit`; says whether it was.
+    fn take_sample(&mut self, i: usize, credit: f64) -> bool {
+        let piece = &self.pieces[i];
+        let nth = usize::try_from(self.now.0 / 1_000_000).unwrap_or(0).wrapping_mul(7) + i * 5;
+        let sample = if piece.huge { Some(piece.range) } else { piece.young_window(nth) };
+        let Some(sample) = sample.filter(|_| self.may_clear(i)) else { return true };
+        let pages = if piece.huge { 1 } else { u64::from(piece.spent_in(&sample)) };
+        let price = self.prices.of(1, pages);
+        if self.allowance.seconds + credit < price || self.allowance.runs == 0 {
+            return false;
+        }
+        self.taken[i] = true;
+        self.out.push(Run { pieces: i..i + 1, sample: Some(sample), pages });
+        self.allowance.runs -= 1;
+        self.allowance.seconds -= price;
+        true
+    }
+
+    /// The middles of so many parts of `cell`, the coarsest first.
+    fn middles(cell: &Range<usize>, parts: usize) -> impl Iterator<Item = usize> + use<> {
+        let (start, len) = (cell.start, cell.len());
+        let parts = parts.clamp(1, len);
+        (0..parts).map(move |k| start + (2 * k + 1) * len / (2 * parts))
+    }
+
+    /// Samples of what woke, and where something has just turned, of all that is hot, since more may have changed: the
+    /// middle of each cell first, then halves, quarters, and so on, as far as it can be paid.
+    fn sample(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+        let pieces = self.pieces;
+        let woken = stretches.woken.iter().flat_map(|w| {
+            let cells = stretches.seams.cells(pieces, within(pieces, &w.range)).into_iter();
+            cells.map(|cell| Wanted { most: cell.len().div_ceil(WOKEN_CELL), cell, since: w.at })
+        });
+        let woken: Vec<Wanted> = woken.collect();
+        let hot = self.wanted_hot(regions, stretches);
+        let most = woken.iter().chain(&hot).map(|w| w.most).max().unwrap_or(0);
+        let levels = (0..).map(|level| 1 << level).take_while(|parts| *parts <= most);
+        for parts in levels {
+            let credit = if parts == 1 { self.allowance.urgent } else { 0.0 };
+            let affordable = woken.iter().all(|w| self.take_middles(w, parts, credit))
+                && hot.iter().all(|w| self.take_middles(w, parts, 0.0));
+            if !affordable {
+                return;
+            }
+        }
+    }
+
+    /// What is hot, where something has just turned; that first which was looked at longest ago.
+    fn wanted_hot(&self, regions: &[Known], stretches: &Stretches<'_>) -> Vec<Wanted> {
+        let turned = stretches.turned.filter(|_| self.turns(stretches) && self.samples_in_time());
+        let Some(at) = turned else { return Vec::new() };
+        let cells = hot_cells(self.pieces, &sampled(self.pieces, regions), stretches.seams);
+        let wanted =
+            |cell: Range<usize>| Wanted { most: cell.len(), cell, since: at.before(LATELY) };
+        let mut hot: Vec<Wanted> = cells.into_iter().map(wanted).collect();
+        let pieces = self.pieces;
+        hot.sort_by_cached_key(|w| pieces[w.cell.clone()].iter().map(Piece::cleared_at).max());
+        hot
+    }
+
+    /// Takes samples in the middles of so many parts of a cell, where none was taken since; says whether that was
+    /// affordable.
+    fn take_middles(&mut self, wanted: &Wanted, parts: usize, credit: f64) -> bool {
+        let pieces = self.pieces;
+        let had = |i: usize| pieces[i].cleared_at().is_some_and(|at| at >= wanted.since);
+        parts > wanted.most
+            || Self::middles(&wanted.cell, parts)
+                .filter(|i| !had(*i))
+                .all(|i| self.take_sample(i, credit))
+    }
+
+    /// Where all has been as it is, a sample of each cell that is hot now and then: whether it still is.
+    fn check(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+        if self.turns(stretches) || !self.samples_in_time() {
+            return;
+        }
+        let cells = hot_cells(self.pieces, &sampled(self.pieces, regions), stretches.seams);
+        let lately = stretches.turned.is_some_and(|at| self.now.since(at) < RESTLESS);
+        let since =
+            self.now.before(if lately && cells.len() <= FEW_CELLS { OFTEN } else { SPARSE });
+        // The same for a while: what is sampled is not measured as a whole.
+        let nth = usize::try_from(self.now.0 / STAY_NS).unwrap_or(0).wrapping_mul(13);
+        for cell in cells {
+            let had = |p: &Piece| p.cleared_at().is_some_and(|at| at >= since);
+            let i = cell.start + nth % cell.len();
+            if !self.pieces[cell].iter().any(had) && !self.take_sample(i, 0.0) {
+                return;
+            }
+        }
+    }
+
+    /// Whether samples would find out any sooner than turns: not where very many targets make rounds long.
+    fn samples_in_time(&self) -> bool {
+        self.allowance.turn <= LATE
+    }
+
+    /// Whether something has just woken or fallen idle.
+    fn turns(&self, stretches: &Stretches<'_>) -> bool {
+        // Three rounds.
+        let turning = TURNING.max(self.allowance.turn.mul_f64(0.75));
+        stretches.turned.is_some_and(|at| self.now.since(at) < turning)
+    }
+
+    /// Sentinels: a sample of each piece that is presumed idle, and would not show that it wakes.
+    fn watch_idle(&mut self) {
+        let wants =
+            |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < FEW;
+        // A few of all first.
+        for apart in [WOKEN_CELL, WOKEN_CELL / 4, 1] {
+            for i in (apart / 2..self.pieces.len()).step_by(apart) {
+                if wants(&self.pieces[i]) && !self.taken[i] && !self.take_sample(i, 0.0) {
+                    return;
+                }
+            }
+        }
     }
 
     fn awoken(&mut self, awoken: &[u64]) {
@@ -207,21 +368,26 @@ impl Planner<'_> {
     /// for long is asked less often.
     fn turn(&self, region: &Known) -> Duration {
         let turn = self.allowance.turn;
-        let long = if region.range.len() < LITTLE { self.allowance.longest } else { LONG_TURN };
-        if turn.is_zero() { turn } else { (region.age / SETTLED).clamp(turn, turn.max(long)) }
+        let long = match region.range.len() {
+            ..LITTLE => self.allowance.longest,
+            // It may fall idle. Of many such regions, samples must tell.
+            _ if is_sampled(region) && self.few => turn,
+            _ => LONG_TURN,
+        };
+        (region.age / SETTLED).clamp(turn, turn.max(long))
     }
 
     /// Of what is left, a part goes to slow memory that was cleared longest ago: its regions have had their
     /// turns, but few of their pieces in each. What it was like a minute ago says little.
-    fn stale(&mut self, regions: &[Known]) {
+    fn stale(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
         if self.allowance.restraint != Restraint::None || self.saves_up {
             return;
         }
         // Changes are to find something left, the more while there are any.
-        let share = if self.allowance.turn.is_zero() { 0.25 } else { 0.5 };
+        let share = if self.turns(stretches) { 0.25 } else { 0.5 };
         let old = |at: Nanos| self.now.since(at) >= LONGEST_TURN;
         let is_stale = |i: usize| {
-            let cleared = self.pieces[i].cleared_at();
+            let cleared = self.pieces[i].whole_at();
             cleared.is_some_and(old) && self.may_clear(i) && self.is_due(i)
         };
         let mut stale: Vec<bool> = (0..self.pieces.len()).map(is_stale).collect();
@@ -229,7 +395,7 @@ impl Planner<'_> {
             stale[self.within(range)].fill(false);
         }
         let mut by_age: Vec<usize> = (0..stale.len()).filter(|&i| stale[i]).collect();
-        by_age.sort_by_key(|&i| self.pieces[i].cleared_at());
+        by_age.sort_by_key(|&i| self.pieces[i].whole_at());
         let mut left = self.allowance.seconds * share;
         for i in by_age {
             if self.taken[i] {
@@ -249,7 +415,7 @@ impl Planner<'_> {
             let r = &known.range;
             let Range { start: first, end } = self.within(r);
             let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due_in(i, r));
-            let lately = (first..end).filter_map(|i| self.pieces[i].cleared_at()).max();
+            let lately = (first..end).filter_map(|i| self.pieces[i].whole_at()).max();
             let turn = self.turn(known);
             let had = lately.is_some_and(|at| self.now.since(at) < turn);
             let doubted = || (first..end).any(|i| self.pieces[i].is_doubted());
@@ -274,8 +440,7 @@ impl Planner<'_> {
             let share = if self.allowance.restraint == Restraint::None { share } else { 0.0 };
             let end = pieces.end;
             let due = |&i: &usize| self.may_clear(i) && self.is_due_in(i, &range);
-            let Some(first) = pieces.filter(due).min_by_key(|&i| self.pieces[i].cleared_at())
-            else {
+            let Some(first) = pieces.filter(due).min_by_key(|&i| self.pieces[i].whole_at()) else {
                 continue;
             };
             // What is not affordable yet is saved up for.
@@ -329,7 +494,7 @@ mod tests {
 
     fn region(blocks: Range<u64>, hz: f64, share: f64) -> Known {
         let range = AddrRange::new(blocks.start * BLOCK_SIZE, blocks.end * BLOCK_SIZE);
-        Known { range, hz, share, age: Duration::from_secs(60) }
+        Known { range, hz, share, age: Duration::from_secs(60), extended: false }
     }
 
     fn allowance(seconds: f64, turn: Duration) -> Allowance {
@@ -337,11 +502,13 @@ mod tests {
         Allowance { seconds, runs: 256, urgent: 0.0, sweep: 0.0, turn, longest, restraint }
     }
 
-    /// The pieces that are cleared.
+    /// The pieces that are cleared as a whole.
     fn chosen(pieces: &[Piece], regions: &[Known], allowance: &Allowance) -> Vec<usize> {
         let now = moment(NOW).at;
-        let runs = plan(pieces, regions, &[], allowance, &Prices::default(), now);
-        runs.into_iter().flat_map(|r| r.pieces).collect()
+        let seams = Seams::default();
+        let stretches = Stretches { woken: &[], seams: &seams, turned: None };
+        let runs = plan(pieces, regions, &stretches, &[], allowance, &Prices::default(), now);
+        runs.into_iter().filter(|r| r.sample.is_none()).flat_map(|r| r.pieces).collect()
     }
 
     const TURN: Duration = Duration::from_secs(3);

@@ -61,6 +61,8 @@ pub(super) struct Spending {
     pub part: f64,
     /// who are looked at in it
     targets: usize,
+    /// those of them that were read
+    read: usize,
     pub prices: Prices,
     /// since the last snapshot
     cost: Cost,
@@ -136,6 +138,7 @@ impl Spending {
             round: first_round(attrs),
             part: 1.0,
             targets: 1,
+            read: 0,
             prices: Prices::default(),
             cost: Cost::default(),
             interval: attrs.interval,
@@ -185,8 +188,9 @@ impl Spending {
         seconds
     }
 
-    /// Pays for reading the part of everything that is read in a round.
+    /// Pays for reading the part of a target that is read in a round.
     pub fn pay_for_reading(&mut self, cost: Cost) {
+        self.read += 1;
         self.reading += self.pay(cost);
     }
 
@@ -254,9 +258,12 @@ impl Spending {
         if let Some(shootdowns) = &mut self.shootdowns {
             shootdowns.accrue(now, kept.max(2.0 / shootdowns.per_second().max(1.0)));
         }
-        if self.reading > 0.0 {
-            self.readings.add(std::mem::take(&mut self.reading) / self.part, self.targets);
-            self.rests.add(std::mem::take(&mut self.rest), self.targets);
+        // Of those that rest nothing is read, and next to nothing reckoned.
+        let (read, reading) = (std::mem::take(&mut self.read), std::mem::take(&mut self.reading));
+        let rest = std::mem::take(&mut self.rest);
+        if reading > 0.0 {
+            self.readings.add(reading / self.part, read);
+            self.rests.add(rest, read);
         }
         if let Some(before) = self.settled.replace(now) {
             let seconds = now.since(before).as_secs_f64();
@@ -317,19 +324,12 @@ impl Spending {
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
-    pub fn allowance(
-        &self,
-        nr_targets: usize,
-        w: &Watched,
-        restraint: Restraint,
-        now: Nanos,
-    ) -> Allowance {
+    pub fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
         let targets = nr_targets as f64;
         // What is yet to be read and reckoned in this round.
         let reserve = (self.without_clearing() - self.reading - self.rest).max(0.0);
         let round = self.round.as_secs_f64();
         let turn = self.round.mul_f64(TURN);
-        let changing = w.changed.is_some_and(|at| now.since(at) < turn);
         let first = (w.is_new || self.burst.balance() > 0.0) && restraint == Restraint::None;
         Allowance {
             // Each may have its part; what one leaves is the next one's.
@@ -342,7 +342,7 @@ impl Spending {
             },
             urgent: self.seconds.per_second() * round / targets,
             sweep: if first { SWEEP_SHARE * round / targets } else { 0.0 },
-            turn: if changing { Duration::ZERO } else { turn },
+            turn,
             longest: self.longest,
             restraint,
         }
@@ -379,6 +379,12 @@ mod tests {
         Cost { cpu: Duration::from_secs_f64(s), ..Cost::default() }
     }
 
+    /// Reads the part that is read in a round of so many targets, all of which takes `all` seconds.
+    fn read(spending: &mut Spending, targets: usize, all: f64) {
+        let each = cpu(all * spending.part / targets.max(1) as f64);
+        (0..targets).for_each(|_| spending.pay_for_reading(each));
+    }
+
     /// Rounds of so many targets of 1 GiB in which reading all takes `all` seconds, and the rest of each
     /// `rest`.
     fn settled(targets: usize, all: f64, rest: f64) -> Spending {
@@ -389,7 +395,7 @@ mod tests {
         for _ in 0..200 {
             now = now + spending.round;
             spending.settle(now, extent);
-            spending.pay_for_reading(cpu(all * spending.part));
+            read(&mut spending, targets, all);
             spending.pay_for_rest(cpu(rest * targets as f64));
         }
         spending
@@ -440,7 +446,7 @@ mod tests {
         let mut at = Nanos(1 << 40);
         let mut round = |&(targets, all, rest, others): &(usize, f64, f64, f64)| {
             spending.settle(at, Extent { targets, pages: 0 });
-            spending.pay_for_reading(cpu(all * spending.part));
+            read(spending, targets, all);
             spending.pay_for_rest(cpu(rest));
             spending.pay_for_others(cpu(others));
             at = at + spending.round;

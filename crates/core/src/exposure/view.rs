@@ -13,6 +13,7 @@ use crate::ops::{Pages, Unknown};
 use crate::range::PAGE_SIZE;
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
+use crate::support::RateSupport;
 use crate::time::Nanos;
 
 /// Exposures that began so many rounds ago tell of the present.
@@ -36,8 +37,7 @@ pub(super) struct Basis {
 
 impl Basis {
     fn ago(&self, time: Duration) -> Nanos {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        Nanos(self.now.at.0.saturating_sub(ns))
+        self.now.at.before(time)
     }
 
     /// What of a region tells of the present that was like this before.
@@ -72,9 +72,8 @@ pub(super) fn view(
     };
     let counts = count(pieces, (from, to), &b.since(before), &b.terms, b.now.ms);
     let pages = (group.range.len() / PAGE_SIZE).max(1) as f64;
-    let unknown: u64 = counts.unknown.iter().sum();
     let unseen = counts.unknown[Unknown::Unseen.index()];
-    let visible = counts.resident.saturating_sub(unknown);
+    let visible = counts.visible();
     let (rate, share) = estimate(&counts, before, b);
     let hz = f64::from(rate.hz);
     let age = age(pieces, (from, to), &counts, &rate, share, b);
@@ -88,6 +87,7 @@ pub(super) fn view(
         touched_bp: if hz > 0.0 { to_bp(share).max(1) } else { 0 },
         resident_bp: to_bp(resident),
         unknown_bp: Pages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
+        support: Some(RateSupport::of(counts.measured, counts.extended, visible)),
     };
     // What was looked at lately stands for all of the region.
     let covered =
@@ -105,6 +105,7 @@ fn absent(group: &Group) -> Viewed {
         touched_bp: 0,
         resident_bp: 0,
         unknown_bp: Pages::default(),
+        support: Some(RateSupport::MEASURED),
     };
     Viewed { view, visible: 0, covered: 0 }
 }
@@ -118,6 +119,8 @@ const CLEARLY: f64 = 24.0;
 /// Of fewer touched pages than these it may be so if it is likelier by so much.
 const FEW: f64 = 8.0;
 const PERHAPS: f64 = 1.0;
+/// What was touched as often as this, in Hz, and is untouched for less than that takes, is taken to be touched again.
+const RECURS_HZ: f64 = 0.4;
 
 /// The rate of the touched pages, and their share.
 fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
@@ -143,7 +146,18 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
         cut[last + 1..].fill(Bin::default());
     }
     let hz = first_touch_rate(&cut);
+    let (d, e) = c.presumed;
+    if hz <= 0.0 && d > 0.0 && c.extended > c.measured {
+        // What was gone through a while ago: its samples have shown nothing yet.
+        return (widen(c.all.interval(d / e)), 1.0);
+    }
     if hz <= 0.0 {
+        // What was touched each second is, half a second later.
+        let was = c.all.touched() / c.all.exposure().max(1e-9);
+        let untouched = f64::from(b.now.ms.saturating_sub(c.touched)) / 1e3;
+        if was >= RECURS_HZ && untouched * was < 1.0 {
+            return (widen(c.all.interval(was)), 1.0);
+        }
         return (widen(c.fresh.interval(0.0)), 0.0);
     }
     // Few pages cannot say it clearly; but then it is about little memory.

@@ -9,7 +9,10 @@ use rand_core::Rng;
 use super::bins::ALIKE;
 use super::borders::{Group, groups};
 use super::piece::{Moment, Piece, Terms};
-use super::view::{Basis, NO_HEAT, Viewed, view};
+use super::plan::TURNING;
+use super::rest::{Rest, Whole};
+use super::stretches::{Seams, Woken, fall_idle, hot_cells, is_sampled, sampled, within, woken};
+use super::view::{Basis, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
 use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
@@ -22,6 +25,8 @@ use crate::time::Nanos;
 pub(super) struct Watched {
     pub id: TargetId,
     pub mappings: Arc<Vec<Mapping>>,
+    /// when they were read
+    pub mapped: Nanos,
     /// the mappings that can be seen
     pub visible: Vec<AddrRange>,
     /// resident memory, sorted
@@ -39,8 +44,12 @@ pub(super) struct Watched {
     pub stolen: u64,
     /// Not all of it has been cleared once.
     pub is_new: bool,
-    /// when something was last touched after a long time
-    pub changed: Option<Nanos>,
+    /// when something woke or fell idle all at once
+    pub turned: Option<Nanos>,
+    /// borders of what did
+    pub seams: Seams,
+    /// what woke, until it is known what came of it
+    pub woken: Vec<Woken>,
     /// what the next snapshot says
     pub views: Vec<RegionView>,
     /// when what cannot be seen was last told of
@@ -51,6 +60,14 @@ pub(super) struct Watched {
     read_to: u64,
     /// when to look again how much of what cannot be seen is resident
     pub next_aside: Nanos,
+    /// the reading of all of it in this round, if nothing was cleared after it
+    pub whole: Option<Whole>,
+    /// Since it was read it has done nothing.
+    pub rest: Option<Rest>,
+    /// until when it is not known by its clock whether it does
+    pub distrusted_until: Nanos,
+    /// The last reading of everything has found something touched.
+    pub was_touched: bool,
 }
 
 /// A region as it was published.
@@ -63,6 +80,8 @@ pub(super) struct Known {
     pub share: f64,
     /// for how long it has had this heat
     pub age: Duration,
+    /// Most of what is known of it is of samples.
+    pub extended: bool,
 }
 
 impl Watched {
@@ -70,6 +89,7 @@ impl Watched {
         Watched {
             id,
             mappings: Arc::default(),
+            mapped: Nanos(0),
             visible: Vec::new(),
             pieces: Vec::new(),
             aside: Aside::default(),
@@ -79,12 +99,18 @@ impl Watched {
             running: Running::default(),
             stolen: 0,
             is_new: true,
-            changed: None,
+            turned: None,
+            seams: Seams::default(),
+            woken: Vec::new(),
             views: Vec::new(),
             aside_ms: 0,
             turn: 0,
             read_to: 0,
             next_aside: Nanos(0),
+            whole: None,
+            rest: None,
+            distrusted_until: Nanos(0),
+            was_touched: false,
         }
     }
 
@@ -98,13 +124,18 @@ impl Watched {
     pub fn rebase(&mut self, ms: u32) {
         self.aside_ms = self.aside_ms.saturating_sub(ms);
         self.pieces.iter_mut().for_each(|p| p.rebase(ms));
+        self.seams.rebase(ms);
+        self.woken.clear();
+        self.rest = None;
     }
 
     /// Takes in the mappings, which are sorted and disjoint.
-    pub fn map(&mut self, mappings: Vec<Mapping>) {
+    pub fn map(&mut self, mappings: Vec<Mapping>, now: Nanos) {
+        self.mapped = now;
         if *self.mappings == mappings {
             return;
         }
+        self.disturb();
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.visible.shrink_to_fit();
         self.aside.map(&mappings);
@@ -153,7 +184,9 @@ impl Watched {
         size: u64,
     ) -> Vec<u64> {
         let mut awoken = Vec::new();
+        let mut wake = Vec::new();
         let mut new = Vec::new();
+        self.was_touched = false;
         let mut at = self.pieces.partition_point(|p| p.range.start < bounds.start);
         for block in one_each(blocks) {
             at += self.miss(at, block.start);
@@ -168,8 +201,11 @@ impl Watched {
                         let change = piece.read(&block, class, now, t);
                         piece.missing = 0;
                         self.stolen += u64::from(change.stolen);
-                        if change.awoken {
-                            awoken.push(range.start);
+                        self.was_touched |= change.touched;
+                        match change.woken {
+                            Some(idle) => wake.push((range.start, idle)),
+                            None if change.awoken => awoken.push(range.start),
+                            None => {}
                         }
                     }
                     None => {
@@ -190,7 +226,49 @@ impl Watched {
             self.pieces.extend(new);
             self.pieces.sort_unstable_by_key(|p| p.range.start);
         }
+        self.wake(&wake, now);
         awoken
+    }
+
+    /// Takes in what woke, by the starts of pieces.
+    fn wake(&mut self, found: &[(u64, f64)], now: &Moment) {
+        if !found.is_empty() {
+            let woken = woken(&self.pieces, &self.seams, found, now.at, now.ms);
+            self.seams.note(woken.iter().flat_map(|w| [w.range.start, w.range.end]), now.ms);
+            for w in &woken {
+                let all = within(&self.pieces, &w.range);
+                for p in &mut self.pieces[all] {
+                    p.suspect(now.ms);
+                    // Until its samples say more, and so that it does not wake again when it is sampled.
+                    if p.is_presumed_idle() {
+                        p.extend(w.once(), now.at, Some(now.ms));
+                    }
+                }
+            }
+            self.woken.extend(woken);
+            self.turn(now.at);
+        }
+    }
+
+    /// Extends what samples have shown to the stretches that they are of.
+    pub fn extend(&mut self, now: Nanos, t: &Terms) {
+        let pieces = &mut self.pieces;
+        let seams = &self.seams;
+        self.woken.retain(|w| !w.settle(pieces, seams, t) && now.since(w.at) < WOKEN_FOR);
+        let mut fell = false;
+        let sampled = sampled(pieces, &self.regions);
+        for cell in hot_cells(pieces, &sampled, seams) {
+            fell |= fall_idle(pieces, cell, &sampled, now, t);
+        }
+        if fell {
+            self.turn(now);
+        }
+    }
+
+    fn turn(&mut self, now: Nanos) {
+        if self.turned.is_none_or(|at| now.since(at) >= TURNING) {
+            self.turned = Some(now);
+        }
     }
 
     /// Marks pieces from `at` on in blocks below `addr`, which nothing was read of; says how many.
@@ -200,14 +278,35 @@ impl Watched {
     }
 
     /// Takes in blocks that were cleared lately.
-    pub fn read_some(&mut self, blocks: &[Block], class: usize, now: &Moment, t: &Terms) {
+    pub fn read_some(
+        &mut self,
+        (ranges, blocks): (&[AddrRange], &[Block]),
+        class: usize,
+        now: &Moment,
+        t: &Terms,
+    ) {
+        let mut wake = Vec::new();
         for block in one_each(blocks) {
             let mut stolen = 0;
             // Others in the block were not asked for.
             let asked = self.in_block(block.start).filter(|p| p.is_in(&block));
-            asked.for_each(|p| stolen += p.read(&block, class, now, t).stolen);
+            for p in asked {
+                // A sample is a part of its piece, and the only one that is read.
+                let first = ranges.partition_point(|r| r.end <= p.range.start);
+                let block =
+                    match ranges.get(first).filter(|r| r.intersect(&p.range) != Some(p.range)) {
+                        Some(sample) => p.complete(&block, sample),
+                        None => block,
+                    };
+                let change = p.read(&block, class, now, t);
+                stolen += change.stolen;
+                if let Some(idle) = change.woken {
+                    wake.push((p.range.start, idle));
+                }
+            }
             self.stolen += u64::from(stolen);
         }
+        self.wake(&wake, now);
     }
 
     /// The ranges of these pieces, joined within mappings: no range may reach over the end of one.
@@ -234,6 +333,9 @@ impl Watched {
 
     /// Resident pages that can be seen.
     pub fn resident_pages(&self) -> u64 {
+        if let Some(worth) = self.worth_at_rest() {
+            return worth.resident;
+        }
         self.pieces.iter().map(|p| u64::from(p.resident().count())).sum()
     }
 
@@ -260,6 +362,8 @@ impl Watched {
             let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
             let rest = pieces.iter_mut().filter(older);
             match run.differs() {
+                // A part of it, perhaps: each sample speaks for what is nearest to it.
+                Some(Ordering::Less) if is_sampled(known) => {}
                 Some(Ordering::Less) => rest.for_each(|p| p.presume(run.hz())),
                 Some(_) => {
                     // What looks hot for the first time is to be seen twice.
@@ -271,12 +375,6 @@ impl Watched {
                 None => {}
             }
         }
-    }
-
-    /// Whether the memory at an address is of a region that nobody touched, by the last snapshot.
-    pub fn was_idle(&self, addr: u64) -> bool {
-        let page = AddrRange::new(addr, addr + PAGE_SIZE);
-        known_at(&self.regions, page).is_none_or(|k| k.hz * k.share < NO_HEAT)
     }
 
     /// Makes the regions of a snapshot, at most `max` of them.
@@ -293,6 +391,7 @@ impl Watched {
             hz: v.view.rate.hz.into(),
             share: f64::from(v.view.touched_bp) / 10_000.0,
             age: v.view.age,
+            extended: v.view.support.is_some_and(|s| s.extended_bp > s.measured_bp),
         };
         self.regions = viewed.iter().map(known).collect();
         self.views = Vec::with_capacity(viewed.len() + self.aside.len());
@@ -384,6 +483,8 @@ impl Compared {
     }
 }
 
+/// What came of what woke is known by then, or never.
+const WOKEN_FOR: Duration = Duration::from_secs(2);
 /// One in so many pages is worth asking about.
 const MUCH: u64 = 32;
 /// A difference above is no chance, in natural logarithms.

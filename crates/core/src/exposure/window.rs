@@ -15,7 +15,7 @@ pub(super) struct Evidence {
 const CONTRADICTION: f64 = 16.0;
 
 impl Evidence {
-    fn plus(self, o: Evidence) -> Evidence {
+    pub fn plus(self, o: Evidence) -> Evidence {
         Evidence { d: self.d + o.d, e: self.e + o.e }
     }
 
@@ -127,7 +127,7 @@ impl Window {
     /// clear: it is believed if there was another sign of it, not long before.
     pub fn together(&self, current: Evidence, confirmed: bool) -> Evidence {
         let changed = current.contradicts(self.carried);
-        match changed && (confirmed || !self.is_faster(current)) {
+        match changed && (confirmed || self.woken == Woken::Before || !self.is_faster(current)) {
             true => current,
             false => current.plus(self.carried),
         }
@@ -156,6 +156,20 @@ impl Window {
         }
         self.woken = Woken::No;
         self.carried.d == 0.0
+    }
+
+    /// Forgets what exposures have shown: it is presumed to be what others are.
+    pub fn forget_all(&mut self) {
+        (self.current, self.carried) = (Evidence::default(), Evidence::default());
+        self.woken = Woken::No;
+        self.found = [0; READS];
+    }
+
+    /// The same, but that it was touched once in 1/`hz` s, until now: it may be again.
+    pub fn forget_all_but(&mut self, hz: f32) {
+        self.forget_all();
+        self.carried = Evidence { d: 1.0, e: 1.0 / hz };
+        self.woken = Woken::Before;
     }
 
     /// Ends the current exposure.

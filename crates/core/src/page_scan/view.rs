@@ -10,6 +10,7 @@ use crate::ops::{Pages, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
+use crate::support::RateSupport;
 use crate::survey::BLOCK_SIZE;
 
 /// The pages of a piece as groups of those that are alike; with `exact`, of those that are the same.
@@ -85,7 +86,7 @@ fn kind(page: &Page, sample: Duration, now: u32) -> Kind {
 #[derive(Debug, Default)]
 struct Counts {
     resident: u64,
-    unknown: [u64; 8],
+    unknown: [u64; Unknown::ALL.len()],
     /// pages of which anything is known
     visible: f64,
     /// of those, the ones touched in this interval
@@ -136,6 +137,7 @@ pub(super) fn view(
         touched_bp: if is_touched { to_bp(share).max(1) } else { 0 },
         resident_bp: to_bp(counts.resident as f64 / pages),
         unknown_bp: Pages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
+        support: Some(RateSupport::MEASURED),
     }
 }
 

@@ -109,11 +109,27 @@ impl Again<'_> {
         }
         // What is older than the act has kept its heat since.
         let changed = self.view.age < self.seen.since(act.at) && self.view.age >= self.settled;
+        let changed = changed && (since >= self.pause || !self.leaves_no_trace());
         let again = match act.came {
             Came::LetAlone => since >= self.pause,
             _ => self.is_undone(since),
         };
         (!changed && !again).then_some(Why::Done)
+    }
+
+    /// Whether a second look finds as much to do as the first: page tables do not show the lists of
+    /// reclaim, and what was read ahead may go again at once. Without a pause, memory whose age stays
+    /// near zero would be acted on with each snapshot.
+    fn leaves_no_trace(&self) -> bool {
+        match self.action {
+            Action::WillNeed | Action::Cold | Action::LruDeprio | Action::LruPrio => true,
+            Action::PageOut
+            | Action::HugePage
+            | Action::NoHugePage
+            | Action::MigrateHot(_)
+            | Action::MigrateCold(_)
+            | Action::Stat => false,
+        }
     }
 
     /// Whether it may have been undone: what was paged out or read may be back where it was, which the
@@ -188,6 +204,17 @@ mod tests {
         assert_eq!(blocked(&Action::Cold, Came::Done, 130, 0.1, 400), None);
         assert_eq!(blocked(&Action::PageOut, Came::Done, 129, 0.0, 400), Some(Why::Done));
         assert_eq!(blocked(&Action::PageOut, Came::Done, 130, 0.0, 400), None);
+    }
+
+    /// Its age is near zero in each snapshot: it changes all the time, or has none.
+    #[test]
+    fn what_leaves_no_trace_has_a_pause_however_young_it_is() {
+        for action in [Action::WillNeed, Action::Cold, Action::LruDeprio, Action::LruPrio] {
+            for now in 101..130 {
+                assert_eq!(blocked(&action, Came::Done, now, 20.0, 0), Some(Why::Done), "{now}");
+            }
+            assert_eq!(blocked(&action, Came::Done, 130, 20.0, 0), None);
+        }
     }
 
     /// Its pages are to be untouched for 5 s.

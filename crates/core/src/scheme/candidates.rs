@@ -3,6 +3,7 @@
 use rangemap::RangeSet;
 
 use super::Scheme;
+use super::absent::Absent;
 use super::acted::{Acted, Again, PAUSE};
 use super::filter::{parts, some};
 use super::metrics::Metrics;
@@ -12,16 +13,18 @@ use super::stats::Why;
 use crate::act::Action;
 use crate::ops::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
-use crate::snapshot::{RegionView, Snapshot, TargetView, share};
+use crate::snapshot::{RegionView, Snapshot, TargetView};
+use crate::support::share;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
 /// A region that matches, or a part of it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate<'a> {
+pub(super) struct Candidate {
     pub target: TargetId,
     pub range: AddrRange,
-    pub view: &'a RegionView,
+    /// with the age that it counts with: see [`Absent::age`]
+    pub view: RegionView,
     pub hz: f64,
     pub score: f64,
     /// share of its bytes that there is something to do to, of 10,000
@@ -30,7 +33,7 @@ pub(super) struct Candidate<'a> {
     pub allowed: bool,
 }
 
-impl Candidate<'_> {
+impl Candidate {
     /// Bytes that there is something to do to, if they lie evenly in the region.
     pub fn worth(&self) -> u64 {
         share(self.range.len(), self.worth_bp)
@@ -39,30 +42,37 @@ impl Candidate<'_> {
 
 /// Where candidates are looked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Field<'a, 'f> {
-    pub scheme: &'f Scheme,
+pub(super) struct Field<'a> {
+    pub scheme: &'a Scheme,
     pub snapshot: &'a Snapshot,
-    pub metrics: &'f Metrics,
+    pub metrics: &'a Metrics,
     pub now: Nanos,
+    /// since when memory is absent
+    pub absent: &'a Absent,
     /// by this scheme
-    pub acted: &'f Acted,
+    pub acted: &'a Acted,
     /// by earlier schemes, now
-    pub taken: &'f Acted,
+    pub taken: &'a Acted,
 }
 
 /// What matches, in order of target and address.
 #[derive(Debug, Default)]
-pub(super) struct Found<'a> {
-    pub candidates: Vec<Candidate<'a>>,
-    pub passed: Vec<(Candidate<'a>, Why)>,
+pub(super) struct Found {
+    pub candidates: Vec<Candidate>,
+    pub passed: Vec<(Candidate, Why)>,
 }
 
-impl<'a> Field<'a, '_> {
-    pub fn find(&self) -> Found<'a> {
+impl Field<'_> {
+    pub fn find(&self) -> Found {
         let mut found = Found::default();
         for target in &self.snapshot.targets {
             for view in &target.regions {
-                if self.scheme.pattern.matches(view, self.snapshot.attrs.sample) {
+                let age = match self.scheme.action {
+                    Action::WillNeed => self.absent.age(target.id, view, self.snapshot.end),
+                    _ => view.age,
+                };
+                let view = RegionView { age, ..*view };
+                if self.scheme.pattern.matches(&view, self.snapshot.attrs.sample) {
                     self.sort(target, view, &mut found);
                 }
             }
@@ -74,7 +84,7 @@ impl<'a> Field<'a, '_> {
     }
 
     /// Sorts what of a matching region may be acted on from what may not.
-    fn sort(&self, target: &'a TargetView, view: &'a RegionView, found: &mut Found<'a>) {
+    fn sort(&self, target: &TargetView, view: RegionView, found: &mut Found) {
         let scheme = self.scheme;
         let range = AddrRange::new(
             align_up(view.range.start, PAGE_SIZE),
@@ -84,12 +94,12 @@ impl<'a> Field<'a, '_> {
             target: target.id,
             range,
             view,
-            hz: mean_hz(view, self.snapshot.attrs.sample),
-            score: score(&scheme.action, view, &scheme.quota.weights),
-            worth_bp: worth_bp(&scheme.action, view),
+            hz: mean_hz(&view, self.snapshot.attrs.sample),
+            score: score(&scheme.action, &view, &scheme.quota.weights),
+            worth_bp: worth_bp(&scheme.action, &view),
             allowed: false,
         };
-        if let Some(why) = nothing_to_do(&scheme.action, view) {
+        if let Some(why) = nothing_to_do(&scheme.action, &view) {
             found.passed.push((whole, why));
             return;
         }
@@ -105,8 +115,8 @@ impl<'a> Field<'a, '_> {
     }
 
     /// Leaves out what was acted on.
-    fn not_again(&self, part: Candidate<'a>, found: &mut Found<'a>) {
-        let (action, view) = (&self.scheme.action, part.view);
+    fn not_again(&self, part: Candidate, found: &mut Found) {
+        let (action, view) = (&self.scheme.action, &part.view);
         let settled = self.scheme.settled();
         let pause = PAUSE.max(*self.scheme.pattern.age.start()).max(settled);
         let (seen, now) = (self.snapshot.end, self.now);
@@ -123,7 +133,7 @@ impl<'a> Field<'a, '_> {
     }
 }
 
-impl Found<'_> {
+impl Found {
     /// Leaves of each candidate the blocks that become huge pages. What is done to the rest of it would be
     /// done to nothing, and would count as done when regions have other borders. A block that lies in two
     /// is the second's: 0 to 3 MiB and 3 to 9 become 0 to 2 and 2 to 8.
@@ -153,10 +163,7 @@ impl Found<'_> {
 }
 
 /// The parts of `whole` outside `holes`.
-fn without<'a>(
-    whole: Candidate<'a>,
-    holes: &RangeSet<u64>,
-) -> impl Iterator<Item = Candidate<'a>> + use<'a> {
+fn without(whole: Candidate, holes: &RangeSet<u64>) -> impl Iterator<Item = Candidate> + use<> {
     let gaps = some(whole.range).map(|r| holes.gaps(&r).collect::<Vec<_>>()).unwrap_or_default();
     gaps.into_iter().map(move |r| Candidate { range: AddrRange::new(r.start, r.end), ..whole })
 }

@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::absent::Absent;
 use super::acted::Acted;
 use super::metrics::Metrics;
 use super::running::{Running, Step};
 use super::stats::{Event, Stats};
 use super::{Scheme, SchemeError};
-use crate::act::{Act, Support};
+use crate::act::{Act, Action, Support};
 use crate::ops::OpsError;
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
@@ -46,6 +47,7 @@ const MAX_SCHEMES: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     running: Vec<Running>,
+    absent: Absent,
     log_passed: bool,
 }
 
@@ -95,12 +97,13 @@ impl Engine {
         self.log_passed = yes;
     }
 
-    /// The schemes whose actions `act` cannot do, by name, and why.
+    /// The schemes whose actions `act` can never do, by name, and why. One that it cannot do at the moment
+    /// is not among them: it goes on, and what fails is counted.
     #[must_use]
     pub fn unsupported(&self, act: &dyn Act) -> Vec<(Arc<str>, String)> {
         let why = |r: &Running| match act.supports(&r.scheme.action) {
-            Support::Yes => None,
             Support::No(why) => Some((r.scheme.name.clone(), why)),
+            Support::Yes | Support::NotNow(_) => None,
         };
         self.running.iter().filter_map(why).collect()
     }
@@ -119,7 +122,11 @@ impl Engine {
         act: &mut dyn Act,
         log: &mut Vec<Event>,
     ) -> Result<(), OpsError> {
-        let step = Step { now, snapshot, metrics, log_passed: self.log_passed };
+        if self.running.iter().any(|r| r.scheme.action == Action::WillNeed) {
+            self.absent.note(snapshot);
+        }
+        let (absent, log_passed) = (&self.absent, self.log_passed);
+        let step = Step { now, snapshot, metrics, absent, log_passed };
         let mut taken = Acted::default();
         self.running.iter_mut().try_for_each(|r| r.step(&step, &mut taken, act, log))
     }

@@ -104,3 +104,31 @@ pub enum SchemeError {
         why: Box<SchemeError>,
     },
 }
+
+impl SchemeError {
+    /// The key of the TOML form that is at fault, as `quota.time`.
+    #[must_use]
+    pub fn key(&self) -> &'static str {
+        match self {
+            SchemeError::MinAboveMax(what) => what,
+            SchemeError::Rate { .. } => "rate",
+            SchemeError::Destinations(_) => "action",
+            SchemeError::Reset(_) => "quota.reset",
+            SchemeError::TimeQuota { .. } => "quota.time",
+            SchemeError::SmallQuota { .. } => "quota.bytes",
+            SchemeError::Goal(_) | SchemeError::TooMany { what: "goals", .. } => "quota.goals",
+            SchemeError::Watermarks { high, mid, .. } if *high > 10_000 || mid > high => {
+                "watermarks.high"
+            }
+            SchemeError::Watermarks { .. } => "watermarks.mid",
+            SchemeError::WatermarkInterval => "watermarks.interval",
+            SchemeError::Addresses(_) | SchemeError::Folio { .. } | SchemeError::Within(_) => {
+                "filters"
+            }
+            SchemeError::Recheck(_) => "recheck",
+            SchemeError::TooMany { what, .. } => what,
+            SchemeError::SameName(_) => "name",
+            SchemeError::Scheme { why, .. } => why.key(),
+        }
+    }
+}

@@ -4,6 +4,7 @@
 //! [`Filter`]s. An [`Engine`] of them takes snapshots, and acts through [`crate::Act`].
 //! `docs/schemes.md` tells of it all.
 
+mod absent;
 mod acted;
 mod candidates;
 mod engine;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::pattern::{Pattern, hz_of_percent};
 use super::{Scheme, SchemeError};
 use crate::act::{Action, Destination, Destinations};
+use crate::units::{parse_size, parse_time};
 
 /// What could not be read, and where.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -33,7 +34,7 @@ pub enum Wrong {
     #[error("`{0}` is too much: a scheme ends with its action, and nodes if that migrates")]
     Extra(String),
     /// no size
-    #[error("`{0}` is no size: write bytes, or e.g. 4K, 2M, 1G, null, min, max")]
+    #[error("`{0}` is no size: write bytes, or e.g. 4K, 2M, 1.5G, null, min, max")]
     Size(String),
     /// no rate
     #[error("`{0}` is no rate: write percent at 5 ms (5 or 5%), or 10Hz, null, min, max")]
@@ -83,7 +84,7 @@ pub fn parse(text: &str, interval: Duration) -> Result<Vec<Scheme>, ParseError> 
             n => format!("{}-{}", action.name(), n + 1),
         };
         let scheme = Scheme::new(&name, pattern, action);
-        scheme.check().map_err(|e| words.wrong(1, Wrong::Scheme(e)))?;
+        scheme.check().map_err(|e| words.wrong(words.column_of(e.key()), Wrong::Scheme(e)))?;
         schemes.push(scheme);
     }
     Ok(schemes)
@@ -103,6 +104,7 @@ pub fn parse_action(text: &str) -> Result<Action, ParseError> {
 struct Words<'a> {
     line: usize,
     end: usize,
+    columns: Vec<usize>,
     words: std::vec::IntoIter<(usize, &'a str)>,
 }
 
@@ -114,7 +116,20 @@ impl<'a> Words<'a> {
             code[..at].chars().count() + 1
         };
         let words: Vec<_> = code.split_whitespace().map(|w| (column(w), w)).collect();
-        Words { line, end: code.trim_end().chars().count() + 1, words: words.into_iter() }
+        let columns = words.iter().map(|(column, _)| *column).collect();
+        let end = code.trim_end().chars().count() + 1;
+        Words { line, end, columns, words: words.into_iter() }
+    }
+
+    /// Where what is called so in the TOML form begins.
+    fn column_of(&self, key: &str) -> usize {
+        let word = match key {
+            "rate" => 2,
+            "age" => 4,
+            "action" => 6,
+            _ => 0,
+        };
+        self.columns.get(word).copied().unwrap_or(1)
     }
 
     fn is_empty(&self) -> bool {
@@ -130,7 +145,7 @@ impl<'a> Words<'a> {
     }
 
     fn scheme(&mut self, interval: Duration) -> Result<(Pattern, Action), ParseError> {
-        let size = self.range(["min-size", "max-size"], 0..=u64::MAX, size, Wrong::Size)?;
+        let size = self.range(["min-size", "max-size"], 0..=u64::MAX, parse_size, Wrong::Size)?;
         let hz =
             self.range(["min-rate", "max-rate"], 0.0..=f64::INFINITY, parse_rate, Wrong::Rate)?;
         let age = |word: &str| parse_age(word, interval);
@@ -157,11 +172,11 @@ impl<'a> Words<'a> {
     ) -> Result<RangeInclusive<T>, ParseError> {
         let mut bound = |name, unbounded: &T| {
             let (column, word) = self.next(name)?;
-            match word {
+            match word.to_ascii_lowercase().as_str() {
                 "null" => Ok(unbounded.clone()),
                 "min" => Ok(all.start().clone()),
                 "max" => Ok(all.end().clone()),
-                word => read(word).ok_or_else(|| self.wrong(column, wrong(word.to_owned()))),
+                _ => read(word).ok_or_else(|| self.wrong(column, wrong(word.to_owned()))),
             }
         };
         let least = bound(names[0], all.start())?;
@@ -170,7 +185,7 @@ impl<'a> Words<'a> {
 
     fn action(&mut self) -> Result<Action, ParseError> {
         let (column, word) = self.next("the action")?;
-        Ok(match word {
+        Ok(match word.to_ascii_lowercase().as_str() {
             "pageout" => Action::PageOut,
             "cold" => Action::Cold,
             "willneed" => Action::WillNeed,
@@ -198,25 +213,12 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Bytes: a number, and K, M, G or T.
-fn size(word: &str) -> Option<u64> {
-    let digits = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match word[digits.len()..].to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KIB" => 10,
-        "M" | "MIB" => 20,
-        "G" | "GIB" => 30,
-        "T" | "TIB" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 /// A rate as schemes are written with, in Hz: `10Hz`, or percent at 5 ms. None if it is no rate.
 #[must_use]
 pub fn parse_rate(word: &str) -> Option<f64> {
-    if let Some(hz) = word.strip_suffix("Hz").or_else(|| word.strip_suffix("hz")) {
-        return hz.parse().ok().filter(|hz: &f64| hz.is_finite() && *hz >= 0.0);
+    let number = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    if word[number.len()..].eq_ignore_ascii_case("hz") {
+        return number.trim_end().parse().ok().filter(|hz: &f64| hz.is_finite() && *hz >= 0.0);
     }
     let percent: f64 = word.strip_suffix('%').unwrap_or(word).parse().ok()?;
     (0.0..=100.0).contains(&percent).then(|| hz_of_percent(percent))
@@ -227,7 +229,7 @@ pub fn parse_rate(word: &str) -> Option<f64> {
 pub fn parse_age(word: &str, interval: Duration) -> Option<Duration> {
     match word.parse::<u32>() {
         Ok(intervals) => interval.checked_mul(intervals),
-        Err(_) => humantime::parse_duration(word).ok(),
+        Err(_) => parse_time(word),
     }
 }
 

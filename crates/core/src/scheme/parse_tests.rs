@@ -53,6 +53,9 @@ fn units_and_keywords() {
     assert_eq!(scheme.pattern.size, 0..=1 << 30);
     assert_eq!(scheme.pattern.hz, 2.5..=hz_of_percent(10.0));
     assert_eq!(scheme.pattern.age, Duration::from_millis(500)..=s(3600));
+    let shouted = one("MIN 1GIB 2.5HZ 10% 500MS 1H STAT");
+    assert_eq!((shouted.pattern, shouted.action), (scheme.pattern, scheme.action));
+    assert_eq!(one("0.5k 1.5G null NULL null null MigRate_Cold 1").pattern.size, 512..=3 << 29);
     let scheme = one("max max min min 20 2m cold # a comment");
     assert_eq!(scheme.pattern.size, u64::MAX..=u64::MAX);
     assert_eq!(scheme.pattern.hz, 0.0..=0.0);
@@ -88,7 +91,7 @@ fn errors_point_at_line_and_column() {
     assert_eq!(wrong("4K null 0 # 5"), (1, 10, Wrong::Missing("max-rate")));
     assert_eq!(wrong("0 9 0 5 5s null migrate_hot x"), (1, 29, Wrong::Nodes(word("x"))));
     assert!(matches!(wrong("9 8 0 5 5s null stat"), (1, 1, Wrong::Scheme(_))));
-    assert!(matches!(wrong("0 9 0 5 0 9 migrate_hot 1:0"), (1, 1, Wrong::Scheme(_))));
+    assert!(matches!(wrong("0 9 0 5 0 9 migrate_hot 1:0"), (1, 13, Wrong::Scheme(_))));
     let big = "17179869184G null 0 5 0 9 stat";
     assert_eq!(wrong(big), (1, 1, Wrong::Size(word("17179869184G"))));
 }

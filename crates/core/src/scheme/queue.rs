@@ -20,17 +20,17 @@ pub(super) type Place = (TargetId, u64);
 /// What is still to be done in a turn: the best first; of equals, from where the last turn stopped, on
 /// to the end, and from the start to there.
 #[derive(Debug)]
-pub(super) struct Queue<'a> {
-    candidates: VecDeque<Candidate<'a>>,
+pub(super) struct Queue {
+    candidates: VecDeque<Candidate>,
     /// the least bytes that the action is done to
     unit: u64,
 }
 
-impl<'a> Queue<'a> {
-    pub fn new(candidates: Vec<Candidate<'a>>, from: Option<Place>, unit: u64) -> Self {
+impl Queue {
+    pub fn new(candidates: Vec<Candidate>, from: Option<Place>, unit: u64) -> Self {
         let from = from.unwrap_or((TargetId(0), 0));
-        let place = |c: &Candidate<'_>| (c.target, c.range.start);
-        let mut all: Vec<Candidate<'a>> =
+        let place = |c: &Candidate| (c.target, c.range.start);
+        let mut all: Vec<Candidate> =
             candidates.into_iter().flat_map(|c| split_at(c, from)).collect();
         all.sort_by(|a, b| match b.score.total_cmp(&a.score) {
             Ordering::Equal => (place(a) < from, place(a)).cmp(&(place(b) < from, place(b))),
@@ -42,8 +42,8 @@ impl<'a> Queue<'a> {
     /// Takes what fits `left`, cutting the last one at a multiple of the unit, to what there is to do to
     /// it if that lies evenly. But the budget of each is enough for all of it: else its rest would come
     /// after what is behind it.
-    pub fn batch(&mut self, left: Budget) -> Vec<(Candidate<'a>, Budget)> {
-        let mut batch: Vec<(Candidate<'a>, Budget)> = Vec::new();
+    pub fn batch(&mut self, left: Budget) -> Vec<(Candidate, Budget)> {
+        let mut batch: Vec<(Candidate, Budget)> = Vec::new();
         let mut bytes = left.bytes;
         let works = left.time.as_nanos() / LEAST_TIME.as_nanos();
         let works = usize::try_from(works).unwrap_or(usize::MAX).clamp(1, MAX_BATCH);
@@ -64,13 +64,13 @@ impl<'a> Queue<'a> {
     }
 
     /// Whole units of what there is to do to a candidate.
-    fn worth(&self, c: &Candidate<'_>) -> u64 {
+    fn worth(&self, c: &Candidate) -> u64 {
         align_up(c.worth().max(1), self.unit).min(align_up(c.range.len(), self.unit))
     }
 
     /// Up to where there are `bytes` of the `worth` of a candidate: to the first boundary of units at
     /// least, so that it gets on.
-    fn cut(&self, c: &Candidate<'_>, bytes: u64, worth: u64) -> u64 {
+    fn cut(&self, c: &Candidate, bytes: u64, worth: u64) -> u64 {
         let part = u128::from(c.range.len()) * u128::from(bytes) / u128::from(worth);
         let part = u64::try_from(part).unwrap_or(u64::MAX);
         let first = align_down(c.range.start, self.unit).saturating_add(self.unit);
@@ -78,7 +78,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Puts the part of `c` from `at` on back in front.
-    pub fn back(&mut self, c: Candidate<'a>, at: u64) {
+    pub fn back(&mut self, c: Candidate, at: u64) {
         if at < c.range.end {
             self.candidates.push_front(Candidate { range: AddrRange::new(at, c.range.end), ..c });
         }
@@ -94,13 +94,13 @@ impl<'a> Queue<'a> {
         self.candidates.front().map(|c| (c.target, c.range.start))
     }
 
-    pub fn rest(self) -> impl Iterator<Item = Candidate<'a>> {
+    pub fn rest(self) -> impl Iterator<Item = Candidate> {
         self.candidates.into_iter()
     }
 }
 
 /// Shares the time, what is above the least by bytes.
-fn share_out(time: Duration, batch: &mut [(Candidate<'_>, Budget)]) {
+fn share_out(time: Duration, batch: &mut [(Candidate, Budget)]) {
     let works = u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
     let least = LEAST_TIME.min(time / works);
     let rest = time.saturating_sub(least * works);
@@ -111,7 +111,7 @@ fn share_out(time: Duration, batch: &mut [(Candidate<'_>, Budget)]) {
 }
 
 /// `c`, in two if `place` lies within.
-fn split_at<'a>(c: Candidate<'a>, (target, at): Place) -> Vec<Candidate<'a>> {
+fn split_at(c: Candidate, (target, at): Place) -> Vec<Candidate> {
     if c.target != target || !c.range.contains(at) || c.range.start == at {
         return vec![c];
     }

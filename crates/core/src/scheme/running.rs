@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Scheme;
+use super::absent::Absent;
 use super::acted::{Acted, Came, PAUSE};
 use super::candidates::{Candidate, Field};
 use super::metrics::Metrics;
@@ -27,6 +28,8 @@ pub(super) struct Step<'a> {
     pub now: Nanos,
     pub snapshot: &'a Snapshot,
     pub metrics: &'a Metrics,
+    /// since when memory is absent
+    pub absent: &'a Absent,
     /// whether what is passed over makes an event, too
     pub log_passed: bool,
 }
@@ -103,15 +106,15 @@ impl Running {
         self.due = Some(step.now + self.scheme.apply_interval);
         let open = |marks| self.gate.is_open(marks, step.now, step.metrics);
         if !self.scheme.watermarks.as_ref().is_none_or(open) {
-            self.stats.inactive += 1;
+            self.stats.inactive += u64::from(self.gate.was_checked(step.now));
             return Ok(());
         }
         let unit = self.scheme.unit();
         self.charge.begin(&self.scheme.quota, unit, step.now, step.metrics);
         self.acted.keep(step.snapshot);
-        let Step { snapshot, metrics, now, .. } = *step;
+        let Step { snapshot, metrics, absent, now, .. } = *step;
         let (scheme, acted) = (&self.scheme, &self.acted);
-        let found = Field { scheme, snapshot, metrics, now, acted, taken }.find();
+        let found = Field { scheme, snapshot, metrics, now, absent, acted, taken }.find();
         found.passed.iter().for_each(|(c, why)| self.pass(step, c, *why, log));
         self.stats.cut_off = self.cut_off(&found.candidates);
         let mut queue = Queue::new(found.candidates, self.place, unit);
@@ -124,7 +127,7 @@ impl Running {
     }
 
     /// The score from which on there is enough for what is left of the quota.
-    fn cut_off(&self, candidates: &[Candidate<'_>]) -> u32 {
+    fn cut_off(&self, candidates: &[Candidate]) -> u32 {
         let mut histogram = Histogram::default();
         candidates.iter().for_each(|c| histogram.add(c.score, c.worth()));
         let left = self.charge.left(&self.scheme.quota, self.scheme.unit()).bytes;
@@ -135,7 +138,7 @@ impl Running {
     fn turn(
         &mut self,
         step: &Step<'_>,
-        queue: &mut Queue<'_>,
+        queue: &mut Queue,
         taken: &mut Acted,
         act: &mut dyn Act,
         log: &mut Vec<Event>,
@@ -182,7 +185,7 @@ impl Running {
     fn apply(
         &self,
         step: &Step<'_>,
-        batch: &[(Candidate<'_>, Budget)],
+        batch: &[(Candidate, Budget)],
         act: &mut dyn Act,
     ) -> (Vec<Applied>, Result<(), OpsError>) {
         let action = &self.scheme.action;
@@ -190,7 +193,7 @@ impl Running {
             Some(Heat::Cold) => self.scheme.recheck.unwrap_or(step.snapshot.attrs.sample),
             _ => Duration::ZERO,
         };
-        let work = |(c, budget): &(Candidate<'_>, Budget)| Work {
+        let work = |(c, budget): &(Candidate, Budget)| Work {
             action,
             target: c.target,
             range: c.range,
@@ -214,7 +217,7 @@ impl Running {
     fn account(
         &mut self,
         step: &Step<'_>,
-        c: &Candidate<'_>,
+        c: &Candidate,
         done: &Applied,
         taken: &mut Acted,
         log: &mut Vec<Event>,
@@ -244,7 +247,7 @@ impl Running {
     }
 
     /// Writes down that its target is gone.
-    fn fail(&mut self, step: &Step<'_>, c: &Candidate<'_>, log: &mut Vec<Event>) {
+    fn fail(&mut self, step: &Step<'_>, c: &Candidate, log: &mut Vec<Event>) {
         let tried = c.range.len();
         self.stats.tried.add(tried);
         self.stats.failed.add(tried);
@@ -252,14 +255,14 @@ impl Running {
         log.push(self.event(step, c, Outcome::Acted(gone)));
     }
 
-    fn pass(&mut self, step: &Step<'_>, c: &Candidate<'_>, why: Why, log: &mut Vec<Event>) {
+    fn pass(&mut self, step: &Step<'_>, c: &Candidate, why: Why, log: &mut Vec<Event>) {
         self.stats.passed[why.index()].add(c.range.len());
         if step.log_passed {
             log.push(self.event(step, c, Outcome::Passed(why)));
         }
     }
 
-    fn event(&self, step: &Step<'_>, c: &Candidate<'_>, outcome: Outcome) -> Event {
+    fn event(&self, step: &Step<'_>, c: &Candidate, outcome: Outcome) -> Event {
         Event {
             at: step.now,
             window: self.charge.windows,
@@ -276,7 +279,7 @@ impl Running {
 }
 
 /// The address up to which a candidate was gone over: to its end, unless the budget was over before.
-fn come_to(c: &Candidate<'_>, budget: &Budget, done: &Applied) -> u64 {
+fn come_to(c: &Candidate, budget: &Budget, done: &Applied) -> u64 {
     let over = align_down(done.tried.saturating_add(done.passed), PAGE_SIZE);
     if over == 0 && done.took < budget.time {
         return c.range.end;

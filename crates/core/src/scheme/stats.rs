@@ -90,7 +90,7 @@ pub struct Stats {
     pub took: Duration,
     /// windows of the quota that ended with nothing left
     pub exceeded: u64,
-    /// times that it was due, and its watermarks had it off
+    /// checks of its watermarks, one each [`super::Watermarks::interval`], that had it off
     pub inactive: u64,
     /// bytes of the window in force: the quota as time, bytes and goals have it; no bound is the
     /// biggest number

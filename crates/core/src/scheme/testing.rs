@@ -9,6 +9,7 @@ use crate::estimator::Rate;
 use crate::ops::{Cost, Mapping, MappingKind, OpsError, Pages, TargetId};
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::snapshot::{RegionView, Snapshot, TargetView};
+use crate::support::RateSupport;
 use crate::time::Nanos;
 
 /// `len` pages from the `at`-th on.
@@ -28,6 +29,7 @@ pub fn view(at: u64, len: u64, hz: f64, age: Duration) -> RegionView {
         touched_bp,
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
+        support: Some(RateSupport::MEASURED),
     }
 }
 
@@ -136,6 +138,7 @@ impl Act for Desk {
     fn supports(&self, action: &Action) -> Support {
         match action {
             Action::LruPrio => Support::No("a desk has no lists".into()),
+            Action::HugePage => Support::NotNow("the desk is full".into()),
             _ => Support::Yes,
         }
     }

@@ -78,6 +78,11 @@ impl Gate {
         self.on
     }
 
+    /// Whether the metric was measured at `now`, and not before.
+    pub fn was_checked(&self, now: Nanos) -> bool {
+        self.checked == Some(now)
+    }
+
     /// Until when it stays closed: when it will be looked at again. `None` if it is open, or was not
     /// looked at yet.
     pub fn closed_until(&self, marks: &Watermarks) -> Option<Nanos> {

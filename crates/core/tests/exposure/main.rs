@@ -7,10 +7,14 @@ mod ages;
 mod budget;
 mod calibration;
 mod changes;
+mod drawn;
+mod field;
 mod meddling;
 mod restraint;
+mod rests;
 #[path = "../scene/mod.rs"]
 mod scene;
+mod support;
 mod tapped;
 mod what_is_seen;
 

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Block, Cleared, Cost, Liveness, Look, Mapping, Nanos, OpsError, PAGE_SIZE,
-    Pressure, Seen, Space, Survey, TargetId,
+    Activity, AddrRange, Ask, Block, Cleared, Cost, Liveness, Look, Mapping, Nanos, OpsError,
+    PAGE_SIZE, Pressure, Seen, Space, Survey, TargetId,
 };
 use isotherm_sim::Ops;
 
@@ -34,6 +34,8 @@ pub struct Tapped {
     pub ops: Ops,
     pub log: Log,
     pub ran: Option<Ran>,
+    /// Whether it rests is told by that.
+    pub tells_activity: bool,
     pub pressure: Option<Box<dyn Fn(Nanos) -> Pressure>>,
     /// before each read, and, where told so, after each clear
     pub meddle: Option<Meddling>,
@@ -51,6 +53,7 @@ impl Tapped {
             ops: ops.clone(),
             log: Log::default(),
             ran: None,
+            tells_activity: false,
             pressure: None,
             meddle: None,
             mappings: BTreeMap::new(),
@@ -92,6 +95,10 @@ impl Space for Tapped {
             Some(ran) => Some(ran(self.now())),
             None => self.ops.ran(target),
         }
+    }
+    fn activity(&mut self, target: TargetId) -> Option<Activity> {
+        let ran = self.ran(target).filter(|_| self.tells_activity)?;
+        Some(Activity { ran, acts: 0 })
     }
 }
 

@@ -251,3 +251,13 @@ fn intervals_hold_the_rate_of_what_is_gone_through_in_order() {
         assert!(factor < 2.0, "{hz} Hz at random times is known within a factor of {factor}");
     }
 }
+
+/// A process that has no memory yet, as just after it has become another program.
+#[test]
+fn no_snapshot_ends_when_it_starts() {
+    let field = field::Field::new(&[], 1);
+    let mut monitor = Exposure::new(field.clone(), Attrs::default(), &[field::TARGET], 1).unwrap();
+    let snapshots = field.run(&mut monitor, seconds(3.0));
+    assert!(snapshots.len() > 5);
+    assert!(snapshots.iter().all(|s| s.end > s.start));
+}

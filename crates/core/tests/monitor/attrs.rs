@@ -52,6 +52,29 @@ fn fewer_regions_are_kept_to_at_once() {
     assert!(snapshots.last().unwrap().nr_regions() >= 400);
 }
 
+/// With more areas than regions, areas are left out whole: no part of one is dropped because
+/// another part of it has another heat.
+#[test]
+fn fewer_regions_than_areas_leave_out_whole_areas() {
+    let area = |i: u64| mib(8 * i, if i < 7 { 4 } else { 2 });
+    let (ops, target) = machine(1, |m, t| {
+        for i in 0..9 {
+            m.map(t, area(i), Memory::anonymous()).unwrap();
+            m.touch(t, mib(8 * i, 1), poisson(100.0)).unwrap();
+        }
+    });
+    let mut monitor = monitor(&ops, &[target]);
+    run_until(&mut monitor, &ops, 2.0);
+    assert!(monitor.targets()[0].regions().len() > 9, "no area has regions of different heat");
+    monitor.set_attrs(Attrs { min_regions: 6, max_regions: 7, ..Attrs::default() }).unwrap();
+    let biggest: Vec<AddrRange> = (0..7).map(area).collect();
+    assert_eq!(covered(monitor.targets()[0].regions()), biggest);
+    for s in run_until(&mut monitor, &ops, 4.0) {
+        let regions: Vec<AddrRange> = s.targets[0].regions.iter().map(|r| r.range).collect();
+        assert_eq!((regions, s.targets[0].left_out), (biggest.clone(), 4 * MIB));
+    }
+}
+
 #[test]
 fn wrong_attributes_are_refused_and_the_old_ones_stay() {
     let (ops, target) = machine(1, a_quarter_hot);

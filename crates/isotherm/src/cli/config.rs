@@ -16,12 +16,15 @@ use super::{Cli, Command, Reclaim, UsageError};
 use crate::schemes;
 
 /// Whom it is about, and what only counts at the start.
-const LASTING: [&str; 16] = [
+const LASTING: [&str; 19] = [
     "pid",
     "comm",
     "cgroup",
     "all",
     "children",
+    "except-comm",
+    "except-cgroup",
+    "except-pid",
     "control",
     "metrics",
     "metrics-every",
@@ -87,12 +90,36 @@ impl Config {
         let ours = self.options.iter().filter(|(name, _)| !hidden(name));
         let ours = ours.flat_map(|(_, given)| given.args.iter().map(OsString::from));
         let all: Vec<OsString> = ours.chain(typed.iter().cloned()).collect();
-        parse(&all).map_err(|e| UsageError(format!("{}: {e}", self.path.display())))
+        parse(&all).map_err(|e| self.placed(e, typed))
     }
 
-    /// Its schemes, beside the one that options make.
-    pub fn schemes(&self, interval: Duration) -> Result<Vec<Scheme>, UsageError> {
-        schemes::among(&self.text, interval)
+    /// What is wrong with options, with the place of the first one named there that this file has and that is
+    /// not among those `typed`, if there is one.
+    pub fn placed(&self, e: UsageError, typed: &[OsString]) -> UsageError {
+        let is_typed = |name: &str| {
+            let long = format!("--{name}");
+            let is_it = |word: &OsString| {
+                let word = word.to_string_lossy();
+                word.strip_prefix(&long)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            };
+            typed.iter().any(is_it)
+        };
+        let is_in_name = |c: char| c.is_ascii_lowercase() || c == '-';
+        let named = e.0.split("--").skip(1).map(|rest| {
+            let end = rest.find(|c| !is_in_name(c)).unwrap_or(rest.len());
+            rest[..end].trim_end_matches('-')
+        });
+        let given = named.filter(|name| !is_typed(name)).find_map(|name| self.options.get(name));
+        match given {
+            Some(given) => self.wrong(given.at, &e.0),
+            None => UsageError(format!("{}: {e}", self.path.display())),
+        }
+    }
+
+    /// Its schemes, beside the one that options make, which is called `taken`.
+    pub fn schemes(&self, interval: Duration, taken: &str) -> Result<Vec<Scheme>, UsageError> {
+        schemes::among(&self.text, interval, taken)
             .map_err(|e| UsageError(format!("{}: {e}", self.path.display())))
     }
 
@@ -240,7 +267,25 @@ ipis = 7
             assert!(e.contains(place) && e.contains(said), "{text}: {e}");
         }
         let both = config("all = true\npid = 7").unwrap().under(&[]).unwrap_err().to_string();
-        assert!(both.starts_with("r.toml: ") && both.contains("cannot be used with"), "{both}");
+        assert!(both.starts_with("r.toml: line 1, column 7: "), "{both}");
+        assert!(both.contains("cannot be used with"), "{both}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_together_is_told_with_the_place_of_what_the_file_says() {
+        let text = "all = true\nquota = \"2s/1s\"\nwindow = \"64K\"\n";
+        let config = config(text).unwrap();
+        let placed = |what: &str, typed: &[&str]| {
+            let typed: Vec<OsString> = typed.iter().map(OsString::from).collect();
+            config.placed(UsageError::new(what), &typed).to_string()
+        };
+        let said = "--quota: a quota of 2s";
+        assert_eq!(placed(said, &["--window=4K"]), format!("r.toml: line 2, column 9: {said}"));
+        assert_eq!(placed(said, &["--quota", "3s/1s"]), format!("r.toml: {said}"));
+        let two = "--sample, --window: x";
+        assert_eq!(placed(two, &[]), format!("r.toml: line 3, column 10: {two}"));
+        let size = "--quota-size: x";
+        assert_eq!(placed(size, &[]), format!("r.toml: {size}"));
     }
 
     #[test]
@@ -271,6 +316,9 @@ ipis = 7
             ("comm", "\"x\""),
             ("control", "\"none\""),
             ("duration", "\"1h\""),
+            ("except-cgroup", "[\"a/b\"]"),
+            ("except-comm", "[\"x\"]"),
+            ("except-pid", "[7]"),
             ("goal", "[\"psi=1%\"]"),
             ("interval", "\"2s\""),
             ("ipis", "7"),
@@ -279,9 +327,11 @@ ipis = 7
             ("min-region", "\"64K\""),
             ("monitor", "\"exposure\""),
             ("pid", "[7]"),
+            ("range", "[\"1000..2000\"]"),
             ("sample", "\"20ms\""),
             ("seed", "7"),
             ("split", "2"),
+            ("watermarks-interval", "\"1s\""),
         ]);
         let command = Cli::command();
         let reclaim = command.find_subcommand("reclaim").unwrap();
@@ -308,10 +358,10 @@ ipis = 7
     #[test]
     fn schemes_beside_options() {
         let text = "all = true\n[[scheme]]\naction = \"stat\"\n";
-        let schemes = config(text).unwrap().schemes(Duration::from_secs(1)).unwrap();
+        let schemes = config(text).unwrap().schemes(Duration::from_secs(1), "x").unwrap();
         assert_eq!(schemes.iter().map(|s| &*s.name).collect::<Vec<_>>(), ["stat"]);
         let bad = config("all = true\n[[scheme]]\naction = \"stat\"\ncolour = 1\n").unwrap();
-        let said = bad.schemes(Duration::from_secs(1)).unwrap_err().to_string();
+        let said = bad.schemes(Duration::from_secs(1), "x").unwrap_err().to_string();
         assert!(said.contains("line 4, column 1"), "{said}");
     }
 }

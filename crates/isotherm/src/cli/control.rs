@@ -39,7 +39,8 @@ pub struct Commit {
 
 /// Options of `attributes`.
 #[derive(Debug, Args)]
-#[group(id = "new", required = true, multiple = true, args = ["budget", "ipis", "interval", "regions"])]
+#[group(id = "new", required = true, multiple = true, args = ["budget", "ipis", "interval", "sample", "aggr",
+    "update", "regions"])]
 pub struct SetAttributes {
     /// What watching may cost, as a share of one CPU: own CPU time, and what the targets lose by it
     #[arg(long, value_name = "SHARE", value_parser = units::budget)]
@@ -50,6 +51,16 @@ pub struct SetAttributes {
     /// Time from one clear of a page to the next
     #[arg(long, value_name = "auto|TIME", value_parser = units::interval)]
     pub interval: Option<Duration>,
+    /// Time between clearing and reading accessed bits, of --monitor regions and pages
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub sample: Option<Duration>,
+    /// Time from one snapshot to the next, of --monitor regions and pages; ages of regions stay the times
+    /// that they are
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub aggr: Option<Duration>,
+    /// Time between two readings of the mappings
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub update: Option<Duration>,
     /// Least and greatest number of regions
     #[arg(long, value_name = "MIN..MAX", value_parser = units::regions)]
     pub regions: Option<(u32, u32)>,

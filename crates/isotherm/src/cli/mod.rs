@@ -28,10 +28,11 @@ pub use metrics::{Metrics, MetricsTo};
 pub use reclaim::{Aim, Reclaim};
 pub use record::Record;
 pub use report::{
-    Access, Accuracy, Advice, Cgroups, Heatmap, Over, Raw, Report, ReportKind, Selection, Summary,
+    Accuracy, Advice, Cgroups, Heatmap, Input, Order, Over, Raw, Report, ReportKind, Selection,
+    Shown, Summary,
 };
 pub use run::{Acting, Run as RunSchemes};
-pub use watching::{Look, Targets, Watching};
+pub use watching::{Look, Targets, Watching, check_sample};
 
 /// Options that make no sense: exit status 2.
 #[derive(Debug)]
@@ -54,7 +55,21 @@ impl UsageError {
 
 impl From<AttrsError> for UsageError {
     fn from(e: AttrsError) -> Self {
-        UsageError(e.to_string())
+        let options = match &e {
+            AttrsError::Regions { .. } | AttrsError::TooManyRegions { .. } => "--regions",
+            AttrsError::SampleAboveAggr { .. } => "--sample, --aggr",
+            AttrsError::Interval { name: "sampling", .. } => "--sample",
+            AttrsError::Interval { name: "aggregation", .. } => "--aggr",
+            AttrsError::Interval { name: "update", .. } => "--update",
+            AttrsError::Interval { .. } => "--interval",
+            AttrsError::Size { name: "a window", .. } => "--window",
+            AttrsError::Size { .. } => "--min-region",
+            AttrsError::Parts(_) => "--split",
+            AttrsError::Budget(_) => "--budget",
+            AttrsError::NoSurvey(_) => "--monitor",
+            AttrsError::ClearEvery => "--clear-every",
+        };
+        UsageError(format!("{options}: {e}"))
     }
 }
 
@@ -81,6 +96,8 @@ pub struct Cli {
 pub enum Command {
     /// Record which memory of a process is accessed how often
     Record(Record),
+    /// Look at what runs for a few seconds, and print its regions; nothing is recorded
+    Now(Now),
     /// Act on memory by what is seen of it, as schemes say
     Run(RunSchemes),
     /// Page out memory that nobody has touched for long, a little at a time, while memory is short
@@ -120,15 +137,33 @@ pub enum Command {
     Swap(Swap),
 }
 
+/// Options of `now`.
+#[derive(Debug, Args)]
+pub struct Now {
+    #[command(flatten)]
+    pub targets: Targets,
+    /// Look for this long; memory is cold after --cold only
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = units::duration)]
+    pub duration: Duration,
+    /// which regions
+    #[command(flatten)]
+    pub order: Order,
+    /// how they are shown
+    #[command(flatten)]
+    pub shown: Shown,
+    #[command(flatten)]
+    pub watching: Watching,
+}
+
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub struct Export {
     /// An Arrow IPC stream: a row a snapshot, with list columns
     #[arg(long, required = true)]
     pub arrow: bool,
-    /// Record to read
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
-    pub input: PathBuf,
+    /// which record
+    #[command(flatten)]
+    pub input: Input,
     /// File to write; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
@@ -179,10 +214,20 @@ pub enum SwapTask {
         /// How much fits in, before compression
         #[arg(value_parser = units::size)]
         size: u64,
+        /// What to call it, so that others may have their own; restore --name takes it away
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
     },
     /// Take away what swap zram has made, and what measurements and tests that were killed have left; what it
-    /// holds goes back to memory
-    Restore,
+    /// holds goes back to memory, if it fits
+    Restore {
+        /// Only what was made by this name
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// Also if processes have memory in it that are not below the one that started isotherm
+        #[arg(long)]
+        force: bool,
+    },
 }
 
 /// Options of `zones`.

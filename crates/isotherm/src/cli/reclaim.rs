@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use isotherm_core::scheme::{Goal, Scope};
+use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::run::Acting;
 use crate::control::default_path;
@@ -28,10 +29,20 @@ pub struct Reclaim {
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
     pub quota_size: Bytes,
     /// Act while so much of the machine's memory is free: not above HIGH, from below MID on, and not below
-    /// LOW, where reclaim of the kernel's own has to do it at once; looked at each 5 s, with --look damon
-    /// each 0.5 s. none: always
+    /// LOW, where reclaim of the kernel's own has to do it at once. none: always
     #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
     pub watermarks: Marks,
+    /// How often it is looked at how much is free [default: 5s; 500ms with --look damon]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub watermarks_interval: Option<Duration>,
+    /// Page out only what lies at these addresses: of each process, or with --look damon physical ones; may
+    /// be given several times
+    #[arg(long, value_name = "FROM..TO", value_parser = pages)]
+    pub range: Vec<AddrRange>,
+    /// Page out no anonymous memory: heaps, stacks and what else has no file. Private copies of the pages of a
+    /// file go with the file, but with --look damon they stay
+    #[arg(long)]
+    pub skip_anon: bool,
     /// Move the quota so that this comes about: refault=SHARE of the working set is read back within a
     /// minute, or psi=SHARE of the time some tasks wait for memory. Of the machine with --all, else of
     /// the control group of the targets; may be given several times
@@ -93,6 +104,17 @@ impl Aim {
             Aim::Refaults(ppm) => Goal::Refaults { of, ppm },
             Aim::Stalled(target) => Goal::Stalled { of, target },
         }
+    }
+}
+
+/// Addresses that begin and end with a page.
+fn pages(text: &str) -> Result<AddrRange, String> {
+    let range = units::addresses(text)?;
+    let is_aligned = |addr: u64| addr.is_multiple_of(PAGE_SIZE) || addr == u64::MAX;
+    if is_aligned(range.start) && is_aligned(range.end) {
+        Ok(range)
+    } else {
+        Err(format!("{text} must begin and end at multiples of {PAGE_SIZE}, as 1000..5000 does"))
     }
 }
 
@@ -163,6 +185,10 @@ mod tests {
         for bad in ["", "10ms", "10/x", "/", "often/1s"] {
             assert!(pace(bad).unwrap_err().contains("10ms/1s, or none"), "{bad}");
         }
+        for bad in ["0x1..0x2000", "1000..1fff", "2000..1000", "x"] {
+            assert!(pages(bad).is_err(), "{bad}");
+        }
+        assert_eq!(pages("0x1000..").map(|r| r.start), Ok(0x1000));
         assert!(quota_size("5Q").unwrap_err().contains("or none"));
         for bad in ["", "50%", "50%,40%", "50%,40%,20%,1%", "a,b,c", "500%,40%,20%"] {
             assert!(marks(bad).unwrap_err().contains("50%,40%,20%"), "{bad}");

@@ -1,6 +1,6 @@
 //! Options of `record`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -18,7 +18,8 @@ pub struct Record {
     pub targets: Targets,
     /// Watch the physical memory of the machine, whoever uses it: by kernel DAMON where that is free,
     /// else by page_idle
-    #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "command", "children"])]
+    #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "command", "children", "except_comm",
+        "except_cgroup", "except_pid"])]
     pub physical: bool,
     /// Only memory of this node, with --physical; may be given several times
     #[arg(long, value_name = "N", requires = "physical")]
@@ -31,7 +32,7 @@ pub struct Record {
     /// regions cover what is mapped. Exit status 1 if it is not
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub check: Option<PathBuf>,
-    /// Record to write; an earlier record of that name is kept as FILE.old
+    /// Record to write; an earlier record of that name is kept as FILE.old. - is standard output
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub output: PathBuf,
     /// Have the kernel tune the intervals until this share of all accesses that it could see is seen
@@ -55,6 +56,12 @@ pub struct Record {
     /// Keep the newest part of --max-size in N files instead of ending when it is reached
     #[arg(long, value_name = "N")]
     pub rotate: Option<u32>,
+    /// Listen on this socket for isotherm status, pause, resume, stop, attributes and targets
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// say nothing of how it goes: set by `now`
+    #[arg(skip)]
+    pub quiet: bool,
     #[command(flatten)]
     pub metrics: Metrics,
     #[command(flatten)]
@@ -62,6 +69,37 @@ pub struct Record {
 }
 
 impl Record {
+    /// Of these for so long, without a word unless there is nothing to see.
+    pub fn in_passing(
+        targets: Targets,
+        watching: Watching,
+        duration: Duration,
+        output: PathBuf,
+    ) -> Self {
+        Record {
+            targets,
+            watching,
+            output,
+            duration: Some(duration),
+            quiet: true,
+            physical: false,
+            node: Vec::new(),
+            range: Vec::new(),
+            check: None,
+            intervals_goal: None,
+            addr_unit: None,
+            max_size: None,
+            rotate: None,
+            control: None,
+            metrics: Metrics { to: None, every: Duration::MAX },
+        }
+    }
+
+    /// Whether the record goes to standard output.
+    pub fn to_stdout(&self) -> bool {
+        self.output == Path::new("-")
+    }
+
     /// The limits of the record.
     pub fn limits(&self) -> Result<Limits, UsageError> {
         let limits = Limits { max_size: self.max_size, rotate: self.rotate };

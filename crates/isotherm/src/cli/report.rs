@@ -14,22 +14,41 @@ use crate::units;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
+/// Which record.
+#[derive(Debug, Clone, Args)]
+pub struct Input {
+    /// Record to read; - is standard input
+    #[arg(short = 'i', long = "input", value_name = "FILE", default_value = DEFAULT_RECORD)]
+    pub path: PathBuf,
+    /// Leave out what is damaged, instead of ending there; every report says what is missing
+    #[arg(long)]
+    pub skip_damaged: bool,
+}
+
 /// Which part of which record, and what is called hot and cold.
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// Record to read
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
-    pub input: PathBuf,
+    /// which record
+    #[command(flatten)]
+    pub input: Input,
     /// Only this part of the recording, counted from its begin (10s..20s)
     #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
     pub time: Option<Range<Duration>>,
-    /// Only these addresses (0x7f0000000000..0x7f0010000000)
-    #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
-    pub addr: Option<AddrRange>,
     /// Only this target: its pid, a part of its command line, or its number in the record; may be
     /// given several times
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Vec<String>,
+    /// how it is shown
+    #[command(flatten)]
+    pub shown: Shown,
+}
+
+/// What every report of memory is shown by.
+#[derive(Debug, Clone, Args)]
+pub struct Shown {
+    /// Only these addresses (0x7f0000000000..0x7f0010000000)
+    #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
+    pub addr: Option<AddrRange>,
     /// Hot: touched this often a second, or more
     #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
     pub hot: f64,
@@ -41,7 +60,7 @@ pub struct Selection {
     pub json: bool,
 }
 
-impl Selection {
+impl Shown {
     /// The definitions of hot and cold.
     pub fn thresholds(&self) -> Thresholds {
         Thresholds { hot_hz: self.hot, cold_age: self.cold }
@@ -136,6 +155,14 @@ pub struct Access {
     /// The snapshot of this number
     #[arg(long, value_name = "N")]
     pub snapshot: Option<u64>,
+    /// which regions
+    #[command(flatten)]
+    pub order: Order,
+}
+
+/// Which regions of a snapshot are shown, and in which order.
+#[derive(Debug, Args)]
+pub struct Order {
     /// What to sort by: addresses from the lowest, all else from the greatest
     #[arg(long, value_name = "WHAT", default_value = "addr", value_parser = sort())]
     pub sort: SortBy,
@@ -160,8 +187,16 @@ impl Access {
     /// Which snapshot, which of its regions, and their order.
     pub fn choice(&self) -> Choice {
         let number = self.snapshot.map(Pick::Number);
+        let pick = self.at.map(Pick::At).or(number).unwrap_or_default();
+        Choice { pick, ..self.order.choice() }
+    }
+}
+
+impl Order {
+    /// Of the last snapshot.
+    pub fn choice(&self) -> Choice {
         Choice {
-            pick: self.at.map(Pick::At).or(number).unwrap_or_default(),
+            pick: Pick::default(),
             sort: self.sort,
             reverse: self.reverse,
             size: self.size.clone(),
@@ -246,9 +281,9 @@ pub struct Cgroups {
 /// Options of `report accuracy`.
 #[derive(Debug, Args)]
 pub struct Accuracy {
-    /// Record to read
-    #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
-    pub input: PathBuf,
+    /// which record
+    #[command(flatten)]
+    pub input: Input,
     /// What was really touched: written by isotherm workload --truth
     #[arg(long, value_name = "FILE.json")]
     pub truth: PathBuf,
@@ -256,7 +291,13 @@ pub struct Accuracy {
     /// or its number in the record
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Option<String>,
-    /// Print JSON
+    /// Leave out this much at the begin of each phase of the workload where each moment is scored
+    #[arg(long, value_name = "TIME", default_value = "600ms", value_parser = units::duration)]
+    pub settle: Duration,
+    /// Print how right each second is
+    #[arg(long, conflicts_with = "json")]
+    pub over_time: bool,
+    /// Print JSON, each second included
     #[arg(long)]
     pub json: bool,
 }

@@ -11,9 +11,13 @@ use crate::units;
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Schemes to act by: TOML where the name ends in .toml, else one a line
-    #[arg(long, value_name = "FILE", required = true)]
-    pub scheme: PathBuf,
+    /// Schemes to act by: TOML where the name ends in .toml, else one a line; may be given several times
+    #[arg(long, value_name = "FILE", required_unless_present = "scheme_line")]
+    pub scheme: Vec<PathBuf>,
+    /// A scheme to act by, as a line of such a file: '4K max min 5 2s max pageout'; may be given several
+    /// times. Those of files have their turn first, then these, each in the order in which they are given
+    #[arg(long, value_name = "SCHEME")]
+    pub scheme_line: Vec<String>,
     /// Listen on this socket for isotherm status and all that speaks with a service
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,

@@ -45,6 +45,16 @@ pub struct Targets {
     /// Watch the children of the processes as well; those of a started command always are
     #[arg(long)]
     pub children: bool,
+    /// Never watch processes of this name, whatever else selects them: looked up as they come, and again
+    /// each 5 s at least; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub except_comm: Vec<String>,
+    /// Never watch the processes of this control group and of those below it; may be given several times
+    #[arg(long, value_name = "PATH")]
+    pub except_cgroup: Vec<PathBuf>,
+    /// Never watch this process; its children are others. May be given several times
+    #[arg(long, value_name = "PID")]
+    pub except_pid: Vec<i32>,
     /// Command to start and watch
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -62,6 +72,13 @@ impl Targets {
     /// Whether processes are watched that come later, and are no children of a command of ours.
     pub fn may_grow(&self) -> bool {
         self.all || !self.cgroup.is_empty() || !self.comm.is_empty()
+    }
+
+    /// Whether somebody is spared.
+    pub fn spares(&self) -> bool {
+        !self.except_comm.is_empty()
+            || !self.except_cgroup.is_empty()
+            || !self.except_pid.is_empty()
     }
 
     /// Whether more than the processes with a pid given may be watched.
@@ -134,14 +151,7 @@ impl Watching {
             ..Attrs::default()
         };
         let attrs = self.of_regions.over(self.of_all.over(common));
-        if attrs.sample < way.shortest_sample() {
-            return Err(UsageError(format!(
-                "--look {} tells nothing within {:?}: make --sample {:?} or longer",
-                way.name(),
-                attrs.sample,
-                way.shortest_sample(),
-            )));
-        }
+        check_sample(way, &attrs)?;
         Ok(attrs.checked()?)
     }
 
@@ -165,4 +175,17 @@ impl Watching {
         };
         Ok(self.of_regions.over(common).checked()?)
     }
+}
+
+/// Whether looking in this way tells anything within a sampling interval.
+pub fn check_sample(way: Way, attrs: &Attrs) -> Result<(), UsageError> {
+    if attrs.sample < way.shortest_sample() {
+        return Err(UsageError(format!(
+            "--look {} tells nothing within {:?}: make --sample {:?} or longer",
+            way.name(),
+            attrs.sample,
+            way.shortest_sample(),
+        )));
+    }
+    Ok(())
 }

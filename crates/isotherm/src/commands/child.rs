@@ -1,21 +1,30 @@
 //! The command that isotherm starts.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use isotherm_core::Nanos;
+use isotherm_linux::sys;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use super::stop::Stop;
+use super::watch::Ends;
+use crate::served::{self, Wait};
 
 /// How long a command may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(5);
-/// How often it is asked whether a command is to end.
-const POLL: Duration = Duration::from_millis(100);
 
 /// A command that was started; killed when dropped, should it still run.
-pub struct Started(Child);
+pub struct Started {
+    child: Child,
+    /// readable once it has ended
+    pidfd: Option<OwnedFd>,
+}
 
 /// Finds the program of a command, so that a wrong name is told before anything is done.
 pub fn resolve(command: &[String]) -> Result<Option<PathBuf>> {
@@ -39,47 +48,60 @@ impl Started {
     pub fn spawn(program: &Path, command: &[String]) -> Result<Self> {
         let child = Command::new(program).args(command.iter().skip(1)).spawn();
         let child = child.with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Started(child))
+        let mut started = Started { child, pidfd: None };
+        let pid = Pid::from_raw(started.pid()).context("a command without a pid")?;
+        // Nobody waits for it before us, so that it is this process. If this fails, it is killed.
+        let pidfd = pidfd_open(pid, PidfdFlags::empty());
+        started.pidfd = Some(pidfd.context("cannot wait for the command (pidfd_open: Linux 5.3)")?);
+        Ok(started)
     }
 
     /// Its pid.
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.0.id()).unwrap_or(0)
+        i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    /// Its exit status as a shell would give it, once it has ended by itself. When `over`, it is
-    /// asked to end, and its status means nothing.
-    pub fn end(&mut self, over: impl Fn() -> bool) -> Result<Option<u8>> {
-        while !over() {
-            if self.has_ended_in(POLL)? {
-                break;
-            }
+    /// Its exit status as a shell would give it, once it has ended by itself. When it is time to `stop`, it
+    /// is asked to end, and its status means nothing.
+    pub fn end(&mut self, stop: &Stop) -> Result<Option<u8>> {
+        while !stop.is_over() && self.child.try_wait()?.is_none() {
+            let mut signals = stop;
+            self.wait(stop.end().unwrap_or(Nanos(u64::MAX)), &mut [&mut signals]);
         }
         Ok(self.ask_to_end()?.map(exit_code))
     }
 
     /// Whether it has ended, or does so in this time.
     pub fn has_ended_in(&mut self, time: Duration) -> Result<bool> {
-        let since = Instant::now();
-        while self.0.try_wait()?.is_none() {
-            if since.elapsed() >= time {
+        let until = sys::monotonic() + time;
+        while self.child.try_wait()?.is_none() {
+            if sys::monotonic() >= until {
                 return Ok(false);
             }
-            std::thread::sleep(Duration::from_millis(10));
+            self.wait(until, &mut []);
         }
         Ok(true)
     }
 
+    /// Waits until then, or until it has ended, or one of the `others` has to do.
+    fn wait(&self, until: Nanos, others: &mut [&mut dyn Wait]) {
+        let mut end = Ends::of_process(self.pidfd.as_ref().map(AsFd::as_fd));
+        let until = end.by(until);
+        let mut all: Vec<&mut dyn Wait> = vec![&mut end];
+        all.extend(others.iter_mut().map(|other| &mut **other as &mut dyn Wait));
+        served::wait(&mut all, until);
+    }
+
     fn ask_to_end(&mut self) -> Result<Option<ExitStatus>> {
-        if let Some(status) = self.0.try_wait()? {
+        if let Some(status) = self.child.try_wait()? {
             return Ok(Some(status));
         }
         if let Some(pid) = Pid::from_raw(self.pid()) {
             kill_process(pid, Signal::TERM).context("cannot end the command")?;
         }
         if !self.has_ended_in(GRACE)? {
-            self.0.kill()?;
-            self.0.wait()?;
+            self.child.kill()?;
+            self.child.wait()?;
         }
         Ok(None)
     }
@@ -87,8 +109,8 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::report::output::print;
 use super::text_of;
 use crate::cli::{Commit, Control, Recording, RecordingTask, SetAttributes, SetTargets, Status};
-use crate::control::{Attributes, Request, ask, say_to};
+use crate::control::{Attributes, ControlError, Request, ask, say_to};
 use crate::schemes::Form;
 
 /// So many processes are shown to people, those with the most cold memory first.
@@ -25,7 +25,14 @@ pub fn tell(o: &Control, request: &Request) -> Result<ExitCode> {
 /// Has it go on by the schemes in a file.
 pub fn commit(o: &Commit) -> Result<ExitCode> {
     let schemes = text_of(&o.file, || format!("cannot read the schemes {}", o.file.display()))?;
-    tell(&o.of, &Request::Commit { schemes, form: Form::of(&o.file) })
+    let request = Request::Commit { schemes, form: Form::of(&o.file) };
+    match say_to(o.of.control.as_deref(), &request) {
+        // The service has been sent the text alone.
+        Err(e @ ControlError::Refused(_)) => {
+            Err(anyhow::Error::from(e).context(o.file.display().to_string()))
+        }
+        said => Ok(said.map(|()| ExitCode::SUCCESS)?),
+    }
 }
 
 /// Has it watch in another way.
@@ -34,6 +41,9 @@ pub fn attributes(o: &SetAttributes) -> Result<ExitCode> {
         budget: o.budget.map(|ppm| f64::from(ppm) / 1e6),
         ipis: o.ipis,
         interval_seconds: o.interval.map(|time| time.as_secs_f64()),
+        sample_seconds: o.sample.map(|time| time.as_secs_f64()),
+        aggr_seconds: o.aggr.map(|time| time.as_secs_f64()),
+        update_seconds: o.update.map(|time| time.as_secs_f64()),
         min_regions: o.regions.map(|(min, _)| min),
         max_regions: o.regions.map(|(_, max)| max),
     };
@@ -73,7 +83,8 @@ fn text(s: &Value) -> String {
     let doing = match (s["paused"].as_bool(), s["dry_run"].as_bool()) {
         (Some(true), _) => "paused",
         (_, Some(true)) => "dry run: does nothing",
-        _ => "at work",
+        _ if s["schemes"].is_array() => "at work",
+        _ => "recording",
     };
     let mut out = format!(
         "isotherm {}, process {}, since {}: {doing}\n",
@@ -82,8 +93,14 @@ fn text(s: &Value) -> String {
         s["since"].as_str().unwrap_or("?"),
     );
     out += &cost(&s["cost"]);
+    if let Some(n) = s["postponed"].as_u64().filter(|n| *n > 0) {
+        out += &format!("readings of processes that failed and were tried again: {n}\n");
+    }
     out += &record(&s["record"]);
     out += &if s["targets"].is_array() { processes(s) } else { machine(&s["total"]) };
+    if !s["schemes"].is_array() {
+        return out;
+    }
     out += &format!(
         "\n{:<16} {:<12} {:>10} {:>10} {:>10} {:>9} {:>8} {:>8}\n",
         "scheme", "action", "tried", "applied", "failed", "took", "exceeded", "inactive"
@@ -131,11 +148,27 @@ fn processes(s: &Value) -> String {
 
 fn cost(c: &Value) -> String {
     let percent = |key: &str| c[key].as_f64().map(|share| share * 100.0);
+    let startup = c["startup_seconds"].as_f64();
     let mut out = format!("own CPU {:.2} %", percent("own_cpu").unwrap_or(0.0));
+    out += &startup.map_or_else(String::new, |s| format!(" and {s:.2} s to start"));
     out += &percent("lost").map_or_else(String::new, |p| format!(", the targets lost {p:.2} %"));
-    out += &percent("budget").map_or_else(String::new, |p| format!(" (budget {p} %)"));
-    out += &percent("coverage").map_or_else(String::new, |p| format!(", {p:.0} % seen"));
+    out += &percent("budget").map_or_else(String::new, |p| format!(" (budget {} %)", as_typed(p)));
+    let support = ["measured", "extended", "old"].map(|key| percent(key).map(|p| (key, p)));
+    match support {
+        [Some(measured), more @ ..] => {
+            let more = more.into_iter().flatten().filter(|(_, p)| *p >= 0.5);
+            for (key, p) in std::iter::once(measured).chain(more) {
+                out += &format!(", {p:.0} % {key}");
+            }
+        }
+        _ => out += &percent("coverage").map_or_else(String::new, |p| format!(", {p:.0} % seen")),
+    }
     out + "\n"
+}
+
+/// Percent as they were typed: to the millionth of a CPU.
+fn as_typed(percent: f64) -> f64 {
+    (percent * 1e4).round() / 1e4
 }
 
 fn record(r: &Value) -> String {
@@ -215,12 +248,31 @@ mod tests {
     }
 
     #[test]
+    fn readings_that_failed_are_counted() {
+        let mut status = example(1);
+        status["postponed"] = json!(3);
+        let text = text(&status);
+        assert!(text.contains("failed and were tried again: 3\n"), "{text}");
+    }
+
+    #[test]
     fn columns_stand_below_their_heads() {
         let text = text(&example(2));
         let long = |begin: &str| text.lines().find(|l| l.trim().starts_with(begin)).unwrap().len();
         assert_eq!((long("pid"), long("scheme")), (long("all"), long("reclaim")));
         assert!(text.contains("paused") && text.contains("own CPU 1.00 %"), "{text}");
         assert!(text.contains("never acted on: kvm 1.0 MiB"), "{text}");
+        assert!(!text.contains("tried again"), "{text}");
+        for (share, said) in
+            [(0.007, "(budget 0.7 %)"), (0.0123, "(budget 1.23 %)"), (1.0, "(budget 100 %)")]
+        {
+            let line = cost(&json!({ "own_cpu": 0.0, "budget": share }));
+            assert!(line.contains(said), "{line}");
+        }
+        let known = json!({ "own_cpu": 0.0, "coverage": 1.0, "measured": 0.92, "extended": 0.08, "old": 0.0 });
+        assert_eq!(cost(&known), "own CPU 0.00 %, 92 % measured, 8 % extended\n");
+        let untold = json!({ "own_cpu": 0.0, "coverage": 1.0 });
+        assert_eq!(cost(&untold), "own CPU 0.00 %, 100 % seen\n");
     }
 
     #[test]

@@ -7,13 +7,14 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use isotherm_record::export_arrow;
 
-use super::{create, open};
+use super::{Output, create, lost_text, open};
 use crate::cli::{Export, UsageError};
 use crate::words::say;
 
 /// Writes the record as an Arrow IPC stream.
 pub fn run(o: &Export) -> Result<ExitCode> {
     let reader = open(&o.input)?;
+    let mut file = None;
     let mut out: Box<dyn Write> = if o.output == Path::new("-") {
         if io::stdout().is_terminal() {
             let text =
@@ -22,7 +23,7 @@ pub fn run(o: &Export) -> Result<ExitCode> {
         }
         Box::new(io::stdout().lock())
     } else {
-        Box::new(create(&o.output, &o.input)?)
+        Box::new(file.insert(create(&o.output, &o.input.path)?))
     };
     let mut noting = Noting { out: &mut out, error: None };
     let exported = export_arrow(reader, BufWriter::new(&mut noting));
@@ -31,8 +32,15 @@ pub fn run(o: &Export) -> Result<ExitCode> {
         return Err(e).with_context(|| format!("cannot write {}", o.output.display()));
     }
     out.flush()?;
-    if let Some(torn) = exported?.torn {
+    drop(out);
+    let exported = exported?;
+    file.map_or(Ok(()), Output::finish)
+        .with_context(|| format!("cannot write {}", o.output.display()))?;
+    if let Some(torn) = exported.torn {
         say(format_args!("isotherm: {torn}"));
+    }
+    if exported.lost.places > 0 {
+        say(format_args!("isotherm: {}", lost_text(&exported.lost)));
     }
     Ok(ExitCode::SUCCESS)
 }

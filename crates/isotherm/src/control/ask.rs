@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{ControlError, MAX_ANSWER, MAX_LINE, Request, default_path};
+use crate::words::say;
 
 /// A service that is acting answers within a step of that.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +31,12 @@ pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => ControlError::Nobody { path: name() },
         _ => speak(e),
     })?;
-    let answer = exchange(&stream, &line).map_err(speak)?;
+    let answer = exchange(&stream, &line).map_err(|e| match e.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            ControlError::Silent { path: name(), seconds: PATIENCE.as_secs() }
+        }
+        _ => speak(e),
+    })?;
     let answer: Value = serde_json::from_str(&answer).map_err(|e| senseless(&e.to_string()))?;
     match (answer["ok"].as_bool(), answer["error"].as_str()) {
         (Some(true), _) => Ok(answer),
@@ -39,9 +45,12 @@ pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError
     }
 }
 
-/// Asks for something of which nothing but that it is done comes back.
+/// Asks for something of which nothing but that it is done comes back, and notes, which are said.
 pub fn say_to(path: Option<&Path>, request: &Request) -> Result<(), ControlError> {
-    ask(path, request).map(|_| ())
+    let answer = ask(path, request)?;
+    let notes = answer["notes"].as_array().into_iter().flatten();
+    notes.filter_map(Value::as_str).for_each(|note| say(format_args!("isotherm: {note}")));
+    Ok(())
 }
 
 fn exchange(mut stream: &UnixStream, line: &[u8]) -> io::Result<String> {

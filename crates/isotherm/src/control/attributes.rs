@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::Attrs;
+use isotherm_core::{Attrs, MonitorKind};
 use serde::{Deserialize, Serialize};
 
 /// Those that are named.
@@ -18,6 +18,14 @@ pub struct Attributes {
     /// from one clear of a page to the next; 0: as short as the budget allows
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<f64>,
+    /// of the monitors of regions and of pages: from a clear to a look, from one snapshot to the next
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggr_seconds: Option<f64>,
+    /// from one reading of the mappings to the next
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub update_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_regions: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,6 +40,9 @@ impl Attributes {
             budget: budget.map(|ppm| f64::from(ppm) / 1e6),
             ipis: budget.map(|_| attrs.max_clears),
             interval_seconds: budget.map(|_| attrs.interval.as_secs_f64()),
+            sample_seconds: samples(attrs).then_some(attrs.sample.as_secs_f64()),
+            aggr_seconds: samples(attrs).then_some(attrs.aggr.as_secs_f64()),
+            update_seconds: Some(attrs.update.as_secs_f64()),
             min_regions: Some(attrs.min_regions),
             max_regions: Some(attrs.max_regions),
         }
@@ -44,18 +55,30 @@ impl Attributes {
         if of_exposure && attrs.budget().is_none() {
             return Err(format!(
                 "budget, ipis and interval are of the exposure monitor, and the {} monitor is at work: it \
-                 takes regions",
+                 takes sample, aggr, update and regions",
                 attrs.monitor.name()
             ));
         }
-        let interval = match self.interval_seconds {
-            Some(s) => Duration::try_from_secs_f64(s).map_err(|e| format!("an interval: {e}"))?,
-            None => attrs.interval,
+        if (self.sample_seconds.is_some() || self.aggr_seconds.is_some()) && !samples(&attrs) {
+            return Err(format!(
+                "sample and aggr are of the monitors of regions and of pages, and the {} monitor is at \
+                 work: it takes budget, ipis, interval, update and regions",
+                attrs.monitor.name()
+            ));
+        }
+        let time = |seconds: Option<f64>, name: &str, old| match seconds {
+            Some(s) => {
+                Duration::try_from_secs_f64(s).map_err(|e| format!("{name} of {s} seconds: {e}"))
+            }
+            None => Ok(old),
         };
         let new = Attrs {
             budget_ppm: self.budget.map_or(attrs.budget_ppm, |share| (share * 1e6).round() as u32),
             max_clears: self.ipis.unwrap_or(attrs.max_clears),
-            interval,
+            interval: time(self.interval_seconds, "an interval", attrs.interval)?,
+            sample: time(self.sample_seconds, "a sampling interval", attrs.sample)?,
+            aggr: time(self.aggr_seconds, "an aggregation interval", attrs.aggr)?,
+            update: time(self.update_seconds, "an update interval", attrs.update)?,
             min_regions: self.min_regions.unwrap_or(attrs.min_regions),
             max_regions: self.max_regions.unwrap_or(attrs.max_regions),
             ..attrs
@@ -69,15 +92,22 @@ impl Attributes {
             budget: new.budget.or(self.budget),
             ipis: new.ipis.or(self.ipis),
             interval_seconds: new.interval_seconds.or(self.interval_seconds),
+            sample_seconds: new.sample_seconds.or(self.sample_seconds),
+            aggr_seconds: new.aggr_seconds.or(self.aggr_seconds),
+            update_seconds: new.update_seconds.or(self.update_seconds),
             min_regions: new.min_regions.or(self.min_regions),
             max_regions: new.max_regions.or(self.max_regions),
         };
     }
 }
 
+/// Whether the monitor goes by sampling and aggregation intervals.
+fn samples(attrs: &Attrs) -> bool {
+    attrs.monitor != MonitorKind::Exposure
+}
+
 #[cfg(test)]
 mod tests {
-    use isotherm_core::MonitorKind;
 
     use super::*;
 
@@ -93,6 +123,19 @@ mod tests {
         both.take(&slower);
         assert_eq!(both.over(Attrs::default()), Ok(attrs));
         assert_eq!(Attributes::of(&attrs).over(Attrs::default()), Ok(attrs));
+        let regions = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
+        let finer = Attributes {
+            sample_seconds: Some(0.005),
+            aggr_seconds: Some(0.1),
+            update_seconds: Some(2.5),
+            ..Attributes::default()
+        };
+        let ms = Duration::from_millis;
+        let wanted = Attrs { sample: ms(5), aggr: ms(100), update: ms(2500), ..regions };
+        assert_eq!(finer.over(regions), Ok(wanted));
+        assert_eq!(Attributes::of(&wanted).over(regions), Ok(wanted));
+        both.take(&finer);
+        assert_eq!((both.budget, both.sample_seconds), (Some(0.005), Some(0.005)));
     }
 
     #[test]
@@ -100,9 +143,7 @@ mod tests {
         let regions = Attrs { monitor: MonitorKind::Regions, ..Attrs::default() };
         let one = |a: Attributes, attrs| a.over(attrs).unwrap_err();
         let none = Attributes::default();
-        assert!(
-            one(Attributes { budget: Some(0.1), ..none }, regions).contains("it takes regions")
-        );
+        assert!(one(Attributes { budget: Some(0.1), ..none }, regions).contains("it takes sample"));
         for share in [0.0, -1.0, 1e-6, 1.5, 1e300] {
             let wrong = Attributes { budget: Some(share), ..none };
             assert!(one(wrong, Attrs::default()).contains("budget"), "{share}");
@@ -110,6 +151,12 @@ mod tests {
         for seconds in [-1.0, 1e-3, 1e300] {
             let wrong = Attributes { interval_seconds: Some(seconds), ..none };
             assert!(one(wrong, Attrs::default()).contains("interval"), "{seconds}");
+        }
+        let sampled = Attributes { sample_seconds: Some(0.01), ..none };
+        assert!(one(sampled, Attrs::default()).contains("it takes budget"));
+        for seconds in [-1.0, 1e-6, 0.3, 1e300] {
+            let wrong = Attributes { sample_seconds: Some(seconds), ..none };
+            assert!(one(wrong, regions).contains("sampling interval"), "{seconds}");
         }
         let few = Attributes { max_regions: Some(1), ..none };
         assert!(one(few, regions).contains("regions"));

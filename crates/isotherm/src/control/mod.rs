@@ -13,7 +13,7 @@ use crate::schemes::Form;
 
 pub use ask::{ask, say_to};
 pub use attributes::Attributes;
-pub use socket::{Control, wait};
+pub use socket::{Control, answer, wait};
 
 /// A request is at most so long, in bytes.
 const MAX_LINE: usize = 1 << 20;
@@ -60,22 +60,29 @@ pub struct Answer<T> {
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<T>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
 }
 
 impl<T> Answer<T> {
     /// Done.
     pub fn done() -> Self {
-        Answer { ok: true, error: None, status: None }
+        Answer::noted(Vec::new())
+    }
+
+    /// Done, and what is to be known about it.
+    pub fn noted(notes: Vec<String>) -> Self {
+        Answer { ok: true, error: None, status: None, notes }
     }
 
     /// Not done, and why.
     pub fn refused(why: String) -> Self {
-        Answer { ok: false, error: Some(why), status: None }
+        Answer { ok: false, error: Some(why), status: None, notes: Vec::new() }
     }
 
     /// How things are.
     pub fn status(status: T) -> Self {
-        Answer { ok: true, error: None, status: Some(status) }
+        Answer { ok: true, error: None, status: Some(status), notes: Vec::new() }
     }
 }
 
@@ -103,6 +110,12 @@ pub enum ControlError {
     /// cannot be spoken with
     #[error("cannot speak with the service on {path}: {source}")]
     Speak { path: String, source: io::Error },
+    /// does not answer
+    #[error(
+        "the service on {path} has not answered within {seconds} s: it is at work on something long, or \
+         stopped. Try again; if it stays so, look at its process (ps) and its log"
+    )]
+    Silent { path: String, seconds: u64 },
     /// has no sense
     #[error("the service on {path} has answered what is no answer: {what}")]
     Senseless { path: String, what: String },

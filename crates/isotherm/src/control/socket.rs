@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::{Answer, ControlError, MAX_LINE, Request};
 use crate::served::{self, Framing, Served, Wait};
+use crate::words::chain;
 
 /// A socket on which its owner and root may ask. It never waits for a client.
 pub struct Control {
@@ -21,19 +22,46 @@ pub struct Control {
     served: Served<UnixListener>,
 }
 
-/// Waits until then, or until `control` or the `other` has to do; returns the requests that have come to
-/// `control`, each with whom to answer.
+/// Waits until then, or until `control` or one of the `others` has to do; returns the requests that have
+/// come to `control`, each with whom to answer.
 pub fn wait<'a>(
     control: Option<&'a mut Control>,
-    other: Option<&'a mut dyn Wait>,
+    others: impl IntoIterator<Item = &'a mut dyn Wait>,
     until: Nanos,
 ) -> Vec<(usize, Result<Request, String>)> {
     let mut control = control;
     let mut all: Vec<&mut dyn Wait> = Vec::new();
     all.extend(control.as_deref_mut().map(|control| control as &mut dyn Wait));
-    all.extend(other.map(|other| other as &mut dyn Wait));
+    all.extend(others.into_iter().map(|other| other as &mut dyn Wait));
     served::wait(&mut all, until);
     control.map(Control::requests).unwrap_or_default()
+}
+
+/// Answers requests that [`wait`] has returned just now by what `done` makes of them; says why it is to end,
+/// if somebody has asked for that.
+pub fn answer<T: Serialize>(
+    control: Option<&mut Control>,
+    requests: Vec<(usize, Result<Request, String>)>,
+    mut done: impl FnMut(Request) -> anyhow::Result<Answer<T>>,
+) -> Option<String> {
+    let control = control?;
+    let mut stop = None;
+    for (client, request) in requests {
+        match request {
+            Ok(request) => {
+                if matches!(request, Request::Stop) {
+                    stop = Some("told to stop".to_owned());
+                }
+                let answer = done(request).unwrap_or_else(|e| Answer::refused(chain(&e)));
+                control.served.answer(client, &line(&answer), false);
+            }
+            // Nothing more is heard from who has sent it.
+            Err(why) => {
+                control.served.answer(client, &line(&Answer::<()>::refused(why)), true);
+            }
+        }
+    }
+    stop
 }
 
 impl Control {
@@ -61,7 +89,9 @@ impl Control {
         let listener = listener.map_err(make)?;
         let framing = Framing { end: b"\n", max: MAX_LINE };
         listener.set_nonblocking(true).map_err(make)?;
-        let control = Control { path: path.to_owned(), served: Served::new(listener, framing) };
+        let refusal = |why: &str| line(&Answer::<()>::refused(why.to_owned()));
+        let served = Served::new(listener, framing, refusal);
+        let control = Control { path: path.to_owned(), served };
         fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(make)?;
         Ok(control)
     }
@@ -69,16 +99,6 @@ impl Control {
     fn requests(&mut self) -> Vec<(usize, Result<Request, String>)> {
         let read = |line: Result<Vec<u8>, String>| line.and_then(|line| request(&line));
         self.served.requests().into_iter().map(|(client, line)| (client, read(line))).collect()
-    }
-
-    /// Answers a request that [`wait`] has returned just now.
-    pub fn answer<T: Serialize>(&mut self, client: usize, answer: &Answer<T>) {
-        self.served.answer(client, &line(answer), false);
-    }
-
-    /// Answers what was no request; nothing more is heard from who has sent it.
-    pub fn refuse(&mut self, client: usize, why: &str) {
-        self.served.answer(client, &line(&Answer::<()>::refused(why.to_owned())), true);
     }
 }
 
@@ -93,8 +113,7 @@ impl Wait for Control {
 
     fn go_on(&mut self, ready: &[bool]) {
         if self.served.go_on(ready) {
-            let refusal = |why| line(&Answer::<()>::refused(why));
-            self.served.accept(|stream| may_ask(stream).map_err(refusal));
+            self.served.accept(may_ask);
         }
     }
 }
@@ -105,12 +124,12 @@ impl Drop for Control {
     }
 }
 
-/// The owner of this process, and root.
-fn may_ask(stream: &UnixStream) -> Result<(), String> {
+/// The owner of this process, and root; which process that is.
+fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
     let own = rustix::process::geteuid();
     let peer = socket_peercred(stream).map_err(|e| format!("who asks cannot be told: {e}"))?;
     if peer.uid == own || peer.uid.is_root() {
-        return Ok(());
+        return Ok(Some(peer.pid.as_raw_nonzero().get()));
     }
     Err(format!(
         "user {} may not ask this: the service is of user {}, who may, and so may root",

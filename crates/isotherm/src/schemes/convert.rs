@@ -8,7 +8,7 @@ use std::time::Duration;
 use isotherm_core::scheme::{
     Filter, FilterKind, Goal, Mark, Pattern, Quota, Scheme, Scope, Watermarks, Weights,
 };
-use isotherm_core::{PageFilter, PageKind};
+use isotherm_core::{Action, PageFilter, PageKind};
 use isotherm_linux::cgroup::Cgroup;
 use isotherm_linux::proc;
 
@@ -20,32 +20,64 @@ use crate::units;
 
 const MARKS_EVERY: Duration = Duration::from_secs(5);
 
-/// A scheme that makes sense; without a name it is called after its action, and told by a number from
-/// those `before`.
-pub fn scheme(t: SchemeText, interval: Duration, before: &[Scheme]) -> Result<Scheme, String> {
+/// What is wrong with a scheme.
+pub struct Fault {
+    /// its key, as `quota.time`, or `filters.0.kind` for that of the first
+    pub key: String,
+    pub what: String,
+}
+
+impl Fault {
+    fn at(key: &str) -> impl FnOnce(String) -> Fault {
+        let key = key.to_owned();
+        move |what| Fault { key, what }
+    }
+}
+
+/// The name of a scheme that has been given none: its action, and a number that tells it from those
+/// `before`.
+pub fn default_name(action: &Action, before: &[Scheme]) -> String {
+    let same = before.iter().filter(|s| s.action.name() == action.name()).count();
+    let number = if same == 0 { String::new() } else { format!("-{}", same + 1) };
+    format!("{}{number}", action.name())
+}
+
+/// A scheme that makes sense. `taken` is called what no other may be.
+pub fn scheme(
+    t: SchemeText,
+    interval: Duration,
+    before: &[Scheme],
+    taken: Option<&str>,
+) -> Result<Scheme, Fault> {
     let action = t.action.0;
     let pattern = Pattern {
         size: range(t.size, 0..=u64::MAX, |size| size.0),
         hz: range(t.rate, 0.0..=f64::INFINITY, |rate| rate.0),
         age: range(t.age, Duration::ZERO..=Duration::MAX, |age| age.at(interval)),
     };
-    let name = t.name.unwrap_or_else(|| {
-        let same = before.iter().filter(|s| s.action.name() == action.name()).count();
-        let number = if same == 0 { String::new() } else { format!("-{}", same + 1) };
-        format!("{}{number}", action.name())
-    });
-    if before.iter().any(|s| *s.name == *name) {
-        return Err(format!("two schemes are called `{name}`: give each a name of its own"));
+    let name = t.name.unwrap_or_else(|| default_name(&action, before));
+    if taken == Some(&*name) || before.iter().any(|s| *s.name == *name) {
+        let what = format!("two schemes are called `{name}`: give each a name of its own");
+        return Err(Fault::at("name")(what));
     }
     let mut scheme = Scheme::new(&name, pattern, action);
     scheme.apply_interval = t.apply_interval.map_or(Duration::ZERO, |t| t.0);
     scheme.recheck = t.recheck.map(|t| t.0);
-    scheme.quota = quota(t.quota);
-    scheme.watermarks = t.watermarks.map(watermarks).transpose()?;
-    for filter in t.filters {
-        add_filter(&mut scheme, filter)?;
+    let goals;
+    (scheme.quota, goals) = quota(t.quota);
+    let marks = t.watermarks.map(watermarks).transpose();
+    scheme.watermarks = marks.map_err(Fault::at("watermarks.of"))?;
+    scheme.check().map_err(|e| Fault::at(e.key())(e.to_string()))?;
+    // One by one, so that it can be told which is wrong.
+    for (i, g) in goals.into_iter().enumerate() {
+        scheme.quota.goals.push(goal(g));
+        scheme.check().map_err(|e| Fault::at(&format!("quota.goals.{i}"))(e.to_string()))?;
     }
-    scheme.check().map_err(|e| e.to_string())?;
+    for (i, filter) in t.filters.into_iter().enumerate() {
+        let at = format!("filters.{i}.kind");
+        add_filter(&mut scheme, filter).map_err(Fault::at(&at))?;
+        scheme.check().map_err(|e| Fault::at(&at)(e.to_string()))?;
+    }
     Ok(scheme)
 }
 
@@ -55,15 +87,17 @@ fn range<T, U>(b: Bounds<T>, all: RangeInclusive<U>, value: impl Fn(T) -> U) -> 
     least..=b.max.map_or(end, &value)
 }
 
-fn quota(t: QuotaText) -> Quota {
+/// A quota, and the goals that it is to have.
+fn quota(t: QuotaText) -> (Quota, Vec<GoalText>) {
     let default = Quota::default();
-    Quota {
+    let quota = Quota {
         time: t.time.map(|t| t.0),
         bytes: t.bytes.map(|b| b.0),
         reset: t.reset.map_or(default.reset, |t| t.0),
-        goals: t.goals.into_iter().map(goal).collect(),
+        goals: Vec::new(),
         weights: Weights { size: t.weights.size, rate: t.weights.rate, age: t.weights.age },
-    }
+    };
+    (quota, t.goals)
 }
 
 fn scope(of: &str) -> Scope {

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use isotherm_core::scheme::{Scheme, parse};
+use isotherm_core::scheme::{ParseError, Scheme, parse};
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
-use self::convert::scheme;
+use self::convert::{Fault, default_name, scheme};
 use self::text::{Among, File, SchemeText};
 use crate::cli::UsageError;
 
@@ -25,12 +25,14 @@ pub enum FileError {
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
     /// read, but senseless
-    #[error("line {line}, column {column}: {what}")]
+    #[error("line {line}, column {column}: `{key}`: {what}")]
     Senseless {
         /// from 1
         line: usize,
         /// from 1, in characters
         column: usize,
+        /// as `quota.time`
+        key: String,
         /// what
         what: String,
     },
@@ -52,61 +54,123 @@ impl Form {
     }
 }
 
-/// The schemes in a text; an age without a unit is in intervals of `interval`.
+/// The schemes in a text, after those `before`; an age without a unit is in intervals of `interval`.
 ///
 /// # Errors
 /// If it holds what is no scheme: where.
-pub fn parse_as(form: Form, text: &str, interval: Duration) -> Result<Vec<Scheme>, String> {
+pub fn parse_as(
+    form: Form,
+    text: &str,
+    interval: Duration,
+    before: &[Scheme],
+) -> Result<Vec<Scheme>, String> {
     match form {
-        Form::Toml => read(text, interval).map_err(|e| e.to_string()),
-        Form::Txt => parse(text, interval).map_err(|e| e.to_string()),
+        Form::Toml => read(text, interval, before).map_err(|e| e.to_string()),
+        Form::Txt => lines(text, interval, before).map_err(|e| e.to_string()),
     }
 }
 
-/// The schemes in a file; an age without a unit is in intervals of `interval`.
+/// Adds the schemes in a file to those `before`; an age without a unit is in intervals of `interval`.
 ///
 /// # Errors
 /// If there is none, it cannot be read, or holds what is no scheme: where.
-pub fn load(path: &Path, text: &str, interval: Duration) -> Result<Vec<Scheme>, UsageError> {
-    let schemes = parse_as(Form::of(path), text, interval);
-    let named = |what| UsageError::new(format!("{}: {what}", path.display()));
-    match schemes {
-        Ok(schemes) if schemes.is_empty() => Err(named("there is no scheme in it".to_owned())),
-        schemes => schemes.map_err(named),
-    }
+pub fn load(
+    path: &Path,
+    text: &str,
+    interval: Duration,
+    before: &mut Vec<Scheme>,
+) -> Result<(), UsageError> {
+    add(&path.display().to_string(), Form::of(path), text, interval, before)
 }
 
-/// The schemes in a TOML file that holds other things as well; an age without a unit is in intervals of
-/// `interval`.
+/// Adds the schemes in `line`, the `n`-th that was typed, to those `before`.
+///
+/// # Errors
+/// If there is none, or it is no scheme: where.
+pub fn load_line(
+    n: usize,
+    line: &str,
+    interval: Duration,
+    before: &mut Vec<Scheme>,
+) -> Result<(), UsageError> {
+    let number = if n == 1 { String::new() } else { format!(" number {n}") };
+    add(&format!("--scheme-line{number}"), Form::Txt, line, interval, before)
+}
+
+fn add(
+    from: &str,
+    form: Form,
+    text: &str,
+    interval: Duration,
+    before: &mut Vec<Scheme>,
+) -> Result<(), UsageError> {
+    let named = |what| UsageError::new(format!("{from}: {what}"));
+    let schemes = parse_as(form, text, interval, before).map_err(named)?;
+    if schemes.is_empty() {
+        return Err(named("there is no scheme in it".to_owned()));
+    }
+    before.extend(schemes);
+    Ok(())
+}
+
+/// The schemes in a TOML file that holds other things as well, none of them called `taken`; an age without
+/// a unit is in intervals of `interval`.
 ///
 /// # Errors
 /// If one makes no sense: where.
-pub fn among(text: &str, interval: Duration) -> Result<Vec<Scheme>, FileError> {
+pub fn among(text: &str, interval: Duration, taken: &str) -> Result<Vec<Scheme>, FileError> {
     let file: Among = toml::from_str(text)?;
-    all(file.scheme, text, interval)
+    all(file.scheme, text, interval, &[], Some(taken))
 }
 
-/// Reads the TOML form; an age without a unit is in intervals of `interval`.
-fn read(text: &str, interval: Duration) -> Result<Vec<Scheme>, FileError> {
+/// Reads the TOML form.
+fn read(text: &str, interval: Duration, before: &[Scheme]) -> Result<Vec<Scheme>, FileError> {
     let file: File = toml::from_str(text)?;
-    all(file.scheme, text, interval)
+    all(file.scheme, text, interval, before, None)
+}
+
+/// Reads schemes one a line, none of which has a name of its own.
+fn lines(text: &str, interval: Duration, before: &[Scheme]) -> Result<Vec<Scheme>, ParseError> {
+    let mut all = before.to_vec();
+    for mut scheme in parse(text, interval)? {
+        scheme.name = default_name(&scheme.action, &all).into();
+        all.push(scheme);
+    }
+    Ok(all.split_off(before.len()))
 }
 
 fn all(
-    texts: Vec<Spanned<SchemeText>>,
+    texts: Vec<SchemeText>,
     text: &str,
     interval: Duration,
+    before: &[Scheme],
+    taken: Option<&str>,
 ) -> Result<Vec<Scheme>, FileError> {
-    let mut schemes: Vec<Scheme> = Vec::new();
-    for spanned in texts {
-        let at = spanned.span().start;
-        let senseless = |what: String| {
-            let (line, column) = place(text, at);
-            FileError::Senseless { line, column, what }
+    let mut all = before.to_vec();
+    for (n, t) in texts.into_iter().enumerate() {
+        let senseless = |Fault { key, what }| {
+            let (line, column) = place(text, locate(text, &format!("scheme.{n}.{key}")));
+            FileError::Senseless { line, column, key, what }
         };
-        schemes.push(scheme(spanned.into_inner(), interval, &schemes).map_err(senseless)?);
+        all.push(scheme(t, interval, &all, taken).map_err(senseless)?);
     }
-    Ok(schemes)
+    Ok(all.split_off(before.len()))
+}
+
+/// The byte at which the value of a key begins, as `scheme.0.quota.time`, a number being that of an element
+/// of a list; of what is not there, that which it would be in.
+fn locate(text: &str, key: &str) -> usize {
+    let Ok(root) = DeTable::parse(text) else { return 0 };
+    let mut at = root.span().start;
+    let root = DeValue::Table(root.into_inner());
+    let mut value = &root;
+    for part in key.split('.') {
+        let next = part.parse().map_or_else(|_| value.get(part), |i: usize| value.get(i));
+        let Some(next) = next else { break };
+        at = next.span().start;
+        value = next.get_ref();
+    }
+    at
 }
 
 /// Line and column of a byte, from 1.

@@ -10,7 +10,7 @@ const INTERVAL: Duration = Duration::from_millis(400);
 /// A scheme with these lines besides its action.
 fn one(more: &str) -> Result<Scheme, String> {
     let text = format!("[[scheme]]\naction = \"pageout\"\n{more}");
-    let schemes = read(&text, INTERVAL).map_err(|e| e.to_string())?;
+    let schemes = read(&text, INTERVAL, &[]).map_err(|e| e.to_string())?;
     Ok(schemes.into_iter().next().unwrap())
 }
 
@@ -18,7 +18,7 @@ fn one(more: &str) -> Result<Scheme, String> {
 fn all_that_can_be_said() {
     let text = include_str!("../../../../docs/abi/testing/scheme.md");
     let text = text.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
-    let all = read(text, INTERVAL).unwrap();
+    let all = read(text, INTERVAL, &[]).unwrap();
     let [s] = &all[..] else { panic!("{all:?}") };
     assert_eq!((&*s.name, &s.action), ("reclaim", &Action::PageOut));
     assert_eq!((s.pattern.size.start(), s.pattern.size.end()), (&4096, &u64::MAX));
@@ -62,10 +62,13 @@ fn units_of_schemes() {
 #[test]
 fn names_are_made_and_told_apart() {
     let both = "[[scheme]]\naction = \"stat\"\n[[scheme]]\naction = \"stat\"\n";
-    let names: Vec<_> = read(both, INTERVAL).unwrap().iter().map(|s| s.name.to_string()).collect();
+    let names: Vec<_> =
+        read(both, INTERVAL, &[]).unwrap().iter().map(|s| s.name.to_string()).collect();
     assert_eq!(names, ["stat", "stat-2"]);
     let same = both.replace("action", "name = \"x\"\naction");
-    assert!(read(&same, INTERVAL).unwrap_err().to_string().contains("two schemes are called `x`"));
+    assert!(
+        read(&same, INTERVAL, &[]).unwrap_err().to_string().contains("two schemes are called `x`")
+    );
 }
 
 #[test]
@@ -78,31 +81,73 @@ fn errors_say_where_and_what_would_be_right() {
         (3, 18, "quota = { time = 5 }", "write \"5ms\" or \"5s\""),
         (3, 11, "recheck = 0.5", "is no time without its unit"),
         (3, 23, "filters = [{ kind = { colour = 1 } }]", "unknown variant `colour`"),
-        (1, 1, "size = { min = \"8K\", max = \"4K\" }", "swap them"),
-        (1, 1, "quota = { bytes = \"1K\" }", "4096 at least"),
-        (1, 1, "quota = { time = \"2s\" }", "no more time than that"),
+        (3, 8, "size = { min = \"8K\", max = \"4K\" }", "`size`: scheme `pageout`: the least"),
+        (3, 19, "quota = { bytes = \"1K\" }", "`quota.bytes`"),
+        (3, 19, "quota = { bytes = \"1K\" }", "4096 at least"),
+        (3, 18, "quota = { time = \"2s\" }", "no more time than that"),
+        (5, 8, "\n[scheme.quota]\ntime = \"2s\"", "`quota.time`"),
+        (3, 19, "quota = { reset = \"1ms\" }", "`quota.reset`"),
+        (3, 37, "quota = { goals = [{ free = \"1%\" }, { free = \"0%\" }] }", "`quota.goals.1`"),
+        (4, 7, "name = \"pageout\"\nage = { min = 2, max = 1 }", "`age`"),
+        (3, 11, "recheck = \"2s\"", "`recheck`"),
         (
-            1,
-            1,
+            3,
+            40,
             "watermarks = { metric = \"free\", high = \"1%\", mid = \"2%\", low = \"3%\" }",
+            "`watermarks.high`: scheme `pageout`: watermarks 100, 200, 300",
+        ),
+        (
+            3,
+            52,
+            "watermarks = { metric = \"free\", high = \"4%\", mid = \"2%\", low = \"3%\" }",
             "falling order",
         ),
         (
-            1,
-            1,
+            3,
+            38,
             "watermarks = { metric = \"free\", of = \"machine\", high = 3, mid = 2, low = 1 }",
             "choose `stalled`",
         ),
-        (1, 1, "filters = [{ kind = { addresses = \"0x1..0x2\" } }]", "multiples of 4096"),
-        (1, 1, "filters = [{ kind = { cgroup = \"/no/such\" } }]", "no control group"),
+        (3, 21, "filters = [{ kind = { addresses = \"0x1..0x2\" } }]", "multiples of 4096"),
+        (
+            4,
+            12,
+            "filters = [{ kind = { pid = 7 } },\n  { kind = { cgroup = \"/no/such\" } }]",
+            "`filters.1.kind`",
+        ),
     ] {
         let why = one(more).unwrap_err();
         assert!(why.contains(said), "{more}: {why}");
         assert!(why.contains(&format!("line {line}, column {column}")), "{more}: {why}");
     }
+    let twice =
+        "[[scheme]]\naction = 'stat'\nname = 'x'\n\n[[scheme]]\naction = 'stat'\nname = 'x'\n";
+    let why = read(twice, INTERVAL, &[]).unwrap_err().to_string();
+    assert!(why.starts_with("line 7, column 8: `name`: two schemes are called `x`"), "{why}");
     assert!(one("action = \"pageout\"").unwrap_err().contains("duplicate key"));
-    let why = read("[[scheme]]\naction = \"explode\"", INTERVAL).unwrap_err().to_string();
+    let why = read("[[scheme]]\naction = \"explode\"", INTERVAL, &[]).unwrap_err().to_string();
     assert!(why.contains("line 2, column 10") && why.contains("choose pageout"), "{why}");
+}
+
+#[test]
+fn files_and_lines_go_one_after_the_other_and_keep_apart() {
+    let mut all = Vec::new();
+    load(Path::new("a.toml"), "[[scheme]]\naction = 'stat'\n", INTERVAL, &mut all).unwrap();
+    load(Path::new("b.txt"), "null null null null null null stat\n", INTERVAL, &mut all).unwrap();
+    load_line(1, "4k Max min 5 2S max PageOut", INTERVAL, &mut all).unwrap();
+    load_line(2, "min max min max min max Stat # again", INTERVAL, &mut all).unwrap();
+    let names: Vec<&str> = all.iter().map(|s| &*s.name).collect();
+    assert_eq!(names, ["stat", "stat-2", "pageout", "stat-3"]);
+    assert_eq!(*all[2].pattern.age.start(), Duration::from_secs(2));
+    let mut fails = |n, line| load_line(n, line, INTERVAL, &mut all).unwrap_err().to_string();
+    assert!(fails(1, "4K max min 5 2s max").starts_with("--scheme-line: line 1, column 20: "));
+    let swapped = fails(3, "4K max min 5 5s 2s stat");
+    assert!(swapped.starts_with("--scheme-line number 3: line 1, column 14: "), "{swapped}");
+    assert!(fails(1, "").contains("no scheme"));
+    assert_eq!(all.len(), 4, "what is wrong adds nothing");
+    let same = "[[scheme]]\naction = 'cold'\nname = 'stat-2'\n";
+    let why = load(Path::new("c.toml"), same, INTERVAL, &mut all).unwrap_err().to_string();
+    assert!(why.starts_with("c.toml: line 3, column 8: `name`"), "{why}");
 }
 
 #[test]
@@ -112,7 +157,8 @@ fn what_is_shipped_can_be_read() {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let schemes = load(&path, &text, INTERVAL).unwrap();
+        let mut schemes = Vec::new();
+        load(&path, &text, INTERVAL, &mut schemes).unwrap();
         names.extend(schemes.iter().map(|s| s.name.to_string()));
     }
     names.sort();

@@ -3,7 +3,6 @@
 
 use isotherm_core::MappingKind;
 use serde::Deserialize;
-use toml::Spanned;
 
 use super::values::{Age, Deed, Rate, Share, Size, Time};
 
@@ -12,15 +11,14 @@ use super::values::{Age, Deed, Rate, Share, Size, Time};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    #[cfg_attr(test, schemars(with = "Vec<SchemeText>"))]
-    pub scheme: Vec<Spanned<SchemeText>>,
+    pub scheme: Vec<SchemeText>,
 }
 
 /// Those of a file that holds other things as well.
 #[derive(Debug, Deserialize)]
 pub struct Among {
     #[serde(default)]
-    pub scheme: Vec<Spanned<SchemeText>>,
+    pub scheme: Vec<SchemeText>,
 }
 
 /// Regions like this: this action, so much of it, only while the machine is like this.

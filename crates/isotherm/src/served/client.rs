@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CHUNK: usize = 64 << 10;
 
 pub struct Client<S> {
+    /// the process at the other end, if that can be told
+    pub peer: Option<i32>,
     stream: S,
     framing: Framing,
     coming: Vec<u8>,
@@ -34,9 +36,20 @@ pub struct Client<S> {
 
 impl<S: Read + Write + AsFd> Client<S> {
     /// On a stream that does not wait.
-    pub fn new(stream: S, framing: Framing, now: Nanos) -> Self {
+    pub fn new(stream: S, framing: Framing, peer: Option<i32>, now: Nanos) -> Self {
         let (coming, going) = (Vec::new(), Vec::new());
-        Client { stream, framing, coming, going, until: now + PATIENCE, ending: false }
+        Client { peer, stream, framing, coming, going, until: now + PATIENCE, ending: false }
+    }
+
+    /// Since when nothing has come to pass: no whole request since it came, or since its last answer.
+    pub fn silence(&self, now: Nanos) -> Option<Duration> {
+        let since = PATIENCE.saturating_sub(self.until.since(now));
+        (!self.has_request()).then_some(since)
+    }
+
+    /// Whether it has had its time and is owed nothing, but a word of why it is dropped.
+    pub fn is_late(&self, now: Nanos) -> bool {
+        now >= self.until && !self.ending && self.going.is_empty() && !self.has_request()
     }
 
     pub fn fd(&self) -> BorrowedFd<'_> {

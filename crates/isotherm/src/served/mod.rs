@@ -14,8 +14,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use client::{Client, Framing};
 
-/// Connected at once; who comes then waits until another has gone, which takes some seconds at most.
-const MAX_CLIENTS: usize = 8;
+/// Connected at once. Who comes then takes the place of the one that has been silent for longest.
+const MAX_CLIENTS: usize = 32;
+/// Of those, by one process.
+const MAX_OF_PEER: usize = 8;
+/// Who has just come need not have written yet.
+const MAY_BE_SILENT: Duration = Duration::from_millis(200);
+/// Taken in at once.
+const MAX_ACCEPTED: usize = 8;
 
 /// Where connections come in.
 pub trait Listen: AsFd {
@@ -49,6 +55,8 @@ impl Listen for TcpListener {
 pub struct Served<L: Listen> {
     listener: L,
     framing: Framing,
+    /// an answer that says why there is none
+    refusal: fn(&str) -> Vec<u8>,
     clients: Vec<Client<L::Stream>>,
 }
 
@@ -67,10 +75,6 @@ pub trait Wait {
 /// Waits until then, or until one of `all` has to do.
 pub fn wait(all: &mut [&mut dyn Wait], until: Nanos) {
     let now = sys::monotonic();
-    if all.is_empty() {
-        std::thread::sleep(until.since(now));
-        return;
-    }
     let pending = all.iter_mut().fold(false, |any, one| one.settle(now) | any);
     let time = if pending { Duration::ZERO } else { until.since(now) };
     let (mut fds, mut counts) = (Vec::new(), Vec::new());
@@ -101,24 +105,63 @@ fn ready(fds: &mut [PollFd<'_>], time: Duration) -> Vec<bool> {
 }
 
 impl<L: Listen> Served<L> {
-    /// On a listener that does not wait.
-    pub fn new(listener: L, framing: Framing) -> Self {
-        Served { listener, framing, clients: Vec::new() }
+    /// On a listener that does not wait; `refusal` makes an answer of why there is none.
+    pub fn new(listener: L, framing: Framing, refusal: fn(&str) -> Vec<u8>) -> Self {
+        Served { listener, framing, refusal, clients: Vec::new() }
     }
 
-    /// Takes in who has come; `admit` tells what to say to who is not let in.
-    pub fn accept(&mut self, admit: impl Fn(&L::Stream) -> Result<(), Vec<u8>>) {
-        if self.clients.len() >= MAX_CLIENTS {
+    /// Takes in who has come; `admit` tells which process that is, if it can be told, or why it is not let
+    /// in.
+    pub fn accept(&mut self, admit: impl Fn(&L::Stream) -> Result<Option<i32>, String>) {
+        for _ in 0..MAX_ACCEPTED {
+            let now = sys::monotonic();
+            if !self.has_room(now) {
+                return;
+            }
+            let Ok(stream) = self.listener.accept() else { return };
+            self.make_room();
+            let admitted = admit(&stream).and_then(|peer| self.check(peer).map(|()| peer));
+            let peer = admitted.as_ref().ok().copied().flatten();
+            let mut client = Client::new(stream, self.framing, peer, now);
+            match admitted {
+                // Most write as soon as they are connected.
+                Ok(_) => client.go_on(),
+                Err(why) => client.answer(&(self.refusal)(&why), now, true),
+            }
+            self.clients.push(client);
+        }
+    }
+
+    /// Whether one process has too many connections already.
+    fn check(&self, peer: Option<i32>) -> Result<(), String> {
+        let Some(pid) = peer else { return Ok(()) };
+        match self.clients.iter().filter(|client| client.peer == peer).count() {
+            MAX_OF_PEER.. => Err(format!(
+                "process {pid} has {MAX_OF_PEER} connections open here, which is all that one may have: \
+                 close those that are idle"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn has_room(&self, now: Nanos) -> bool {
+        let silent = |client: &Client<L::Stream>| client.silence(now) >= Some(MAY_BE_SILENT);
+        self.clients.len() < MAX_CLIENTS || self.clients.iter().any(silent)
+    }
+
+    /// Drops who has been silent for longest, if all places are taken.
+    fn make_room(&mut self) {
+        if self.clients.len() < MAX_CLIENTS {
             return;
         }
         let now = sys::monotonic();
-        let Ok(stream) = self.listener.accept() else { return };
-        let refusal = admit(&stream).err();
-        let mut client = Client::new(stream, self.framing, now);
-        if let Some(why) = refusal {
-            client.answer(&why, now, true);
+        let silent = self.clients.iter().enumerate();
+        let longest = silent.max_by_key(|(_, client)| client.silence(now)).map(|(at, _)| at);
+        if let Some(at) = longest {
+            let mut client = self.clients.remove(at);
+            let why = "dropped: it was silent, and others wait. Connect again to ask";
+            client.answer(&(self.refusal)(why), now, true);
         }
-        self.clients.push(client);
     }
 
     /// The requests that have come, each with whom to answer.
@@ -136,7 +179,14 @@ impl<L: Listen> Served<L> {
 
     /// As [`Wait::settle`].
     pub fn settle(&mut self, now: Nanos) -> bool {
-        self.clients.retain(|client| client.stays(now));
+        let refusal = self.refusal;
+        self.clients.retain_mut(|client| {
+            if client.is_late(now) {
+                let why = "dropped: no whole request has come in time. Connect again to ask";
+                client.answer(&refusal(why), now, true);
+            }
+            client.stays(now)
+        });
         self.clients.iter().any(Client::has_request)
     }
 
@@ -144,7 +194,7 @@ impl<L: Listen> Served<L> {
     pub fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>) {
         out.extend(self.clients.iter().map(|c| PollFd::from_borrowed_fd(c.fd(), c.awaited())));
         // Who is not taken yet would end each wait at once.
-        let room = self.clients.len() < MAX_CLIENTS;
+        let room = self.has_room(sys::monotonic());
         let flags = if room { PollFlags::IN } else { PollFlags::empty() };
         out.push(PollFd::from_borrowed_fd(self.listener.as_fd(), flags));
     }

@@ -12,7 +12,7 @@ use crate::workload::Running;
 
 const LOCK: u64 = 16 * MIB;
 /// On a busy machine a monitor may come too late: it may try again.
-const TRIES: usize = 3;
+const TRIES: usize = 5;
 
 /// Ranges of the workload's memory that something is advised for.
 struct Advised {

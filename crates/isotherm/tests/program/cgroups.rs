@@ -10,7 +10,7 @@ use isotherm_record::Why;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::{Record, Recorder, root_or_skip, run_in};
+use crate::run::{Record, Recorder, root_or_skip, run_in, until};
 
 /// A group of our own with one below it; removed when dropped, as nobody may be left in them then.
 pub struct Group(pub PathBuf);
@@ -76,9 +76,6 @@ pub fn mounts_or_skip(test: &str) -> Vec<PathBuf> {
     mounts
 }
 
-/// Enough for the recorder to ask several times who is there, and for snapshots in between.
-const A_WHILE: Duration = Duration::from_millis(1500);
-
 #[test]
 fn members_are_watched_as_they_come_and_go() {
     for mount in mounts_or_skip("members_are_watched_as_they_come_and_go") {
@@ -86,17 +83,19 @@ fn members_are_watched_as_they_come_and_go() {
         let outside = Load::start(16, 4);
         let pid = outside.pid().to_string();
         // Nobody is there yet.
-        let mut recorder = Recorder::recording(&["--cgroup", group.path(), "--pid", &pid]);
+        let mut recorder = Recorder::counted(&["--cgroup", group.path(), "--pid", &pid]);
         let (mut ends, leaves, stays) =
             (Load::start(16, 4), Load::start(16, 4), Load::start(16, 4));
         put(ends.pid(), &group.0);
         put(leaves.pid(), &group.0.join("below"));
         put(stays.pid(), &group.0.join("below"));
-        std::thread::sleep(A_WHILE);
+        until("all of them", || recorder.watched().len() == 4);
+        recorder.until_more(3);
         put(leaves.pid(), &mount);
         ends.end(0);
         ends.child().wait().unwrap();
-        std::thread::sleep(A_WHILE);
+        until("two of them", || recorder.watched().len() == 2);
+        recorder.until_more(3);
         let record = recorder.stop();
         record.assert_without_gaps();
         assert_eq!(record.pids().len(), 4, "{:?}", record.targets);
@@ -121,10 +120,10 @@ fn a_removed_group_ends_the_recording() {
         let group = Group::new(&mount, "removed");
         let mut load = Load::start(16, 4);
         put(load.pid(), &group.0);
-        let mut recorder = Recorder::recording(&["--cgroup", group.path()]);
+        let mut recorder = Recorder::counted(&["--cgroup", group.path()]);
         load.end(0);
         load.child().wait().unwrap();
-        std::thread::sleep(A_WHILE);
+        until("nobody", || recorder.watched().is_empty());
         group.remove();
         assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
         let record = Record::read(&recorder.record());
@@ -164,10 +163,9 @@ fn who_is_short_of_memory_is_spared() {
         Load::words(&mut starter, 128, 64);
         let load = Load::from_command(&mut starter);
         let pid = load.pid().to_string();
-        let options = ["--monitor", "exposure", "--pid", &pid, "--duration", "4s"];
-        let mut recorder = Recorder::recording(&options);
-        assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
-        let record = Record::read(&recorder.record());
+        let mut recorder = Recorder::counted(&["--monitor", "exposure", "--pid", &pid]);
+        recorder.until_more(5);
+        let record = recorder.stop();
         let told = record.snapshots.iter().filter_map(|s| Some(s.quality?.restraint));
         let told: Vec<Restraint> = told.collect();
         assert!(told.last() > Some(&Restraint::None), "{told:?}");

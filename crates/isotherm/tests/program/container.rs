@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::load::{Load, MIB};
 use crate::looks::found;
-use crate::run::{QUICK, Record, Recorder, finish, isotherm, root_or_skip};
+use crate::run::{QUICK, Record, Recorder, finish, isotherm, root_or_skip, until};
 
 /// What runs the rest of its command line as process 1 of a pid namespace, with a /proc or without.
 fn container(own_proc: bool) -> Command {
@@ -32,15 +32,16 @@ fn a_process_in_a_container_is_watched_from_outside() {
     Load::words(&mut starter, 64, 16);
     let mut load = Load::from_command(&mut starter);
     let inside = child_of(load.pid());
-    let mut alone = Recorder::recording(&["--pid", &inside.to_string(), "--duration", "3s"]);
-    let mut all = Recorder::recording(&["--pid", &load.pid().to_string(), "--children"]);
+    let mut alone = Recorder::counted(&["--pid", &inside.to_string()]);
+    let mut all = Recorder::counted(&["--pid", &load.pid().to_string(), "--children"]);
     load.fork();
-    assert_eq!(alone.wait().code(), Some(0), "{}", alone.err());
-    let record = Record::read(&alone.record());
+    alone.until_more(30);
+    let record = alone.stop();
     assert_eq!(record.pids(), [inside], "by its pid out here");
     assert!(record.targets[0].command.contains("program"), "{:?}", record.targets);
     assert!(found(&record, &load, 10.0) > 14 * MIB);
     // Who has started it, it, and its child.
+    until("all three", || all.watched().len() == 3);
     let record = all.stop();
     assert_eq!(record.pids()[..2], [load.pid().cast_unsigned(), inside]);
     assert_eq!(record.pids().len(), 3, "{:?}", record.targets);

@@ -5,14 +5,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
-use crate::run::{copy_program, finish, root_or_skip, run_in, until};
+use crate::run::{PATIENCE, copy_program, finish, root_or_skip, run_in, until};
 
 #[test]
 fn a_socket_has_one_service() {
@@ -107,4 +107,63 @@ fn bad_clients_harm_nobody() {
     assert_eq!(service.status()["pid"], service.child.id());
     drop((many, silent, endless, deaf));
     assert_eq!(service.status()["pid"], service.child.id());
+}
+
+/// Those who are connected and silent hold up nobody who asks: not of one process, nor of many.
+#[test]
+fn silent_clients_give_way() {
+    if !root_or_skip("silent_clients_give_way") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let silent: Vec<UnixStream> =
+        (0..30).map(|_| UnixStream::connect(service.socket()).unwrap()).collect();
+    let said = |stream: &UnixStream| {
+        let mut answer = String::new();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    };
+    // Of one process eight are let in.
+    let refused = said(&silent[29]);
+    assert!(refused.contains("connections open here"), "{refused}");
+    assert_eq!(service.status()["pid"], service.child.id());
+    let mut dropped = said(&silent[0]);
+    assert!(dropped.contains("no whole request has come in time"), "{dropped}");
+    drop(silent);
+    // Each of another process: more than there are places.
+    let socket = service.socket();
+    let connect = "import socket,sys,time\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
+                   print('in',flush=True)\ns.settimeout(300)\nprint(s.recv(999).decode(),flush=True)";
+    let start = |_| {
+        let mut command = Command::new("python3");
+        command.args(["-c", connect, &socket]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        (child, out)
+    };
+    let mut many: Vec<_> = (0..40).map(start).collect();
+    assert_eq!(service.status()["pid"], service.child.id());
+    dropped.clear();
+    many[0].1.read_line(&mut dropped).unwrap();
+    assert!(dropped.contains("dropped:"), "{dropped}");
+    for (child, _) in &mut many {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+/// One that has stopped is told of in words.
+#[test]
+fn a_service_that_does_not_answer_is_told_of() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("sock");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let done = run_in(dir.path(), &["status", "--control", "sock"]);
+    assert_eq!(done.status, 1);
+    let said = "has not answered within 10 s";
+    assert!(done.err.contains(said) && !done.err.contains("os error"), "{}", done.err);
 }

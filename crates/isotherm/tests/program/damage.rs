@@ -6,7 +6,7 @@ use std::path::Path;
 use isotherm_record::{Event, Reader};
 use tempfile::TempDir;
 
-use crate::run::{Done, run_in};
+use crate::run::{Done, finish, isotherm, run_in};
 use crate::synthetic;
 
 const SNAPSHOTS: u64 = 12;
@@ -78,6 +78,150 @@ fn a_record_damaged_anywhere_is_told_and_not_shown() {
             assert!(done.out.is_empty() || command.starts_with("export"), "{text}");
         });
     }
+}
+
+/// Where the frames begin, and of which kind they are.
+fn frames(bytes: &[u8]) -> Vec<(usize, usize, u8)> {
+    let (mut all, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let length = u32::from_le_bytes(bytes[at + 12..at + 16].try_into().unwrap());
+        all.push((at, 24 + length as usize, bytes[at + 10]));
+        at += 24 + length as usize;
+    }
+    all
+}
+
+/// A record with a flipped byte in the second of its frames of snapshots.
+fn damaged(dir: &Path, bytes: &[u8]) -> u64 {
+    let snapshots: Vec<_> = frames(bytes).into_iter().filter(|f| f.2 == 1).collect();
+    let (at, length, _) = snapshots[2];
+    let mut bytes = bytes.to_vec();
+    bytes[at + length / 2] ^= 1;
+    fs::write(dir.join("bad.rec"), bytes).unwrap();
+    let left = Reader::open(&dir.join("bad.rec")).unwrap().skip_damaged();
+    SNAPSHOTS - left.filter(|e| matches!(e, Ok(Event::Snapshot(_)))).count() as u64
+}
+
+#[test]
+fn what_is_sound_in_a_damaged_record_is_shown_and_the_gap_is_marked() {
+    let sample = sample();
+    let dir = sample.dir.path();
+    let missing = damaged(dir, &sample.bytes);
+    assert!(missing > 0 && missing < SNAPSHOTS / 2);
+    let said = format!("{missing} snapshots are missing");
+    for kind in ["summary", "heatmap", "wss", "regions", "access", "raw", "advice", "cgroups"] {
+        let args = ["report", kind, "-i", "bad.rec"];
+        let told = run_in(dir, &args);
+        assert!(told.status == 1 && told.err.contains("--skip-damaged"), "{kind}: {}", told.err);
+        let done = run_in(dir, &[&args[..], &["--skip-damaged"]].concat());
+        assert!(done.status == 0 && done.text().contains(&said), "{kind}: {}", done.text());
+        if kind == "raw" {
+            continue;
+        }
+        let json = run_in(dir, &[&args[..], &["--skip-damaged", "--json"]].concat()).json();
+        assert_eq!(json["gaps"][0]["snapshots"], missing, "{kind}");
+        if kind == "heatmap" {
+            let row = json["panels"][0]["cells"]["states"][0].as_str().unwrap();
+            assert!(row.contains("ddd") && row.contains('r'), "{row}");
+        }
+    }
+    for name in ["a.svg", "b.svg"] {
+        let kind = if name == "a.svg" { "heatmap" } else { "wss" };
+        let done = run_in(dir, &["report", kind, "-i", "bad.rec", "--skip-damaged", "-o", name]);
+        assert_eq!(done.status, 0, "{}", done.err);
+        assert!(fs::read_to_string(dir.join(name)).unwrap().contains(&said), "{kind}");
+    }
+    let done = run_in(dir, &["export", "--arrow", "-i", "bad.rec", "--skip-damaged"]);
+    assert!(done.status == 0 && done.err.contains(&said), "{}", done.err);
+    let check = run_in(dir, &["record", "--check", "bad.rec"]);
+    let counted = format!("missing: {missing} snapshots");
+    assert!(check.status == 1 && check.text().contains(&counted), "{}", check.text());
+}
+
+/// "its recording was too short: record for longer" was said of it.
+#[test]
+fn a_record_without_a_readable_snapshot_is_said_to_be_damaged() {
+    let sample = sample();
+    let mut bytes = sample.bytes.clone();
+    let frames = frames(&bytes);
+    for &(at, len, _) in frames.iter().filter(|(_, _, kind)| *kind == 1) {
+        bytes[at + len / 2] ^= 1;
+    }
+    let dir = sample.dir.path();
+    fs::write(dir.join("none.rec"), bytes).unwrap();
+    let done = run_in(dir, &["report", "summary", "-i", "none.rec", "--skip-damaged"]);
+    assert_eq!((done.status, done.text()), (1, ""), "{}", done.err);
+    assert!(
+        done.err.contains("as it is damaged") && !done.err.contains("too short"),
+        "{}",
+        done.err
+    );
+    assert!(done.err.contains("record --check"), "{}", done.err);
+}
+
+/// It was said to be sound, with exit status 0.
+#[test]
+fn a_record_cut_before_its_first_snapshot_is_not_sound() {
+    let sample = sample();
+    // The first frame of that kind is what the record is.
+    let frames = frames(&sample.bytes);
+    let &(at, ..) = frames.iter().filter(|(_, _, kind)| *kind == 1).nth(1).unwrap();
+    let dir = sample.dir.path();
+    for end in [at, at + 9] {
+        fs::write(dir.join("cut.rec"), &sample.bytes[..end]).unwrap();
+        let done = run_in(dir, &["record", "--check", "cut.rec"]);
+        assert_eq!(done.status, 1, "{} {}", done.text(), done.err);
+        assert!(done.text().contains("cut.rec is cut short: 0 snapshots"), "{}", done.text());
+        assert!(done.err.contains("breaks off"), "{}", done.err);
+    }
+}
+
+#[test]
+fn a_record_cut_in_its_first_frame_is_none() {
+    let sample = sample();
+    fs::write(sample.dir.path().join("ten.rec"), &sample.bytes[..10]).unwrap();
+    let done = run_in(sample.dir.path(), &["record", "--check", "ten.rec"]);
+    assert_eq!((done.status, done.text()), (1, ""), "{}", done.err);
+    assert!(done.err.contains("ends within a frame"), "{}", done.err);
+}
+
+/// A reader gets the same from standard input.
+#[test]
+fn a_record_is_read_from_standard_input() {
+    let sample = sample();
+    let path = sample.dir.path().join("whole.rec");
+    for command in
+        [&["report", "heatmap", "--json"][..], &["report", "cgroups"], &["export", "--arrow"]]
+    {
+        let by_name = run_in(sample.dir.path(), &[command, &["-i", "whole.rec"]].concat());
+        let mut piped = isotherm([command, &["-i", "-"]].concat());
+        let piped = finish(piped.stdin(fs::File::open(&path).unwrap()));
+        assert_eq!((piped.status, piped.out), (0, by_name.out), "{command:?}: {}", piped.err);
+    }
+}
+
+/// A full disk leaves what was there before, and nothing half.
+#[test]
+fn an_output_takes_its_place_when_it_is_whole() {
+    let sample = sample();
+    let dir = sample.dir.path();
+    for (name, args) in [
+        ("a.png", &["report", "heatmap", "-i", "whole.rec", "-o", "a.png"][..]),
+        ("a.svg", &["report", "wss", "-i", "whole.rec", "-o", "a.svg"]),
+        ("a.arrow", &["export", "--arrow", "-i", "whole.rec", "-o", "a.arrow"]),
+    ] {
+        fs::write(dir.join(name), "before").unwrap();
+        // Files end at 4 KiB, and the signal for that is ignored.
+        let limited = "trap '' XFSZ; ulimit -f 4 && exec \"$@\"";
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", limited, "bash", env!("CARGO_BIN_EXE_isotherm")]).args(args);
+        let done = finish(command.current_dir(dir));
+        assert!(done.status == 1 && done.err.contains("cannot write"), "{name}: {}", done.err);
+        assert_eq!(fs::read_to_string(dir.join(name)).unwrap(), "before");
+        assert_eq!(run_in(dir, args).status, 0);
+        assert_ne!(fs::read(dir.join(name)).unwrap(), b"before");
+    }
+    assert_eq!(fs::read_dir(dir).unwrap().count(), 4, "no file is left aside");
 }
 
 /// As after a power cut.

@@ -53,7 +53,7 @@ fn what_is_recorded_before_the_disk_is_full_is_kept() {
         let output = disk.path().join("b.rec");
         let load = Load::start(64, 8);
         let pid = load.pid().to_string();
-        let options = ["-o", output.to_str().unwrap(), "--duration", "50s", "--pid", &pid];
+        let options = ["-o", output.to_str().unwrap(), "--duration", "1h", "--pid", &pid];
         let mut recorder = Recorder::start(&[&OFTEN[..], &options].concat());
         assert_eq!(recorder.wait().code(), Some(1), "{}", recorder.err());
         let err = recorder.err();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -12,8 +12,8 @@ use crate::alone::Alone;
 use crate::cgroups::{Group, mounts_or_skip, put};
 use crate::disk::{mount, with_own_mounts};
 use crate::load::{Load, MIB};
-use crate::run::{finish, root_or_skip, run_in, until, wait};
-use crate::schemes::{Run, applied, swapped};
+use crate::run::{root_or_skip, run_in, until, until_still, wait};
+use crate::schemes::{Run, applied, applied_in, swapped};
 
 const ALL: &str = "4K null null null null null pageout";
 const EVERYTHING: &str = "4K null null null null null stat";
@@ -35,9 +35,11 @@ fn a_target_whose_mappings_come_and_go_loses_nothing() {
     load.churn();
     load.check_words(PAGES, 100);
     let before = load.changes();
-    let done = Run::new(ALL, load.pid()).with(&["--duration", "5s"]).finish();
+    let mut run = Run::new(ALL, load.pid()).with(&["--log", "log"]);
+    let done = run.finish_when("many changes, and more than is checked", |log| {
+        load.changes() - before >= 3000 && applied_in(log) > PAGES * 4096
+    });
     assert_eq!(done.status, 0, "{}", done.err);
-    assert!(load.changes() - before >= 3000, "few changes");
     assert!(applied(&done) > PAGES * 4096, "{}", done.text());
     until("the last word", || load.wrong_words().is_some_and(|wrong| wrong == 0));
 }
@@ -80,11 +82,9 @@ fn swap_that_fills_up_is_counted_and_not_tried_over_and_over() {
     let mut child = run.start();
     let in_vain = |l: &Value| l["why"] == "no_room" && l["applied"] == 0;
     until("full swap", || run.log().iter().any(in_vain));
-    // The rest of that step.
-    std::thread::sleep(Duration::from_millis(500));
+    // After the rest of that step.
+    until_still("a rest", Duration::from_secs(3), || run.log().len());
     let log = run.log();
-    std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(run.log().len(), log.len(), "it rests");
     let starts: BTreeSet<&str> =
         log.iter().filter(|l| in_vain(l)).map(|l| l["start"].as_str().unwrap()).collect();
     assert_eq!(log.iter().filter(|l| in_vain(l)).count(), starts.len(), "each was tried once");
@@ -119,13 +119,16 @@ fn schemes_that_want_the_same_do_not_chase_each_other() {
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 4);
     let both = "4K null null 5 1s null pageout\n4K null null 5 1s null willneed\n";
-    let mut run =
-        Run::new(both, load.pid()).with(&["--log", "log", "--passed", "--duration", "6s"]);
-    let done = finish(&mut run.command);
+    let mut run = Run::new(both, load.pid()).with(&["--log", "log", "--passed"]);
+    let taken = |l: &Value| l["scheme"] == "willneed" && l["why"] == "taken";
+    let gone = |log: &[Value]| log.iter().any(taken) && applied_in(log) >= 32 * MIB;
+    let mut since = None;
+    let done = run.finish_when("what is wanted by both", |log| {
+        since = since.or_else(|| gone(log).then(Instant::now));
+        since.is_some_and(|since| since.elapsed() > Duration::from_secs(3))
+    });
     assert_eq!(done.status, 0, "{}", done.err);
     let log = run.log();
-    let taken = |l: &&Value| l["scheme"] == "willneed" && l["why"] == "taken";
-    assert!(log.iter().any(|l| taken(&l)), "{}", done.text());
     let out = applied(&done);
     assert!((32 * MIB..=96 * MIB).contains(&out), "{out} bytes went of 44 MiB: {}", done.text());
     let wrong = log.iter().find(|l| l["scheme"] == "pageout" && l["why"] == "taken");
@@ -192,7 +195,8 @@ fn a_group_that_all_leave_is_waited_for_and_one_that_is_removed_ends_it() {
         let has = |log: &[Value], load: &Load| log.iter().any(|l| l["pid"] == load.pid());
         until("the first", || has(&run.log(), &leaves));
         put(leaves.pid(), &mount);
-        std::thread::sleep(Duration::from_millis(1500));
+        // Nobody is there any more.
+        until_still("that it has left", Duration::from_millis(1500), || run.log().len());
         let seen = run.log().len();
         put(comes.pid(), &group.0);
         until("the second", || has(&run.log(), &comes));
@@ -234,10 +238,7 @@ fn a_goal_whose_group_goes_away_rests() {
         inside.child().wait().unwrap();
         group.remove();
         assert!(!group.0.exists());
-        std::thread::sleep(Duration::from_millis(500));
-        let seen = run.log().len();
-        std::thread::sleep(Duration::from_millis(1500));
-        assert_eq!(run.log().len(), seen, "it rests");
+        until_still("a rest", Duration::from_millis(1500), || run.log().len());
         assert!(child.try_wait().unwrap().is_none(), "{}", run.err());
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         assert_eq!(wait(&mut child).code(), Some(0), "{}", run.err());
@@ -254,7 +255,7 @@ fn a_disk_that_fills_up_with_the_log_ends_the_run_and_keeps_what_is_in_it() {
         mount(disk.path(), "size=64k");
         let path = disk.path().join("log");
         let mut load = Load::start(16, 4);
-        let options = ["--log", path.to_str().unwrap(), "--passed", "--duration", "50s"];
+        let options = ["--log", path.to_str().unwrap(), "--passed", "--duration", "1h"];
         let done = Run::new(EVERYTHING, load.pid()).with(&options).finish();
         assert_eq!(done.status, 1, "{}", done.err);
         assert_eq!(done.err.matches("cannot be written").count(), 1, "{}", done.err);

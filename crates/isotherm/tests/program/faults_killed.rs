@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::alone::Alone;
 use crate::load::Load;
 use crate::run::{finish, isotherm, root_or_skip, until};
-use crate::schemes::{Run, applied, swapped};
+use crate::schemes::{Run, applied, applied_in, swapped};
 
 /// All that is not touched for the time of a second look.
 const ALL: &str = "4K null null null null null pageout";
@@ -118,7 +118,8 @@ fn a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away() {
     assert_eq!(state(load.pid()), before);
     assert!(swapped(load.pid()) > 0, "what was paged out is out still");
 
-    let next = Run::new(ALL, load.pid()).with(&["--duration", "2s"]).finish();
+    let mut next = Run::new(ALL, load.pid()).with(&["--log", "log"]);
+    let next = next.finish_when("something paged out", |log| applied_in(log) > 0);
     assert_eq!(next.status, 0, "{}", next.err);
     assert!(applied(&next) > 0, "{}", next.text());
 

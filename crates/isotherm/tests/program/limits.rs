@@ -24,7 +24,7 @@ fn the_size_is_kept_to_the_byte() {
     let load = Load::start(64, 8);
     let pid = load.pid().to_string();
     // Neither a multiple of anything nor below what a file needs.
-    let options = ["--max-size", "70001", "--duration", "50s", "--pid", &pid];
+    let options = ["--max-size", "70001", "--duration", "1h", "--pid", &pid];
     let mut recorder = Recorder::start(&[&FAST[..], &options].concat());
     assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
     let len = size(&recorder.record());
@@ -72,7 +72,8 @@ fn files_rotate_within_their_size() {
     assert!(end.why == Why::Stopped && end.files >= 4, "{end:?}");
     assert!(record.snapshots[0].seq > 0, "the oldest have made room");
     assert_eq!(record.snapshots.last().unwrap().seq + 1, end.snapshots);
-    assert_eq!(record.pids(), [load.pid().cast_unsigned(); 3], "told in each file");
+    let told: Vec<_> = record.targets.iter().map(|t| t.pid).collect();
+    assert_eq!(told, [Some(load.pid().cast_unsigned()); 3], "told in each file");
 
     let done = run_in(recorder.dir(), &["report", "summary", "--json", "-i", "a.rec"]);
     assert_eq!((done.status, done.err.as_str()), (0, ""));
@@ -88,7 +89,7 @@ fn an_earlier_record_is_kept() {
     }
     let load = Load::start(16, 4);
     let pid = load.pid().to_string();
-    let mut recorder = Recorder::start(&["--seed", "1", "--duration", "300ms", "--pid", &pid]);
+    let mut recorder = Recorder::start(&["--seed", "1", "--duration", "2s", "--pid", &pid]);
     assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
     let again = |seed, duration| {
         let args = ["record", "-o", "a.rec", "--seed", seed, "--duration", duration, "--pid", &pid];
@@ -96,7 +97,7 @@ fn an_earlier_record_is_kept() {
         assert_eq!(done.status, 0, "{}", done.err);
         done.err
     };
-    again("2", "900ms");
+    again("2", "3s");
     assert_eq!(Record::read(&recorder.record()).facts.seed, 2);
     assert_eq!(Record::read(&recorder.dir().join("a.rec.old")).facts.seed, 1);
     // One that is too short to show anything takes nobody's place.

@@ -1,17 +1,21 @@
 //! The ways to look, chosen at run time.
 
-use isotherm_core::{Heat, Thresholds};
+use isotherm_core::{Heat, Snapshot, Thresholds};
 
 use crate::load::{Load, MIB};
 use crate::run::{Record, Recorder, root_or_skip, run_in};
 
-/// Bytes of the load's hot range that the last snapshots call hot, in the mean.
+/// Bytes of the load's hot range that the last snapshots call hot: their median, as the load may have had to
+/// wait for a CPU.
 pub fn found(record: &Record, load: &Load, hot_hz: f64) -> u64 {
     let t = Thresholds { hot_hz, ..Thresholds::default() };
-    let last = record.snapshots.iter().rev().take(3);
-    let hot = last.flat_map(|s| &s.targets).flat_map(|t| &t.regions);
-    let hot = hot.filter(|r| r.heat(&t) == Heat::Hot);
-    hot.filter_map(|r| r.range.intersect(&load.hot)).map(|r| r.len()).sum::<u64>() / 3
+    let in_one = |s: &Snapshot| {
+        let hot = s.targets.iter().flat_map(|t| &t.regions).filter(|r| r.heat(&t) == Heat::Hot);
+        hot.filter_map(|r| r.range.intersect(&load.hot)).map(|r| r.len()).sum::<u64>()
+    };
+    let mut last: Vec<u64> = record.snapshots.iter().rev().take(5).map(|s| in_one(s)).collect();
+    last.sort_unstable();
+    last[last.len() / 2]
 }
 
 /// By whatever way, the hot range is found, and the record names the way.
@@ -23,10 +27,9 @@ fn every_way_finds_what_is_hot_and_is_named_in_the_record() {
     for way in ["bpf", "bpf-probe", "bpf-iter", "clear_refs"] {
         let load = Load::start(128, 16);
         let pid = load.pid().to_string();
-        let options = ["--pid", &pid, "--look", way, "--aggr", "400ms", "--duration", "6s"];
-        let mut recorder = Recorder::start(&options);
-        assert_eq!(recorder.wait().code(), Some(0), "{way}: {}", recorder.err());
-        let record = Record::read(&recorder.record());
+        let mut recorder = Recorder::counted(&["--pid", &pid, "--look", way, "--aggr", "400ms"]);
+        recorder.until_more(14);
+        let record = recorder.stop();
         let look = &record.facts.look;
         assert!(look.starts_with(&format!("{way}: ")), "{look}");
         assert!(look.contains("Resolution: ") && look.contains("Not seen: "), "{look}");
@@ -43,10 +46,9 @@ fn without_bpf_a_mapping_is_as_hot_as_its_pages_together() {
     }
     let load = Load::start(128, 80);
     let pid = load.pid().to_string();
-    let options = ["--pid", &pid, "--look", "smaps", "--aggr", "1s", "--duration", "8s"];
-    let mut recorder = Recorder::start(&options);
-    assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
-    let record = Record::read(&recorder.record());
+    let mut recorder = Recorder::counted(&["--pid", &pid, "--look", "smaps", "--aggr", "1s"]);
+    recorder.until_more(7);
+    let record = recorder.stop();
     assert!(record.facts.look.starts_with("smaps: "), "{}", record.facts.look);
     assert_eq!(record.facts.attrs.sample.as_millis(), 100);
     let hot = found(&record, &load, 5.0);

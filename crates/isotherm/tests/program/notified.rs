@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::load::Load;
 use crate::reclaim::Service;
-use crate::run::root_or_skip;
+use crate::run::{PATIENCE, root_or_skip};
 
 /// Where it listens.
 pub struct Notified {
@@ -23,7 +22,7 @@ impl Notified {
         let dir = TempDir::new().unwrap();
         let path = dir.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
         Notified { socket, path: path.to_str().unwrap().to_owned(), _dir: dir }
     }
 

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use rustix::thread::CapabilitySet;
 
@@ -86,7 +85,13 @@ fn the_command_keeps_those_of_the_user() {
     let mut load = Load::from_command(command.stderr(Stdio::null()));
     let ours = capabilities(Path::new("/proc/self"));
     assert_eq!(load.capabilities(), ours);
-    std::thread::sleep(Duration::from_millis(500));
+    let status = PathBuf::from(format!("/proc/{}", load.pid()));
+    until("that it gives up the others", || capabilities(&status) != ours);
+    until("all of its threads", || {
+        let tasks = std::fs::read_dir(status.join("task")).unwrap();
+        let mut of = tasks.map(|task| capabilities(&task.unwrap().path()));
+        of.all(|of| of == capabilities(&status))
+    });
     assert_all_threads_have(load.pid().cast_unsigned(), WATCHING);
     load.end(0);
     assert_eq!(load.child().wait().unwrap().code(), Some(0));

@@ -54,7 +54,7 @@ impl Place {
     /// Runs `command` with the arguments of a recording over the good one; that and nothing else
     /// must be there afterwards, unless it succeeds.
     fn record(&self, mut command: Command, what: &[&str]) -> Done {
-        command.args(["record", "-o", "a.rec", "--duration", "600ms"]).args(what);
+        command.args(["record", "-o", "a.rec", "--duration", "2s"]).args(what);
         let done = finish(command.current_dir(self.output()));
         assert!(!done.err.contains("panicked"), "{}", done.err);
         if done.status != 0 {
@@ -158,6 +158,32 @@ fn processes_of_other_users_take_capabilities_that_are_named() {
     let all = ["bpf", "perfmon", "sys_nice", "sys_ptrace"];
     let done = place.record(place.by_nobody(&all), &[&pid]);
     assert_eq!(done.status, 0, "{}", done.err);
+}
+
+/// With hidepid, /proc shows nothing of others.
+#[test]
+fn a_hidden_process_is_said_to_be_there() {
+    if !root_or_skip("a_hidden_process_is_said_to_be_there") {
+        return;
+    }
+    let place = Place::new();
+    let load = Load::start(16, 4);
+    let hidden = || {
+        let inside = "mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 \
+                      --clear-groups \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", inside, "sh"]).arg(place.dir.path().join("isotherm"));
+        command.stdin(Stdio::null());
+        command
+    };
+    let pid = format!("--pid={}", load.pid());
+    let said = ["exists, and /proc does not show it", "hidepid", "Run as root"];
+    place.assert_refused(hidden(), &[&pid, "--look", "smaps"], &said);
+    place.assert_refused(
+        hidden(),
+        &["--pid=2147483647", "--look", "smaps"],
+        &["there is no process"],
+    );
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use isotherm_core::AddrRange;
 use serde_json::Value;
@@ -37,8 +36,8 @@ pub fn sample(test: &str) -> Option<&'static Sample> {
     root_or_skip(test).then(|| {
         SAMPLE.get_or_init(|| {
             let load = Load::start(64, 16);
-            let mut recorder = Recorder::recording(&["--pid", &load.pid().to_string()]);
-            std::thread::sleep(Duration::from_secs(3));
+            let mut recorder = Recorder::counted(&["--pid", &load.pid().to_string()]);
+            recorder.until_more(30);
             let record = recorder.stop();
             // A static is never dropped: always the same place, so that it does not fill the disk.
             let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report");

@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Once};
@@ -10,10 +12,11 @@ use std::time::{Duration, Instant};
 use isotherm_core::{Attribution, Snapshot};
 use isotherm_record::{End, Event, Facts, ReadError, Reader, TargetFact};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::TempDir;
 
-/// Nothing takes as long as that, on however slow a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Nothing takes as long as that, on however slow or busy a machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Copies a program by another process: if this one did, the child of another test might hold the copy open for
 /// writing just then, and it could not be run.
@@ -64,7 +67,7 @@ impl Done {
         std::str::from_utf8(&self.out).unwrap()
     }
 
-    pub fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.out).unwrap()
     }
 }
@@ -76,10 +79,17 @@ pub fn run_in(dir: &Path, args: &[&str]) -> Done {
 
 /// Runs a command to its end; standard output goes to a file, as a pipe that nobody reads fills.
 pub fn finish(command: &mut Command) -> Done {
+    finish_after(command, |_| ())
+}
+
+/// The same; `meanwhile` may end it.
+pub fn finish_after(command: &mut Command, meanwhile: impl FnOnce(&Child)) -> Done {
     let dir = TempDir::new().unwrap();
     let (out, err) = (dir.path().join("out"), dir.path().join("err"));
     command.stdout(File::create(&out).unwrap()).stderr(File::create(&err).unwrap());
-    let status = wait(&mut command.spawn().unwrap());
+    let mut child = command.spawn().unwrap();
+    meanwhile(&child);
+    let status = wait(&mut child);
     Done {
         status: status.code().unwrap(),
         out: fs::read(out).unwrap(),
@@ -110,6 +120,34 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(begin.elapsed() < PATIENCE, "{what} does not come");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Waits until a count stays the same for so long.
+pub fn until_still(what: &str, time: Duration, mut count: impl FnMut() -> usize) {
+    until(what, || {
+        let before = count();
+        std::thread::sleep(time);
+        count() == before
+    });
+}
+
+/// What `status` says of whom the socket is of; `None` if there is nobody yet.
+pub fn status_at(socket: &Path) -> Option<Value> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.write_all(b"{\"do\":\"status\"}\n").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    let mut answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["ok"], true, "{answer}");
+    Some(answer["status"].take())
+}
+
+/// Waits for so many more snapshots in the record of whom the socket is of.
+pub fn until_more_at(socket: &Path, snapshots: u64) {
+    let written = || status_at(socket).map(|s| s["record"]["snapshots"].as_u64().unwrap());
+    until("whom to ask", || written().is_some());
+    let before = written().unwrap();
+    until("more snapshots", || written().unwrap() >= before + snapshots);
 }
 
 /// `isotherm record`, ten snapshots a second, into a directory of its own; killed when dropped.
@@ -147,6 +185,31 @@ impl Recorder {
         let recorder = Recorder::start(options);
         recorder.until_recording();
         recorder
+    }
+
+    /// The same, with a control socket: how far it is can be asked.
+    pub fn counted(options: &[&str]) -> Self {
+        Recorder::recording(&[options, &["--control", "c"]].concat())
+    }
+
+    /// Of one that is [`Recorder::counted`].
+    pub fn status(&self) -> Value {
+        status_at(&self.dir().join("c")).unwrap()
+    }
+
+    /// Of one that is [`Recorder::counted`], so many more snapshots.
+    pub fn until_more(&self, snapshots: u64) {
+        until_more_at(&self.dir().join("c"), snapshots);
+    }
+
+    /// Of one that is [`Recorder::counted`]: who is watched, sorted.
+    pub fn watched(&self) -> Vec<u32> {
+        let status = self.status();
+        let pids = status["targets"].as_array().unwrap().iter();
+        let mut pids: Vec<u32> =
+            pids.map(|t| t["pid"].as_u64().unwrap().try_into().unwrap()).collect();
+        pids.sort_unstable();
+        pids
     }
 
     pub fn until_recording(&self) {
@@ -233,8 +296,10 @@ impl Record {
         record
     }
 
+    /// Of each target: who has become another program has several names, and is one of them.
     pub fn pids(&self) -> Vec<u32> {
-        self.targets.iter().filter_map(|t| t.pid).collect()
+        let mut ids = std::collections::BTreeSet::new();
+        self.targets.iter().filter(|t| ids.insert(t.id)).filter_map(|t| t.pid).collect()
     }
 
     /// Snapshots that have the process.

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::{Done, QUICK, finish, isotherm, root_or_skip, run_in};
+use crate::run::{Done, QUICK, finish, finish_after, isotherm, root_or_skip, run_in, until};
 
 const COLD: &str = "4K null  null 5  1s null  pageout";
 
@@ -49,6 +50,15 @@ impl Run {
         finish(&mut self.command)
     }
 
+    /// Interrupted when `enough` is so of its log, where it writes one.
+    pub fn finish_when(&mut self, what: &str, mut enough: impl FnMut(&[Value]) -> bool) -> Done {
+        let dir = self.dir.path();
+        finish_after(&mut self.command, |child| {
+            until(what, || enough(&log_in(dir)));
+            kill_process(Pid::from_child(child), Signal::INT).unwrap();
+        })
+    }
+
     /// Lines of the log so far.
     pub fn log(&self) -> Vec<Value> {
         log_in(self.dir.path())
@@ -69,6 +79,11 @@ pub fn log_in(dir: &Path) -> Vec<Value> {
     let text = fs::read_to_string(dir.join("log")).unwrap_or_default();
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Bytes that lines of a log tell of.
+pub fn applied_in(log: &[Value]) -> u64 {
+    log.iter().map(|line| line["applied"].as_u64().unwrap()).sum()
 }
 
 /// What the first scheme has done.
@@ -132,12 +147,10 @@ fn what_cannot_be_done_is_said_at_the_start() {
     if !root_or_skip("what_cannot_be_done_is_said_at_the_start") {
         return;
     }
-    let Some(_alone) = Alone::without_swap() else { return };
     let me = std::process::id().cast_signed();
     let goal =
         |goal: &str| format!("[[scheme]]\naction = \"stat\"\n[scheme.quota]\ngoals = [{goal}]\n");
     for (schemes, said) in [
-        (COLD.to_owned(), "there is no swap"),
         ("4K null null null null null migrate_cold 77".to_owned(), "no node 77"),
         (goal("{ stalled = { target = \"1ms\", of = \"/no/such\" } }"), "no control group"),
         (goal("{ file = { path = \"/proc/version\", target = 1 } }"), "holds no number"),
@@ -156,9 +169,8 @@ fn a_dry_run_tells_and_does_nothing() {
     }
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);
-    let options = ["--dry-run", "--duration", "4s", "--log", "log"];
-    let mut run = Run::new(COLD, load.pid()).with(&options);
-    let done = finish(&mut run.command);
+    let mut run = Run::new(COLD, load.pid()).with(&["--dry-run", "--log", "log"]);
+    let done = run.finish_when("what is cold", |log| applied_in(log) >= 32 * MIB);
     assert_eq!(done.status, 0, "{}", done.err);
     assert!((32 * MIB..=48 * MIB).contains(&applied(&done)), "{}", done.text());
     let documented = include_str!("../../../../docs/abi/testing/run.md");
@@ -182,8 +194,8 @@ fn cold_memory_goes_and_hot_stays() {
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(64, 8);
     let before = major_faults(load.pid());
-    let mut run = Run::new(COLD, load.pid()).with(&["--log", "log", "--duration", "6s"]);
-    let done = finish(&mut run.command);
+    let mut run = Run::new(COLD, load.pid()).with(&["--log", "log"]);
+    let done = run.finish_when("what is cold", |_| swapped(load.pid()) >= 50 * MIB);
     assert_eq!(done.status, 0, "{}", done.err);
     let gone = swapped(load.pid());
     assert!((50 * MIB..58 * MIB).contains(&gone), "{gone} of 56 MiB are out: {}", done.text());
@@ -191,8 +203,7 @@ fn cold_memory_goes_and_hot_stays() {
     let faults = major_faults(load.pid()) - before;
     assert!(faults < 64, "{faults} pages of the 2048 hot ones had to come back");
     let log = run.log();
-    let sum: u64 = log.iter().map(|l| l["applied"].as_u64().unwrap()).sum();
-    assert_eq!(sum, applied(&done), "all that was done is in the log");
+    assert_eq!(applied_in(&log), applied(&done), "all that was done is in the log");
     let hot = |l: &&Value| {
         let at = |key: &str| {
             u64::from_str_radix(l[key].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
@@ -216,18 +227,20 @@ fn a_quota_of_zero_never_acts_and_a_small_one_is_kept() {
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
     let load = Load::start(32, 4);
-    let with = |bytes: &str| {
+    let with = |bytes: &str, enough: fn(&[Value]) -> bool| {
         let quota = format!("[scheme.quota]\nbytes = \"{bytes}\"\nreset = \"1h\"\n");
         let scheme =
             "[[scheme]]\naction = \"pageout\"\nrate = { max = 5 }\nage = { min = \"1s\" }\n";
-        Run::new(&format!("{scheme}{quota}"), load.pid()).with(&["--duration", "3s"]).finish()
+        let mut run = Run::new(&format!("{scheme}{quota}"), load.pid());
+        run = run.with(&["--log", "log", "--passed"]);
+        run.finish_when("the quota", enough)
     };
-    let none = with("0");
+    let none = with("0", |log| log.iter().any(|l| l["why"] == "quota"));
     assert_eq!((none.status, applied(&none)), (0, 0), "{}", none.err);
     assert_eq!(swapped(load.pid()), 0);
     let passed = first(&none)["passed"].to_string();
     assert!(passed.contains("\"quota\""), "{passed}");
-    let some = with("1M");
+    let some = with("1M", |log| applied_in(log) >= MIB && log.iter().any(|l| l["why"] == "quota"));
     assert_eq!((some.status, applied(&some)), (0, MIB), "{}", some.text());
     assert!(swapped(load.pid()) <= MIB);
 }
@@ -239,7 +252,7 @@ fn a_log_that_cannot_be_written_ends_the_run() {
     }
     let load = Load::start(16, 4);
     let everything = "4K null null null null null stat";
-    let options = ["--log", "/dev/full", "--duration", "30s"];
+    let options = ["--log", "/dev/full", "--duration", "1h"];
     let done = Run::new(everything, load.pid()).with(&options).finish();
     assert_eq!(done.status, 1);
     assert_eq!(done.err.matches("/dev/full cannot be written").count(), 1, "{}", done.err);

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::alone::Alone;
 use crate::load::{Load, MIB};
-use crate::run::{finish, root_or_skip, wait};
-use crate::schemes::{Run, swapped};
+use crate::run::root_or_skip;
+use crate::schemes::{Run, applied_in, swapped};
 
 /// Pages out what is cold of these alone.
 fn scheme(only: &[AddrRange], rest: &str) -> String {
@@ -34,10 +34,6 @@ pub fn range(line: &Value) -> AddrRange {
     AddrRange::new(end("start"), end("end"))
 }
 
-fn applied(lines: &[Value]) -> u64 {
-    lines.iter().map(|l| l["applied"].as_u64().unwrap()).sum()
-}
-
 #[test]
 fn windows_are_used_up_to_the_page_and_the_next_goes_on_where_one_stopped() {
     if !root_or_skip("windows_are_used_up_to_the_page_and_the_next_goes_on_where_one_stopped") {
@@ -51,14 +47,14 @@ fn windows_are_used_up_to_the_page_and_the_next_goes_on_where_one_stopped() {
         format!("age = {{ min = \"2s\" }}\nquota = {{ bytes = {QUOTA}, reset = \"500ms\" }}\n");
     let second = loads[1].pid().to_string();
     let mut run = Run::by_default(&scheme(&cold, &quota), &["--pid", &loads[0].pid().to_string()]);
-    run = run.with(&["--pid", &second, "--log", "log", "--duration", "9s"]);
-    let done = finish(&mut run.command);
+    run = run.with(&["--pid", &second, "--log", "log"]);
+    let all: u64 = cold.iter().map(AddrRange::len).sum();
+    let done = run.finish_when("all that is cold", |log| applied_in(log) >= all);
     assert_eq!(done.status, 0, "{}", done.err);
     let log = run.log();
-    let all: u64 = cold.iter().map(AddrRange::len).sum();
     let mut so_far = 0;
     for window in log.chunk_by(|a, b| a["window"] == b["window"]) {
-        let bytes = applied(window);
+        let bytes = applied_in(window);
         so_far += bytes;
         assert!(bytes == QUOTA || bytes < QUOTA && so_far == all, "{bytes} in {window:?}");
     }
@@ -92,16 +88,19 @@ fn the_oldest_comes_first() {
         &scheme(&[cold], &format!("{rest}{quota}")),
         &["--pid", &load.pid().to_string()],
     );
-    run = run.with(&["--windows", "--log", "log", "--duration", "15s"]);
-    let (mut child, begin) = (run.start(), Instant::now());
-    while begin.elapsed() < Duration::from_secs(7) {
-        load.touch(AddrRange::new(cold.start, oldest.start));
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    assert_eq!(wait(&mut child).code(), Some(0), "{}", run.err());
+    run = run.with(&["--windows", "--log", "log"]);
+    let begin = Instant::now();
+    let done = run.finish_when("the first time", |log| {
+        if begin.elapsed() < Duration::from_secs(7) {
+            load.touch(AddrRange::new(cold.start, oldest.start));
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        applied_in(log) >= OLDEST
+    });
+    assert_eq!(done.status, 0, "{}", done.err);
     let log = run.log();
     let right = |l: &&Value| oldest.contains(range(l).start);
-    let right: u64 = log.iter().filter(right).map(|l| applied(std::slice::from_ref(l))).sum();
-    assert_eq!(applied(&log), OLDEST, "{log:?}");
+    let right: u64 = log.iter().filter(right).map(|l| applied_in(std::slice::from_ref(l))).sum();
+    assert_eq!(applied_in(&log), OLDEST, "{log:?}");
     assert!(right * 10 >= OLDEST * 9, "{right} bytes of {OLDEST}: {log:?}");
 }

@@ -70,6 +70,33 @@ fn a_command_is_run_and_its_status_passed_on() {
     assert_eq!(first(&done)["action"], "stat");
 }
 
+#[test]
+fn schemes_are_typed_beside_those_of_a_file() {
+    if !root_or_skip("schemes_are_typed_beside_those_of_a_file") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let line = "4k Max min max 0S max STAT";
+    let typed = ["--scheme-line", line, "--scheme-line", "4K max min 5 1h max cold"];
+    let done = Run::new("4K null null null null null stat", load.pid())
+        .with(&typed)
+        .with(&["--duration", "3s"])
+        .finish();
+    assert_eq!(done.status, 0, "{}", done.err);
+    let table: Value = serde_json::from_str(done.text().lines().last().unwrap()).unwrap();
+    let names = ["stat", "stat-2", "cold"];
+    for (i, name) in names.into_iter().enumerate() {
+        assert_eq!(table["schemes"][i]["scheme"], name);
+    }
+    assert!(table["schemes"][1]["tried"]["bytes"].as_u64() > Some(0), "{table}");
+    let wrong = run_in(
+        std::env::temp_dir().as_path(),
+        &["run", "--pid", "1", "--scheme-line", line, "--scheme-line", "4K max min 5 2s max fly"],
+    );
+    let said = "--scheme-line number 2: line 1, column 21: `fly` is no action";
+    assert!(wrong.status == 2 && wrong.err.contains(said), "{}", wrong.err);
+}
+
 /// By its name as the kernel cuts it, also one that comes later.
 #[test]
 fn processes_are_found_by_name() {
@@ -124,7 +151,7 @@ fn a_filter_tells_processes_apart() {
     ] {
         let scheme = format!("[[scheme]]\naction = \"stat\"\nfilters = [{filters}]\n");
         let mut run = Run::of(&scheme, &["--pid", &pids[0], "--pid", &pids[1], "--log", "log"])
-            .with(&["--duration", "1s"]);
+            .with(&["--duration", "2s"]);
         let done = finish(&mut run.command);
         assert_eq!(done.status, 0, "{}", done.err);
         let log = run.log();

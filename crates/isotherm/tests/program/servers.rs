@@ -202,11 +202,10 @@ mod postgres {
         assert_eq!(loaded.status, 0, "{}", loaded.err);
         let idle = session(&dir, &format!("{READ_ALL} select pg_sleep(1000);"));
         let busy = session(&dir, &format!("{READ_ALL} {HAMMER}"));
-        let options =
-            ["--pid", &server.pid(), "--children", "--duration", "14s", "--aggr", "400ms"];
+        let options = ["--pid", &server.pid(), "--children", "--control", "c", "--aggr", "400ms"];
         let mut recorder = record(&options);
-        assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
-        let record = Record::read(&recorder.record());
+        recorder.until_more(34);
+        let record = recorder.stop();
 
         let last = record.snapshots.last().unwrap();
         let b = last.bytes(&Thresholds::default());
@@ -260,11 +259,11 @@ mod redis {
         let dir = TempDir::new().unwrap();
         let socket = dir.path().join("socket");
         let mut command = promptly(&program);
-        command.args(["--port", "0", "--save", "", "--rdb-key-save-delay", "1000", "--dir"]);
+        command.args(["--port", "0", "--save", "", "--rdb-key-save-delay", "4000", "--dir"]);
         command.arg(dir.path()).arg("--unixsocket").arg(&socket).stdout(Stdio::null());
         let server = Server(command.spawn().unwrap());
         until("redis", || socket.exists());
-        // 8192 values of 8 KiB: a save takes 8 s. 1000 of them are hot.
+        // 8192 values of 8 KiB: a save takes 30 s. 1000 of them are hot.
         let fill = "for i = 0, 8191 do redis.call('SET', string.format('key:%012d', i), \
                     string.rep('x', 8000)) end";
         cli(&socket, &["EVAL", fill, "0"]);
@@ -273,14 +272,14 @@ mod redis {
         load.args(["-r", "1000", "GET", "key:__rand_int__"]);
         let _load = Server(load.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
 
-        let mut recorder = record(&["--pid", &server.pid(), "--aggr", "400ms"]);
-        std::thread::sleep(Duration::from_secs(4));
+        let mut recorder = record(&["--pid", &server.pid(), "--aggr", "400ms", "--control", "c"]);
+        recorder.until_more(10);
         let save = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let save =
             Nanos(save.tv_sec.cast_unsigned() * 1_000_000_000 + save.tv_nsec.cast_unsigned());
         cli(&socket, &["BGSAVE"]);
         let begin = Instant::now();
-        std::thread::sleep(Duration::from_secs(6));
+        recorder.until_more(15);
         let saving = || cli(&socket, &["INFO", "persistence"]).contains("bgsave_in_progress:1");
         assert!(saving(), "the save has ended too early, after {:?}", begin.elapsed());
         let record = recorder.stop();

@@ -8,6 +8,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
 
+use isotherm_linux::swap::Swap;
+
+use crate::alone::Alone;
 use crate::disk::{mount, with_own_mounts};
 use crate::load::{Load, MIB};
 use crate::reclaim::Service;
@@ -91,6 +94,71 @@ fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
     assert_eq!(service.status()["cost"]["budget"], 0.007);
 }
 
+/// Swap that is full, or not there at all, may have room again: it is said, and what fails is counted.
+#[test]
+fn full_swap_locks_nobody_out() {
+    if !root_or_skip("full_swap_locks_nobody_out") {
+        return;
+    }
+    // Less than 1 MiB is no room: it is full from the start.
+    let Some(alone) = Alone::with_swap(1) else { return };
+    const FULL: &str = "swap is full";
+    let load = Load::start(48, 8);
+    let text = |age: &str| {
+        let pid = load.pid();
+        format!(
+            "pid = {pid}\nwatermarks = \"none\"\nquota = \"none\"\nmin-age = \"{age}\"\n\
+             [[scheme]]\nname = \"goal\"\naction = \"stat\"\n[scheme.quota]\n\
+             goals = [{{ resident = {{ target = \"1G\", of = \"/no/such\" }} }}]\n"
+        )
+    };
+    let mut service = by_config(&text("1s"));
+    service.until_working();
+    let failed = |service: &Service| service.status()["schemes"][0]["failed"]["bytes"].as_u64();
+    let told = |service: &Service| {
+        let err = service.err();
+        assert!(err.contains(FULL) && err.contains("counted as failed"), "{err}");
+        assert!(err.contains("scheme `goal` does nothing until this can be read"), "{err}");
+    };
+    told(&service);
+    until("what fails", || failed(&service).is_some_and(|bytes| bytes > 0));
+    reload(&service, &text("1500ms"), "read anew");
+    assert!(service.err().matches(FULL).count() >= 2, "{}", service.err());
+    fs::write(service.dir.path().join("mine.toml"), PAGE_OUT).unwrap();
+    let committed = service.asked(&["commit", "mine.toml"]);
+    assert!(committed.err.contains(FULL), "{}", committed.err);
+    service.asked(&["pause"]);
+    service.asked(&["resume"]);
+
+    service.child.kill().unwrap();
+    service.child.wait().unwrap();
+    service.again(&["--config", "r.toml"]);
+    service.until_working();
+    told(&service);
+    assert_eq!(service.status()["schemes"][0]["scheme"], "mine", "{}", service.err());
+    let more = Swap::start(128 << 20).unwrap();
+    until("what goes when there is room", || service.applied() >= 30 * MIB);
+    assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());
+    drop(load);
+    more.end().unwrap();
+    drop(alone);
+}
+
+/// Nobody has made any: memory of files could go, and others may make some.
+#[test]
+fn without_swap_it_starts_and_says_so() {
+    if !root_or_skip("without_swap_it_starts_and_says_so") {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    let load = Load::start(16, 4);
+    let service = Service::working(&["--pid", &load.pid().to_string()]);
+    let err = service.err();
+    assert!(err.contains("there is no swap") && err.contains("isotherm swap zram"), "{err}");
+    let fails = || service.status()["schemes"][0]["failed"]["bytes"].as_u64() > Some(0);
+    until("what fails", fails);
+}
+
 #[test]
 fn without_a_config_a_hangup_ends_it() {
     if !root_or_skip("without_a_config_a_hangup_ends_it") {
@@ -121,7 +189,7 @@ fn attributes_change_while_it_watches() {
     let after = service.status();
     assert_eq!(after["cost"]["budget"], 0.005);
     let expected = json!({ "budget": 0.005, "ipis": 0, "interval_seconds": 2.0,
-                           "min_regions": 50, "max_regions": 500 });
+                           "update_seconds": 1.0, "min_regions": 50, "max_regions": 500 });
     assert_eq!(after["attributes"], expected);
     for (args, said) in [
         (["attributes", "--regions", "500..50"], "500 regions at least"),
@@ -134,6 +202,84 @@ fn attributes_change_while_it_watches() {
     let none = service.ask(&["attributes"]);
     assert_eq!(none.status, 2, "{}", none.err);
     until("snapshots after that", || service.status()["total"]["resident"].as_u64() > Some(0));
+}
+
+/// Of the regions monitor, the intervals too; regions and the account of the service are kept.
+#[test]
+fn intervals_change_while_it_watches() {
+    if !root_or_skip("intervals_change_while_it_watches") {
+        return;
+    }
+    let load = Load::start(48, 8);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let tried = || service.status()["schemes"][0]["tried"]["bytes"].as_u64().unwrap();
+    until("something to page out", || tried() > 0);
+    let before = tried();
+    let args = ["--sample", "5MS", "--aggr", "50ms", "--update", "1.5s", "--regions", "40..400"];
+    service.asked(&[&["attributes"][..], &args].concat());
+    let after = service.status();
+    assert_eq!((&after["monitor"], &after["paused"]), (&json!("regions"), &json!(false)));
+    let expected = json!({ "sample_seconds": 0.005, "aggr_seconds": 0.05, "update_seconds": 1.5,
+                           "min_regions": 40, "max_regions": 400 });
+    assert_eq!(after["attributes"], expected);
+    assert!(tried() >= before, "the account goes on");
+    for (args, said) in [
+        (["attributes", "--sample", "40ms"], "not shorter than the aggregation interval"),
+        (["attributes", "--update", "48h"], "the update interval"),
+        (["attributes", "--budget", "1%"], "takes sample, aggr, update and regions"),
+    ] {
+        let done = service.ask(&args);
+        assert!(done.status == 1 && done.err.contains(said), "{}", done.err);
+        assert_eq!(service.status()["attributes"], expected);
+    }
+}
+
+/// The service has seen the text alone.
+#[test]
+fn schemes_that_are_wrong_are_told_with_file_line_and_key() {
+    if !root_or_skip("schemes_that_are_wrong_are_told_with_file_line_and_key") {
+        return;
+    }
+    let load = Load::start(16, 4);
+    let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let file = service.dir.path().join("wrong.toml");
+    for (text, said) in [
+        ("action = 'stat'\nquota = { time = '2s' }\n", "line 3, column 18: `quota.time`: scheme"),
+        ("action = 'stat'\nsize = 5\n", "line 3"),
+    ] {
+        fs::write(&file, format!("[[scheme]]\n{text}")).unwrap();
+        let done = service.ask(&["commit", "wrong.toml"]);
+        let begin = "isotherm: wrong.toml: ";
+        assert!(done.status == 1 && done.err.starts_with(begin), "{}", done.err);
+        assert!(done.err.contains(said), "{}", done.err);
+        assert_eq!(service.status()["schemes"][0]["scheme"], "reclaim");
+    }
+}
+
+#[test]
+fn a_config_that_makes_no_sense_is_told_with_file_line_and_option() {
+    let dir = TempDir::new().unwrap();
+    for (text, said) in [
+        ("all = true\nquota = \"2s/1s\"\n", "r.toml: line 2, column 9: --quota: a quota of 2s"),
+        (
+            "all = true\n\nwatermarks = \"20%,40%,50%\"\n",
+            "r.toml: line 3, column 14: --watermarks: watermarks 2000, 4000, 5000",
+        ),
+        ("all = true\nregions = \"9..3\"\n", "r.toml: line 2, column 11: --regions: 9 regions"),
+        ("all = true\npid = 1\n", "r.toml: line 1, column 7: "),
+        (
+            "all = true\n[[scheme]]\naction = \"stat\"\n[scheme.quota]\ntime = \"2s\"\n",
+            "r.toml: line 5, column 8: `quota.time`: scheme `stat`: a quota of 2s",
+        ),
+        (
+            "all = true\n[[scheme]]\nname = \"reclaim\"\naction = \"stat\"\n",
+            "r.toml: line 3, column 8: `name`: two schemes are called `reclaim`",
+        ),
+    ] {
+        fs::write(dir.path().join("r.toml"), text).unwrap();
+        let done = run_in(dir.path(), &["reclaim", "--config", "r.toml", "--dry-run"]);
+        assert!(done.status == 2 && done.err.contains(said), "{text}: {}", done.err);
+    }
 }
 
 #[test]
@@ -221,6 +367,8 @@ fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
     });
 }
 
+const PAGE_OUT: &str =
+    "[[scheme]]\nname = \"mine\"\naction = \"pageout\"\nage = { min = \"1s\" }\n";
 const COMMITTED: &str = "[[scheme]]\nname = \"mine\"\naction = \"stat\"\n";
 
 #[test]

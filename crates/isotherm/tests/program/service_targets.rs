@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -141,6 +141,93 @@ fn a_member_that_is_left_alone_does_not_come_back() {
     until("both of them", || pids(&service).len() == 2);
 }
 
+/// Also who comes to be so by exec, and with children that are watched.
+#[test]
+fn who_is_spared_by_name_is_not_watched() {
+    if !root_or_skip("who_is_spared_by_name_is_not_watched") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let [watched, spared] = ["seen", "kept"].map(|name| format!("{name}-{}", std::process::id()));
+    let [one, other] = [Sleeper::named(&dir, &watched), Sleeper::named(&dir, &spared)];
+    copy_program("/bin/sh", dir.path().join("starter"));
+    let [program, starter] = [&spared, "starter"].map(|name| dir.path().join(name));
+    let starting = |script: &str| {
+        let mut command = Command::new(&starter);
+        command.args(["-c", script]).arg(&program).process_group(0).stdin(Stdio::piped());
+        Sleeper(command.spawn().unwrap())
+    };
+    // The first is a parent, and has one child that is spared; the second becomes one.
+    let parent = starting("\"$0\" 300 & sleep 300 & wait");
+    let mut becoming = starting("read x; exec \"$0\" 300");
+    let children = || {
+        let path = format!("/proc/{0}/task/{0}/children", parent.pid());
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u64>>()
+    };
+    until("both children", || {
+        let comm = |pid: &u64| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let named = children().iter().map(comm).collect::<Vec<_>>();
+        named.iter().any(|c| c.trim() == spared) && named.iter().any(|c| c == "sleep\n")
+    });
+    let comms = ["--comm", &watched, "--comm", &spared, "--except-comm", &spared];
+    let [parent_pid, becoming_pid] = [&parent, &becoming].map(|s| s.pid().to_string());
+    let pid = ["--pid", &parent_pid, "--pid", &becoming_pid, "--children", "--dry-run"];
+    let service = Service::working(&[&comms[..], &pid].concat());
+    until("who is to become another", || pids(&service).contains(&becoming.pid()));
+    drop(becoming.0.stdin.take());
+    let ok = |all: &[u64]| {
+        let spared = children()
+            .into_iter()
+            .filter(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() != "sleep\n");
+        let mut never = spared.chain([other.pid()]);
+        all.contains(&one.pid()) && all.contains(&parent.pid()) && !never.any(|p| all.contains(&p))
+    };
+    until("who has become another to be left alone", || !pids(&service).contains(&becoming.pid()));
+    std::thread::sleep(A_WHILE);
+    let all = pids(&service);
+    assert!(ok(&all) && !all.contains(&becoming.pid()), "{all:?}");
+    assert_eq!(all.len(), 3, "and the other child: {all:?}");
+    let refused = service.ask(&["targets", "--add", &other.pid().to_string()]);
+    assert!(refused.status == 1 && refused.err.contains("--except-comm"), "{}", refused.err);
+    for group in [&parent, &becoming] {
+        let _ = kill_process_group(Pid::from_child(&group.0), Signal::KILL);
+    }
+}
+
+#[test]
+fn who_is_spared_by_group_or_pid_is_not_watched() {
+    for mount in mounts_or_skip("who_is_spared_by_group_or_pid_is_not_watched") {
+        let dir = TempDir::new().unwrap();
+        let name = format!("grp-{}", std::process::id());
+        let one = Sleeper::named(&dir, &name);
+        let [two, three] = [(); 2]
+            .map(|()| Sleeper(Command::new(dir.path().join(&name)).arg("300").spawn().unwrap()));
+        let group = Group::new(&mount, "spared");
+        put(two.0.id().cast_signed(), &group.0.join("below"));
+        let spare = ["--except-cgroup", group.path(), "--except-pid", &three.pid().to_string()];
+        let service = Service::working(&[&["--comm", &name, "--dry-run"][..], &spare].concat());
+        until("the first alone", || pids(&service) == [one.pid()]);
+        put(one.0.id().cast_signed(), &group.0);
+        until("nobody", || pids(&service).is_empty());
+        put(two.0.id().cast_signed(), &mount);
+        until("the second", || pids(&service) == [two.pid()]);
+        put(one.0.id().cast_signed(), &mount);
+        until("both", || pids(&service).len() == 2);
+        drop(service);
+        let [pid, none] = [one.pid().to_string(), "2147483647".to_owned()];
+        for (args, said) in [
+            (["--except-pid", &pid], "is spared by --except-pid"),
+            (["--except-pid", &none], "there is no process 2147483647"),
+            (["--except-cgroup", "/no/such"], "no control group"),
+        ] {
+            let done = run_in(dir.path(), &[&["record", "--pid", &pid][..], &args].concat());
+            assert!(done.status == 1 && done.err.contains(said), "{}", done.err);
+        }
+        drop((one, two, three));
+    }
+}
+
 #[test]
 fn who_is_added_stays_among_those_of_a_name() {
     if !root_or_skip("who_is_added_stays_among_those_of_a_name") {
@@ -198,6 +285,36 @@ fn more_can_be_added_than_files_are_usual() {
     let add = pids_of_all.iter().flat_map(|pid| ["--add", pid]);
     service.asked(&["targets"].into_iter().chain(add).collect::<Vec<_>>());
     until("all of them", || pids(&service).len() == many.len());
+}
+
+/// The list of a target's open files could not be read any more, and that ended the service.
+#[test]
+fn where_files_run_short_some_are_watched_and_the_service_goes_on() {
+    if !root_or_skip("where_files_run_short_some_are_watched_and_the_service_goes_on") {
+        return;
+    }
+    let dir = TempDir::new().unwrap();
+    let name = format!("short-{}", std::process::id());
+    let mut many = vec![Sleeper::named(&dir, &name)];
+    let another = || Command::new(dir.path().join(&name)).arg("300").spawn().unwrap();
+    many.extend((0..29).map(|_| Sleeper(another())));
+    let mut command = Command::new("prlimit");
+    command.args(["--nofile=64:64", env!("CARGO_BIN_EXE_isotherm"), "reclaim"]);
+    let options = ["--comm", &name, "--dry-run"];
+    let service = Service::start_by(command, TempDir::new().unwrap(), &options, &[]);
+    service.until_working();
+    until("some of them", || (3..15).contains(&pids(&service).len()));
+    let said = service.err();
+    assert_eq!(said.matches("cannot be watched for now").count(), 1, "{said}");
+    assert!(said.contains("LimitNOFILE="), "{said}");
+    // Where there is room again, others are watched.
+    let watched = pids(&service);
+    many.retain(|one| !watched.contains(&one.pid()));
+    until("others", || {
+        let now = pids(&service);
+        now.len() >= 3 && now.iter().all(|pid| !watched.contains(pid))
+    });
+    assert_eq!(service.status()["postponed"], 0);
 }
 
 /// A shell with so many children; all of them are killed when dropped.

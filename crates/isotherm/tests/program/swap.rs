@@ -3,9 +3,12 @@
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Command;
 
 use crate::alone::Alone;
+use crate::load::Load;
 use crate::run::{Done, finish, isotherm, root_or_skip};
+use crate::schemes::{Run, swapped};
 
 fn swap(args: &[&str]) -> Done {
     finish(isotherm(["swap"]).args(args))
@@ -48,6 +51,46 @@ fn swap_is_made_once_and_taken_away() {
     assert!(!swaps().contains(&device) && !Path::new(&device).exists());
     let nothing = swap(&["restore"]);
     assert!(nothing.status == 0 && nothing.text().contains("no swap of isotherm's"));
+}
+
+/// Two scripts have their own; and what holds pages of others stays, as does what would not fit.
+#[test]
+fn swap_goes_by_name_and_not_from_under_others() {
+    if !root_or_skip("swap_goes_by_name_and_not_from_under_others") {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    if !has_zram() {
+        return;
+    }
+    let made = swap(&["zram", "64M", "--name", "mine"]);
+    assert_eq!(made.status, 0, "{}", made.err);
+    assert!(made.text().contains("swap restore --name mine"), "{}", made.text());
+    let nothing = swap(&["restore"]);
+    assert!(nothing.status == 0 && nothing.text().contains("no swap of isotherm's"));
+    assert_eq!(swaps().lines().count(), 2, "that with a name stays");
+    // Of the test itself, and so of the one who asks.
+    let load = Load::start(16, 4);
+    let mut out = Run::new("4K null null 5 1s null pageout", load.pid());
+    let out = out.finish_when("what is cold", |_| swapped(load.pid()) > 4 << 20);
+    assert_eq!(out.status, 0, "{}", out.err);
+    // Asked by a shell that has not started it.
+    let program = env!("CARGO_BIN_EXE_isotherm");
+    let by_another = |more: &str| {
+        let line = format!("{program} swap restore --name mine {more}; exit $?");
+        finish(Command::new("sh").args(["-c", &line]))
+    };
+    let refused = by_another("");
+    let pid = format!("(pid {})", load.pid());
+    for part in ["not taken away", &pid, "--force", "to be taken away: /dev/zram"] {
+        assert!(refused.err.contains(part), "{part}: {}", refused.err);
+    }
+    assert_eq!((refused.status, swaps().lines().count()), (1, 2));
+    let gone = swap(&["restore", "--name", "mine"]);
+    assert_eq!(gone.status, 0, "it is below the one who asks: {}", gone.err);
+    assert_eq!(swaps().lines().count(), 1);
+    let again = swap(&["restore", "--name", "mine"]);
+    assert!(again.status == 1 && again.err.contains("no swap called mine"), "{}", again.err);
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RegionView,
-    Snapshot, TargetId, TargetView,
+    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, Rate, RateSupport,
+    RegionView, Snapshot, TargetId, TargetView,
 };
 use isotherm_record::{Facts, Limits, TargetFact, Why, Writer};
 
@@ -60,6 +60,7 @@ fn snapshot(seq: u64, range: AddrRange, mappings: &Arc<Vec<Mapping>>) -> Snapsho
         touched_bp: if i > 0 { 10_000 } else { 0 },
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
+        support: Some(RateSupport::MEASURED),
     };
     Snapshot {
         seq,

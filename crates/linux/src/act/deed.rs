@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use isotherm_core::{
-    Action, AddrRange, BLOCK_SIZE, Failure, OpsError, PageMask, TargetId, align_down,
+    Action, AddrRange, BLOCK_SIZE, Failure, OpsError, PageMask, Support, TargetId, align_down,
 };
 use isotherm_mm::mempolicy::Weights;
 
@@ -94,11 +94,8 @@ impl<'a> Subject<'a> {
             Deed::Cold => self.advise(pieces, Advice::Cold, Failure::Busy, |b, pages| {
                 b.young.and(pages).is_empty()
             }),
-            Deed::ReadAhead => {
-                let failed = self.give(pieces, Advice::WillNeed);
-                Ok(outcome(pieces, &failed, Failure::Busy, |_| true))
-            }
-            Deed::Collapse if huge_pages(self.root).is_err() => {
+            Deed::ReadAhead => self.read_in(pieces),
+            Deed::Collapse if huge_pages(self.root) != Support::Yes => {
                 Ok(Done::of(0, all, Failure::Refused))
             }
             Deed::Collapse => self.advise(pieces, Advice::Collapse, Failure::Busy, |b, _| b.huge),
@@ -117,6 +114,19 @@ impl<'a> Subject<'a> {
         self.advise(pieces, Advice::PageOut, Failure::Busy, |b, pages| {
             b.resident.and(pages).is_empty()
         })
+    }
+
+    /// Has the kernel begin to read all at once, then waits for each page: the advice alone fills caches,
+    /// which page tables do not show, so that the same memory would be read ahead again and again.
+    fn read_in(&mut self, pieces: &[Piece]) -> Result<Done, OpsError> {
+        let mut failed = self.give(pieces, Advice::WillNeed);
+        if let Err(why) = self.touch(pieces) {
+            failed.extend(pieces.iter().map(|p| (p.range(), why)));
+        }
+        let now = self.now(pieces)?;
+        Ok(after(pieces, &now, &failed, Failure::Busy, |b, pages| {
+            pages.without(&b.resident).is_empty()
+        }))
     }
 
     /// Whether a huge page has been split.
@@ -161,17 +171,21 @@ impl<'a> Subject<'a> {
     /// The first touch makes a page of the inactive list a referenced one, the second an active one.
     fn touch_twice(&self, pieces: &[Piece]) -> Done {
         let all = pages_of(pieces);
+        let twice = [0; 2].map(|_| self.touch(pieces));
+        match twice.into_iter().try_fold(all, |least, touched| Ok(least.min(touched?))) {
+            Ok(touched) => Done::of(touched, all - touched, Failure::Gone),
+            Err(why) => Done::of(0, all, why),
+        }
+    }
+
+    /// Reads a byte of each of `pieces`; returns of how many that could be done.
+    fn touch(&self, pieces: &[Piece]) -> Result<u64, Failure> {
         let pages: Vec<u64> = pieces.iter().map(|p| p.start).collect();
         // Only while it has not ended is the pid its own.
         if self.process.has_ended() {
-            return Done::of(0, all, Failure::Gone);
+            return Err(Failure::Gone);
         }
-        let twice = [0; 2].map(|_| touch(self.process.pid, &pages));
-        let touched = twice.into_iter().try_fold(all, |sum, touched| Ok(sum.min(touched?)));
-        match touched {
-            Ok(touched) => Done::of(touched, all - touched, Failure::Gone),
-            Err(e) => Done::of(0, all, why(&e, Advice::WillNeed)),
-        }
+        touch(self.process.pid, &pages).map_err(|e| why(&e, Advice::WillNeed))
     }
 }
 
@@ -184,21 +198,12 @@ fn after(
     has_worked: impl Fn(&RawBlock, &PageMask) -> bool,
 ) -> Done {
     let Some(blocks) = now else { return Done::of(0, pages_of(pieces), Failure::Gone) };
-    outcome(pieces, failed, left_for, |piece| {
+    let has_worked = |piece: &Piece| {
         let start = align_down(piece.start, BLOCK_SIZE);
         // A block in which nothing is resident is not told.
         let block = blocks.get(&start).copied().unwrap_or_default();
         has_worked(&block, &pages_in_block(start, piece.range()))
-    })
-}
-
-/// Counts the pieces on which it `has_worked`, and that did not fail.
-fn outcome(
-    pieces: &[Piece],
-    failed: &[(AddrRange, Failure)],
-    left_for: Failure,
-    has_worked: impl Fn(&Piece) -> bool,
-) -> Done {
+    };
     let mut done = Done::default();
     for piece in pieces {
         let refused = failed.iter().find(|(range, _)| range.contains(piece.start)).map(|f| f.1);

@@ -44,6 +44,9 @@ impl Act for Vaddr {
         let sound = works.iter().take_while(|w| self.check(w).is_ok()).count();
         let (sound, rest) = works.split_at(sound);
         let end = out.len() + sound.len();
+        for work in sound {
+            self.targets.get(work.target)?.acts += 1;
+        }
         let done = self.apply_all(sound, out);
         // It is no look's.
         self.cpu.leave_out(thread_cpu().saturating_sub(begin));
@@ -137,6 +140,11 @@ impl Vaddr {
             let waits = |w: &Work<'_>| w.target == work.target && waits_for_touches(w);
             match process.refresh(walker) {
                 Ok(true) if works.iter().any(waits) => drop(flush_by_advice(walker, process)?),
+                // Where it is not known what may be touched, nothing is, until it is read again.
+                Err(e) if e.is_transient() => {
+                    process.postpone(&e);
+                    process.forget_mappings();
+                }
                 Err(e) if !e.is_gone() => return Err(OpsError::Failed(e.to_string())),
                 _ => {}
             }

@@ -13,16 +13,20 @@ use crate::sys::{Advice, takes_advice};
 
 /// Whether `action` is possible at this moment.
 pub(super) fn support(root: &Path, clearing: Clearing, action: &Action) -> Support {
-    match never(clearing, action).and_then(|()| now(root, action)) {
-        Ok(()) => Support::Yes,
-        Err(why) => Support::No(why),
-    }
+    never(clearing, action).map_or_else(Support::No, |()| possible(root, action))
 }
 
 /// Whether `action` is possible on this machine at this moment, whatever the way to look.
 #[must_use]
 pub fn possible(root: &Path, action: &Action) -> Support {
-    now(root, action).map_or_else(Support::No, |()| Support::Yes)
+    match action {
+        Action::PageOut => Room::now().check().map_or_else(Support::NotNow, |()| Support::Yes),
+        Action::HugePage => huge_pages(root),
+        Action::MigrateHot(to) | Action::MigrateCold(to) => {
+            nodes(root, to).map_or_else(Support::No, |()| Support::Yes)
+        }
+        _ => Support::Yes,
+    }
 }
 
 /// What stays as it is: why `action` makes no sense.
@@ -44,27 +48,24 @@ pub(super) fn needs_second_look(way: &str) -> String {
     )
 }
 
-/// What may change while others go on.
-fn now(root: &Path, action: &Action) -> Result<(), String> {
-    match action {
-        Action::PageOut => Room::now().check(),
-        Action::HugePage => huge_pages(root),
-        Action::MigrateHot(to) | Action::MigrateCold(to) => nodes(root, to),
-        _ => Ok(()),
-    }
-}
-
-/// Whether huge pages may be made.
-pub(super) fn huge_pages(root: &Path) -> Result<(), String> {
+/// Whether huge pages may be made. The setting can change at any time.
+pub(super) fn huge_pages(root: &Path) -> Support {
     let setting = "sys/kernel/mm/transparent_hugepage/enabled";
     match std::fs::read_to_string(root.join(setting)) {
-        Ok(text) if text.contains("[never]") => {
-            Err(format!("huge pages are switched off on this machine: /{setting} says never"))
+        Ok(text) if text.contains("[never]") => Support::NotNow(format!(
+            "huge pages are switched off on this machine: /{setting} says never"
+        )),
+        Ok(_) => takes_advice(Advice::Collapse).map_or_else(
+            |e| {
+                Support::No(format!(
+                    "the kernel does not take MADV_COLLAPSE: {e}. Linux 6.1 and later do"
+                ))
+            },
+            |()| Support::Yes,
+        ),
+        Err(e) => {
+            Support::No(format!("this kernel has no huge pages: cannot read /{setting}: {e}"))
         }
-        Ok(_) => takes_advice(Advice::Collapse).map_err(|e| {
-            format!("the kernel does not take MADV_COLLAPSE: {e}. Linux 6.1 and later do")
-        }),
-        Err(e) => Err(format!("this kernel has no huge pages: cannot read /{setting}: {e}")),
     }
 }
 
@@ -87,16 +88,19 @@ mod tests {
     fn why_not(root: &Path, action: &Action) -> String {
         match support(root, Clearing::Cold, action) {
             Support::Yes => "yes".into(),
+            Support::NotNow(why) => format!("not now: {why}"),
             Support::No(why) => why,
         }
     }
 
     #[test]
-    fn never_is_never() {
+    fn a_setting_may_change_and_a_kernel_does_not() {
         let setting = "sys/kernel/mm/transparent_hugepage/enabled";
         let root = tree([(setting, "always madvise [never]\n")]);
-        assert!(why_not(root.path(), &Action::HugePage).contains("says never"));
-        assert!(why_not(tree([]).path(), &Action::HugePage).contains("no huge pages"));
+        let said = why_not(root.path(), &Action::HugePage);
+        assert!(said.starts_with("not now") && said.contains("says never"), "{said}");
+        let said = why_not(tree([]).path(), &Action::HugePage);
+        assert!(said.starts_with("this kernel has no huge pages"), "{said}");
     }
 
     #[test]

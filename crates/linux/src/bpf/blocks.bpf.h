@@ -59,7 +59,7 @@ static __always_inline __u8 gathered(__u64 bits)
 
 /* Memory stands behind an entry that is present or PROT_NONE; but not memory of the process if it is
  * special: the zero page is always mapped so. */
-static __always_inline void note(struct block *block, int byte, __u64 packed)
+static __always_inline void note(struct block *block, __u64 byte, __u64 packed)
 {
 	__u64 resident = (packed | packed >> 8) & ~(packed >> 9) & EACH;
 
@@ -67,32 +67,47 @@ static __always_inline void note(struct block *block, int byte, __u64 packed)
 	((__u8 *)block->young)[byte] = gathered(packed >> 5 & resident);
 }
 
-static __always_inline void read_bits(struct block *block, __u64 table)
-{
-	if (!direct_loads) {
-		bpf_probe_read_kernel(entries, TABLE_ENTRIES * 8, (void *)table);
-		for (int i = 0; i < TABLE_ENTRIES / 8; i++) {
-			__u64 packed = 0;
+struct bits {
+	__u64 table;
+	__u32 block;
+	__u32 unused;
+};
 
+/* 16 entries. */
+static long read_part_of_bits(__u32 i, struct bits *b)
+{
+	struct block *block = &blocks[within(b->block, MAX_BLOCKS)];
+	__u64 packed = 0, part = within(i, TABLE_ENTRIES / 16);
+
+	if (!direct_loads) {
+		for (int byte = 0; byte < 2; byte++) {
+			packed = 0;
 			for (int k = 0; k < 8; k++)
-				packed = packed << 7 | (entries[i * 8 + k] & BITS);
-			note(block, i, packed);
+				packed = packed << 7 | (entries[part * 16 + byte * 8 + k] & BITS);
+			note(block, part * 2 + byte, packed);
 		}
-		return;
+		return 0;
 	}
-	for (int i = 0; i < TABLE_ENTRIES / 16; i++) {
-		struct pt_regs *at = bpf_rdonly_cast((void *)(table + i * 128),
-						     bpf_core_type_id_kernel(struct pt_regs));
-		__u64 packed = 0;
+	struct pt_regs *at = bpf_rdonly_cast((void *)(b->table + part * 128),
+					     bpf_core_type_id_kernel(struct pt_regs));
 
 #define PACK(field) packed = packed << 7 | (at->field & BITS);
-		PACK(r15) PACK(r14) PACK(r13) PACK(r12) PACK(bp) PACK(bx) PACK(r11) PACK(r10)
-		note(block, i * 2, packed);
-		packed = 0;
-		PACK(r9) PACK(r8) PACK(ax) PACK(cx) PACK(dx) PACK(si) PACK(di) PACK(orig_ax)
-		note(block, i * 2 + 1, packed);
+	PACK(r15) PACK(r14) PACK(r13) PACK(r12) PACK(bp) PACK(bx) PACK(r11) PACK(r10)
+	note(block, part * 2, packed);
+	packed = 0;
+	PACK(r9) PACK(r8) PACK(ax) PACK(cx) PACK(dx) PACK(si) PACK(di) PACK(orig_ax)
+	note(block, part * 2 + 1, packed);
 #undef PACK
-	}
+	return 0;
+}
+
+static __always_inline void read_bits(__u32 block, __u64 table)
+{
+	struct bits b = { .table = table, .block = block };
+
+	if (!direct_loads)
+		bpf_probe_read_kernel(entries, TABLE_ENTRIES * 8, (void *)table);
+	bpf_loop(TABLE_ENTRIES / 16, read_part_of_bits, &b, 0);
 }
 
 static __always_inline __u64 any_of(const __u64 *words)
@@ -125,22 +140,34 @@ static __always_inline __u64 is_plain(struct walk *w, __u64 entry, __u64 nowhere
 	       & ~(flags >> bpf_core_enum_value(enum pageflags, PG_head)) & ~link & (more - 1) >> 63;
 }
 
-static __noinline int read_plain(struct walk *w, __u32 index)
+struct plainness {
+	struct walk *w;
+	__u64 table;
+	__u32 block;
+	__u32 unused;
+};
+
+/* 8 pages. */
+static long read_part_of_plain(__u32 i, struct plainness *p)
 {
-	struct block *block = &blocks[within(index, MAX_BLOCKS)];
-	__u64 table, byte = 0;
+	struct block *block = &blocks[within(p->block, MAX_BLOCKS)];
+	__u64 byte = 0, part = within(i, TABLE_ENTRIES / 8);
 
-	if (!w)
-		return 0;
-	table = table_of(w, block->entry);
-	for (int page = 0; page < TABLE_ENTRIES; page++) {
-		__u64 entry = direct_loads ? load(table + page * 8) : entries[page];
+	for (int k = 0; k < 8; k++) {
+		__u64 page = part * 8 + k;
+		__u64 entry = direct_loads ? load(p->table + page * 8) : entries[page];
 
-		byte = byte >> 1 | is_plain(w, entry, w->pgd) << 7;
-		if ((page & 7) == 7)
-			((__u8 *)block->plain)[page >> 3] = byte;
+		byte = byte >> 1 | is_plain(p->w, entry, p->w->pgd) << 7;
 	}
+	((__u8 *)block->plain)[part] = byte;
 	return 0;
+}
+
+static __always_inline void read_plain(struct walk *w, __u32 index, __u64 table)
+{
+	struct plainness p = { .w = w, .table = table, .block = index };
+
+	bpf_loop(TABLE_ENTRIES / 8, read_part_of_plain, &p, 0);
 }
 
 /* One block, or one stretch without any. */
@@ -148,8 +175,7 @@ static long read_block(__u32 step, struct walk *w)
 {
 	struct block *block = &blocks[within(progress.blocks, MAX_BLOCKS)];
 	struct span *span = &spans[within(progress.span, MAX_SPANS)];
-	__u64 at = progress.at, pmd, again;
-	__u32 shift;
+	__u64 at = progress.at, pmd, table;
 	int level;
 
 	if (at >= span->end) {
@@ -161,9 +187,9 @@ static long read_block(__u32 step, struct walk *w)
 	}
 	if (progress.blocks >= order.max_blocks)
 		return 1;
-	level = walk_down(w, at, &pmd, &shift);
-	shift &= 63;
-	progress.at = ((at >> shift) + 1) << shift;
+	level = walk_down(w, at);
+	pmd = w->entry;
+	progress.at = ((at >> (w->shift & 63)) + 1) << (w->shift & 63);
 	if (level != PTE && level != PMD)
 		return 0;
 	block->start = at >> 21 << 21;
@@ -172,22 +198,23 @@ static long read_block(__u32 step, struct walk *w)
 	block->span = progress.span;
 	block->has_plain = 0;
 	if (level == PMD && w->vmemmap && order.plain && (span->plain || pmd & ACCESSED)) {
-		__u64 once = folio_of_huge(w, pmd) >> 32 == 1;
+		__u64 once = folio_of_huge(w->vmemmap, pmd) >> 32 == 1;
 
 		block->has_plain = 1;
 		for (int i = 0; i < 8; i++)
 			block->plain[i] = -once;
 	}
 	if (level == PTE) {
-		read_bits(block, table_of(w, pmd));
+		table = table_of(w, pmd);
+		read_bits(progress.blocks, table);
 		if (!any_of(block->resident))
 			return 0;
 		block->has_plain = w->vmemmap && order.plain == OF_ALL
 				   && (span->plain || any_of(block->young));
 		if (block->has_plain)
-			read_plain(w, progress.blocks);
+			read_plain(w, progress.blocks, table);
 		/* As for windows. */
-		if (walk_to_pmd(w, at, &again) != PTE || (again & TABLE) != (pmd & TABLE))
+		if (walk_down(w, at) != PTE || (w->entry & TABLE) != (pmd & TABLE))
 			return 0;
 	}
 	progress.blocks++;

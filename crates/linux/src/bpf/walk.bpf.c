@@ -9,6 +9,9 @@
  * Every load may meet a table that has just been freed. Loads through bpf_rdonly_cast() cannot
  * fault; a table outside System RAM is not followed; and the entry that led to a page table is read
  * again after it, so that user space can drop a window whose table was changed meanwhile.
+ *
+ * Functions that are neither static nor inlined are verified once, and not anew on each path that leads
+ * to them: that is what keeps loading cheap (a test counts).
  */
 typedef unsigned char __u8;
 typedef unsigned short __u16, __be16;
@@ -45,6 +48,21 @@ enum job { READ_WINDOWS, READ_VMA_FLAGS, READ_BLOCKS };
 /* Only the members used, found by name on the running kernel. */
 struct mm_struct {
 	void *pgd;
+	unsigned long total_vm;
+	int map_count;
+} __attribute__((preserve_access_index));
+struct seqcount {
+	unsigned int sequence;
+} __attribute__((preserve_access_index));
+/* Moves whenever the lock of the memory map is let go by who may have changed it (CONFIG_PER_VMA_LOCK). */
+struct mm_struct___of_6_4 {
+	int mm_lock_seq;
+} __attribute__((preserve_access_index));
+struct mm_struct___of_6_13 {
+	struct seqcount mm_lock_seq;
+} __attribute__((preserve_access_index));
+struct signal_struct {
+	int nr_threads;
 } __attribute__((preserve_access_index));
 struct vm_struct {
 	void **pages;
@@ -54,6 +72,7 @@ struct pid {
 } __attribute__((preserve_access_index));
 struct task_struct {
 	struct mm_struct *mm;
+	struct signal_struct *signal;
 	__u64 start_boottime;
 	struct pid *thread_pid;
 	void *stack;
@@ -135,6 +154,9 @@ struct identity {
 	__u64 start_boottime;
 	__u64 mm;
 	__u64 pgd;
+	/* How many threads it has, and what differs after its mappings have changed. */
+	__u64 threads;
+	__u64 map_changes[2];
 };
 
 /* What lets user space find the direct map and the struct pages; see find_anchors(). */
@@ -165,8 +187,11 @@ __u64 peeked;
 
 struct walk {
 	__u64 pgd, direct_map, vmemmap;
+	__u64 entry; /* what walk_down() ended at */
+	__u32 shift; /* that stands for 2^shift bytes */
 	__u32 five_levels;
 	__u32 first; /* entry of the window under way */
+	__u32 unused;
 };
 
 static __always_inline __u64 load(__u64 addr)
@@ -184,7 +209,7 @@ static __always_inline __u64 load(__u64 addr)
 }
 
 /* Without a branch, so that the verifier has one path to follow. */
-static __noinline int in_some_ram(__u64 table)
+__noinline int in_some_ram(__u64 table)
 {
 	__u64 in_ram = 0;
 
@@ -212,44 +237,38 @@ static __always_inline __u64 below(struct walk *w, __u64 entry, __u64 addr, int 
 	return table ? load(table + ((addr >> shift) & 511) * 8) : 0;
 }
 
-/* The lowest entry above the page table: a PMD, or a huge PUD. The entry that it ended at stands for
- * 2^*shift bytes. */
-static __always_inline int walk_down(struct walk *w, __u64 addr, __u64 *out, __u32 *shift)
+/* Finds the lowest entry above the page table: a PMD, or a huge PUD. Leaves in w->entry what it ended at. */
+__noinline int walk_down(struct walk *w, __u64 addr)
 {
 	__u64 entry;
 
-	*out = 0;
-	*shift = w->five_levels ? 48 : 39;
-	entry = load(w->pgd + ((addr >> *shift) & 511) * 8);
+	if (!w)
+		return NONE;
+	w->entry = 0;
+	w->shift = w->five_levels ? 48 : 39;
+	entry = load(w->pgd + ((addr >> w->shift) & 511) * 8);
 	if (!(entry & PRESENT))
 		return NONE;
 	if (w->five_levels) {
-		*shift = 39;
+		w->shift = 39;
 		entry = below(w, entry, addr, 39);
 		if (!(entry & PRESENT))
 			return NONE;
 	}
-	*shift = 30;
+	w->shift = 30;
 	entry = below(w, entry, addr, 30);
 	if (!(entry & PRESENT))
 		return NONE;
 	if (entry & HUGE) {
-		*out = entry;
+		w->entry = entry;
 		return PUD;
 	}
-	*shift = 21;
+	w->shift = 21;
 	entry = below(w, entry, addr, 21);
-	*out = entry;
+	w->entry = entry;
 	if (entry & HUGE)
 		return PMD; /* present, or PROT_NONE: user space tells */
 	return entry & PRESENT && table_of(w, entry) ? PTE : NONE;
-}
-
-static __always_inline int walk_to_pmd(struct walk *w, __u64 addr, __u64 *out)
-{
-	__u32 shift;
-
-	return walk_down(w, addr, out, &shift);
 }
 
 /* What kernels keep in different places is below, each found by its name. */
@@ -298,12 +317,12 @@ static __always_inline __u32 mapped_whole(__u64 head)
 	return is_anon ? whole - is_double : 0;
 }
 
-static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
+__noinline __u64 folio_of(__u64 vmemmap, __u64 entry)
 {
 	const __u64 size = bpf_core_type_size(struct page);
 	/* The kernel inverts the frame in entries that are not present. */
 	__u64 frame = ((entry & PRESENT ? entry : ~entry) & TABLE) >> 12;
-	__u64 page = w->vmemmap + frame * size;
+	__u64 page = vmemmap + frame * size;
 	__u64 head = head_of(page);
 	__u64 flags = load(head);
 	__u32 mapped = load(page + bpf_core_field_offset(struct page, _mapcount)) + 1;
@@ -319,16 +338,16 @@ static __always_inline __u64 folio_of(struct walk *w, __u64 entry)
 
 /* That of a huge page, for its first page; it counts as mapped by all entries that map any part of it,
  * where the kernel tells (from 6.10 on). */
-static __always_inline __u64 folio_of_huge(struct walk *w, __u64 entry)
+__noinline __u64 folio_of_huge(__u64 vmemmap, __u64 entry)
 {
 	/* The kernel inverts these bits alone, and there are flags below them. */
 	__u64 first = (entry & PRESENT ? entry : ~entry) & HUGE_PAGE;
-	__u64 folio = folio_of(w, first | PRESENT), mapped;
+	__u64 folio = folio_of(vmemmap, first | PRESENT), mapped;
 
 	/* Devices may map huge pages that are no folios. */
 	if (!bpf_core_field_exists(struct folio, _large_mapcount) || !(folio >> 16 & 0xff))
 		return folio;
-	mapped = load(w->vmemmap + (first >> 12) * bpf_core_type_size(struct page)
+	mapped = load(vmemmap + (first >> 12) * bpf_core_type_size(struct page)
 		      + bpf_core_field_offset(struct folio, _large_mapcount));
 	return (folio & 0xffffffff) | (mapped + 1) << 32;
 }
@@ -345,14 +364,41 @@ static long read_folio(__u32 page, struct walk *w)
 	__u64 at = within(w->first + page, MAX_ENTRIES);
 
 	if (entries[at] & (PRESENT | PROT_NONE))
-		folios[at] = folio_of(w, entries[at]);
+		folios[at] = folio_of(w->vmemmap, entries[at]);
+	return 0;
+}
+
+struct table {
+	__u64 at, any;
+	__u32 first, pages;
+};
+
+/* Entries are read so many at a time: the verifier follows a short loop once, and a long one through. */
+#define AT_ONCE 8
+
+static long read_entries(__u32 part, struct table *t)
+{
+	__u64 any = 0;
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		__u32 k = part * AT_ONCE + i;
+		__u64 at = within(t->first + k, MAX_ENTRIES);
+
+		if (k >= t->pages)
+			break;
+		if (direct_loads)
+			entries[at] = load(t->at + k * 8);
+		any |= entries[at];
+		folios[at] = 0;
+	}
+	t->any |= any;
 	return 0;
 }
 
 /* The entries of `pages` pages from `table` on; all of them ored together. */
 static __always_inline __u64 read_table(__u64 table, __u32 first, __u32 pages)
 {
-	__u64 any = 0;
+	struct table t = { .at = table, .first = first, .pages = pages };
 
 	/* One read for all; loaded one by one, each would cost as much. */
 	if (!direct_loads)
@@ -361,27 +407,19 @@ static __always_inline __u64 read_table(__u64 table, __u32 first, __u32 pages)
 					      ? TABLE_ENTRIES * 8
 					      : (pages & (TABLE_ENTRIES * 2 - 1)) * 8,
 				      (void *)table);
-	for (int k = 0; k < TABLE_ENTRIES; k++) {
-		__u64 at = within(first + k, MAX_ENTRIES);
-
-		if (k >= pages)
-			break;
-		if (direct_loads)
-			entries[at] = load(table + k * 8);
-		any |= entries[at];
-		folios[at] = 0;
-	}
-	return any;
+	bpf_loop((pages + AT_ONCE - 1) / AT_ONCE, read_entries, &t, 0);
+	return t.any;
 }
 
 static long read_window(__u32 index, struct walk *w)
 {
-	__u64 pmd, again, i = within(index, MAX_WINDOWS);
+	__u64 pmd, i = within(index, MAX_WINDOWS);
 	__u64 addr = windows[i].addr;
 	__u32 pages = windows[i].pages, want = windows[i].want, level;
 
 	w->first = windows[i].first;
-	level = walk_to_pmd(w, addr, &pmd);
+	level = walk_down(w, addr);
+	pmd = w->entry;
 	if (level == PTE) {
 		__u64 page = (addr >> 12) & (TABLE_ENTRIES - 1), any;
 
@@ -393,12 +431,13 @@ static long read_window(__u32 index, struct walk *w)
 			bpf_loop(pages, read_folio, w, 0);
 		/* A table that was freed meanwhile held plausible garbage. Accessed and dirty may
 		 * change in an entry that still leads to the same table. */
-		if (walk_to_pmd(w, addr, &again) != PTE || (again & TABLE) != (pmd & TABLE))
+		if (walk_down(w, addr) != PTE || (w->entry & TABLE) != (pmd & TABLE))
 			level = CHANGED;
 	} else {
 		entries[within(w->first, MAX_ENTRIES)] = pmd;
 		folios[within(w->first, MAX_ENTRIES)] =
-			level == PMD && w->vmemmap && want != NO_FOLIOS ? folio_of_huge(w, pmd) : 0;
+			level == PMD && w->vmemmap && want != NO_FOLIOS
+				? folio_of_huge(w->vmemmap, pmd) : 0;
 	}
 	levels[i] = level;
 	return 0;
@@ -428,12 +467,32 @@ static __always_inline struct task_struct *find_task(__s32 pid, int *why)
 	return task;
 }
 
+/* Bit 32 tells that the kernel counts changes of mappings. */
+static __always_inline __u64 changes_of(struct mm_struct *mm)
+{
+	struct mm_struct___of_6_13 *new = (void *)mm;
+	struct mm_struct___of_6_4 *old = (void *)mm;
+
+	if (bpf_core_field_exists(new->mm_lock_seq))
+		return 1ull << 32 | BPF_CORE_READ(new, mm_lock_seq.sequence);
+	if (bpf_core_field_exists(old->mm_lock_seq))
+		return 1ull << 32 | (__u32)BPF_CORE_READ(old, mm_lock_seq);
+	return 0;
+}
+
 static __always_inline int identify(struct task_struct *task)
 {
+	struct mm_struct *mm = BPF_CORE_READ(task, mm);
+
 	identity.start_boottime = BPF_CORE_READ(task, start_boottime);
-	identity.mm = (__u64)BPF_CORE_READ(task, mm);
-	identity.pgd = identity.mm ? (__u64)BPF_CORE_READ(task, mm, pgd) : 0;
-	return identity.mm ? OK : NO_MM;
+	identity.threads = BPF_CORE_READ(task, signal, nr_threads);
+	identity.mm = (__u64)mm;
+	if (!mm)
+		return NO_MM;
+	identity.pgd = (__u64)BPF_CORE_READ(mm, pgd);
+	identity.map_changes[0] = changes_of(mm);
+	identity.map_changes[1] = BPF_CORE_READ(mm, total_vm) << 20 | BPF_CORE_READ(mm, map_count);
+	return OK;
 }
 
 static __always_inline void read_memory(void)
@@ -455,6 +514,11 @@ static long keep_flags(struct task_struct *task, struct vm_area_struct *vma, __u
 	return 0;
 }
 
+#define EBUSY 16
+
+/* Instead of flags: the process is mapping just now. Bit 63, which tells of flags, is not set. */
+#define VMA_IS_BUSY (1ull << 62)
+
 struct vma_walk {
 	struct task_struct *task;
 };
@@ -463,7 +527,8 @@ static long read_flags(__u32 index, struct vma_walk *w)
 {
 	__u64 flags = 0, i = within(index, MAX_VMAS);
 
-	bpf_find_vma(w->task, vma_addrs[i], keep_flags, &flags, 0);
+	if (bpf_find_vma(w->task, vma_addrs[i], keep_flags, &flags, 0) == -EBUSY)
+		flags = VMA_IS_BUSY;
 	vma_flags[i] = flags;
 	return 0;
 }

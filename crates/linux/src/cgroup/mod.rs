@@ -13,8 +13,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use memory::{Limit, Reclaimed};
-pub use of_process::path_of;
+pub use of_process::{Subtree, path_of};
 pub use pressure::{Averages, Pressure, machine_pressure};
+pub(crate) use pressure::{MACHINE_PRESSURE, parse as parse_pressure};
 pub use stat::MemoryStat;
 
 use crate::proc::read_up_to;

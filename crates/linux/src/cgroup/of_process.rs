@@ -1,8 +1,8 @@
 //! In which group a process is, and how much memory that may still have.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{Cgroup, Limit, PROCS, mounts, read_up_to};
+use super::{Cgroup, Limit, PROCS, Version, mounts, read_up_to};
 
 impl Cgroup {
     /// The group whose memory controller process `pid` is under; `None` if there is none: it is in
@@ -33,6 +33,20 @@ impl Cgroup {
         self.with_those_above().filter_map(count).filter_map(|n| n.trim().parse::<u64>().ok()).sum()
     }
 
+    /// It and those above it.
+    pub(crate) fn and_above(&self) -> impl Iterator<Item = Self> {
+        self.with_those_above()
+    }
+
+    /// Bytes that it may still have until its own limit, beyond which processes are killed, if files of the
+    /// page cache make room; `None` without one.
+    pub(crate) fn room(&self) -> Option<u64> {
+        let Ok(Limit::Bytes(max)) = self.memory_max() else { return None };
+        let stat = self.memory_stat().unwrap_or_default();
+        let files = stat.file.saturating_sub(stat.shmem);
+        Some(max.saturating_sub(self.memory_current().ok()?.saturating_sub(files)))
+    }
+
     fn with_those_above(&self) -> impl Iterator<Item = Self> {
         let above = self.dir.ancestors().map_while(|dir| Self::at(dir.to_owned()));
         above.take_while(Self::has_memory)
@@ -52,8 +66,42 @@ impl Cgroup {
     }
 
     /// The one whose directory this is, if it is one.
-    fn at(dir: std::path::PathBuf) -> Option<Self> {
+    fn at(dir: PathBuf) -> Option<Self> {
         dir.join(PROCS).is_file().then(|| Self::with_dir(dir))
+    }
+}
+
+/// A group, and those below it, as `/proc/PID/cgroup` names them: asking of a process takes one file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subtree {
+    path: PathBuf,
+    version: Version,
+}
+
+impl Subtree {
+    /// Whether process `pid` is in one of the groups. One that is gone is not.
+    #[must_use]
+    pub fn has(&self, root: &Path, pid: i32) -> bool {
+        let Ok(text) = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10) else {
+            return false;
+        };
+        let path = match self.version {
+            Version::V2 => path_with(&text, str::is_empty),
+            Version::V1 => path_with(&text, of_memory),
+        };
+        path.and_then(|path| path.strip_prefix('/'))
+            .is_some_and(|path| Path::new(path).starts_with(&self.path))
+    }
+}
+
+impl Cgroup {
+    /// The groups from this one on down. `None` for a group that is neither of version 2 nor of version 1's
+    /// memory controller.
+    #[must_use]
+    pub fn subtree(&self, root: &Path) -> Option<Subtree> {
+        let mounts = mounts::mounts(root);
+        let path = mounts.iter().find_map(|mount| self.dir.strip_prefix(mount).ok())?;
+        Some(Subtree { path: path.to_owned(), version: self.version })
     }
 }
 
@@ -67,12 +115,17 @@ pub fn path_of(root: &Path, pid: i32) -> Option<String> {
 /// In `/proc/PID/cgroup`: of version 1 if that has the memory controller, else of version 2. Each line
 /// is `ID:CONTROLLERS:PATH`.
 fn memory_path(text: &str) -> Option<&str> {
-    let with = |is_it: fn(&str) -> bool| {
-        text.lines().find_map(|line| {
-            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
-            is_it(controllers).then_some(path)
-        })
-    };
-    with(|controllers| controllers.split(',').any(|c| c == "memory"))
-        .or_else(|| with(str::is_empty))
+    path_with(text, of_memory).or_else(|| path_with(text, str::is_empty))
+}
+
+/// Of the line whose controllers are these.
+fn path_with(text: &str, is_it: fn(&str) -> bool) -> Option<&str> {
+    text.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        is_it(controllers).then_some(path)
+    })
+}
+
+fn of_memory(controllers: &str) -> bool {
+    controllers.split(',').any(|c| c == "memory")
 }

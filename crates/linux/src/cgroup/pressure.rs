@@ -40,14 +40,17 @@ impl Cgroup {
     }
 }
 
-/// Reads `/proc/pressure/memory`: what processes of the whole machine have waited. `None` if the kernel
+/// Of the whole machine, below the root of the file system.
+pub(crate) const MACHINE_PRESSURE: &str = "proc/pressure/memory";
+
+/// Reads [`MACHINE_PRESSURE`]: what processes of the whole machine have waited. `None` if the kernel
 /// does not count that.
 #[must_use]
 pub fn machine_pressure(root: &Path) -> Option<Pressure> {
-    parse(&read_up_to(&root.join("proc/pressure/memory"), 4096).ok()?)
+    parse(&read_up_to(&root.join(MACHINE_PRESSURE), 4096).ok()?)
 }
 
-fn parse(text: &str) -> Option<Pressure> {
+pub(crate) fn parse(text: &str) -> Option<Pressure> {
     let line = |word: &str| text.lines().find_map(|line| line.strip_prefix(word));
     Some(Pressure { some: averages(line("some ")?)?, full: averages(line("full ")?)? })
 }

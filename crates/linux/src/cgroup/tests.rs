@@ -64,6 +64,30 @@ fn by_path_below_a_mount_and_by_directory() {
     assert!(said.contains("no mount of cgroups"), "{said}");
 }
 
+/// Of a process in groups of both versions, each counts for the groups of its own.
+#[test]
+fn a_subtree_has_who_is_in_it_or_below_by_the_right_hierarchy() {
+    let root = machine();
+    let is_in = |pid: i32, text: &str| {
+        fs::create_dir_all(root.path().join(format!("proc/{pid}"))).unwrap();
+        fs::write(root.path().join(format!("proc/{pid}/cgroup")), text).unwrap();
+    };
+    is_in(1, "5:pids:/old\n4:memory:/\n0::/shop/below\n");
+    is_in(2, "4:cpu,memory:/old/x\n0::/shopper\n");
+    is_in(3, "4:memory:/shop\n0::/old\n");
+    let in_it = |path| {
+        let subtree = find(&root, path).unwrap().subtree(root.path()).unwrap();
+        [1, 2, 3, 4].map(|pid| subtree.has(root.path(), pid))
+    };
+    assert_eq!(in_it("shop"), [true, false, false, false]);
+    assert_eq!(in_it("old"), [false, true, false, false]);
+    let other = root.path().join("sys/fs/cgroup/pids/old");
+    fs::create_dir_all(&other).unwrap();
+    fs::write(other.join("cgroup.procs"), "").unwrap();
+    let other = find(&root, "/sys/fs/cgroup/pids/old").unwrap();
+    assert_eq!(other.subtree(root.path()), None, "of no memory controller");
+}
+
 #[test]
 fn those_below_are_members_and_strangers_are_not() {
     let root = machine();

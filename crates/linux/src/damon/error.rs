@@ -10,7 +10,7 @@ use super::availability::Holder;
 use super::sysfs::{Operations, SysfsError};
 use super::trace::TraceError;
 use crate::ops::AttachError;
-use crate::proc::ProcError;
+use crate::proc::{MGLRU, ProcError};
 
 /// Why a kdamond of ours cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,11 @@ pub enum DamonError {
     /// an operations set
     #[error("kernel DAMON here cannot monitor by {}: it takes {}", .0.name(), config(*.0))]
     NoOperations(Operations),
+    /// page cache whose reads are not noted, and no filter for it alone
+    #[error(
+        "MGLRU is on ({MGLRU}), so that kernel DAMON does not see reads of page cache that no process maps, and this kernel cannot leave that alone but by paging out anonymous memory only, which is to be left alone too. Leave out --skip-anon, take Linux 6.15 or later, or turn MGLRU off: echo n >{MGLRU}"
+    )]
+    CacheUnseen,
     /// nothing to watch
     #[error("kernel DAMON has nothing to watch: give at least one target, or range")]
     NoTargets,

@@ -25,6 +25,6 @@ pub use availability::{Availability, Foreign, Holder, availability, operations};
 pub use claim::sweep;
 pub use error::DamonError;
 pub use kdamond::Kdamond;
-pub use reclaim::{Reclaim, Reclaimed, Reclaimer};
+pub use reclaim::{Reclaim, Reclaimed, Reclaimer, Spared};
 pub use trace::TraceError;
 pub use watched::Watched;

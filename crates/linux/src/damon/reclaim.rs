@@ -11,9 +11,10 @@ use super::attrs::KdamondAttrs;
 use super::error::DamonError;
 use super::seat::Seat;
 use super::sysfs::{
-    AccessPattern, Action, Bounds, Context, Goal, GoalMetric, Operations, Quotas, Region, Scheme,
-    Stats, Target, WatermarkMetric, Watermarks, Weights,
+    AccessPattern, Action, Bounds, Context, Filter, FilterType, Goal, GoalMetric, Operations,
+    Quotas, Region, Scheme, Stats, Target, WatermarkMetric, Watermarks, Weights,
 };
+use crate::proc::Mglru;
 
 /// What is paged out, and how much of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +35,8 @@ pub struct Reclaim {
     pub watermarks: Option<([u32; 3], Duration)>,
     /// some tasks wait for memory for so long in each window: what the quota is moved by
     pub stalled: Option<Duration>,
+    /// not what is anonymous
+    pub skip_anon: bool,
     /// only count
     pub dry: bool,
 }
@@ -53,10 +56,23 @@ pub struct Reclaimed {
     pub exceeded: u64,
 }
 
+/// What a filter keeps from being paged out, as the kernel does not note that it is read or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spared {
+    /// nothing: MGLRU is off
+    Nothing,
+    /// what no process maps
+    Unmapped,
+    /// all that is not anonymous: before Linux 6.15 there is no filter for what no process maps
+    Files,
+}
+
 /// The kdamond at work, until it is dropped.
 pub struct Reclaimer {
     seat: Seat,
     context: Context,
+    spared: Spared,
+    mglru: Mglru,
     /// of those before, whose counts went with them
     before: Reclaimed,
     cpu_before: Duration,
@@ -68,12 +84,36 @@ impl Reclaimer {
     /// # Errors
     /// If DAMON is not there, or somebody else's, or does not take what is asked.
     pub fn start(root: &Path, asked: &Reclaim) -> Result<Self, DamonError> {
-        let context = context(asked)?;
+        let mglru = Mglru::open(root);
+        let mut spared = if mglru.hides_reads() { Spared::Unmapped } else { Spared::Nothing };
+        let mut context = context(asked, spared)?;
         let mut seat = Seat::take(root)?;
-        seat.set_up(&context)?;
+        match seat.set_up(&context) {
+            Err(DamonError::Sysfs(e)) if e.is_refused(FilterType::Unmapped.name()) => {
+                if asked.skip_anon {
+                    return Err(DamonError::CacheUnseen);
+                }
+                spared = Spared::Files;
+                context = self::context(asked, spared)?;
+                seat.set_up(&context)?;
+            }
+            result => result?,
+        }
         seat.start()?;
         let (before, cpu_before) = (Reclaimed::default(), Duration::ZERO);
-        Ok(Reclaimer { seat, context, before, cpu_before })
+        Ok(Reclaimer { seat, context, spared, mglru, before, cpu_before })
+    }
+
+    /// What is left alone since the kernel does not note how it is used.
+    #[must_use]
+    pub fn spared(&self) -> Spared {
+        self.spared
+    }
+
+    /// Whether MGLRU was turned on since: page cache that is in use would be paged out as cold.
+    #[must_use]
+    pub fn is_misled(&self) -> bool {
+        self.spared == Spared::Nothing && self.mglru.hides_reads()
     }
 
     /// What it has done since it was started first.
@@ -141,7 +181,7 @@ impl Reclaimed {
     }
 }
 
-fn context(asked: &Reclaim) -> Result<Context, DamonError> {
+fn context(asked: &Reclaim, spared: Spared) -> Result<Context, DamonError> {
     let attrs = asked.attrs.clone().checked()?;
     if asked.memory.is_empty() {
         return Err(DamonError::NoTargets);
@@ -151,13 +191,13 @@ fn context(asked: &Reclaim) -> Result<Context, DamonError> {
         operations: Operations::Paddr,
         monitoring_attrs: attrs.monitoring_attrs(),
         targets: vec![Target { regions, ..Target::default() }],
-        schemes: vec![scheme(asked, attrs.attrs.aggr)],
+        schemes: vec![scheme(asked, spared, attrs.attrs.aggr)],
         ..Context::default()
     })
 }
 
 /// Ages are counted in aggregation intervals.
-fn scheme(asked: &Reclaim, aggr: Duration) -> Scheme {
+fn scheme(asked: &Reclaim, spared: Spared, aggr: Duration) -> Scheme {
     let age = asked.min_age.as_nanos().div_ceil(aggr.as_nanos().max(1));
     let longest = u64::from(u32::MAX);
     let age = u64::try_from(age).unwrap_or(longest).min(longest);
@@ -183,8 +223,25 @@ fn scheme(asked: &Reclaim, aggr: Duration) -> Scheme {
             let interval_us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
             Watermarks { metric: WatermarkMetric::FreeMemRate, interval_us, high, mid, low }
         }),
+        // A filter rejects, unless told otherwise.
+        filters: asked.skip_anon.then(anonymous).into_iter().chain(spared.filter()).collect(),
         ..Scheme::default()
     }
+}
+
+impl Spared {
+    fn filter(self) -> Option<Filter> {
+        let (kind, matching) = match self {
+            Spared::Nothing => return None,
+            Spared::Unmapped => (FilterType::Unmapped, true),
+            Spared::Files => (FilterType::Anon, false),
+        };
+        Some(Filter { kind, matching, ..Filter::default() })
+    }
+}
+
+fn anonymous() -> Filter {
+    Filter { kind: FilterType::Anon, matching: true, ..Filter::default() }
 }
 
 fn goal(stalled: Duration) -> Goal {

@@ -13,13 +13,14 @@ fn asked() -> Reclaim {
         window: Duration::from_secs(1),
         watermarks: Some(([5000, 4000, 2000], Duration::from_secs(5))),
         stalled: Some(Duration::from_millis(1)),
+        skip_anon: false,
         dry: false,
     }
 }
 
 #[test]
 fn what_is_asked_for_in_the_words_of_the_kernel() {
-    let context = context(&asked()).unwrap();
+    let context = context(&asked(), Spared::Nothing).unwrap();
     assert_eq!(context.operations, Operations::Paddr);
     assert_eq!(context.targets[0].regions[1], Region { start: 0x10_0000, end: 0x20_0000 });
     let scheme = &context.schemes[0];
@@ -38,18 +39,37 @@ fn what_is_asked_for_in_the_words_of_the_kernel() {
 #[test]
 fn no_bound_is_zero() {
     let none = Reclaim { time: None, bytes: None, watermarks: None, stalled: None, ..asked() };
-    let scheme = &context(&none).unwrap().schemes[0];
+    let scheme = &context(&none, Spared::Nothing).unwrap().schemes[0];
     assert_eq!((scheme.quotas.ms, scheme.quotas.bytes, scheme.quotas.goals.len()), (0, 0, 0));
     assert_eq!(scheme.watermarks.metric, WatermarkMetric::None);
     let least = Reclaim { time: Some(Duration::ZERO), bytes: Some(0), ..asked() };
-    let quotas = &context(&least).unwrap().schemes[0].quotas;
+    let quotas = &context(&least, Spared::Nothing).unwrap().schemes[0].quotas;
     assert_eq!((quotas.ms, quotas.bytes), (1, 1), "what is bounded never becomes unbounded");
+    let files = Reclaim { skip_anon: true, ..asked() };
+    let [filter] = &context(&files, Spared::Nothing).unwrap().schemes[0].filters[..] else {
+        panic!()
+    };
+    assert_eq!((filter.kind, filter.matching, filter.allow), (FilterType::Anon, true, None));
     let dry = Reclaim { dry: true, ..asked() };
-    assert_eq!(context(&dry).unwrap().schemes[0].action, Action::Stat);
+    assert_eq!(context(&dry, Spared::Nothing).unwrap().schemes[0].action, Action::Stat);
     assert!(matches!(
-        context(&Reclaim { memory: Vec::new(), ..asked() }),
+        context(&Reclaim { memory: Vec::new(), ..asked() }, Spared::Nothing),
         Err(DamonError::NoTargets)
     ));
+}
+
+#[test]
+fn what_is_spared_is_rejected_by_a_filter() {
+    let filters = |spared, skip_anon| {
+        let asked = Reclaim { skip_anon, ..asked() };
+        let filters = context(&asked, spared).unwrap().schemes.remove(0).filters;
+        filters.iter().map(|f| (f.kind, f.matching, f.allow)).collect::<Vec<_>>()
+    };
+    assert_eq!(filters(Spared::Nothing, false), []);
+    assert_eq!(filters(Spared::Unmapped, false), [(FilterType::Unmapped, true, None)]);
+    assert_eq!(filters(Spared::Files, false), [(FilterType::Anon, false, None)]);
+    let both = [(FilterType::Anon, true, None), (FilterType::Unmapped, true, None)];
+    assert_eq!(filters(Spared::Unmapped, true), both);
 }
 
 /// In a tree, which is no kernel: where a file is missing, nothing is started.

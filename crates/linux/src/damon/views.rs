@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, Pages, RegionView, rate};
+use isotherm_core::{AddrRange, Pages, RateSupport, RegionView, rate};
 
 use super::resident::{Presence, Present};
 use super::results::RawRegion;
@@ -63,6 +63,7 @@ pub(super) fn views(
             touched_bp: if nr > 0 { 10_000 } else { 0 },
             resident_bp: bp(presence.resident, range.len()),
             unknown_bp: Pages(presence.unknown.0.map(|bytes| bp(bytes, range.len()))),
+            support: Some(RateSupport::MEASURED),
         }));
     }
     views

@@ -43,8 +43,12 @@ pub fn annotate(
             (MappingKind::Special, _) => Some(Unknown::Special),
             _ if hides_all.is_some() => hides_all,
             (_, Some(flags)) => by_flags(flags),
-            // Not told this time, since the process was busy mapping: as it was.
-            (_, None) => before.iter().find(|b| b.range == m.range).and_then(|b| b.unknown),
+            // The kernel gives no flags while the process is busy mapping: it is as it was. Of a new
+            // mapping it is not known yet whether it can be seen.
+            (_, None) => match mapping_at(before, m.range.start) {
+                Some(b) if b.range.start == m.range.start && b.kind == m.kind => b.unknown,
+                _ => Some(Unknown::Unseen),
+            },
         };
         m
     });
@@ -100,10 +104,24 @@ mod tests {
         use MappingKind::{Anonymous, Special};
         let maps =
             vec![mapping(0, 10, Anonymous), mapping(10, 20, Anonymous), mapping(30, 40, Special)];
-        let before = [Mapping { unknown: Some(Unknown::Mlocked), ..mapping(0, 10, Anonymous) }];
+        let locked = Mapping { unknown: Some(Unknown::Mlocked), ..mapping(0, 8, Anonymous) };
+        let before = [locked, mapping(10, 20, Anonymous)];
         let out = annotate(maps, &[None, None, Some(0)], &before, &Holdings::default());
         let want = [(0, Some(Unknown::Mlocked)), (10, None), (30, Some(Unknown::Special))];
         assert_eq!(reasons(&out), want);
+    }
+
+    /// 300 KiB of huge pages of hugetlb were once acted on, in vain: the process that had just mapped
+    /// them was busy, so that the kernel gave no flags, and the mapping was taken for an ordinary one.
+    #[test]
+    fn what_was_never_told_is_unknown() {
+        use MappingKind::{Anonymous, File};
+        let maps = vec![mapping(0, 10, File), mapping(10, 20, Anonymous), mapping(20, 30, File)];
+        // Something else was at 10 before.
+        let before = [mapping(8, 12, Anonymous), mapping(20, 30, Anonymous)];
+        let out = annotate(maps, &[None, None, None], &before, &Holdings::default());
+        let unseen = Some(Unknown::Unseen);
+        assert_eq!(reasons(&out), [(0, unseen), (10, unseen), (20, unseen)]);
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Taking hold of a process, so that it can never become another one.
 
+use std::cell::{Ref, RefCell};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use isotherm_core::{Liveness, OpsError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, test_kill_process};
 
 use crate::proc::{self, ProcError};
+use crate::sys::{is_transient, may_look_at_all};
 use crate::walker::WalkError;
 
 /// Why a process cannot be watched.
@@ -16,12 +19,49 @@ pub enum AttachError {
     /// no such pid
     #[error("there is no process {0} here (pids count in isotherm's own pid namespace)")]
     NoProcess(i32),
+    /// it is there, and `/proc` hides it
+    #[error(
+        "process {0} exists, and /proc does not show it: it is another user's, and /proc is mounted with hidepid. Run as root, or as a member of the group that the mount option gid= names (findmnt /proc)"
+    )]
+    Hidden(i32),
+    /// it is there, and BPF does not find it
+    #[error(
+        "process {pid} ({comm}) exists, and the kernel does not let a BPF program find it, so that its page tables cannot be read: the system protects it from being inspected (cat /proc/{pid}/maps is refused, too, if so). Watch another process; or try --look smaps"
+    )]
+    Protected {
+        /// which
+        pid: i32,
+        /// its name
+        comm: String,
+    },
+    /// all capabilities, and still not
+    #[error(
+        "process {pid} ({comm}) exists, and the system protects it from being looked at, also by root: {source}. A security module, a user namespace above this one, or the sandbox that isotherm runs in does that: run isotherm outside of it, or watch another process"
+    )]
+    Forbidden {
+        /// which
+        pid: i32,
+        /// its name
+        comm: String,
+        /// what the system said
+        source: io::Error,
+    },
     /// a thread
     #[error("{0} is a thread, not a process: give the pid of its process")]
     Thread(i32),
     /// kernel thread
     #[error("process {0} ({1}) is a thread of the kernel: it has no memory of its own")]
     KernelThread(i32, String),
+    /// resources
+    #[error(
+        "process {pid} cannot be watched for now: {source}. Each process takes three descriptors: raise the limit on open files (ulimit -Hn, or LimitNOFILE= of the unit) or watch fewer"
+    )]
+    Short {
+        /// which
+        pid: i32,
+        /// what the system said
+        source: io::Error,
+    },
     /// permissions
     #[error(
         "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE (and, but for looking by BPF, CAP_DAC_READ_SEARCH) for processes of other users: run as root"
@@ -67,20 +107,74 @@ pub(crate) struct Held {
     pub pidfd: OwnedFd,
     /// of the file system in which `/proc` is
     pub root: PathBuf,
+    postponed: RefCell<Postponed>,
 }
+
+/// Readings of targets that failed for a reason that passes, such as want of memory. What was known
+/// before stays, and the next reading is tried as usual.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Postponed {
+    /// how many so far
+    pub count: u64,
+    /// why the last one failed; empty if none has
+    pub why: String,
+}
+
+impl std::ops::AddAssign<&Postponed> for Postponed {
+    fn add_assign(&mut self, o: &Postponed) {
+        self.count += o.count;
+        if !o.why.is_empty() {
+            self.why.clone_from(&o.why);
+        }
+    }
+}
+
+/// Descriptors that processes leave free, for reading their mappings, the record and the control socket.
+const SPARE_DESCRIPTORS: u64 = 32;
 
 impl Held {
     /// Takes hold of process `pid`, counted in our own pid namespace.
     pub fn take(root: &Path, pid: i32) -> Result<Self, AttachError> {
         proc::check_namespace(root)?;
-        let stat = proc::stat(root, pid)
-            .map_err(|e| if e.is_gone() { AttachError::NoProcess(pid) } else { e.into() })?;
+        let stat = proc::stat(root, pid).map_err(|e| match e.is_gone() {
+            true if exists(pid) => AttachError::Hidden(pid),
+            true => AttachError::NoProcess(pid),
+            false => e.into(),
+        })?;
         if stat.kernel_thread {
             return Err(AttachError::KernelThread(pid, stat.comm));
         }
         let raw = Pid::from_raw(pid).ok_or(AttachError::NoProcess(pid))?;
         let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|e| not_opened(pid, e))?;
-        Ok(Held { pid, pidfd, root: root.to_owned() })
+        if !leaves_descriptors(&pidfd) {
+            return Err(not_opened(pid, rustix::io::Errno::MFILE));
+        }
+        let postponed = RefCell::default();
+        Ok(Held { pid, pidfd, root: root.to_owned(), postponed })
+    }
+
+    /// How the process is whose mappings were read anew. If that failed for a reason that passes, it is
+    /// noted, and what is known stays.
+    pub fn outcome(&self, read: Result<Liveness, AttachError>) -> Result<Liveness, OpsError> {
+        match read {
+            Ok(state) => Ok(state),
+            Err(e) if self.has_ended() || e.is_gone() => Ok(Liveness::Gone),
+            Err(e) if e.is_transient() => {
+                self.postpone(&e);
+                Ok(Liveness::Alive)
+            }
+            Err(e) => Err(OpsError::Failed(e.to_string())),
+        }
+    }
+
+    /// Notes that a reading failed, and why.
+    pub fn postpone(&self, why: &dyn std::fmt::Display) {
+        *self.postponed.borrow_mut() += &Postponed { count: 1, why: why.to_string() };
+    }
+
+    /// What has been noted so far.
+    pub fn postponed(&self) -> Ref<'_, Postponed> {
+        self.postponed.borrow()
     }
 
     /// A pidfd becomes readable when its process ends.
@@ -101,12 +195,48 @@ impl AttachError {
             _ => false,
         }
     }
+
+    /// Whether it may work a little later: isotherm or the machine is short of memory or descriptors.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            AttachError::Walk(e) => e.is_transient(),
+            AttachError::Proc(e) | AttachError::NoClearRefs { source: e, .. } => e.is_transient(),
+            AttachError::Short { .. } => true,
+            AttachError::NoClearing { source, .. } => is_transient(source),
+            _ => false,
+        }
+    }
+}
+
+/// A new descriptor is the lowest that is free.
+fn leaves_descriptors(newest: &OwnedFd) -> bool {
+    let used = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
+    getrlimit(Resource::Nofile).current.is_none_or(|most| used + SPARE_DESCRIPTORS <= most)
+}
+
+/// Whether there is such a process, whoever may look at it. Threads and processes that have just ended
+/// count.
+fn exists(pid: i32) -> bool {
+    let sent = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).map(test_kill_process);
+    matches!(sent, Some(Ok(()) | Err(rustix::io::Errno::PERM)))
+}
+
+/// Why BPF does not find a process that is held: it has ended, or is protected.
+pub(super) fn not_found(held: &Held, e: WalkError) -> AttachError {
+    match (e, proc::comm(&held.root, held.pid)) {
+        (WalkError::NoTask(pid), Ok(comm)) if !held.has_ended() => {
+            AttachError::Protected { pid, comm }
+        }
+        (e, _) => e.into(),
+    }
 }
 
 fn not_opened(pid: i32, e: rustix::io::Errno) -> AttachError {
     match e {
         rustix::io::Errno::SRCH => AttachError::NoProcess(pid),
         rustix::io::Errno::INVAL | rustix::io::Errno::NOENT => AttachError::Thread(pid),
+        e if is_transient(&e.into()) => AttachError::Short { pid, source: e.into() },
         e => AttachError::Refused { pid, source: e.into() },
     }
 }
@@ -114,10 +244,18 @@ fn not_opened(pid: i32, e: rustix::io::Errno) -> AttachError {
 pub(crate) fn refused(pid: i32, e: ProcError) -> AttachError {
     match e {
         ProcError::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-            AttachError::Refused { pid, source }
+            not_permitted(pid, source)
         }
         e if e.is_gone() => AttachError::NoProcess(pid),
         e => e.into(),
+    }
+}
+
+/// Whoever has all capabilities need not be told to run as root.
+fn not_permitted(pid: i32, source: io::Error) -> AttachError {
+    match proc::comm("/".as_ref(), pid) {
+        Ok(comm) if may_look_at_all() => AttachError::Forbidden { pid, comm, source },
+        _ => AttachError::Refused { pid, source },
     }
 }
 
@@ -133,5 +271,54 @@ pub(super) fn no_refs(pid: i32, source: ProcError) -> AttachError {
         AttachError::NoProcess(pid)
     } else {
         AttachError::NoClearRefs { pid, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::walker::own_pid;
+
+    /// ENOMEM from `/proc/PID/maps` of one target ended the watching of all.
+    #[test]
+    fn a_shortage_is_noted_and_what_is_known_stays() {
+        let held = Held::take("/".as_ref(), own_pid()).unwrap();
+        let failed = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            Err(AttachError::Proc(ProcError::Read { path: "/proc/7/maps".into(), source }))
+        };
+        assert_eq!(held.outcome(Ok(Liveness::Replaced)).unwrap(), Liveness::Replaced);
+        assert_eq!(*held.postponed(), Postponed::default());
+        for errno in [libc::ENOMEM, libc::EMFILE] {
+            assert_eq!(held.outcome(failed(errno)).unwrap(), Liveness::Alive);
+        }
+        assert_eq!(held.outcome(failed(libc::ESRCH)).unwrap(), Liveness::Gone);
+        assert!(held.outcome(failed(libc::EIO)).is_err());
+        let postponed = held.postponed();
+        assert_eq!(postponed.count, 2);
+        assert!(postponed.why.contains("/proc/7/maps"), "{}", postponed.why);
+        let short = WalkError::failed("a part", io::Error::from_raw_os_error(libc::ENOMEM));
+        assert!(AttachError::from(short).is_transient());
+        let broken = WalkError::failed("a part", io::Error::from_raw_os_error(libc::EINVAL));
+        assert!(!AttachError::from(broken).is_transient());
+    }
+
+    fn missing(pid: i32) -> AttachError {
+        let held = Held::take("/".as_ref(), pid).unwrap();
+        not_found(&held, WalkError::NoTask(pid))
+    }
+
+    /// "no process 1 in this pid namespace" was said of one that was there.
+    #[test]
+    fn who_is_there_and_cannot_be_found_is_said_to_be_there() {
+        let said = missing(own_pid());
+        assert!(matches!(said, AttachError::Protected { .. }) && !said.is_gone(), "{said}");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let held = Held::take("/".as_ref(), pid).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(not_found(&held, WalkError::NoTask(pid)).is_gone(), "it has ended");
+        assert!(exists(own_pid()) && !exists(i32::MAX) && !exists(-1));
     }
 }

@@ -1,6 +1,7 @@
 //! Processes that are held, and looked at by others.
 
 use std::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use isotherm_core::TargetId;
@@ -42,6 +43,10 @@ impl Hold for HeldProcesses {
 
     fn ended(&self) -> Vec<TargetId> {
         self.0.ended()
+    }
+
+    fn ends(&self) -> Option<BorrowedFd<'_>> {
+        self.0.ends()
     }
 
     fn detach(&mut self, target: TargetId) {

@@ -18,7 +18,7 @@ pub(crate) mod touched;
 pub(crate) mod vaddr;
 mod window;
 
-pub use held::AttachError;
+pub use held::{AttachError, Postponed};
 pub(crate) use held::{Held, refused};
 pub use held_processes::HeldProcesses;
 pub use idle::{Idle, IdleError, Physical};

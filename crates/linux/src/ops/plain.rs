@@ -54,10 +54,21 @@ impl Plain {
         }
         if self.updates.is_multiple_of(HOLDINGS_EVERY) {
             self.holdings = proc::holdings(root, pid, &self.holdings);
-            self.flags = proc::usage(root, pid)?;
+            match proc::usage(root, pid) {
+                Ok(flags) => self.flags = flags,
+                // That it is another program now has to be told at once.
+                Err(e) if replaced && e.is_transient() => {
+                    self.mappings.clear();
+                    self.postpone(&e);
+                    return Ok(Liveness::Replaced);
+                }
+                Err(e) => return Err(e.into()),
+            }
         }
         self.updates = self.updates.wrapping_add(1);
-        let flags: Vec<Option<u64>> = mappings.iter().map(|m| self.flags_of(m.range)).collect();
+        // Mappings that have come since the flags were read count as ordinary ones.
+        let flags: Vec<Option<u64>> =
+            mappings.iter().map(|m| self.flags_of(m.range).or(Some(0))).collect();
         self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
         Ok(match (self.has_ended(), replaced) {
             (true, _) => Liveness::Gone,
@@ -69,15 +80,12 @@ impl Plain {
     /// Reads the mappings anew, into `out` too.
     pub fn mappings_into(&mut self, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
         out.clear();
-        match self.update() {
-            Ok(Liveness::Gone) => Ok(Liveness::Gone),
-            Ok(state) => {
-                out.extend_from_slice(&self.mappings);
-                Ok(state)
-            }
-            Err(e) if self.has_ended() || e.is_gone() => Ok(Liveness::Gone),
-            Err(e) => Err(OpsError::Failed(e.to_string())),
+        let read = self.update();
+        let state = self.outcome(read)?;
+        if state != Liveness::Gone {
+            out.extend_from_slice(&self.mappings);
         }
+        Ok(state)
     }
 
     fn flags_of(&self, range: AddrRange) -> Option<u64> {

@@ -13,11 +13,11 @@ use isotherm_core::{
 
 use super::annotate::{annotate, mapping_at};
 use super::busy::Busy;
-use super::held::{AttachError, Held, no_refs, not_cleared, refused};
+use super::held::{AttachError, Held, no_refs, not_cleared, not_found, refused};
 use super::touched::Touched;
 use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
-use crate::walker::{Identity, WalkError, Walker};
+use crate::walker::{Glance, Identity, MapChanges, WalkError, Walker};
 
 /// Descriptors are looked through every so many readings of the mappings: a server may hold
 /// hundreds of thousands.
@@ -37,6 +37,8 @@ pub(crate) struct Process {
     /// Where the walker does not tell of every page who maps it, if that is allowed.
     pagemap: Option<Pagemap>,
     pub mappings: Vec<Mapping>,
+    /// of when they were read
+    changes: Option<MapChanges>,
     holdings: Holdings,
     updates: u32,
     /// Mappings (by their start) in which pages mapped more than once have been seen lately, and
@@ -57,6 +59,8 @@ pub(crate) struct Process {
     pub in_epoch: Vec<AddrRange>,
     /// CPU time that it had used when that began.
     pub ran_at_flush: Duration,
+    /// How often it was acted on.
+    pub acts: u64,
     /// When its pages were last touched, once somebody has asked for that.
     pub touched: Option<Touched>,
 }
@@ -78,7 +82,7 @@ impl Process {
         cold: bool,
     ) -> Result<Self, AttachError> {
         let held = Held::take(root, pid)?;
-        let identity = walker.identity(pid)?;
+        let identity = walker.identity(pid).map_err(|e| not_found(&held, e))?;
         let space = proc::open_maps(root, pid).map_err(|e| refused(pid, e))?;
         let refs = ClearRefs::open(root, pid);
         let refs = if cold {
@@ -98,6 +102,7 @@ impl Process {
             _space: space,
             pagemap: open_pagemap(walker, root, pid),
             mappings: Vec::new(),
+            changes: None,
             holdings: Holdings::default(),
             updates: 0,
             sharing: Default::default(),
@@ -109,6 +114,7 @@ impl Process {
             busy: Busy::begin(pid),
             in_epoch: Vec::new(),
             ran_at_flush: Duration::ZERO,
+            acts: 0,
             touched: None,
         })
     }
@@ -116,15 +122,17 @@ impl Process {
     /// Notes an `exec`, and reads the mappings anew.
     pub fn update(&mut self, walker: &mut Walker) -> Result<Liveness, AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
-        let identity = walker.identity(pid)?;
+        let glance = walker.glance(pid)?;
+        let identity = glance.identity;
         if identity.start_boottime != self.identity.start_boottime {
             return Ok(Liveness::Gone);
         }
         let replaced = identity.mm != self.identity.mm;
         if replaced {
-            self.identity = identity;
             self._space = proc::open_maps(root, pid).map_err(|e| refused(pid, e))?;
+            self.identity = identity;
             self.pagemap = open_pagemap(walker, root, pid);
+            self.forget_mappings();
             self.holdings = Holdings::default();
             self.updates = 0;
             self.ran_at_clear = None;
@@ -132,7 +140,11 @@ impl Process {
             self.sharing = Default::default();
             self.touched = None;
         }
-        self.read_mappings(walker)?;
+        match self.read_mappings(walker, &glance) {
+            // That it is another program now has to be told at once.
+            Err(e) if replaced && e.is_transient() => self.postpone(&e),
+            read => read?,
+        }
         Ok(match (self.has_ended(), replaced) {
             (true, _) => Liveness::Gone,
             (_, true) => Liveness::Replaced,
@@ -143,15 +155,16 @@ impl Process {
     /// Reads the mappings anew if the address space is the one that is known; returns whether it is. An
     /// `exec` stays to be told by [`Process::update`].
     pub fn refresh(&mut self, walker: &mut Walker) -> Result<bool, AttachError> {
-        let same = walker.identity(self.held.pid)? == self.identity;
+        let glance = walker.glance(self.held.pid)?;
+        let same = glance.identity == self.identity;
         if same {
-            self.read_mappings(walker)?;
+            self.read_mappings(walker, &glance)?;
         }
         Ok(same && !self.has_ended())
     }
 
-    /// What was `read`, if it is of this process as it was: none if that has ended, or is another program
-    /// by now. `of` tells whose it is, if anything was read.
+    /// What was `read`, if it is of this process as it was: none if that has ended, is another program
+    /// by now, or cannot be read for a reason that passes. `of` tells whose it is, if anything was read.
     pub fn as_it_was<T>(
         &self,
         read: Result<T, WalkError>,
@@ -160,19 +173,32 @@ impl Process {
         match read {
             Ok(read) => Ok(of(&read).is_none_or(|of| of == self.identity).then_some(read)),
             Err(e) if e.is_gone() => Ok(None),
+            Err(e) if e.is_transient() => {
+                self.postpone(&e);
+                Ok(None)
+            }
             Err(e) => Err(OpsError::Failed(e.to_string())),
         }
     }
 
-    fn read_mappings(&mut self, walker: &mut Walker) -> Result<(), AttachError> {
+    /// Reads the mappings, unless they are as they were at the last `glance`. Now and then they are read all
+    /// the same: the name of a file changes without them.
+    fn read_mappings(&mut self, walker: &mut Walker, glance: &Glance) -> Result<(), AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
-        if self.updates.is_multiple_of(HOLDINGS_EVERY) {
+        self.busy.threads = glance.threads;
+        let in_turn = self.updates.is_multiple_of(HOLDINGS_EVERY);
+        if !in_turn && glance.changes.is_some() && glance.changes == self.changes {
+            self.updates = self.updates.wrapping_add(1);
+            return Ok(());
+        }
+        // Until all is read, nothing is known to be unchanged.
+        self.changes = None;
+        if in_turn {
             self.holdings = walker.holdings(root, pid, &self.holdings)?;
             self.stalls = false;
             self.sharing = [HashSet::new(), std::mem::take(&mut self.sharing[0])];
         }
         self.updates = self.updates.wrapping_add(1);
-        self.busy.threads = proc::stat(root, pid).map_or(1, |stat| stat.threads);
         let mappings = proc::mappings(root, pid)?;
         let starts: Vec<u64> = mappings.iter().map(|m| m.range.start).collect();
         let flags = walker.vma_flags(pid, &starts)?;
@@ -183,6 +209,8 @@ impl Process {
             mappings.shrink_to_fit();
             self.mappings = mappings;
         }
+        let all_told = flags.iter().all(Option::is_some);
+        self.changes = glance.changes.filter(|_| all_told);
         let Process { sharing, mappings, touched, .. } = self;
         let is_mapped =
             |start: &u64| mappings.binary_search_by_key(start, |m| m.range.start).is_ok();
@@ -192,6 +220,12 @@ impl Process {
             touched.keep(|b| mappings.get(next(b.start)).is_some_and(|m| m.range.start < b.end));
         }
         Ok(())
+    }
+
+    /// Knows of no mappings until they are read again.
+    pub fn forget_mappings(&mut self) {
+        self.mappings.clear();
+        self.changes = None;
     }
 
     /// Writes down that these pages of the block from `start` on were young, and are cleared.

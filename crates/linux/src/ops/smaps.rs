@@ -2,6 +2,7 @@
 //! `smaps`, mapping by mapping.
 
 use std::ops::Deref;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use isotherm_core::{
 };
 
 use super::epochs;
-use super::held::{AttachError, Held, no_refs};
+use super::held::{AttachError, Held, Postponed, no_refs};
 use super::plain::Plain;
 use super::processes::Hold;
 use super::targets::Targets;
@@ -164,8 +165,16 @@ impl Hold for Smaps {
         self.targets.ended()
     }
 
+    fn ends(&self) -> Option<BorrowedFd<'_>> {
+        self.targets.ends()
+    }
+
     fn detach(&mut self, target: TargetId) {
         self.targets.remove(target);
+    }
+
+    fn postponed(&self) -> Postponed {
+        self.targets.postponed()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use isotherm_core::{OpsError, TargetId};
@@ -10,7 +10,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 
-use super::held::Held;
+use super::held::{Held, Postponed};
 use crate::sys::process_cpu;
 
 /// Processes that are held; an id is never used again.
@@ -20,12 +20,14 @@ pub(crate) struct Targets<P> {
     next_id: u32,
     /// Tells of the pidfds of all of them.
     ends: Option<OwnedFd>,
+    /// of targets that were removed
+    postponed: Postponed,
 }
 
 impl<P> Default for Targets<P> {
     fn default() -> Self {
         let ends = epoll::create(CreateFlags::CLOEXEC).ok();
-        Targets { processes: BTreeMap::new(), next_id: 0, ends }
+        Targets { processes: BTreeMap::new(), next_id: 0, ends, postponed: Postponed::default() }
     }
 }
 
@@ -47,7 +49,16 @@ impl<P: Deref<Target = Held>> Targets<P> {
 
     /// Closing its pidfd takes it out of what is told of, too.
     pub fn remove(&mut self, target: TargetId) {
-        self.processes.remove(&target);
+        if let Some(removed) = self.processes.remove(&target) {
+            self.postponed += &removed.postponed();
+        }
+    }
+
+    /// Readings that failed for a reason that passes, of all targets there were.
+    pub fn postponed(&self) -> Postponed {
+        let mut all = self.postponed.clone();
+        self.processes.values().for_each(|p| all += &p.postponed());
+        all
     }
 
     pub fn get(&mut self, target: TargetId) -> Result<&mut P, OpsError> {
@@ -79,6 +90,11 @@ impl<P: Deref<Target = Held>> Targets<P> {
         let mut ended: Vec<TargetId> = events.iter().filter_map(id).filter(is_held).collect();
         ended.sort_unstable();
         ended
+    }
+
+    /// What is readable as long as one that has ended is among them; none where each has to be asked.
+    pub fn ends(&self) -> Option<BorrowedFd<'_>> {
+        self.ends.as_ref().map(AsFd::as_fd)
     }
 
     /// CPU time that a target has used since it began.

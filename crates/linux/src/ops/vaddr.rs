@@ -1,16 +1,18 @@
 //! Virtual memory of processes: page tables read by BPF, accessed bits cleared by `MADV_COLD`, and by
 //! `clear_refs` where that does not reach.
 
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use isotherm_core::{
-    Ask, Cost, Liveness, Look, Mapping, OpsError, PAGE_SIZE, Seen, Space, Survey, TargetId,
+    Activity, Ask, Cost, Liveness, Look, Mapping, OpsError, PAGE_SIZE, Seen, Space, Survey,
+    TargetId,
 };
 
 use super::clear::{check_folios, clear};
 use super::epochs::{Epochs, Scope};
-use super::held::AttachError;
+use super::held::{AttachError, Postponed};
 use super::process::Process;
 use super::processes::Hold;
 use super::survey::{Price, Told, measure_price};
@@ -83,10 +85,10 @@ impl Vaddr {
             walker,
             clearing,
             epochs: Epochs::new(scope, soft_dirty),
+            told: Told::new(&root),
             root,
             targets: Targets::default(),
             cpu: CpuLaps::begin(),
-            told: Told::default(),
             paces: Paces::default(),
         }
     }
@@ -146,8 +148,16 @@ impl Hold for Vaddr {
         self.targets.ended()
     }
 
+    fn ends(&self) -> Option<BorrowedFd<'_>> {
+        self.targets.ends()
+    }
+
     fn detach(&mut self, target: TargetId) {
         self.targets.remove(target);
+    }
+
+    fn postponed(&self) -> Postponed {
+        self.targets.postponed()
     }
 }
 
@@ -176,18 +186,20 @@ impl Space for Vaddr {
         out.clear();
         let Vaddr { walker, targets, .. } = self;
         let process = targets.get(target)?;
-        match process.update(walker) {
-            Ok(Liveness::Gone) => Ok(Liveness::Gone),
-            Ok(state) => {
-                out.extend_from_slice(&process.mappings);
-                Ok(state)
-            }
-            Err(e) if process.has_ended() || e.is_gone() => Ok(Liveness::Gone),
-            Err(e) => Err(OpsError::Failed(e.to_string())),
+        let read = process.update(walker);
+        let state = process.outcome(read)?;
+        if state != Liveness::Gone {
+            out.extend_from_slice(&process.mappings);
         }
+        Ok(state)
     }
 
     fn ran(&mut self, target: TargetId) -> Option<Duration> {
         self.targets.ran(target)
+    }
+
+    fn activity(&mut self, target: TargetId) -> Option<Activity> {
+        let ran = self.targets.ran(target)?;
+        Some(Activity { ran, acts: self.targets.find(target)?.acts })
     }
 }

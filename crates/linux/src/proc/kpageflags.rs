@@ -7,7 +7,7 @@ use std::path::Path;
 
 use isotherm_core::Unknown;
 
-use super::ProcError;
+use super::{Mglru, ProcError};
 
 const PATH: &str = "proc/kpageflags";
 
@@ -31,6 +31,10 @@ flags! {
     is_lru: 5;
     /// free, on a list of the buddy allocator
     is_free: 10;
+    /// in the page tables of a process
+    is_mapped: 11;
+    /// anonymous
+    is_anonymous: 12;
     /// anonymous or shared memory, also while it is on no list
     is_user: 12 | 14;
     /// first of the pages of a folio
@@ -58,10 +62,14 @@ pub enum FrameContent {
 }
 
 impl FrameContent {
-    fn of(head: u64, flags: PageFlags) -> Self {
+    /// `hides`: whether this kernel does not note accesses by system calls by page frame.
+    fn of(head: u64, flags: PageFlags, hides: bool) -> Self {
         match flags {
             f if f.is_hole() || f.is_free() || f.is_zero() => FrameContent::Nothing,
             f if f.is_hugetlb() => FrameContent::Unknown(Unknown::Hugetlb),
+            f if hides && f.is_lru() && !f.is_mapped() && !f.is_anonymous() => {
+                FrameContent::Unknown(Unknown::Cache)
+            }
             f if f.is_lru() => FrameContent::Seen(head),
             // Too new to be on a list, or just being moved.
             f if f.is_user() => FrameContent::Unknown(Unknown::Unseen),
@@ -72,7 +80,10 @@ impl FrameContent {
 
 /// The file, open for reading.
 #[derive(Debug)]
-pub struct KPageFlags(File);
+pub struct KPageFlags {
+    file: File,
+    mglru: Mglru,
+}
 
 impl KPageFlags {
     /// Opens it.
@@ -81,7 +92,8 @@ impl KPageFlags {
     /// If there is none, or we are not root.
     pub fn open(root: &Path) -> Result<Self, ProcError> {
         let path = root.join(PATH);
-        Ok(KPageFlags(File::open(&path).map_err(|e| ProcError::read(&path, e))?))
+        let file = File::open(&path).map_err(|e| ProcError::read(&path, e))?;
+        Ok(KPageFlags { file, mglru: Mglru::open(root) })
     }
 
     /// What each of `frames` holds. Neighbours cost one read. Frame 0 stands for one that is hidden.
@@ -92,6 +104,7 @@ impl KPageFlags {
         let mut contents = Vec::with_capacity(frames.len());
         // The frame before, and the head of its folio.
         let mut last: Option<(u64, u64, PageFlags)> = None;
+        let hides = self.mglru.hides_reads();
         for (&frame, flags) in frames.iter().zip(self.of(frames)?) {
             let follows = last.filter(|(before, ..)| before.checked_add(1) == Some(frame));
             let head = match (flags, follows) {
@@ -102,7 +115,8 @@ impl KPageFlags {
             };
             last = head.map(|(head, flags)| (frame, head, flags));
             let unseen = FrameContent::Unknown(Unknown::Unseen);
-            contents.push(head.map_or(unseen, |(head, flags)| FrameContent::of(head, flags)));
+            contents
+                .push(head.map_or(unseen, |(head, flags)| FrameContent::of(head, flags, hides)));
         }
         Ok(contents)
     }
@@ -117,7 +131,7 @@ impl KPageFlags {
         for run in frames.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
             let mut words = vec![HOLE.to_ne_bytes(); run.len()];
             let at = run.first().map_or(0, |f| f.saturating_mul(8));
-            self.0.read_at(words.as_flattened_mut(), at)?;
+            self.file.read_at(words.as_flattened_mut(), at)?;
             all.extend(words.into_iter().map(|w| PageFlags(u64::from_ne_bytes(w))));
         }
         Ok(all)
@@ -148,6 +162,7 @@ impl KPageFlags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::put;
 
     const HEAD: u64 = 1 << 15;
     const TAIL: u64 = 1 << 16;
@@ -174,6 +189,28 @@ mod tests {
             _ => '?',
         };
         assert_eq!(got.iter().map(told).collect::<String>(), "ulfuz---");
+    }
+
+    #[test]
+    fn what_nobody_maps_is_unknown_where_reads_leave_no_trace() {
+        let (lru, mapped, anon, shared) = (1u64 << 5, 1 << 11, 1 << 12, 1 << 14);
+        // Of files, mapped and not, anonymous, of shared memory, and a folio of a file.
+        let (root, _) =
+            file(&[0, lru, lru | mapped, lru | anon, lru | shared, 1 << 10, HEAD | lru, TAIL]);
+        let contents = |mglru: Option<&str>| {
+            if let Some(text) = mglru {
+                put(root.path(), "sys/kernel/mm/lru_gen/enabled", text);
+            }
+            let flags = KPageFlags::open(root.path()).unwrap();
+            flags.contents(&[1, 2, 3, 4, 5, 6, 7]).unwrap()
+        };
+        use FrameContent::{Nothing, Seen};
+        let all = [Seen(1), Seen(2), Seen(3), Seen(4), Nothing, Seen(6), Seen(6)];
+        assert_eq!(contents(None), all, "a kernel without MGLRU");
+        assert_eq!(contents(Some("0x0000\n")), all);
+        let cache = FrameContent::Unknown(Unknown::Cache);
+        let some = [cache, Seen(2), Seen(3), cache, Nothing, cache, cache];
+        assert_eq!(contents(Some("0x0007\n")), some);
     }
 
     #[test]

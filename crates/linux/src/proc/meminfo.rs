@@ -21,6 +21,10 @@ pub struct MemInfo {
     pub hugetlb: u64,
     /// shared memory, and tmpfs
     pub shared: u64,
+    /// of files, on the lists that reclaim goes through
+    pub files: u64,
+    /// of files, and shared memory, that some process maps
+    pub mapped: u64,
 }
 
 /// Reads `/proc/meminfo`.
@@ -48,6 +52,8 @@ fn parse(text: &str) -> Option<MemInfo> {
         mlocked: some("Mlocked"),
         hugetlb: some("Hugetlb"),
         shared: some("Shmem"),
+        files: some("Active(file)").saturating_add(some("Inactive(file)")),
+        mapped: some("Mapped"),
     })
 }
 

@@ -6,9 +6,11 @@ mod children;
 mod clear_refs;
 mod fds;
 mod kpageflags;
+mod loadavg;
 mod maps;
 mod meminfo;
 mod memory_block;
+mod mglru;
 mod namespace;
 mod numa_maps;
 mod page_idle;
@@ -25,6 +27,8 @@ mod zoneinfo;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::sys::is_transient;
+
 pub use buddyinfo::{FreeBlocks, buddyinfo};
 pub use children::{children, pids};
 pub use clear_refs::{ClearRefs, Refs};
@@ -33,10 +37,12 @@ pub(crate) use fds::descriptors;
 pub(crate) use fds::{Descriptor, MAX_FDS, device, holdings_of};
 pub use fds::{Holdings, holdings};
 pub use kpageflags::{FrameContent, KPageFlags, PageFlags};
+pub use loadavg::Births;
 pub(crate) use maps::open_maps;
 pub use maps::{mappings, parse_maps};
 pub use meminfo::{MemInfo, meminfo};
 pub use memory_block::{MemoryBlock, memory_block, memory_block_size};
+pub use mglru::{MGLRU, Mglru};
 pub use namespace::{check_namespace, is_first_namespace};
 pub use numa_maps::policies;
 pub use page_idle::IdleBitmap;
@@ -92,6 +98,11 @@ impl ProcError {
         let ProcError::Read { source, .. } = self else { return false };
         source.kind() == io::ErrorKind::NotFound
             || source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+    }
+
+    /// Whether it may be read a little later: see [`is_transient`].
+    pub(crate) fn is_transient(&self) -> bool {
+        matches!(self, ProcError::Read { source, .. } if is_transient(source))
     }
 }
 

@@ -70,14 +70,15 @@ pub fn cut_comm(name: &str) -> String {
     String::from_utf8_lossy(bytes.get(..MAX_COMM).unwrap_or(bytes)).into_owned()
 }
 
-/// The command line, blank-separated; the program's name where there is none.
+/// The command line, blank-separated. It is empty while a process is in the middle of `exec`, and where the
+/// process has cleared it.
 ///
 /// # Errors
 /// If there is no such process.
 pub fn command(root: &Path, pid: i32) -> Result<String, ProcError> {
     let text = read_limited(&pid_file(root, pid, "cmdline"), 4096)?;
     let words: Vec<&str> = text.split('\0').map(str::trim).filter(|w| !w.is_empty()).collect();
-    if words.is_empty() { Ok(stat(root, pid)?.comm) } else { Ok(words.join(" ")) }
+    Ok(words.join(" "))
 }
 
 /// Resident memory of a process, in bytes.

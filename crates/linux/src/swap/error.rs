@@ -30,7 +30,7 @@ pub enum SwapError {
     },
     /// there is some already
     #[error(
-        "isotherm has made {device} already, of {} MiB: isotherm swap restore takes it away",
+        "isotherm has made {device} already, of {} MiB: {restore} takes it away; or give yours another name (--name NAME)",
         .bytes >> 20
     )]
     InUse {
@@ -38,6 +38,42 @@ pub enum SwapError {
         device: PathBuf,
         /// its size
         bytes: u64,
+        /// what to type
+        restore: String,
+    },
+    /// a name that makes no sense as that of a file
+    #[error(
+        "swap cannot be called `{0}`: write 1 to 64 letters, digits, `-`, `_` and `.`, no `.` first"
+    )]
+    Name(String),
+    /// not made
+    #[error(
+        "isotherm has made no swap called {0} (or the machine was started anew since): isotherm swap zram SIZE --name {0} makes some"
+    )]
+    NoSuch(String),
+    /// of others
+    #[error(
+        "{device} is not taken away, as others have memory in swap that would be brought back: {who}. End them, or say --force"
+    )]
+    Foreign {
+        /// which
+        device: PathBuf,
+        /// with how much
+        who: String,
+    },
+    /// it would not fit
+    #[error(
+        "{device} is not taken away, as {need} would come back to {place}, which has room for {room}: processes would be killed. End something that needs memory there, or raise the limit, and try again"
+    )]
+    NoRoom {
+        /// which
+        device: PathBuf,
+        /// where
+        place: String,
+        /// how much
+        need: String,
+        /// how much there is
+        room: String,
     },
     /// somebody else's
     #[error(

@@ -4,14 +4,16 @@
 //! file, so that a later isotherm can take it away: what was made for good when asked to, the rest when
 //! its process was killed.
 
+mod content;
 mod error;
 mod noted;
 mod zram;
 
 use std::path::Path;
 
+pub use content::{Content, Holder};
 pub use error::SwapError;
-pub use noted::{restore, restore_left, set_up};
+pub use noted::{Restore, restore, restore_left, set_up};
 
 use self::noted::Held;
 use self::zram::Zram;

@@ -9,13 +9,16 @@ use isotherm_core::{PAGE_SIZE, align_down};
 use serde::{Deserialize, Serialize};
 
 use super::checked;
+use super::content::Content;
 use super::error::SwapError;
 use super::zram::Zram;
 use crate::state::{self, boot_id};
 
 const DIR: &str = "run/isotherm";
-/// What stays is noted there.
+/// What stays is noted there, if it has no name.
 const PATH: &str = "run/isotherm/swap.json";
+/// How long a name may be, in bytes.
+const MAX_NAME: usize = 64;
 const SIZE: usize = 4096;
 const VERSION: u32 = 1;
 
@@ -27,19 +30,32 @@ struct Noted {
     bytes: u64,
 }
 
+/// Where swap of this name is noted.
+fn place(root: &Path, name: Option<&str>) -> Result<PathBuf, SwapError> {
+    let Some(name) = name else { return Ok(root.join(PATH)) };
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if !(1..=MAX_NAME).contains(&name.len()) || name.starts_with('.') || !name.bytes().all(is_plain)
+    {
+        return Err(SwapError::Name(name.to_owned()));
+    }
+    Ok(root.join(DIR).join(format!("swap@{name}.json")))
+}
+
 /// Makes swap of `bytes`, rounded down to whole pages, used before all other; returns its device. It
-/// stays when isotherm ends.
+/// stays when isotherm ends. There is one of each name, and one without.
 ///
 /// # Errors
-/// If there is some of isotherm's already, the kernel has no zram, or refuses.
-pub fn set_up(root: &Path, bytes: u64) -> Result<PathBuf, SwapError> {
+/// If there is some of this name already, the kernel has no zram, or refuses.
+pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, SwapError> {
     let bytes = align_down(checked(root, bytes)?, PAGE_SIZE);
-    let path = root.join(PATH);
+    let path = place(root, name)?;
     let (file, boot_id) = begin(root, &path)?;
     if let Some(earlier) = read(&file, &path)?.filter(|n| n.boot_id == boot_id) {
         let zram = Zram::known(root, earlier.number);
         if zram.bytes().is_some() {
-            return Err(SwapError::InUse { device: zram.device(), bytes: earlier.bytes });
+            let name = name.map_or_else(String::new, |name| format!(" --name {name}"));
+            let restore = format!("isotherm swap restore{name}");
+            return Err(SwapError::InUse { device: zram.device(), bytes: earlier.bytes, restore });
         }
     }
     let zram = Zram::add(root).inspect_err(|_| forget(&path))?;
@@ -93,19 +109,47 @@ impl Held {
     }
 }
 
-/// Takes away what [`set_up`] has made, also if that was broken off, and what killed processes have left;
-/// returns the devices, none if there are none of isotherm's.
+/// Which swap is taken away, and at what price.
+#[derive(Debug, Clone, Default)]
+pub struct Restore<'a> {
+    /// that of this name alone; none: what has no name, and what killed processes have left
+    pub name: Option<&'a str>,
+    /// also if processes have memory in it that are not the caller's own
+    pub force: bool,
+    /// who asks: it, and the processes below it, are the caller's own
+    pub caller: Option<i32>,
+}
+
+/// Takes away what [`set_up`] has made, also if that was broken off, and, if no name is given, what killed
+/// processes have left; returns the devices, none if there are none of isotherm's. `tell` hears of each
+/// before it goes.
 ///
 /// # Errors
-/// If a device is somebody else's by now, memory is too short for what it holds, or the kernel refuses.
-pub fn restore(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
-    let left = restore_left(root);
-    let path = root.join(PATH);
+/// If a device is somebody else's by now, others have memory in what [`set_up`] has made, what a device holds
+/// does not fit in memory or in the limits of control groups, or the kernel refuses.
+pub fn restore(
+    root: &Path,
+    o: &Restore<'_>,
+    tell: &mut dyn FnMut(&Content),
+) -> Result<Vec<PathBuf>, SwapError> {
+    let path = place(root, o.name)?;
+    // Whose process is gone cannot say that they are its own.
+    let left = match o.name {
+        None => take_away_left(root, tell),
+        Some(_) => Ok(Vec::new()),
+    };
+    let mut check = |content: &Content| {
+        tell(content);
+        if o.force { Ok(()) } else { content.check_foreign() }
+    };
     let stays = match lock(&path, false)? {
-        Locked::Ours(file) => take_away(root, &path, &file)?,
+        Locked::Ours(file) => take_away(root, &path, &file, o, &mut check)?,
         Locked::OfAnother => return Err(SwapError::Busy),
         Locked::Missing => None,
     };
+    if let (Some(name), None) = (o.name, &stays) {
+        return Err(SwapError::NoSuch(name.to_owned()));
+    }
     let mut gone = left?;
     gone.extend(stays);
     Ok(gone)
@@ -116,6 +160,10 @@ pub fn restore(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
 /// # Errors
 /// As [`restore`]; the first one, when the others are gone.
 pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
+    take_away_left(root, &mut |_| ())
+}
+
+fn take_away_left(root: &Path, tell: &mut dyn FnMut(&Content)) -> Result<Vec<PathBuf>, SwapError> {
     let dir = root.join(DIR);
     let entries = match fs::read_dir(&dir) {
         Ok(entries) => entries,
@@ -131,7 +179,13 @@ pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
         let path = dir.join(name);
         // Whoever has it locked lives, and takes it away himself.
         let taken = lock(&path, false).and_then(|locked| match locked {
-            Locked::Ours(file) => take_away(root, &path, &file),
+            Locked::Ours(file) => {
+                let mut check = |content: &Content| {
+                    tell(content);
+                    Ok(())
+                };
+                take_away(root, &path, &file, &Restore::default(), &mut check)
+            }
             _ => Ok(None),
         });
         match taken {
@@ -142,8 +196,14 @@ pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
     failure.map_or(Ok(gone), Err)
 }
 
-/// Takes away what is noted in this file, and the file.
-fn take_away(root: &Path, path: &Path, file: &File) -> Result<Option<PathBuf>, SwapError> {
+/// Takes away what is noted in this file, and the file, unless `check` objects or it does not fit elsewhere.
+fn take_away(
+    root: &Path,
+    path: &Path,
+    file: &File,
+    o: &Restore<'_>,
+    check: &mut dyn FnMut(&Content) -> Result<(), SwapError>,
+) -> Result<Option<PathBuf>, SwapError> {
     let boot_id = boot_id(root).map_err(|e| failed("mark", path, e))?;
     let noted = read(file, path)?.filter(|n| n.boot_id == boot_id);
     let zram = noted.as_ref().map(|n| Zram::known(root, n.number));
@@ -158,6 +218,9 @@ fn take_away(root: &Path, path: &Path, file: &File) -> Result<Option<PathBuf>, S
         let noted = path.to_owned();
         return Err(SwapError::NotOurs { device: zram.device(), bytes, noted });
     }
+    let content = Content::of(root, zram.device(), o.name.map(str::to_owned), o.caller);
+    check(&content)?;
+    content.check_fits(root)?;
     zram.remove()?;
     forget(path);
     Ok(Some(zram.device()))
@@ -223,6 +286,31 @@ mod tests {
         ])
     }
 
+    fn restored(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
+        restore(root, &Restore::default(), &mut |_| ())
+    }
+
+    #[test]
+    fn each_name_has_its_own() {
+        let root = machine("4194304\n", &noted("this"));
+        let by = |name| Restore { name: Some(name), ..Restore::default() };
+        let said = restore(root.path(), &by("web"), &mut |_| ()).unwrap_err().to_string();
+        assert!(said.contains("no swap called web"), "{said}");
+        assert!(root.path().join(PATH).exists(), "that of another stays");
+        fs::rename(root.path().join(PATH), root.path().join("run/isotherm/swap@web.json")).unwrap();
+        assert!(restored(root.path()).unwrap().is_empty(), "it has a name");
+        let said = set_up(root.path(), Some("web"), 4 << 20).unwrap_err().to_string();
+        assert!(said.contains("swap restore --name web"), "{said}");
+        let mut told = Vec::new();
+        let said = restore(root.path(), &by("web"), &mut |c: &Content| told.push(c.to_string()));
+        assert!(matches!(said, Err(SwapError::Off { .. })), "here is no such device: {said:?}");
+        assert!(told[0].contains("zram7 (--name web) holds 0.0 MiB"), "{told:?}");
+        for bad in ["", ".x", "a/b", "a b", &"x".repeat(65)] {
+            let said = set_up(root.path(), Some(bad), 4 << 20).unwrap_err();
+            assert!(matches!(said, SwapError::Name(_)), "{bad}: {said}");
+        }
+    }
+
     fn noted(boot_id: &str) -> String {
         let boot_id = boot_id.to_owned();
         let noted = Noted { version: VERSION, boot_id, number: 7, bytes: 4 << 20 };
@@ -232,19 +320,19 @@ mod tests {
     #[test]
     fn what_is_not_ours_is_left_alone() {
         let root = machine("8388608\n", &noted("this"));
-        let said = restore(root.path()).unwrap_err().to_string();
+        let said = restored(root.path()).unwrap_err().to_string();
         assert!(said.contains("left alone") && said.contains("zram7"), "{said}");
         assert!(root.path().join(PATH).exists());
-        let said = set_up(root.path(), 4 << 20).unwrap_err();
+        let said = set_up(root.path(), None, 4 << 20).unwrap_err();
         assert!(matches!(said, SwapError::InUse { .. }), "{said}");
     }
 
     #[test]
     fn what_was_before_the_last_boot_is_forgotten() {
         let root = machine("4194304\n", &noted("another"));
-        assert!(restore(root.path()).unwrap().is_empty());
+        assert!(restored(root.path()).unwrap().is_empty());
         assert!(!root.path().join(PATH).exists());
-        assert!(restore(root.path()).unwrap().is_empty(), "nothing is noted");
+        assert!(restored(root.path()).unwrap().is_empty(), "nothing is noted");
     }
 
     #[test]
@@ -263,17 +351,19 @@ mod tests {
         assert!(matches!(said, SwapError::Off { .. }), "{said}");
         assert!(path.exists(), "it stays noted");
         put(root.path(), "sys/block/zram7/disksize", "8388608\n");
-        let said = restore(root.path()).unwrap_err();
+        let said = restored(root.path()).unwrap_err();
         assert!(matches!(said, SwapError::NotOurs { .. }), "{said}");
         fs::remove_file(root.path().join("sys/block/zram7/disksize")).unwrap();
-        assert!(restore(root.path()).unwrap().is_empty());
+        assert!(restored(root.path()).unwrap().is_empty());
         assert!(!path.exists());
     }
 
     #[test]
     fn nonsense_is_told_and_kept() {
         let root = machine("4194304\n", "{\"version\": 99}");
-        for said in [restore(root.path()).unwrap_err(), set_up(root.path(), 4 << 20).unwrap_err()] {
+        for said in
+            [restored(root.path()).unwrap_err(), set_up(root.path(), None, 4 << 20).unwrap_err()]
+        {
             assert!(matches!(said, SwapError::Noted(_)), "{said}");
         }
         assert!(root.path().join(PATH).exists());
@@ -283,10 +373,10 @@ mod tests {
     fn sizes_that_make_no_sense() {
         let root = machine("0\n", "");
         for bytes in [0, 4096, u64::MAX] {
-            let said = set_up(root.path(), bytes).unwrap_err().to_string();
+            let said = set_up(root.path(), None, bytes).unwrap_err().to_string();
             assert!(said.contains("makes no sense"), "{said}");
         }
-        let said = set_up(root.path(), 4 << 20).unwrap_err().to_string();
+        let said = set_up(root.path(), None, 4 << 20).unwrap_err().to_string();
         assert!(said.contains("modprobe zram"), "{said}");
         assert!(!root.path().join(PATH).exists());
     }
@@ -296,7 +386,7 @@ mod tests {
     fn why_there_is_none_is_told_with_what_is_left() {
         let root = machine("0\n", "");
         put(root.path(), "sys/class/zram-control/hot_add", "8\n");
-        let said = set_up(root.path(), 4 << 20).unwrap_err().to_string();
+        let said = set_up(root.path(), None, 4 << 20).unwrap_err().to_string();
         for part in ["zram8/disksize", "cannot take back", "hot_remove"] {
             assert!(said.contains(part), "{part} is not in: {said}");
         }

@@ -95,14 +95,18 @@ fn waited_for_cpu() -> Duration {
 /// CPU time of process `pid` so far, exact to the nanosecond; `None` if there is none.
 #[must_use]
 pub fn process_cpu(pid: i32) -> Option<Duration> {
-    let mut clock: libc::clockid_t = 0;
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both calls only write to the two locals that they are given.
-    let ok = unsafe {
-        libc::clock_getcpuclockid(pid, &raw mut clock) == 0
-            && libc::clock_gettime(clock, &raw mut t) == 0
-    };
+    // SAFETY: the call only writes to the local that it is given.
+    let ok = pid > 0 && unsafe { libc::clock_gettime(clock_of(pid), &raw mut t) == 0 };
     ok.then(|| Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0)))
+}
+
+/// The clock of the CPU time of process `pid`, as the kernel and both C libraries make it
+/// (`MAKE_PROCESS_CPUCLOCK`). `clock_getcpuclockid` would ask the kernel whether there is such a process, which
+/// the reading tells as well.
+fn clock_of(pid: i32) -> libc::clockid_t {
+    const CPUCLOCK_SCHED: libc::clockid_t = 2;
+    !pid << 3 | CPUCLOCK_SCHED
 }
 
 #[cfg(test)]
@@ -143,6 +147,17 @@ mod tests {
             x = x.wrapping_mul(3);
         }
         assert!(own_cpu() >= before && x != 0);
-        assert_eq!(process_cpu((1 << 22) + 1), None, "above the highest pid there can be");
+        for none in [(1 << 22) + 1, 0, -1] {
+            assert_eq!(process_cpu(none), None, "no pid can be {none}");
+        }
+    }
+
+    #[test]
+    fn the_clock_of_a_process_is_that_of_the_c_library() {
+        let pid = crate::walker::own_pid();
+        let mut clock: libc::clockid_t = 0;
+        // SAFETY: the call only writes to the local that it is given.
+        assert_eq!(unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) }, 0);
+        assert_eq!(clock, clock_of(pid));
     }
 }

@@ -15,6 +15,7 @@ mod process_madvise;
 mod signal;
 mod swapon;
 mod touch;
+mod transient;
 
 pub use arena::{Arena, Backing};
 pub use clock::{CpuLaps, Stopwatch, monotonic, own_cpu, process_cpu, thread_cpu};
@@ -29,8 +30,10 @@ pub use move_pages::{UNTOLD, migrate_pages, move_pages, page_nodes};
 pub use node_mask::{MAX_NODES, NodeMask};
 pub(crate) use own_pages::OwnPages;
 pub use pagemap_scan::resident_ranges;
+pub(crate) use privileges::may_look_at_all;
 pub use privileges::{Kept, drop_privileges, missing as missing_capabilities};
 pub use process_madvise::{Advice, advise_all, process_madvise, takes_advice};
 pub use signal::is_ignored;
 pub use swapon::{swap_off, swap_on};
 pub use touch::touch;
+pub(crate) use transient::is_transient;

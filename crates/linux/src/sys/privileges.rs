@@ -44,6 +44,14 @@ pub fn drop_privileges(kept: Kept) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
+/// Whether this process has what it takes to look at any process: what refuses one is no lack of these.
+#[must_use]
+pub(crate) fn may_look_at_all() -> bool {
+    let have = capabilities(None).map(|c| c.effective).unwrap_or(CapabilitySet::empty());
+    let files = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE;
+    have.contains(CapabilitySet::SYS_PTRACE) && have.intersects(files)
+}
+
 /// The capabilities that watching takes and this process does not have.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {

@@ -18,6 +18,22 @@ pub struct Identity {
     pub mm: u64,
 }
 
+/// What is known of a process without looking at its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glance {
+    /// who it is
+    pub identity: Identity,
+    /// how many threads it has
+    pub threads: u32,
+    /// differs after its mappings have changed; `None` if the kernel does not count changes
+    /// (`CONFIG_PER_VMA_LOCK`, from 6.4 on)
+    pub changes: Option<MapChanges>,
+}
+
+/// How often the memory map was let go by who may have changed it, its size in pages, and its areas.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MapChanges(u64, u64);
+
 /// The answer for one window.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
@@ -110,6 +126,16 @@ pub(super) fn pages_in(range: AddrRange) -> u32 {
 
 pub(super) fn identity(bss: &types::bss) -> Identity {
     Identity { start_boottime: bss.identity.start_boottime, mm: bss.identity.mm }
+}
+
+pub(super) fn glance(bss: &types::bss) -> Glance {
+    const IS_COUNTED: u64 = 1 << 32;
+    let [changes, size] = bss.identity.map_changes;
+    Glance {
+        identity: identity(bss),
+        threads: u32::try_from(bss.identity.threads).unwrap_or(1),
+        changes: (changes & IS_COUNTED != 0).then_some(MapChanges(changes, size)),
+    }
 }
 
 #[cfg(test)]

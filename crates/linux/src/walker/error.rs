@@ -4,6 +4,7 @@ use std::io;
 
 use crate::proc::ProcError;
 use crate::proof;
+use crate::sys::is_transient;
 
 /// Why page tables cannot be read by BPF here.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,14 @@ pub enum WalkError {
     /// run
     #[error("the BPF program does not run: {0}")]
     Run(String),
+    /// run, for want of memory or descriptors
+    #[error("the BPF program cannot run just now: {what}: {source}")]
+    Short {
+        /// which part of it
+        what: &'static str,
+        /// what the system said
+        source: io::Error,
+    },
     /// calibration
     #[error(
         "cannot find {what} in kernel memory ({detail}): this kernel lays its memory out in a way isotherm does not know; reading page tables by BPF is not possible here"
@@ -75,5 +84,22 @@ impl WalkError {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, WalkError::NoTask(_) | WalkError::NoMemory(_))
+    }
+
+    /// Whether it may work a little later: see [`is_transient`].
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            WalkError::Short { .. } | WalkError::Interrupted => true,
+            WalkError::Ram(e) => e.is_transient(),
+            _ => false,
+        }
+    }
+
+    /// A run of part `what` of the program failed.
+    pub(crate) fn failed(what: &'static str, source: io::Error) -> Self {
+        match is_transient(&source) {
+            true => WalkError::Short { what, source },
+            false => WalkError::Run(format!("{what}: {source}")),
+        }
     }
 }

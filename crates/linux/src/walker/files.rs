@@ -25,7 +25,7 @@ impl Walker {
 
     /// Devices, and what lies in no directory; and whether these are all.
     fn descriptors(&mut self, root: &Path, pid: i32) -> Result<(Vec<Descriptor>, bool), WalkError> {
-        let failed = |e: std::io::Error| WalkError::Run(format!("the list of open files: {e}"));
+        let failed = |e| WalkError::failed("the list of open files", e);
         let files = written(&self.skel.progs.list_files, pid, MAX_FDS * FILE).map_err(failed)?;
         let (files, _) = files.as_chunks();
         let known = files.iter().filter_map(|file| descriptor(root, file)).collect();

@@ -20,7 +20,7 @@ const MAX_LINKS: usize = 256;
 impl TaskIter {
     /// Runs the program for process `pid`; not at all if there is none.
     pub(super) fn run(&mut self, program: &ProgramMut<'_>, pid: i32) -> Result<(), WalkError> {
-        let failed = |e: io::Error| WalkError::Run(format!("the task iterator: {e}"));
+        let failed = |e| WalkError::failed("the task iterator", e);
         if !self.0.contains_key(&pid) {
             if self.0.len() >= MAX_LINKS {
                 self.0.clear();

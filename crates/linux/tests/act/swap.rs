@@ -14,7 +14,7 @@ fn without_swap_it_is_said_and_nothing_is_tried_in_vain() {
     let Some(_alone) = Alone::without_swap() else { return };
     let (process, mut ops, target, memory) = with_memory(3000, "small");
     let said = ops.supports(&Action::PageOut);
-    assert!(matches!(&said, Support::No(why) if why.contains("no swap")), "{said:?}");
+    assert!(matches!(&said, Support::NotNow(why) if why.contains("no swap")), "{said:?}");
     let done = apply(&mut ops, work(&Action::PageOut, target, memory));
     assert_eq!((done.applied, done.failure), (0, Some(Failure::NoRoom)));
     assert!(done.tried <= 64 * PAGE_SIZE, "it stops at once: {done:?}");
@@ -34,7 +34,7 @@ fn full_swap_is_no_room() {
     assert!((1024..=2048).contains(&out), "{done:?}");
     assert_eq!(process.resident(memory), 4096 - out);
     let said = ops.supports(&Action::PageOut);
-    assert!(matches!(&said, Support::No(why) if why.contains("full")), "{said:?}");
+    assert!(matches!(&said, Support::NotNow(why) if why.contains("full")), "{said:?}");
     let again = apply(&mut ops, work(&Action::PageOut, target, memory));
     assert!(again.applied == 0 && again.tried <= 64 * PAGE_SIZE, "no spinning: {again:?}");
 }
@@ -52,6 +52,9 @@ fn what_was_paged_out_is_read_back() {
     let faults = |p: &Obedient| p.major_faults(u64::from(p.pid().unsigned_abs()));
     let back = apply(&mut ops, work(&Action::WillNeed, target, memory));
     assert_eq!(pages(back), [300, 300, 700], "{back:?}");
+    assert_eq!(process.resident(memory), 600, "what is applied is back");
+    let again = apply(&mut ops, work(&Action::WillNeed, target, memory));
+    assert_eq!(pages(again), [0, 0, 1000], "{again:?}");
     let thread = process.keep_touching(memory, 1);
     while process.resident(memory) < 600 {
         std::thread::sleep(MS);

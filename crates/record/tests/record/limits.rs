@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::Snapshot;
-use isotherm_record::{Event, Facts, Limits, Progress, ReadError, Reader, Why, WriteError, Writer};
+use isotherm_record::{
+    Event, Facts, Limits, Missing, Progress, ReadError, Reader, Why, WriteError, Writer,
+};
 
 use crate::samples::{Shared, even, facts, mapping, reader, snapshots, target};
 
@@ -272,20 +274,87 @@ fn a_recording_without_snapshots_leaves_the_earlier_one_in_place() {
     assert_eq!(names, ["rec", "rec.old", "rec.old.1", "rec.old.2"]);
 }
 
-/// Two recordings of one name at once: both are whole at the end.
-#[test]
-fn two_recordings_of_one_name_do_not_meet() {
-    let d = dir();
-    let _ = record(&d.path, &facts(), Limits::default(), 3);
-    let of = |seed| Facts { seed, ..facts() };
-    let both = [1, 2].map(|seed| Writer::create(&d.path, &of(seed), Limits::default()).unwrap());
-    for mut writer in both {
-        let _ = writer.snapshot(&many(1).next().unwrap()).unwrap();
-        writer.finish(Why::Stopped, "").unwrap();
+fn busy(path: &Path) -> Option<PathBuf> {
+    match Writer::create(path, &facts(), Limits::default()) {
+        Ok(_) => None,
+        Err(WriteError::Busy { path }) => Some(path),
+        Err(e) => panic!("{e}"),
     }
-    assert_eq!(read(&d.path)[0], Event::Facts(of(2)));
-    assert_eq!(read(&d.dir.path().join("rec.old"))[0], Event::Facts(of(1)));
-    assert_eq!(files(d.dir.path()).len(), 2);
+}
+
+/// Two recordings of one name at once: the second one is refused and changes nothing, wherever the
+/// first one is in its life.
+#[test]
+fn a_second_recording_of_one_name_is_refused() {
+    let d = dir();
+    let old = d.dir.path().join("rec.old");
+    let begin = || Writer::create(&d.path, &facts(), Limits::default()).unwrap();
+    let mut first = begin();
+    assert_eq!(busy(&d.path), Some(d.path.clone()), "nothing is there but its beginning");
+    let _ = first.snapshot(&many(1).next().unwrap()).unwrap();
+    let _ = first.flush().unwrap();
+    assert_eq!(busy(&d.path), Some(d.path.clone()));
+    assert_eq!(files(d.dir.path()).len(), 1);
+    first.finish(Why::Stopped, "").unwrap();
+
+    // The earlier record is in its place, and the new one waits.
+    let mut second = begin();
+    assert_eq!(busy(&d.path), Some(d.path.clone()));
+    let _ = second.snapshot(&many(1).next().unwrap()).unwrap();
+    let _ = second.flush().unwrap();
+    assert!(second.is_settled() && old.exists());
+    assert_eq!(busy(&d.path), Some(d.path.clone()));
+    second.finish(Why::Stopped, "").unwrap();
+
+    // FILE.old of one is FILE of another.
+    let other = Writer::create(&old, &facts(), Limits::default()).unwrap();
+    assert_eq!(busy(&d.path), Some(old));
+    drop(other);
+    assert_eq!(busy(&d.path), None);
+}
+
+#[test]
+fn a_second_recording_is_refused_while_files_rotate() {
+    let d = dir();
+    let limits = Limits { max_size: Some(SIZE), rotate: Some(3) };
+    let mut writer = Writer::create(&d.path, &facts(), limits).unwrap();
+    let _ = writer.target(target(1)).unwrap();
+    let mut rotated = 0;
+    for s in many(2000) {
+        let _ = writer.snapshot(&s).unwrap();
+        let files = writer.summary().files;
+        if files > rotated {
+            rotated = files;
+            assert_eq!(busy(&d.path), Some(d.path.clone()), "{files} files");
+        }
+    }
+    assert!(rotated > 3);
+    writer.finish(Why::Stopped, "").unwrap();
+    assert_eq!(busy(&d.path), None);
+}
+
+/// What a reader says of a record without an end depends on who writes it.
+#[test]
+fn a_missing_end_has_its_reason() {
+    let d = dir();
+    let why = |path: &Path| match Reader::open(path).unwrap().last() {
+        Some(Err(ReadError::Torn { why, .. })) => why,
+        other => panic!("{other:?}"),
+    };
+    let mut writer = Writer::create(&d.path, &facts(), Limits::default()).unwrap();
+    assert_eq!(why(&d.path), Missing::Recording, "no snapshot yet");
+    let _ = writer.target(target(1)).unwrap();
+    let _ = writer.snapshot(&many(1).next().unwrap()).unwrap();
+    let _ = writer.flush().unwrap();
+    assert_eq!(why(&d.path), Missing::Recording);
+    let copy = d.dir.path().join("copy");
+    fs::copy(&d.path, &copy).unwrap();
+    assert_eq!(why(&copy), Missing::Killed);
+    let len = fs::metadata(&copy).unwrap().len();
+    fs::OpenOptions::new().write(true).open(&copy).unwrap().set_len(len - 3).unwrap();
+    assert_eq!(why(&copy), Missing::Cut);
+    drop(writer);
+    assert_eq!(why(&d.path), Missing::Killed);
 }
 
 /// A full disk: what was written stays, and the end that says so may still fit.

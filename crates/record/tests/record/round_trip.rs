@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use isotherm_core::{Nanos, Snapshot};
+use isotherm_core::{Nanos, RateSupport, Snapshot};
 use isotherm_record::{Event, Facts, Limits, ReadError, Reader, Why, Writer, rounded};
 use proptest::prelude::*;
 
@@ -114,6 +114,10 @@ fn a_snapshot_that_no_source_may_deliver_is_refused() {
     let mut bad = good[1].clone();
     bad.targets[0].regions[0].resident_bp = 10_001;
     assert!(writer.snapshot(&bad).unwrap_err().to_string().contains("share"));
+    let mut bad = good[1].clone();
+    let support = RateSupport { measured_bp: 10_000, extended_bp: 1 };
+    bad.targets[0].regions[0].support = Some(support);
+    assert!(writer.snapshot(&bad).unwrap_err().to_string().contains("measured and extended"));
     let mut bad = good[1].clone();
     bad.targets[0].regions[0].rate.hz = f32::NAN;
     assert!(writer.snapshot(&bad).unwrap_err().to_string().contains("rate"));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use isotherm_core::{
     AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Quality,
-    Rate, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
+    Rate, RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
 };
 use isotherm_record::{Event, Facts, Limits, Reader, TargetFact, Why, Writer};
 use proptest::prelude::*;
@@ -121,6 +121,7 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
         touched_bp: 10_000,
         resident_bp: 10_000,
         unknown_bp: Pages::default(),
+        support: None,
     };
     Snapshot {
         seq,
@@ -172,10 +173,20 @@ fn duration() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(Duration::ZERO), any::<u64>().prop_map(Duration::from_nanos)]
 }
 
+fn support() -> impl Strategy<Value = Option<RateSupport>> {
+    let shares = (0..=10_000u32).prop_flat_map(|told| {
+        (0..=told).prop_map(move |measured_bp| RateSupport {
+            measured_bp,
+            extended_bp: told - measured_bp,
+        })
+    });
+    prop::option::of(shares)
+}
+
 fn region(range: AddrRange) -> impl Strategy<Value = RegionView> {
     let bp = || prop_oneof![Just(0), Just(10_000), 0..=10_000u32];
-    (bp(), duration(), rate(), bp(), bp(), prop::array::uniform8(bp())).prop_map(
-        move |(accesses_bp, age, rate, touched_bp, resident_bp, unknown)| RegionView {
+    (bp(), duration(), rate(), bp(), bp(), prop::array::uniform9(bp()), support()).prop_map(
+        move |(accesses_bp, age, rate, touched_bp, resident_bp, unknown, support)| RegionView {
             range,
             accesses_bp,
             age,
@@ -183,6 +194,7 @@ fn region(range: AddrRange) -> impl Strategy<Value = RegionView> {
             touched_bp,
             resident_bp,
             unknown_bp: Pages(unknown),
+            support,
         },
     )
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use isotherm_core::{AddrRange, RegionView, Snapshot, rate};
+use isotherm_core::{AddrRange, RateSupport, RegionView, Snapshot, rate};
 
 use crate::samples::{even, mapping, reader, record};
 
@@ -50,6 +50,10 @@ fn server(snapshots: u64) -> Vec<Snapshot> {
                     touched_bp: if young > 0 { 10_000 } else { 0 },
                     resident_bp: if i % 7 == 0 { (i as u32 * 97) % 10_000 } else { 10_000 },
                     unknown_bp: Default::default(),
+                    support: Some(RateSupport {
+                        measured_bp: 10_000 - i as u32 % 3,
+                        extended_bp: 0,
+                    }),
                 }
             })
             .collect();

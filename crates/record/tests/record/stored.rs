@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use isotherm_core::{MonitorKind, Quality, Restraint, Snapshot};
+use isotherm_core::{MonitorKind, Quality, RateSupport, Restraint, Snapshot};
 use isotherm_record::{Event, Reader, rounded};
 
 use crate::samples::{attribution, few, record_attributed, snapshots};
@@ -43,6 +43,16 @@ fn of_exposure() -> Vec<Snapshot> {
     all
 }
 
+/// With what each rate rests on, of all but one region.
+fn of_support() -> Vec<Snapshot> {
+    let mut all = of_exposure();
+    let regions = all.iter_mut().flat_map(|s| &mut s.targets[0].regions);
+    for (i, r) in (0..).zip(regions).skip(1) {
+        r.support = Some(RateSupport { measured_bp: 9_000 - i * 100, extended_bp: i * 50 });
+    }
+    all
+}
+
 #[test]
 fn version_1_is_read_as_what_the_regions_monitor_has_seen() {
     let events = read(1);
@@ -70,9 +80,15 @@ fn version_3_tells_whose_targets_are() {
     assert_eq!(snapshots(read(3).into_iter().map(Ok::<_, ()>)), rounded);
 }
 
+#[test]
+fn version_4_says_what_rates_rest_on() {
+    let all: Vec<_> = of_support().iter().map(rounded).collect();
+    assert_eq!(snapshots(read(4).into_iter().map(Ok::<_, ()>)), all);
+}
+
 /// For a version that is new: what has been released is never written again.
 #[test]
 #[ignore = "writes a stored record: run it once, when a version is made"]
 fn store() {
-    std::fs::write(stored(3), record_attributed(&of_exposure())).unwrap();
+    std::fs::write(stored(4), record_attributed(&of_support())).unwrap();
 }

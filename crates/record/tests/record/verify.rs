@@ -74,6 +74,34 @@ fn a_missing_end_is_no_damage() {
     assert!(v.is_sound() && v.torn.is_some() && v.snapshots == 3, "{v:?}");
 }
 
+/// Of a record that is cut in its first frames, nothing can be told.
+#[test]
+fn a_record_cut_before_its_facts_is_an_error() {
+    let bytes = record(&sound(3));
+    let dir = TempDir::new().unwrap();
+    for end in [10, 23, 24, 200] {
+        let e = verify(&file(&dir, &bytes[..end])).unwrap_err();
+        assert!(e.to_string().contains("breaks off after byte 0"), "{end}: {e}");
+    }
+}
+
+/// Damage at the begin and at the end costs snapshots too.
+#[test]
+fn snapshots_that_damage_has_cost_are_counted() {
+    let all = sound(90);
+    let bytes = record(&all);
+    let mut most = 0;
+    for at in (1000..bytes.len() - 400).step_by(501) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 1;
+        let v = of(&bytes);
+        assert!(!v.is_sound());
+        assert_eq!(v.lost.snapshots, 90 - v.snapshots, "byte {at}");
+        most = most.max(v.lost.snapshots);
+    }
+    assert!(most > 1);
+}
+
 #[test]
 fn problems_are_counted_and_the_first_are_kept() {
     let mut all = sound(50);

@@ -54,6 +54,8 @@ pub struct Omitted {
 /// What is known of some memory for some time.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub enum Cell {
+    /// the record is damaged there
+    Damaged,
     /// no region was there
     #[default]
     Unmapped,
@@ -65,19 +67,36 @@ pub enum Cell {
     Rate(f32),
 }
 
+/// What most of a cell's rate rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CellSupport {
+    /// there is no rate, or the record does not say
+    #[default]
+    NotSaid,
+    /// looks at the memory itself
+    Measured,
+    /// half of it or more is extended from samples, or old
+    Extended,
+    /// half of it or more is of a time that has passed
+    Old,
+}
+
 /// Cells in columns (time) and rows (addresses, the lowest first). In JSON `hz` has a list for each
 /// row, with null where there is no rate, and `states` a text for each row with a letter for each
-/// column: `r`ate, `u`nknown, `a`bsent, or a dot where nothing is mapped.
+/// column: `r`ate, `u`nknown, `a`bsent, `d` where the record is damaged, or a dot where nothing is mapped.
+/// `support` likewise: what the rate rests on, `m`easured, `e`xtended, `o`ld, or a dot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cells {
     rows: usize,
     cells: Vec<Cell>,
+    supports: Vec<CellSupport>,
 }
 
 impl Cells {
-    /// `cells` column by column.
-    pub(super) fn new(rows: usize, cells: Vec<Cell>) -> Self {
-        Cells { rows: rows.max(1), cells }
+    /// `cells` column by column, each with what it rests on.
+    pub(super) fn new(rows: usize, cells: impl Iterator<Item = (Cell, CellSupport)>) -> Self {
+        let (cells, supports) = cells.unzip();
+        Cells { rows: rows.max(1), cells, supports }
     }
 
     /// How many there are upwards.
@@ -95,8 +114,24 @@ impl Cells {
     /// The cell in a column and row; unmapped if there is none.
     #[must_use]
     pub fn get(&self, column: usize, row: usize) -> Cell {
+        self.place(column, row).map_or(Cell::Unmapped, |i| self.cells[i])
+    }
+
+    /// What the rate of a cell rests on.
+    #[must_use]
+    pub fn support(&self, column: usize, row: usize) -> CellSupport {
+        self.place(column, row).map_or(CellSupport::NotSaid, |i| self.supports[i])
+    }
+
+    /// Whether the rate of any cell rests on this.
+    #[must_use]
+    pub fn any(&self, support: CellSupport) -> bool {
+        self.supports.contains(&support)
+    }
+
+    fn place(&self, column: usize, row: usize) -> Option<usize> {
         let inside = row < self.rows && column < self.columns();
-        if inside { self.cells[column * self.rows + row] } else { Cell::Unmapped }
+        inside.then_some(column * self.rows + row)
     }
 
     fn row(&self, row: usize) -> impl Iterator<Item = Cell> {
@@ -108,6 +143,7 @@ impl Serialize for Cells {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         let hz = |c| if let Cell::Rate(hz) = c { Some((hz * 1e3).round() / 1e3) } else { None };
         let letter = |c| match c {
+            Cell::Damaged => 'd',
             Cell::Unmapped => '.',
             Cell::Absent => 'a',
             Cell::Unknown => 'u',
@@ -116,11 +152,21 @@ impl Serialize for Cells {
         let rates: Vec<Vec<_>> = (0..self.rows).map(|r| self.row(r).map(hz).collect()).collect();
         let states: Vec<String> =
             (0..self.rows).map(|r| self.row(r).map(letter).collect()).collect();
-        let mut map = s.serialize_map(Some(4))?;
+        let support = |(column, row)| match self.support(column, row) {
+            CellSupport::NotSaid => '.',
+            CellSupport::Measured => 'm',
+            CellSupport::Extended => 'e',
+            CellSupport::Old => 'o',
+        };
+        let places = |row| (0..self.columns()).map(move |column| (column, row));
+        let supports: Vec<String> =
+            (0..self.rows).map(|row| places(row).map(support).collect()).collect();
+        let mut map = s.serialize_map(Some(5))?;
         map.serialize_entry("columns", &self.columns())?;
         map.serialize_entry("rows", &self.rows)?;
         map.serialize_entry("hz", &rates)?;
         map.serialize_entry("states", &states)?;
+        map.serialize_entry("support", &supports)?;
         map.end()
     }
 }

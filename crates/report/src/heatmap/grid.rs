@@ -3,13 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{AddrRange, RegionView, Snapshot, TargetView};
+use isotherm_core::{AddrRange, RateSupport, RegionView, Snapshot, TargetView};
 
 use super::extent::Extent;
 use super::layout::{Area, choose, heights};
-use super::{Cell, Cells, Heatmap, Omitted, Panel, Shape};
+use super::{Cell, CellSupport, Cells, Heatmap, Omitted, Panel, Shape};
 use crate::basis::Basis;
-use crate::columns::column_shares;
+use crate::columns::{column_shares, gap_columns};
 use crate::filter::{FilterError, Gate, Options};
 
 /// A region with a smaller part resident is drawn as not there.
@@ -37,7 +37,7 @@ struct Drawing {
     /// column by column
     sums: Vec<Sum>,
     /// of the snapshot at hand
-    now: Vec<State>,
+    now: Vec<(State, Option<RateSupport>)>,
 }
 
 /// What a snapshot says of a cell. The greatest of all regions in the cell is drawn: heat wins.
@@ -57,6 +57,10 @@ struct Sum {
     unknown: f32,
     seen: f32,
     touches: f32,
+    /// seconds in which it is said what a rate rests on; of those, extended ones and old ones
+    told: f32,
+    extended: f32,
+    old: f32,
 }
 
 impl Grid {
@@ -79,7 +83,7 @@ impl Grid {
                 area,
                 rows,
                 sums: vec![Sum::default(); rows * columns],
-                now: vec![State::Unmapped; rows],
+                now: vec![(State::Unmapped, None); rows],
             })
             .collect();
         let gate = Gate::new(extent.options.filter.clone());
@@ -102,13 +106,23 @@ impl Grid {
     /// The figures.
     #[must_use]
     pub fn finish(self) -> Heatmap {
+        let gaps = gap_columns(&self.basis, self.columns);
+        let cells = |d: &Drawing| {
+            let shown = |sum: &Sum| (sum.cell(), sum.support());
+            let mut cells: Vec<(Cell, CellSupport)> = d.sums.iter().map(shown).collect();
+            for gap in &gaps {
+                let gap = gap.start * d.rows..gap.end * d.rows;
+                cells[gap].fill((Cell::Damaged, CellSupport::NotSaid));
+            }
+            Cells::new(d.rows, cells.into_iter())
+        };
         let panel = |d: Drawing| Panel {
+            cells: cells(&d),
             target: d.area.target.0,
             label: self.options.label(d.area.target),
             name: d.area.name,
             range: d.area.range,
             resident_bytes: d.area.resident as u64,
-            cells: Cells::new(d.rows, d.sums.iter().map(Sum::cell).collect()),
         };
         Heatmap {
             schema_version: 1,
@@ -123,7 +137,7 @@ impl Grid {
 impl Drawing {
     /// Replaces `now` by what a snapshot says.
     fn look(&mut self, view: &TargetView, clip: AddrRange) {
-        self.now.fill(State::Unmapped);
+        self.now.fill((State::Unmapped, None));
         let first = view.regions.partition_point(|r| r.range.end <= self.area.range.start);
         for region in &view.regions[first..] {
             if region.range.start >= self.area.range.end {
@@ -132,8 +146,8 @@ impl Drawing {
             let Some(range) = region.range.intersect(&clip) else { continue };
             let state = state(region);
             for cell in &mut self.now[rows(&range, &self.area.range, self.rows)] {
-                if state > *cell {
-                    *cell = state;
+                if state > cell.0 {
+                    *cell = (state, region.support);
                 }
             }
         }
@@ -143,8 +157,8 @@ impl Drawing {
     fn add(&mut self, shares: &[(usize, f32)]) {
         for &(column, seconds) in shares {
             let sums = &mut self.sums[column * self.rows..(column + 1) * self.rows];
-            for (sum, state) in sums.iter_mut().zip(&self.now) {
-                sum.add(*state, seconds);
+            for (sum, (state, support)) in sums.iter_mut().zip(&self.now) {
+                sum.add(*state, *support, seconds);
             }
         }
     }
@@ -181,7 +195,13 @@ fn rows(region: &AddrRange, area: &AddrRange, rows: usize) -> Range<usize> {
 }
 
 impl Sum {
-    fn add(&mut self, state: State, seconds: f32) {
+    fn add(&mut self, state: State, support: Option<RateSupport>, seconds: f32) {
+        if let (State::Untouched | State::Touched(_), Some(s)) = (state, support) {
+            let part = |bp: u32| seconds * bp.min(10_000) as f32 / 10_000.0;
+            self.told += seconds;
+            self.extended += part(s.extended_bp);
+            self.old += part(s.old_bp());
+        }
         match state {
             State::Unmapped => {}
             State::Absent => self.absent += seconds,
@@ -191,6 +211,18 @@ impl Sum {
                 self.seen += seconds;
                 self.touches += hz * seconds;
             }
+        }
+    }
+
+    /// What most of its rate rests on.
+    fn support(&self) -> CellSupport {
+        let half = self.told / 2.0;
+        match self.cell() {
+            Cell::Rate(_) if self.told <= 0.0 => CellSupport::NotSaid,
+            Cell::Rate(_) if self.old >= half => CellSupport::Old,
+            Cell::Rate(_) if self.old + self.extended >= half => CellSupport::Extended,
+            Cell::Rate(_) => CellSupport::Measured,
+            _ => CellSupport::NotSaid,
         }
     }
 

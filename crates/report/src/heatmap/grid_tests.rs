@@ -1,7 +1,7 @@
 use super::*;
 use crate::filter::Filter;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
-use isotherm_core::Unknown;
+use isotherm_core::{RateSupport, Unknown};
 use proptest::prelude::*;
 
 const SHAPE: Shape =
@@ -70,6 +70,28 @@ fn unknown_and_absent_are_no_rate() {
     assert_eq!(column(&map, 0), [u, u, u, u, a, a, a, Cell::Rate(1.0)]);
 }
 
+/// Of the region that is drawn, by the time for which that is said.
+#[test]
+fn a_cell_says_what_most_of_its_rate_rests_on() {
+    let of = |support| vec![RegionView { support, ..region(0, 0x8000, 1.0) }];
+    let some = |measured_bp, extended_bp| of(Some(RateSupport { measured_bp, extended_bp }));
+    let support = |regions: Vec<Vec<RegionView>>| {
+        let shape = Shape { columns: 1, ..SHAPE };
+        let map = heatmap(Options::default(), &shape, &heap(regions)).unwrap();
+        map.panels[0].cells.support(0, 0)
+    };
+    assert_eq!(support(vec![of(None)]), CellSupport::NotSaid);
+    assert_eq!(support(vec![of(None), of(None), some(9_000, 0)]), CellSupport::Measured);
+    assert_eq!(support(vec![some(10_000, 0), some(0, 10_000)]), CellSupport::Extended);
+    assert_eq!(support(vec![some(10_000, 0), some(5_000, 0)]), CellSupport::Measured);
+    assert_eq!(support(vec![some(0, 10_000), some(0, 0)]), CellSupport::Old);
+    let island = vec![
+        region(0, 0x800, 9.0),
+        RegionView { range: AddrRange::new(0x800, 0x8000), ..some(0, 0)[0] },
+    ];
+    assert_eq!(support(vec![island]), CellSupport::Measured, "the hottest one wins");
+}
+
 #[test]
 fn time_and_addresses_can_be_narrowed() {
     let filter = Filter {
@@ -129,6 +151,7 @@ fn json_has_a_row_for_each_address_and_a_column_for_each_time() {
     assert_eq!(cells["hz"][0][0], serde_json::Value::Null);
     assert!((cells["hz"][1][3].as_f64().unwrap() - 12.346).abs() < 1e-3);
     assert_eq!(cells["states"].as_array().unwrap().len(), 8);
+    assert_eq!((&cells["support"][0], &cells["support"][1]), (&"....".into(), &"mmmm".into()));
 }
 
 proptest! {

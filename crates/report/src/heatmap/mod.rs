@@ -11,7 +11,7 @@ mod grid;
 mod layout;
 
 pub use extent::Extent;
-pub use figures::{Cell, Cells, Heatmap, Omitted, Panel};
+pub use figures::{Cell, CellSupport, Cells, Heatmap, Omitted, Panel};
 pub use grid::Grid;
 
 /// How many cells a heat map has.

@@ -5,9 +5,10 @@ use super::axis::{Tick, count_ticks, size_ticks, time_ticks};
 use super::color::{self, Rgb};
 use super::picture::{Anchor, Paint, Picture};
 use super::style::{
-    HEAD, LABEL, LEFT, LINE, NOTE, PAPER, PLOT, QUIET, WIDTH, footer, heading, swatch,
+    HEAD, LABEL, LEFT, LINE, NOTE, PAPER, PLOT, QUIET, WIDTH, damaged, footer, heading, swatch,
 };
 use crate::basis::Basis;
+use crate::columns::gap_columns;
 use crate::course::Course;
 use crate::regions::Regions;
 use crate::units;
@@ -120,6 +121,9 @@ impl Chart<'_> {
             let to_max = columns.iter().map(|c| c.map(|c| (self.y(c.max), self.y(c.mean))));
             picture.columns(LEFT, to_max.collect(), Paint { color: s.color, part: FAINT });
             picture.columns(LEFT, to_mean, s.color);
+        }
+        for gap in gap_columns(self.basis, OVER_TIME) {
+            picture.fill((LEFT + gap.start, HEAD), (gap.len(), HEIGHT), damaged);
         }
         self.plot(picture, LEFT, OVER_TIME);
         for tick in self.value_ticks() {

@@ -44,6 +44,12 @@ fn lab([l, c, h]: [f64; 3]) -> [f64; 3] {
     [l, c * h.to_radians().cos(), c * h.to_radians().sin()]
 }
 
+/// A colour of which `part` is another one.
+pub(super) fn mixed(color: Rgb, other: Rgb, part: f32) -> Rgb {
+    let mix = |(a, b): (u8, u8)| (f32::from(a) * (1.0 - part) + f32::from(b) * part).round() as u8;
+    [0, 1, 2].map(|i| mix((color[i], other[i])))
+}
+
 /// OKLab to sRGB, after Björn Ottosson's definition.
 fn srgb([l, a, b]: [f64; 3]) -> Rgb {
     let l_ = (l + 0.396_337_777_4 * a + 0.215_803_757_3 * b).powi(3);

@@ -1,6 +1,6 @@
-//! Text as coverage of pixels, by the font Inter (see `fonts/`).
+//! Text as coverage of pixels or as outlines, by the font Inter (see `fonts/`).
 
-use ab_glyph::{Font, FontRef, Glyph, InvalidFont, PxScale, ScaleFont, point};
+use ab_glyph::{Font, FontRef, Glyph, InvalidFont, OutlineCurve, PxScale, ScaleFont, point};
 
 /// The weight of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) enum Weight {
 }
 
 /// The font as a file.
-pub(super) fn file(weight: Weight) -> &'static [u8] {
+fn file(weight: Weight) -> &'static [u8] {
     match weight {
         Weight::Regular => include_bytes!("../../fonts/Inter-Regular-subset.ttf"),
         Weight::SemiBold => include_bytes!("../../fonts/Inter-SemiBold-subset.ttf"),
@@ -52,6 +52,43 @@ impl Fonts {
         let mut kept = text.to_owned();
         while kept.pop().is_some() && self.width(&kept, size, weight) > width - size {}
         kept.trim_end().to_owned() + "..."
+    }
+
+    /// The glyphs of `text`, each with its begin along the baseline, and how wide it is in all: in units
+    /// of the font, of which [`Fonts::units_per_em`] make an em.
+    pub(super) fn glyphs(&self, text: &str, weight: Weight) -> (Vec<(u16, f32)>, f32) {
+        let em = self.units_per_em(weight);
+        let (glyphs, width) = self.lay_out(text, em, weight);
+        (glyphs.into_iter().map(|g| (g.id.0, g.position.x)).collect(), width)
+    }
+
+    /// Units of the font in an em.
+    pub(super) fn units_per_em(&self, weight: Weight) -> f32 {
+        self.font(weight).units_per_em().unwrap_or(1000.0)
+    }
+
+    /// The outline of a glyph as an SVG path, in units of the font, downwards; empty for a space.
+    pub(super) fn path(&self, glyph: u16, weight: Weight) -> String {
+        let Some(outline) = self.font(weight).outline(ab_glyph::GlyphId(glyph)) else {
+            return String::new();
+        };
+        let at = |p: &ab_glyph::Point| format!("{} {}", p.x.round(), -p.y.round());
+        let (mut out, mut last) = (String::new(), None);
+        for curve in &outline.curves {
+            let (start, step, end) = match curve {
+                OutlineCurve::Line(a, b) => (a, format!("L{}", at(b)), b),
+                OutlineCurve::Quad(a, b, c) => (a, format!("Q{} {}", at(b), at(c)), c),
+                OutlineCurve::Cubic(a, b, c, d) => {
+                    (a, format!("C{} {} {}", at(b), at(c), at(d)), d)
+                }
+            };
+            if last != Some(*start) {
+                out += &format!("M{}", at(start));
+            }
+            out += &step;
+            last = Some(*end);
+        }
+        out
     }
 
     /// Calls `each` with pixels relative to the begin of the baseline, and how much of them is

@@ -5,9 +5,10 @@ use super::axis::{size_ticks, time_ticks};
 use super::color::{self, Palette, Rgb};
 use super::picture::{Anchor, Paint, Picture};
 use super::style::{
-    HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, footer, heading, swatch,
+    HEAD, INK, LABEL, LEFT, LINE, NAME, NOTE, PAPER, PLOT, QUIET, WIDTH, damaged, footer, heading,
+    swatch,
 };
-use crate::heatmap::{Cell, Heatmap, Panel};
+use crate::heatmap::{Cell, CellSupport, Heatmap, Panel};
 use crate::units;
 
 /// Above the cells of a panel, and between one panel's cells and the next one's.
@@ -49,7 +50,7 @@ pub fn heatmap_picture(map: &Heatmap) -> Result<Picture, RenderError> {
     let middle = (HEAD + TITLE + end) as f32 / 2.0;
     picture.upward((30.0, middle), NOTE, "address, as offset in its area");
     time_axis(&mut picture, map, end);
-    legend(&mut picture, map.basis.hot_hz, end + 76);
+    legend(&mut picture, map, end + 76);
     footer(&mut picture, &map.basis);
     Ok(picture)
 }
@@ -93,11 +94,15 @@ fn cells(picture: &mut Picture, panel: &Panel, top: usize, palette: &Palette) {
     let (rows, columns, height) = (panel.cells.rows(), panel.cells.columns(), height(panel));
     picture.fill((LEFT, top), (PLOT, height), |x, y| {
         let row = (height - 1 - y) * rows / height;
-        match panel.cells.get(x * columns / PLOT, row) {
+        let column = x * columns / PLOT;
+        match panel.cells.get(column, row) {
+            Cell::Damaged => damaged(x, y),
             Cell::Unmapped => PAPER,
             Cell::Absent => ABSENT,
             Cell::Unknown => hatch(x, y),
-            Cell::Rate(hz) => palette.of_rate(hz),
+            Cell::Rate(hz) => {
+                supported(palette.of_rate(hz), panel.cells.support(column, row), (x, y))
+            }
         }
     });
     picture.frame((LEFT, top), (PLOT, height), LINE);
@@ -106,6 +111,18 @@ fn cells(picture: &mut Picture, panel: &Panel, top: usize, palette: &Palette) {
 /// Diagonal stripes.
 fn hatch(x: usize, y: usize) -> Rgb {
     STRIPES[usize::from((x + y) % 8 < 3)]
+}
+
+/// The colour of a rate, by what the rate rests on: paler if it is extended, and in stripes across those of
+/// unknown memory if it is old.
+fn supported(color: Rgb, support: CellSupport, (x, y): (usize, usize)) -> Rgb {
+    let part = match support {
+        CellSupport::NotSaid | CellSupport::Measured => return color,
+        CellSupport::Extended => 0.35,
+        CellSupport::Old if (x + 3 * y) % 4 < 2 => 0.85,
+        CellSupport::Old => 0.25,
+    };
+    color::mixed(color, PAPER, part)
 }
 
 fn addresses(picture: &mut Picture, panel: &Panel, top: usize) {
@@ -161,12 +178,24 @@ pub(super) fn omitted(map: &Heatmap) -> String {
 }
 
 /// Swatches and the colour bar in one line, their upper border at `y`.
-fn legend(picture: &mut Picture, hot_hz: f64, y: usize) {
-    const BAR: usize = 380;
+fn legend(picture: &mut Picture, map: &Heatmap, y: usize) {
+    const BAR: usize = 330;
     let x = swatch(picture, (LEFT, y), "not touched", |_, _| color::untouched());
-    color_bar(picture, x, y, BAR, hot_hz);
-    let x = swatch(picture, (x + BAR + 70, y), "unknown", hatch);
-    swatch(picture, (x, y), "not resident", |_, _| ABSENT);
+    color_bar(picture, x, y, BAR, map.basis.hot_hz);
+    let mut x = x + BAR + 60;
+    for (support, name) in [(CellSupport::Extended, "extended"), (CellSupport::Old, "old")] {
+        if map.panels.iter().any(|p| p.cells.any(support)) {
+            // Of hot memory, and of memory that is not touched.
+            let colors = [color::of_rate(map.basis.hot_hz), color::untouched()];
+            let color = |x, y| supported(colors[x / 13 % 2], support, (x, y));
+            x = swatch(picture, (x, y), name, color);
+        }
+    }
+    let x = swatch(picture, (x, y), "unknown", hatch);
+    let x = swatch(picture, (x, y), "not resident", |_, _| ABSENT);
+    if !map.basis.gaps.is_empty() {
+        swatch(picture, (x, y), "damaged", damaged);
+    }
 }
 
 fn color_bar(picture: &mut Picture, x: usize, y: usize, width: usize, hot_hz: f64) {

@@ -2,7 +2,7 @@ use super::*;
 use crate::filter::Options;
 use crate::heatmap::{Extent, Grid, Shape};
 use crate::scene::{mapping, region, snapshot, target, unknown};
-use isotherm_core::{RegionView, Unknown};
+use isotherm_core::{RateSupport, RegionView, Unknown};
 
 const MIB: u64 = 1 << 20;
 
@@ -69,6 +69,31 @@ fn each_quarter_has_its_colour() {
     let stripes = STRIPES.map(|c| picture.share(y(7), c));
     assert!(stripes.iter().all(|s| *s > 0.3) && stripes.iter().sum::<f64>() > 0.95, "{stripes:?}");
     assert_eq!(picture.share(y(7), hot), 0.0);
+}
+
+/// From the top: measured, extended, old; all equally hot.
+#[test]
+fn what_is_not_measured_is_paler() {
+    let supported = |from, to, measured_bp, extended_bp| RegionView {
+        support: Some(RateSupport { measured_bp, extended_bp }),
+        ..region(from * MIB, to * MIB, 50.0)
+    };
+    let regions = vec![
+        supported(0, 2, 2_000, 3_000),
+        supported(2, 5, 5_000, 5_000),
+        supported(5, 8, 5_100, 0),
+    ];
+    let map = heatmap(vec![regions], &Shape::picture());
+    let rows = map.panels[0].cells.rows();
+    let picture = decode(&png(&map));
+    let y = |eighths: usize| HEAD + TITLE + rows * eighths / 8;
+    let hot = Palette::new().of_rate(50.0);
+    assert!(picture.share(y(1), hot) > 0.95);
+    let extended = color::mixed(hot, PAPER, 0.35);
+    assert!(picture.share(y(4), extended) > 0.95);
+    assert_eq!(picture.share(y(7), hot) + picture.share(y(7), extended), 0.0, "stripes");
+    let stripes = [0.85, 0.25].map(|part| picture.share(y(7), color::mixed(hot, PAPER, part)));
+    assert!(stripes.iter().all(|s| *s > 0.4), "{stripes:?}");
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Picture {
         raster::png(self)
     }
 
-    /// An SVG file. Its texts are text, in the font that is inside.
+    /// An SVG file. Its texts are shapes, so that it looks alike wherever it is shown.
     ///
     /// # Errors
     /// If pixels in it cannot be encoded.

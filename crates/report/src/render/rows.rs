@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::words::{footer, head, heading, looked, printable, span};
+use super::words::{footer, gaps_line, head, heading, looked, printable, span};
 use crate::access::Access;
 use crate::raw::{RawHead, RawSnapshot};
 use crate::row::Row;
@@ -31,12 +31,15 @@ pub fn access_text(a: &Access) -> String {
 #[must_use]
 pub fn raw_head_text(h: &RawHead) -> String {
     let title = if h.title.is_empty() { "" } else { "# " };
+    let damaged = gaps_line(&h.gaps);
+    let damaged = if damaged.is_empty() { damaged } else { format!("# {damaged}") };
     format!(
-        "{title}{}# hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n# {}\n{}",
+        "{title}{}# hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n# {}\n{}{}",
         heading(&h.title),
         units::hz(h.hot_hz),
         span(h.cold_ms),
         looked(&h.look),
+        damaged,
         heads("#")
     )
 }
@@ -64,7 +67,7 @@ pub fn raw_text(s: &RawSnapshot) -> String {
 
 /// The names of the columns; `first` is that of the target's number.
 fn heads(first: &str) -> String {
-    let cells = ["size", "state", "rate, Hz (95 %), in", "age", "resident", "unknown"];
+    let cells = ["size", "state", "rate, Hz (95 %), in", "age", "resident", "unknown", "rate is"];
     columns(first, "address", cells.map(str::to_owned), "mapping")
 }
 
@@ -77,16 +80,17 @@ fn line(out: &mut String, r: &Row) {
         span(r.age_ms),
         bytes(r.resident_bytes),
         bytes(r.unknown_bytes),
+        support(r),
     ];
     let range = format!("{:012x}-{:012x}", r.range.start, r.range.end);
     *out += &columns(&r.target.to_string(), &range, cells, &printable(&r.mapping));
 }
 
-fn columns(target: &str, range: &str, cells: [String; 6], mapping: &str) -> String {
-    let [size, state, rate, age, resident, unknown] = cells;
+fn columns(target: &str, range: &str, cells: [String; 7], mapping: &str) -> String {
+    let [size, state, rate, age, resident, unknown, support] = cells;
     format!(
         "{target:<6} {range:<25} {size:>10}  {state:<7}  {rate:<28}  {age:<8} {resident:>10} \
-         {unknown:>10}  {mapping}\n"
+         {unknown:>10}  {support:<13}  {mapping}\n"
     )
 }
 
@@ -96,6 +100,16 @@ fn part(touched_bp: u32) -> String {
         0 | 9_500.. => String::new(),
         bp @ ..=5_000 => format!(", 1/{:.0}", 1e4 / f64::from(bp)),
         bp => format!(", {:.0} %", f64::from(bp) / 100.0),
+    }
+}
+
+/// What most of a rate rests on, and how much of it if that is not all: `62 % extended`.
+fn support(r: &Row) -> String {
+    let seen = r.resident_bytes > r.unknown_bytes;
+    match r.support.most().filter(|_| seen) {
+        None => "-".to_owned(),
+        Some((9_950.., name)) => name.to_owned(),
+        Some((bp, name)) => format!("{:.0} % {name}", f64::from(bp) / 100.0),
     }
 }
 
@@ -110,14 +124,16 @@ mod tests {
     use crate::filter::Options;
     use crate::raw::Raw;
     use crate::scene::{mapping, region, snapshot, target};
-    use isotherm_core::{RegionView, Snapshot};
+    use isotherm_core::{RateSupport, RegionView, Snapshot};
     use std::sync::Arc;
 
     fn one() -> Snapshot {
         let maps = vec![mapping(0x5500_0000_0000, 0x5500_0010_0000, "[heap]")];
         let mut open = region(0x5500_0008_0000, 0x5500_0010_0000, 0.0);
         open.rate.high = f32::INFINITY;
-        let regions: Vec<RegionView> = vec![region(0x5500_0000_0000, 0x5500_0008_0000, 50.0), open];
+        let mut hot = region(0x5500_0000_0000, 0x5500_0008_0000, 50.0);
+        hot.support = Some(RateSupport { measured_bp: 3_000, extended_bp: 6_200 });
+        let regions: Vec<RegionView> = vec![hot, open];
         snapshot(3, 1.0, vec![target(0, maps, regions)])
     }
 
@@ -130,8 +146,8 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "0      550000000000-550000080000  512.0 KiB  hot      50 (40..60)                   1 s       512.0 KiB        0 B  [heap]",
-                "0      550000080000-550000100000  512.0 KiB  cold     0 (0..)                       60 s      512.0 KiB        0 B  [heap]",
+                "0      550000000000-550000080000  512.0 KiB  hot      50 (40..60)                   1 s       512.0 KiB        0 B  62 % extended  [heap]",
+                "0      550000080000-550000100000  512.0 KiB  cold     0 (0..)                       60 s      512.0 KiB        0 B  measured       [heap]",
             ]
         );
         let heads = heads("target");

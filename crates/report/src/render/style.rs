@@ -16,6 +16,8 @@ pub(super) const HEAD: usize = 84;
 pub(super) const PAPER: Rgb = [255, 255, 255];
 pub(super) const INK: Rgb = [0x1f, 0x24, 0x2e];
 pub(super) const QUIET: Rgb = [0x5c, 0x65, 0x73];
+/// Of stripes where a damaged record has nothing to show.
+pub(super) const DAMAGED: [Rgb; 2] = [[0xd6, 0xf0, 0xee], [0x00, 0x7a, 0x78]];
 pub(super) const LINE: Rgb = [0xc4, 0xca, 0xd3];
 
 pub(super) const HEADING: Pen = Pen { size: 22.0, weight: Weight::SemiBold, color: INK };
@@ -38,10 +40,21 @@ pub(super) fn footer(picture: &mut Picture, basis: &Basis) {
         format!("{}. {}.", words::thresholds(basis), words::unknown(basis)),
         format!("{}.", words::look(basis)),
     ];
+    let gaps = words::gaps(&basis.gaps);
+    if !gaps.is_empty() {
+        let pen = Pen { color: DAMAGED[1], ..NAME };
+        let gaps = picture.fonts.fit(&format!("{gaps}."), pen.size, pen.weight, PLOT as f32);
+        picture.text((LEFT as f32, 18.0), Anchor::Left, pen, &gaps);
+    }
     for (line, up) in lines.iter().zip([34.0, 14.0]) {
         let line = picture.fonts.fit(line, NOTE.size, NOTE.weight, PLOT as f32);
         picture.text((LEFT as f32, end - up), Anchor::Left, NOTE, &line);
     }
+}
+
+/// Crossed stripes, in colours that no heat has.
+pub(super) fn damaged(x: usize, y: usize) -> Rgb {
+    DAMAGED[usize::from((x + y) % 8 < 2 || (x + 7 * y) % 8 < 2)]
 }
 
 /// A patch of a colour in a legend, and its name; gives the place for the next one.

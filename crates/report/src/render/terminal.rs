@@ -5,8 +5,9 @@ use std::fmt::Write;
 use super::axis::{Tick, size_ticks, time_ticks};
 use super::color::{self, Palette, Rgb};
 use super::heatmap::omitted;
+use super::style::DAMAGED;
 use super::words;
-use crate::heatmap::{Cell, Heatmap, Panel};
+use crate::heatmap::{Cell, CellSupport, Heatmap, Panel};
 use crate::units;
 
 /// What a terminal can show.
@@ -24,8 +25,13 @@ pub enum Style {
 const LEFT: usize = 11;
 /// From not touched to 1000 Hz and more, half a decade each.
 const RAMP: [char; 9] = ['.', ':', '-', '=', '+', '*', '#', '%', '@'];
+/// The same where most of it is extended, and where it is old.
+const EXTENDED: [char; 9] = ['_', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+const OLD: [char; 9] = ['0', '1', '2', '3', '4', '5', '6', '7', '8'];
 const UNKNOWN: Rgb = [0x87, 0x90, 0x9d];
 const BLACK: Rgb = [0, 0, 0];
+/// What extended rates fade to, and old ones more.
+const FADED: Rgb = [0x80, 0x80, 0x80];
 
 /// The heat map in lines that fit the [`Shape`] that its cells were made for.
 ///
@@ -43,7 +49,7 @@ pub fn terminal(map: &Heatmap, style: Style) -> String {
     }
     time_axis(&mut out, map, columns, style);
     painter.legend(&mut out, map);
-    basis(&mut out, map, columns);
+    basis(&mut out, map, columns, style);
     out
 }
 
@@ -82,7 +88,12 @@ fn time_axis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
 }
 
 /// What is unknown, and how accesses were looked at.
-fn basis(out: &mut String, map: &Heatmap, columns: usize) {
+fn basis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
+    let gaps = words::gaps(&map.basis.gaps);
+    if !gaps.is_empty() {
+        let mark = if style == Style::Plain { 'x' } else { '╳' };
+        let _ = writeln!(out, "{:LEFT$}{mark} {gaps}", "");
+    }
     for line in [words::unknown(&map.basis), words::look(&map.basis)] {
         *out += &cut(&format!("{:LEFT$}{line}", ""), LEFT + columns);
         out.push('\n');
@@ -103,7 +114,7 @@ impl Painter {
         for line in (0..lines).rev() {
             let _ = write!(out, "{:>1$} ", labels[line], LEFT - 1);
             for column in 0..panel.cells.columns() {
-                let cell = |row| panel.cells.get(column, row);
+                let cell = |row| (panel.cells.get(column, row), panel.cells.support(column, row));
                 self.pair(out, cell(2 * line + 1), cell(2 * line));
             }
             self.color(out, None, None);
@@ -112,15 +123,20 @@ impl Painter {
     }
 
     /// One character for two cells.
-    fn pair(&mut self, out: &mut String, upper: Cell, lower: Cell) {
+    fn pair(&mut self, out: &mut String, upper: Supported, lower: Supported) {
+        if [upper.0, lower.0].contains(&Cell::Damaged) {
+            let (front, back) = (Some(DAMAGED[1]), Some(DAMAGED[0]));
+            return self.put(out, front, back, if self.style == Style::Plain { 'x' } else { '╳' });
+        }
         if self.style == Style::Plain {
             return out.push(plain(upper).max(plain(lower)).1);
         }
-        if (upper, lower) == (Cell::Unknown, Cell::Unknown) {
+        let cells = [upper.0, lower.0];
+        if cells == [Cell::Unknown; 2] {
             return self.put(out, Some(BLACK), Some(UNKNOWN), '/');
         }
         match (self.shade(upper), self.shade(lower)) {
-            (None, None) if [upper, lower].contains(&Cell::Absent) => {
+            (None, None) if cells.contains(&Cell::Absent) => {
                 self.put(out, Some(UNKNOWN), None, '·')
             }
             (None, None) => self.put(out, None, None, ' '),
@@ -135,11 +151,11 @@ impl Painter {
     }
 
     /// What is not resident has the terminal's own background.
-    fn shade(&self, cell: Cell) -> Option<Rgb> {
+    fn shade(&self, (cell, support): Supported) -> Option<Rgb> {
         match cell {
-            Cell::Unmapped | Cell::Absent => None,
+            Cell::Damaged | Cell::Unmapped | Cell::Absent => None,
             Cell::Unknown => Some(UNKNOWN),
-            Cell::Rate(hz) => Some(self.palette.of_rate(hz)),
+            Cell::Rate(hz) => Some(faded(self.palette.of_rate(hz), support)),
         }
     }
 
@@ -161,7 +177,7 @@ impl Painter {
     fn legend(&mut self, out: &mut String, map: &Heatmap) {
         if self.style == Style::Plain {
             let ramp: String = RAMP[1..].iter().collect();
-            let _ = writeln!(
+            let _ = write!(
                 out,
                 "{:LEFT$}. not touched   {ramp} 0.1 to 1000 Hz, hot: {} ({})\n{:LEFT$}? unknown   blank: not resident",
                 "",
@@ -172,10 +188,31 @@ impl Painter {
         } else {
             self.bar(out, map.basis.hot_hz);
         }
+        self.support_legend(out, map);
         let rest = omitted(map);
         if !rest.is_empty() {
             let _ = writeln!(out, "{:LEFT$}{rest}", "");
         }
+    }
+
+    /// How rates look that are not measured, if there are any, and the end of the line.
+    fn support_legend(&mut self, out: &mut String, map: &Heatmap) {
+        let all = [(CellSupport::Extended, EXTENDED, "extended"), (CellSupport::Old, OLD, "old")];
+        let any = |support| map.panels.iter().any(|p| p.cells.any(support));
+        for (support, ramp, name) in all.into_iter().filter(|(support, ..)| any(*support)) {
+            out.push_str("   ");
+            if self.style == Style::Plain {
+                let ramp: String = ramp.iter().collect();
+                let _ = write!(out, "{ramp} {name}");
+                continue;
+            }
+            for place in [0.0, 0.5, 1.0] {
+                self.put(out, Some(faded(color::at(place), support)), None, '█');
+            }
+            self.color(out, None, None);
+            let _ = write!(out, " {name}");
+        }
+        out.push('\n');
     }
 
     fn bar(&mut self, out: &mut String, hot_hz: f64) {
@@ -193,17 +230,33 @@ impl Painter {
         let _ = write!(out, " {}\n{:LEFT$}", units::hz(hot_hz), "");
         self.put(out, Some(BLACK), Some(UNKNOWN), '/');
         self.color(out, None, None);
-        out.push_str(" unknown   · not resident\n");
+        out.push_str(" unknown   · not resident");
+    }
+}
+
+/// A cell, and what its rate rests on.
+type Supported = (Cell, CellSupport);
+
+fn faded(color: Rgb, support: CellSupport) -> Rgb {
+    match support {
+        CellSupport::NotSaid | CellSupport::Measured => color,
+        CellSupport::Extended => color::mixed(color, FADED, 0.4),
+        CellSupport::Old => color::mixed(color, FADED, 0.75),
     }
 }
 
 /// A cell's character, and its rank beside another one.
-fn plain(cell: Cell) -> (usize, char) {
+fn plain((cell, support): Supported) -> (usize, char) {
+    let ramp = match support {
+        CellSupport::NotSaid | CellSupport::Measured => RAMP,
+        CellSupport::Extended => EXTENDED,
+        CellSupport::Old => OLD,
+    };
     match cell {
-        Cell::Unmapped | Cell::Absent => (0, ' '),
+        Cell::Damaged | Cell::Unmapped | Cell::Absent => (0, ' '),
         Cell::Unknown => (2, '?'),
-        Cell::Rate(hz) if hz > 0.0 => (3 + step(hz), RAMP[step(hz)]),
-        Cell::Rate(_) => (1, RAMP[0]),
+        Cell::Rate(hz) if hz > 0.0 => (3 + step(hz), ramp[step(hz)]),
+        Cell::Rate(_) => (1, ramp[0]),
     }
 }
 

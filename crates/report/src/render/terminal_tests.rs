@@ -2,7 +2,7 @@ use super::*;
 use crate::filter::Options;
 use crate::heatmap::{Extent, Grid, Shape};
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
-use isotherm_core::{RegionView, Snapshot, Unknown};
+use isotherm_core::{RateSupport, RegionView, Snapshot, Unknown};
 
 const MIB: u64 = 1 << 20;
 
@@ -28,12 +28,31 @@ fn scene() -> Vec<Snapshot> {
         .collect()
 }
 
+/// The scene, the middle of it extended from 4 s on, and old from 7 s on.
+fn weaker() -> Vec<Snapshot> {
+    let mut all = scene();
+    for (i, s) in all.iter_mut().enumerate() {
+        let old = RateSupport { measured_bp: 1_000, extended_bp: 3_000 };
+        let extended = RateSupport { measured_bp: 5_000, extended_bp: 4_000 };
+        let weak = [(7, old), (4, extended)];
+        let weak = weak.into_iter().find(|(from, _)| i >= *from).map(|(_, support)| support);
+        for r in &mut s.targets[0].regions[..2] {
+            r.support = weak.or(r.support);
+        }
+    }
+    all
+}
+
 fn render(style: Style, width: usize, height: usize) -> String {
+    render_all(&scene(), style, width, height)
+}
+
+fn render_all(snapshots: &[Snapshot], style: Style, width: usize, height: usize) -> String {
     let options = Options { title: "redis-server, 10 s".into(), ..Options::default() };
     let mut extent = Extent::new(options);
-    scene().iter().for_each(|s| extent.push(s));
+    snapshots.iter().for_each(|s| extent.push(s));
     let mut grid = Grid::new(extent, &Shape::terminal(width, height)).unwrap();
-    scene().iter().for_each(|s| grid.push(s));
+    snapshots.iter().for_each(|s| grid.push(s));
     terminal(&grid.finish(), style)
 }
 
@@ -69,10 +88,28 @@ redis-server, 10 s
 }
 
 #[test]
+fn what_is_not_measured_looks_different() {
+    let text = render_all(&weaker(), Style::Plain, 64, 18);
+    for line in [
+        "           ......................____effffffffff6666666666666666",
+        "           ......................_______________0000000000000000",
+        "           ? unknown   blank: not resident   _abcdefgh extended   012345678 old",
+    ] {
+        assert!(text.lines().any(|l| l.starts_with(line)), "{line}\n{text}");
+    }
+    let text = render_all(&weaker(), Style::TrueColor, 80, 24);
+    let front = |[r, g, b]: Rgb| format!("\x1b[38;2;{r};{g};{b}m");
+    for support in [CellSupport::Extended, CellSupport::Old] {
+        assert!(text.contains(&front(faded(color::of_rate(40.0), support))), "{support:?}");
+    }
+    assert!(!render(Style::TrueColor, 80, 24).contains("extended"), "all of it is");
+}
+
+#[test]
 fn lines_fit_the_terminal() {
     for style in [Style::TrueColor, Style::Ansi256, Style::Plain] {
         for (width, height) in [(80, 24), (120, 50), (200, 12)] {
-            let text = without_escapes(&render(style, width, height));
+            let text = without_escapes(&render_all(&weaker(), style, width, height));
             assert!(text.lines().count() < height, "{width} x {height}\n{text}");
             assert!(text.lines().all(|l| l.chars().count() <= width), "{width} x {height}\n{text}");
         }
@@ -99,7 +136,8 @@ fn two_cells_share_a_character() {
     let mut p = Painter { style: Style::TrueColor, palette: Palette::new(), now: (None, None) };
     let mut one = |upper, lower| {
         let mut out = String::new();
-        p.pair(&mut out, upper, lower);
+        let measured = |cell| (cell, CellSupport::Measured);
+        p.pair(&mut out, measured(upper), measured(lower));
         without_escapes(&out)
     };
     let rate = Cell::Rate(5.0);
@@ -114,7 +152,7 @@ fn two_cells_share_a_character() {
 #[test]
 fn the_hotter_of_two_cells_is_written_in_plain_text() {
     let order = [Cell::Absent, Cell::Rate(0.0), Cell::Unknown, Cell::Rate(0.1), Cell::Rate(10.0)];
-    let ranks = order.map(|c| plain(c).0);
+    let ranks = order.map(|c| plain((c, CellSupport::Measured)).0);
     assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
     assert_eq!([0.05, 0.1, 9.9, 10.0, 1e4].map(|hz| RAMP[step(hz)]), [':', ':', '+', '*', '@']);
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use isotherm_core::PAGE_SIZE;
 
-use super::words::{heading, looked, printable, span};
+use super::words::{gaps_line, heading, looked, printable, span};
 use crate::names::short;
 use crate::summary::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow};
 use crate::units::{self, bytes, percent};
@@ -155,7 +155,7 @@ fn monitor(s: &Summary) -> String {
         lost(m),
         units::count(m.looks_per_s.round() as u64),
         units::count(m.clears_per_s.round() as u64),
-        seen(m),
+        seen(m) + &support(&s.mean),
         m.regions_mean,
         units::count(m.regions_max as u64),
         units::count(u64::from(m.regions_bound)),
@@ -193,6 +193,21 @@ fn seen(m: &MonitorFigures) -> String {
     out
 }
 
+/// What rates rest on, if the record says so.
+fn support(mean: &Bytes) -> String {
+    let parts = [
+        (mean.measured_bytes, "measured"),
+        (mean.extended_bytes, "extended"),
+        (mean.old_bytes, "old"),
+    ];
+    let all = parts.iter().map(|(n, _)| *n as f64).sum::<f64>();
+    if all <= 0.0 {
+        return String::new();
+    }
+    let share = |(n, name): (u64, &str)| format!("{:.1} % {name}", percent(n as f64, all));
+    format!("rates     {}\n", parts.map(share).join(", "))
+}
+
 fn definitions(s: &Summary) -> String {
     let cold = span(s.cold_ms);
     let early = if s.from_ms < s.cold_ms {
@@ -201,11 +216,17 @@ fn definitions(s: &Summary) -> String {
     } else {
         String::new()
     };
+    let support = match s.mean.extended_bytes + s.mean.old_bytes {
+        0 => "",
+        _ => "extended: presumed from a sample of its stretch; old: of a time that has passed\n",
+    };
     format!(
-        "\nhot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n\
+        "\n{}hot: touched at {} or more; cold: untouched for {} or more; warm: the rest\n\
          unknown: resident, but its accesses cannot be seen\n\
+         {support}\
          {early}\
          p95: not exceeded for 95 % of the time; mean: over time; share: of resident\n{}\n",
+        gaps_line(&s.gaps),
         units::hz(s.hot_hz),
         cold,
         looked(&s.look)

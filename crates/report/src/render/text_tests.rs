@@ -2,7 +2,7 @@ use super::*;
 use crate::filter::Options;
 use crate::scene::{absent, mapping, region, snapshot, target, unknown};
 use crate::summary::Summarizer;
-use isotherm_core::{MonitorKind, Quality, Restraint, Unknown};
+use isotherm_core::{MonitorKind, Quality, RateSupport, RegionView, Restraint, Unknown};
 
 const MIB: u64 = 1 << 20;
 
@@ -51,6 +51,7 @@ a-library-wit..ame.so.6         0 B    1.0 MiB        0 B        0 B    1.0 MiB
 target    ran 50.0 % of one CPU
 monitor   1.00 % of one CPU, 125 looks/s, 50 clears/s
           (a clear is a TLB shootdown on each CPU that runs the target)
+rates     100.0 % measured, 0.0 % extended, 0.0 % old
 regions   5 on average, 5 at most, 1,000 allowed
 
 hot: touched at 10 Hz or more; cold: untouched for 5 s or more; warm: the rest
@@ -101,7 +102,9 @@ fn mappings_with_a_few_bytes_of_heat_are_not_named() {
 fn a_budget_and_what_it_buys_are_told() {
     let mut s = Summarizer::new(Options::default());
     for (seq, coverage_bp) in [(0, 9_000), (1, 10_000)] {
-        let heap = || target(0, vec![mapping(0, MIB, "[heap]")], vec![region(0, MIB, 50.0)]);
+        let support = Some(RateSupport { measured_bp: 9_200, extended_bp: 700 });
+        let regions = vec![RegionView { support, ..region(0, MIB, 50.0) }];
+        let heap = || target(0, vec![mapping(0, MIB, "[heap]")], regions.clone());
         let mut snapshot = snapshot(seq, 0.5, vec![heap()]);
         snapshot.attrs.monitor = MonitorKind::Exposure;
         snapshot.cost.lost = snapshot.cost.cpu / 2;
@@ -118,6 +121,7 @@ monitor   1.00 % of one CPU + 0.50 % lost (budget 1 %), 100 looks/s, 40 clears/s
 seen      95.0 % of what can be seen, rates within a factor of 1.41
           cleared less in 50.0 % of the time: memory was short
           120 pages/s were cleared by others (reclaim, a kdamond)
+rates     92.0 % measured, 7.0 % extended, 1.0 % old
 ";
     assert!(text.contains(expected), "{text}");
     assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::basis::Basis;
+use crate::basis::{Basis, GapFigures};
 use crate::units::{self, bytes, percent};
 
 /// Whether a character shows and does nothing else: it does not steer the terminal, nor end or turn the line.
@@ -41,6 +41,35 @@ pub(super) fn unknown(b: &Basis) -> String {
     )
 }
 
+/// Gaps that are named at most.
+const NAMED_GAPS: usize = 4;
+
+/// What a damaged record does not show; empty if nothing.
+pub(super) fn gaps(gaps: &[GapFigures]) -> String {
+    if gaps.is_empty() {
+        return String::new();
+    }
+    let seconds = |ms: f64| format!("{:.1}", ms / 1e3);
+    let place = |g: &GapFigures| format!("{} s to {} s", seconds(g.from_ms), seconds(g.to_ms));
+    let mut places: Vec<String> = gaps.iter().take(NAMED_GAPS).map(place).collect();
+    if gaps.len() > NAMED_GAPS {
+        places.push(format!("{} more gaps", gaps.len() - NAMED_GAPS));
+    }
+    let missing = gaps.iter().map(|g| g.snapshots).sum();
+    format!(
+        "the record is damaged: {} snapshot{} missing, {}",
+        units::count(missing),
+        if missing == 1 { " is" } else { "s are" },
+        places.join(", ")
+    )
+}
+
+/// The same as a line of its own.
+pub(super) fn gaps_line(all: &[GapFigures]) -> String {
+    let text = gaps(all);
+    if text.is_empty() { text } else { text + "\n" }
+}
+
 /// How accesses were looked at.
 pub(super) fn look(look: &Basis) -> String {
     looked(&look.look)
@@ -56,7 +85,7 @@ pub(super) fn looked(look: &str) -> String {
 
 /// The last lines of a report in text.
 pub(super) fn footer(b: &Basis) -> String {
-    format!("\n{}\n{}\n{}\n", thresholds(b), unknown(b), look(b))
+    format!("\n{}{}\n{}\n{}\n", gaps_line(&b.gaps), thresholds(b), unknown(b), look(b))
 }
 
 /// The first line of a report in text, if it has a title.

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::basis::GapFigures;
+
 /// The figures. Means are over time: a snapshot counts as long as its interval lasted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
@@ -27,6 +29,8 @@ pub struct Summary {
     pub cold_ms: f64,
     /// how accesses were looked at; empty if the record does not say
     pub look: String,
+    /// where a damaged record has nothing to show
+    pub gaps: Vec<GapFigures>,
     /// over the time
     pub mean: Bytes,
     /// in the last snapshot
@@ -60,6 +64,13 @@ pub struct Bytes {
     pub unknown_bytes: u64,
     /// why; reasons without bytes are not there
     pub unknown_bytes_by_reason: BTreeMap<&'static str, u64>,
+    /// Resident, seen, and looked at lately enough. This and the next two are 0 where the record does not
+    /// say what rates rest on; else they add up to the hot, warm and cold bytes.
+    pub measured_bytes: u64,
+    /// presumed to be like a sample of their stretch
+    pub extended_bytes: u64,
+    /// known only from a time that has passed
+    pub old_bytes: u64,
     /// mapped, not resident
     pub absent_bytes: u64,
     /// mapped, but no region covered it
@@ -142,6 +153,9 @@ impl Bytes {
         self.warm_bytes += o.warm_bytes;
         self.cold_bytes += o.cold_bytes;
         self.unknown_bytes += o.unknown_bytes;
+        self.measured_bytes += o.measured_bytes;
+        self.extended_bytes += o.extended_bytes;
+        self.old_bytes += o.old_bytes;
         self.absent_bytes += o.absent_bytes;
         self.left_out_bytes += o.left_out_bytes;
         for (why, n) in &o.unknown_bytes_by_reason {

@@ -7,7 +7,7 @@ mod tally;
 
 use isotherm_core::{Attrs, Snapshot, TargetId, TargetView, Unknown};
 
-use crate::basis::ms;
+use crate::basis::{gaps, ms};
 use crate::course::EXACT;
 use crate::distribution::Distribution;
 use crate::filter::{FilterError, Gate, Options};
@@ -106,7 +106,8 @@ impl Summarizer {
             tally(&mut self.by_name, id).mapped += len * seconds;
         }
         each_piece(view, clip, |piece, mapping| {
-            let mut part = Tally::of(&piece.bytes(&self.options.thresholds));
+            let mut part =
+                Tally::of(&piece.bytes(&self.options.thresholds), &piece.support_bytes());
             for (sum, why) in part.by_reason.iter_mut().zip(Unknown::ALL) {
                 *sum = piece.unknown_bytes(why) as f64;
             }
@@ -142,6 +143,7 @@ impl Summarizer {
             hot_hz: self.options.thresholds.hot_hz,
             cold_ms: ms(self.options.thresholds.cold_age),
             look: self.options.look.clone(),
+            gaps: gaps(&self.options, &time),
             mean: self.total.mean(self.seconds),
             last: self.last.mean(1.0),
             mappings: self.rows(),

@@ -1,6 +1,6 @@
 //! Sums on the way to means.
 
-use isotherm_core::{Attrs, HeatBytes, Quality, Restraint, Snapshot, Unknown};
+use isotherm_core::{Attrs, HeatBytes, Quality, Restraint, Snapshot, SupportBytes, Unknown};
 
 use super::figures::{Bytes, MonitorFigures, WorkingSet};
 use crate::distribution::Distribution;
@@ -14,6 +14,8 @@ pub(super) struct Tally {
     pub(super) warm: f64,
     pub(super) cold: f64,
     pub(super) absent: f64,
+    /// measured, extended and old
+    support: [f64; 3],
     pub(super) unknown: f64,
     pub(super) by_reason: [f64; Unknown::ALL.len()],
 }
@@ -43,13 +45,14 @@ struct QualityTally {
 }
 
 impl Tally {
-    pub(super) fn of(b: &HeatBytes) -> Self {
+    pub(super) fn of(b: &HeatBytes, s: &SupportBytes) -> Self {
         Tally {
             hot: b.hot as f64,
             warm: b.warm as f64,
             cold: b.cold as f64,
             absent: b.absent as f64,
             unknown: b.unknown as f64,
+            support: [s.measured, s.extended, s.old].map(|n| n as f64),
             ..Tally::default()
         }
     }
@@ -61,6 +64,9 @@ impl Tally {
         self.cold += o.cold * weight;
         self.absent += o.absent * weight;
         self.unknown += o.unknown * weight;
+        for (sum, o) in self.support.iter_mut().zip(o.support) {
+            *sum += o * weight;
+        }
         for (sum, o) in self.by_reason.iter_mut().zip(o.by_reason) {
             *sum += o * weight;
         }
@@ -76,6 +82,7 @@ impl Tally {
         let [hot, warm, cold, unknown] = [self.hot, self.warm, self.cold, self.unknown].map(mean);
         let (absent, resident) = (mean(self.absent), hot + warm + cold + unknown);
         let reasons = Unknown::ALL.iter().zip(self.by_reason.map(mean));
+        let [measured, extended, old] = self.support.map(mean);
         let mapped = mean(self.mapped).max(resident + absent);
         Bytes {
             mapped_bytes: mapped,
@@ -88,6 +95,9 @@ impl Tally {
                 .filter(|&(_, n)| n > 0)
                 .map(|(why, n)| (why.name(), n))
                 .collect(),
+            measured_bytes: measured,
+            extended_bytes: extended,
+            old_bytes: old,
             absent_bytes: absent,
             left_out_bytes: mapped - resident - absent,
         }

@@ -48,6 +48,9 @@ fn every_byte_is_counted_once() {
         cold_bytes: 2 * MIB,
         unknown_bytes: MIB,
         unknown_bytes_by_reason: BTreeMap::from([("mlocked", MIB)]),
+        measured_bytes: 4 * MIB,
+        extended_bytes: 0,
+        old_bytes: 0,
         absent_bytes: 2 * MIB,
         left_out_bytes: MIB,
     };

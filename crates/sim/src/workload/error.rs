@@ -120,6 +120,20 @@ pub enum WorkloadError {
         /// wanted
         islands: u32,
     },
+    /// a cell of a picture
+    #[error(
+        "{found:?} in row {row}, column {column} of the picture has no rate: rates has {known}; '.' and ' ' rest"
+    )]
+    Character {
+        /// which
+        found: char,
+        /// where, from 1
+        row: usize,
+        /// where, from 1
+        column: usize,
+        /// those that have one
+        known: String,
+    },
     /// more truth than anybody wants to read
     #[error(
         "the truth would have {found} counts, of at most {MAX_COUNTS}: choose a shorter --duration, larger blocks or windows, or fewer moves"

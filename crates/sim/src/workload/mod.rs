@@ -9,6 +9,7 @@ mod check;
 mod error;
 mod layout;
 mod named;
+mod picture;
 mod play;
 mod schedule;
 pub mod units;
@@ -160,13 +161,23 @@ pub enum Op {
     Write,
 }
 
+/// Which of its two forms a file has.
+#[derive(Deserialize)]
+struct Form {
+    picture: Option<serde::de::IgnoredAny>,
+}
+
 impl Workload {
-    /// Reads a workload file.
+    /// Reads a workload file, of regions and phases or of a picture.
     ///
     /// # Errors
     /// If it is no such thing or makes no sense: where, and what to do.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
-        let workload: Workload = toml::from_str(text)?;
+        let Form { picture } = toml::from_str(text)?;
+        let workload: Workload = match picture {
+            Some(_) => toml::from_str::<picture::Pictured>(text)?.try_into()?,
+            None => toml::from_str(text)?,
+        };
         workload.checked()
     }
 

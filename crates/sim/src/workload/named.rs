@@ -17,7 +17,7 @@ macro_rules! named {
 }
 
 /// All of them.
-pub const NAMED: [Named; 10] = named![
+pub const NAMED: [Named; 11] = named![
     "hot-warm-cold",
     "stairs",
     "zigzag",
@@ -28,6 +28,7 @@ pub const NAMED: [Named; 10] = named![
     "phases",
     "fork",
     "thp",
+    "heat",
 ];
 
 impl Named {

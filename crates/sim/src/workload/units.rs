@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-/// `20ms`, `1s`, `5min`; a bare number is seconds.
+use isotherm_core::parse_size;
+
+/// `20ms`, `1s`, `5min`, in any case of letters; a bare number is seconds.
 ///
 /// # Errors
 /// What would be right.
@@ -12,29 +14,28 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         let duration = Duration::try_from_secs_f64(seconds);
         return duration.map_err(|_| format!("{text} is no time that can pass; {help}"));
     }
-    humantime::parse_duration(text).map_err(|e| format!("{e}; {help}"))
+    humantime::parse_duration(&text.to_ascii_lowercase()).map_err(|e| format!("{e}; {help}"))
 }
 
-/// `64K`, `100M`, `2GiB` in bytes: powers of 1024; a bare number is bytes.
+/// `64K`, `1.5G`, `2GiB` in bytes, as [`parse_size`] reads it.
 ///
 /// # Errors
 /// What would be right.
 pub fn size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = text[digits.len()..].to_ascii_uppercase();
-    let shift = match unit.trim_end_matches('B').trim_end_matches('I') {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(format!("unknown unit {unit}: write K, M, G or T, as in 64M")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size, as 64M is"))?;
-    number
-        .checked_shl(shift)
-        .filter(|n| n >> shift == number)
-        .ok_or_else(|| format!("{text} is too big: the greatest is 16777215T"))
+    if let Some(bytes) = parse_size(text) {
+        return Ok(bytes);
+    }
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = &text[number.len()..];
+    // What is a size with fewer digits, or another unit, is told so.
+    if parse_size(&format!("1{unit}")).is_none() {
+        return Err(format!("unknown unit {unit}: write K, M, G or T, as in 64M"));
+    }
+    let is_long = number.bytes().all(|b| b.is_ascii_digit()) && !number.is_empty();
+    Err(match is_long {
+        true => format!("{text} is too big: the greatest is 16777215T"),
+        false => format!("{text} is no size, as 64M and 1.5G are"),
+    })
 }
 
 /// A size as [`size`] reads it, in the biggest unit that leaves a whole number.
@@ -52,6 +53,7 @@ mod tests {
     #[test]
     fn durations() {
         assert_eq!(duration("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(duration("20MS"), Ok(Duration::from_millis(20)));
         assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
         assert!(duration("20 parsecs").unwrap_err().contains("as in 20ms"));
         for bad in ["-1", "NaN", "inf", "1e99", "1e99s", "99999999999999999999s", "", "s", "-5ms"] {
@@ -64,8 +66,15 @@ mod tests {
         assert_eq!(size("64K"), Ok(65536));
         assert_eq!(size("2GiB"), Ok(2 << 30));
         assert_eq!(size("17"), Ok(17));
-        for bad in ["", "M", "1X", "99999999999T", "1.5G"] {
-            assert!(size(bad).is_err(), "{bad}");
+        assert_eq!(size("1.5g"), Ok(3 << 29));
+        for (bad, said) in [
+            ("", "is no size"),
+            ("M", "is no size"),
+            ("1.5", "is no size"),
+            ("1X", "unknown unit X"),
+            ("99999999999T", "too big"),
+        ] {
+            assert!(size(bad).unwrap_err().contains(said), "{bad}");
         }
         for bytes in [0, 4096, 64 << 10, 1 << 20, (1 << 30) + 4096, 3 << 40] {
             assert_eq!(size(&size_text(bytes)), Ok(bytes));

@@ -41,7 +41,7 @@ pub fn run(o: &Run) -> Result<ExitCode> {
     let family = if by_kernel { None } else { Some(Family::begin(root())?) };
     let mut started = with_policy(start, || Started::spawn(&program, &o.command))??;
     let Some(family) = family else {
-        let status = started.end(|| stop.is_over())?;
+        let status = started.end(&stop)?;
         holding.map_or(Ok(()), put_back)?;
         return Ok(exit(status, &stop));
     };
@@ -52,7 +52,7 @@ pub fn run(o: &Run) -> Result<ExitCode> {
     ));
     keep::warn_of_balancing("what it moves is moved back");
     let moved = move_while_it_runs(o, (&mut started, &family), &weights, &stop)?;
-    let status = started.end(|| stop.is_over())?;
+    let status = started.end(&stop)?;
     say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
     Ok(exit(status, &stop))
 }

@@ -114,6 +114,16 @@ impl Scene<'_> {
                 coverage,
             );
         }
+        if let Some(s) = spent.support {
+            let help = "Share of the resident memory that can be seen whose rate is measured, extended from a sample, or old.";
+            let (name, unit, kind) = ("isotherm_support_ratio", "ratio", Kind::Gauge);
+            out.family(Family { name, unit, kind, help });
+            for (support, share) in
+                [("measured", s.measured), ("extended", s.extended), ("old", s.old)]
+            {
+                out.sample(&[("support", support)], share);
+            }
+        }
         let s = self.snapshot;
         gauge(
             out,

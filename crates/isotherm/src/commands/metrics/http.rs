@@ -21,7 +21,9 @@ impl Http {
         let listen = |source| MetricsError::Listen { address, source };
         let listener = TcpListener::bind(address).map_err(listen)?;
         listener.set_nonblocking(true).map_err(listen)?;
-        Ok(Http(Served::new(listener, Framing { end: b"\r\n\r\n", max: MAX_REQUEST })))
+        let framing = Framing { end: b"\r\n\r\n", max: MAX_REQUEST };
+        let refusal = |why: &str| plain("408 Request Timeout", &format!("{why}\n")).into_bytes();
+        Ok(Http(Served::new(listener, framing, refusal)))
     }
 
     /// Answers the requests that have come; `text` is what `/metrics` holds.
@@ -50,7 +52,7 @@ impl Wait for Http {
 
     fn go_on(&mut self, ready: &[bool]) {
         if self.0.go_on(ready) {
-            self.0.accept(|_| Ok(()));
+            self.0.accept(|_| Ok(None));
         }
     }
 }

@@ -89,6 +89,14 @@ impl Metrics {
         }
     }
 
+    /// When it is time to tell them, if they go to a file.
+    pub fn by(&self) -> Option<Nanos> {
+        match &self.to {
+            Some(To::File { next, .. }) => Some(*next),
+            _ => None,
+        }
+    }
+
     /// Tells them, if it is time, or somebody has asked.
     pub fn tell(&mut self, scene: &Scene<'_>) {
         let now = sys::monotonic();

@@ -4,46 +4,52 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
-use isotherm_core::{Action, Nanos, Support};
-use isotherm_linux::damon::{self, KdamondAttrs, Reclaimed, Reclaimer};
+use isotherm_core::Nanos;
+use isotherm_linux::damon::{self, KdamondAttrs, Reclaimed, Reclaimer, Spared};
+use isotherm_linux::proc::MGLRU;
 use isotherm_linux::sys::{self, Kept};
-use isotherm_linux::{physical_memory, possible};
+use isotherm_linux::{Part, physical_memory, possible};
 use isotherm_report::bytes;
 use serde::Serialize;
 
+use super::checked;
 use super::memory::Memory;
-use super::scheme;
 use crate::cli::{Aim, Reclaim, UsageError};
 use crate::commands::control::machine;
 use crate::commands::record::sweep;
 use crate::commands::report::output::print;
-use crate::commands::run::Table;
+use crate::commands::run::{Table, check_actions};
 use crate::commands::stop::Stop;
-use crate::commands::watch::{ROOT, WAKE};
+use crate::commands::watch::ROOT;
 use crate::control::{self, Answer, Control, Request};
 use crate::notify::Notify;
-use crate::words::{chain, say};
+use crate::served::Wait;
+use crate::words::say;
 
 /// How often it is said what it has done.
 const SAY: Duration = Duration::from_secs(5);
 /// How often watermarks are looked at: where they have it rest, the kernel answers no sooner.
 const MARKS_EVERY: Duration = Duration::from_millis(500);
 
-/// Has the kernel page out until it is told to end.
-pub fn run(o: &Reclaim) -> Result<ExitCode> {
-    let asked = asked(o)?;
-    if let (Support::No(why), false) = (possible(ROOT.as_ref(), &Action::PageOut), asked.dry) {
-        bail!("this cannot be done here: {why}");
-    }
+/// Has the kernel page out as `asked` until it is told to end.
+pub fn run(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
+    let dry = asked.dry;
+    let schemes = [checked(o)?];
+    let notes = check_actions(schemes.iter(), |action| possible(ROOT.as_ref(), action), dry)?;
+    notes.iter().for_each(|note| say(format_args!("isotherm: {note}")));
     let stop =
         if o.config.is_some() { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
     let control = o.socket().as_deref().map(Control::open).transpose()?;
     sweep();
-    let memory = physical_memory(ROOT.as_ref())?.iter().map(|s| s.range).collect();
-    let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..asked.clone() })?;
+    let part = Part { nodes: Vec::new(), ranges: o.range.clone() };
+    let memory = part.of(&physical_memory(ROOT.as_ref())?)?.iter().map(|s| s.range).collect();
+    let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..asked })?;
+    if let Some(why) = leaves_alone(reclaimer.spared()) {
+        say(why);
+    }
     sys::drop_privileges(Kept { reading: true, writing: false, frames: false })?;
     let (begin, done) = (sys::monotonic(), Reclaimed::default());
-    let mut service = Service { reclaimer, control, done, begin, paused: false, dry: asked.dry };
+    let mut service = Service { reclaimer, control, done, begin, paused: false, dry };
     let stop = stop.at(o.acting.duration.map(|d| sys::monotonic() + d));
     let mut notify = Notify::from_env();
     notify.say("READY=1");
@@ -66,8 +72,25 @@ pub fn run(o: &Reclaim) -> Result<ExitCode> {
     print(text.as_bytes())
 }
 
+/// What is not paged out since the kernel does not note how it is used, and why.
+fn leaves_alone(spared: Spared) -> Option<String> {
+    let left = match spared {
+        Spared::Nothing => return None,
+        Spared::Unmapped => "memory that no process maps is left alone".to_owned(),
+        Spared::Files => {
+            "only anonymous memory is paged out, as this kernel has no filter for memory that no \
+                          process maps (Linux 6.15 has)"
+                .to_owned()
+        }
+    };
+    Some(format!(
+        "isotherm: MGLRU is on ({MGLRU}): the kernel's DAMON does not see reads and writes of files that no \
+         process maps. So {left}. To have page cache paged out, turn MGLRU off before: echo n >{MGLRU}"
+    ))
+}
+
 /// What the kernel is to do, but for where; what it cannot is told.
-fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
+pub fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
     if !o.acting.targets.all {
         return wrong(
@@ -84,7 +107,12 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     if o.pages {
         return wrong("goes by regions: leave out --pages, or look by bpf");
     }
-    scheme(o).check().map_err(|e| UsageError::new(e.to_string()))?;
+    if o.acting.targets.spares() {
+        return wrong(
+            "pages out of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
+        );
+    }
+    checked(o)?;
     if o.quota.time == Some(Duration::ZERO) || o.quota_size.0 == Some(0) {
         return wrong("takes a quota of 0 for no bound: give 1ms/1s and 4K at least, or none");
     }
@@ -104,8 +132,12 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
         time: o.quota.time,
         bytes: o.quota_size.0,
         window: o.quota.window,
-        watermarks: o.watermarks.0.map(|marks| (marks, MARKS_EVERY)),
+        watermarks: o
+            .watermarks
+            .0
+            .map(|marks| (marks, o.watermarks_interval.unwrap_or(MARKS_EVERY))),
         stalled,
+        skip_anon: o.skip_anon,
         dry: o.acting.dry_run,
     })
 }
@@ -161,15 +193,26 @@ impl Service {
             }
             if now >= tell {
                 tell = now + SAY;
+                if !self.dry && self.reclaimer.is_misled() {
+                    bail!(
+                        "MGLRU was turned on ({MGLRU}), so that the kernel's DAMON does not see reads of page cache \
+                         that no process maps, and would have it paged out as cold. Start it again: it leaves such \
+                         memory alone then"
+                    );
+                }
                 self.count()?;
                 self.tell(now);
             }
-            for (client, request) in control::wait(self.control.as_mut(), None, now + WAKE) {
-                let stops = matches!(request, Ok(Request::Stop));
-                self.answer(client, request);
-                if stops {
-                    return Ok("told to stop".to_owned());
-                }
+            let others = [stop.end(), notify.by()];
+            let until = others.into_iter().flatten().fold(tell, Nanos::min);
+            let mut signals = stop;
+            let signals: &mut dyn Wait = &mut signals;
+            let mut control = self.control.take();
+            let requests = control::wait(control.as_mut(), [signals], until);
+            let stopped = control::answer(control.as_mut(), requests, |r| self.done(&r));
+            self.control = control;
+            if let Some(why) = stopped {
+                return Ok(why);
             }
         }
     }
@@ -193,18 +236,8 @@ impl Service {
     /// Of a CPU.
     fn share(&self) -> f64 {
         let time = sys::monotonic().since(self.begin);
-        self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1e-9)
-    }
-
-    fn answer(&mut self, client: usize, request: Result<Request, String>) {
-        let answer = match request {
-            Ok(request) => self.done(&request).unwrap_or_else(|e| Answer::refused(chain(&e))),
-            Err(why) => {
-                self.control.iter_mut().for_each(|c| c.refuse(client, &why));
-                return;
-            }
-        };
-        self.control.iter_mut().for_each(|c| c.answer(client, &answer));
+        // The first moments alone say nothing.
+        self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1.0)
     }
 
     fn done(&mut self, request: &Request) -> Result<Answer<State>> {
@@ -231,7 +264,7 @@ impl Service {
     fn so_far(&self) -> Done {
         let time = sys::monotonic().since(self.begin);
         let table = Table::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry);
-        Done { table, total: Memory::now() }
+        Done { table, total: Memory::now(self.reclaimer.spared()) }
     }
 
     fn state(&self) -> State {
@@ -264,12 +297,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_alone_is_said_with_the_reason() {
+        assert_eq!(leaves_alone(Spared::Nothing), None);
+        for (spared, said) in
+            [(Spared::Unmapped, "no process maps is"), (Spared::Files, "only anonymous")]
+        {
+            let why = leaves_alone(spared).unwrap();
+            assert!(why.contains(said) && why.contains("/sys/kernel/mm/lru_gen/enabled"), "{why}");
+        }
+    }
+
+    #[test]
     fn what_the_kernel_takes() {
         let asked = of(&["--all", "--goal", "psi=0.1%", "--quota", "20ms/2s"]).unwrap();
         assert_eq!(asked.min_age, Duration::from_secs(120));
         assert_eq!((asked.time, asked.bytes), (Some(Duration::from_millis(20)), Some(128 << 20)));
         assert_eq!(asked.stalled, Some(Duration::from_millis(2)), "in each window");
         assert_eq!(asked.watermarks, Some(([5000, 4000, 2000], MARKS_EVERY)));
+        let asked = of(&["--all", "--watermarks-interval=2s", "--skip-anon"]).unwrap();
+        assert_eq!(asked.watermarks.unwrap().1, Duration::from_secs(2));
+        assert!(asked.skip_anon);
     }
 
     #[test]
@@ -278,6 +325,7 @@ mod tests {
             (&["--pid=1"][..], "look by bpf"),
             (&["--comm=x"], "give --all"),
             (&["--all", "--log=x"], "--log"),
+            (&["--all", "--except-comm=x"], "leave out --except-comm"),
             (&["--all", "--goal=refault=1%"], "psi=SHARE"),
             (&["--all", "--budget=1%"], "--budget"),
             (&["--all", "--quota=0ms/1s"], "quota of 0"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use isotherm_core::{Pages, Unknown};
+use isotherm_linux::damon::Spared;
 use isotherm_linux::{MachineMemory, machine_memory};
 use serde::Serialize;
 
@@ -18,9 +19,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// As it is now; none if the kernel does not tell.
-    pub fn now() -> Option<Self> {
-        machine_memory(ROOT.as_ref()).ok().map(|m| Memory::of(&m))
+    /// As it is now, `spared` being left alone; none if the kernel does not tell.
+    pub fn now(spared: Spared) -> Option<Self> {
+        machine_memory(ROOT.as_ref()).ok().map(|m| Memory::of(&m.sparing(spared)))
     }
 
     fn of(m: &MachineMemory) -> Self {

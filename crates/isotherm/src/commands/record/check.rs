@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use isotherm_record::{Verdict, verify};
+use isotherm_record::{Missing, ReadError, Verdict, verify};
 
 use crate::words::say;
 
@@ -18,7 +18,14 @@ pub fn run(path: &Path) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     out.write_all(text(path, &verdict).as_bytes())?;
     out.flush()?;
-    Ok(if verdict.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_good = verdict.is_sound() && !is_cut_to_nothing(&verdict);
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether it breaks off before its first snapshot, and nobody writes it any more.
+fn is_cut_to_nothing(v: &Verdict) -> bool {
+    let goes_on = |e: &ReadError| matches!(e, ReadError::Torn { why: Missing::Recording, .. });
+    v.snapshots == 0 && v.torn.as_ref().is_some_and(|torn| !goes_on(torn))
 }
 
 fn text(path: &Path, v: &Verdict) -> String {
@@ -28,6 +35,9 @@ fn text(path: &Path, v: &Verdict) -> String {
         counted(v.regions, "region"),
         counted(v.targets, "target")
     );
+    if is_cut_to_nothing(v) && v.is_sound() {
+        return format!("{} is cut short: {held}\n", path.display());
+    }
     if v.is_sound() {
         return format!("{} is sound: {held}\n", path.display());
     }
@@ -42,7 +52,7 @@ fn text(path: &Path, v: &Verdict) -> String {
     }
     if v.lost.places > 0 {
         out += &format!(
-            "damage: {} bytes in {}; missing between others: {}\n",
+            "damage: {} bytes in {}; missing: {}\n",
             v.lost.bytes,
             counted(v.lost.places, "place"),
             counted(v.lost.snapshots, "snapshot")

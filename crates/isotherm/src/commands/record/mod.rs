@@ -1,15 +1,17 @@
 //! `isotherm record`.
 
+mod answer;
 mod check;
 mod status;
 
-use std::path::Path;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use isotherm_core::{Attrs, Snapshot, Step};
+use isotherm_core::{Attrs, MonitorKind, Nanos, Snapshot, Step};
 use isotherm_linux::damon;
 use isotherm_linux::sys::{self, Kept};
 use isotherm_record::{Facts, Progress, Why, Writer};
@@ -17,10 +19,11 @@ use isotherm_record::{Facts, Progress, Why, Writer};
 use self::status::last_lines;
 use super::child;
 use super::stop::Stop;
-use super::watch::{Attributions, Follower, Status, WAKE, Watch, probes, ready};
+use super::watch::{Attributions, Ends, Follower, Status, Watch, probes, ready};
 use crate::cli::{Record, UsageError};
 use crate::commands::metrics::{Metrics, Scene};
-use crate::control;
+use crate::control::{self, Control, Request};
+use crate::served::Wait;
 use crate::words::{chain, say};
 
 /// Records until there is a reason to end.
@@ -36,6 +39,9 @@ pub fn run(o: Record) -> Result<ExitCode> {
     // Before anything is opened, for the ways that are not chosen yet.
     let _ = o.watching.check()?;
     let limits = o.limits()?;
+    if o.to_stdout() {
+        check_stdout(&o)?;
+    }
     let seed = o.watching.seed.unwrap_or_else(|| sys::monotonic().0);
     let stop = Stop::at_signals()?;
     sweep();
@@ -44,8 +50,13 @@ pub fn run(o: Record) -> Result<ExitCode> {
     let mut follower = Follower::new(way.watched());
     follower.attach_all(way.hold(), &o.targets)?;
     let program = child::resolve(&o.targets.command)?;
+    let control = o.control.as_deref().map(Control::open).transpose()?;
     let metrics = Metrics::open(o.metrics.to.as_ref(), o.metrics.every)?;
-    let writer = Writer::create(&o.output, &facts(attrs, seed, way.describe()), limits)?;
+    let facts = facts(attrs, seed, way.describe());
+    let writer = match o.to_stdout() {
+        true => Writer::stdout(Path::new("on standard output"), &facts, limits)?,
+        false => Writer::create(&o.output, &facts, limits)?,
+    };
     let started = follower.start(way.hold(), program, &o.targets.command);
     let (mut started, mut writer) = or_finish(started, writer)?;
     // Those that come later may be other users'.
@@ -61,7 +72,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     if follower.may_grow() {
         watch.outlive_targets();
     }
-    let status = Status::new(&attrs);
+    let (status, monitor, quiet) = (Status::new(&attrs), attrs.monitor, o.quiet);
     let attributions = Attributions::default();
     let mut recording = Recording {
         watch,
@@ -69,17 +80,22 @@ pub fn run(o: Record) -> Result<ExitCode> {
         follower,
         attributions,
         metrics,
+        control,
+        file: o.output.clone(),
         last: None,
+        paused: false,
+        left_out: 0,
         status,
         privileges,
+        monitor,
+        quiet,
     };
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = recording.until(&stop);
-    let over = || stop.is_over();
-    let mut end_command = || started.as_mut().map(|c| c.end(over)).transpose();
+    let mut end_command = || started.as_mut().map(|c| c.end(&stop)).transpose();
     // A command that is asked to end may have last words; one that goes on does not hold up the
     // record, nor what there is to say about it.
-    let ended = over().then(&mut end_command);
+    let ended = stop.is_over().then(&mut end_command);
     let finished = recording.finish(result, &o.output);
     if let Err(e) = &finished {
         say(format_args!("isotherm: {}", chain(e)));
@@ -89,6 +105,20 @@ pub fn run(o: Record) -> Result<ExitCode> {
         Ok(()) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
         Err(_) => ExitCode::FAILURE,
     })
+}
+
+/// Whether standard output can have the record.
+fn check_stdout(o: &Record) -> Result<(), UsageError> {
+    let text = if io::stdout().is_terminal() {
+        "a record is not for a terminal: give -o FILE, or pipe it into a program"
+    } else if o.rotate.is_some() {
+        "standard output has no second file: leave out --rotate, or give -o FILE"
+    } else if !o.targets.command.is_empty() {
+        "the command that is started writes to standard output as well: give -o FILE"
+    } else {
+        return Ok(());
+    };
+    Err(UsageError::new(text))
 }
 
 /// Takes away a kdamond that an isotherm has left which was killed. What comes in the way of that is
@@ -136,44 +166,65 @@ struct Recording {
     follower: Follower,
     attributions: Attributions,
     metrics: Metrics,
+    control: Option<Control>,
+    file: PathBuf,
     last: Option<Arc<Snapshot>>,
+    paused: bool,
+    /// snapshots that were made while it was paused
+    left_out: u64,
     status: Status,
     privileges: Privileges,
+    monitor: MonitorKind,
+    /// what has come of it is for somebody else to say
+    quiet: bool,
 }
 
 /// Why a recording has ended, and in words if there is more to say.
 type Ended = (Why, String);
 
+/// Who has asked over the control socket, and for what.
+type Asked = (usize, Result<Request, String>);
+
 impl Recording {
     /// Records until it is told to stop, the end of all targets, or a full record.
     fn until(&mut self, stop: &Stop) -> Result<Ended> {
-        let mut next_check = sys::monotonic();
+        let mut ended = true;
         loop {
             let now = sys::monotonic();
             if let Some(cause) = stop.cause() {
                 return Ok((Why::Stopped, cause.to_string()));
             }
-            if now >= next_check {
-                next_check = now + WAKE;
+            if std::mem::take(&mut ended) || self.follower.is_due(now) {
                 self.follow()?;
-                for a in self.attributions.read(&self.follower, self.watch.hold()) {
-                    let _ = self.writer.attribution(a)?;
-                }
                 if !self.follower.any_alive(self.watch.hold()) {
                     return Ok((Why::TargetsGone, String::new()));
                 }
             }
+            let read = self.attributions.read(&self.follower, self.watch.hold());
+            let renamed = self.follower.renamed(&read);
+            self.attributions.read_anew(&renamed);
+            for fact in renamed {
+                let _ = self.writer.target(fact)?;
+            }
+            for a in read {
+                let _ = self.writer.attribution(a)?;
+            }
             match self.watch.step(now)? {
                 Step::Wait(until) => {
-                    let until = until.min(next_check).min(stop.end().unwrap_or(until));
-                    control::wait(None, self.metrics.listener(), until);
+                    let (requests, come) = self.wait(until, stop);
+                    ended = come;
                     self.tell();
+                    if let Some(why) = self.answer(requests) {
+                        return Ok((Why::Stopped, why));
+                    }
                 }
                 Step::Snapshot(s) => {
-                    self.status.show(&s, "");
+                    if !self.quiet {
+                        self.status.show(&s, "");
+                    }
                     probes::aggregated(&s, &self.follower.pid_of());
                     self.last = Some(Arc::clone(&s));
-                    if self.writer.snapshot(&s)? == Progress::Full {
+                    if self.write(&s)? == Progress::Full {
                         return Ok((Why::MaxSize, String::new()));
                     }
                 }
@@ -186,15 +237,52 @@ impl Recording {
         }
     }
 
-    fn tell(&mut self) {
-        let scene = Scene {
+    /// Waits until then, or until there is something else to do; what is asked, and whether targets may have
+    /// ended.
+    fn wait(&mut self, until: Nanos, stop: &Stop) -> (Vec<Asked>, bool) {
+        let others = [
+            stop.end(),
+            self.follower.by(),
+            self.attributions.by(&self.follower),
+            self.writer.flush_by(),
+            self.metrics.by(),
+        ];
+        let until = others.into_iter().flatten().fold(until, Nanos::min);
+        let (mut ends, mut signals) = (Ends::of(self.watch.hold()), stop);
+        let until = ends.by(until);
+        let all: [&mut dyn Wait; 2] = [&mut ends, &mut signals];
+        let all = all.into_iter().chain(self.metrics.listener());
+        let asked = control::wait(self.control.as_mut(), all, until);
+        (asked, ends.come)
+    }
+
+    /// In the record snapshots are numbered without a gap: one would be a loss.
+    fn write(&mut self, s: &Snapshot) -> Result<Progress> {
+        if self.paused {
+            self.left_out += 1;
+            return Ok(Progress::Going);
+        }
+        Ok(match self.left_out {
+            0 => self.writer.snapshot(s)?,
+            n => self.writer.snapshot(&Snapshot { seq: s.seq - n, ..s.clone() })?,
+        })
+    }
+
+    /// How it goes, to be told.
+    fn scene(&self) -> Scene<'_> {
+        Scene {
             snapshot: self.last.as_deref(),
             follower: &self.follower,
             attributions: &self.attributions,
             status: &self.status,
             engine: None,
-        };
-        self.metrics.tell(&scene);
+        }
+    }
+
+    fn tell(&mut self) {
+        let mut metrics = std::mem::take(&mut self.metrics);
+        metrics.tell(&self.scene());
+        self.metrics = metrics;
     }
 
     /// Processes that have come since, and those that have ended.
@@ -223,7 +311,10 @@ impl Recording {
         self.status.clear();
         let ended = result?;
         let summary = written?;
-        say(last_lines(&self.status, &ended, &summary, &self.follower.summary(), path));
+        if !self.quiet || summary.snapshots == 0 {
+            let watched = self.follower.summary();
+            say(last_lines(&self.status, &ended, &summary, &watched, path, self.monitor));
+        }
         Ok(())
     }
 }

@@ -7,18 +7,26 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use isotherm_core::{Snapshot, TargetId};
 use isotherm_report::json;
-use isotherm_sim::{Accuracy, AccuracyBuilder, Blocks, Delay, Figures, GroundTruth, Kind};
+use isotherm_sim::{
+    Accuracy, AccuracyBuilder, Blocks, Delay, F1, Figures, GroundTruth, Kind, OverTime,
+};
 use serde::Serialize;
 
 use super::output::print;
 use super::{each_snapshot, head, select};
 use crate::cli;
+use crate::words::say;
 
 /// Scores a recording against the truth.
 pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     let truth = read(&o.truth)?;
-    let target = select::only(o.target.as_deref(), &head(&o.input)?.targets)?;
-    let mut builder = AccuracyBuilder::new(&truth, target);
+    let head = head(&o.input)?;
+    if !head.gaps.is_empty() {
+        let missing: u64 = head.gaps.iter().map(|gap| gap.snapshots).sum();
+        say(format_args!("isotherm: the record is damaged: {missing} snapshots are missing"));
+    }
+    let target = select::only(o.target.as_deref(), &head.targets)?;
+    let mut builder = AccuracyBuilder::new(&truth, target).settle(o.settle);
     let mut covered = false;
     each_snapshot(&o.input, true, |s| {
         covered = covered || covers(s, target, &truth);
@@ -31,20 +39,21 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
             "target {} of {} has no memory where the truth has: the record is of another process, \
              or name the workload by --target",
             target.0,
-            o.input.display()
+            o.input.path.display()
         );
     }
     if accuracy.snapshots == 0 {
         bail!(
             "no snapshot of {} is from the time of the truth, later than 2 s after the begin: \
              record the workload while it runs, and for longer",
-            o.input.display()
+            o.input.path.display()
         );
     }
     let text = if o.json {
         json(&Versioned { schema_version: 1, accuracy: &accuracy })? + "\n"
     } else {
-        text(&accuracy)
+        let each = if o.over_time { over_time(&accuracy.over_time) } else { String::new() };
+        text(&accuracy) + &each
     };
     print(text.as_bytes())
 }
@@ -81,7 +90,7 @@ fn text(a: &Accuracy) -> String {
     format!(
         "workload {}, seed {}; {} snapshots scored, {:.0} regions in the mean\n\n\
          {:16}{:>10}{:>8}{:>10}{:>8}\n{kinds}\n\
-         log2 error of the rate  {}\n{}{}{:.0} TLB shootdowns a second\n",
+         log2 error of the rate  {}\n{}{}{}{:.0} TLB shootdowns a second\n",
         a.workload,
         a.seed,
         a.snapshots,
@@ -93,6 +102,7 @@ fn text(a: &Accuracy) -> String {
         "worst",
         number(a.rate_error.run, 2),
         blocks(&a.blocks),
+        moments(&a.over_time),
         delay(&a.delay),
         a.clears_per_second,
     )
@@ -117,6 +127,24 @@ fn blocks(b: &Blocks) -> String {
         number(b.log2_error.run, 2),
         number(b.correlation.run, 3),
     )
+}
+
+fn moments(o: &OverTime) -> String {
+    format!(
+        "F1 each 100 ms, by blocks of 2 MiB, without the first {} s of each phase: {}\n",
+        o.settle_seconds,
+        f1(&o.all)
+    )
+}
+
+fn f1(f: &F1) -> String {
+    format!("hot {}, warm {}", number(f.hot, 3), number(f.warm, 3))
+}
+
+/// A line for each second.
+fn over_time(o: &OverTime) -> String {
+    let line = |s: &isotherm_sim::SecondF1| format!("{:>5} s  {}\n", s.at, f1(&s.f1));
+    o.seconds.iter().fold("\nF1 by second of the truth\n".to_owned(), |text, s| text + &line(s))
 }
 
 /// Nothing where nothing changed.

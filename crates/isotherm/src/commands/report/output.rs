@@ -33,12 +33,12 @@ impl<'a> Output<'a> {
     pub fn new(output: Option<&'a Path>, selection: &'a Selection) -> Result<Self, UsageError> {
         let path = output.filter(|path| *path != Path::new("-"));
         let form = match (path, output) {
-            _ if selection.json => Form::Json,
+            _ if selection.shown.json => Form::Json,
             (Some(path), _) => by_name(path)?,
             (None, Some(_)) if !std::io::stdout().is_terminal() => Form::Png,
             _ => Form::Text,
         };
-        Ok(Output { form, path, input: &selection.input })
+        Ok(Output { form, path, input: &selection.input.path })
     }
 
     /// A picture, by the name of its file; of what is in no record.
@@ -64,7 +64,8 @@ impl<'a> Output<'a> {
             Form::Svg => picture()?.svg()?.into_bytes(),
         };
         let Some(path) = self.path else { return print(&bytes) };
-        let written = create(path, self.input)?.write_all(&bytes);
+        let mut file = create(path, self.input)?;
+        let written = file.write_all(&bytes).and_then(|()| file.finish());
         written.with_context(|| format!("cannot write {}", path.display()))?;
         say(format_args!("wrote {}", path.display()));
         Ok(ExitCode::SUCCESS)

@@ -7,26 +7,29 @@ use isotherm_core::TargetId;
 use isotherm_record::{Facts, TargetFact};
 use isotherm_report::{Filter, Options, printable};
 
+use super::Head;
 use crate::cli::Selection;
 
 /// Targets that are listed at most where none fits.
 const LISTED: usize = 20;
 
 /// What every report is told.
-pub fn options(
-    selection: &Selection,
-    facts: Option<&Facts>,
-    targets: &[TargetFact],
-) -> Result<Options> {
+pub fn options(selection: &Selection, head: &Head) -> Result<Options> {
+    let (facts, targets) = (head.facts.as_ref(), head.targets.as_slice());
     let chosen = chosen(&selection.target, targets)?;
     let wanted = |t: &&TargetFact| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
     let shown: Vec<&TargetFact> = targets.iter().filter(wanted).collect();
     Ok(Options {
         title: title(facts, &shown),
-        filter: Filter { time: selection.time.clone(), addr: selection.addr, targets: chosen },
-        thresholds: selection.thresholds(),
+        filter: Filter {
+            time: selection.time.clone(),
+            addr: selection.shown.addr,
+            targets: chosen,
+        },
+        thresholds: selection.shown.thresholds(),
         labels: targets.iter().map(|t| (t.id, label(t))).collect::<BTreeMap<_, _>>(),
         look: facts.map(|f| f.look.clone()).unwrap_or_default(),
+        gaps: head.gaps.clone(),
     })
 }
 

@@ -6,10 +6,9 @@ use isotherm_record::Limits;
 use super::running::Running;
 use super::state::State;
 use crate::commands::watch::{Acting, Status};
-use crate::control::{Answer, Control, Request};
-use crate::words::chain;
+use crate::control::{self, Answer, Request};
 
-type Asked = (usize, Result<Request, String>);
+pub type Asked = (usize, Result<Request, String>);
 
 impl Running {
     /// Answers; says why it is to end, if somebody has said so.
@@ -19,23 +18,9 @@ impl Running {
         watch: &mut Acting,
         status: &mut Status,
     ) -> Option<String> {
-        let mut stop = None;
-        for (client, request) in requests {
-            let answer = match request {
-                Ok(request) => {
-                    if matches!(request, Request::Stop) {
-                        stop = Some("told to stop".to_owned());
-                    }
-                    let refused = |e| Answer::refused(chain(&e));
-                    self.done(request, watch, status).unwrap_or_else(refused)
-                }
-                Err(why) => {
-                    self.control.iter_mut().for_each(|c| c.refuse(client, &why));
-                    continue;
-                }
-            };
-            self.control.iter_mut().for_each(|c: &mut Control| c.answer(client, &answer));
-        }
+        let mut control = self.control.take();
+        let stop = control::answer(control.as_mut(), requests, |r| self.done(r, watch, status));
+        self.control = control;
         stop
     }
 
@@ -47,7 +32,7 @@ impl Running {
             Request::Stop => {}
             Request::Commit { schemes, form } => {
                 let attrs = w.attrs();
-                self.commit(&schemes, form, &attrs, w.act())?;
+                return Ok(Answer::noted(self.commit(&schemes, form, &attrs, w.act())?));
             }
             Request::Attributes(new) => self.set_attributes(&new, w, status)?,
             Request::Targets { add, remove } => self.set_targets(&add, &remove, w)?,

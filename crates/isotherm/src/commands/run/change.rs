@@ -4,41 +4,48 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
-use isotherm_core::{Act, Attrs, Support};
+use isotherm_core::{Act, Attrs};
 use isotherm_linux::sys;
 
 use super::metrics::Meter;
 use super::running::Running;
 use super::saved::{Saved, Schemes};
-use super::{IMPOSSIBLE, Takes, Told};
+use super::{Takes, Told, check_actions};
 use crate::commands::watch::{Acting, ROOT, Status, Watch};
 use crate::control::Attributes;
 use crate::schemes::{self, Form};
 use crate::words::{chain, say};
 
 impl Running {
-    /// Goes on by schemes that somebody has sent, or, if one cannot be, by those there are.
-    pub fn commit(&mut self, text: &str, form: Form, attrs: &Attrs, act: &dyn Act) -> Result<()> {
-        let new =
-            schemes::parse_as(form, text, attrs.snapshot_interval()).map_err(anyhow::Error::msg)?;
+    /// Goes on by schemes that somebody has sent, or, if one cannot be, by those there are. Returns what
+    /// has to change before they can act.
+    pub fn commit(
+        &mut self,
+        text: &str,
+        form: Form,
+        attrs: &Attrs,
+        act: &dyn Act,
+    ) -> Result<Vec<String>> {
+        let new = schemes::parse_as(form, text, attrs.snapshot_interval(), &[])
+            .map_err(anyhow::Error::msg)?;
         if new.is_empty() {
             bail!("there is no scheme in it: isotherm pause ends acting");
         }
-        self.replace(new, act)?;
+        let notes = self.replace(new, None, act)?;
         let schemes = Schemes { text: text.to_owned(), form };
         self.save(|changes| changes.schemes = Some(schemes));
-        Ok(())
+        Ok(notes)
     }
 
-    fn replace(&mut self, new: Vec<Scheme>, act: &dyn Act) -> Result<()> {
+    /// `of_options` is the name of the one that options make.
+    fn replace(
+        &mut self,
+        new: Vec<Scheme>,
+        of_options: Option<&str>,
+        act: &dyn Act,
+    ) -> Result<Vec<String>> {
         let engine = Engine::new(new.clone())?;
-        let why = |s: &Scheme| match act.supports(&s.action) {
-            Support::No(why) if !self.dry => Some(format!("scheme `{}`: {why}", s.name)),
-            _ => None,
-        };
-        if let Some(why) = new.iter().find_map(why) {
-            bail!("{IMPOSSIBLE}: {why}");
-        }
+        let mut notes = check_actions(new.iter(), |action| act.supports(action), self.dry)?;
         if !Takes::of(new.iter().map(|s| &s.action)).are_within(&self.takes) {
             bail!(
                 "this takes privileges that were given up at the start, as no scheme took them: end the \
@@ -46,11 +53,12 @@ impl Running {
             );
         }
         let pids: Vec<i32> = self.follower.pids().collect();
-        let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)
+        let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids, of_options)
             .context("a figure cannot be read here")?;
+        notes.extend(meter.lacks().iter().cloned());
         self.engine.set_schemes(new)?;
         (self.meter, self.said) = (meter, false);
-        Ok(())
+        Ok(notes)
     }
 
     /// Watches in another way; what is known is kept.
@@ -75,9 +83,7 @@ impl Running {
 
     /// Watches these too, and those no longer.
     pub fn set_targets(&mut self, add: &[i32], remove: &[i32], watch: &mut Acting) -> Result<()> {
-        self.follower.check_removal(remove)?;
-        self.follower.add(watch.hold(), add)?;
-        self.follower.remove(remove);
+        self.follower.set_targets(watch.hold(), add, remove)?;
         self.follow(watch)
     }
 
@@ -86,7 +92,10 @@ impl Running {
         let usec = sys::monotonic().0 / 1000;
         self.notify.say(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
         match self.try_reload(watch, status) {
-            Ok(()) => say("isotherm: read anew what is in --config"),
+            Ok(notes) => {
+                say("isotherm: read anew what is in --config");
+                notes.iter().for_each(|note| say(format_args!("isotherm: {note}")));
+            }
             Err(e) => say(format_args!(
                 "isotherm: what is in --config cannot be gone by, and nothing has changed: {}",
                 chain(&e)
@@ -95,10 +104,10 @@ impl Running {
         self.notify.say("READY=1");
     }
 
-    fn try_reload(&mut self, watch: &mut Acting, status: &mut Status) -> Result<()> {
-        let Some(told) = &self.told else { return Ok(()) };
+    fn try_reload(&mut self, watch: &mut Acting, status: &mut Status) -> Result<Vec<String>> {
+        let Some(told) = &self.told else { return Ok(Vec::new()) };
         let told: Rc<dyn Told> = told.anew()?;
-        let attrs = watch.attrs_of(&told.acting().watching)?;
+        let attrs = watch.attrs_of(&told.acting().watching).map_err(|e| told.placed(e))?;
         if attrs.monitor != watch.attrs().monitor {
             bail!(
                 "these options take the {} monitor, and the {} monitor is at work: restart the service",
@@ -106,7 +115,7 @@ impl Running {
                 watch.attrs().monitor.name()
             );
         }
-        self.replace(told.schemes(&attrs)?, watch.act())?;
+        let notes = self.replace(told.schemes(&attrs)?, told.of_options(), watch.act())?;
         // They have been checked: with that they cannot be refused, and nothing is changed by half.
         watch.set_attrs(attrs)?;
         status.set_attrs(&attrs);
@@ -114,7 +123,7 @@ impl Running {
         self.save(|changes| {
             (changes.schemes, changes.attributes) = (None, Attributes::default());
         });
-        Ok(())
+        Ok(notes)
     }
 
     /// Takes up what a service of the same options was told before it crashed; returns the attributes
@@ -137,7 +146,10 @@ impl Running {
         }
         if let Some(Schemes { text, form }) = left.schemes {
             match self.commit(&text, form, &attrs, act) {
-                Ok(()) => taken.push("committed schemes"),
+                Ok(notes) => {
+                    taken.push("committed schemes");
+                    notes.iter().for_each(|note| say(format_args!("isotherm: {note}")));
+                }
                 Err(e) => {
                     say(format_args!("isotherm: schemes of before are left out: {}", chain(&e)));
                 }

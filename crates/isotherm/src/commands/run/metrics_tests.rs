@@ -69,8 +69,15 @@ fn snapshot() -> Snapshot {
 }
 
 fn why_not(root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
-    let meter = Meter::new(root.path(), [scheme].into_iter(), pids);
-    meter.err().map_or("yes".to_owned(), |e| format!("{e:#}"))
+    why_not_by(None, root, scheme, pids)
+}
+
+fn why_not_by(option: Option<&str>, root: &TempDir, scheme: &Scheme, pids: &[i32]) -> String {
+    match Meter::new(root.path(), [scheme].into_iter(), pids, option) {
+        Ok(meter) if meter.lacks().is_empty() => "yes".to_owned(),
+        Ok(meter) => format!("not yet: {}", meter.lacks().join(", ")),
+        Err(e) => format!("{e:#}"),
+    }
 }
 
 #[test]
@@ -85,10 +92,29 @@ fn pressure_that_nobody_counts_is_an_error_at_the_start() {
         "{version_1}"
     );
     let two = why_not(&root, &stalled(targets()), &[7, 8]);
-    assert!(two.contains("more than one control group"), "{two}");
+    assert!(two.starts_with("not yet") && two.contains("more than one control group"), "{two}");
     fs::remove_file(root.path().join("proc/pressure/memory")).unwrap();
     let off = why_not(&root, &stalled(Scope::Machine), &[]);
     assert!(off.contains("scheme `x`") && off.contains("CONFIG_PSI"), "{off}");
+}
+
+/// There is no `of` on the command line.
+#[test]
+fn what_can_be_done_about_a_goal_is_said_in_options_where_it_was_typed() {
+    let root = machine();
+    for (pids, why) in [(&[8][..], "version 2"), (&[7, 8], "more than one control group")] {
+        let scheme = stalled(targets());
+        let said = why_not_by(Some("x"), &root, &scheme, pids);
+        assert!(said.contains(why) && said.contains("--all") && !said.contains("of ="), "{said}");
+        let said = why_not_by(Some("y"), &root, &scheme, pids);
+        assert!(said.contains("of = \"machine\""), "{said}");
+    }
+    let refaults = with_goal(Goal::Refaults { of: targets(), ppm: 1 });
+    let mut meter = Meter::new(root.path(), [&refaults].into_iter(), &[7, 8], Some("x")).unwrap();
+    let pids = BTreeMap::from([(TargetId(1), 7), (TargetId(2), 8)]);
+    meter.read(root.path(), &snapshot(), &pids);
+    let rests = meter.rests().unwrap();
+    assert!(rests.contains("leave out --goal") && !rests.contains("of ="), "{rests}");
 }
 
 #[test]
@@ -103,7 +129,7 @@ fn figures_are_read_as_far_as_they_are_asked_for() {
         with_goal(Goal::User { name: name.clone(), target: 5.0 }),
         with_goal(Goal::Resident { of: Scope::Group("a".into()), bytes: 1 }),
     ];
-    let mut meter = Meter::new(root.path(), schemes.iter(), &[7]).unwrap();
+    let mut meter = Meter::new(root.path(), schemes.iter(), &[7], None).unwrap();
     let pids = BTreeMap::from([(TargetId(1), 7)]);
     let metrics = meter.read(root.path(), &snapshot(), &pids);
     assert_eq!((metrics.free_bp, metrics.fragmentation_bp), (Some(2500), None));
@@ -126,7 +152,7 @@ fn targets_of_several_groups_have_no_pressure_and_that_is_told() {
     let resident = with_goal(Goal::Resident { of: targets(), bytes: 1 });
     let refaults = with_goal(Goal::Refaults { of: targets(), ppm: 1 });
     for (scheme, rests) in [(resident, false), (refaults, true)] {
-        let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7, 8]).unwrap();
+        let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7, 8], None).unwrap();
         assert_eq!(meter.rests(), None);
         let of = meter.read(root.path(), &snapshot(), &pids).groups[TARGETS];
         assert_eq!((of.pressure, of.resident), (None, Some(50 * 4096)));
@@ -144,7 +170,7 @@ fn processes_are_named_anew_with_each_snapshot() {
     let mut scheme = Scheme::new("x", Default::default(), Action::Stat);
     let kind = FilterKind::Comm("b".into());
     scheme.filters = vec![isotherm_core::scheme::Filter { kind, matching: true, allow: true }];
-    let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7]).unwrap();
+    let mut meter = Meter::new(root.path(), [&scheme].into_iter(), &[7], None).unwrap();
     let pids = BTreeMap::from([(TargetId(1), 7)]);
     let mut name = |seq| {
         let metrics = meter.read(root.path(), &Snapshot { seq, ..snapshot() }, &pids);
@@ -154,4 +180,35 @@ fn processes_are_named_anew_with_each_snapshot() {
     assert_eq!(name(0), "a");
     call("b");
     assert_eq!((name(0), name(1)), ("a".to_owned(), "b".to_owned()));
+}
+
+/// A service that is started anew must not fail for what was there before and comes again.
+#[test]
+fn what_is_not_there_yet_is_told_and_read_when_it_comes() {
+    let root = machine();
+    let file = root.path().join("figure");
+    let name: Arc<str> = file.to_string_lossy().into();
+    let schemes = [
+        with_goal(Goal::User { name: name.clone(), target: 5.0 }),
+        with_goal(Goal::Resident { of: Scope::Group("b".into()), bytes: 1 }),
+        stalled(Scope::Group("b".into())),
+    ];
+    let mut meter = Meter::new(root.path(), schemes.iter(), &[], None).unwrap();
+    assert_eq!(meter.lacks().len(), 3, "{:?}", meter.lacks());
+    for (said, part) in meter.lacks().iter().zip(["figure", "no control group b", "group b"]) {
+        assert!(said.contains("scheme `x` does nothing until") && said.contains(part), "{said}");
+    }
+    let mut read = |seq| meter.read(root.path(), &Snapshot { seq, ..snapshot() }, &BTreeMap::new());
+    let metrics = read(0);
+    assert!(metrics.user.is_empty() && metrics.groups.is_empty(), "{metrics:?}");
+    let group = root.path().join("cgroup/unified/b");
+    fs::create_dir(&group).unwrap();
+    for (name, text) in
+        [("cgroup.procs", ""), ("cgroup.controllers", "memory"), ("memory.current", "7000")]
+    {
+        fs::write(group.join(name), text).unwrap();
+    }
+    fs::write(&file, "4.5\n").unwrap();
+    let metrics = read(1);
+    assert_eq!((metrics.user[&name], metrics.groups["b"].resident), (4.5, Some(7000)));
 }

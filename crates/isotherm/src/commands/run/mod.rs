@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
-use isotherm_core::{Act, Action, Attrs, Support};
+use isotherm_core::{Action, Attrs, Support};
 use isotherm_linux::possible;
 use isotherm_linux::sys::{self, Kept};
 
@@ -61,23 +61,41 @@ pub trait Told {
         false
     }
 
+    /// The scheme that options make, if there is one: its faults are those of options.
+    fn of_options(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What is wrong, with the place where it is said, if that is in a file.
+    fn placed(&self, e: UsageError) -> UsageError {
+        e
+    }
+
     /// The same, read anew: what has not changed, or may change while it runs.
     fn anew(&self) -> Result<Rc<dyn Told>>;
 }
 
-/// Schemes in a file.
-struct InFile {
+/// Schemes in files, and those that were typed.
+struct Typed {
     options: RunSchemes,
-    text: String,
+    /// what is in each of the files
+    texts: Vec<String>,
 }
 
-impl Told for InFile {
+impl Told for Typed {
     fn acting(&self) -> &Acting {
         &self.options.acting
     }
 
     fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
-        schemes::load(&self.options.scheme, &self.text, attrs.snapshot_interval())
+        let (interval, mut all) = (attrs.snapshot_interval(), Vec::new());
+        for (path, text) in self.options.scheme.iter().zip(&self.texts) {
+            schemes::load(path, text, interval, &mut all)?;
+        }
+        for (n, line) in (1..).zip(&self.options.scheme_line) {
+            schemes::load_line(n, line, interval, &mut all)?;
+        }
+        Ok(all)
     }
 
     fn socket(&self) -> Option<PathBuf> {
@@ -89,17 +107,18 @@ impl Told for InFile {
     }
 }
 
-/// Acts by the schemes in a file.
+/// Acts by the schemes in files and of the command line.
 pub fn run(options: RunSchemes) -> Result<ExitCode> {
-    let name = || format!("cannot read the schemes {}", options.scheme.display());
-    let text = text_of(&options.scheme, name)?;
-    act(&(Rc::new(InFile { options, text }) as Rc<dyn Told>))
+    let text =
+        |path: &PathBuf| text_of(path, || format!("cannot read the schemes {}", path.display()));
+    let texts = options.scheme.iter().map(text).collect::<Result<_>>()?;
+    act(&(Rc::new(Typed { options, texts }) as Rc<dyn Told>))
 }
 
 /// Acts as it is told until there is a reason to end, and says what has come of it.
 pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     let o = told.acting();
-    let attrs = check(o)?;
+    let attrs = check(o).map_err(|e| told.placed(e))?;
     let engine = |attrs: &Attrs| -> Result<Engine, UsageError> {
         Engine::new(told.schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
     };
@@ -114,10 +133,12 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
         _ => None,
     })?;
     // What does the looking may take another monitor, of other intervals.
-    let attrs = looks.attrs(&o.watching)?;
+    let attrs = looks.attrs(&o.watching).map_err(|e| told.placed(e))?;
     let mut engine = engine(&attrs)?;
     engine.log_passed(o.passed);
-    refuse(&engine, looks.act(), o.dry_run)?;
+    let act = looks.act();
+    let schemes = engine.schemes().map(|(scheme, _)| scheme);
+    let mut notes = check_actions(schemes, |action| act.supports(action), o.dry_run)?;
     let takes = Takes::of(engine.schemes().map(|(s, _)| &s.action));
     let mut follower = Follower::new(None);
     follower.attach_all(looks.hold(), &o.targets)?;
@@ -130,7 +151,13 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     // be in the groups that we are in.
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
     let pids: Vec<i32> = follower.pids().chain(own).collect();
-    let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), &pids)?;
+    let schemes = engine.schemes().map(|(s, _)| s);
+    let meter = Meter::new(ROOT.as_ref(), schemes, &pids, told.of_options())?;
+    match meter.lacks().first() {
+        Some(why) if !o.targets.awaited => bail!("{why}"),
+        _ => notes.extend(meter.lacks().iter().cloned()),
+    }
+    notes.iter().for_each(|note| say(format_args!("isotherm: {note}")));
     let mut started = follower.start(looks.hold(), program, &o.targets.command)?;
     let reading = takes.frames || looks.takes_files() || meter.reads_files();
     let mut running = Running::new(engine, meter, follower, log, o.dry_run);
@@ -155,7 +182,7 @@ pub fn act(told: &Rc<dyn Told>) -> Result<ExitCode> {
     let table = running.end(result.as_ref().ok());
     let text = if o.json { json(&table) } else { Ok(table.text()) };
     let printed = text.and_then(|text| print(text.as_bytes()));
-    let status = started.as_mut().map(|c| c.end(|| stop.is_over())).transpose()?;
+    let status = started.as_mut().map(|c| c.end(&stop)).transpose()?;
     printed?;
     Ok(match result {
         Ok(_) => status.flatten().map_or(ExitCode::SUCCESS, ExitCode::from),
@@ -184,34 +211,39 @@ fn check(o: &Acting) -> Result<Attrs, UsageError> {
     o.watching.check()
 }
 
-/// What cannot be done here, whatever the way to look, is told before one is opened: that takes a second.
+/// What can never be done here, whatever the way to look, is refused before one is opened: that takes a
+/// while.
 fn refuse_at_once(engine: &Engine) -> Result<()> {
-    let why = |(s, _): (&Scheme, _)| match possible(ROOT.as_ref(), &s.action) {
-        Support::No(why) => Some(format!("scheme `{}`: {why}", s.name)),
-        Support::Yes => None,
-    };
-    let said: Vec<String> = engine.schemes().filter_map(why).collect();
-    match said.is_empty() {
-        true => Ok(()),
-        false => bail!("{IMPOSSIBLE}: {}", said.join("\n  ")),
-    }
+    let schemes = engine.schemes().map(|(scheme, _)| scheme);
+    check_actions(schemes, |action| possible(ROOT.as_ref(), action), false).map(drop)
 }
 
-const IMPOSSIBLE: &str = "this cannot be done here";
-
-/// What cannot be done here is told at the start, not counted for ever.
-fn refuse(engine: &Engine, act: &dyn Act, dry: bool) -> Result<()> {
-    let unsupported = engine.unsupported(act);
-    let said = unsupported.iter().map(|(name, why)| format!("scheme `{name}`: {why}"));
-    let said = said.collect::<Vec<_>>().join("\n  ");
-    match (unsupported.is_empty(), dry) {
-        (true, _) => {}
-        (_, true) if act.supports(&Action::Stat) == Support::Yes => {
-            say(format_args!("isotherm: this could not be done here: {said}"))
+/// Whether the actions of these schemes are possible; returns what has to change before they can act.
+///
+/// # Errors
+/// If one can never act here; a dry run only says so.
+pub fn check_actions<'a>(
+    schemes: impl Iterator<Item = &'a Scheme>,
+    supports: impl Fn(&Action) -> Support,
+    dry: bool,
+) -> Result<Vec<String>> {
+    let (mut never, mut not_now) = (Vec::new(), Vec::new());
+    for scheme in schemes {
+        match supports(&scheme.action) {
+            Support::Yes => {}
+            Support::NotNow(why) => not_now.push(format!("scheme `{}`: {why}", scheme.name)),
+            Support::No(why) => never.push(format!("scheme `{}`: {why}", scheme.name)),
         }
-        _ => bail!("{IMPOSSIBLE}: {said}"),
     }
-    Ok(())
+    if dry && supports(&Action::Stat) == Support::Yes {
+        let all = never.into_iter().chain(not_now);
+        return Ok(all.map(|why| format!("this could not be done here: {why}")).collect());
+    }
+    if !never.is_empty() {
+        bail!("this cannot be done here: {}", never.join("\n  "));
+    }
+    let until = "Until that changes, what it tries in vain is counted as failed";
+    Ok(not_now.into_iter().map(|why| format!("{why}. {until}")).collect())
 }
 
 /// What acting takes beyond watching.

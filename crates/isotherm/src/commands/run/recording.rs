@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use isotherm_core::{Attribution, Attrs, Nanos, Snapshot, TargetId};
 use isotherm_record::{Limits, Progress, Summary, TargetFact, Why, WriteError, Writer};
-use serde::Serialize;
 
 use crate::commands::record::facts;
+use crate::commands::watch::RecordState;
 use crate::words::{chain, say};
 
 /// Nothing is recorded, or something is, or was until it could not be.
@@ -27,16 +27,6 @@ pub struct Recording {
     told: BTreeSet<TargetId>,
     /// the number of its first snapshot, which is 0 in it
     first: Option<u64>,
-}
-
-/// `docs/abi/testing/control.md`.
-#[derive(Debug, Serialize)]
-pub struct State {
-    file: String,
-    snapshots: u64,
-    bytes: u64,
-    /// why it has ended by itself; none: it goes on
-    ended: Option<String>,
 }
 
 impl Recording {
@@ -96,9 +86,14 @@ impl Recording {
         }
     }
 
+    /// When to write what waits, if anything does.
+    pub fn flush_by(&self) -> Option<Nanos> {
+        self.writer.as_ref().and_then(Writer::flush_by)
+    }
+
     /// Writes what has waited for long.
     pub fn flush_if_due(&mut self, now: Nanos) {
-        if self.writer.as_ref().and_then(Writer::flush_by).is_some_and(|by| now >= by) {
+        if self.flush_by().is_some_and(|by| now >= by) {
             self.write(Writer::flush);
         }
     }
@@ -127,11 +122,10 @@ impl Recording {
     }
 
     /// How it goes; none where nothing is recorded.
-    pub fn state(&self) -> Option<State> {
-        let summary = self.writer.as_ref().map_or(self.last, Writer::summary);
+    pub fn state(&self) -> Option<RecordState> {
+        let so_far = self.writer.as_ref().map_or(self.last, Writer::summary);
         let file = self.file.as_ref()?.display().to_string();
-        let Summary { snapshots, bytes, .. } = summary;
-        Some(State { file, snapshots, bytes, ended: self.ended.clone() })
+        Some(RecordState::new(file, so_far, self.ended.clone()))
     }
 
     /// A record that cannot be written, or is full, ends; all else goes on.

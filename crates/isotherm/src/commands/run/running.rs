@@ -12,6 +12,7 @@ use isotherm_core::{Act, Attrs, Nanos, Snapshot, Source, Step, TargetId};
 use isotherm_linux::sys;
 use isotherm_record::TargetFact;
 
+use super::answer::Asked;
 use super::dry::Dry;
 use super::event::Line;
 use super::log::Log;
@@ -23,9 +24,10 @@ use super::table::Table;
 use super::{Takes, Told};
 use crate::commands::metrics::{Metrics, Scene};
 use crate::commands::stop::Stop;
-use crate::commands::watch::{Acting, Attributions, Follower, ROOT, Status, WAKE, Watch, probes};
+use crate::commands::watch::{Acting, Attributions, Ends, Follower, ROOT, Status, Watch, probes};
 use crate::control::{self, Control};
 use crate::notify::Notify;
+use crate::served::Wait;
 use crate::words::say;
 
 /// From one step of the schemes to the next, at least.
@@ -133,27 +135,29 @@ impl Running {
         status: &mut Status,
     ) -> Result<String> {
         const GONE: &str = "all targets have ended";
-        let mut next_check = sys::monotonic();
+        let mut ended = true;
         loop {
             let now = sys::monotonic();
             self.notify.alive(now);
             if let Some(cause) = stop.cause() {
                 return Ok(cause.to_string());
             }
-            if now >= next_check {
-                next_check = now + WAKE;
-                if stop.takes_reload() {
-                    self.reload(watch, status);
-                }
+            if stop.takes_reload() {
+                self.reload(watch, status);
+            }
+            if std::mem::take(&mut ended) || self.follower.is_due(now) {
                 self.follow(watch)?;
-                self.recording.flush_if_due(now);
-                for a in self.attributions.read(&self.follower, watch.hold()) {
-                    self.recording.attribution(a);
-                }
                 if !self.follower.any_alive(watch.hold()) {
                     return Ok(GONE.to_owned());
                 }
             }
+            self.recording.flush_if_due(now);
+            let read = self.attributions.read(&self.follower, watch.hold());
+            let renamed = self.follower.renamed(&read);
+            self.attributions.read_anew(&renamed);
+            renamed.iter().for_each(|fact| self.recording.target(fact));
+            self.facts.extend(renamed.into_iter().map(|fact| (fact.id, fact)));
+            read.into_iter().for_each(|a| self.recording.attribution(a));
             match watch.step(now)? {
                 Step::Wait(until) => {
                     let due = self.due();
@@ -161,10 +165,9 @@ impl Running {
                         self.act(watch)?;
                         continue;
                     }
-                    let until = until.min(next_check).min(stop.end().unwrap_or(until));
-                    let until = until.min(due.unwrap_or(until));
-                    let requests =
-                        control::wait(self.control.as_mut(), self.metrics.listener(), until);
+                    let until = due.map_or(until, |due| until.min(due));
+                    let (requests, come) = self.wait(until, watch, stop);
+                    ended = come;
                     self.tell_metrics(status);
                     if let Some(why) = self.answer(requests, watch, status) {
                         return Ok(why);
@@ -180,6 +183,26 @@ impl Running {
                 Step::End(_) => return Ok(GONE.to_owned()),
             }
         }
+    }
+
+    /// Waits until then, or until there is something else to do; what is asked, and whether targets may have
+    /// ended.
+    fn wait(&mut self, until: Nanos, watch: &mut Acting, stop: &Stop) -> (Vec<Asked>, bool) {
+        let others = [
+            stop.end(),
+            self.follower.by(),
+            self.attributions.by(&self.follower),
+            self.recording.flush_by(),
+            self.metrics.by(),
+            self.notify.by(),
+        ];
+        let until = others.into_iter().flatten().fold(until, Nanos::min);
+        let (mut ends, mut signals) = (Ends::of(watch.hold()), stop);
+        let until = ends.by(until);
+        let all: [&mut dyn Wait; 2] = [&mut ends, &mut signals];
+        let all = all.into_iter().chain(self.metrics.listener());
+        let asked = control::wait(self.control.as_mut(), all, until);
+        (asked, ends.come)
     }
 
     /// When schemes have something to do without a new snapshot.
@@ -207,15 +230,21 @@ impl Running {
         Ok(done?)
     }
 
-    fn tell_metrics(&mut self, status: &Status) {
-        let scene = Scene {
+    /// How it goes, to be told.
+    pub(super) fn scene<'a>(&'a self, status: &'a Status) -> Scene<'a> {
+        Scene {
             snapshot: self.last.as_deref(),
             follower: &self.follower,
             attributions: &self.attributions,
             status,
             engine: Some(&self.engine),
-        };
-        self.metrics.tell(&scene);
+        }
+    }
+
+    fn tell_metrics(&mut self, status: &Status) {
+        let mut metrics = std::mem::take(&mut self.metrics);
+        metrics.tell(&self.scene(status));
+        self.metrics = metrics;
     }
 
     fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<()> {

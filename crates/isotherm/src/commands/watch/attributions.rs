@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use isotherm_core::{Attribution, Nanos, TargetId};
 use isotherm_linux::{Hold, attribution, sys};
+use isotherm_record::TargetFact;
 
+use super::pace::{Begun, Pace, SLACK, Terms};
 use super::{Follower, ROOT};
 
-/// Each process is read once in this time at most.
+/// Each process is read once in this time at most,
 const ROUND: Duration = Duration::from_secs(1);
-/// Reading takes at most one part in so many of the time, but goes on once in that time.
-const SHARE: u32 = 2000;
-const LONGEST: Duration = Duration::from_secs(5);
+/// and one of which nothing changes less often, up to this.
+const STEADY: Duration = Duration::from_secs(4);
+/// From one turn to the next.
+const TURNS: Terms = Terms { share: 2000, least: Duration::ZERO, most: Duration::from_secs(5) };
 /// Processes read at once, by turns, and when they have come.
 const AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
@@ -28,8 +31,10 @@ pub struct Attributions {
     round: VecDeque<(i32, TargetId)>,
     /// not before
     next_round: Nanos,
-    next: Nanos,
+    pace: Pace,
     last: BTreeMap<TargetId, Attribution>,
+    /// of those, until when to leave alone who was the same when it was read again
+    steady_until: BTreeMap<TargetId, Nanos>,
     /// pages waited for since the start
     refaults: u64,
     /// the same in each control group, with those below it
@@ -48,20 +53,30 @@ impl Attributions {
         // To take hold of them has cost far more.
         let mut read = self.read_these(new, hold);
         let begin = sys::monotonic();
-        if begin < self.next {
+        if begin < self.due() {
             return read;
         }
-        if self.round.is_empty() && begin >= self.next_round {
-            self.round = who.processes().collect();
+        if self.round.is_empty() {
+            self.round = who.processes().filter(|(_, t)| !self.is_steady(*t, begin)).collect();
             self.next_round = begin + ROUND;
         }
         let turn = self.round.drain(..AT_ONCE.min(self.round.len())).collect();
-        // Not by the wall: a moment in which others had the CPU would make a pause of many seconds.
-        let worked = sys::thread_cpu();
+        let begun = Begun::now();
         read.extend(self.read_these(turn, hold));
-        let worked = sys::thread_cpu().saturating_sub(worked);
-        self.next = begin + (worked * SHARE).min(LONGEST);
+        self.pace.pause(&begun, &TURNS);
         read
+    }
+
+    /// When it is somebody's turn.
+    fn due(&self) -> Nanos {
+        let due = self.pace.due();
+        if self.round.is_empty() { due.max(self.next_round) } else { due }
+    }
+
+    /// When to read at the latest; `None` if there is nobody. At once, if somebody has come.
+    pub fn by(&self, who: &Follower) -> Option<Nanos> {
+        let all_met = self.met.len() >= who.nr_processes();
+        (who.nr_processes() > 0).then(|| if all_met { self.due() + SLACK } else { Nanos(0) })
     }
 
     fn read_these(&mut self, these: Vec<(i32, TargetId)>, hold: &dyn Hold) -> Vec<Attribution> {
@@ -72,15 +87,40 @@ impl Attributions {
         let read: Vec<Attribution> = these.filter(|a| hold.is_alive(a.target)).collect();
         for a in &read {
             self.count(a);
+            self.settle(a);
             self.last.insert(a.target, a.clone());
         }
         read
+    }
+
+    fn is_steady(&self, target: TargetId, now: Nanos) -> bool {
+        self.steady_until.get(&target).is_some_and(|&until| now < until)
+    }
+
+    /// Of whom nothing has changed since it was last read, it is asked after twice that time again.
+    fn settle(&mut self, a: &Attribution) {
+        let same = |last: &&Attribution| Attribution { at: last.at, ..a.clone() } == **last;
+        match self.last.get(&a.target).filter(same) {
+            Some(last) => {
+                let pause = (a.at.since(last.at) * 2).clamp(ROUND, STEADY);
+                self.steady_until.insert(a.target, a.at + pause);
+            }
+            None => _ = self.steady_until.remove(&a.target),
+        }
+    }
+
+    /// Reads of these at once, as they are other programs now.
+    pub fn read_anew(&mut self, renamed: &[TargetFact]) {
+        renamed.iter().for_each(|fact| {
+            self.met.remove(&fact.id);
+        });
     }
 
     /// Those that have ended.
     pub fn forget(&mut self, ended: &[TargetId]) {
         for target in ended {
             self.last.remove(target);
+            self.steady_until.remove(target);
             self.met.remove(target);
         }
         if self.refaults_in.len() > self.last.len() + MOST_LEFT {

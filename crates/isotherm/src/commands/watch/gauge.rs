@@ -1,8 +1,8 @@
-//! What watching costs, and how much of the memory it has seen, in words.
+//! What watching costs, and what is known of the memory, in words.
 
 use std::time::Duration;
 
-use isotherm_core::{Attrs, Quality, Restraint, Snapshot};
+use isotherm_core::{Attrs, Quality, Restraint, Snapshot, SupportBytes, Unknown};
 use serde::Serialize;
 
 /// From this coverage on the first sweep is over, of 10,000.
@@ -19,17 +19,42 @@ pub struct Gauge {
     watched: Duration,
     swept: bool,
     last: Option<Quality>,
+    known: Known,
 }
 
-/// Shares: of a CPU, and of the memory that can be seen.
+/// Resident memory whose accesses can be seen, in bytes: what the rates of the last snapshot rest on, and what
+/// was not looked at yet.
+#[derive(Default)]
+struct Known {
+    support: SupportBytes,
+    unseen: u64,
+}
+
+/// Shares: of a CPU, over a second or more; and of the memory that can be seen.
 #[derive(Debug, Serialize)]
 pub struct Spent {
+    /// CPU time from the start of the process until it watched, which is in no share
+    startup_seconds: f64,
     own_cpu: f64,
     lost: f64,
     /// what the two may be together, if there is a bound
     pub budget: Option<f64>,
     /// how much is seen, if the monitor tells
     pub coverage: Option<f64>,
+    /// what rates rest on; what is missing to 1 was not looked at yet
+    #[serde(flatten)]
+    pub support: Option<SupportShares>,
+}
+
+/// Shares of the resident memory whose accesses can be seen.
+#[derive(Debug, Serialize)]
+pub struct SupportShares {
+    /// looked at itself, lately enough
+    pub measured: f64,
+    /// presumed to be like a sample of its stretch
+    pub extended: f64,
+    /// known only from a time that has passed
+    pub old: f64,
 }
 
 impl Gauge {
@@ -43,6 +68,7 @@ impl Gauge {
             watched: Duration::ZERO,
             swept: false,
             last: None,
+            known: Known::default(),
         }
     }
 
@@ -54,10 +80,12 @@ impl Gauge {
     /// Takes in a snapshot.
     pub fn push(&mut self, s: &Snapshot) {
         self.clears += s.cost.clears;
-        self.looking += s.cost.cpu;
+        // One thread looks: what is beyond the interval was before it, at the start.
+        self.looking += s.cost.cpu.min(s.end.since(s.start));
         self.lost += s.cost.lost;
         self.watched += s.end.since(s.start);
         self.last = s.quality;
+        self.known = Known::of(s);
         self.swept |= s.quality.is_some_and(|q| q.coverage_bp >= SWEPT_BP);
     }
 
@@ -71,14 +99,16 @@ impl Gauge {
         self.looking
     }
 
-    /// What it costs, `own` CPU time having been used in so many seconds.
-    pub fn spent(&self, own: Duration, seconds: f64) -> Spent {
-        let share = |time: Duration| time.as_secs_f64() / seconds.max(1e-9);
+    /// What it costs, `own` CPU time having been used in so many seconds, and `startup` before that.
+    pub fn spent(&self, startup: Duration, own: Duration, seconds: f64) -> Spent {
+        let share = |time: Duration| time.as_secs_f64() / seconds.max(SHORTEST);
         Spent {
+            startup_seconds: startup.as_secs_f64(),
             own_cpu: share(own),
             lost: share(self.lost),
             budget: self.budget_ppm.map(|ppm| f64::from(ppm) / 1e6),
             coverage: self.last.map(|q| f64::from(q.coverage_bp) / 1e4),
+            support: self.known.shares(),
         }
     }
 
@@ -95,11 +125,14 @@ impl Gauge {
     }
 
     /// For the end.
-    pub fn summary(&self, own: Duration, seconds: f64) -> String {
+    pub fn summary(&self, startup: Duration, own: Duration, seconds: f64) -> String {
         let (own, lost) = (percent(own, seconds), self.lost(seconds, "the targets lost"));
-        let clears = self.clears as f64 / seconds.max(1e-9);
-        let mut text =
-            format!("own cost {own} of a CPU{lost}, {clears:.0} TLB shootdowns a second");
+        let clears = self.clears as f64 / seconds.max(SHORTEST);
+        let startup = startup.as_secs_f64();
+        let mut text = format!(
+            "own cost {own} of a CPU and {startup:.2} s of CPU time to start{lost}, {clears:.0} TLB \
+             shootdowns a second"
+        );
         if let Some(q) = &self.last {
             text += &format!("; at the end {}", self.seen(q));
             for more in error(q).into_iter().chain(restraint(q).map(str::to_owned)) {
@@ -124,7 +157,8 @@ impl Gauge {
     fn seen(&self, q: &Quality) -> String {
         let share = f64::from(q.coverage_bp) / 1e4;
         if self.swept {
-            return format!("{:.0} % seen", share * 100.0);
+            let seen = || format!("{:.0} % seen", share * 100.0);
+            return self.known.words().unwrap_or_else(seen);
         }
         let rest = self.watched.as_secs_f64() * (1.0 / share.max(1e-4) - 1.0);
         let rest = if share > 0.0 { format!(", about {rest:.0} s to go") } else { String::new() };
@@ -132,8 +166,42 @@ impl Gauge {
     }
 }
 
+impl Known {
+    fn of(s: &Snapshot) -> Self {
+        let regions = s.targets.iter().flat_map(|t| &t.regions);
+        let unseen = regions.map(|r| r.unknown_bytes(Unknown::Unseen)).sum();
+        Known { support: s.support_bytes(), unseen }
+    }
+
+    /// None where nothing is known.
+    fn shares(&self) -> Option<SupportShares> {
+        let all = (self.support.total() + self.unseen) as f64;
+        let share = |bytes: u64| bytes as f64 / all;
+        (self.support.total() > 0).then(|| SupportShares {
+            measured: share(self.support.measured),
+            extended: share(self.support.extended),
+            old: share(self.support.old),
+        })
+    }
+
+    /// E.g. `92 % measured, 7 % extended, 1 % old`, without what is less than half a percent.
+    fn words(&self) -> Option<String> {
+        let s = self.shares()?;
+        let unseen = 1.0 - s.measured - s.extended - s.old;
+        let more = [(s.extended, "extended"), (s.old, "old"), (unseen, "unseen")];
+        let more = more.into_iter().filter(|(share, _)| *share >= 0.005);
+        let all = std::iter::once((s.measured, "measured")).chain(more);
+        let words = all.map(|(share, name)| format!("{:.0} % {name}", share * 100.0));
+        Some(words.collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// A share of less time says more about its length than about what is done in it.
+const SHORTEST: f64 = 1.0;
+
+/// Of a CPU, over a second at least: what was used within the first one is a share of that.
 fn percent(cpu: Duration, seconds: f64) -> String {
-    format!("{:.1} %", cpu.as_secs_f64() / seconds.max(1e-9) * 100.0)
+    format!("{:.1} %", cpu.as_secs_f64() / seconds.max(SHORTEST) * 100.0)
 }
 
 /// A greater factor says no more than that, as a binary logarithm.
@@ -154,7 +222,12 @@ fn restraint(q: &Quality) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use isotherm_core::{Cost, MonitorKind, Nanos};
+    use std::sync::Arc;
+
+    use isotherm_core::{
+        AddrRange, Cost, MonitorKind, Nanos, Pages, Rate, RateSupport, RegionView, TargetId,
+        TargetView,
+    };
 
     use super::*;
 
@@ -198,13 +271,65 @@ mod tests {
 
     #[test]
     fn the_end_tells_cost_coverage_and_restraint() {
-        let text = gauge(&[9800], Restraint::ReadOnly).summary(Duration::from_millis(4), 1.0);
+        let [startup, own] = [60, 4].map(Duration::from_millis);
+        let text = gauge(&[9800], Restraint::ReadOnly).summary(startup, own, 1.0);
         assert_eq!(
             text,
-            "own cost 0.4 % of a CPU, the targets lost 0.1 % (budget 0.5 %), 5 TLB shootdowns a \
+            "own cost 0.4 % of a CPU and 0.06 s of CPU time to start, the targets lost 0.1 % (budget 0.5 %), 5 TLB shootdowns a \
              second; at the end 98 % seen, rates within a factor of 1.4, memory is short: clearing \
              nothing"
         );
+    }
+
+    /// "own CPU 819 %" was a first round of all processes, divided by a tenth of a second.
+    #[test]
+    fn nothing_is_divided_by_a_moment() {
+        let mut gauge = Gauge::new(&Attrs::default());
+        let cost = Cost { cpu: Duration::from_millis(900), ..Cost::default() };
+        let s = Snapshot { cost, end: Nanos(SECOND / 10), ..snapshot(0, 0, Restraint::None) };
+        gauge.push(&s);
+        assert_eq!(gauge.looking(), Duration::from_millis(100), "the rest was before");
+        let spent = gauge.spent(Duration::from_millis(800), gauge.looking(), 0.1);
+        assert_eq!((spent.own_cpu, spent.startup_seconds), (0.1, 0.8));
+        assert!(gauge.line(gauge.looking(), 0.1).starts_with("own CPU 10.0 %"));
+    }
+
+    #[test]
+    fn what_rates_rest_on_is_told_after_the_sweep() {
+        let region = |at: u64, measured_bp, extended_bp| RegionView {
+            range: AddrRange::new(at << 20, (at + 1) << 20),
+            accesses_bp: 0,
+            age: Duration::ZERO,
+            rate: Rate::default(),
+            touched_bp: 0,
+            resident_bp: 10_000,
+            unknown_bp: Pages::default(),
+            support: Some(RateSupport { measured_bp, extended_bp }),
+        };
+        let line = |coverage_bp, regions: Vec<RegionView>| {
+            let view = TargetView {
+                id: TargetId(0),
+                ran: None,
+                mappings: Arc::default(),
+                left_out: 0,
+                regions,
+            };
+            let mut gauge = Gauge::new(&Attrs::default());
+            let s = snapshot(0, coverage_bp, Restraint::None);
+            gauge.push(&Snapshot { targets: vec![view], ..s });
+            gauge.line(Duration::ZERO, 1.0)
+        };
+        let all = line(10_000, vec![region(0, 10_000, 0)]);
+        assert!(all.contains("  100 % measured  rates"), "{all}");
+        let parts = line(9_900, vec![region(0, 9_000, 1_000), region(1, 9_400, 400)]);
+        assert!(parts.contains("  92 % measured, 7 % extended, 1 % old  "), "{parts}");
+        let mut unseen = Pages::default();
+        unseen.0[Unknown::Unseen.index()] = 10_000;
+        let new = RegionView { unknown_bp: unseen, ..region(1, 0, 0) };
+        let partly = line(9_500, vec![region(0, 10_000, 0), new]);
+        assert!(partly.contains("  50 % measured, 50 % unseen  "), "{partly}");
+        let sweeping = line(5_000, vec![region(0, 10_000, 0)]);
+        assert!(sweeping.contains("sweeping: 50 % seen"), "{sweeping}");
     }
 
     /// The other monitors have neither a budget nor a quality.

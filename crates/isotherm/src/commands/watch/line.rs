@@ -17,7 +17,8 @@ const EVERY: Duration = Duration::from_secs(5);
 /// What all who watch tell meanwhile: for how long, what is hot, and what it costs.
 pub struct Status {
     begin: Nanos,
-    cpu_before: Duration,
+    /// CPU time of this process from its start until it watched
+    startup: Duration,
     gauge: Gauge,
     line: Line,
 }
@@ -27,7 +28,7 @@ impl Status {
     pub fn new(attrs: &Attrs) -> Self {
         let begin = sys::monotonic();
         let (gauge, line) = (Gauge::new(attrs), Line::new(begin));
-        Status { begin, cpu_before: sys::own_cpu(), gauge, line }
+        Status { begin, startup: sys::own_cpu(), gauge, line }
     }
 
     /// The monitor has other attributes from now on.
@@ -38,6 +39,9 @@ impl Status {
     /// Tells of a snapshot, and what `more` there is to say.
     pub fn show(&mut self, s: &Snapshot, more: &str) {
         self.gauge.push(s);
+        if !self.line.is_wanted(s.end) {
+            return;
+        }
         let b = s.bytes(&Thresholds::default());
         let [hot, warm, cold, unknown] = [b.hot, b.warm, b.cold, b.unknown].map(bytes);
         let line = format!(
@@ -55,28 +59,33 @@ impl Status {
     }
 
     /// For how long.
+    pub fn time(&self) -> Duration {
+        sys::monotonic().since(self.begin)
+    }
+
+    /// The same in seconds.
     pub fn seconds(&self) -> f64 {
-        sys::monotonic().since(self.begin).as_secs_f64()
+        self.time().as_secs_f64()
     }
 
     /// What it has cost, for the end.
     pub fn cost(&self) -> String {
-        self.gauge.summary(self.own_cpu(), self.seconds())
+        self.gauge.summary(self.startup, self.own_cpu(), self.seconds())
     }
 
     /// The same, for programs.
     pub fn spent(&self) -> Spent {
-        self.gauge.spent(self.own_cpu(), self.seconds())
+        self.gauge.spent(self.startup, self.own_cpu(), self.seconds())
     }
 
-    /// CPU time of ours, and what the targets have lost.
+    /// CPU time of ours since the start of the process, and what the targets have lost.
     pub fn spent_time(&self) -> (Duration, Duration) {
-        (self.own_cpu(), self.gauge.lost_time())
+        (self.startup + self.own_cpu(), self.gauge.lost_time())
     }
 
-    /// A kdamond works in a thread of its own, whose time is not in ours.
+    /// Since it watches. A kdamond works in a thread of its own, whose time is not in ours.
     fn own_cpu(&self) -> Duration {
-        sys::own_cpu().saturating_sub(self.cpu_before).max(self.gauge.looking())
+        sys::own_cpu().saturating_sub(self.startup).max(self.gauge.looking())
     }
 }
 
@@ -96,6 +105,11 @@ impl Line {
             bar.set_style(style);
         }
         Line { bar, next: if is_terminal { Nanos(u64::MAX) } else { begin } }
+    }
+
+    /// Whether what is told now is seen by anybody.
+    fn is_wanted(&self, now: Nanos) -> bool {
+        now >= self.next || !self.bar.is_hidden()
     }
 
     fn show(&mut self, now: Nanos, text: String) {

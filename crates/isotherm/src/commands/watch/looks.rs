@@ -5,7 +5,7 @@ use isotherm_core::{Act, Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId
 use isotherm_linux::{Best, Hold, Processes, Way, WayError};
 
 use super::{Ready, Watch};
-use crate::cli::{UsageError, Watching};
+use crate::cli::{UsageError, Watching, check_sample};
 use crate::words::say;
 
 /// A way to look at processes.
@@ -101,6 +101,7 @@ impl Acting {
         if attrs == self.attrs() {
             return Ok(());
         }
+        check_sample(self.way, &attrs)?;
         Ok(self.monitor.set_attrs(attrs)?)
     }
 
@@ -124,6 +125,14 @@ impl Watch for Acting {
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
         self.monitor.set_targets(targets);
         Ok(())
+    }
+
+    fn attrs(&self) -> Option<Attrs> {
+        Some(self.monitor.attrs())
+    }
+
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+        Acting::set_attrs(self, attrs)
     }
 
     fn outlive_targets(&mut self) {

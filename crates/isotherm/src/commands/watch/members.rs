@@ -3,12 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::{Result, bail};
-use isotherm_core::Nanos;
 use isotherm_linux::cgroup::{Cgroup, CgroupError};
-use isotherm_linux::{proc, sys};
+use isotherm_linux::proc;
 
 use super::ROOT;
 use crate::cli::Targets;
@@ -25,12 +23,7 @@ pub struct Members {
     /// as in `/proc/PID/comm`
     names: Vec<String>,
     all: bool,
-    next: Nanos,
 }
-
-/// Asking who they are takes at most one part in so many of the time, but it is asked once in that time.
-const SHARE: u32 = 1000;
-const LONGEST: Duration = Duration::from_secs(5);
 
 impl Members {
     /// Those asked for. Nobody need be in a group yet. A name that nobody has and a group that is not
@@ -121,18 +114,9 @@ impl Members {
         Ok(members)
     }
 
-    /// The same, unless there are none, or it was asked for just now, or it cannot be told.
-    pub fn now_if_due(&mut self, known: impl Fn(i32) -> bool) -> Option<BTreeSet<i32>> {
-        let begin = sys::monotonic();
-        if self.is_empty() || begin < self.next {
-            return None;
-        }
-        // Time in which others had the CPU is not counted.
-        let worked = sys::thread_cpu();
+    /// The same, with groups that were not there before; `None` if it cannot be told.
+    pub fn now_or_since(&mut self, known: impl Fn(i32) -> bool) -> Option<BTreeSet<i32>> {
         let _ = self.seek();
-        let members = self.now(known).ok();
-        let worked = sys::thread_cpu().saturating_sub(worked);
-        self.next = begin + (worked * SHARE).min(LONGEST);
-        members
+        self.now(known).ok()
     }
 }

@@ -2,6 +2,7 @@
 //! and what is said meanwhile.
 
 mod attributions;
+mod ends;
 mod follow;
 mod gauge;
 mod kdamond;
@@ -9,12 +10,13 @@ mod line;
 mod looks;
 mod members;
 mod memory;
+mod pace;
 mod physical;
 pub mod probes;
+mod spared;
+mod state;
 
-use std::time::Duration;
-
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use isotherm_core::{Attrs, Source, TargetId};
 use isotherm_linux::{Hold, Part, Stretch, Way, physical_memory};
 use isotherm_record::TargetFact;
@@ -23,14 +25,12 @@ use crate::cli::{Look, Record, UsageError, Watching};
 use crate::words::{chain, say};
 
 pub use attributions::Attributions;
+pub use ends::Ends;
 pub use follow::Follower;
-pub use gauge::Spent;
 pub use line::Status;
 pub use looks::{Acting, Looks};
 pub use memory::Memory;
-
-/// How often signals, ended targets and new ones are looked for.
-pub const WAKE: Duration = Duration::from_millis(100);
+pub use state::{Record as RecordState, State};
 
 /// A way to watch that works here; nothing is watched yet.
 pub trait Ready {
@@ -74,6 +74,16 @@ pub trait Watch: Source {
 
     /// Watches these from now on.
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()>;
+
+    /// The attributes in force; none where the kernel's monitor has its own.
+    fn attrs(&self) -> Option<Attrs> {
+        None
+    }
+
+    /// Changes them; what is known is kept.
+    fn set_attrs(&mut self, _: Attrs) -> Result<()> {
+        bail!("the kernel's monitor keeps the attributes that it was started with: start it anew")
+    }
 
     /// Goes on when all targets have ended, if it can: others may come.
     fn outlive_targets(&mut self) {}

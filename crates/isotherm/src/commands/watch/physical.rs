@@ -81,6 +81,14 @@ impl Watch for Working {
         Ok(())
     }
 
+    fn attrs(&self) -> Option<Attrs> {
+        Some(self.monitor.attrs())
+    }
+
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+        Ok(self.monitor.set_attrs(attrs)?)
+    }
+
     fn stop(&mut self) -> Result<()> {
         self.monitor.stop();
         Ok(())

@@ -6,7 +6,6 @@ mod marks;
 mod run;
 mod touch;
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,7 +18,7 @@ use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
 
 use self::run::Running;
 use super::stop::Stop;
-use super::text_of;
+use super::{Output, text_of};
 use crate::cli::{self, UsageError};
 use crate::words::say;
 
@@ -49,7 +48,7 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let layout = Layout::new(&workload, o.seed);
     let schedule = Schedule::new(&workload, &layout, o.duration)
         .map_err(|e| UsageError::new(e.to_string()))?;
-    let file = o.truth.as_deref().map(create).transpose()?;
+    let file = o.truth.as_deref().map(Output::create).transpose()?;
     let stop = Stop::at_signals()?;
     let arena = populated(&layout, o.seed)?;
     let populated = sys::monotonic();
@@ -75,10 +74,6 @@ fn find(name: &str) -> Result<Workload> {
     };
     let text = text_of(Path::new(name), unknown)?;
     Workload::parse(&text).map_err(|e| UsageError::new(format!("{name}: {e}")).into())
-}
-
-fn create(path: &Path) -> Result<File> {
-    File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// All memory, each page written.
@@ -112,11 +107,12 @@ fn tell(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Resu
     Ok(out.flush()?)
 }
 
-fn write(file: File, truth: &GroundTruth) -> Result<()> {
+fn write(file: Output, truth: &GroundTruth) -> Result<()> {
     let mut out = BufWriter::new(file);
     serde_json::to_writer(&mut out, truth)?;
     writeln!(out)?;
-    Ok(out.flush()?)
+    let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    Ok(file.finish()?)
 }
 
 fn last_line(truth: &GroundTruth) -> String {

@@ -51,6 +51,13 @@ pub enum SysfsError {
 }
 
 impl SysfsError {
+    /// Whether the kernel has refused this word with EINVAL: it is too old for it.
+    #[must_use]
+    pub fn is_refused(&self, word: &str) -> bool {
+        matches!(self, SysfsError::Write { text, source, .. }
+            if text == word && source.kind() == io::ErrorKind::InvalidInput)
+    }
+
     /// Whether the kernel has answered EBUSY: another user of DAMON is in the way.
     #[must_use]
     pub fn is_busy(&self) -> bool {

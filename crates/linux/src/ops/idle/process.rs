@@ -1,5 +1,6 @@
 //! Processes, by the frames of their pages.
 
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use isotherm_core::{
 };
 
 use super::tracking::{Tracking, Window};
-use crate::ops::held::AttachError;
+use crate::ops::held::{AttachError, Postponed};
 use crate::ops::plain::Plain;
 use crate::ops::processes::Hold;
 use crate::ops::targets::Targets;
@@ -93,8 +94,16 @@ impl Hold for Idle {
         self.targets.ended()
     }
 
+    fn ends(&self) -> Option<BorrowedFd<'_>> {
+        self.targets.ends()
+    }
+
     fn detach(&mut self, target: TargetId) {
         self.targets.remove(target);
+    }
+
+    fn postponed(&self) -> Postponed {
+        self.targets.postponed()
     }
 }
 

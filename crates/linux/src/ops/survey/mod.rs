@@ -64,7 +64,7 @@ impl Survey for Vaddr {
 
     fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
         let process = self.targets.find(target).filter(|p| !p.has_ended())?;
-        self.told.pressure(&process.root, process.pid, monotonic())
+        self.told.pressure(process.pid, monotonic())
     }
 }
 

@@ -1,12 +1,14 @@
 //! Memory pressure on a process: of its control group, or of the machine.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isotherm_core::{Nanos, PAGE_SIZE, Pressure};
 
-use crate::cgroup::{Cgroup, Version, machine_pressure};
+use crate::cgroup::{Cgroup, MACHINE_PRESSURE, Version, machine_pressure, parse_pressure};
 use crate::proc::{self, pid_file, read_up_to};
 
 /// With more than this share of the machine's memory to be had, there is plenty.
@@ -14,16 +16,50 @@ const PLENTY: u64 = 10;
 
 /// What was told so long ago is read anew.
 const FRESH: Duration = Duration::from_millis(100);
+/// The same of all of it, though no task has waited for memory since.
+const CALM: Duration = Duration::from_secs(5);
+/// What is told of a group is kept for so long after it was asked for.
+const KEPT: Duration = Duration::from_secs(60);
 /// `/proc/PID/cgroup` is at most so long.
 const MAX_GROUPS: u64 = 64 << 10;
 
 /// Pressure as it was told just now, by what `/proc/PID/cgroup` holds: hundreds of processes of one group
 /// suffer the same, and to ask for each takes a dozen files.
-#[derive(Debug, Default)]
+///
+/// All that reclaim does is counted as waiting for memory: by kswapd, by tasks that make room themselves, in
+/// groups at their limits. So as long as nobody on the machine has waited, no counter of reclaim has moved.
+#[derive(Debug)]
 pub(crate) struct Told {
-    since: Nanos,
-    of: HashMap<String, Option<Pressure>>,
+    root: PathBuf,
+    of: HashMap<String, Known>,
     machine: Machine,
+    waits: Waits,
+}
+
+/// What was told of a group.
+#[derive(Debug)]
+struct Known {
+    told: Option<Pressure>,
+    /// when, in part or as a whole
+    at: Nanos,
+    whole_at: Nanos,
+    /// how long tasks of the machine had waited by then; `None` if that is not told
+    waited: Option<Duration>,
+    /// the group that has a limit, or one above it has
+    limited: Option<Cgroup>,
+}
+
+/// `/proc/pressure/memory`.
+#[derive(Debug)]
+struct Waits(Option<File>);
+
+impl Waits {
+    /// How long some task of the machine has waited for memory; `None` if the kernel does not count that.
+    fn some(&self) -> Option<Duration> {
+        let mut text = [0; 256];
+        let len = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        Some(parse_pressure(str::from_utf8(text.get(..len)?).ok()?)?.some.total)
+    }
 }
 
 /// What reclaim of the whole machine has looked at. `pgscan_anon` counts that of groups at their limits too,
@@ -52,29 +88,54 @@ impl Machine {
 }
 
 impl Told {
+    /// Nothing is told yet.
+    pub fn new(root: &Path) -> Self {
+        let waits = Waits(File::open(root.join(MACHINE_PRESSURE)).ok());
+        let (of, machine) = (HashMap::new(), Machine::default());
+        Told { root: root.to_owned(), of, machine, waits }
+    }
+
     /// What memory pressure does to process `pid`, at `now`.
-    pub fn pressure(&mut self, root: &Path, pid: i32, now: Nanos) -> Option<Pressure> {
-        if now.since(self.since) > FRESH {
-            self.since = now;
-            self.of.clear();
-        }
+    pub fn pressure(&mut self, pid: i32, now: Nanos) -> Option<Pressure> {
+        let root = &self.root;
         let groups = read_up_to(&pid_file(root, pid, "cgroup"), MAX_GROUPS).unwrap_or_default();
-        let machine = &mut self.machine;
-        *self.of.entry(groups).or_insert_with(|| pressure(root, pid, machine))
+        if let Some(known) = self.of.get(&groups).filter(|known| now.since(known.at) <= FRESH) {
+            return known.told;
+        }
+        let waited = self.waits.some();
+        if let Some(known) = self.of.get_mut(&groups).filter(|known| known.is_calm(waited, now)) {
+            known.at = now;
+            let limited = known.limited.as_ref().and_then(Cgroup::headroom);
+            let headroom = limited.into_iter().chain(machine_headroom(root)).min();
+            known.told = known.told.map(|told| Pressure { headroom, ..told });
+            return known.told;
+        }
+        let (told, limited) = pressure(root, pid, &mut self.machine);
+        self.of.retain(|_, known| now.since(known.at) <= KEPT);
+        let known = Known { told, at: now, whole_at: now, waited, limited };
+        self.of.entry(groups).insert_entry(known).get().told
     }
 }
 
-/// What memory pressure does to process `pid`. A group of version 1 tells less than the machine
-/// does, so it is asked only if there is a limit; then its limits tell of reclaim, and the machine of those
-/// who wait.
-fn pressure(root: &Path, pid: i32, machine: &mut Machine) -> Option<Pressure> {
+impl Known {
+    /// Whether nothing can have happened but that limits have come nearer.
+    fn is_calm(&self, waited: Option<Duration>, now: Nanos) -> bool {
+        waited.is_some() && waited == self.waited && now.since(self.whole_at) < CALM
+    }
+}
+
+/// What memory pressure does to process `pid`, and its group if that is limited. A group of version 1 tells
+/// less than the machine does, so it is asked only if there is a limit; then its limits tell of reclaim, and
+/// the machine of those who wait.
+fn pressure(root: &Path, pid: i32, machine: &mut Machine) -> (Option<Pressure>, Option<Cgroup>) {
     let group = Cgroup::of_process(root, pid);
-    let limited = group.as_ref().and_then(Cgroup::headroom);
-    let group = group.filter(|g| g.version() == Version::V2 || limited.is_some());
+    let headroom = group.as_ref().and_then(Cgroup::headroom);
+    let limited = group.clone().filter(|_| headroom.is_some());
+    let group = group.filter(|g| g.version() == Version::V2 || headroom.is_some());
     let by_group = group.and_then(|g| told_by(&g, root));
-    let pressure = by_group.or_else(|| by_machine(root, machine))?;
-    let headroom = limited.into_iter().chain(machine_headroom(root)).min();
-    Some(Pressure { headroom, ..pressure })
+    let pressure = by_group.or_else(|| by_machine(root, machine));
+    let headroom = headroom.into_iter().chain(machine_headroom(root)).min();
+    (pressure.map(|pressure| Pressure { headroom, ..pressure }), limited)
 }
 
 fn told_by(group: &Cgroup, root: &Path) -> Option<Pressure> {
@@ -141,7 +202,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn told(root: &Path, pid: i32) -> Option<Pressure> {
-        pressure(root, pid, &mut Machine::default())
+        pressure(root, pid, &mut Machine::default()).0
     }
 
     fn write(root: &TempDir, path: &str, text: &str) {
@@ -255,15 +316,50 @@ mod tests {
         let root = machine("0::/a/b\n");
         write(&root, "proc/8/cgroup", "0::/a/b\n");
         write(&root, "proc/9/cgroup", "0::/\n");
-        let mut told = Told::default();
-        let mut at = |ms: u64, pid| {
-            told.pressure(root.path(), pid, Nanos(ms * 1_000_000)).unwrap().major_faults
-        };
+        let mut told = Told::new(root.path());
+        let mut at = |ms: u64, pid| told.pressure(pid, Nanos(ms * 1_000_000)).unwrap().major_faults;
         assert_eq!((at(1000, 7), at(1000, 8)), (2, 2));
         let more = "pgscan 9\nworkingset_refault_anon 3\nworkingset_refault_file 4\npgmajfault 5\n";
         write(&root, "cgroup/unified/a/b/memory.stat", more);
+        wait_for_memory(&root, 2001);
         assert_eq!((at(1100, 8), at(1101, 8), at(1101, 7)), (2, 5, 5));
         assert_ne!(at(1101, 9), 5, "of the machine");
+    }
+
+    /// Some task of the machine has waited for so many us by now.
+    fn wait_for_memory(root: &TempDir, us: u64) {
+        let line = |word| format!("{word} avg10=0.00 avg60=0.00 avg300=0.00 total={us}\n");
+        write(root, "proc/pressure/memory", &(line("some") + &line("full")));
+    }
+
+    #[test]
+    fn counters_are_read_anew_when_somebody_has_waited_for_memory() {
+        let root = machine("0::/a/b\n");
+        let mut told = Told::new(root.path());
+        let mut at = |ms: u64| {
+            let told = told.pressure(7, Nanos(ms * 1_000_000)).unwrap();
+            (told.major_faults, told.headroom)
+        };
+        let (faults, Some(headroom)) = at(1000) else { panic!("the group has a limit") };
+        let stat = |faults| format!("pgscan 9\npgmajfault {faults}\n");
+        write(&root, "cgroup/unified/a/b/memory.stat", &stat(50));
+        write(&root, "cgroup/unified/a/memory.current", "101663296");
+        let less = headroom - 1_000_000;
+        assert_eq!(
+            at(1500),
+            (faults, Some(less)),
+            "what is left of the limit is told all the same"
+        );
+        wait_for_memory(&root, 2001);
+        assert_eq!((at(2000), at(2500)), ((50, Some(less)), (50, Some(less))));
+        write(&root, "cgroup/unified/a/b/memory.stat", &stat(70));
+        assert_eq!((at(6900).0, at(7100).0), (50, 70), "after five seconds in any case");
+        std::fs::remove_file(root.path().join("proc/pressure/memory")).unwrap();
+        let mut without = Told::new(root.path());
+        let mut at = |ms: u64| without.pressure(7, Nanos(ms * 1_000_000)).unwrap().major_faults;
+        assert_eq!(at(1000), 70);
+        write(&root, "cgroup/unified/a/b/memory.stat", &stat(90));
+        assert_eq!(at(1500), 90, "where waiting is not counted, each time");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 mod errors;
 mod layouts;
+mod pictures;
 mod plays;
 mod walks;
 

@@ -1,0 +1,88 @@
+//! Since when memory is absent. Monitors that look at resident pages alone know no age of the rest.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rangemap::RangeMap;
+
+use super::filter::some;
+use crate::ops::TargetId;
+use crate::snapshot::{RegionView, Snapshot};
+use crate::time::Nanos;
+
+/// By target, the ranges in which no page was resident in the last snapshot, each with the time of the
+/// first snapshot that found it so.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Absent(BTreeMap<TargetId, RangeMap<u64, Nanos>>);
+
+impl Absent {
+    /// Takes in a snapshot. The same one again changes nothing.
+    pub fn note(&mut self, snapshot: &Snapshot) {
+        let before = std::mem::take(&mut self.0);
+        for target in &snapshot.targets {
+            let absent = target.regions.iter().filter(|r| r.resident_bp == 0);
+            let mut now = RangeMap::new();
+            for range in absent.filter_map(|r| some(r.range)) {
+                now.insert(range.clone(), snapshot.end);
+                for (part, &since) in
+                    before.get(&target.id).iter().flat_map(|b| b.overlapping(range.clone()))
+                {
+                    now.insert(part.start.max(range.start)..part.end.min(range.end), since);
+                }
+            }
+            self.0.insert(target.id, now);
+        }
+    }
+
+    /// How old a region of a snapshot made at `end` is for actions on absent memory: if nothing of it is
+    /// resident, for as long as that is so of all of it, unless the monitor knows it to be older.
+    pub fn age(&self, target: TargetId, view: &RegionView, end: Nanos) -> Duration {
+        let range = some(view.range).filter(|_| view.resident_bp == 0);
+        let since =
+            self.0.get(&target).zip(range).and_then(|(absent, range)| {
+                absent.overlapping(range).map(|(_, &since)| since).max()
+            });
+        since.map_or(view.age, |since| view.age.max(end.since(since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{pages, snapshot, target, view};
+    use super::*;
+
+    const T: TargetId = TargetId(1);
+
+    fn out(at: u64, len: u64) -> RegionView {
+        RegionView { resident_bp: 0, ..view(at, len, 0.0, Duration::ZERO) }
+    }
+
+    fn seconds(absent: &Absent, view: &RegionView, now: u64) -> u64 {
+        absent.age(T, view, Nanos(now * 1_000_000_000)).as_secs()
+    }
+
+    #[test]
+    fn a_region_is_as_old_as_the_part_that_went_last() {
+        let mut absent = Absent::default();
+        absent
+            .note(&snapshot(1_000, vec![target(1, &[out(0, 8), view(8, 8, 0.0, Duration::ZERO)])]));
+        absent.note(&snapshot(4_000, vec![target(1, &[out(0, 16)])]));
+        assert_eq!(seconds(&absent, &out(0, 8), 4), 3);
+        assert_eq!(seconds(&absent, &out(0, 16), 4), 0);
+        assert_eq!(seconds(&absent, &out(0, 16), 9), 5);
+        assert_eq!(seconds(&absent, &view(0, 16, 0.0, Duration::ZERO), 9), 0, "it is back");
+        let older = RegionView { age: Duration::from_secs(60), ..out(0, 16) };
+        assert_eq!(seconds(&absent, &older, 9), 60, "the monitor knows better");
+    }
+
+    #[test]
+    fn what_was_back_begins_anew() {
+        let mut absent = Absent::default();
+        absent.note(&snapshot(1_000, vec![target(1, &[out(0, 8)])]));
+        absent.note(&snapshot(2_000, vec![target(1, &[view(0, 8, 0.0, Duration::ZERO)])]));
+        absent.note(&snapshot(3_000, vec![target(1, &[out(0, 8)])]));
+        assert_eq!(seconds(&absent, &out(0, 8), 5), 2);
+        let gone = RegionView { range: pages(100, 1), ..out(0, 1) };
+        assert_eq!(seconds(&absent, &gone, 5), 0, "nothing is known of it");
+    }
+}

@@ -1,0 +1,139 @@
+//! What the rate of a region rests on: looks at its pages, looks at others like them, or looks of the past.
+
+use std::iter::Sum;
+use std::ops::AddAssign;
+
+/// Of the resident pages of a region whose accesses can be seen, the shares whose rate was measured and
+/// extended, of 10,000. The rest is [old](RateSupport::old_bp).
+///
+/// E.g. 6 MiB were cleared lately and read since, 1 MiB is presumed to be like those, and of 1 MiB the last
+/// exposure is too long ago: 7,500, 1,250, and 1,250 old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateSupport {
+    /// The monitor looked at these pages themselves, lately enough to describe the present.
+    pub measured_bp: u32,
+    /// It presumes the rate of these pages from a sample of the same stretch.
+    pub extended_bp: u32,
+}
+
+impl RateSupport {
+    /// All of it is measured. So is a region without a page that can be seen.
+    pub const MEASURED: RateSupport = RateSupport { measured_bp: WHOLE_BP, extended_bp: 0 };
+    /// All of it is old.
+    pub const OLD: RateSupport = RateSupport { measured_bp: 0, extended_bp: 0 };
+
+    /// `measured` and `extended` of `all` pages or bytes. They add up to `all` at most; what exceeds it is cut.
+    #[must_use]
+    pub fn of(measured: u64, extended: u64, all: u64) -> Self {
+        if all == 0 {
+            return RateSupport::MEASURED;
+        }
+        let bp = |n: u64| u128::from(n.min(all)) * u128::from(WHOLE_BP) / u128::from(all);
+        let bp = |n: u64| u32::try_from(bp(n)).unwrap_or(WHOLE_BP);
+        let measured_bp = bp(measured);
+        // The sum is rounded, not the share: where nothing is old, nothing is by rounding either.
+        RateSupport {
+            measured_bp,
+            extended_bp: bp(measured.saturating_add(extended)) - measured_bp,
+        }
+    }
+
+    /// Share known only from a time that has passed.
+    #[must_use]
+    pub fn old_bp(&self) -> u32 {
+        WHOLE_BP.saturating_sub(self.measured_bp.saturating_add(self.extended_bp))
+    }
+}
+
+/// Bytes whose accesses can be seen, by what their rate rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SupportBytes {
+    /// see [`RateSupport::measured_bp`]
+    pub measured: u64,
+    /// see [`RateSupport::extended_bp`]
+    pub extended: u64,
+    /// see [`RateSupport::old_bp`]
+    pub old: u64,
+}
+
+impl SupportBytes {
+    /// `bytes`, divided as `support` says.
+    pub(crate) fn of(bytes: u64, support: RateSupport) -> Self {
+        let upto = |bp: u32| share(bytes, bp.min(WHOLE_BP));
+        let measured = upto(support.measured_bp);
+        let told = upto(support.measured_bp.saturating_add(support.extended_bp));
+        SupportBytes { measured, extended: told - measured, old: bytes - told }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.measured + self.extended + self.old
+    }
+}
+
+impl AddAssign for SupportBytes {
+    fn add_assign(&mut self, o: Self) {
+        self.measured += o.measured;
+        self.extended += o.extended;
+        self.old += o.old;
+    }
+}
+
+impl Sum for SupportBytes {
+    fn sum<I: Iterator<Item = Self>>(iter: I) -> Self {
+        let mut all = SupportBytes::default();
+        iter.for_each(|b| all += b);
+        all
+    }
+}
+
+/// A whole, in basis points.
+const WHOLE_BP: u32 = 10_000;
+
+/// `bp` of 10,000 of `bytes`, without overflow: 2^64 x 10^4 needs 78 bits.
+pub(crate) fn share(bytes: u64, bp: u32) -> u64 {
+    u64::try_from(u128::from(bytes) * u128::from(bp) / u128::from(WHOLE_BP)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn shares_are_of_all_pages() {
+        let support = RateSupport::of(6, 1, 8);
+        assert_eq!(support, RateSupport { measured_bp: 7_500, extended_bp: 1_250 });
+        assert_eq!(support.old_bp(), 1_250);
+        assert_eq!(RateSupport::of(0, 0, 8), RateSupport::OLD);
+        assert_eq!(RateSupport::of(0, 0, 0), RateSupport::MEASURED);
+        let bytes = SupportBytes::of(800, support);
+        assert_eq!(bytes, SupportBytes { measured: 600, extended: 100, old: 100 });
+    }
+
+    proptest! {
+        /// Also of counts that contradict each other.
+        #[test]
+        fn shares_never_exceed_the_whole(measured: u64, extended: u64, all: u64, bytes: u64) {
+            let support = RateSupport::of(measured, extended, all);
+            let told = support.measured_bp + support.extended_bp;
+            prop_assert!(told <= 10_000);
+            prop_assert_eq!(support.old_bp(), 10_000 - told);
+            prop_assert_eq!(SupportBytes::of(bytes, support).total(), bytes);
+        }
+
+        #[test]
+        fn nothing_is_old_by_rounding(measured in 0u64..1 << 40, extended in 0u64..1 << 40) {
+            prop_assert_eq!(RateSupport::of(measured, extended, measured + extended).old_bp(), 0);
+        }
+
+        /// A caller may fill in the fields.
+        #[test]
+        fn bytes_add_up_whatever_the_shares(measured_bp: u32, extended_bp: u32, bytes: u64) {
+            let support = RateSupport { measured_bp, extended_bp };
+            prop_assert_eq!(SupportBytes::of(bytes, support).total(), bytes);
+        }
+    }
+}

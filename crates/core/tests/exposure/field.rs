@@ -1,0 +1,268 @@
+//! Memory as a few areas, each of which is touched in one way at a time: thousands of blocks in little time.
+//!
+//! A bit is drawn when it is read, by how long it has been clear: exact for touches at random, as those have no
+//! memory.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use isotherm_core::{
+    AddrRange, Ask, BLOCK_SIZE, Block, Cleared, Cost, Liveness, Look, Mapping, MappingKind, Nanos,
+    OpsError, PAGE_SIZE, PageMask, Seen, Snapshot, Source, Space, Step, Survey, TargetId,
+};
+use std::sync::Arc;
+
+/// How an area is touched.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Touch {
+    Idle,
+    /// each page at random, so often a second
+    Random(f64),
+    /// each page once, in order, over so long from then on
+    Pass {
+        from: Nanos,
+        length: Duration,
+    },
+    /// the same again and again
+    Passes {
+        from: Nanos,
+        length: Duration,
+        every: Duration,
+    },
+}
+
+impl Touch {
+    /// Whether the page at this part of its area, whose bit is clear, was touched in the time.
+    fn touches(&self, part: f64, from: Nanos, to: Nanos, chance: f64) -> bool {
+        let at = |begin: Nanos, length: Duration| begin + length.mul_f64(part);
+        match *self {
+            Touch::Idle => false,
+            Touch::Random(hz) => chance < -(-hz * to.since(from).as_secs_f64()).exp_m1(),
+            Touch::Pass { from: begin, length } => {
+                let at = at(begin, length);
+                at > from && at <= to
+            }
+            Touch::Passes { from: begin, length, every } => {
+                let first = at(begin, length);
+                if first > to {
+                    return false;
+                }
+                let rounds = (to.since(first).as_nanos() / every.as_nanos()) as u32;
+                first + every * rounds > from
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Area {
+    range: AddrRange,
+    touch: Touch,
+}
+
+/// What it costs: measured on a real machine (`docs/looks.md`).
+const READ_A_PAGE: f64 = 1.8e-9;
+const CLEAR_A_PAGE: f64 = 80e-9;
+const TOUCH_AGAIN: f64 = 290e-9;
+const OWN_RUN: f64 = 10e-6;
+const SHOOTDOWN: f64 = 12e-6;
+const CALL: f64 = 15e-6;
+
+#[derive(Debug)]
+struct State {
+    now: Nanos,
+    areas: Vec<Area>,
+    /// young pages of each block, and when that was
+    blocks: BTreeMap<u64, (PageMask, Nanos)>,
+    rng: u64,
+}
+
+impl State {
+    fn chance(&mut self) -> f64 {
+        self.rng = self.rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let x = (self.rng ^ self.rng >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (x >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Brings a block up to date.
+    fn settle(&mut self, start: u64) -> PageMask {
+        let now = self.now;
+        let Some(&(mut young, since)) = self.blocks.get(&start) else { return PageMask::default() };
+        let here = AddrRange::new(start, start + BLOCK_SIZE);
+        let first = self.areas.partition_point(|a| a.range.end <= start);
+        let mut i = first;
+        while let Some(part) = self.areas.get(i).and_then(|a| a.range.intersect(&here)) {
+            let (touch, range) = (self.areas[i].touch, self.areas[i].range);
+            i += 1;
+            if touch == Touch::Idle || since == now {
+                continue;
+            }
+            for addr in (part.start..part.end).step_by(PAGE_SIZE as usize) {
+                let page = ((addr - start) / PAGE_SIZE) as usize;
+                if !young.contains(page) {
+                    let chance = self.chance();
+                    let part = (addr - range.start) as f64 / range.len() as f64;
+                    if touch.touches(part, since, now, chance) {
+                        young.insert(page);
+                    }
+                }
+            }
+        }
+        self.blocks.insert(start, (young, now));
+        young
+    }
+}
+
+/// The areas as an operations set; clones share them.
+#[derive(Debug, Clone)]
+pub struct Field(Rc<RefCell<State>>);
+
+pub const TARGET: TargetId = TargetId(0);
+
+impl Field {
+    /// Areas beside each other from `base` on, idle; all their bits are set. Ends are multiples of 2 MiB.
+    pub fn new(areas: &[AddrRange], seed: u64) -> Self {
+        let mut blocks = BTreeMap::new();
+        for r in areas {
+            for start in (r.start / BLOCK_SIZE * BLOCK_SIZE..r.end).step_by(BLOCK_SIZE as usize) {
+                blocks.insert(start, (PageMask::span(0, 512), Nanos(0)));
+            }
+        }
+        let areas = areas.iter().map(|&range| Area { range, touch: Touch::Idle }).collect();
+        let rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        Field(Rc::new(RefCell::new(State { now: Nanos(0), areas, blocks, rng })))
+    }
+
+    /// From now on it is touched so.
+    pub fn touch(&self, area: usize, touch: Touch) {
+        let mut s = self.0.borrow_mut();
+        let range = s.areas[area].range;
+        for start in (range.start / BLOCK_SIZE * BLOCK_SIZE..range.end).step_by(BLOCK_SIZE as usize)
+        {
+            s.settle(start);
+        }
+        s.areas[area].touch = touch;
+    }
+
+    pub fn now(&self) -> Nanos {
+        self.0.borrow().now
+    }
+
+    /// Steps a source up to a time.
+    pub fn run(&self, source: &mut impl Source, until: Nanos) -> Vec<Arc<Snapshot>> {
+        let mut out = Vec::new();
+        loop {
+            match source.step(self.now()).unwrap() {
+                Step::Snapshot(s) => out.push(s),
+                Step::End(_) => return out,
+                Step::Wait(next) => {
+                    self.0.borrow_mut().now = next.min(until);
+                    if next > until {
+                        return out;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Space for Field {
+    fn mappings(&mut self, _: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
+        out.clear();
+        for a in &self.0.borrow().areas {
+            match out.last_mut().filter(|m: &&mut Mapping| m.range.end == a.range.start) {
+                Some(m) => m.range.end = a.range.end,
+                None => out.push(Mapping {
+                    range: a.range,
+                    kind: MappingKind::Anonymous,
+                    name: "".into(),
+                    unknown: None,
+                }),
+            }
+        }
+        Ok(Liveness::Alive)
+    }
+
+    fn ran(&mut self, _: TargetId) -> Option<Duration> {
+        Some(Duration::from_nanos(self.now().0))
+    }
+}
+
+impl Look for Field {
+    fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
+        out.extend(asks.iter().map(|_| Seen::default()));
+        Ok(Cost::default())
+    }
+
+    fn survey(&mut self) -> Option<&mut dyn Survey> {
+        Some(self)
+    }
+}
+
+/// The blocks of which something lies in `ranges`, and which pages.
+fn parts(ranges: &[AddrRange]) -> impl Iterator<Item = (u64, PageMask)> + '_ {
+    ranges.iter().flat_map(|r| {
+        let first = r.start / BLOCK_SIZE * BLOCK_SIZE;
+        (first..r.end).step_by(BLOCK_SIZE as usize).map(move |start| {
+            let page =
+                |addr: u64| ((addr.clamp(start, start + BLOCK_SIZE) - start) / PAGE_SIZE) as usize;
+            (start, PageMask::span(page(r.start), page(r.end)))
+        })
+    })
+}
+
+impl Survey for Field {
+    fn survey(
+        &mut self,
+        _: TargetId,
+        ranges: &[AddrRange],
+        out: &mut Vec<Block>,
+    ) -> Result<Cost, OpsError> {
+        let mut s = self.0.borrow_mut();
+        let mut pages = 0;
+        for (start, mask) in parts(ranges) {
+            let young = s.settle(start).and(&mask);
+            pages += mask.count();
+            out.push(Block { start, huge: false, resident: mask, young, read_at: s.now });
+        }
+        let call = if ranges.is_empty() { 0.0 } else { CALL };
+        let cpu = Duration::from_secs_f64(f64::from(pages) * READ_A_PAGE + call);
+        Ok(Cost { cpu, pages: pages.into(), ..Cost::default() })
+    }
+
+    fn clear(
+        &mut self,
+        _: TargetId,
+        runs: &[AddrRange],
+        out: &mut Vec<Cleared>,
+    ) -> Result<Cost, OpsError> {
+        let mut s = self.0.borrow_mut();
+        let (mut pages, mut clears) = (0u32, 0u32);
+        for run in runs {
+            let before = pages;
+            for (start, mask) in parts(std::slice::from_ref(run)) {
+                let young = s.settle(start);
+                pages += young.and(&mask).count();
+                let now = s.now;
+                s.blocks.insert(start, (young.without(&mask), now));
+                out.push(Cleared {
+                    start,
+                    huge: false,
+                    armed: mask,
+                    hidden: vec![],
+                    cleared_at: now,
+                });
+            }
+            clears += u32::from(pages > before);
+        }
+        let (p, c) = (f64::from(pages), f64::from(clears));
+        Ok(Cost {
+            cpu: Duration::from_secs_f64(p * CLEAR_A_PAGE + c * OWN_RUN + CALL),
+            lost: Duration::from_secs_f64(p * TOUCH_AGAIN + c * SHOOTDOWN),
+            clears: clears.into(),
+            ..Cost::default()
+        })
+    }
+}

@@ -1,0 +1,84 @@
+use super::*;
+
+/// It runs at all times but from 5 s to 40 s, by its clock.
+fn paused(now: Nanos) -> Duration {
+    let s = |s| seconds(s).0;
+    Duration::from_nanos(now.0.min(s(5.0)) + now.0.saturating_sub(s(40.0)))
+}
+
+/// 64 MiB, of which the first 16 are hot until they rest from 5 s on.
+fn that_pauses(until: f64) -> (Ops, TargetId, Exposure<Tapped>, tapped::Log) {
+    let (ops, t) = machine(1, |m, t| {
+        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 16), poisson(100.0)).unwrap();
+    });
+    let mut tapped = Tapped::new(&ops);
+    tapped.ran = Some(Box::new(paused));
+    tapped.tells_activity = true;
+    let log = tapped.log.clone();
+    let mut monitor = monitor(tapped, Attrs::default(), &[t]);
+    run_until(&mut monitor, &ops, 5.0);
+    ops.machine().rest(t, mib(0, 16)).unwrap();
+    run_until(&mut monitor, &ops, until);
+    log.take();
+    (ops, t, monitor, log)
+}
+
+fn readings(log: &tapped::Log) -> usize {
+    log.take().iter().filter(|e| !e.clears && !e.ranges.is_empty()).count()
+}
+
+#[test]
+fn a_target_at_rest_is_read_seldom_and_ages() {
+    let (ops, _, mut monitor, log) = that_pauses(16.0);
+    let snapshots = run_until(&mut monitor, &ops, 30.0);
+    assert!(snapshots.len() >= 50, "{} snapshots", snapshots.len());
+    let readings = readings(&log);
+    assert!((2..=5).contains(&readings), "{readings} readings");
+    for s in &snapshots {
+        assert!(called(s, mib(0, 64), Heat::Cold) > 0.99, "at {:?}", s.end);
+        assert_eq!(s.quality.unwrap().coverage_bp, snapshots[0].quality.unwrap().coverage_bp);
+        assert_eq!(s.targets[0].ran, Some(Duration::ZERO));
+        // As of the last round it was idle all the time.
+        let idle = s.end.since(Nanos(0));
+        let is_true = |r: &RegionView| r.age <= idle && r.age + ms(800) >= idle;
+        let truly = bytes_where(&s.targets[0], mib(16, 48), is_true) / MIB;
+        assert_eq!(truly, 48, "{idle:?}: {:?}", s.targets[0].regions);
+    }
+}
+
+#[test]
+fn what_wakes_with_its_target_is_hot_as_soon_as_ever() {
+    let (ops, t, mut monitor, _) = that_pauses(40.0);
+    ops.machine().touch(t, mib(32, 16), poisson(100.0)).unwrap();
+    let snapshots = run_until(&mut monitor, &ops, 42.0);
+    let hot = |s: &&Arc<Snapshot>| called(s, mib(32, 16), Heat::Hot) > 0.9;
+    let first = snapshots.iter().find(hot).expect("it is hot");
+    assert!(first.end <= seconds(40.55), "at {:?}", first.end);
+    let rate = mean_hz(&snapshots.last().unwrap().targets[0], mib(32, 16));
+    assert!((70.0..140.0).contains(&rate), "{rate} Hz");
+    assert!(called(snapshots.last().unwrap(), mib(0, 16), Heat::Cold) > 0.99);
+}
+
+/// By a process that shares its address space, say.
+#[test]
+fn what_is_touched_while_its_clock_stands_still_is_found_and_the_clock_no_longer_believed() {
+    let (ops, t, mut monitor, log) = that_pauses(16.0);
+    ops.machine().touch(t, mib(32, 16), poisson(100.0)).unwrap();
+    let snapshots = run_until(&mut monitor, &ops, 22.0);
+    assert!(called(snapshots.last().unwrap(), mib(32, 16), Heat::Hot) > 0.9);
+    ops.machine().rest(t, mib(32, 16)).unwrap();
+    log.take();
+    run_until(&mut monitor, &ops, 30.0);
+    let readings = readings(&log);
+    assert!(readings >= 24, "{readings} readings");
+}
+
+/// Nothing of it is there yet, so that there is nothing to clear, and nothing to wait for.
+#[test]
+fn the_first_snapshot_of_what_has_no_memory_lasts() {
+    let (ops, t) = machine(1, |_, _| {});
+    let (snapshots, _) = watched(1.0, Attrs::default(), &ops, t, |_| {});
+    assert!(snapshots.len() >= 3);
+    assert!(snapshots.iter().all(|s| s.start < s.end), "{:?}", snapshots[0]);
+}

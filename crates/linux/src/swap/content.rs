@@ -1,0 +1,256 @@
+//! What a swap device holds, whose it is, and whether it fits where it would go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use super::error::SwapError;
+use crate::cgroup::Cgroup;
+use crate::proc::{self, meminfo};
+
+/// What is left of memory, at least, when all is back.
+const SPARE: u64 = 64 << 20;
+/// So many processes are named.
+const NAMED: usize = 5;
+
+/// A process with memory in swap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// which
+    pub pid: i32,
+    /// its name
+    pub comm: String,
+    /// bytes of it in swap, of all devices (`VmSwap`)
+    pub swapped: u64,
+    /// whether it is not the caller's own: neither the process that asks for this nor one below it
+    pub foreign: bool,
+}
+
+/// What a device holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// which
+    pub device: PathBuf,
+    /// what it was called when it was made
+    pub name: Option<String>,
+    /// bytes in it (`/proc/swaps`)
+    pub used: u64,
+    /// Who has memory in swap, the most first. The kernel does not tell on which device: where there are
+    /// several in use, it may be on another.
+    pub holders: Vec<Holder>,
+}
+
+impl fmt::Display for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = self.device.display();
+        let name = self.name.as_ref().map_or_else(String::new, |n| format!(" (--name {n})"));
+        write!(f, "{device}{name} holds {}", mib(self.used))?;
+        if self.used > 0 && !self.holders.is_empty() {
+            write!(f, "; in swap are {}", list(self.holders.iter()))?;
+        }
+        Ok(())
+    }
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+fn list<'a>(holders: impl Iterator<Item = &'a Holder>) -> String {
+    let all: Vec<String> =
+        holders.map(|h| format!("{} of {} (pid {})", mib(h.swapped), h.comm, h.pid)).collect();
+    let more = all.len().saturating_sub(NAMED);
+    let named = all.into_iter().take(NAMED).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{named} and {more} more") } else { named }
+}
+
+impl Content {
+    /// As it is now; `caller` and the processes below it are not foreign.
+    pub fn of(root: &Path, device: PathBuf, name: Option<String>, caller: Option<i32>) -> Self {
+        let used = used(root, &device);
+        let mut content = Content { device, name, used, holders: Vec::new() };
+        if used == 0 {
+            return content;
+        }
+        let own = below(root, caller);
+        let holder = |pid| {
+            let swapped = proc::swapped(root, pid).ok().filter(|&bytes| bytes > 0)?;
+            let comm = proc::comm(root, pid).ok()?;
+            Some(Holder { pid, comm, swapped, foreign: !own.contains(&pid) })
+        };
+        content.holders = proc::pids(root).into_iter().filter_map(holder).collect();
+        content.holders.sort_by_key(|h| std::cmp::Reverse(h.swapped));
+        content
+    }
+
+    /// # Errors
+    /// If others than the caller's own processes have memory in swap.
+    pub fn check_foreign(&self) -> Result<(), SwapError> {
+        let foreign: Vec<&Holder> = self.holders.iter().filter(|h| h.foreign).collect();
+        if foreign.is_empty() {
+            return Ok(());
+        }
+        let who = list(foreign.into_iter());
+        Err(SwapError::Foreign { device: self.device.clone(), who })
+    }
+
+    /// # Errors
+    /// If it does not fit in memory, or in the limits of the groups of those whose it is.
+    pub fn check_fits(&self, root: &Path) -> Result<(), SwapError> {
+        if self.used == 0 {
+            return Ok(());
+        }
+        let available = meminfo(root)?.available;
+        let too_much = |place: String, need: u64, room: u64| SwapError::NoRoom {
+            device: self.device.clone(),
+            place,
+            need: mib(need),
+            room: mib(room),
+        };
+        if self.used.saturating_add(SPARE) > available {
+            return Err(too_much("memory".to_owned(), self.used, available));
+        }
+        for (group, need) in self.by_group(root) {
+            let need = need.min(self.used);
+            if let Some(room) = group.room().filter(|&room| room < need) {
+                let place = format!("the control group {}", group.dir().display());
+                return Err(too_much(place, need, room));
+            }
+        }
+        Ok(())
+    }
+
+    /// What each group would get back, with all below it.
+    fn by_group(&self, root: &Path) -> Vec<(Cgroup, u64)> {
+        let mut groups: BTreeMap<PathBuf, (Cgroup, u64)> = BTreeMap::new();
+        for holder in &self.holders {
+            let Some(group) = Cgroup::of_process(root, holder.pid) else { continue };
+            for group in group.and_above() {
+                let dir = group.dir().to_owned();
+                groups.entry(dir).or_insert((group, 0)).1 += holder.swapped;
+            }
+        }
+        groups.into_values().collect()
+    }
+}
+
+/// Bytes that a device holds; none if it is not swapped to.
+fn used(root: &Path, device: &Path) -> u64 {
+    let text = std::fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
+    let Ok(below) = device.strip_prefix(root) else { return 0 };
+    let name = Path::new("/").join(below);
+    let of = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (*fields.first()? == name.to_str()?).then(|| fields.get(3)?.parse::<u64>().ok())?
+    };
+    text.lines().find_map(of).unwrap_or(0) << 10
+}
+
+/// A process and all below it; nobody if that is the first of all.
+fn below(root: &Path, top: Option<i32>) -> BTreeSet<i32> {
+    let Some(top) = top.filter(|&pid| pid > 1) else { return BTreeSet::new() };
+    let mut found = BTreeSet::from([top]);
+    let mut open = vec![top];
+    let parent = |pid| Some((proc::stat(root, pid).ok()?.ppid, pid));
+    let parents: Vec<(i32, i32)> = proc::pids(root).into_iter().filter_map(parent).collect();
+    while let Some(pid) = open.pop() {
+        for &(_, child) in parents.iter().filter(|(parent, _)| *parent == pid) {
+            if found.insert(child) {
+                open.push(child);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{put, tree};
+
+    /// Process 20 is below 10, and 30 is somebody else's; both are in a group, of version 1 or 2.
+    fn machine(mount: &str, files: [(&str, &str); 3]) -> tempfile::TempDir {
+        let stat = |pid: i32, ppid: i32, comm: &str| {
+            format!("{pid} ({comm}) S {ppid} 0 0 0 -1 0 0 0 0 0 0 0 0 0 0 0 1 0 9 0 0\n")
+        };
+        let root = tree([
+            (
+                "proc/swaps",
+                "Filename Type Size Used Priority\n/dev/zram7 partition 999999 40960 32767\n",
+            ),
+            ("proc/meminfo", "MemTotal: 1000000 kB\nMemFree: 1 kB\nMemAvailable: 500000 kB\n"),
+            ("proc/self/mountinfo", mount),
+        ]);
+        for (pid, ppid, comm, kib) in
+            [(10, 1, "sh", 0), (20, 10, "app", 20480), (30, 1, "db", 10240)]
+        {
+            let dir = format!("proc/{pid}");
+            put(root.path(), &format!("{dir}/stat"), &stat(pid, ppid, comm));
+            put(root.path(), &format!("{dir}/comm"), &format!("{comm}\n"));
+            put(root.path(), &format!("{dir}/status"), &format!("VmSwap:\t{kib} kB\n"));
+            put(root.path(), &format!("{dir}/cgroup"), "4:memory:/g\n0::/g\n");
+        }
+        put(root.path(), "cg/g/cgroup.procs", "");
+        for (name, text) in files {
+            put(root.path(), &format!("cg/g/{name}"), text);
+        }
+        root
+    }
+
+    fn content(root: &tempfile::TempDir, caller: i32) -> Content {
+        Content::of(root.path(), root.path().join("dev/zram7"), Some("x".into()), Some(caller))
+    }
+
+    const V2: &str = "26 23 0:24 / /cg rw - cgroup2 cgroup2 rw\n";
+    const V1: &str = "35 31 0:32 / /cg rw - cgroup cgroup rw,memory\n";
+
+    #[test]
+    fn pages_of_others_are_told_by_name() {
+        let root =
+            machine(V2, [("memory.current", "0"), ("memory.max", "max"), ("memory.stat", "")]);
+        let of_the_shell = content(&root, 10);
+        assert_eq!(of_the_shell.used, 40 << 20);
+        let said = of_the_shell.check_foreign().unwrap_err().to_string();
+        assert!(said.contains("db (pid 30)") && !said.contains("app"), "{said}");
+        assert!(said.contains("--force"), "{said}");
+        let all = content(&root, 1);
+        assert!(all.holders.iter().all(|h| h.foreign), "all are below the first process");
+        let text = all.to_string();
+        assert!(text.contains("zram7 (--name x) holds 40.0 MiB"), "{text}");
+        assert!(text.contains("20.0 MiB of app (pid 20), 10.0 MiB of db (pid 30)"), "{text}");
+    }
+
+    /// 30 MiB are to come back to the group, which is at its limit but for files that may go.
+    #[test]
+    fn what_does_not_fit_is_left_where_it_is() {
+        let mib = |n: u64| (n << 20).to_string();
+        for (mount, current, max, files) in [
+            (V2, "memory.current", "memory.max", "file"),
+            (V1, "memory.usage_in_bytes", "memory.limit_in_bytes", "total_cache"),
+        ] {
+            let check = |cache: u64| {
+                let stat = format!("{files} {}\n", cache << 20);
+                let root =
+                    machine(mount, [(current, &mib(95)), (max, &mib(100)), ("memory.stat", &stat)]);
+                if mount == V2 {
+                    put(root.path(), "cg/g/cgroup.controllers", "memory");
+                }
+                content(&root, 10).check_fits(root.path()).map_err(|e| e.to_string())
+            };
+            let said = check(0).unwrap_err();
+            for part in ["control group", "/cg/g", "30.0 MiB", "5.0 MiB"] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+            assert_eq!(check(60), Ok(()), "{mount}");
+        }
+        let root =
+            machine(V2, [("memory.current", "0"), ("memory.max", "max"), ("memory.stat", "")]);
+        put(
+            root.path(),
+            "proc/meminfo",
+            "MemTotal: 90000 kB\nMemFree: 1 kB\nMemAvailable: 50000 kB\n",
+        );
+        let said = content(&root, 10).check_fits(root.path()).unwrap_err().to_string();
+        assert!(said.contains("40.0 MiB") && said.contains("memory"), "{said}");
+    }
+}
