@@ -1,5 +1,7 @@
 //! Who cannot be watched, and by whom: what is said, and that nothing is lost by having tried.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,6 @@ const NOBODY: u32 = 65534;
 /// A directory of nobody's that holds a good record, and the program where nobody can run it.
 struct Place {
     dir: TempDir,
-    before: Vec<u8>,
 }
 
 impl Place {
@@ -30,8 +31,7 @@ impl Place {
         for path in [&output, &output.join("a.rec")] {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
-        let before = fs::read(output.join("a.rec")).unwrap();
-        Place { dir, before }
+        Place { dir }
     }
 
     fn output(&self) -> PathBuf {
@@ -51,15 +51,21 @@ impl Place {
         command
     }
 
-    /// Runs `command` with the arguments of a recording over the good one; that and nothing else
-    /// must be there afterwards, unless it succeeds.
+    /// What is there, by name.
+    fn files(&self) -> BTreeMap<OsString, Vec<u8>> {
+        let entries = fs::read_dir(self.output()).unwrap().map(Result::unwrap);
+        entries.map(|e| (e.file_name(), fs::read(e.path()).unwrap())).collect()
+    }
+
+    /// Runs `command` with the arguments of a recording over the good one; what was there, and nothing
+    /// else, must be there afterwards, unless it succeeds.
     fn record(&self, mut command: Command, what: &[&str]) -> Done {
+        let before = self.files();
         command.args(["record", "-o", "a.rec", "--duration", "2s"]).args(what);
         let done = finish(command.current_dir(self.output()));
         assert!(!done.err.contains("panicked"), "{}", done.err);
         if done.status != 0 {
-            assert_eq!(fs::read(self.output().join("a.rec")).unwrap(), self.before, "{what:?}");
-            assert_eq!(fs::read_dir(self.output()).unwrap().count(), 1, "{what:?}");
+            assert!(self.files() == before, "{what:?}: {}", done.err);
         }
         done
     }
@@ -202,6 +208,26 @@ fn what_lacks_is_told_or_done_without() {
     ] {
         place.assert_told(|| place.by_nobody(&rest), &own, lacking, "run as root");
     }
+}
+
+/// A target that runs as root since its exec ended the recording of all.
+#[test]
+fn who_may_not_be_watched_any_more_ends_nothing() {
+    if !root_or_skip("who_may_not_be_watched_any_more_ends_nothing") {
+        return;
+    }
+    let place = Place::new();
+    let elevated = place.dir.path().join("elevated");
+    fs::copy("/bin/sleep", &elevated).unwrap();
+    fs::set_permissions(&elevated, fs::Permissions::from_mode(0o4755)).unwrap();
+    let script = format!("sleep 5 & sleep 1; exec {} 3", elevated.display());
+    let mut command = place.by_nobody(&[]);
+    command.args(["record", "-o", "b.rec", "--look", "smaps", "--aggr", "500ms"]);
+    command.args(["--duration", "4s", "--", "sh", "-c", &script]);
+    let done = finish(command.current_dir(place.output()));
+    assert_eq!(done.status, 0, "{}", done.err);
+    let last = Record::read(&place.output().join("b.rec")).snapshots.pop().unwrap();
+    assert!(last.targets.len() >= 2, "{}: {last:?}", done.err);
 }
 
 #[test]

@@ -110,8 +110,8 @@ pub(crate) struct Held {
     postponed: RefCell<Postponed>,
 }
 
-/// Readings of targets that failed for a reason that passes, such as want of memory. What was known
-/// before stays, and the next reading is tried as usual.
+/// Readings of targets that failed for a reason that passes, such as want of memory, or because a target may
+/// not be read any more. What was known before stays, and the next reading is tried as usual.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Postponed {
     /// how many so far
@@ -154,12 +154,13 @@ impl Held {
     }
 
     /// How the process is whose mappings were read anew. If that failed for a reason that passes, it is
-    /// noted, and what is known stays.
+    /// noted, and what is known stays. The same if it may not be read: it runs as somebody else since its last
+    /// exec, or is about to end, and the other targets are to be watched all the same.
     pub fn outcome(&self, read: Result<Liveness, AttachError>) -> Result<Liveness, OpsError> {
         match read {
             Ok(state) => Ok(state),
             Err(e) if self.has_ended() || e.is_gone() => Ok(Liveness::Gone),
-            Err(e) if e.is_transient() => {
+            Err(e) if e.is_transient() || e.is_denied() => {
                 self.postpone(&e);
                 Ok(Liveness::Alive)
             }
@@ -204,6 +205,15 @@ impl AttachError {
             AttachError::Proc(e) | AttachError::NoClearRefs { source: e, .. } => e.is_transient(),
             AttachError::Short { .. } => true,
             AttachError::NoClearing { source, .. } => is_transient(source),
+            _ => false,
+        }
+    }
+
+    /// Whether the process may not be looked at now.
+    fn is_denied(&self) -> bool {
+        match self {
+            AttachError::Proc(e) => e.is_denied(),
+            AttachError::Refused { .. } | AttachError::Forbidden { .. } => true,
             _ => false,
         }
     }
@@ -279,9 +289,9 @@ mod tests {
     use super::*;
     use crate::walker::own_pid;
 
-    /// ENOMEM from `/proc/PID/maps` of one target ended the watching of all.
+    /// ENOMEM or EACCES from `/proc/PID/maps` of one target ended the watching of all.
     #[test]
-    fn a_shortage_is_noted_and_what_is_known_stays() {
+    fn a_failed_reading_is_noted_and_what_is_known_stays() {
         let held = Held::take("/".as_ref(), own_pid()).unwrap();
         let failed = |errno| {
             let source = io::Error::from_raw_os_error(errno);
@@ -289,13 +299,13 @@ mod tests {
         };
         assert_eq!(held.outcome(Ok(Liveness::Replaced)).unwrap(), Liveness::Replaced);
         assert_eq!(*held.postponed(), Postponed::default());
-        for errno in [libc::ENOMEM, libc::EMFILE] {
+        for errno in [libc::ENOMEM, libc::EMFILE, libc::EACCES, libc::EPERM] {
             assert_eq!(held.outcome(failed(errno)).unwrap(), Liveness::Alive);
         }
         assert_eq!(held.outcome(failed(libc::ESRCH)).unwrap(), Liveness::Gone);
         assert!(held.outcome(failed(libc::EIO)).is_err());
         let postponed = held.postponed();
-        assert_eq!(postponed.count, 2);
+        assert_eq!(postponed.count, 4);
         assert!(postponed.why.contains("/proc/7/maps"), "{}", postponed.why);
         let short = WalkError::failed("a part", io::Error::from_raw_os_error(libc::ENOMEM));
         assert!(AttachError::from(short).is_transient());

@@ -100,6 +100,11 @@ impl ProcError {
             || source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
     }
 
+    /// Whether the system does not let it be read.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, ProcError::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
+    }
+
     /// Whether it may be read a little later: see [`is_transient`].
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, ProcError::Read { source, .. } if is_transient(source))
