@@ -16,11 +16,12 @@ use super::picture::{Anchor, Item, Paint, Pen, Picture, before};
 use super::raster;
 use super::words::is_printable;
 
-/// The picture as an SVG document.
+/// The picture as an SVG document. References are `xlink:href`, as SVG 1.1 has them: Inkscape 1.2 draws neither a glyph
+/// nor a picture that a plain `href` names.
 pub(super) fn svg(picture: &Picture) -> Result<String, RenderError> {
     let (width, height) = picture.size;
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" xmlns:xlink=\"http://www.w3.org/1999/xlink\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\">\n<defs>\n{}</defs>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"{}\"/>\n",
         glyphs(picture),
@@ -78,7 +79,7 @@ fn text(
     for ((glyph, at), c) in glyphs.into_iter().zip(text.chars()) {
         if c != ' ' {
             let x = (before + at).round();
-            let _ = write!(out, "<use href=\"#{}\" x=\"{x}\"/>", id(glyph, pen.weight));
+            let _ = write!(out, "<use xlink:href=\"#{}\" x=\"{x}\"/>", id(glyph, pen.weight));
         }
     }
     out + "</g>"
@@ -93,7 +94,7 @@ fn element(fonts: &Fonts, item: &Item) -> Result<String, RenderError> {
         Item::Pixels { at: (x, y), width, pixels } => format!(
             "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" \
              preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" \
-             href=\"data:image/png;base64,{}\"/>",
+             xlink:href=\"data:image/png;base64,{}\"/>",
             pixels.len() / (*width).max(1),
             STANDARD.encode(raster::encode(*width, pixels)?)
         ),
@@ -146,6 +147,18 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In Inkscape all but the lines was missing.
+    #[test]
+    fn older_renderers_follow_all_references() {
+        let mut picture = Picture::new((60, 40), [255; 3]).unwrap();
+        picture.text((2.0, 20.0), Anchor::Left, crate::render::style::NOTE, "a");
+        picture.items.push(Item::Pixels { at: (0, 0), width: 1, pixels: vec![[0; 3]] });
+        let svg = picture.svg().unwrap();
+        assert_eq!(svg.matches("href=").count(), 2);
+        assert_eq!(svg.matches(" xlink:href=").count(), 2);
+        assert!(svg.contains("xmlns:xlink="));
+    }
 
     #[test]
     fn what_xml_cannot_hold_is_marked() {
