@@ -50,12 +50,19 @@ const MOST_SEAMS: usize = 4096;
 pub(super) struct Seams(BTreeMap<u64, u32>);
 
 impl Seams {
+    fn forget_older_half(&mut self) {
+        let mut times: Vec<u32> = self.0.values().copied().collect();
+        let middle = times.len() / 2;
+        let (_, &mut median, _) = times.select_nth_unstable(middle);
+        self.0.retain(|_, at| *at > median);
+    }
+
     /// Takes in that memory woke from one address to another, and what lies beside it did not then.
     pub fn note(&mut self, ends: impl IntoIterator<Item = u64>, ms: u32) {
         self.0.extend(ends.into_iter().map(|addr| (addr, ms)));
         self.0.retain(|_, at| ms.saturating_sub(*at) < SEAM_MS);
         if self.0.len() > MOST_SEAMS {
-            self.0.clear();
+            self.forget_older_half();
         }
     }
 
@@ -290,4 +297,21 @@ pub(super) fn woken(
         ms,
     };
     out.into_iter().map(stretch).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_borders_the_latest_are_kept() {
+        let mut seams = Seams::default();
+        let addr = |i: u64| i << 21;
+        for i in 0..3 * MOST_SEAMS as u64 {
+            seams.note([addr(i)], 1000 + i as u32 / 8);
+        }
+        let newest = 3 * MOST_SEAMS as u64 - 1;
+        assert!(seams.0.len() <= MOST_SEAMS);
+        assert!((newest - MOST_SEAMS as u64 / 4..=newest).all(|i| seams.0.contains_key(&addr(i))));
+    }
 }
