@@ -53,14 +53,14 @@ emulated="--budget 30%"
 
 # The way to look that doctor recommends.
 way() {
-    isotherm doctor | sed -n 's/^ok  *way to look: //p' | head -n 1
+    isotherm system doctor | sed -n 's/^ok  *way to look: //p' | head -n 1
 }
 
 # workload FILE|NAME: starts it, and waits until its memory is there. $workload is its pid; its truth
 # is in /out/truth.json after end_workload.
 workload() {
     rm -f /tmp/ready
-    isotherm workload "$1" --truth /out/truth.json --duration 600 >/tmp/ready &
+    isotherm lab workload "$1" --truth /out/truth.json --duration 600 >/tmp/ready &
     workload=$!
     within 60 test -s /tmp/ready
 }

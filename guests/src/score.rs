@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub struct Expected {
     /// file in `/out`, of `isotherm record`
     pub record: String,
-    /// file in `/out`, of `isotherm workload --truth`
+    /// file in `/out`, of `isotherm lab workload --truth`
     pub truth: String,
     /// series on which this is so; none: all of the scenario
     #[serde(default)]

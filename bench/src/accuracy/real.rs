@@ -90,14 +90,14 @@ fn recorded(setup: &Setup, path: &Path, snapshots: &[Arc<Snapshot>]) -> Result<u
     Ok(writer.finish(Why::Stopped, "")?.bytes)
 }
 
-/// `isotherm workload`, killed when dropped.
+/// `isotherm lab workload`, killed when dropped.
 struct Process(Child);
 
 impl Process {
     fn start(seed: u64, name: &str, truth: &Path, length: Duration) -> Result<(Self, Ready)> {
         let seconds = (length + LONGER).as_secs_f64().to_string();
         let child = Command::new(program::beside()?)
-            .args(["workload", name, "--seed", &seed.to_string(), "--duration", &seconds])
+            .args(["lab", "workload", name, "--seed", &seed.to_string(), "--duration", &seconds])
             .arg("--truth")
             .arg(truth)
             .stdout(Stdio::piped())

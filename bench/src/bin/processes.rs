@@ -116,7 +116,7 @@ fn touch_now_and_then(bytes: u64) -> Result<()> {
 
 fn status(socket: &Path) -> Result<serde_json::Value> {
     let mut command = Command::new(program::beside()?);
-    let said = command.args(["status", "--json", "--control"]).arg(socket).output()?;
+    let said = command.args(["service", "status", "--json", "--control"]).arg(socket).output()?;
     ensure!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     Ok(serde_json::from_slice(&said.stdout)?)
 }

@@ -11,34 +11,23 @@ mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 fn main() -> ExitCode {
     isotherm_linux::sys::keep_little_memory();
-    let cli = cli::Cli::parse();
+    let typed = cli::command().get_matches();
+    let cli = cli::Cli::from_arg_matches(&typed).unwrap_or_else(|e| e.exit());
     let result = match cli.command {
         cli::Command::Record(options) => commands::record::run(options),
         cli::Command::Now(options) => commands::now::run(options),
         cli::Command::Run(options) => commands::run::run(options),
         cli::Command::Reclaim(options) => commands::reclaim::run(options),
-        cli::Command::Status(options) => commands::control::status(&options),
-        cli::Command::Commit(options) => commands::control::commit(&options),
-        cli::Command::Pause(options) => commands::control::tell(&options, &control::Request::Pause),
-        cli::Command::Resume(options) => {
-            commands::control::tell(&options, &control::Request::Resume)
-        }
-        cli::Command::Stop(options) => commands::control::tell(&options, &control::Request::Stop),
-        cli::Command::Attributes(options) => commands::control::attributes(&options),
-        cli::Command::Targets(options) => commands::control::targets(options),
-        cli::Command::Recording(options) => commands::control::recording(&options),
+        cli::Command::Service(options) => commands::service::run(options.task),
         cli::Command::Report(options) => commands::report::run(options),
         cli::Command::Export(options) => commands::export::run(&options),
-        cli::Command::Doctor(options) => commands::doctor::run(&options),
-        cli::Command::Workload(options) => commands::workload::run(&options),
-        cli::Command::Lab(options) => commands::lab::run(&options),
-        cli::Command::Zones(options) => commands::zones::run(&options),
         cli::Command::Interleave(options) => commands::interleave::run(&options),
-        cli::Command::Swap(options) => commands::swap::run(&options),
+        cli::Command::System(options) => commands::system::run(options.task),
+        cli::Command::Lab(options) => commands::lab::run(&options),
     };
     result.unwrap_or_else(|e| {
         if words::is_closed_pipe(&e) {

@@ -1,4 +1,4 @@
-//! Memory touched in a known way, by `isotherm workload`.
+//! Memory touched in a known way, by `isotherm lab workload`.
 
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ const FULL: f64 = 0.9;
 /// No workload counts in more places, in bytes.
 const MOST_COUNTS: u64 = 1 << 20;
 
-/// One of those that `isotherm workload --list` names.
+/// One of those that `isotherm lab workload --list` names.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
     /// there
@@ -66,7 +66,7 @@ impl Synthetic {
     fn touching(&self, place: &Path, stop: &Stop) -> Result<Touching> {
         let [ready, said] = ["ready", "said"].map(|name| place.join(name));
         let mut command = command(Seat::Workload, program::beside()?)?;
-        command.args(["workload", &self.name, "--seed", &self.seed.to_string()]);
+        command.args(["lab", "workload", &self.name, "--seed", &self.seed.to_string()]);
         // It is ended before.
         let round = self.round();
         let seconds = (self.length + LONGER + round.unwrap_or_default() * (FEWEST + 1)).as_secs();

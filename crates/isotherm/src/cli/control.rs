@@ -16,7 +16,36 @@ pub struct Control {
     pub control: Option<PathBuf>,
 }
 
-/// Options of `status`.
+/// Options of `service`.
+#[derive(Debug, Args)]
+pub struct Service {
+    /// what to do
+    #[command(subcommand)]
+    pub task: ServiceTask,
+}
+
+/// What `service` does.
+#[derive(Debug, Subcommand)]
+pub enum ServiceTask {
+    /// Tell what it does: what is hot and cold, what it has done, and what it costs
+    Status(Status),
+    /// Have it act no more, and go on watching
+    Pause(Control),
+    /// Have it act again
+    Resume(Control),
+    /// Have it go on by other schemes
+    Commit(Commit),
+    /// Have it watch at another cost, or in other steps
+    Attributes(SetAttributes),
+    /// Have it watch these processes too, or no longer
+    Targets(SetTargets),
+    /// Have it write a record of what it sees, or end that
+    Record(Recording),
+    /// End it
+    Stop(Control),
+}
+
+/// Options of `service status`.
 #[derive(Debug, Args)]
 pub struct Status {
     /// Print JSON
@@ -26,7 +55,7 @@ pub struct Status {
     pub of: Control,
 }
 
-/// Options of `commit`.
+/// Options of `service commit`.
 #[derive(Debug, Args)]
 pub struct Commit {
     /// Schemes: TOML where the name ends in .toml, else one a line. One of the name of one before goes on
@@ -37,7 +66,7 @@ pub struct Commit {
     pub of: Control,
 }
 
-/// Options of `attributes`.
+/// Options of `service attributes`.
 #[derive(Debug, Args)]
 #[group(id = "new", required = true, multiple = true, args = ["budget", "ipis", "interval", "sample", "aggr",
     "update", "regions"])]
@@ -68,7 +97,7 @@ pub struct SetAttributes {
     pub of: Control,
 }
 
-/// Options of `targets`.
+/// Options of `service targets`.
 #[derive(Debug, Args)]
 #[group(id = "whom", required = true, multiple = true, args = ["add", "remove"])]
 pub struct SetTargets {
@@ -82,7 +111,7 @@ pub struct SetTargets {
     pub of: Control,
 }
 
-/// Options of `recording`.
+/// Options of `service record`.
 #[derive(Debug, Args)]
 pub struct Recording {
     /// what to do
@@ -90,7 +119,7 @@ pub struct Recording {
     pub task: RecordingTask,
 }
 
-/// What `recording` does.
+/// What `service record` does.
 #[derive(Debug, Subcommand)]
 pub enum RecordingTask {
     /// Begin a record of what the service sees; it is the service that writes it

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::Workload;
+
 /// Options of `lab`.
 #[derive(Debug, Args)]
 pub struct Lab {
@@ -20,6 +22,8 @@ pub enum Experiment {
     Fairzone(Fairzone),
     /// Weighted interleave: what weights make of nodes of different speed, beside what was published
     Interleave(InterleaveLab),
+    /// Touch memory in a known way, to be watched, and write what was really touched
+    Workload(Workload),
 }
 
 /// Options of `lab fairzone`.
@@ -32,7 +36,7 @@ pub struct Fairzone {
     /// times [default: all of these]
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Vec<String>,
-    /// What is read and written, in a file, or one of isotherm workload [default: like tiobench, a
+    /// What is read and written, in a file, or one of isotherm lab workload [default: like tiobench, a
     /// file of twice the memory is written, then read]
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: Option<String>,

@@ -2,6 +2,7 @@
 
 mod config;
 mod control;
+mod groups;
 mod interleave;
 mod lab;
 mod metrics;
@@ -21,7 +22,11 @@ use isotherm_record::LimitsError;
 use crate::units;
 
 pub use config::Config;
-pub use control::{Commit, Control, Recording, RecordingTask, SetAttributes, SetTargets, Status};
+pub use control::{
+    Commit, Control, Recording, RecordingTask, Service, ServiceTask, SetAttributes, SetTargets,
+    Status,
+};
+pub use groups::command;
 pub use interleave::{Apply, Interleave, Layout, Probe, Run, Set, SetTo, Show, Task, Verify};
 pub use lab::{Experiment, Fairzone, Figure, InterleaveFigure, InterleaveLab, Lab};
 pub use metrics::{Metrics, MetricsTo};
@@ -103,38 +108,48 @@ pub enum Command {
     /// Page out memory that nobody has touched for long, a little at a time, while memory is short
     #[command(args_override_self = true)]
     Reclaim(Reclaim),
-    /// Tell what a running service does: what is hot and cold, what it has done, and what it costs
-    Status(Status),
-    /// Have a running service go on by other schemes
-    Commit(Commit),
-    /// Have a running service act no more, and go on watching
-    Pause(Control),
-    /// Have a paused service act again
-    Resume(Control),
-    /// Have a running service watch at another cost, or in other steps
-    Attributes(SetAttributes),
-    /// Have a running service watch these processes too, or no longer
-    Targets(SetTargets),
-    /// Have a running service write a record of what it sees, or end that
-    Recording(Recording),
-    /// End a running service
-    Stop(Control),
+    /// Speak with a running record, run or reclaim: ask how it goes, change what it does, end it
+    Service(Service),
     /// Show what a record holds
     Report(Report),
     /// Write a record in another format
     Export(Export),
-    /// Tell what works on this machine, what does not, and what to do about it
-    Doctor(Doctor),
-    /// Touch memory in a known way, to be watched, and write what was really touched
-    Workload(Workload),
-    /// Make an experiment on a simulated machine
-    Lab(Lab),
-    /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
-    Zones(Zones),
     /// Share memory between nodes by weight: show, measure, set, use and check weights
     Interleave(Interleave),
+    /// Find out what works on this machine, look at its memory zones, make swap
+    System(System),
+    /// Make experiments: touch memory in a known way, or ask a simulated machine
+    Lab(Lab),
+}
+
+/// Options of `system`.
+#[derive(Debug, Args)]
+pub struct System {
+    /// what to do
+    #[command(subcommand)]
+    pub task: SystemTask,
+}
+
+/// What `system` does.
+#[derive(Debug, Subcommand)]
+pub enum SystemTask {
+    /// Tell what works on this machine, what does not, and what to do about it
+    Doctor(Doctor),
+    /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
+    Zones(Zones),
     /// Make swap in compressed memory, or take it away again
     Swap(Swap),
+    /// Print what completes commands and options in a shell
+    Completions {
+        /// Shell to print them for
+        shell: clap_complete::Shell,
+    },
+    /// Write a manual page for each command
+    ManPages {
+        /// Folder to write them to; it must be there
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
 
 /// Options of `now`.
@@ -169,7 +184,7 @@ pub struct Export {
     pub output: PathBuf,
 }
 
-/// Options of `doctor`.
+/// Options of `system doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Print JSON
@@ -177,7 +192,7 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// Options of `workload`.
+/// Options of `lab workload`.
 #[derive(Debug, Args)]
 pub struct Workload {
     /// One of --list, or a file that describes one
@@ -198,7 +213,7 @@ pub struct Workload {
     pub duration: Option<Duration>,
 }
 
-/// Options of `swap`.
+/// Options of `system swap`.
 #[derive(Debug, Args)]
 pub struct Swap {
     /// what to do
@@ -206,7 +221,7 @@ pub struct Swap {
     pub task: SwapTask,
 }
 
-/// What `swap` does.
+/// What `system swap` does.
 #[derive(Debug, Subcommand)]
 pub enum SwapTask {
     /// Make swap in compressed memory, used before all other, until restore or the next boot
@@ -230,7 +245,7 @@ pub enum SwapTask {
     },
 }
 
-/// Options of `zones`.
+/// Options of `system zones`.
 #[derive(Debug, Args)]
 pub struct Zones {
     /// Print what has happened since the last time, over and over, until Ctrl-C

@@ -48,7 +48,7 @@ pub struct Reclaim {
     /// the control group of the targets; may be given several times
     #[arg(long, value_name = "GOAL", value_parser = aim)]
     pub goal: Vec<Aim>,
-    /// Listen on this socket for isotherm status and all that speaks with a service, or none [default:
+    /// Listen on this socket for isotherm service status and all that speaks with a service, or none [default:
     /// /run/isotherm/control.sock; for others than root $XDG_RUNTIME_DIR/isotherm/control.sock]
     #[arg(long, value_name = "PATH|none")]
     pub control: Option<PathBuf>,

@@ -56,7 +56,7 @@ pub struct Record {
     /// Keep the newest part of --max-size in N files instead of ending when it is reached
     #[arg(long, value_name = "N")]
     pub rotate: Option<u32>,
-    /// Listen on this socket for isotherm status, pause, resume, stop, attributes and targets
+    /// Listen on this socket for isotherm service status, pause, resume, stop, attributes and targets
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// say nothing of how it goes: set by `now`

@@ -94,7 +94,7 @@ pub enum ReportKind {
     Advice(Advice),
     /// Whose memory is hot, warm, cold, unknown or saved: by control group or process, over time
     Cgroups(Cgroups),
-    /// How right a recording of `isotherm workload` is, against the truth that it wrote
+    /// How right a recording of `isotherm lab workload` is, against the truth that it wrote
     Accuracy(Accuracy),
 }
 
@@ -284,7 +284,7 @@ pub struct Accuracy {
     /// which record
     #[command(flatten)]
     pub input: Input,
-    /// What was really touched: written by isotherm workload --truth
+    /// What was really touched: written by isotherm lab workload --truth
     #[arg(long, value_name = "FILE.json")]
     pub truth: PathBuf,
     /// The target that was the workload, if there are several: its pid, a part of its command line,

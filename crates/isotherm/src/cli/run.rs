@@ -18,7 +18,7 @@ pub struct Run {
     /// times. Those of files have their turn first, then these, each in the order in which they are given
     #[arg(long, value_name = "SCHEME")]
     pub scheme_line: Vec<String>,
-    /// Listen on this socket for isotherm status and all that speaks with a service
+    /// Listen on this socket for isotherm service status and all that speaks with a service
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     #[command(flatten)]

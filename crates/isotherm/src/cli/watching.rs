@@ -96,7 +96,7 @@ impl Targets {
 #[derive(Debug, Args)]
 pub struct Watching {
     /// How to look: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps or damon; auto is the
-    /// first of these that works here (isotherm doctor), but damon only with record --physical
+    /// first of these that works here (isotherm system doctor), but damon only with record --physical
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
     pub look: Look,
     /// How to find out what is hot: exposure (clear once, read many times, within a budget), regions

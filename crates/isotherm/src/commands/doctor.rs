@@ -1,4 +1,4 @@
-//! `isotherm doctor`.
+//! `isotherm system doctor`.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,7 +1,6 @@
 //! One file a command.
 
 mod child;
-pub mod control;
 pub mod doctor;
 pub mod export;
 pub mod interleave;
@@ -12,8 +11,10 @@ pub mod reclaim;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod service;
 mod stop;
 pub mod swap;
+pub mod system;
 mod watch;
 pub mod workload;
 pub mod zones;

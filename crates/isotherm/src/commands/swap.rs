@@ -1,4 +1,4 @@
-//! `isotherm swap`: swap in compressed memory, made and taken away.
+//! `isotherm system swap`: swap in compressed memory, made and taken away.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ fn make(size: u64, name: Option<&str>) -> Result<String, SwapError> {
     let device = set_up(Path::new("/"), name, size)?;
     let name = name.map_or_else(String::new, |name| format!(" --name {name}"));
     Ok(format!(
-        "swapping to {}, {} before compression; isotherm swap restore{name} takes it away\n",
+        "swapping to {}, {} before compression; isotherm system swap restore{name} takes it away\n",
         device.display(),
         bytes(size)
     ))

@@ -94,7 +94,7 @@ pub enum ControlError {
     Make { path: String, source: io::Error },
     /// somebody listens there
     #[error(
-        "the control socket {path} is that of {who}, which is alive: end it (isotherm stop --control \
+        "the control socket {path} is that of {who}, which is alive: end it (isotherm service stop --control \
          {path}), or name another with --control"
     )]
     Taken { path: String, who: String },

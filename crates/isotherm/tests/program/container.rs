@@ -89,7 +89,7 @@ fn a_proc_of_another_namespace_is_refused() {
         refused(&["record", "--pid", "1", "--look", way, "--duration", "1s"], said);
     }
     refused(
-        &["doctor"],
+        &["system", "doctor"],
         "FAILS   way to look: smaps\n        /proc is not that of the pid namespace",
     );
 }

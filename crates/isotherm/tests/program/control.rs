@@ -61,7 +61,11 @@ fn others_may_not_ask() {
     let program = service.dir.path().join("isotherm");
     copy_program(env!("CARGO_BIN_EXE_isotherm"), &program);
     let mut stranger = Command::new(&program);
-    stranger.args(["stop", "--control", &service.socket()]).current_dir("/").uid(65534).gid(65534);
+    stranger
+        .args(["service", "stop", "--control", &service.socket()])
+        .current_dir("/")
+        .uid(65534)
+        .gid(65534);
     let refused = finish(&mut stranger);
     assert_eq!(refused.status, 1);
     assert!(refused.err.contains("user 65534 may not ask"), "{}", refused.err);
@@ -162,7 +166,7 @@ fn a_service_that_does_not_answer_is_told_of() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("sock");
     let _listener = UnixListener::bind(&path).unwrap();
-    let done = run_in(dir.path(), &["status", "--control", "sock"]);
+    let done = run_in(dir.path(), &["service", "status", "--control", "sock"]);
     assert_eq!(done.status, 1);
     let said = "has not answered within 10 s";
     assert!(done.err.contains(said) && !done.err.contains("os error"), "{}", done.err);

@@ -187,11 +187,11 @@ fn a_full_output_is_told() {
         &["report", "summary", "--json"],
         &["report", "heatmap"],
         &["export", "--arrow"],
-        &["doctor"],
+        &["system", "doctor"],
     ] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut command = isotherm(args);
-        if args != ["doctor"] {
+        if args != ["system", "doctor"] {
             command.args(["-i", "a.rec"]);
         }
         let output = command.current_dir(dir.path()).stdout(full).output().unwrap();

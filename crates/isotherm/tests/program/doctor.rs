@@ -1,4 +1,4 @@
-//! `isotherm doctor`.
+//! `isotherm system doctor`.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ fn all_is_well_here() {
     if !root_or_skip("all_is_well_here") {
         return;
     }
-    let done = finish(&mut isotherm(["doctor"]));
+    let done = finish(&mut isotherm(["system", "doctor"]));
     assert_eq!((done.status, done.err.as_str()), (0, ""), "{}", done.text());
     for way in ["bpf", "bpf-probe", "bpf-iter", "clear_refs", "smaps"] {
         assert!(done.text().contains(&format!("ok      way to look: {way}\n")), "{}", done.text());
@@ -17,7 +17,7 @@ fn all_is_well_here() {
     assert!(done.text().contains("way to look: page_idle\n"), "{}", done.text());
     assert!(!done.text().contains("FAILS"), "{}", done.text());
 
-    let done = finish(&mut isotherm(["doctor", "--json"]));
+    let done = finish(&mut isotherm(["system", "doctor", "--json"]));
     assert_eq!(done.status, 0);
     let json = done.json();
     assert_eq!(json["schema_version"], 1);
@@ -43,7 +43,7 @@ fn what_is_missing_is_named() {
     if !root_or_skip("what_is_missing_is_named") {
         return;
     }
-    let done = powerless(&["doctor"]);
+    let done = powerless(&["system", "doctor"]);
     // Root without any capability owns its own files: smaps is left for its own processes.
     assert_eq!(done.status, 0);
     for name in ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_NICE", "CAP_SYS_PTRACE", "run as root"] {
@@ -57,7 +57,7 @@ fn what_is_missing_is_named() {
     assert!(done.text().contains(setcap), "{}", done.text());
     assert!(include_str!("../../../../docs/permissions.md").contains(setcap));
 
-    let json = powerless(&["doctor", "--json"]).json();
+    let json = powerless(&["system", "doctor", "--json"]).json();
     let findings = json["findings"].as_array().unwrap();
     let ways = findings.iter().filter(|f| f["what"] == "way to look");
     let limited: Vec<_> = ways.filter(|f| f["state"] == "limited").collect();

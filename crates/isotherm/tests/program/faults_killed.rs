@@ -85,7 +85,7 @@ struct Restored;
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        let _ = isotherm(["swap", "restore"]).output();
+        let _ = isotherm(["system", "swap", "restore"]).output();
     }
 }
 
@@ -96,7 +96,7 @@ fn a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away() {
     }
     let Some(_alone) = Alone::without_swap() else { return };
     let _restored = Restored;
-    let made = finish(&mut isotherm(["swap", "zram", "128M"]));
+    let made = finish(&mut isotherm(["system", "swap", "zram", "128M"]));
     if made.err.contains("modprobe zram") && std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none() {
         return eprintln!("skipped: {}", made.err);
     }
@@ -123,7 +123,7 @@ fn a_killed_run_harms_nobody_and_leaves_nothing_but_swap_that_is_taken_away() {
     assert_eq!(next.status, 0, "{}", next.err);
     assert!(applied(&next) > 0, "{}", next.text());
 
-    let gone = finish(&mut isotherm(["swap", "restore"]));
+    let gone = finish(&mut isotherm(["system", "swap", "restore"]));
     assert_eq!(gone.status, 0, "{}", gone.err);
     assert!(gone.text().contains(&device) && !Path::new(&device).exists(), "{}", gone.text());
     assert_eq!(swapped(load.pid()), 0, "it is back in memory");

@@ -74,13 +74,22 @@ fn the_package_is_installed_and_taken_away() {
     let unit =
         fs::read_to_string(root.join("usr/lib/systemd/system/isotherm-reclaim.service")).unwrap();
     assert!(unit.contains("\nExecStart=/usr/bin/isotherm reclaim --config /etc/isotherm/"));
-    for file in ["usr/share/isotherm/schemes/prcl.txt", "usr/share/doc/isotherm/copyright"] {
-        assert!(root.join(file).is_file(), "{file}");
+    for file in [
+        "isotherm/schemes/prcl.txt",
+        "doc/isotherm/copyright",
+        "man/man1/isotherm.1.gz",
+        "man/man1/isotherm-service-status.1.gz",
+        "bash-completion/completions/isotherm",
+        "zsh/vendor-completions/_isotherm",
+        "fish/vendor_completions.d/isotherm.fish",
+    ] {
+        let file = format!("usr/share/{file}");
+        assert!(root.join(&file).is_file(), "{file}");
     }
     let doc = root.join("usr/share/doc/isotherm/docs");
     assert!(doc.join("reclaim.md").is_file() && doc.join("abi/testing/control.md").is_file());
     let program = root.join("usr/bin/isotherm");
-    let doctor = finish(Command::new(&program).arg("doctor"));
+    let doctor = finish(Command::new(&program).args(["system", "doctor"]));
     assert!(doctor.text().contains("way to look"), "{}{}", doctor.text(), doctor.err);
 
     let config = root.join("etc/isotherm/reclaim.toml");
@@ -146,7 +155,8 @@ fn a_container_reclaims_memory_of_the_machine() {
         command.args(["--pid", &sleeper.id().to_string()]).args(EAGER).args(QUICK);
         let service = Service::by_command(command, dir);
         until("what is cold", || swapped(sleeper.id().cast_signed()) > 0);
-        let status = run_in(service.dir.path(), &["status", "--control", "c/control.sock"]);
+        let status =
+            run_in(service.dir.path(), &["service", "status", "--control", "c/control.sock"]);
         assert!(status.text().contains("at work"), "{}{}", status.text(), status.err);
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();

@@ -101,7 +101,7 @@ impl Service {
 
     /// A client of its.
     pub fn ask(&self, args: &[&str]) -> Done {
-        run_in(self.dir.path(), &[args, &["--control", "c/sock"]].concat())
+        run_in(self.dir.path(), &[&["service"], args, &["--control", "c/sock"]].concat())
     }
 
     pub fn asked(&self, args: &[&str]) -> Done {

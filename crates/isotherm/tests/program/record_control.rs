@@ -33,7 +33,7 @@ impl Recorder {
     }
 
     fn ask(&self, args: &[&str]) -> Done {
-        run_in(self.dir.path(), &[args, &["--control", "c/sock"]].concat())
+        run_in(self.dir.path(), &[&["service"], args, &["--control", "c/sock"]].concat())
     }
 
     fn asked(&self, args: &[&str]) -> Done {
@@ -101,7 +101,7 @@ fn a_recorder_answers_as_a_service_does() {
     fs::write(recorder.dir.path().join("s.txt"), "4K null null 5 1s null pageout").unwrap();
     for (args, said) in [
         (&["commit", "s.txt"][..], "only watches"),
-        (&["recording", "start", "b.rec"], "a.rec"),
+        (&["record", "start", "b.rec"], "a.rec"),
         (&["targets", "--remove", "1"], "process 1 is not watched"),
     ] {
         let refused = recorder.ask(args);

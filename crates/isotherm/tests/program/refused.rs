@@ -81,7 +81,7 @@ impl Place {
     /// The doctor names the cause. Either `record` does so too, with what would help, or it records
     /// in another way and says why.
     fn assert_told(&self, command: impl Fn() -> Command, what: &[&str], cause: &str, help: &str) {
-        let doctor = finish(command().arg("doctor"));
+        let doctor = finish(command().args(["system", "doctor"]));
         let text = doctor.text();
         assert!(text.contains(cause), "{cause} is not in: {text}");
         let done = self.record(command(), what);

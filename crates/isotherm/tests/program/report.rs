@@ -250,12 +250,12 @@ fn a_reader_who_has_seen_enough_is_no_error() {
         &["report", "access"],
         &["report", "raw"],
         &["export", "--arrow"],
-        &["doctor"],
+        &["system", "doctor"],
     ] {
         let (reader, pipe) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = isotherm(args);
-        if args != ["doctor"] {
+        if args != ["system", "doctor"] {
             command.args(["-i", "a.rec"]);
         }
         let done = command.current_dir(&sample.dir).stdout(pipe).output().unwrap();

@@ -154,7 +154,7 @@ fn without_swap_it_starts_and_says_so() {
     let load = Load::start(16, 4);
     let service = Service::working(&["--pid", &load.pid().to_string()]);
     let err = service.err();
-    assert!(err.contains("there is no swap") && err.contains("isotherm swap zram"), "{err}");
+    assert!(err.contains("there is no swap") && err.contains("isotherm system swap zram"), "{err}");
     let fails = || service.status()["schemes"][0]["failed"]["bytes"].as_u64() > Some(0);
     until("what fails", fails);
 }
@@ -290,14 +290,14 @@ fn a_record_is_begun_and_ended_from_outside() {
     let load = Load::start(48, 8);
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     assert!(service.status()["record"].is_null());
-    let nothing = service.ask(&["recording", "stop"]);
+    let nothing = service.ask(&["record", "stop"]);
     assert!(nothing.status == 1 && nothing.err.contains("nothing is recorded"), "{}", nothing.err);
-    service.asked(&["recording", "start", "a.rec"]);
-    let second = service.ask(&["recording", "start", "b.rec"]);
+    service.asked(&["record", "start", "a.rec"]);
+    let second = service.ask(&["record", "start", "b.rec"]);
     assert!(second.status == 1 && second.err.contains("a recording already"), "{}", second.err);
     until("some snapshots", || service.status()["record"]["snapshots"].as_u64() >= Some(10));
     assert!(service.asked(&["status"]).text().contains("recording: "));
-    service.asked(&["recording", "stop"]);
+    service.asked(&["record", "stop"]);
     assert!(service.status()["record"].is_null());
     let path = service.dir.path().join("a.rec");
     let record = Record::read(&path);
@@ -308,7 +308,7 @@ fn a_record_is_begun_and_ended_from_outside() {
     let sound = run_in(service.dir.path(), &["record", "--check", "a.rec"]);
     assert_eq!(sound.status, 0, "{}", sound.text());
     // One that goes on when the service ends has its end too.
-    service.asked(&["recording", "start", "a.rec"]);
+    service.asked(&["record", "start", "a.rec"]);
     service.asked(&["stop"]);
     let mut service = service;
     assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
@@ -327,14 +327,14 @@ fn a_full_disk_ends_the_record_and_not_the_service() {
         let load = Load::start(48, 8);
         let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
         let file = disk.path().join("a.rec");
-        service.asked(&["recording", "start", file.to_str().unwrap()]);
+        service.asked(&["record", "start", file.to_str().unwrap()]);
         let ended = || service.status()["record"]["ended"].as_str().map(str::to_owned);
         until("the end of it", || ended().is_some());
         assert!(ended().unwrap().contains("No space left"), "{ended:?}", ended = ended());
         assert!(service.asked(&["status"]).text().contains("recording has ended"));
         until("what is cold", || service.applied() >= 30 * MIB);
-        service.asked(&["recording", "stop"]);
-        service.asked(&["recording", "start", "b.rec"]);
+        service.asked(&["record", "stop"]);
+        service.asked(&["record", "start", "b.rec"]);
     });
 }
 
@@ -354,7 +354,7 @@ fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
         assert!(state.exists());
         let file = disk.path().join("a.rec");
         let size = || fs::metadata(&file).unwrap().len();
-        service.asked(&["recording", "start", file.to_str().unwrap()]);
+        service.asked(&["record", "start", file.to_str().unwrap()]);
         let begun = size();
         until("the mappings, which the first snapshot needs", || size() > begun);
         let _ = fs::write(disk.path().join("others"), vec![1; 1 << 20]).unwrap_err();

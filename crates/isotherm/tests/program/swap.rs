@@ -1,4 +1,4 @@
-//! `isotherm swap`.
+//! `isotherm system swap`.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use crate::run::{Done, finish, isotherm, root_or_skip};
 use crate::schemes::{Run, swapped};
 
 fn swap(args: &[&str]) -> Done {
-    finish(isotherm(["swap"]).args(args))
+    finish(isotherm(["system", "swap"]).args(args))
 }
 
 fn swaps() -> String {
@@ -77,7 +77,7 @@ fn swap_goes_by_name_and_not_from_under_others() {
     // Asked by a shell that has not started it.
     let program = env!("CARGO_BIN_EXE_isotherm");
     let by_another = |more: &str| {
-        let line = format!("{program} swap restore --name mine {more}; exit $?");
+        let line = format!("{program} system swap restore --name mine {more}; exit $?");
         finish(Command::new("sh").args(["-c", &line]))
     };
     let refused = by_another("");
@@ -109,7 +109,7 @@ fn it_takes_root() {
         return;
     }
     let Some(_alone) = Alone::without_swap() else { return };
-    let nobody = finish(isotherm(["swap", "zram", "16M"]).uid(65_534).current_dir("/"));
+    let nobody = finish(isotherm(["system", "swap", "zram", "16M"]).uid(65_534).current_dir("/"));
     assert_eq!(nobody.status, 1);
     assert!(nobody.err.contains("It takes root"), "{}", nobody.err);
     assert_eq!(swaps().lines().count(), 1);

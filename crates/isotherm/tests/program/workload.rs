@@ -1,4 +1,4 @@
-//! `isotherm workload`: it touches what it says, and a monitor sees of it what it sees of the same
+//! `isotherm lab workload`: it touches what it says, and a monitor sees of it what it sees of the same
 //! workload on the simulated machine.
 
 use std::fs;
@@ -53,7 +53,7 @@ fn ladder() -> String {
     include_str!("../../../sim/workloads/rate-ladder.toml").replace("\"8M\"", "\"2M\"")
 }
 
-/// `isotherm workload`, once its memory is there; killed when dropped.
+/// `isotherm lab workload`, once its memory is there; killed when dropped.
 pub struct Running {
     process: Child,
     pub dir: TempDir,
@@ -66,7 +66,7 @@ impl Running {
         fs::write(dir.path().join("small.toml"), SMALL).unwrap();
         fs::write(dir.path().join("ladder.toml"), ladder()).unwrap();
         fs::write(dir.path().join("strewn.toml"), STREWN).unwrap();
-        let mut command = isotherm(["workload", name, "--truth", "truth.json"]);
+        let mut command = isotherm(["lab", "workload", name, "--truth", "truth.json"]);
         command.args(options).current_dir(dir.path());
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
@@ -227,7 +227,7 @@ fn shared_memory_is_mapped_twice_while_it_runs() {
 #[test]
 fn what_is_no_workload_is_told() {
     let dir = TempDir::new().unwrap();
-    let run = |args: &[&str]| run_in(dir.path(), &[&["workload"], args].concat());
+    let run = |args: &[&str]| run_in(dir.path(), &[&["lab", "workload"], args].concat());
     let list = run(&["--list"]);
     assert_eq!((list.status, list.text().lines().count()), (0, 11));
     let none = run(&["no-such-thing"]);

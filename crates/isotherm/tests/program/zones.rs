@@ -1,4 +1,4 @@
-//! `isotherm zones`: what it says of this machine is what the kernel says.
+//! `isotherm system zones`: what it says of this machine is what the kernel says.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::run::{Done, run_in};
 
 fn zones(args: &[&str]) -> Done {
-    run_in(TempDir::new().unwrap().path(), &[&["zones"], args].concat())
+    run_in(TempDir::new().unwrap().path(), &[&["system", "zones"], args].concat())
 }
 
 fn lines(done: &Done) -> Vec<Value> {

@@ -29,7 +29,7 @@ impl Room {
     pub fn check(&self) -> Result<(), String> {
         match self {
             Room { total: 0, .. } => Err("there is no swap, so that memory without a file can go \
-                 nowhere: swapon some, or isotherm swap zram SIZE makes some of compressed memory"
+                 nowhere: swapon some, or isotherm system swap zram SIZE makes some of compressed memory"
                 .to_owned()),
             room if !room.has(0) => Err(format!(
                 "swap is full: {} KiB of {} are free. Add some (swapon)",

@@ -48,7 +48,7 @@ pub enum SwapError {
     Name(String),
     /// not made
     #[error(
-        "isotherm has made no swap called {0} (or the machine was started anew since): isotherm swap zram SIZE --name {0} makes some"
+        "isotherm has made no swap called {0} (or the machine was started anew since): isotherm system swap zram SIZE --name {0} makes some"
     )]
     NoSuch(String),
     /// of others

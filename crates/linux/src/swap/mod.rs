@@ -70,7 +70,7 @@ impl Swap {
     }
 
     /// What to type if its process is killed before it can clean up.
-    pub const HOW_TO_REMOVE: &str = "isotherm swap restore";
+    pub const HOW_TO_REMOVE: &str = "isotherm system swap restore";
 }
 
 impl Drop for Swap {

@@ -54,7 +54,7 @@ pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, Sw
         let zram = Zram::known(root, earlier.number);
         if zram.bytes().is_some() {
             let name = name.map_or_else(String::new, |name| format!(" --name {name}"));
-            let restore = format!("isotherm swap restore{name}");
+            let restore = format!("isotherm system swap restore{name}");
             return Err(SwapError::InUse { device: zram.device(), bytes: earlier.bytes, restore });
         }
     }

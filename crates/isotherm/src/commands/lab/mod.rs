@@ -16,5 +16,6 @@ pub fn run(o: &Lab) -> Result<ExitCode> {
     match &o.experiment {
         Experiment::Fairzone(o) => fairzone::run(o),
         Experiment::Interleave(o) => interleave::run(o),
+        Experiment::Workload(o) => super::workload::run(o),
     }
 }

@@ -46,7 +46,7 @@ impl Recording {
                 )
             }
             Request::Record { .. } => bail!(
-                "this is isotherm record, which writes {}: isotherm stop ends it, isotherm pause leaves \
+                "this is isotherm record, which writes {}: isotherm service stop ends it, isotherm service pause leaves \
                  out what comes",
                 self.file.display()
             ),

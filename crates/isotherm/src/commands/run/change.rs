@@ -29,7 +29,7 @@ impl Running {
         let new = schemes::parse_as(form, text, attrs.snapshot_interval(), &[])
             .map_err(anyhow::Error::msg)?;
         if new.is_empty() {
-            bail!("there is no scheme in it: isotherm pause ends acting");
+            bail!("there is no scheme in it: isotherm service pause ends acting");
         }
         let notes = self.replace(new, None, act)?;
         let schemes = Schemes { text: text.to_owned(), form };

@@ -103,7 +103,7 @@ impl Told for Typed {
     }
 
     fn anew(&self) -> Result<Rc<dyn Told>> {
-        bail!("isotherm run is not told anew: isotherm commit sends other schemes")
+        bail!("isotherm run is not told anew: isotherm service commit sends other schemes")
     }
 }
 

@@ -1,4 +1,4 @@
-//! How things are while schemes are at work: what `isotherm status` shows.
+//! How things are while schemes are at work: what `isotherm service status` shows.
 
 use isotherm_core::Attrs;
 use isotherm_linux::sys;

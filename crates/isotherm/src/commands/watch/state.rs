@@ -1,4 +1,4 @@
-//! How things are with all who watch: what `isotherm status` shows.
+//! How things are with all who watch: what `isotherm service status` shows.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;

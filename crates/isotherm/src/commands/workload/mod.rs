@@ -1,4 +1,4 @@
-//! `isotherm workload`.
+//! `isotherm lab workload`.
 
 mod contents;
 mod ledger;

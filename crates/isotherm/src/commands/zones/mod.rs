@@ -1,4 +1,4 @@
-//! `isotherm zones`: the zones of the real machine.
+//! `isotherm system zones`: the zones of the real machine.
 
 mod change;
 mod reading;

@@ -1,5 +1,4 @@
-//! `isotherm status`, `commit`, `pause`, `resume`, `stop`, `attributes`, `targets` and `recording`: what
-//! speaks with a service.
+//! `isotherm service`: what speaks with one that runs.
 
 use std::process::ExitCode;
 
@@ -9,21 +8,37 @@ use serde_json::Value;
 
 use super::report::output::print;
 use super::text_of;
-use crate::cli::{Commit, Control, Recording, RecordingTask, SetAttributes, SetTargets, Status};
+use crate::cli::{
+    Commit, Control, Recording, RecordingTask, ServiceTask, SetAttributes, SetTargets, Status,
+};
 use crate::control::{Attributes, ControlError, Request, ask, say_to};
 use crate::schemes::Form;
 
 /// So many processes are shown to people, those with the most cold memory first.
 const MAX_SHOWN: usize = 20;
 
+/// Speaks with a service.
+pub fn run(task: ServiceTask) -> Result<ExitCode> {
+    match task {
+        ServiceTask::Status(o) => status(&o),
+        ServiceTask::Pause(o) => tell(&o, &Request::Pause),
+        ServiceTask::Resume(o) => tell(&o, &Request::Resume),
+        ServiceTask::Commit(o) => commit(&o),
+        ServiceTask::Attributes(o) => attributes(&o),
+        ServiceTask::Targets(o) => targets(o),
+        ServiceTask::Record(o) => recording(&o),
+        ServiceTask::Stop(o) => tell(&o, &Request::Stop),
+    }
+}
+
 /// Has it do something.
-pub fn tell(o: &Control, request: &Request) -> Result<ExitCode> {
+fn tell(o: &Control, request: &Request) -> Result<ExitCode> {
     say_to(o.control.as_deref(), request)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Has it go on by the schemes in a file.
-pub fn commit(o: &Commit) -> Result<ExitCode> {
+fn commit(o: &Commit) -> Result<ExitCode> {
     let schemes = text_of(&o.file, || format!("cannot read the schemes {}", o.file.display()))?;
     let request = Request::Commit { schemes, form: Form::of(&o.file) };
     match say_to(o.of.control.as_deref(), &request) {
@@ -36,7 +51,7 @@ pub fn commit(o: &Commit) -> Result<ExitCode> {
 }
 
 /// Has it watch in another way.
-pub fn attributes(o: &SetAttributes) -> Result<ExitCode> {
+fn attributes(o: &SetAttributes) -> Result<ExitCode> {
     let new = Attributes {
         budget: o.budget.map(|ppm| f64::from(ppm) / 1e6),
         ipis: o.ipis,
@@ -51,12 +66,12 @@ pub fn attributes(o: &SetAttributes) -> Result<ExitCode> {
 }
 
 /// Has it watch others.
-pub fn targets(o: SetTargets) -> Result<ExitCode> {
+fn targets(o: SetTargets) -> Result<ExitCode> {
     tell(&o.of, &Request::Targets { add: o.add, remove: o.remove })
 }
 
 /// Has it write a record, or end that.
-pub fn recording(o: &Recording) -> Result<ExitCode> {
+fn recording(o: &Recording) -> Result<ExitCode> {
     match &o.task {
         RecordingTask::Start { file, max_size, of } => {
             // The service has another directory.
@@ -70,7 +85,7 @@ pub fn recording(o: &Recording) -> Result<ExitCode> {
 }
 
 /// Shows how it goes.
-pub fn status(o: &Status) -> Result<ExitCode> {
+fn status(o: &Status) -> Result<ExitCode> {
     let mut answer = ask(o.of.control.as_deref(), &Request::Status)?;
     let status = answer["status"].take();
     let text = if o.json { format!("{status}\n") } else { text(&status) };

@@ -1,0 +1,72 @@
+//! The commands in groups, with those first that a newcomer needs.
+
+use std::fmt::Write;
+
+use clap::CommandFactory;
+
+use super::Cli;
+
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("See which memory is hot", &["record", "now", "report", "export"]),
+    ("Act on memory", &["run", "reclaim", "interleave"]),
+    ("Look after what runs, and the machine", &["service", "system"]),
+    ("Experiment", &["lab"]),
+];
+
+const BEGIN: &str = "\
+Begin with:
+  isotherm system doctor                     what works on this machine
+  isotherm record --pid PID --duration 30s   watch a process, into isotherm.rec
+  isotherm report heatmap                    draw what was seen
+";
+
+/// The command line, as it is parsed and documented.
+pub fn command() -> clap::Command {
+    let command = Cli::command();
+    let groups = GROUPS.iter().map(|(title, names)| group(&command, title, names));
+    let groups = groups.collect::<String>();
+    command.help_template(format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{BEGIN}\n{groups}Options:\n{{options}}\n\n\
+         isotherm COMMAND --help tells of the options of a command."
+    ))
+}
+
+fn group(command: &clap::Command, title: &str, names: &[&str]) -> String {
+    let mut text = format!("{title}:\n");
+    for name in names {
+        let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+        let about = about.map(ToString::to_string).unwrap_or_default();
+        let _ = writeln!(text, "  {name:<11} {about}");
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        listed.sort_unstable();
+        let command = command();
+        let mut all: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+        all.sort_unstable();
+        assert_eq!(listed, all);
+    }
+
+    #[test]
+    fn what_a_newcomer_is_told_to_type_is_right() {
+        for line in BEGIN.lines().skip(1) {
+            let words = line.split("  ").find(|part| !part.trim().is_empty()).unwrap();
+            let words = words.trim().replace("PID", "1");
+            assert!(command().try_get_matches_from(words.split(' ')).is_ok(), "{words}");
+        }
+    }
+
+    /// clap's own check of names, defaults and conflicts.
+    #[test]
+    fn the_command_line_makes_sense() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,34 @@
+//! `isotherm system`: what is of the machine, not of a process.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::report::output::print;
+use super::{doctor, swap, zones};
+use crate::cli::{SystemTask, command};
+
+/// Does it.
+pub fn run(task: SystemTask) -> Result<ExitCode> {
+    match task {
+        SystemTask::Doctor(o) => doctor::run(&o),
+        SystemTask::Zones(o) => zones::run(&o),
+        SystemTask::Swap(o) => swap::run(&o),
+        SystemTask::Completions { shell } => completions(shell),
+        SystemTask::ManPages { folder } => man_pages(&folder),
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command(), "isotherm", &mut text);
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn man_pages(folder: &Path) -> Result<ExitCode> {
+    let written = clap_mangen::generate_to(command(), folder);
+    written.with_context(|| format!("cannot write manual pages to {}", folder.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
