@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
+use crate::ops::{Ask, Mapping, Seen, TargetId};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::{Region, age_regions, random_page, set_regions, window_around};
-use crate::sampler::view;
+use crate::region_view::view;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::survey::{BLOCK_SIZE, Block};
+use crate::unknown::Unknown;
 
 /// Looks at each of them at a time, and at most so many in all.
 const LOOKS: usize = 4;

@@ -10,6 +10,7 @@ mod attribution;
 mod attrs;
 mod estimator;
 mod exposure;
+mod factory;
 mod heat;
 mod monitor;
 mod ops;
@@ -17,13 +18,17 @@ mod page_mask;
 mod page_scan;
 mod range;
 mod region;
+mod region_view;
 mod sampler;
 pub mod scheme;
 mod snapshot;
+mod source;
 mod support;
 mod survey;
 mod time;
+mod tuning;
 mod units;
+mod unknown;
 
 pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
@@ -33,11 +38,11 @@ pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;
+pub use factory::watch;
 pub use heat::{Heat, HeatBytes, Thresholds};
-pub use monitor::{Monitor, Observer, watch};
+pub use monitor::{Monitor, Observer};
 pub use ops::{
-    Activity, Ask, Cost, EndReason, Liveness, Look, Mapping, MappingKind, OpsError, Pages, Seen,
-    Source, Space, Step, TargetId, Unknown,
+    Activity, Ask, Cost, Liveness, Look, Mapping, MappingKind, OpsError, Seen, Space, TargetId,
 };
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;
@@ -45,10 +50,12 @@ pub use range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 pub use region::{Region, Tally};
 pub use sampler::{RegionSampler, Target};
 pub use snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
+pub use source::{EndReason, Source, Step};
 pub use support::{RateSupport, SupportBytes};
 pub use survey::{BLOCK_SIZE, Block, Cleared, Pressure, Survey};
 pub use time::Nanos;
 pub use units::{parse_size, parse_time};
+pub use unknown::{Pages, Unknown};
 
 /// The rules of merging, splitting and fitting regions, for those who build a monitor of their own.
 pub mod rules {

@@ -1,19 +1,18 @@
-//! What all monitors have in common, and how one is chosen.
+//! What all monitors have in common.
 
 use std::sync::Arc;
 
-use crate::attrs::{Attrs, AttrsError, MonitorKind};
-use crate::exposure::Exposure;
-use crate::ops::{EndReason, Look, Source, Space, TargetId};
-use crate::page_scan::PageScan;
-use crate::sampler::{RegionSampler, Target};
+use crate::attrs::{Attrs, AttrsError};
+use crate::ops::TargetId;
+use crate::region::Region;
 use crate::snapshot::Snapshot;
+use crate::source::{EndReason, Source};
 use crate::time::Nanos;
 
 /// Is told what a monitor does, in the monitor's own thread: the seeds' callbacks.
 pub trait Observer {
-    /// A sampling interval of the region sampler has ended; `targets` hold what is known so far.
-    fn after_sampling(&mut self, now: Nanos, targets: &[Target]) {
+    /// A sampling interval has ended, of a monitor that has them; what is known of each target so far.
+    fn after_sampling(&mut self, now: Nanos, targets: &[(TargetId, &[Region])]) {
         let _ = (now, targets);
     }
     /// An aggregation interval has ended.
@@ -90,22 +89,4 @@ pub trait Monitor: Source {
 
     /// Ends the monitor: the observers are told, and the next step answers that it has ended.
     fn stop(&mut self);
-}
-
-/// The monitor of `targets`, which `ops` must know, that `attrs` ask for. Nothing is looked at before
-/// the first [`Source::step`].
-///
-/// # Errors
-/// If `attrs` make no sense, or ask for a monitor that `ops` does not suit.
-pub fn watch<'a, O: Space + Look + 'a>(
-    ops: O,
-    attrs: Attrs,
-    targets: &[TargetId],
-    seed: u64,
-) -> Result<Box<dyn Monitor<Ops = O> + 'a>, AttrsError> {
-    Ok(match attrs.monitor {
-        MonitorKind::Exposure => Box::new(Exposure::new(ops, attrs, targets, seed)?),
-        MonitorKind::Regions => Box::new(RegionSampler::new(ops, attrs, targets, seed)?),
-        MonitorKind::Pages => Box::new(PageScan::new(ops, attrs, targets, seed)?),
-    })
 }

@@ -1,12 +1,12 @@
-//! The seams: what an operations set brings, and what a source of snapshots delivers.
+//! The lower seam: what an operations set brings.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::range::AddrRange;
-use crate::snapshot::Snapshot;
 use crate::survey::Survey;
 use crate::time::Nanos;
+use crate::unknown::{Pages, Unknown};
 
 /// Names one target within an operations set; never used again for another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,70 +66,6 @@ pub struct Mapping {
     pub name: Arc<str>,
     /// why its accesses cannot be seen, if that holds for all of it
     pub unknown: Option<Unknown>,
-}
-
-/// Why accesses to a page cannot be seen. Such memory is neither hot nor cold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Unknown {
-    /// mapped more than once: clearing is skipped in silence by the kernel
-    Shared,
-    /// locked by `mlock`
-    Mlocked,
-    /// explicit huge pages
-    Hugetlb,
-    /// the process holds a KVM VM: the guest's accesses set other bits
-    Kvm,
-    /// a device may access it (VFIO, RDMA, fixed `io_uring` buffers)
-    Dma,
-    /// memory of the kernel or of a driver
-    Special,
-    /// a part of a large folio that is not mapped whole: clearing would split it
-    Partial,
-    /// no look succeeded in the interval, or the page is too new to be cleared
-    Unseen,
-    /// page cache that no process maps, where the kernel does not note by page frame that it is read or written
-    Cache,
-}
-
-impl Unknown {
-    /// All reasons, in the order of their index.
-    pub const ALL: [Unknown; 9] = [
-        Unknown::Shared,
-        Unknown::Mlocked,
-        Unknown::Hugetlb,
-        Unknown::Kvm,
-        Unknown::Dma,
-        Unknown::Special,
-        Unknown::Partial,
-        Unknown::Unseen,
-        Unknown::Cache,
-    ];
-
-    /// Position in [`Unknown::ALL`].
-    #[must_use]
-    pub fn index(self) -> usize {
-        self as usize
-    }
-
-    /// The word used in outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        ["shared", "mlocked", "hugetlb", "kvm", "dma", "special", "partial", "unseen", "cache"]
-            [self.index()]
-    }
-}
-
-/// A count for each reason of [`Unknown::ALL`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pages<T>(pub [T; Unknown::ALL.len()]);
-
-impl<T: Copy + Into<u64>> Pages<T> {
-    /// Over all reasons.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.0.iter().map(|&n| n.into()).sum()
-    }
 }
 
 /// A question: which pages of this range were accessed?
@@ -280,35 +216,4 @@ impl<T: Look + ?Sized> Look for Box<T> {
     fn survey(&mut self) -> Option<&mut dyn Survey> {
         (**self).survey()
     }
-}
-
-/// Why a source has nothing more to say.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum EndReason {
-    /// every target ended
-    TargetsGone,
-    /// it was asked to stop
-    Stopped,
-    /// the record played has no more snapshots
-    Played,
-}
-
-/// What a [`Source`] says when it is asked.
-#[derive(Debug, Clone)]
-pub enum Step {
-    /// nothing to do before then
-    Wait(Nanos),
-    /// an aggregation interval has ended
-    Snapshot(Arc<Snapshot>),
-    /// no more will come
-    End(EndReason),
-}
-
-/// Delivers snapshots. The caller owns the clock: it calls again when the time asked for has come.
-pub trait Source {
-    /// Does what is due at `now`.
-    ///
-    /// # Errors
-    /// Those of the operations set below.
-    fn step(&mut self, now: Nanos) -> Result<Step, OpsError>;
 }

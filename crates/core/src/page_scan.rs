@@ -18,11 +18,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use self::scanned::Scanned;
 use crate::attrs::{Attrs, AttrsError};
 use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{Cost, EndReason, Liveness, Look, OpsError, Source, Space, Step, TargetId};
+use crate::ops::{Cost, Liveness, Look, OpsError, Space, TargetId};
 use crate::range::AddrRange;
-use crate::sampler::GAP;
 use crate::snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
+use crate::source::{EndReason, Source, Step};
 use crate::time::Nanos;
+use crate::tuning::GAP;
 
 /// Reads and clears all pages in each sampling interval; a snapshot each aggregation interval.
 ///

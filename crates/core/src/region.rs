@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use crate::ops::{Pages, Seen, Unknown};
+use crate::ops::Seen;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
 use crate::time::Nanos;
+use crate::unknown::{Pages, Unknown};
 
 /// A window whose accessed bits have been cleared, to be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

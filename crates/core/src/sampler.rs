@@ -7,21 +7,18 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::attrs::{Attrs, AttrsError};
-use crate::estimator::{Rate, rate};
 use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{
-    Ask, Cost, EndReason, Liveness, Look, Mapping, OpsError, Pages, Seen, Source, Space, Step,
-    TargetId, Unknown,
-};
+use crate::ops::{Ask, Cost, Liveness, Look, Mapping, OpsError, Seen, Space, TargetId};
 use crate::range::{AddrRange, join_touching};
 use crate::region::{
     ANY_DIFFERENCE, Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split,
-    merge_regions, random_page, set_regions, size_limit, split_regions, to_bp, unknown_bp,
-    window_around,
+    merge_regions, random_page, set_regions, size_limit, split_regions, window_around,
 };
-use crate::snapshot::{RegionView, Snapshot, TargetView};
-use crate::support::RateSupport;
+use crate::region_view::view;
+use crate::snapshot::{Snapshot, TargetView};
+use crate::source::{EndReason, Source, Step};
 use crate::time::Nanos;
+use crate::tuning::GAP;
 
 /// A target under a monitor.
 #[derive(Debug)]
@@ -495,9 +492,9 @@ impl<O: Space + Look> Source for RegionSampler<O> {
         self.clock.samples_passed += 1;
         let due = self.clock.samples_passed >= self.attrs.samples();
         self.check(due)?;
-        for o in self.audience.observers() {
-            o.after_sampling(now, &self.targets);
-        }
+        let known: Vec<(TargetId, &[Region])> =
+            self.targets.iter().map(|t| (t.id, t.regions())).collect();
+        self.audience.observers().for_each(|o| o.after_sampling(now, &known));
         let snapshot = due.then(|| self.aggregate(now));
         if let Some(s) = &snapshot {
             self.audience.after_aggregation(s);
@@ -518,11 +515,6 @@ impl<O: Space + Look> Source for RegionSampler<O> {
         })
     }
 }
-
-/// A step that comes this late, and an aggregation interval at least, comes after a gap: we were
-/// stopped. What was cleared before it is not read: one look that took seconds, among others that
-/// took milliseconds, would make the mean rate of the interval too low.
-pub(crate) const GAP: Duration = Duration::from_secs(1);
 
 /// Ranges cleared in a sampling interval at most of those that never were: 16 MiB, about 0.5 ms.
 ///
@@ -576,39 +568,6 @@ fn choose_window(
     let i = mappings.partition_point(|m| m.range.end <= page);
     let mapping = mappings.get(i).and_then(|m| m.range.intersect(&region));
     window_around(page, mapping.unwrap_or(region), size)
-}
-
-/// What a snapshot says of a region.
-pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
-    let s = &r.shares;
-    if s.looks == 0 {
-        let mut unseen = Pages::default();
-        unseen.0[Unknown::Unseen.index()] = 10_000;
-        return RegionView {
-            range: r.range,
-            accesses_bp: 0,
-            age: Duration::ZERO,
-            rate: Rate { hz: 0.0, low: 0.0, high: f32::INFINITY },
-            touched_bp: 0,
-            resident_bp: 10_000,
-            unknown_bp: unseen,
-            support: Some(RateSupport::OLD),
-        };
-    }
-    let unknown: f64 = s.unknown.iter().sum();
-    let pages = |share: f64| share * s.pages as f64;
-    let rate = rate(pages(s.young), pages(s.visible), u64::from(s.looks), s.exposure);
-    RegionView {
-        range: r.range,
-        accesses_bp: r.accesses_bp.min(10_000),
-        age: interval.saturating_mul(r.age),
-        rate,
-        // Of few resident pages in many, `accesses_bp` rounds to none.
-        touched_bp: if r.accesses_bp > 0 || rate.hz > 0.0 { 10_000 } else { 0 },
-        resident_bp: to_bp(s.visible + unknown),
-        unknown_bp: unknown_bp(s),
-        support: Some(RateSupport::MEASURED),
-    }
 }
 
 impl<O: Space + Look> Monitor for RegionSampler<O> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::attrs::Attrs;
 use crate::estimator::Rate;
 use crate::heat::{Heat, HeatBytes, Thresholds};
-use crate::ops::{Cost, Mapping, Pages, TargetId, Unknown};
+use crate::ops::{Cost, Mapping, TargetId};
 use crate::range::AddrRange;
 use crate::region::to_bp;
 use crate::support::{RateSupport, SupportBytes, share};
 use crate::time::Nanos;
+use crate::unknown::{Pages, Unknown};
 
 /// The state of all targets over one aggregation interval. Never changes once made.
 #[derive(Debug, Clone, PartialEq)]

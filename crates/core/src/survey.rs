@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use crate::ops::{Cost, OpsError, TargetId, Unknown};
+use crate::ops::{Cost, OpsError, TargetId};
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::time::Nanos;
+use crate::unknown::Unknown;
 
 /// What one page table maps, and a huge page: 2 MiB.
 pub const BLOCK_SIZE: u64 = 512 * PAGE_SIZE;

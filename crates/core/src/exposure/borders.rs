@@ -3,8 +3,8 @@
 use super::bins::{ALIKE, llr};
 use super::piece::{Piece, Terms};
 use super::plan::LONGEST_TURN;
-use crate::ops::Unknown;
 use crate::range::AddrRange;
+use crate::unknown::Unknown;
 
 /// A window: indices of its piece and of it in there.
 pub(crate) type Place = (usize, usize);

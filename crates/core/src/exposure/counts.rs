@@ -5,10 +5,10 @@ use std::ops::Range;
 use super::bins::{ALIKE, Bin, Spread};
 use super::borders::Place;
 use super::piece::{Piece, READS, Terms};
-use crate::ops::Unknown;
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
+use crate::unknown::Unknown;
 
 /// Begins of exposures.
 pub(super) struct Since {

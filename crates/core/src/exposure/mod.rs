@@ -35,12 +35,11 @@ use self::view::Basis;
 use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
 use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{
-    Activity, Ask, Cost, EndReason, Liveness, Look, OpsError, Seen, Source, Space, Step, TargetId,
-};
+use crate::ops::{Activity, Ask, Cost, Liveness, Look, OpsError, Seen, Space, TargetId};
 use crate::range::AddrRange;
 use crate::region::below;
 use crate::snapshot::{Quality, Snapshot, TargetView};
+use crate::source::{EndReason, Source, Step};
 use crate::time::Nanos;
 
 /// How often it is looked at how much memory of mappings that cannot be seen is resident.

@@ -5,11 +5,12 @@ use std::time::Duration;
 use super::stretches::SAMPLED_HZ;
 use super::window::{Evidence, Window};
 use super::windows::Windows;
-use crate::ops::{Seen, Unknown};
+use crate::ops::Seen;
 use crate::page_mask::{CompactMask, PageMask};
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
+use crate::unknown::Unknown;
 
 /// Delays of the reads of what was just cleared; two a decade are enough for a rate.
 pub(super) const EARLY: [Duration; 6] = [

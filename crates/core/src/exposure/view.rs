@@ -9,12 +9,12 @@ use super::piece::{Moment, Piece, READS, Terms};
 use super::watched::Known;
 use super::window::{UNTOUCHED, Window};
 use crate::estimator::Rate;
-use crate::ops::{Pages, Unknown};
 use crate::range::PAGE_SIZE;
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::time::Nanos;
+use crate::unknown::{Pages, Unknown};
 
 /// Exposures that began so many rounds ago tell of the present.
 const FRESH: u32 = 9;

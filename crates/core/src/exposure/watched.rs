@@ -14,12 +14,13 @@ use super::rest::{Rest, Whole};
 use super::stretches::{Seams, Woken, fall_idle, hot_cells, is_sampled, sampled, within, woken};
 use super::view::{Basis, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
-use crate::ops::{Ask, Mapping, Seen, TargetId, Unknown};
+use crate::ops::{Ask, Mapping, Seen, TargetId};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
+use crate::unknown::Unknown;
 
 /// A target, and what is known of its memory.
 pub(super) struct Watched {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::ops::{Seen, Unknown};
+use crate::ops::Seen;
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
+use crate::unknown::Unknown;
 
 /// A page that was never touched has this level.
 pub(super) const UNTOUCHED: i8 = i8::MIN;

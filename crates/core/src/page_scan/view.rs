@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::piece::{Page, Piece, UNTOUCHED};
 use crate::estimator::{Rate, rate};
 use crate::exposure::borders::{Group, Kind, join_first};
-use crate::ops::{Pages, Unknown};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::survey::BLOCK_SIZE;
+use crate::unknown::{Pages, Unknown};
 
 /// The pages of a piece as groups of those that are alike; with `exact`, of those that are the same.
 pub(super) fn parts(piece: &Piece, now: u32, exact: bool) -> Vec<Group> {

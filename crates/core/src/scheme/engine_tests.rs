@@ -6,9 +6,10 @@ use super::super::testing::{Desk, Fate, pages, snapshot, target, view};
 use super::super::*;
 use super::*;
 use crate::act::{Action, Destination, Destinations, Failure, PageFilter, PageKind};
-use crate::ops::{Pages, TargetId, Unknown};
+use crate::ops::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::RegionView;
+use crate::unknown::{Pages, Unknown};
 
 const SECOND: Duration = Duration::from_secs(1);
 

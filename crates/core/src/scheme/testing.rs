@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::act::{Act, Action, Applied, Failure, Support, Work};
 use crate::attrs::Attrs;
 use crate::estimator::Rate;
-use crate::ops::{Cost, Mapping, MappingKind, OpsError, Pages, TargetId};
+use crate::ops::{Cost, Mapping, MappingKind, OpsError, TargetId};
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::snapshot::{RegionView, Snapshot, TargetView};
 use crate::support::RateSupport;
 use crate::time::Nanos;
+use crate::unknown::Pages;
 
 /// `len` pages from the `at`-th on.
 pub fn pages(at: u64, len: u64) -> AddrRange {

@@ -104,7 +104,7 @@ fn wrong_attributes_are_refused_and_the_old_ones_stay() {
 fn ages_do_not_run_ahead_of_the_clock() {
     struct Count(Rc<Cell<u32>>);
     impl Observer for Count {
-        fn after_sampling(&mut self, _: Nanos, _: &[isotherm_core::Target]) {
+        fn after_sampling(&mut self, _: Nanos, _: &[(TargetId, &[Region])]) {
             self.0.set(self.0.get() + 1);
         }
     }

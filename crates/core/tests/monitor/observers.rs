@@ -1,5 +1,5 @@
 use super::*;
-use isotherm_core::{EndReason, Observer, Source, Step, Target};
+use isotherm_core::{EndReason, Observer, Region, Source, Step};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ enum Event {
 struct Log(Rc<RefCell<Vec<Event>>>);
 
 impl Observer for Log {
-    fn after_sampling(&mut self, now: Nanos, targets: &[Target]) {
+    fn after_sampling(&mut self, now: Nanos, targets: &[(TargetId, &[Region])]) {
         self.0.borrow_mut().push(Event::Sampling(now, targets.len()));
     }
     fn after_aggregation(&mut self, snapshot: &Arc<Snapshot>) {
