@@ -88,8 +88,9 @@ fn a_disk_that_is_full_at_the_end_is_told() {
         let record = || {
             let options = ["-o", output.to_str().unwrap(), "--regions", "500..1000", "--pid", &pid];
             let mut recorder = Recorder::recording(&options);
-            std::thread::sleep(Duration::from_millis(1000));
+            // At once: a slow machine may write something in the meantime.
             sh("cat /dev/zero > others 2>/dev/null; true", disk.path());
+            std::thread::sleep(Duration::from_millis(1000));
             recorder.signal(Signal::INT);
             assert_eq!(recorder.wait().code(), Some(1), "{}", recorder.err());
             assert!(recorder.err().contains("No space left"), "{}", recorder.err());

@@ -338,33 +338,40 @@ fn a_full_disk_ends_the_record_and_not_the_service() {
     });
 }
 
-/// What waits to be written then finds no room.
+/// What waits to be written then finds no room, unless it is so little that it fits in the last page of the file:
+/// then it is tried again.
 #[test]
 fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
     if !root_or_skip("a_record_without_its_end_does_not_make_a_clean_end_a_failure") {
         return;
     }
     with_own_mounts(|| {
-        let disk = TempDir::new().unwrap();
-        mount(disk.path(), "size=1m");
-        let load = Load::start(48, 8);
-        let mut service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
-        let state = service.dir.path().join("c/sock.state.json");
-        service.asked(&["attributes", "--regions", "100..900"]);
-        assert!(state.exists());
-        let file = disk.path().join("a.rec");
-        let size = || fs::metadata(&file).unwrap().len();
-        service.asked(&["record", "start", file.to_str().unwrap()]);
-        let begun = size();
-        until("the mappings, which the first snapshot needs", || size() > begun);
-        let _ = fs::write(disk.path().join("others"), vec![1; 1 << 20]).unwrap_err();
-        std::thread::sleep(Duration::from_secs(2));
-        service.asked(&["stop"]);
-        assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
-        let err = service.err();
-        assert!(err.contains("without its end") && err.contains("No space left"), "{err}");
-        assert!(!state.exists(), "this was a clean end");
+        let told = (0..5).map(|_| ended_on_a_full_disk()).find(|err| err.contains("No space left"));
+        let err = told.expect("all has fitted, each time");
+        assert!(err.contains("without its end"), "{err}");
     });
+}
+
+/// What a service says that ends while the disk of its record is full.
+fn ended_on_a_full_disk() -> String {
+    let disk = TempDir::new().unwrap();
+    mount(disk.path(), "size=1m");
+    let load = Load::start(48, 8);
+    let mut service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
+    let state = service.dir.path().join("c/sock.state.json");
+    service.asked(&["attributes", "--regions", "100..900"]);
+    assert!(state.exists());
+    let file = disk.path().join("a.rec");
+    let size = || fs::metadata(&file).unwrap().len();
+    service.asked(&["record", "start", file.to_str().unwrap()]);
+    let begun = size();
+    until("the mappings, which the first snapshot needs", || size() > begun);
+    let _ = fs::write(disk.path().join("others"), vec![1; 1 << 20]).unwrap_err();
+    std::thread::sleep(Duration::from_secs(2));
+    service.asked(&["stop"]);
+    assert_eq!(wait(&mut service.child).code(), Some(0), "{}", service.err());
+    assert!(!state.exists(), "this was a clean end");
+    service.err()
 }
 
 const PAGE_OUT: &str =

@@ -18,6 +18,20 @@ const CONTROL: &str = "sys/class/zram-control";
 const WAITS: u32 = 100;
 const WAIT: Duration = Duration::from_millis(20);
 
+/// The kernel says ENOMEM also of a page that its process reads back at the same moment (`unuse_pte_range` in
+/// mm/swapfile.c finds no folio then), however much memory there is. What was taken back by then stays so.
+const TRIES: u32 = 20;
+
+fn swap_off_at_last(device: &Path) -> io::Result<()> {
+    for _ in 1..TRIES {
+        match swap_off(device) {
+            Err(e) if e.kind() == ErrorKind::OutOfMemory => sleep(WAIT),
+            off => return off,
+        }
+    }
+    swap_off(device)
+}
+
 /// A device that was added.
 #[derive(Debug, Clone)]
 pub(super) struct Zram {
@@ -71,7 +85,7 @@ impl Zram {
     /// Takes back what is in it, and removes it.
     pub fn remove(&self) -> Result<(), SwapError> {
         let device = self.device();
-        match swap_off(&device) {
+        match swap_off_at_last(&device) {
             // It is not swapped to.
             Err(e) if e.kind() == ErrorKind::InvalidInput => {}
             off => off.map_err(|source| SwapError::Off { device, source })?,
