@@ -29,7 +29,8 @@ fn a_socket_has_one_service() {
     service.until_working();
     let mode = fs::metadata(service.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let second = service.ask(&["reclaim", "--pid", &pid, "--dry-run"]);
+    let again = ["reclaim", "--pid", &pid, "--dry-run", "--control", "c/sock"];
+    let second = run_in(service.dir.path(), &again);
     assert_eq!(second.status, 1);
     let who = format!("process {}, which is alive", service.child.id());
     assert!(second.err.contains(&who), "{}", second.err);
