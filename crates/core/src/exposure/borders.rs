@@ -91,20 +91,18 @@ pub(super) fn groups(
             let windows = Some(((i, 0), (i, p.nr_windows())));
             return out.push(Group { range: p.range, kind, windows });
         }
-        let group = |w, kind| Group {
-            range: p.window_range(w),
-            kind,
-            windows: Some(((i, w), (i, w + 1))),
-        };
         let lately = p.is_cleared_within(LATELY, now);
-        match p.summary() {
-            Some(s) => {
-                let kinds = s.kinds.iter().enumerate();
-                kinds.for_each(|(w, kind)| out.push(group(w, kind.at(now, lately))));
-            }
-            None => {
-                kinds(p, t).for_each(|(w, kind)| out.push(group(w, kind.at(now, lately))));
-            }
+        let push = |row: &Row, out: &mut Joined| {
+            let first = row.end - row.windows;
+            let range = AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
+            let windows = Some(((i, first), (i, row.end)));
+            out.push_row(Group { range, kind: row.kind.at(now, lately), windows }, row.windows);
+        };
+        match p.summary().filter(|_| !all) {
+            Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),
+            None => kinds(p, t).enumerate().for_each(|(w, kind)| {
+                push(&Row { kind, windows: 1, end: w + 1 }, out);
+            }),
         }
     };
     cover(pieces, |p| p.range, parts, areas, &mut joined);
@@ -167,8 +165,15 @@ impl Joined {
         Joined { out: Vec::new(), last: None, idle, all, now }
     }
 
-    /// Adds what follows; the many windows of which nothing was touched are joined first.
+    /// Adds what follows.
     pub fn push(&mut self, group: Group) {
+        self.push_row(group, 1);
+    }
+
+    /// Adds so many windows that follow, each of which says what the group does; the many of which nothing was touched
+    /// are joined first.
+    fn push_row(&mut self, one: Group, windows: usize) {
+        let group = Group { kind: one.kind.times(windows), ..one };
         let idle = |k: &Kind| matches!(k, Kind::Seen { d, .. } if *d == 0.0);
         let waits = group.kind == Kind::Absent || idle(&group.kind);
         if let Some(last) = self.last.as_mut().filter(|l| l.range.end == group.range.start) {
@@ -181,20 +186,21 @@ impl Joined {
             }
         }
         if let Some(before) = self.last.take() {
-            self.join(before);
+            self.join(before, &before);
         }
         match waits {
             true => self.last = Some(group),
-            false => self.join(group),
+            false => self.join(group, &one),
         }
     }
 
-    /// What was joined is compared again with what is before it.
-    fn join(&mut self, group: Group) {
+    /// What was joined is compared again with what is before it. Each window of a row would be joined by itself: if one
+    /// is, so are those that follow, as what it was joined with is then more like it.
+    fn join(&mut self, group: Group, one: &Group) {
         let ease = if self.all { EXACT } else { FIRST };
         match self.out.last_mut() {
-            Some(last) if are_alike(last, &group, ease, self.now) => unite(last, &group),
-            _ => return self.out.push(group),
+            Some(last) if are_alike(last, one, ease, self.now) => unite(last, &group),
+            _ => self.out.push(group),
         }
         let left = unite_last(&mut self.out, ease, self.now);
         self.out.truncate(left);
@@ -202,7 +208,7 @@ impl Joined {
 
     fn done(mut self) -> Vec<Group> {
         if let Some(last) = self.last.take() {
-            self.join(last);
+            self.join(last, &last);
         }
         self.out
     }
@@ -245,24 +251,24 @@ fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
 }
 
 /// What is known of each window, whenever that is: see [`Kind::at`].
-pub(super) fn kinds<'a>(
+fn kinds<'a>(
     piece: &'a Piece,
     t: &'a Terms,
-) -> impl Iterator<Item = (usize, Kind)> + 'a {
+) -> impl Iterator<Item = Kind> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
     (0..piece.nr_windows()).map(move |i| {
         let resident = piece.resident_in(i);
         let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
         if resident == 0 {
-            return (i, Kind::Absent);
+            return Kind::Absent;
         }
         if lost > resident / 2 {
             let why = piece.hidden().map(|(why, _)| why).next();
-            return (i, Kind::Hidden(why.unwrap_or(Unknown::Unseen)));
+            return Kind::Hidden(why.unwrap_or(Unknown::Unseen));
         }
         if let Some(why) = unseen {
-            return (i, Kind::Hidden(why));
+            return Kind::Hidden(why);
         }
         let evidence = piece.evidence(i, t);
         let alike = match evidence.d {
@@ -275,11 +281,42 @@ pub(super) fn kinds<'a>(
         let touched = piece.touched(i);
         let awoken = piece.is_awoken(i);
         let lately = !awoken && piece.is_found(i);
-        (i, Kind::Seen { d, e, awoken, lately, touched: (touched, touched) })
+        Kind::Seen { d, e, awoken, lately, touched: (touched, touched) }
     })
 }
 
+/// Windows of a piece beside each other, each of which says the same.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    kind: Kind,
+    windows: usize,
+    /// the one behind the last
+    end: usize,
+}
+
+/// All windows of a piece, whenever that is: see [`Kind::at`].
+pub(super) fn rows(piece: &Piece, t: &Terms) -> Box<[Row]> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (w, kind) in kinds(piece, t).enumerate() {
+        match rows.last_mut().filter(|row| row.kind == kind) {
+            Some(row) => (row.windows, row.end) = (row.windows + 1, w + 1),
+            None => rows.push(Row { kind, windows: 1, end: w + 1 }),
+        }
+    }
+    rows.into()
+}
+
 impl Kind {
+    /// Of so many windows that say this.
+    fn times(self, windows: usize) -> Kind {
+        match self {
+            Kind::Seen { d, e, awoken, lately, touched } => {
+                Kind::Seen { d: d * windows as f64, e: e * windows as f64, awoken, lately, touched }
+            }
+            other => other,
+        }
+    }
+
     /// The same at `now`, in ms: what may be touched at any time is touched now, and what was found touched since it
     /// was cleared was so a short time ago, if it was cleared `lately`.
     fn at(self, now: u32, lately: bool) -> Kind {

@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use super::borders::{Kind, kinds};
+use super::borders::{Row, rows};
 use super::counts::Sums;
 use super::piece::{Piece, Terms};
 
 /// What a piece says of its windows since it was last cleared, or something of it was found touched.
 #[derive(Debug, Clone)]
 pub(super) struct Summary {
-    /// of each window: see [`Kind::at`]
-    pub kinds: Box<[Kind]>,
+    /// of each window, as rows of those that say the same: see [`Kind::at`]
+    pub rows: Box<[Row]>,
     /// of all of them
     pub sums: Sums,
     /// It holds as long as [`Terms::recent`] is one of these.
@@ -22,7 +22,7 @@ impl Summary {
     /// Of a piece of which something was touched since it was cleared.
     pub fn of(piece: &Piece, t: &Terms) -> Self {
         Summary {
-            kinds: kinds(piece, t).map(|(_, kind)| kind).collect(),
+            rows: rows(piece, t),
             sums: Sums::of(piece, 0..piece.nr_windows(), true, t),
             recent: piece.same_recent(t.recent),
         }
