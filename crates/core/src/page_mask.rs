@@ -164,6 +164,15 @@ impl CompactMask {
         *self == CompactMask::default()
     }
 
+    /// How many are in.
+    pub fn count(&self) -> u32 {
+        match self {
+            CompactMask::Span(from, to) => u32::from(*to - *from),
+            CompactMask::Word(_, word) => word.count_ones(),
+            CompactMask::Words(_) => self.get().count(),
+        }
+    }
+
     /// How many are in, of those from `first` on and below `end`.
     pub fn count_in(&self, first: usize, end: usize) -> u32 {
         match self {
@@ -202,7 +211,7 @@ mod tests {
             of(|i| i == 511),
         ] {
             let kept = CompactMask::from(&mask);
-            assert_eq!(kept.get(), mask);
+            assert_eq!((kept.get(), kept.count()), (mask, mask.count()));
             for (first, end) in [(0, 512), (60, 70), (100, 100), (511, 512), (0, 61), (400, 512)] {
                 assert_eq!(kept.count_in(first, end), mask.count_in(first, end), "{first}..{end}");
             }

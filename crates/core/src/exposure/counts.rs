@@ -192,7 +192,7 @@ impl Counts {
     /// Adds a piece that nobody touches, as a whole.
     fn add_calm(&mut self, piece: &Piece, exposed: Option<Exposed>, t: &Terms) {
         let (armed, e) = piece.idle(t);
-        self.resident += u64::from(armed);
+        self.resident += u64::from(piece.nr_resident());
         let bits = Bits::of(piece);
         self.all.add(0.0, e * bits.alike);
         if let Some(x) = exposed {
