@@ -149,6 +149,8 @@ pub enum AttrsError {
 
 /// More regions than this are refused: a limit on everything that comes from outside.
 const MAX_REGIONS: u32 = 100_000;
+/// Of so many bytes there are at most as many regions as are asked for.
+const REGIONS_OF: u64 = 64 << 30;
 const SHORTEST: Duration = Duration::from_micros(100);
 /// From one reading of all memory to the next.
 const SHORTEST_READ: Duration = Duration::from_millis(50);
@@ -226,9 +228,14 @@ impl Attrs {
         Ok(self)
     }
 
-    /// Regions in a snapshot of a monitor that reads everything, at most.
-    pub(crate) fn most_regions(&self) -> usize {
-        (if self.windows { MAX_REGIONS } else { self.max_regions }) as usize
+    /// Regions in a snapshot of a monitor that reads everything, at most, if so many bytes are resident: as many as
+    /// are asked for of each 64 GiB.
+    pub(crate) fn most_regions(&self, resident: u64) -> u32 {
+        if self.windows {
+            return MAX_REGIONS;
+        }
+        let times = u32::try_from(resident.div_ceil(REGIONS_OF)).unwrap_or(u32::MAX).max(1);
+        self.max_regions.saturating_mul(times).min(MAX_REGIONS)
     }
 
     /// The same by the kernel's rules (DAMON's): one page of a region is looked at and cleared in each sampling

@@ -161,7 +161,7 @@ impl<O: Space + Look> PageScan<O> {
         let interval = now.since(self.interval_start);
         let ms = self.ms(now);
         let all: u64 = self.targets.iter().map(Scanned::resident_pages).sum();
-        let max = self.attrs.most_regions() as u64;
+        let max = u64::from(self.attrs.most_regions(0));
         let mut targets = Vec::with_capacity(self.targets.len());
         for w in &mut self.targets {
             let own = (max * w.resident_pages() / all.max(1)).max(w.areas() as u64).min(max);

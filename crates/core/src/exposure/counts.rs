@@ -207,7 +207,7 @@ impl Counts {
     fn add_calm(&mut self, piece: &Piece, is_fresh: bool, t: &Terms) -> u32 {
         let (armed, e) = piece.idle(t);
         self.touched = self.touched.max(piece.calm().map_or(0, |c| c.touched.1));
-        self.resident += u64::from(armed);
+        self.resident += u64::from(piece.nr_resident());
         let alike = Bits::of(piece).alike;
         self.all.add(0.0, e * alike);
         if is_fresh {

@@ -57,6 +57,9 @@ impl Ledger {
     }
 }
 
+/// More are cleared at once in large targets only.
+const MANY_RUNS: u32 = 512;
+
 /// What clearing costs us and the target, in s; learned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prices {
@@ -82,7 +85,9 @@ impl Prices {
         if expected <= 0.0 {
             return;
         }
-        let factor = (cost.as_secs_f64() / expected).clamp(0.2, 5.0).powf(0.3);
+        // Of many one knows more.
+        let weight = if runs > MANY_RUNS { 0.9 } else { 0.3 };
+        let factor = (cost.as_secs_f64() / expected).clamp(0.2, 5.0).powf(weight);
         self.run = (self.run * factor).clamp(1e-6, 5e-3);
         self.page = (self.page * factor).clamp(5e-9, 20e-6);
     }

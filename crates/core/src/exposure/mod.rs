@@ -6,6 +6,7 @@
 
 pub mod bins;
 pub(crate) mod borders;
+mod coarse;
 mod counts;
 mod ledger;
 mod piece;
@@ -37,7 +38,7 @@ use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
 use crate::monitor::{Audience, Monitor, Observer};
 use crate::ops::{Activity, Ask, Cost, Liveness, Look, OpsError, Seen, Space, TargetId};
-use crate::range::AddrRange;
+use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::below;
 use crate::snapshot::{Quality, Snapshot, TargetView};
 use crate::source::{EndReason, Source, Step};
@@ -156,6 +157,11 @@ impl<O: Space + Look> Exposure<O> {
         Terms { share: w.running.share(), recent, long }
     }
 
+    fn extent(&self) -> Extent {
+        let is_large = self.targets.iter().any(Watched::is_large);
+        Extent { targets: self.targets.len(), pages: self.resident, is_large }
+    }
+
     /// Reads the mappings anew.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
@@ -183,8 +189,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Reads everything, clears what the plan says, and sets the times of what follows.
     fn begin_round(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.pay_for_others()?;
-        let extent = Extent { targets: self.targets.len(), pages: self.resident };
-        self.spending.settle(now, extent);
+        self.spending.settle(now, self.extent());
         self.rebase(now);
         if now >= self.next_update {
             self.update(now)?;
@@ -228,8 +233,7 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Has the round under way end sooner, if by what is known now it is longer than it need be.
     fn hasten(&mut self) {
-        let extent = Extent { targets: self.targets.len(), pages: self.resident };
-        let by = self.published + self.spending.length(extent).mul_f64(1.1);
+        let by = self.published + self.spending.length(self.extent()).mul_f64(1.1);
         if let Some((at, Event::Round)) = self.events.back_mut() {
             *at = by.min(*at);
         }
@@ -275,7 +279,13 @@ impl<O: Space + Look> Exposure<O> {
             self.spending.pay_for_reading(cost);
             w.running.update(at, moment.ran);
             let terms = self.terms(w);
-            awoken.push(w.read_all(&blocks, within, &moment, &terms, self.attrs.window));
+            let mut woke = w.read_all(&blocks, within, &moment, &terms, self.attrs.window);
+            if w.is_large() {
+                woke.extend(self.read_sentinels(w, &moment)?);
+                woke.sort_unstable();
+                w.cut_at_borders(&terms);
+            }
+            awoken.push(woke);
             if seemed_to_rest && w.was_touched {
                 w.distrust(at);
             }
@@ -295,7 +305,8 @@ impl<O: Space + Look> Exposure<O> {
             }
             let restraint = self.restrain.of(&mut self.ops, w, now);
             let allowance = self.spending.allowance(nr_targets - done, w, restraint);
-            let stretches = Stretches { woken: &w.woken, seams: &w.seams, turned: w.turned };
+            let terms = self.terms(w);
+            let stretches = Stretches { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
             let prices = &self.spending.prices;
             let runs = plan(&w.pieces, &w.regions, &stretches, &awoken, &allowance, prices, now);
             if !runs.is_empty() {
@@ -304,6 +315,21 @@ impl<O: Space + Look> Exposure<O> {
             self.clear(w, &runs, now)?;
         }
         Ok(())
+    }
+
+    /// Reads samples of a large target that nobody has touched; returns what was touched after a long time.
+    fn read_sentinels(&mut self, w: &mut Watched, now: &Moment) -> Result<Vec<u64>, OpsError> {
+        let ranges = w.next_sentinels(self.spending.sentinels());
+        let terms = self.terms(w);
+        let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) else {
+            return Ok(Vec::new());
+        };
+        let mut blocks = Vec::new();
+        let cost = survey.survey(w.id, &ranges, &mut blocks)?;
+        self.spending.pay_for_sentinels(cost, ranges.len());
+        let at = blocks.last().map_or(now.at, |b| b.read_at).max(now.at);
+        let moment = Moment { at, ms: self.ms(at), ..*now };
+        Ok(w.read_some((&ranges, &blocks), None, &moment, &terms))
     }
 
     /// Asks once for both.
@@ -319,6 +345,10 @@ impl<O: Space + Look> Exposure<O> {
 
     fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
         let pages: u64 = runs.iter().map(|r| r.pages).sum();
+        if w.is_large() {
+            let sampled = runs.iter().filter(|r| r.sample.is_some());
+            sampled.for_each(|r| w.pieces[r.pieces.start].coarsen(self.ms(now)));
+        }
         let range = |r: &plan::Run| match r.sample {
             Some(sample) => vec![sample],
             None => w.joined(r.pieces.clone()),
@@ -336,7 +366,7 @@ impl<O: Space + Look> Exposure<O> {
             let terms = self.terms(w);
             w.clear(&done, &ran, &terms, self.began.unwrap_or_default());
             if w.is_new {
-                w.is_new = w.pieces.iter().any(|p| !p.is_seen());
+                w.is_new = w.pieces.iter().any(|p| !p.was_cleared());
             }
         }
         self.armed.push((w.id, ranges));
@@ -359,7 +389,7 @@ impl<O: Space + Look> Exposure<O> {
             let terms = self.terms(&self.targets[at]);
             self.targets[at].read_some(
                 (ranges, &blocks),
-                class,
+                Some(class),
                 &Moment { at: at_ns, ms, ran },
                 &terms,
             );
@@ -387,7 +417,10 @@ impl<O: Space + Look> Exposure<O> {
             }
             w.aside.see(&blocks, &w.mappings);
         }
-        if w.hides_much() && self.spending.may_ask() {
+        w.hides_little = false;
+        let hides_much = w.hides_much();
+        w.hides_little = w.is_large() && !hides_much;
+        if hides_much && self.spending.may_ask() {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();
             let cost = self.ops.look(&asks, &mut seen)?;
@@ -403,11 +436,19 @@ impl<O: Space + Look> Exposure<O> {
         let views = targets.iter_mut().map(|w| self.target_view(w)).collect();
         self.targets = targets;
         let aggr = now.since(self.published);
+        let most_regions = match self.attrs.windows {
+            true => 0,
+            false => self.attrs.most_regions(self.resident * PAGE_SIZE),
+        };
         let snapshot = Arc::new(Snapshot {
             seq: self.seq,
             start: self.published,
             end: now,
-            attrs: Attrs { aggr: aggr.max(self.attrs.sample * 2), ..self.attrs },
+            attrs: Attrs {
+                aggr: aggr.max(self.attrs.sample * 2),
+                max_regions: self.attrs.max_regions.max(most_regions),
+                ..self.attrs
+            },
             cost: self.spending.take_cost(),
             quality: Some(quality),
             targets: views,
@@ -424,8 +465,8 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Makes the regions of all targets, and says how much they tell.
     fn quality(&mut self, targets: &mut [Watched], now: Nanos) -> Quality {
-        let max = self.attrs.most_regions();
         self.resident = targets.iter().map(Watched::resident_pages).sum();
+        let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
         let mut all = Worth::default();
         for w in targets.iter_mut() {
             if let Some(worth) = w.worth_at_rest() {
@@ -435,7 +476,11 @@ impl<O: Space + Look> Exposure<O> {
             let terms = self.terms(w);
             w.extend(now, &terms);
             w.doubt(self.published, &terms);
-            let own = max as u64 * w.resident_pages() / self.resident.max(1);
+            if w.is_large() {
+                w.bridge_samples();
+            }
+            let resident = w.resident_pages();
+            let own = max as u64 * resident / self.resident.max(1);
             let own = usize::try_from(own).unwrap_or(max).max(w.areas());
             let moment = self.moment(w, now);
             let basis = Basis {
@@ -443,7 +488,7 @@ impl<O: Space + Look> Exposure<O> {
                 now: moment,
                 round: self.spending.round,
                 sample: self.attrs.sample,
-                stolen: (w.stolen as f64 / (w.resident_pages().max(1)) as f64)
+                stolen: (w.stolen as f64 / resident.max(1) as f64)
                     .max(self.restrain.cleared_by_reclaim(w.id)),
             };
             let mut worth = Worth::default();
@@ -481,7 +526,7 @@ impl<O: Space + Look> Exposure<O> {
 
 /// Young pages of `runs` that were never cleared.
 fn first_pages(w: &Watched, runs: &[plan::Run]) -> u64 {
-    let first = |r: &&plan::Run| w.pieces.get(r.pieces.start).is_some_and(|p| !p.is_seen());
+    let first = |r: &&plan::Run| w.pieces.get(r.pieces.start).is_some_and(|p| !p.was_cleared());
     runs.iter().filter(first).map(|r| r.pages).sum()
 }
 

@@ -35,6 +35,9 @@ const STALL: f64 = 0.3;
 /// Fewer pages do not tell whether a piece wakes.
 pub(super) const FEW: u32 = 8;
 
+/// Pages of the sample of a coarse piece: with fewer, a page that goes away leaves too little.
+const COARSE_SAMPLE: usize = FEW as usize;
+
 /// What is presumed weighs as much as so many seconds.
 const PRESUMED_S: f64 = 0.02;
 
@@ -134,8 +137,11 @@ pub(super) struct Piece {
     summary: Option<Box<Summary>>,
     /// readings of everything in which it was missing
     pub missing: u8,
-    /// of a window
+    /// of a window, once it is cleared as a whole
     size: u64,
+    /// Of a large target one small sample of each piece is cleared, and speaks for all of the piece, which is one
+    /// window then.
+    coarse: bool,
     windows: Windows,
 }
 
@@ -143,6 +149,8 @@ pub(super) struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Presumed {
     hz: f32,
+    /// of a piece that was never cleared: when the sample was last read, in ms
+    until: u32,
     /// when the sample was cleared
     since: Nanos,
 }
@@ -205,7 +213,110 @@ impl Piece {
             summary: None,
             missing: 0,
             size,
+            coarse: false,
             windows: Windows::new(Window::new(ms), u16::try_from(windows).unwrap_or(u16::MAX)),
+        }
+    }
+
+    /// The same as one window, which a sample speaks for.
+    pub fn coarse(range: AddrRange, size: u64, ms: u32) -> Self {
+        let windows = Windows::new(Window::new(ms), 1);
+        Piece { coarse: true, windows, ..Piece::new(range, size, ms) }
+    }
+
+    /// Whether a sample speaks for all of it.
+    pub fn is_coarse(&self) -> bool {
+        self.coarse
+    }
+
+    /// Has a sample speak for all of it, if it was never cleared.
+    pub fn coarsen(&mut self, ms: u32) {
+        if !self.was_cleared() && !self.coarse {
+            self.coarse = true;
+            self.summary = None;
+            self.windows = Windows::new(Window::new(ms), 1);
+        }
+    }
+
+    /// Divides it into windows, for which what is known of it holds.
+    fn refine(&mut self) {
+        let windows = self.range.end.div_ceil(self.size) - self.range.start / self.size;
+        let one = self.windows[0];
+        self.coarse = false;
+        self.summary = None;
+        self.windows = Windows::new(one, u16::try_from(windows).unwrap_or(u16::MAX));
+    }
+
+    /// A few pages in the middle of a coarse piece, or in the `nth` of so many parts of it.
+    pub fn sample_of(&self, nth: usize, parts: usize) -> AddrRange {
+        let resident: Vec<usize> = match &self.resident {
+            CompactMask::Span(from, to) => (usize::from(*from)..usize::from(*to)).collect(),
+            mask => mask.get().iter().collect(),
+        };
+        let middle = resident.len() * (2 * nth + 1) / (2 * parts.max(1));
+        let at = middle
+            .saturating_sub(COARSE_SAMPLE / 2)
+            .min(resident.len().saturating_sub(COARSE_SAMPLE));
+        let page = resident.get(at).copied().unwrap_or(0);
+        let start = self.block() + page as u64 * PAGE_SIZE;
+        let end = start + COARSE_SAMPLE as u64 * PAGE_SIZE;
+        AddrRange::new(start, end.min(self.range.end))
+    }
+
+    /// What of a coarse piece shows that it is still untouched: all that was cleared of it.
+    pub fn sentinel(&self) -> Option<AddrRange> {
+        let mask = self.armed.get();
+        let (first, last) = (mask.iter().next()?, mask.iter().last()?);
+        let at = |page: usize| self.block() + page as u64 * PAGE_SIZE;
+        (self.coarse && self.found.is_empty()).then(|| AddrRange::new(at(first), at(last + 1)))
+    }
+
+    /// Cuts what lies before or behind its sample off a coarse piece, as a piece of which nothing is known but that it
+    /// was touched at `ms`, if nobody touches it: a border lies on that side.
+    pub fn cut_off(&mut self, behind: bool, ms: u32) -> Option<Piece> {
+        let mask = self.armed.get();
+        let (first, last) = (mask.iter().next()?, mask.iter().last()?);
+        let at = |page: usize| self.block() + page as u64 * PAGE_SIZE;
+        let (kept, cut) = match behind {
+            true => {
+                let border = at(last + 1).next_multiple_of(self.size).min(self.range.end);
+                (AddrRange::new(self.range.start, border), AddrRange::new(border, self.range.end))
+            }
+            false => {
+                let border = align_down(at(first), self.size).max(self.range.start);
+                (AddrRange::new(border, self.range.end), AddrRange::new(self.range.start, border))
+            }
+        };
+        let (from, to) = self.pages(cut);
+        let resident = self.resident.get().and(&PageMask::span(from, to));
+        if cut.is_empty() || resident.count() < FEW {
+            return None;
+        }
+        let mut new = Piece::coarse(cut, self.size, ms);
+        new.resident = (&resident).into();
+        new.young = (&resident).into();
+        self.summary = None;
+        self.range = kept;
+        self.resident = (&self.resident.get().without(&resident)).into();
+        Some(new)
+    }
+
+    /// What its sample has shown is heat, in Hz.
+    pub fn sampled_hz(&self, t: &Terms) -> f64 {
+        if self.found.is_empty() {
+            return 0.0;
+        }
+        self.shown_since(t).map_or(0.0, |s| s.touched / s.seconds.max(1e-9))
+    }
+
+    /// Takes a piece that was never cleared to be untouched since `touched`, in ms, as samples on both sides have been
+    /// `until` they were read. Without that, nothing is known of it: but if it is untouched, it will be taken to have
+    /// been so since then.
+    pub fn bridge(&mut self, touched: Option<u32>, until: Option<u32>) {
+        self.summary = None;
+        self.presumed = until.map(|until| Presumed { hz: 0.0, until, since: Nanos(0) });
+        if let Some(touched) = touched {
+            self.windows.distinct_mut().iter_mut().for_each(|w| w.touched = touched);
         }
     }
 
@@ -217,7 +328,8 @@ impl Piece {
         let exposed = self.exposed.iter_mut().map(|x| &mut x.since.ms);
         let calm = self.calm.iter_mut();
         let calm = calm.flat_map(|c| [&mut c.touched.0, &mut c.touched.1, &mut c.kept]);
-        times.chain(exposed).chain(calm).for_each(|t| *t = t.saturating_sub(ms));
+        let presumed = self.presumed.iter_mut().map(|p| &mut p.until);
+        times.chain(exposed).chain(calm).chain(presumed).for_each(|t| *t = t.saturating_sub(ms));
     }
 
     /// Whether a reading of its block has anything of it.
@@ -249,8 +361,9 @@ impl Piece {
 
     /// Where a window lies.
     pub fn window_range(&self, i: usize) -> AddrRange {
-        let start = align_down(self.range.start, self.size) + i as u64 * self.size;
-        AddrRange::new(start.max(self.range.start), (start + self.size).min(self.range.end))
+        let size = if self.coarse { BLOCK_SIZE } else { self.size };
+        let start = align_down(self.range.start, size) + i as u64 * size;
+        AddrRange::new(start.max(self.range.start), (start + size).min(self.range.end))
     }
 
     /// A window.
@@ -295,8 +408,13 @@ impl Piece {
     }
 
     /// Whether it was ever cleared.
-    pub fn is_seen(&self) -> bool {
+    pub fn was_cleared(&self) -> bool {
         self.exposed.is_some()
+    }
+
+    /// Whether anything is known of it.
+    pub fn is_seen(&self) -> bool {
+        self.exposed.is_some() || self.presumed.is_some()
     }
 
     /// When it was last cleared.
@@ -325,7 +443,8 @@ impl Piece {
     /// The same in ms since the monitor began.
     pub fn read_ms(&self) -> u32 {
         let ms = |x: &Exposed| x.since.ms.saturating_add((x.last.wall * 1e3) as u32);
-        self.exposed.as_ref().map_or(0, ms)
+        let presumed = || self.presumed.map_or(0, |p| p.until);
+        self.exposed.as_ref().map_or_else(presumed, ms)
     }
 
     /// The class of the next reading of everything.
@@ -401,7 +520,11 @@ impl Piece {
     /// Takes in what a read has shown; `class` is its place among [`READS`].
     pub fn read(&mut self, block: &Block, class: usize, now: &Moment, t: &Terms) -> Change {
         let span = self.span();
-        let (resident, young) = (block.resident.and(&span), block.young.and(&span));
+        let (resident, mut young) = (block.resident.and(&span), block.young.and(&span));
+        if self.coarse && self.was_cleared() {
+            // What was not cleared tells nothing.
+            young = young.and(&self.armed.get());
+        }
         let (mut stolen, mut touched, mut new) = (0, PageMask::default(), PageMask::default());
         if !self.resident.is(&resident) {
             // What is gone shows nothing more.
@@ -486,9 +609,9 @@ impl Piece {
 
     /// Forgets what quiet memory was like before, if that is long enough ago.
     fn calm_down(&mut self, t: &Terms) -> Option<Calm> {
-        let simple =
-            self.hidden.is_empty() && self.young.is_empty() && self.resident() == self.span();
-        let plain = simple && self.presumed.is_none() && self.resident == self.armed;
+        let simple = self.hidden.is_empty() && self.young.is_empty();
+        let whole = || self.resident() == self.span() && self.resident == self.armed;
+        let plain = simple && self.presumed.is_none() && (self.coarse || whole());
         let open = self.exposed.as_ref()?.last.open(t.share);
         let mut each = self.windows.distinct_mut().iter_mut();
         if !plain || !each.all(|w| w.forget(w.idle_for(open))) {
@@ -585,6 +708,9 @@ impl Piece {
         }
         let armed = c.armed.and(&span);
         let whole = told.and(&span).count() >= self.resident().count();
+        if whole && self.coarse {
+            self.refine();
+        }
         // What is presumed idle was not touched since its sentinels were cleared, if they show nothing.
         let sentinels = self.exposed.as_ref().filter(|_| self.is_idle_for_sure());
         let idle_since = sentinels.map_or(since.ms, |x| x.since.ms);
@@ -594,16 +720,17 @@ impl Piece {
         };
         // Of a piece of which a sample was cleared, the rest is as it was presumed to be.
         let presumed_now = match self.presumed {
-            _ if whole => None,
+            _ if whole || self.coarse => None,
             Some(p) => Some(p),
             None => {
                 let before = (0..self.nr_windows()).map(|i| self.evidence(i, t));
                 let before = before.fold(Evidence::default(), Evidence::plus);
-                Some(Presumed { hz: before.d / before.e.max(1e-6), since: since.at })
+                Some(Presumed { hz: before.d / before.e.max(1e-6), until: 0, since: since.at })
             }
         };
         let shown = self.exposure(t);
         self.summary = None;
+        let first = self.coarse && !self.was_cleared();
         self.change(
             |p, i| {
                 let presumed = presumed.get(i).copied().flatten();
@@ -621,7 +748,7 @@ impl Piece {
                     Some(e) if e.d == 0.0 && !whole => {}
                     Some(e) if e.d == 0.0 => w.touched = w.touched.max(idle_since),
                     // Until now, for all that is known.
-                    _ if young => w.touched = since.ms,
+                    _ if young && !first => w.touched = since.ms,
                     _ => {}
                 }
                 w.pages = pages;
@@ -630,11 +757,18 @@ impl Piece {
         self.huge = c.huge;
         self.armed = (&armed).into();
         self.found = CompactMask::default();
-        self.young = (&self.young.get().without(&armed)).into();
+        self.young = match self.coarse {
+            true => CompactMask::default(),
+            false => (&self.young.get().without(&armed)).into(),
+        };
         self.resident = (&self.resident().or(&told.and(&span))).into();
-        self.hide(c.hidden.iter().map(|(why, mask)| (*why, mask.and(&span))).collect());
+        // Where nothing of a sample can be seen, nothing of its piece is taken to be.
+        let all = (self.coarse && armed.is_empty()).then(|| self.resident());
+        let most = if all.is_some() { 1 } else { usize::MAX };
+        let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
+        self.hide(c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask))).collect());
         self.presumed = presumed_now;
-        if whole {
+        if whole || self.coarse {
             self.whole_at = since.at;
         }
         self.doubted = false;
@@ -804,7 +938,7 @@ impl Piece {
     pub fn presume(&mut self, hz: f64) {
         let since =
             self.exposed.as_ref().map_or(Nanos(0), |x| x.since.at + Duration::from_nanos(1));
-        self.presumed = Some(Presumed { hz: hz as f32, since });
+        self.presumed = Some(Presumed { hz: hz as f32, until: 0, since });
         self.doubted = true;
         self.summary = None;
     }
@@ -812,7 +946,7 @@ impl Piece {
     /// The same by a sample that was cleared at `since`; what is slow was touched at `touched` for the last time, in
     /// ms.
     pub fn extend(&mut self, hz: f64, since: Nanos, touched: Option<u32>) {
-        self.presumed = Some(Presumed { hz: hz as f32, since });
+        self.presumed = Some(Presumed { hz: hz as f32, until: 0, since });
         self.calm = None;
         self.summary = None;
         if let Some(ms) = touched {
@@ -822,6 +956,10 @@ impl Piece {
 
     /// Resident pages of these windows that are presumed to be what others are.
     pub fn extended_in(&self, windows: Range<usize>) -> u64 {
+        if self.coarse && !self.is_extended(0) {
+            // What is armed is resident.
+            return u64::from(self.resident.count().saturating_sub(self.armed.count()));
+        }
         if self.presumed.is_none() {
             return 0;
         }
@@ -857,6 +995,9 @@ impl Piece {
 
     /// Pages that would show that it wakes.
     pub fn sentinels(&self) -> u32 {
+        if self.found.is_empty() {
+            return self.armed.count();
+        }
         self.armed.get().without(&self.found.get()).count()
     }
 

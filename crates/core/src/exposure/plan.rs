@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::coarse::{is_hot, is_large};
 use super::ledger::Prices;
-use super::piece::{FEW, Piece};
+use super::piece::{FEW, Piece, Terms};
 use super::stretches::{SAMPLED_HZ, Seams, Woken, hot_cells, is_sampled, sampled, within};
 use super::watched::Known;
-use crate::range::AddrRange;
+use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
 
@@ -47,6 +48,7 @@ pub(super) struct Stretches<'a> {
     pub seams: &'a Seams,
     /// when something last woke or fell idle all at once
     pub turned: Option<Nanos>,
+    pub terms: Terms,
 }
 
 /// A page is cleared again after that at the earliest where its target is short of memory.
@@ -85,6 +87,9 @@ const SPARSE: Duration = Duration::from_millis(1_500);
 const STAY_NS: u64 = 8_000_000_000;
 /// Pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
+/// Samples that nobody touches are taken elsewhere in their pieces after so long, in one of so many places.
+const ELSEWHERE: Duration = Duration::from_secs(60);
+const PLACES: usize = 32;
 
 /// Chooses runs among `pieces` (sorted). `regions` are those published last, `awoken` the addresses of
 /// pieces that were touched after a long time.
@@ -113,6 +118,8 @@ pub(super) fn plan(
         allowance: *allowance,
         taken: vec![false; pieces.len()],
         few: regions.iter().filter(|k| is_sampled(k)).count() <= FEW_CELLS,
+        is_large: is_large(pieces.len()),
+        terms: stretches.terms,
         saves_up: false,
         out: Vec::new(),
     };
@@ -135,6 +142,9 @@ struct Planner<'a> {
     taken: Vec<bool>,
     /// Few regions are sampled.
     few: bool,
+    /// It is known by samples.
+    is_large: bool,
+    terms: Terms,
     /// What a region wants is not affordable yet.
     saves_up: bool,
     out: Vec<Run>,
@@ -153,7 +163,9 @@ fn is_slow(region: &Known) -> bool {
 }
 
 fn price(piece: &Piece) -> u64 {
-    let spent = u64::from(piece.spent());
+    // Of a coarse piece it is not known what is young.
+    let spent = if piece.is_coarse() { piece.nr_resident() } else { piece.spent() };
+    let spent = u64::from(spent);
     if piece.huge { spent.min(1) } else { spent }
 }
 
@@ -171,21 +183,29 @@ impl Planner<'_> {
 
     /// What was cleared and has not been touched since would only be forgotten.
     fn is_due(&self, i: usize) -> bool {
-        !self.pieces[i].is_seen() || self.pieces[i].spent() > 0
+        !self.pieces[i].was_cleared() || self.pieces[i].spent() > 0
     }
 
     /// The same of what of it lies within a region: its neighbours have turns of their own.
     fn is_due_in(&self, i: usize, range: &AddrRange) -> bool {
-        !self.pieces[i].is_seen() || self.pieces[i].spent_in(range) > 0
+        match self.pieces[i].was_cleared() {
+            true => self.pieces[i].spent_in(range) > 0,
+            // What is sampled for the first time has a turn of its own.
+            false => !self.pieces[i].is_coarse(),
+        }
     }
 
     /// Takes adjacent pieces from `first` on and below `end`, as long as `seconds` last, and at least
     /// one.
     fn take(&mut self, first: usize, end: usize, seconds: f64) -> f64 {
+        if self.pieces[first].is_coarse() {
+            return self.take_coarse(first, (0, 1));
+        }
         let mut pages = price(&self.pieces[first]);
         let mut last = first + 1;
         self.taken[first] = true;
-        while last < end && self.follows(last) && self.may_clear(last) && self.is_due(last) {
+        let goes_on = |p: &Self, i| p.follows(i) && p.may_clear(i) && p.is_due(i);
+        while last < end && !self.pieces[last].is_coarse() && goes_on(self, last) {
             let more = pages + price(&self.pieces[last]);
             if self.prices.of(1, more) > seconds {
                 break;
@@ -199,9 +219,30 @@ impl Planner<'_> {
         self.prices.of(u32::from(pages > 0), pages)
     }
 
+    /// Takes a few pages of a coarse piece, in the nth of so many parts.
+    fn take_coarse(&mut self, i: usize, (nth, parts): (usize, usize)) -> f64 {
+        let piece = &self.pieces[i];
+        let sample = if piece.huge { piece.range } else { piece.sample_of(nth, parts) };
+        let pages = if piece.huge { 1 } else { sample.len() / PAGE_SIZE };
+        self.taken[i] = true;
+        self.out.push(Run { pieces: i..i + 1, sample: Some(sample), pages });
+        self.allowance.runs = self.allowance.runs.saturating_sub(1);
+        self.prices.of(1, pages)
+    }
+
     /// Takes a young window of a piece, if that is affordable with `credit`; says whether it was.
     fn take_sample(&mut self, i: usize, credit: f64) -> bool {
         let piece = &self.pieces[i];
+        if piece.is_coarse() {
+            let price = self.prices.of(1, u64::from(FEW));
+            if self.allowance.seconds + credit < price || self.allowance.runs == 0 {
+                return false;
+            }
+            if self.may_clear(i) {
+                self.allowance.seconds -= self.take_coarse(i, (0, 1));
+            }
+            return true;
+        }
         let nth = usize::try_from(self.now.0 / 1_000_000).unwrap_or(0).wrapping_mul(7) + i * 5;
         let sample = if piece.huge { Some(piece.range) } else { piece.young_window(nth) };
         let Some(sample) = sample.filter(|_| self.may_clear(i)) else { return true };
@@ -304,8 +345,8 @@ impl Planner<'_> {
 
     /// Sentinels: a sample of each piece that is presumed idle, and would not show that it wakes.
     fn watch_idle(&mut self) {
-        let wants =
-            |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < FEW;
+        let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
+        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < FEW;
         // A few of all first.
         for apart in [WOKEN_CELL, WOKEN_CELL / 4, 1] {
             for i in (apart / 2..self.pieces.len()).step_by(apart) {
@@ -337,9 +378,15 @@ impl Planner<'_> {
 
     fn never(&mut self) {
         let never: Vec<usize> =
-            (0..self.pieces.len()).filter(|&i| !self.pieces[i].is_seen()).collect();
+            (0..self.pieces.len()).filter(|&i| !self.pieces[i].was_cleared()).collect();
         let share = self.allowance.seconds.max(0.0) * NEVER_SHARE;
         let mut left = share + self.allowance.sweep;
+        if self.is_large {
+            left -= self.never_sampled(&never, left);
+            let spent = share + self.allowance.sweep - left;
+            self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
+            return;
+        }
         let short = self.allowance.restraint != Restraint::None;
         let mut at = 0;
         while let Some(&i) = never.get(at).filter(|_| left > 0.0 && self.allowance.runs > 0) {
@@ -355,6 +402,49 @@ impl Planner<'_> {
         }
         let spent = share + self.allowance.sweep - left;
         self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
+    }
+
+    /// Takes samples of what was never cleared, beside what is hot first, and then at even distances: so each round
+    /// makes what is known finer. Says what that costs.
+    fn never_sampled(&mut self, never: &[usize], seconds: f64) -> f64 {
+        let pieces = self.pieces;
+        let price = self.prices.of(1, u64::from(FEW));
+        let affordable = ((seconds / price).max(0.0) as usize).min(self.allowance.runs as usize);
+        let hot = |i: usize| pieces.get(i).is_some_and(|p| is_hot(p, &self.terms) == Some(true));
+        let beside = |i: usize| {
+            i > 0 && self.follows(i) && hot(i - 1)
+                || i + 1 < pieces.len() && self.follows(i + 1) && hot(i + 1)
+        };
+        let first: Vec<usize> =
+            never.iter().copied().filter(|&i| beside(i)).take(affordable).collect();
+        let rest = (affordable - first.len()).min(never.len());
+        let even = (0..rest).map(|k| never[(2 * k + 1) * never.len() / (2 * rest)]);
+        let mut spent = 0.0;
+        for i in first.into_iter().chain(even).collect::<Vec<_>>() {
+            if !self.taken[i] {
+                spent += self.take_coarse(i, (0, 1));
+            }
+        }
+        spent
+    }
+
+    /// Of what nobody touches, samples elsewhere in their pieces, as what is hot there may be less than a piece: at
+    /// even distances among those that had theirs long ago.
+    fn stale_samples(&mut self, seconds: f64) {
+        let is_stale = |p: &Piece| {
+            let cleared = p.cleared_at().filter(|_| p.is_coarse() && p.is_quiet());
+            cleared.is_some_and(|at| self.now.since(at) >= ELSEWHERE)
+        };
+        let stale: Vec<usize> = (0..self.pieces.len())
+            .filter(|&i| is_stale(&self.pieces[i]) && self.may_clear(i))
+            .collect();
+        let price = self.prices.of(1, u64::from(FEW));
+        let most = ((seconds / price).max(0.0) as usize).min(stale.len());
+        let nth = usize::try_from(self.now.0 / 1_000_000).unwrap_or(0);
+        for k in 0..most.min(self.allowance.runs as usize) {
+            let i = stale[(2 * k + 1) * stale.len() / (2 * most)];
+            self.allowance.seconds -= self.take_coarse(i, ((nth + i) % PLACES, PLACES));
+        }
     }
 
     /// The pieces of which something lies in `range`.
@@ -385,6 +475,9 @@ impl Planner<'_> {
         }
         // Changes are to find something left, the more while there are any.
         let share = if self.turns(stretches) { 0.25 } else { 0.5 };
+        if self.is_large {
+            return self.stale_samples(self.allowance.seconds * share);
+        }
         let old = |at: Nanos| self.now.since(at) >= LONGEST_TURN;
         let is_stale = |i: usize| {
             let cleared = self.pieces[i].whole_at();
@@ -455,10 +548,9 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::piece::{Moment, Terms};
+    use super::super::piece::Moment;
     use super::*;
     use crate::page_mask::PageMask;
-    use crate::range::PAGE_SIZE;
     use crate::survey::{BLOCK_SIZE, Block, Cleared};
 
     const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
@@ -506,7 +598,7 @@ mod tests {
     fn chosen(pieces: &[Piece], regions: &[Known], allowance: &Allowance) -> Vec<usize> {
         let now = moment(NOW).at;
         let seams = Seams::default();
-        let stretches = Stretches { woken: &[], seams: &seams, turned: None };
+        let stretches = Stretches { woken: &[], seams: &seams, turned: None, terms: TERMS };
         let runs = plan(pieces, regions, &stretches, &[], allowance, &Prices::default(), now);
         runs.into_iter().filter(|r| r.sample.is_none()).flat_map(|r| r.pieces).collect()
     }

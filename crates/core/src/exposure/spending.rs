@@ -50,8 +50,13 @@ const TURN: f64 = 3.5;
 const KEPT: f64 = 1.5;
 /// Pages of a block.
 const BLOCK_PAGES: u64 = BLOCK_SIZE / PAGE_SIZE;
-/// Without a bound on shootdowns, there are at most so many in a round.
+/// Without a bound on shootdowns, there are at most so many in a round, and of a large target, so many samples.
 const MOST_RUNS: u32 = 256;
+const MOST_SAMPLES: u32 = 1 << 20;
+/// Of what reading gets, samples of large targets that nobody has touched get so much.
+const SENTINEL_SHARE: f64 = 0.8;
+/// Each takes so many s at least: its table is not in the cache.
+const LEAST_SENTINEL: f64 = 100e-9;
 
 /// The accounts of a monitor; times in s.
 pub(super) struct Spending {
@@ -87,6 +92,10 @@ pub(super) struct Spending {
     rest: f64,
     /// of a round, however much is read in it, by target
     rests: Each,
+    /// of a sample of a large target that nobody has touched
+    sentinel: Mean,
+    /// what reading those may take in a round
+    for_sentinels: f64,
     /// since the round began: what others do in this thread
     by_others: f64,
     /// the same, in each second, in the round before
@@ -121,6 +130,8 @@ pub(super) struct Extent {
     pub targets: usize,
     /// resident pages of all of them
     pub pages: u64,
+    /// One of them is known by samples.
+    pub is_large: bool,
 }
 
 impl Extent {
@@ -152,6 +163,8 @@ impl Spending {
             readings: Each::default(),
             rest: 0.0,
             rests: Each::default(),
+            sentinel: Mean::default(),
+            for_sentinels: 0.0,
             by_others: 0.0,
             last_rate: 0.0,
             others: 0.0,
@@ -192,6 +205,18 @@ impl Spending {
     pub fn pay_for_reading(&mut self, cost: Cost) {
         self.read += 1;
         self.reading += self.pay(cost);
+    }
+
+    /// Pays for reading so many samples of a large target that nobody has touched.
+    pub fn pay_for_sentinels(&mut self, cost: Cost, samples: usize) {
+        let seconds = self.pay(cost);
+        self.sentinel.add(seconds / samples.max(1) as f64);
+    }
+
+    /// How many of those may be read of each target.
+    pub fn sentinels(&self) -> usize {
+        let price = self.sentinel.get().max(LEAST_SENTINEL);
+        (self.for_sentinels / self.targets.max(1) as f64 / price) as usize
     }
 
     /// Pays for what is reckoned, and for little readings: what does not become less with the part.
@@ -280,6 +305,8 @@ impl Spending {
         let (all, rest) = (self.readings.of(self.targets), self.rest_of_round());
         let both = READING_SHARE * self.left() * self.round.as_secs_f64();
         let for_reading = (both - rest).max(both * LEAST_READING);
+        self.for_sentinels = if extent.is_large { for_reading * SENTINEL_SHARE } else { 0.0 };
+        let for_reading = for_reading - self.for_sentinels;
         self.part = (for_reading / all.max(1e-9)).clamp(least, 1.0);
     }
 
@@ -335,6 +362,7 @@ impl Spending {
             // Each may have its part; what one leaves is the next one's.
             seconds: (self.seconds.balance() - reserve) / targets,
             runs: match self.shootdowns.map(|l| l.balance()) {
+                None if w.is_large() => MOST_SAMPLES,
                 None => MOST_RUNS,
                 Some(left) if left < 1.0 => 0,
                 // Whole ones: where there are fewer than targets, those whose turn it is have them.
@@ -391,7 +419,8 @@ mod tests {
         let mut spending = Spending::new(&Attrs::default());
         let mut now = Nanos(0);
         spending.begin(now);
-        let extent = Extent { targets, pages: targets as u64 * BLOCK_PAGES * 512 };
+        let pages = targets as u64 * BLOCK_PAGES * 512;
+        let extent = Extent { targets, pages, is_large: false };
         for _ in 0..200 {
             now = now + spending.round;
             spending.settle(now, extent);
@@ -435,7 +464,7 @@ mod tests {
     /// Little memory is read as a whole: how many blocks it has tells what that takes, not its length.
     #[test]
     fn little_targets_are_read_as_a_whole() {
-        let part = |targets, pages| Extent { targets, pages }.least_part();
+        let part = |targets, pages| Extent { targets, pages, is_large: false }.least_part();
         assert_eq!(part(1000, 1000 * 1024), 1.0);
         assert_eq!(part(1, 1 << 28), LEAST_PART, "1 TiB");
         assert_eq!(part(0, 0), 1.0);
@@ -445,7 +474,7 @@ mod tests {
     fn rounds(spending: &mut Spending, of: &[(usize, f64, f64, f64)]) -> Vec<u128> {
         let mut at = Nanos(1 << 40);
         let mut round = |&(targets, all, rest, others): &(usize, f64, f64, f64)| {
-            spending.settle(at, Extent { targets, pages: 0 });
+            spending.settle(at, Extent { targets, pages: 0, is_large: false });
             read(spending, targets, all);
             spending.pay_for_rest(cpu(rest));
             spending.pay_for_others(cpu(others));

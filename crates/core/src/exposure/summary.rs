@@ -102,7 +102,7 @@ mod tests {
             for (class, later, half) in [(2, 10, true), (3, 30, false)] {
                 let young = |n| if half && n % 2 == 1 { PageMask::span(0, 256) } else { all() };
                 let blocks = Seen::blocks(ms + later, blocks.clone(), young);
-                self.0.read_some((&ranges, &blocks), class, &at(ms + later), &TERMS);
+                self.0.read_some((&ranges, &blocks), Some(class), &at(ms + later), &TERMS);
             }
         }
 

@@ -8,6 +8,7 @@ use rand_core::Rng;
 
 use super::bins::ALIKE;
 use super::borders::{Group, groups};
+use super::coarse::is_large;
 use super::piece::{Moment, Piece, Terms};
 use super::plan::TURNING;
 use super::rest::{Rest, Whole};
@@ -57,8 +58,13 @@ pub(super) struct Watched {
     aside_ms: u32,
     /// which of what is hidden was asked about last
     turn: usize,
+    /// It is large, and too little of it was hidden at the last reading: to count that takes long.
+    pub hides_little: bool,
     /// where the last part that was read ends
     read_to: u64,
+    /// pieces when samples that nobody has touched were last chosen to be read, and which of them were
+    pub(super) nr_sentinels: usize,
+    pub(super) sentinel_turn: usize,
     /// when to look again how much of what cannot be seen is resident
     pub next_aside: Nanos,
     /// the reading of all of it in this round, if nothing was cleared after it
@@ -106,7 +112,10 @@ impl Watched {
             views: Vec::new(),
             aside_ms: 0,
             turn: 0,
+            hides_little: false,
             read_to: 0,
+            nr_sentinels: 0,
+            sentinel_turn: 0,
             next_aside: Nanos(0),
             whole: None,
             rest: None,
@@ -142,7 +151,11 @@ impl Watched {
         self.aside.map(&mappings);
         self.mappings = Arc::new(mappings);
         let visible = &self.visible;
-        self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range));
+        let inside = |p: &Piece| {
+            let part = visible.get(visible.partition_point(|r| r.end <= p.range.start));
+            p.is_coarse() && part.is_some_and(|r| r.intersect(&p.range) == Some(p.range))
+        };
+        self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range) || inside(p));
     }
 
     /// What to read next, if a part of all that is visible is to be read at a time, and between which
@@ -187,6 +200,7 @@ impl Watched {
         let mut awoken = Vec::new();
         let mut wake = Vec::new();
         let mut new = Vec::new();
+        let large = is_large(blocks.len().max(self.pieces.len()));
         self.was_touched = false;
         let mut at = self.pieces.partition_point(|p| p.range.start < bounds.start);
         for block in one_each(blocks) {
@@ -195,32 +209,39 @@ impl Watched {
             let first = self.visible.partition_point(|r| r.end <= within.start);
             for visible in &self.visible[first..] {
                 let Some(range) = visible.intersect(&within) else { break };
-                match self.pieces.get_mut(at).filter(|p| p.range == range) {
-                    Some(piece) => {
-                        at += 1;
-                        let class = piece.next_full();
-                        let change = piece.read(&block, class, now, t);
-                        piece.missing = 0;
-                        self.stolen += u64::from(change.stolen);
-                        self.was_touched |= change.touched;
-                        match change.woken {
-                            Some(idle) => wake.push((range.start, idle)),
-                            None if change.awoken => awoken.push(range.start),
-                            None => {}
-                        }
+                let rest = self.pieces[at..].iter();
+                let end = at + rest.take_while(|p| p.range.end <= range.end).count();
+                let known = &mut self.pieces[at..end];
+                at = end;
+                if !covers(known, range) {
+                    // What is mapped has changed.
+                    known.iter_mut().for_each(|p| p.missing = MISSED);
+                    let mut piece = match large {
+                        true => Piece::coarse(range, size, now.ms),
+                        false => Piece::new(range, size, now.ms),
+                    };
+                    piece.read(&block, 0, now, t);
+                    if !piece.resident().is_empty() {
+                        new.push(piece);
                     }
-                    None => {
-                        let mut piece = Piece::new(range, size, now.ms);
-                        piece.read(&block, 0, now, t);
-                        if !piece.resident().is_empty() {
-                            new.push(piece);
-                        }
+                    continue;
+                }
+                for piece in known {
+                    let class = piece.next_full();
+                    let change = piece.read(&block, class, now, t);
+                    piece.missing = 0;
+                    self.stolen += u64::from(change.stolen);
+                    self.was_touched |= change.touched;
+                    match change.woken {
+                        Some(idle) => wake.push((piece.range.start, idle)),
+                        None if change.awoken => awoken.push(piece.range.start),
+                        None => {}
                     }
                 }
             }
         }
         self.miss(at, bounds.end);
-        self.pieces.retain(|p| p.missing < 2);
+        self.pieces.retain(|p| p.missing < MISSED);
         if !new.is_empty() {
             // Most of what is resident is there at the first reading; much of what is known is of pieces.
             self.pieces.reserve_exact(new.len());
@@ -278,19 +299,22 @@ impl Watched {
         missed.map(|p| p.missing += 1).count()
     }
 
-    /// Takes in blocks that were cleared lately.
+    /// Takes in blocks that were cleared lately, or, without a class, samples that nobody has touched; returns the
+    /// pieces that were touched after a long time, by their address.
     pub fn read_some(
         &mut self,
         (ranges, blocks): (&[AddrRange], &[Block]),
-        class: usize,
+        class: Option<usize>,
         now: &Moment,
         t: &Terms,
-    ) {
-        let mut wake = Vec::new();
+    ) -> Vec<u64> {
+        let (mut wake, mut awoken) = (Vec::new(), Vec::new());
+        let mut at = 0;
         for block in one_each(blocks) {
             let mut stolen = 0;
             // Others in the block were not asked for.
-            let asked = self.in_block(block.start).filter(|p| p.is_in(&block));
+            at = self.first_in_block(block.start, at);
+            let asked = self.in_block(at, block.start).filter(|p| p.is_in(&block));
             for p in asked {
                 // A sample is a part of its piece, and the only one that is read.
                 let first = ranges.partition_point(|r| r.end <= p.range.start);
@@ -299,15 +323,19 @@ impl Watched {
                         Some(sample) => p.complete(&block, sample),
                         None => block,
                     };
+                let class = class.unwrap_or_else(|| p.next_full());
                 let change = p.read(&block, class, now, t);
                 stolen += change.stolen;
-                if let Some(idle) = change.woken {
-                    wake.push((p.range.start, idle));
+                match change.woken {
+                    Some(idle) => wake.push((p.range.start, idle)),
+                    None if change.awoken => awoken.push(p.range.start),
+                    None => {}
                 }
             }
             self.stolen += u64::from(stolen);
         }
         self.wake(&wake, now);
+        awoken
     }
 
     /// The ranges of these pieces, joined within mappings: no range may reach over the end of one.
@@ -325,10 +353,12 @@ impl Watched {
 
     /// Takes in what clearing has done to the pieces within `runs`.
     pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &Terms, began: Nanos) {
+        let mut at = 0;
         for c in done {
+            at = self.first_in_block(c.start, at);
             let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
             let since = Moment { at: c.cleared_at, ms, ran: now.ran };
-            self.in_block(c.start).for_each(|p| p.clear(c, since, t));
+            self.in_block(at, c.start).for_each(|p| p.clear(c, since, t));
         }
     }
 
@@ -412,6 +442,9 @@ impl Watched {
 
     /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
     pub fn hides_much(&self) -> bool {
+        if self.hides_little {
+            return false;
+        }
         let hides = self.pieces.iter().filter(|p| p.hides());
         let hidden: u64 = hides.map(|p| u64::from(p.unseen_pages().count())).sum();
         let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
@@ -455,8 +488,19 @@ impl Watched {
         }
     }
 
-    fn in_block(&mut self, start: u64) -> impl Iterator<Item = &mut Piece> {
-        let first = self.pieces.partition_point(|p| p.block() < start);
+    /// The first piece, not before `from`, of the block from `start` on, or of one behind: most often it is near.
+    fn first_in_block(&self, start: u64, from: usize) -> usize {
+        let rest = &self.pieces[from.min(self.pieces.len())..];
+        let is_before = |p: &Piece| p.block() < start;
+        let mut near = 1;
+        while rest.get(near - 1).is_some_and(is_before) {
+            near *= 2;
+        }
+        from + rest[..rest.len().min(near)].partition_point(is_before)
+    }
+
+    /// The pieces of the block from `start` on, the first of which is known.
+    fn in_block(&mut self, first: usize, start: u64) -> impl Iterator<Item = &mut Piece> {
         self.pieces[first..].iter_mut().take_while(move |p| p.block() == start)
     }
 }
@@ -489,6 +533,16 @@ impl Compared {
     fn hz(&self) -> f64 {
         self.touched / self.seconds.max(1e-9)
     }
+}
+
+/// A piece is gone that was missing in so many readings.
+const MISSED: u8 = 2;
+
+/// Whether pieces, of which none ends behind `range`, are all of it.
+fn covers(pieces: &[Piece], range: AddrRange) -> bool {
+    let joined = pieces.windows(2).all(|w| w[0].range.end == w[1].range.start);
+    let ends = pieces.first().zip(pieces.last()).map(|(a, b)| (a.range.start, b.range.end));
+    joined && ends == Some((range.start, range.end))
 }
 
 /// What came of what woke is known by then, or never.

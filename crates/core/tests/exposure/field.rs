@@ -62,17 +62,36 @@ struct Area {
     touch: Touch,
 }
 
-/// What it costs: measured on a real machine (`docs/looks.md`).
-const READ_A_PAGE: f64 = 1.8e-9;
-const CLEAR_A_PAGE: f64 = 80e-9;
-const TOUCH_AGAIN: f64 = 290e-9;
-const OWN_RUN: f64 = 10e-6;
-const SHOOTDOWN: f64 = 12e-6;
-const CALL: f64 = 15e-6;
+/// What it costs, in s.
+#[derive(Debug, Clone, Copy)]
+pub struct Prices {
+    pub read_a_page: f64,
+    /// for each block or part of one, which lies in a table of its own
+    pub read_a_block: f64,
+    pub clear_a_page: f64,
+    pub touch_again: f64,
+    pub own_run: f64,
+    pub shootdown: f64,
+    pub call: f64,
+}
+
+/// As measured on a real machine (`docs/looks.md`).
+pub const MEASURED: Prices = Prices {
+    read_a_page: 1.8e-9,
+    read_a_block: 0.0,
+    clear_a_page: 80e-9,
+    touch_again: 290e-9,
+    own_run: 10e-6,
+    shootdown: 12e-6,
+    call: 15e-6,
+};
 
 #[derive(Debug)]
 struct State {
     now: Nanos,
+    /// what whoever watches computes, where that is counted
+    computing: Option<Computing>,
+    prices: Prices,
     areas: Vec<Area>,
     /// young pages of each block, and when that was
     blocks: BTreeMap<u64, (PageMask, Nanos)>,
@@ -97,6 +116,11 @@ impl State {
             let (touch, range) = (self.areas[i].touch, self.areas[i].range);
             i += 1;
             if touch == Touch::Idle || since == now {
+                continue;
+            }
+            let begin = ((part.start - start) / PAGE_SIZE) as usize;
+            let end = ((part.end - start) / PAGE_SIZE) as usize;
+            if young.count_in(begin, end) as usize == end - begin {
                 continue;
             }
             for addr in (part.start..part.end).step_by(PAGE_SIZE as usize) {
@@ -124,6 +148,11 @@ pub const TARGET: TargetId = TargetId(0);
 impl Field {
     /// Areas beside each other from `base` on, idle; all their bits are set. Ends are multiples of 2 MiB.
     pub fn new(areas: &[AddrRange], seed: u64) -> Self {
+        Field::priced(areas, seed, MEASURED)
+    }
+
+    /// The same at other prices.
+    pub fn priced(areas: &[AddrRange], seed: u64, prices: Prices) -> Self {
         let mut blocks = BTreeMap::new();
         for r in areas {
             for start in (r.start / BLOCK_SIZE * BLOCK_SIZE..r.end).step_by(BLOCK_SIZE as usize) {
@@ -132,7 +161,14 @@ impl Field {
         }
         let areas = areas.iter().map(|&range| Area { range, touch: Touch::Idle }).collect();
         let rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Field(Rc::new(RefCell::new(State { now: Nanos(0), areas, blocks, rng })))
+        Field(Rc::new(RefCell::new(State {
+            now: Nanos(0),
+            computing: None,
+            prices,
+            areas,
+            blocks,
+            rng,
+        })))
     }
 
     /// From now on it is touched so.
@@ -144,6 +180,15 @@ impl Field {
             s.settle(start);
         }
         s.areas[area].touch = touch;
+    }
+
+    /// Counts from now on the CPU time of this thread that it takes to compute what is seen, without what it takes to
+    /// simulate, and has it paid for if it is to; returns what was counted until now.
+    pub fn count_computing(&self, is_paid: bool) -> Duration {
+        let mut s = self.0.borrow_mut();
+        s.count();
+        let new = Computing { is_paid, since: own_cpu(), ..Computing::default() };
+        s.computing.replace(new).unwrap_or_default().all
     }
 
     pub fn now(&self) -> Nanos {
@@ -213,6 +258,45 @@ fn parts(ranges: &[AddrRange]) -> impl Iterator<Item = (u64, PageMask)> + '_ {
     })
 }
 
+/// CPU time of this thread.
+pub fn own_cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = stat.split(' ').next().and_then(|ns| ns.parse().ok());
+    Duration::from_nanos(ns.unwrap_or(0))
+}
+
+/// What computing has taken of this thread.
+#[derive(Debug, Clone, Copy, Default)]
+struct Computing {
+    is_paid: bool,
+    all: Duration,
+    /// yet to be paid for
+    due: Duration,
+    /// when simulating last ended
+    since: Duration,
+}
+
+impl State {
+    /// Counts what has been computed.
+    fn count(&mut self) {
+        if let Some(c) = &mut self.computing {
+            let passed = own_cpu().saturating_sub(c.since);
+            c.all += passed;
+            c.due += if c.is_paid { passed } else { Duration::ZERO };
+        }
+    }
+
+    /// Simulates, between what is computed.
+    fn simulated(&mut self, of: impl FnOnce(&mut State) -> Cost) -> Cost {
+        self.count();
+        let cost = of(self);
+        if let Some(c) = &mut self.computing {
+            c.since = own_cpu();
+        }
+        cost
+    }
+}
+
 impl Survey for Field {
     fn survey(
         &mut self,
@@ -220,16 +304,7 @@ impl Survey for Field {
         ranges: &[AddrRange],
         out: &mut Vec<Block>,
     ) -> Result<Cost, OpsError> {
-        let mut s = self.0.borrow_mut();
-        let mut pages = 0;
-        for (start, mask) in parts(ranges) {
-            let young = s.settle(start).and(&mask);
-            pages += mask.count();
-            out.push(Block { start, huge: false, resident: mask, young, read_at: s.now });
-        }
-        let call = if ranges.is_empty() { 0.0 } else { CALL };
-        let cpu = Duration::from_secs_f64(f64::from(pages) * READ_A_PAGE + call);
-        Ok(Cost { cpu, pages: pages.into(), ..Cost::default() })
+        Ok(self.0.borrow_mut().simulated(|s| s.survey(ranges, out)))
     }
 
     fn clear(
@@ -238,7 +313,33 @@ impl Survey for Field {
         runs: &[AddrRange],
         out: &mut Vec<Cleared>,
     ) -> Result<Cost, OpsError> {
-        let mut s = self.0.borrow_mut();
+        Ok(self.0.borrow_mut().simulated(|s| s.clear(runs, out)))
+    }
+}
+
+impl State {
+    fn survey(&mut self, ranges: &[AddrRange], out: &mut Vec<Block>) -> Cost {
+        let s = self;
+        if ranges.is_empty() {
+            let due = s.computing.as_mut().map(|c| std::mem::take(&mut c.due));
+            return Cost { cpu: due.unwrap_or_default(), ..Cost::default() };
+        }
+        let (mut pages, mut blocks) = (0, 0);
+        for (start, mask) in parts(ranges) {
+            blocks += 1;
+            let young = s.settle(start).and(&mask);
+            pages += mask.count();
+            let read_at = s.now;
+            out.push(Block { start, huge: false, resident: mask, young, read_at });
+        }
+        let p = s.prices;
+        let tables = f64::from(blocks) * p.read_a_block;
+        let cpu = Duration::from_secs_f64(f64::from(pages) * p.read_a_page + tables + p.call);
+        Cost { cpu, pages: pages.into(), ..Cost::default() }
+    }
+
+    fn clear(&mut self, runs: &[AddrRange], out: &mut Vec<Cleared>) -> Cost {
+        let s = self;
         let (mut pages, mut clears) = (0u32, 0u32);
         for run in runs {
             let before = pages;
@@ -257,12 +358,12 @@ impl Survey for Field {
             }
             clears += u32::from(pages > before);
         }
-        let (p, c) = (f64::from(pages), f64::from(clears));
-        Ok(Cost {
-            cpu: Duration::from_secs_f64(p * CLEAR_A_PAGE + c * OWN_RUN + CALL),
-            lost: Duration::from_secs_f64(p * TOUCH_AGAIN + c * SHOOTDOWN),
+        let (p, n, c) = (s.prices, f64::from(pages), f64::from(clears));
+        Cost {
+            cpu: Duration::from_secs_f64(n * p.clear_a_page + c * p.own_run + p.call),
+            lost: Duration::from_secs_f64(n * p.touch_again + c * p.shootdown),
             clears: clears.into(),
             ..Cost::default()
-        })
+        }
     }
 }

@@ -16,6 +16,7 @@ mod rests;
 mod scene;
 mod support;
 mod tapped;
+mod terabytes;
 mod what_is_seen;
 
 use std::sync::Arc;

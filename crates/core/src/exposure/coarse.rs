@@ -1,0 +1,106 @@
+//! Large targets: what is too much to be cleared as a whole is known by samples.
+//!
+//! To clear all of 1 TiB once takes minutes of CPU time, and to read all of it half a second. So of each block a few
+//! pages are cleared, and speak for it: the blocks come in an order that covers all memory evenly, so that what is
+//! known becomes finer and finer. What lies between two samples that nobody touches is taken to be untouched; what lies
+//! beside a hot one is sampled next. Where a hot block meets one that is not, both are cut, and what lies between
+//! their samples has samples of its own, until the border is known well enough. Later, the sample of a block that
+//! nobody touches is all that need be read of it.
+
+use std::time::Duration;
+
+use super::piece::{Piece, Terms};
+use super::stretches::SAMPLED_HZ;
+use super::watched::Watched;
+use crate::range::AddrRange;
+use crate::survey::BLOCK_SIZE;
+
+/// A target of more blocks is large: to clear them all for the first time would take some 25 s.
+const LARGE: usize = 10_240;
+/// Borders are looked for down to pieces of so many bytes.
+const FINE: u64 = BLOCK_SIZE / 4;
+/// A sample that was untouched for so long is taken to be idle.
+const IDLE: Duration = Duration::from_millis(50);
+
+/// Whether so many blocks are too many to clear them all soon.
+pub(super) fn is_large(blocks: usize) -> bool {
+    blocks > LARGE
+}
+
+/// Whether the sample of a piece says that it is touched often; none if it says nothing.
+pub(super) fn is_hot(piece: &Piece, t: &Terms) -> Option<bool> {
+    piece.was_cleared().then(|| piece.sampled_hz(t) >= SAMPLED_HZ)
+}
+
+impl Watched {
+    /// Whether it is known by samples.
+    pub fn is_large(&self) -> bool {
+        is_large(self.pieces.len())
+    }
+
+    /// Cuts pieces at borders of heat, which lie between the sample of a hot one and that of one beside it.
+    pub fn cut_at_borders(&mut self, t: &Terms) {
+        let mut new = Vec::new();
+        let mut left = self.pieces.first().and_then(|p| is_hot(p, t));
+        for i in 1..self.pieces.len() {
+            let right = is_hot(&self.pieces[i], t);
+            let differ = left.zip(right).is_some_and(|(a, b)| a != b);
+            left = right;
+            if differ && self.pieces[i - 1].range.end == self.pieces[i].range.start {
+                let idle = if left == Some(true) { i - 1 } else { i };
+                let touched = self.pieces[idle].window(0).touched;
+                for (at, behind) in [(i - 1, true), (i, false)] {
+                    let piece = &mut self.pieces[at];
+                    if piece.is_coarse() && piece.range.len() > FINE {
+                        new.extend(piece.cut_off(behind, touched));
+                    }
+                }
+            }
+        }
+        if !new.is_empty() {
+            self.pieces.extend(new);
+            // Two sorted runs: that is merged.
+            self.pieces.sort_by_key(|p| p.range.start);
+        }
+    }
+
+    /// Takes what lies between two samples that nobody touches to be untouched too.
+    pub fn bridge_samples(&mut self) {
+        let mut last: Option<usize> = None;
+        for i in 0..self.pieces.len() {
+            if i > 0 && self.pieces[i - 1].range.end != self.pieces[i].range.start {
+                last = None;
+            }
+            if !self.pieces[i].was_cleared() {
+                continue;
+            }
+            let from = last.replace(i).map_or(i, |at| at + 1);
+            if from == i {
+                continue;
+            }
+            let (a, b) = (idle(&self.pieces[from - 1]), idle(&self.pieces[i]));
+            let touched = a.iter().chain(&b).map(|x| x.0).max();
+            let until = a.zip(b).map(|(a, b)| a.1.min(b.1));
+            self.pieces[from..i].iter_mut().for_each(|p| p.bridge(touched, until));
+        }
+    }
+
+    /// So many of the samples that nobody has touched, at even distances, others each time: a stretch of as many
+    /// blocks as lie between two of them shows in each round that it wakes.
+    pub fn next_sentinels(&mut self, most: usize) -> Vec<AddrRange> {
+        let apart = self.nr_sentinels.div_ceil(most.max(1)).max(1);
+        self.sentinel_turn = (self.sentinel_turn + 1) % apart;
+        let turn = self.sentinel_turn;
+        let all = self.pieces.iter().enumerate().filter(|(i, _)| i % apart == turn);
+        let out: Vec<AddrRange> = all.filter_map(|(_, p)| p.sentinel()).collect();
+        self.nr_sentinels = self.pieces.len();
+        out
+    }
+}
+
+/// Since when an untouched sample is, and when it was read, in ms.
+fn idle(piece: &Piece) -> Option<(u32, u32)> {
+    let (at, read) = (piece.cleared_at()?, piece.read_at()?);
+    let idle = piece.is_quiet() && read.since(at) >= IDLE;
+    idle.then(|| (piece.window(0).touched, piece.read_ms()))
+}
