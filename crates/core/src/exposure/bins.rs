@@ -406,7 +406,11 @@ mod tests {
             for (e1, e2) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
                 for limit in [0.0, 0.5, 6.0, 100.0] {
                     let below = llr(d1, e1, d2, e2) < limit;
-                    assert_eq!(llr_is_below(limit, (d1, e1), (d2, e2)), below, "{d1} {e1} {d2} {e2}");
+                    assert_eq!(
+                        llr_is_below(limit, (d1, e1), (d2, e2)),
+                        below,
+                        "{d1} {e1} {d2} {e2}"
+                    );
                 }
             }
         }

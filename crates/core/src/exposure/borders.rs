@@ -94,7 +94,8 @@ pub(super) fn groups(
         let lately = p.is_cleared_within(LATELY, now);
         let push = |row: &Row, out: &mut Joined| {
             let first = row.end - row.windows;
-            let range = AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
+            let range =
+                AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
             let windows = Some(((i, first), (i, row.end)));
             out.push_row(Group { range, kind: row.kind.at(now, lately), windows }, row.windows);
         };
@@ -251,10 +252,7 @@ fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
 }
 
 /// What is known of each window, whenever that is: see [`Kind::at`].
-fn kinds<'a>(
-    piece: &'a Piece,
-    t: &'a Terms,
-) -> impl Iterator<Item = Kind> + 'a {
+fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = Kind> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
     (0..piece.nr_windows()).map(move |i| {

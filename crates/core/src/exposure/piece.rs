@@ -537,8 +537,10 @@ impl Piece {
             return false;
         }
         if new.is_empty() {
-            let windows = self.windows.distinct_mut().iter_mut();
-            let tells = windows.fold(false, |tells, w| w.pass((is - was).max(0.0), class) || tells);
+            let mut tells = false;
+            for w in self.windows.distinct_mut() {
+                tells |= w.pass((is - was).max(0.0), class);
+            }
             if tells {
                 self.summary = None;
             }
@@ -668,7 +670,9 @@ impl Piece {
         let bits = |x: &Exposed| x.reads.map(|r| (r.wall.to_bits(), r.ran.to_bits()));
         let same = |a: &Exposed, b: &Exposed| a.since == b.since && bits(a) == bits(b);
         let exposed = self.exposed.as_ref().zip(o.exposed.as_ref());
-        self.huge == o.huge && self.presumed == o.presumed && exposed.is_some_and(|(a, b)| same(a, b))
+        self.huge == o.huge
+            && self.presumed == o.presumed
+            && exposed.is_some_and(|(a, b)| same(a, b))
     }
 
     /// What the current exposure has shown.

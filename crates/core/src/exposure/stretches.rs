@@ -171,8 +171,7 @@ fn verdicts(
 
 /// The rate of all samples in a cell that were touched, in Hz.
 fn pooled(pieces: &[Piece], all: &[(usize, Verdict)], since: Nanos, t: &Terms) -> f64 {
-    let own =
-        |i: usize| {
+    let own = |i: usize| {
         let sampled = pieces[i].cleared_at().is_some_and(|at| at >= since);
         let shown = sampled.then(|| pieces[i].shown_since(t)).flatten();
         shown.filter(|s| s.touched > 0.0)
