@@ -661,8 +661,10 @@ impl Piece {
             return false;
         }
         if new.is_empty() {
-            let windows = self.windows.distinct_mut().iter_mut();
-            let tells = windows.fold(false, |tells, w| w.pass((is - was).max(0.0), class) || tells);
+            let mut tells = false;
+            for w in self.windows.distinct_mut() {
+                tells |= w.pass((is - was).max(0.0), class);
+            }
             if tells {
                 self.summary = None;
             }

@@ -57,7 +57,7 @@ fn a_recorder_in_a_container_watches_the_right_process() {
         let path = dir.path().join("a.rec");
         let mut command = container(true);
         command.arg(env!("CARGO_BIN_EXE_isotherm")).arg("record").args(QUICK);
-        command.args(["--look", way, "--duration", "4s", "-o"]).arg(&path).arg("--");
+        command.args(["--look", way, "--duration", "8s", "-o"]).arg(&path).arg("--");
         Load::words(&mut command, 64, 16);
         let mut load = Load::from_command(command.stderr(Stdio::null()));
         assert_eq!(load.child().wait().unwrap().code(), Some(0));
