@@ -41,7 +41,8 @@ pub struct Attrs {
     pub update: Duration,
     /// Regions there are at least, as long as the memory suffices.
     pub min_regions: u32,
-    /// Regions, and so looks in one sampling interval, there are at most.
+    /// Regions, and so looks in one sampling interval, there are at most. [`MonitorKind::Exposure`] makes so many for
+    /// each 64 GiB of resident memory, and its snapshots have that number here.
     pub max_regions: u32,
     /// Regions are cut at multiples of this many bytes (a power of two, at least a page).
     pub min_region_size: u64,

@@ -52,7 +52,8 @@ impl Watched {
                 for (at, behind) in [(i - 1, true), (i, false)] {
                     let piece = &mut self.pieces[at];
                     if piece.is_coarse() && piece.range.len() > FINE {
-                        new.extend(piece.cut_off(behind, touched));
+                        let hz = if at == idle { 0.0 } else { piece.sampled_hz(t) };
+                        new.extend(piece.cut_off(behind, hz, touched));
                     }
                 }
             }
@@ -103,4 +104,85 @@ fn idle(piece: &Piece) -> Option<(u32, u32)> {
     let (at, read) = (piece.cleared_at()?, piece.read_at()?);
     let idle = piece.is_quiet() && read.since(at) >= IDLE;
     idle.then(|| (piece.window(0).touched, piece.read_ms()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::piece::Moment;
+    use super::*;
+    use crate::ops::TargetId;
+    use crate::page_mask::PageMask;
+    use crate::range::PAGE_SIZE;
+    use crate::survey::{Block, Cleared};
+    use crate::time::Nanos;
+
+    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const WINDOW: u64 = 64 << 10;
+
+    fn moment(ms: u32) -> Moment {
+        Moment { at: Nanos(u64::from(ms) * 1_000_000), ms, ran: None }
+    }
+
+    /// So many blocks, all of them young.
+    fn watched(blocks: u64) -> Watched {
+        let mut w = Watched::new(TargetId(1));
+        let all = PageMask::span(0, 512);
+        for start in (0..blocks).map(|n| n * BLOCK_SIZE) {
+            let mut piece = Piece::coarse(AddrRange::new(start, start + BLOCK_SIZE), WINDOW, 0);
+            let at = moment(0);
+            let block = Block { start, huge: false, resident: all, young: all, read_at: at.at };
+            piece.read(&block, 0, &at, &TERMS);
+            w.pieces.push(piece);
+        }
+        w
+    }
+
+    /// Clears the sample of a piece at 1 s, and reads it 100 ms later.
+    fn sample(piece: &mut Piece, is_hot: bool) {
+        let range = piece.sample_of(0, 1);
+        let start = piece.block();
+        let page = |addr: u64| ((addr - start) / PAGE_SIZE) as usize;
+        let armed = PageMask::span(page(range.start), page(range.end));
+        let (then, now) = (moment(1000), moment(1100));
+        let cleared = Cleared { start, huge: false, armed, hidden: vec![], cleared_at: then.at };
+        piece.clear(&cleared, then, &TERMS);
+        let young = if is_hot { armed } else { PageMask::default() };
+        let block = Block { start, huge: false, resident: armed, young, read_at: now.at };
+        piece.read(&piece.complete(&block, &range), 4, &now, &TERMS);
+    }
+
+    #[test]
+    fn what_lies_between_two_idle_samples_is_idle() {
+        for (last_is_hot, known) in [(false, [true, true, true]), (true, [true, false, true])] {
+            let mut w = watched(3);
+            sample(&mut w.pieces[0], false);
+            sample(&mut w.pieces[2], last_is_hot);
+            w.bridge_samples();
+            let seen: Vec<bool> = w.pieces.iter().map(Piece::is_seen).collect();
+            assert_eq!(seen, known, "{last_is_hot}");
+            assert!(!w.pieces[1].was_cleared());
+            assert_eq!(w.pieces[1].extended_in(0..1), if known[1] { 512 } else { 0 });
+        }
+    }
+
+    /// A border lies between the middles of two blocks: each half in there becomes a piece, and so on.
+    #[test]
+    fn pieces_are_cut_at_borders() {
+        let mut w = watched(4);
+        w.pieces.iter_mut().enumerate().for_each(|(i, p)| sample(p, i < 2));
+        w.cut_at_borders(&TERMS);
+        let blocks: Vec<u64> = w.pieces.iter().map(|p| p.block() / BLOCK_SIZE).collect();
+        assert_eq!(blocks, [0, 1, 1, 2, 2, 3]);
+        let new: Vec<usize> = (0..6).filter(|&i| !w.pieces[i].was_cleared()).collect();
+        assert_eq!(new, [2, 3]);
+        assert!(w.pieces.windows(2).all(|p| p[0].range.end == p[1].range.start));
+        let resident: u32 = w.pieces.iter().map(Piece::nr_resident).sum();
+        assert_eq!(resident, 4 * 512);
+        assert!(w.pieces[2].presumed_hz() > Some(2.0), "it was cut off a hot piece");
+        new.iter().for_each(|&i| sample(&mut w.pieces[i], i == 2));
+        w.cut_at_borders(&TERMS);
+        assert_eq!(w.pieces.len(), 8, "both have halves beside the border");
+        let shortest = w.pieces.iter().map(|p| p.range.len()).min();
+        assert!(shortest.is_some_and(|len| len <= FINE), "{shortest:?}");
+    }
 }

@@ -58,7 +58,7 @@ impl Ledger {
 }
 
 /// More are cleared at once in large targets only.
-const MANY_RUNS: u32 = 512;
+const MANY_RUNS: u32 = 256;
 
 /// What clearing costs us and the target, in s; learned.
 #[derive(Debug, Clone, Copy)]

@@ -283,7 +283,9 @@ impl<O: Space + Look> Exposure<O> {
             if w.is_large() {
                 woke.extend(self.read_sentinels(w, &moment)?);
                 woke.sort_unstable();
-                w.cut_at_borders(&terms);
+                if w.is_new || self.spending.is_in_credit() {
+                    w.cut_at_borders(&terms);
+                }
             }
             awoken.push(woke);
             if seemed_to_rest && w.was_touched {
@@ -325,11 +327,18 @@ impl<O: Space + Look> Exposure<O> {
             return Ok(Vec::new());
         };
         let mut blocks = Vec::new();
-        let cost = survey.survey(w.id, &ranges, &mut blocks)?;
-        self.spending.pay_for_sentinels(cost, ranges.len());
+        let reckoned = survey.survey(w.id, &[], &mut blocks)?;
+        self.spending.pay_for_rest(reckoned);
+        let mut cost = survey.survey(w.id, &ranges, &mut blocks)?;
         let at = blocks.last().map_or(now.at, |b| b.read_at).max(now.at);
         let moment = Moment { at, ms: self.ms(at), ..*now };
-        Ok(w.read_some((&ranges, &blocks), None, &moment, &terms))
+        let awoken = w.read_some((&ranges, &blocks), None, &moment, &terms);
+        // To take them in takes longer than to read them.
+        if let Some(survey) = self.ops.survey() {
+            cost += survey.survey(w.id, &[], &mut Vec::new())?;
+        }
+        self.spending.pay_for_sentinels(cost, ranges.len());
+        Ok(awoken)
     }
 
     /// Asks once for both.

@@ -271,9 +271,10 @@ impl Piece {
         (self.coarse && self.found.is_empty()).then(|| AddrRange::new(at(first), at(last + 1)))
     }
 
-    /// Cuts what lies before or behind its sample off a coarse piece, as a piece of which nothing is known but that it
-    /// was touched at `ms`, if nobody touches it: a border lies on that side.
-    pub fn cut_off(&mut self, behind: bool, ms: u32) -> Option<Piece> {
+    /// Cuts what lies before or behind its sample off a coarse piece that is touched at this rate, as a border lies on
+    /// that side. What is cut off was never cleared: where the rest is hot, it is presumed to be, and if it is idle,
+    /// it will be taken to have been so since `touched`, in ms.
+    pub fn cut_off(&mut self, behind: bool, hz: f64, touched: u32) -> Option<Piece> {
         let mask = self.armed.get();
         let (first, last) = (mask.iter().next()?, mask.iter().last()?);
         let at = |page: usize| self.block() + page as u64 * PAGE_SIZE;
@@ -292,7 +293,10 @@ impl Piece {
         if cut.is_empty() || resident.count() < FEW {
             return None;
         }
-        let mut new = Piece::coarse(cut, self.size, ms);
+        let mut new = Piece::coarse(cut, self.size, touched);
+        if hz > 0.0 {
+            new.presumed = Some(Presumed { hz: hz as f32, until: self.read_ms(), since: Nanos(0) });
+        }
         new.resident = (&resident).into();
         new.young = (&resident).into();
         self.summary = None;
@@ -313,6 +317,10 @@ impl Piece {
     /// `until` they were read. Without that, nothing is known of it: but if it is untouched, it will be taken to have
     /// been so since then.
     pub fn bridge(&mut self, touched: Option<u32>, until: Option<u32>) {
+        if self.presumed_hz().is_some_and(|hz| hz > 0.0) {
+            // It was cut off what is hot.
+            return;
+        }
         self.summary = None;
         self.presumed = until.map(|until| Presumed { hz: 0.0, until, since: Nanos(0) });
         if let Some(touched) = touched {

@@ -207,6 +207,11 @@ impl Spending {
         self.reading += self.pay(cost);
     }
 
+    /// Whether anything is left of what may be spent.
+    pub fn is_in_credit(&self) -> bool {
+        self.seconds.balance() > 0.0
+    }
+
     /// Pays for reading so many samples of a large target that nobody has touched.
     pub fn pay_for_sentinels(&mut self, cost: Cost, samples: usize) {
         let seconds = self.pay(cost);

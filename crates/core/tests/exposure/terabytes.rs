@@ -121,14 +121,14 @@ fn resident() -> u64 {
 }
 
 impl Sparse {
-    /// Steps a monitor up to a time.
-    fn row(&self, monitor: &mut Exposure<Field>, s: u64) -> Row {
+    /// Steps a monitor up to a time; none if it tells of nothing until then.
+    fn row(&self, monitor: &mut Exposure<Field>, s: u64) -> Option<Row> {
         let begin = self.field.now().0 as f64 / 1e9;
         let length = s as f64 - begin;
         self.field.count_computing(self.pays);
         let snapshots = self.field.run(monitor, seconds(s as f64));
         let computing = self.field.count_computing(self.pays);
-        let last = Arc::clone(snapshots.last().unwrap());
+        let last = Arc::clone(snapshots.last()?);
         let (precision, recall) = self.hot(&last);
         let share = |of: fn(&Snapshot) -> Duration| {
             snapshots.iter().map(|s| of(s)).sum::<Duration>().as_secs_f64() / length
@@ -138,7 +138,7 @@ impl Sparse {
         };
         let cold = bytes_where(&last.targets[0], AddrRange::new(0, u64::MAX), is_cold);
         let lengths = snapshots.iter().map(|s| s.end.since(s.start).as_secs_f64());
-        Row {
+        Some(Row {
             s,
             precision,
             recall,
@@ -148,7 +148,7 @@ impl Sparse {
             computing: computing.as_secs_f64() / length,
             round: lengths.fold(0.0, f64::max),
             last,
-        }
+        })
     }
 
     fn monitor(&self, attrs: Attrs) -> Exposure<Field> {
@@ -184,7 +184,8 @@ fn all_terabytes() {
             let attrs = Attrs { budget_ppm: percent * 10_000, ..Attrs::default() };
             let mut monitor = sparse.monitor(attrs);
             for &s in &times {
-                println!("{}", sparse.row(&mut monitor, s).line());
+                let row = sparse.row(&mut monitor, s);
+                println!("{}", row.map_or(format!("| {s} | no snapshot |"), |r| r.line()));
             }
             let kib = (resident() - before) / 1024 / gib;
             println!("{kib} KiB of memory for each GiB");
@@ -198,13 +199,13 @@ fn hot_places_of_64_gib_are_found() {
     for (prices, s) in [(VIRTUAL, 30), (BARE, 15)] {
         let sparse = Sparse::new(64, 2, prices);
         let mut monitor = sparse.monitor(Attrs::default());
-        let row = sparse.row(&mut monitor, s);
+        let row = sparse.row(&mut monitor, s).unwrap();
         println!("{}", row.line());
         assert!(row.precision >= 0.93 && row.recall >= 0.93, "{}", row.line());
         assert!(row.cpu + row.lost <= 0.13, "the first sweep may take a tenth: {}", row.line());
         assert!(row.last.nr_regions() <= 1000, "{}", row.line());
         sparse.row(&mut monitor, s + 5);
-        let later = sparse.row(&mut monitor, s + 20);
+        let later = sparse.row(&mut monitor, s + 20).unwrap();
         println!("{}", later.line());
         assert!(later.cpu + later.lost <= 0.011, "{}", later.line());
         assert!(later.precision >= 0.93 && later.recall >= 0.93, "{}", later.line());
