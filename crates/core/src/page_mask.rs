@@ -161,7 +161,24 @@ impl CompactMask {
 
     /// Whether none is in.
     pub fn is_empty(&self) -> bool {
-        *self == CompactMask::default()
+        matches!(self, CompactMask::Span(start, end) if start == end)
+    }
+
+    /// Whether it is this set.
+    pub fn is(&self, mask: &PageMask) -> bool {
+        match self {
+            CompactMask::Words(words) => **words == mask.0,
+            _ => self.get() == *mask,
+        }
+    }
+
+    /// How many are in.
+    pub fn count(&self) -> u32 {
+        match self {
+            CompactMask::Span(start, end) => u32::from(*end) - u32::from(*start),
+            CompactMask::Word(_, word) => word.count_ones(),
+            CompactMask::Words(words) => words.iter().map(|word| word.count_ones()).sum(),
+        }
     }
 
     /// How many are in, of those from `first` on and below `end`.
@@ -202,7 +219,8 @@ mod tests {
             of(|i| i == 511),
         ] {
             let kept = CompactMask::from(&mask);
-            assert_eq!(kept.get(), mask);
+            assert_eq!((kept.get(), kept.count()), (mask, mask.count()));
+            assert!(kept.is(&mask) && !kept.is(&of(|i| i % 5 == 2)));
             for (first, end) in [(0, 512), (60, 70), (100, 100), (511, 512), (0, 61), (400, 512)] {
                 assert_eq!(kept.count_in(first, end), mask.count_in(first, end), "{first}..{end}");
             }

@@ -88,6 +88,26 @@ pub fn llr(d1: f64, e1: f64, d2: f64, e2: f64) -> f64 {
     term(d1, e1) + term(d2, e2) - term(d1 + d2, e1 + e2)
 }
 
+/// Whether [`llr`] is below `limit`, for touched pages and page-seconds of two.
+///
+/// It is the sum of `d ln x`, x the rate of one over that of both together. Mostly it shows without a logarithm what that
+/// is: `ln x <= x - 1`, and `ln x >= 2 (x - 1) / (x + 1)` for the faster one, `ln x >= (x - 1 / x) / 2` for the slower.
+#[must_use]
+pub fn llr_is_below(limit: f64, (d1, e1): (f64, f64), (d2, e2): (f64, f64)) -> bool {
+    let seconds = (e1 + e2) / (d1 + d2);
+    let (x1, x2) = (d1 / e1 * seconds, d2 / e2 * seconds);
+    if limit > 0.0 && d1 * (x1 - 1.0) + d2 * (x2 - 1.0) < limit {
+        return true;
+    }
+    let least = |d: f64, x: f64| match () {
+        _ if d == 0.0 => 0.0,
+        _ if x > 1.0 => d * 2.0 * (x - 1.0) / (x + 1.0),
+        _ => d * (x - 1.0 / x) / 2.0,
+    };
+    let surely_not = e1 > 0.0 && e2 > 0.0 && least(d1, x1) + least(d2, x2) > limit + 1e-6;
+    !surely_not && llr(d1, e1, d2, e2) < limit
+}
+
 /// How badly one rate of `hz` for all pages explains `bins`: how much likelier they are, in natural
 /// logarithms, if each has a rate of its own. No other explanation gains more.
 #[must_use]
@@ -243,6 +263,16 @@ impl Spread {
         self.ee += e * e;
     }
 
+    /// Adds those of another.
+    pub fn join(&mut self, o: &Spread) {
+        self.windows += o.windows;
+        self.d += o.d;
+        self.e += o.e;
+        self.dd += o.dd;
+        self.de += o.de;
+        self.ee += o.ee;
+    }
+
     /// Touched pages.
     #[must_use]
     pub fn touched(&self) -> f64 {
@@ -367,6 +397,23 @@ mod tests {
     fn one_bin_is_its_closed_form() {
         let bin = Bin { touched: 632.120_558, survived: 367.879_442, seconds: 0.001, since: 0.0 };
         assert!((first_touch_rate(&[bin]) - 1000.0).abs() < 0.1);
+    }
+
+    #[test]
+    fn what_is_below_a_limit_without_a_logarithm_is_so_with_one() {
+        let numbers = [0.0, 0.5, 1.0, 3.0, 40.0, 700.0];
+        for (d1, d2) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
+            for (e1, e2) in numbers.iter().flat_map(|a| numbers.map(|b| (*a, b))) {
+                for limit in [0.0, 0.5, 6.0, 100.0] {
+                    let below = llr(d1, e1, d2, e2) < limit;
+                    assert_eq!(
+                        llr_is_below(limit, (d1, e1), (d2, e2)),
+                        below,
+                        "{d1} {e1} {d2} {e2}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

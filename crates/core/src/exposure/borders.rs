@@ -1,6 +1,6 @@
 //! Regions from windows: neighbours that nothing tells apart are joined.
 
-use super::bins::{ALIKE, llr};
+use super::bins::{ALIKE, llr_is_below};
 use super::piece::{Piece, Terms};
 use super::plan::LONGEST_TURN;
 use crate::ops::Unknown;
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
 }
 
 /// Adjacent windows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Group {
     pub range: AddrRange,
     pub kind: Kind,
@@ -85,34 +85,40 @@ pub(super) fn groups(
     all: bool,
 ) -> Vec<Group> {
     let first = if all { EXACT } else { FIRST };
-    let parts = |p: &Piece, i: usize, out: &mut dyn FnMut(Group)| {
+    let mut joined = Joined::new(first, all, now);
+    let parts = |p: &Piece, i: usize, out: &mut Joined| {
         if let Some(kind) = calm(p, t, first, now) {
             let windows = Some(((i, 0), (i, p.nr_windows())));
-            return out(Group { range: p.range, kind, windows });
+            return out.push(Group { range: p.range, kind, windows });
         }
-        for (w, kind) in kinds(p, t, now) {
-            out(Group { range: p.window_range(w), kind, windows: Some(((i, w), (i, w + 1))) });
+        let lately = p.is_cleared_within(LATELY, now);
+        let push = |row: &Row, out: &mut Joined| {
+            let first = row.end - row.windows;
+            let range =
+                AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
+            let windows = Some(((i, first), (i, row.end)));
+            out.push_row(Group { range, kind: row.kind.at(now, lately), windows }, row.windows);
+        };
+        match p.summary().filter(|_| !all) {
+            Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),
+            None => kinds(p, t).enumerate().for_each(|(w, kind)| {
+                push(&Row { kind, windows: 1, end: w + 1 }, out);
+            }),
         }
     };
-    let groups = cover(pieces, |p| p.range, parts, areas, first, now);
-    fit(groups, now, max, all)
+    cover(pieces, |p| p.range, parts, areas, &mut joined);
+    fit(joined, max)
 }
 
-/// Joins `groups` until there are at most `max`, as far as that is possible: see [`groups`].
-pub(crate) fn fit(mut groups: Vec<Group>, now: u32, max: usize, all: bool) -> Vec<Group> {
-    let mut ease = FIRST;
-    if all {
-        join(&mut groups, EXACT, now);
-        ease = FULL;
-    } else {
+/// Joins groups until there are at most `max`, as far as that is possible: see [`groups`].
+pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
+    let (all, now) = (joined.all, joined.now);
+    let mut groups = joined.done();
+    let mut ease = if all { FULL } else { FIRST.more() };
+    if !all {
         while ease.llr < FULL.llr {
             join(&mut groups, ease, now);
-            ease = Ease {
-                llr: (ease.llr * 1.9).min(FULL.llr),
-                ratio: (ease.ratio * 1.1).min(FULL.ratio),
-                aged: (ease.aged + 0.01).min(FULL.aged),
-                ..ease
-            };
+            ease = ease.more();
         }
         // What lies beside it has been joined by now.
         ease.awoken = true;
@@ -131,32 +137,107 @@ pub(crate) fn fit(mut groups: Vec<Group>, now: u32, max: usize, all: bool) -> Ve
     groups
 }
 
+impl Ease {
+    /// That of the next pass.
+    fn more(self) -> Self {
+        Ease {
+            llr: (self.llr * 1.9).min(FULL.llr),
+            ratio: (self.ratio * 1.1).min(FULL.ratio),
+            aged: (self.aged + 0.01).min(FULL.aged),
+            ..self
+        }
+    }
+}
+
+/// Groups that are joined as they come: thousands of windows never lie side by side.
+pub(crate) struct Joined {
+    out: Vec<Group>,
+    /// the last one, of which nothing was touched, and which is yet to be compared with those before
+    last: Option<Group>,
+    /// how easily windows are joined of which nothing was touched
+    idle: Ease,
+    /// only what nothing at all tells apart
+    all: bool,
+    now: u32,
+}
+
+impl Joined {
+    pub fn new(idle: Ease, all: bool, now: u32) -> Self {
+        Joined { out: Vec::new(), last: None, idle, all, now }
+    }
+
+    /// Adds what follows.
+    pub fn push(&mut self, group: Group) {
+        self.push_row(group, 1);
+    }
+
+    /// Adds so many windows that follow, each of which says what the group does; the many of which nothing was touched
+    /// are joined first.
+    fn push_row(&mut self, one: Group, windows: usize) {
+        let group = Group { kind: one.kind.times(windows), ..one };
+        let idle = |k: &Kind| matches!(k, Kind::Seen { d, .. } if *d == 0.0);
+        let waits = group.kind == Kind::Absent || idle(&group.kind);
+        if let Some(last) = self.last.as_mut().filter(|l| l.range.end == group.range.start) {
+            let same = matches!((&last.kind, &group.kind), (Kind::Absent, Kind::Absent))
+                || idle(&last.kind)
+                    && idle(&group.kind)
+                    && alike(last, &group, self.idle, self.now);
+            if same {
+                return unite(last, &group);
+            }
+        }
+        if let Some(before) = self.last.take() {
+            self.join(before, &before);
+        }
+        match waits {
+            true => self.last = Some(group),
+            false => self.join(group, &one),
+        }
+    }
+
+    /// What was joined is compared again with what is before it. Each window of a row would be joined by itself: if one
+    /// is, so are those that follow, as what it was joined with is then more like it.
+    fn join(&mut self, group: Group, one: &Group) {
+        let ease = if self.all { EXACT } else { FIRST };
+        match self.out.last_mut() {
+            Some(last) if are_alike(last, one, ease, self.now) => unite(last, &group),
+            _ => self.out.push(group),
+        }
+        let left = unite_last(&mut self.out, ease, self.now);
+        self.out.truncate(left);
+    }
+
+    fn done(mut self) -> Vec<Group> {
+        if let Some(last) = self.last.take() {
+            self.join(last, &last);
+        }
+        self.out
+    }
+}
+
 /// The `parts` of `pieces` (sorted), and what lies between, as groups that cover `areas`.
 pub(crate) fn cover<P>(
     pieces: &[P],
     range: impl Fn(&P) -> AddrRange,
-    parts: impl Fn(&P, usize, &mut dyn FnMut(Group)),
+    parts: impl Fn(&P, usize, &mut Joined),
     areas: &[AddrRange],
-    first: Ease,
-    now: u32,
-) -> Vec<Group> {
-    let mut out: Vec<Group> = Vec::new();
+    out: &mut Joined,
+) {
     let mut rest = 0;
     for area in areas {
         let mut at = area.start;
         while let Some(piece) = pieces.get(rest).filter(|p| range(p).start < area.end) {
             if at < range(piece).start {
-                push(&mut out, absent(AddrRange::new(at, range(piece).start)), first, now);
+                out.push(absent(AddrRange::new(at, range(piece).start)));
             }
-            parts(piece, rest, &mut |group| push(&mut out, group, first, now));
+            parts(piece, rest, out);
             at = range(piece).end;
             rest += 1;
         }
         if at < area.end {
-            push(&mut out, absent(AddrRange::new(at, area.end)), first, now);
+            out.push(absent(AddrRange::new(at, area.end)));
         }
     }
-    out
 }
 
 fn absent(range: AddrRange) -> Group {
@@ -170,21 +251,22 @@ fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
     Some(Kind::Seen { d: 0.0, e, awoken: false, lately: false, touched: calm.touched })
 }
 
-fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (usize, Kind)> + 'a {
+/// What is known of each window, whenever that is: see [`Kind::at`].
+fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = Kind> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
     (0..piece.nr_windows()).map(move |i| {
         let resident = piece.resident_in(i);
         let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
         if resident == 0 {
-            return (i, Kind::Absent);
+            return Kind::Absent;
         }
         if lost > resident / 2 {
             let why = piece.hidden().map(|(why, _)| why).next();
-            return (i, Kind::Hidden(why.unwrap_or(Unknown::Unseen)));
+            return Kind::Hidden(why.unwrap_or(Unknown::Unseen));
         }
         if let Some(why) = unseen {
-            return (i, Kind::Hidden(why));
+            return Kind::Hidden(why);
         }
         let evidence = piece.evidence(i, t);
         let alike = match evidence.d {
@@ -194,25 +276,59 @@ fn kinds<'a>(piece: &'a Piece, t: &'a Terms, now: u32) -> impl Iterator<Item = (
             _ => f64::from(piece.window(i).touched_at_once()).clamp(1.0, ALIKE),
         };
         let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
-        let touched = piece.touched(i, now);
+        let touched = piece.touched(i);
         let awoken = piece.is_awoken(i);
-        let lately = !awoken && piece.is_found_within(i, LATELY, now);
-        (i, Kind::Seen { d, e, awoken, lately, touched: (touched, touched) })
+        let lately = !awoken && piece.is_found(i);
+        Kind::Seen { d, e, awoken, lately, touched: (touched, touched) }
     })
 }
 
-/// Adds a window; the many of which nothing was touched are joined at once.
-fn push(out: &mut Vec<Group>, group: Group, first: Ease, now: u32) {
-    if let Some(last) = out.last_mut().filter(|l| l.range.end == group.range.start) {
-        let idle = |k: &Kind| matches!(k, Kind::Seen { d, .. } if *d == 0.0);
-        let same = matches!((&last.kind, &group.kind), (Kind::Absent, Kind::Absent))
-            || idle(&last.kind) && idle(&group.kind) && alike(last, &group, first, now);
-        if same {
-            unite(last, &group);
-            return;
+/// Windows of a piece beside each other, each of which says the same.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    kind: Kind,
+    windows: usize,
+    /// the one behind the last
+    end: usize,
+}
+
+/// All windows of a piece, whenever that is: see [`Kind::at`].
+pub(super) fn rows(piece: &Piece, t: &Terms) -> Box<[Row]> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (w, kind) in kinds(piece, t).enumerate() {
+        match rows.last_mut().filter(|row| row.kind == kind) {
+            Some(row) => (row.windows, row.end) = (row.windows + 1, w + 1),
+            None => rows.push(Row { kind, windows: 1, end: w + 1 }),
         }
     }
-    out.push(group);
+    rows.into()
+}
+
+impl Kind {
+    /// Of so many windows that say this.
+    fn times(self, windows: usize) -> Kind {
+        match self {
+            Kind::Seen { d, e, awoken, lately, touched } => {
+                Kind::Seen { d: d * windows as f64, e: e * windows as f64, awoken, lately, touched }
+            }
+            other => other,
+        }
+    }
+
+    /// The same at `now`, in ms: what may be touched at any time is touched now, and what was found touched since it
+    /// was cleared was so a short time ago, if it was cleared `lately`.
+    fn at(self, now: u32, lately: bool) -> Kind {
+        match self {
+            Kind::Seen { d, e, awoken, lately: found, touched: (oldest, newest) } => Kind::Seen {
+                d,
+                e,
+                awoken,
+                lately: lately && found,
+                touched: (oldest.min(now), newest.min(now)),
+            },
+            other => other,
+        }
+    }
 }
 
 /// Joins what is most alike of `groups`.
@@ -222,18 +338,30 @@ pub(crate) fn join_first(groups: &mut Vec<Group>, now: u32) {
 
 /// Joins what may be, in one pass: what was joined is compared again with what is before it.
 fn join(groups: &mut Vec<Group>, ease: Ease, now: u32) {
-    let mut out: Vec<Group> = Vec::with_capacity(groups.len());
-    for group in groups.drain(..) {
-        out.push(group);
-        while let [.., left, right] = out.as_mut_slice() {
-            if left.range.end != right.range.start || !alike(left, right, ease, now) {
-                break;
-            }
-            unite(left, right);
-            out.pop();
-        }
+    let mut left = 0;
+    for next in 0..groups.len() {
+        groups.swap(left, next);
+        left = unite_last(&mut groups[..=left], ease, now);
     }
-    *groups = out;
+    groups.truncate(left);
+}
+
+/// Joins the last one with those before it as far as they are alike; says how many are left.
+fn unite_last(groups: &mut [Group], ease: Ease, now: u32) -> usize {
+    let mut left = groups.len();
+    while let [.., before, last] = &mut groups[..left] {
+        if !are_alike(before, last, ease, now) {
+            break;
+        }
+        unite(before, last);
+        left -= 1;
+    }
+    left
+}
+
+/// Whether they lie beside each other, and nothing tells them apart.
+fn are_alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
+    a.range.end == b.range.start && alike(a, b, ease, now)
 }
 
 fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
@@ -264,7 +392,7 @@ fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
                 return ease.awoken && if w1 { l2 } else { l1 };
             }
             let (r1, r2) = ((d1 + 0.5) / e1, (d2 + 0.5) / e2);
-            r1.max(r2) < ease.ratio * r1.min(r2) || llr(d1, e1, d2, e2) < ease.llr
+            r1.max(r2) < ease.ratio * r1.min(r2) || llr_is_below(ease.llr, (d1, e1), (d2, e2))
         }
         _ => false,
     }
@@ -323,7 +451,9 @@ mod tests {
     }
 
     fn left(groups: Vec<Group>) -> usize {
-        fit(groups, NOW, 100, false).len()
+        let mut joined = Joined::new(FIRST, false, NOW);
+        groups.into_iter().for_each(|g| joined.push(g));
+        fit(joined, 100).len()
     }
 
     #[test]

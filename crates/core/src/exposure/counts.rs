@@ -43,8 +43,6 @@ pub(super) struct Counts {
     /// touched pages, and their time until then, by what was cleared together
     pub runs: Spread,
     run: Run,
-    /// what looks hotter for the first time
-    leaves_out: bool,
     pub fresh_pages: f64,
     /// What looks hotter than before, which nothing else does yet: it is left out.
     pub sudden: Spread,
@@ -106,33 +104,41 @@ fn count_but(
     t: &Terms,
     now: u32,
 ) -> Counts {
-    let mut c = Counts { leaves_out: sudden, ..Counts::default() };
+    let mut c = Counts::default();
+    let mut last: Option<Calm<'_>> = None;
     for (p, first, end) in spans(pieces, from, to) {
         let piece = &pieces[p];
         c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
         c.lately |= piece.cleared_at().is_some_and(|at| at >= since.known);
-        let exposed = Exposed::of(piece, since, t);
+        let is_calm = piece.calm().is_some() && (first, end) == (0, piece.nr_windows());
+        let like_last = last.take_if(|last| is_calm && piece.is_exposed_like(last.piece));
+        c.end_calm(last.take());
+        let exposed =
+            like_last.as_ref().map_or_else(|| Exposed::of(piece, since, t), |last| last.exposed);
         // What is quiet lies between parts of a run.
         if !piece.is_quiet() && c.run.cleared != piece.cleared_at() {
             c.end_run();
             c.run.cleared = piece.cleared_at();
         }
         let before = c.visible();
-        match piece.calm() {
-            Some(calm) if (first, end) == (0, piece.nr_windows()) => {
-                c.touched = c.touched.max(calm.touched.1);
-                c.add_calm(piece, exposed, t);
+        let extended = if is_calm {
+            let armed = c.add_calm(piece, exposed.is_some(), t);
+            let so_far = like_last.map_or(0, |last| last.armed);
+            last = Some(Calm { piece, exposed, armed: so_far + armed });
+            piece.extended_in(first..end)
+        } else {
+            let whole = (first, end) == (0, piece.nr_windows());
+            match piece.summary().filter(|s| whole && (sudden || s.sums.sudden_pages == 0)) {
+                Some(summary) => c.add(&summary.sums, piece, exposed, now),
+                None => c.add(&Sums::of(piece, first..end, sudden, t), piece, exposed, now),
             }
-            _ => {
-                c.add_resident(piece, first..end);
-                c.add_windows(piece, first..end, exposed, t, now);
-            }
-        }
+        };
         let visible = c.visible().saturating_sub(before);
-        let extended = piece.extended_in(first..end).min(visible);
+        let extended = extended.min(visible);
         c.measured += if exposed.is_some() { visible - extended } else { 0 };
         c.extended += extended;
     }
+    c.end_calm(last);
     c.end_run();
     for ((bin, width), since) in c.bins.iter_mut().zip(c.widths).zip(c.begins) {
         let weight = bin.touched + bin.survived;
@@ -140,6 +146,14 @@ fn count_but(
         bin.since = if weight > 0.0 { since / weight } else { 0.0 };
     }
     c
+}
+
+/// Adjacent pieces that nobody touches, and that were cleared and read together, as most memory was.
+struct Calm<'a> {
+    /// the last of them
+    piece: &'a Piece,
+    exposed: Option<Exposed>,
+    armed: u32,
 }
 
 /// The current exposure of a piece, if it tells of the present.
@@ -189,98 +203,50 @@ impl Counts {
         }
     }
 
-    /// Adds a piece that nobody touches, as a whole.
-    fn add_calm(&mut self, piece: &Piece, exposed: Option<Exposed>, t: &Terms) {
+    /// Adds a piece that nobody touches, as a whole, but for what its reads have found; returns of how many pages that is.
+    fn add_calm(&mut self, piece: &Piece, is_fresh: bool, t: &Terms) -> u32 {
         let (armed, e) = piece.idle(t);
+        self.touched = self.touched.max(piece.calm().map_or(0, |c| c.touched.1));
         self.resident += u64::from(armed);
+        let alike = Bits::of(piece).alike;
+        self.all.add(0.0, e * alike);
+        if is_fresh {
+            self.fresh.add(0.0, e * alike);
+        }
+        armed
+    }
+
+    /// Adds what reads have found of pieces that nobody touches.
+    fn end_calm(&mut self, calm: Option<Calm<'_>>) {
+        if let Some(Calm { piece, exposed: Some(exposed), armed }) = calm {
+            self.add_exposed(&exposed, &[0; READS], armed, Bits::of(piece));
+        }
+    }
+
+    /// Adds what some windows of a piece have shown; returns how many of their pages are presumed to be like others.
+    fn add(&mut self, s: &Sums, piece: &Piece, exposed: Option<Exposed>, now: u32) -> u64 {
+        self.resident += s.resident;
+        self.unknown.iter_mut().zip(s.unknown).for_each(|(all, n)| *all += n);
+        self.touched = self.touched.max(s.touched.min(now));
+        self.all.join(&s.all);
+        self.presumed = (self.presumed.0 + s.presumed.0, self.presumed.1 + s.presumed.1);
+        let Some(x) = exposed else { return s.extended };
         let bits = Bits::of(piece);
-        self.all.add(0.0, e * bits.alike);
-        if let Some(x) = exposed {
-            self.add_exposed(&x, &[0; READS], armed, bits);
-            self.fresh.add(0.0, e * bits.alike);
+        self.covered += if x.recent { s.sudden_pages } else { 0 };
+        if let Some(at) = piece.cleared_at().filter(|_| s.sudden_pages > 0) {
+            let (first, twice) = self.sudden_since.unwrap_or((at, false));
+            self.sudden_since = Some((first, twice || at != first));
+            self.sudden_pages += s.sudden_pages as f64;
+            self.sudden.join(&s.sudden);
         }
-    }
-
-    /// Counts what of some windows is resident, and what of that cannot be seen.
-    fn add_resident(&mut self, piece: &Piece, windows: Range<usize>) {
-        let hides = !piece.unseen_pages().is_empty();
-        for i in windows {
-            let resident = u64::from(piece.resident_in(i));
-            self.resident += resident;
-            if hides {
-                let told = u64::from(piece.window(i).told);
-                for (why, mask) in piece.hidden() {
-                    let hidden = u64::from(piece.count(&mask, i)).saturating_sub(told);
-                    self.unknown[why.index()] += hidden;
-                }
-            }
-            if !piece.is_seen() {
-                self.unknown[Unknown::Unseen.index()] += resident;
-            }
+        let e = self.add_exposed(&x, &s.found, s.armed, bits);
+        if piece.is_quiet() || piece.huge {
+            let touched = s.found.last().map_or(0.0, |&n| n.into());
+            self.fresh.add(touched * bits.alike, e * bits.alike);
+        } else {
+            self.fresh.join(&s.fresh);
         }
-    }
-
-    /// Adds what some windows have shown.
-    fn add_windows(
-        &mut self,
-        piece: &Piece,
-        windows: Range<usize>,
-        exposed: Option<Exposed>,
-        t: &Terms,
-        now: u32,
-    ) {
-        let (quiet, bits) = (piece.is_quiet(), Bits::of(piece));
-        let mut sums = [0u32; READS];
-        let (mut armed, mut d_all, mut e_all) = (0u32, 0.0, 0.0);
-        let mut sudden = 0;
-        for i in windows {
-            let w = piece.window(i);
-            self.touched = self.touched.max(piece.touched(i, now));
-            let evidence = piece.evidence(i, t);
-            let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
-            if e > 0.0 && !piece.huge {
-                self.all.add(d, e);
-            }
-            if piece.is_extended(i) {
-                self.presumed = (self.presumed.0 + d, self.presumed.1 + e);
-            }
-            (d_all, e_all) = (d_all + d, e_all + e);
-            if exposed.is_none() {
-                continue;
-            }
-            // Of a huge page one touch says as much for all its windows.
-            if self.leaves_out && !quiet && !piece.huge && piece.is_sudden(i, t) {
-                let current = w.current();
-                self.sudden.add(current.d.into(), current.e.into());
-                sudden += u64::from(w.pages);
-                continue;
-            }
-            armed += u32::from(w.pages);
-            if !quiet {
-                sums.iter_mut().zip(w.found).for_each(|(s, n)| *s += u32::from(n));
-                if !piece.huge && w.pages > 0 {
-                    let current = w.current();
-                    self.fresh.add(current.d.into(), current.e.into());
-                }
-            }
-        }
-        // One bit for all of a huge page.
-        if piece.huge && e_all > 0.0 {
-            self.all.add(d_all * bits.alike, e_all * bits.alike);
-        }
-        if let Some(x) = exposed {
-            self.covered += if x.recent { sudden } else { 0 };
-            if let Some(at) = piece.cleared_at().filter(|_| sudden > 0) {
-                let (first, twice) = self.sudden_since.unwrap_or((at, false));
-                self.sudden_since = Some((first, twice || at != first));
-                self.sudden_pages += sudden as f64;
-            }
-            let e = self.add_exposed(&x, &sums, armed, bits);
-            if quiet || piece.huge {
-                let touched = sums.last().map_or(0.0, |&n| n.into());
-                self.fresh.add(touched * bits.alike, e * bits.alike);
-            }
-        }
+        s.extended
     }
 
     /// Adds what reads have found of `armed` pages; returns their page-seconds.
@@ -308,5 +274,89 @@ impl Counts {
             (t, had) = (read, n.max(had));
         }
         e
+    }
+}
+
+/// What some windows of a piece add to the counts of their region.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Sums {
+    resident: u64,
+    unknown: [u64; Unknown::ALL.len()],
+    /// of the resident pages, those that are presumed to be like others
+    extended: u64,
+    /// of these, touched pages and page-seconds, as presumed
+    presumed: (f64, f64),
+    /// when the last of them was touched; later than any time: that may be now
+    touched: u32,
+    /// by all exposures
+    all: Spread,
+    /// by the current one: of how many pages, how many were found by each read, and what that says
+    armed: u32,
+    found: [u32; READS],
+    fresh: Spread,
+    /// what looks hotter than before, and is left out of these
+    sudden: Spread,
+    sudden_pages: u64,
+}
+
+impl Sums {
+    /// Of some windows; `leaves_out`: what looks hotter than before.
+    pub fn of(piece: &Piece, windows: Range<usize>, leaves_out: bool, t: &Terms) -> Self {
+        let mut s = Sums { extended: piece.extended_in(windows.clone()), ..Sums::default() };
+        s.add_resident(piece, windows.clone());
+        let (quiet, bits) = (piece.is_quiet(), Bits::of(piece));
+        let (mut d_all, mut e_all) = (0.0, 0.0);
+        for i in windows {
+            let w = piece.window(i);
+            s.touched = s.touched.max(piece.touched(i));
+            let evidence = piece.evidence(i, t);
+            let (d, e) = (f64::from(evidence.d), f64::from(evidence.e));
+            if e > 0.0 && !piece.huge {
+                s.all.add(d, e);
+            }
+            if piece.is_extended(i) {
+                s.presumed = (s.presumed.0 + d, s.presumed.1 + e);
+            }
+            (d_all, e_all) = (d_all + d, e_all + e);
+            // Of a huge page one touch says as much for all its windows.
+            if leaves_out && !quiet && !piece.huge && piece.is_sudden(i, t) {
+                let current = w.current();
+                s.sudden.add(current.d.into(), current.e.into());
+                s.sudden_pages += u64::from(w.pages);
+                continue;
+            }
+            s.armed += u32::from(w.pages);
+            if !quiet {
+                s.found.iter_mut().zip(w.found).for_each(|(sum, n)| *sum += u32::from(n));
+                if !piece.huge && w.pages > 0 {
+                    let current = w.current();
+                    s.fresh.add(current.d.into(), current.e.into());
+                }
+            }
+        }
+        // One bit for all of a huge page.
+        if piece.huge && e_all > 0.0 {
+            s.all.add(d_all * bits.alike, e_all * bits.alike);
+        }
+        s
+    }
+
+    /// Counts what of some windows is resident, and what of that cannot be seen.
+    fn add_resident(&mut self, piece: &Piece, windows: Range<usize>) {
+        let hides = piece.hides();
+        for i in windows {
+            let resident = u64::from(piece.resident_in(i));
+            self.resident += resident;
+            if hides {
+                let told = u64::from(piece.window(i).told);
+                for (why, mask) in piece.hidden() {
+                    let hidden = u64::from(piece.count(&mask, i)).saturating_sub(told);
+                    self.unknown[why.index()] += hidden;
+                }
+            }
+            if !piece.is_seen() {
+                self.unknown[Unknown::Unseen.index()] += resident;
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ mod rest;
 mod restrain;
 mod spending;
 mod stretches;
+mod summary;
 mod view;
 mod watched;
 mod window;
@@ -41,6 +42,7 @@ use crate::ops::{
 use crate::range::AddrRange;
 use crate::region::below;
 use crate::snapshot::{Quality, Snapshot, TargetView};
+use crate::survey::Block;
 use crate::time::Nanos;
 
 /// How often it is looked at how much memory of mappings that cannot be seen is resident.
@@ -85,6 +87,8 @@ pub struct Exposure<O> {
     has_none: bool,
     /// what was cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
+    /// what was read last, to be read into again
+    blocks: Vec<Block>,
     /// which target has the first turn
     turn: usize,
     seq: u64,
@@ -122,6 +126,7 @@ impl<O: Space + Look> Exposure<O> {
             handed_over: false,
             has_none: false,
             armed: Vec::new(),
+            blocks: Vec::new(),
             turn: 0,
             seq: 0,
             spending: Spending::new(&attrs),
@@ -247,7 +252,7 @@ impl<O: Space + Look> Exposure<O> {
     fn look_at(&mut self, targets: &mut [Watched], now: Nanos) -> Result<(), OpsError> {
         self.armed.clear();
         let nr_targets = targets.len().max(1);
-        let mut blocks = Vec::new();
+        let mut blocks = std::mem::take(&mut self.blocks);
         let mut awoken = Vec::with_capacity(targets.len());
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
@@ -279,6 +284,7 @@ impl<O: Space + Look> Exposure<O> {
             w.whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
             self.see_hidden(w, at)?;
         }
+        self.blocks = blocks;
         // Each round another target has the first turn, and what it leaves is the next one's.
         self.turn = self.turn.wrapping_add(1);
         let mut order: Vec<(&mut Watched, Vec<u64>)> = targets.iter_mut().zip(awoken).collect();
@@ -342,7 +348,7 @@ impl<O: Space + Look> Exposure<O> {
     fn read_early(&mut self, class: usize, now: Nanos) -> Result<(), OpsError> {
         self.pay_for_others()?;
         let armed = std::mem::take(&mut self.armed);
-        let mut blocks = Vec::new();
+        let mut blocks = std::mem::take(&mut self.blocks);
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
             let Some(at) = self.targets.iter().position(|w| w.id == *id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
@@ -359,7 +365,7 @@ impl<O: Space + Look> Exposure<O> {
                 &terms,
             );
         }
-        self.armed = armed;
+        (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
         self.spending.pay_for_early(reckoned);
         if self.spending.may_ask() && self.targets.iter().any(Watched::hides_much) {

@@ -1,8 +1,10 @@
 //! What is known of a stretch of memory within one block and one mapping.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use super::stretches::SAMPLED_HZ;
+use super::summary::Summary;
 use super::window::{Evidence, Window};
 use super::windows::Windows;
 use crate::ops::{Seen, Unknown};
@@ -127,6 +129,8 @@ pub(super) struct Piece {
     /// It may be of the past, since its region has become faster elsewhere.
     doubted: bool,
     calm: Option<Calm>,
+    /// What changes the piece drops it.
+    summary: Option<Box<Summary>>,
     /// readings of everything in which it was missing
     pub missing: u8,
     /// of a window
@@ -197,6 +201,7 @@ impl Piece {
             presumed: None,
             doubted: false,
             calm: None,
+            summary: None,
             missing: 0,
             size,
             windows: Windows::new(Window::new(ms), u16::try_from(windows).unwrap_or(u16::MAX)),
@@ -205,6 +210,7 @@ impl Piece {
 
     /// Time is counted from so many ms later on.
     pub fn rebase(&mut self, ms: u32) {
+        self.summary = None;
         let windows = self.windows.distinct_mut().iter_mut();
         let times = windows.flat_map(|w| [&mut w.touched, &mut w.kept, &mut w.suspect]);
         let exposed = self.exposed.iter_mut().map(|x| &mut x.since.ms);
@@ -251,22 +257,24 @@ impl Piece {
         &self.windows[i]
     }
 
-    /// A window.
-    pub fn window_mut(&mut self, i: usize) -> &mut Window {
-        &mut self.windows[i]
+    /// Has some windows note their heat: each with the length of its memory, or one that stands for all of them with
+    /// that of all.
+    pub fn note_heat(&mut self, windows: Range<usize>, mut note: impl FnMut(&mut Window, u64)) {
+        let whole = windows == (0..self.nr_windows());
+        match self.windows.distinct_mut() {
+            [one] if whole => note(one, self.range.len()),
+            _ => {
+                for i in windows {
+                    let len = self.window_range(i).len();
+                    note(&mut self.windows[i], len);
+                }
+            }
+        }
     }
 
     /// The pages of a window.
     fn pages_of(&self, i: usize) -> (usize, usize) {
         self.pages(self.window_range(i))
-    }
-
-    /// The window that stands for all of them, if one does.
-    pub fn one_for_all(&mut self) -> Option<&mut Window> {
-        match self.windows.distinct_mut() {
-            [one] => Some(one),
-            _ => None,
-        }
     }
 
     /// Pages of `mask` that lie in a window.
@@ -332,9 +340,19 @@ impl Piece {
         self.resident.get()
     }
 
+    /// How many of its pages are resident.
+    pub fn nr_resident(&self) -> u32 {
+        self.resident.count()
+    }
+
     /// Pages whose accesses cannot be seen, by reason.
     pub fn hidden(&self) -> impl Iterator<Item = (Unknown, PageMask)> {
         self.hidden.iter().map(|(why, mask)| (*why, mask.get()))
+    }
+
+    /// Whether there are any.
+    pub fn hides(&self) -> bool {
+        !self.hidden.is_empty()
     }
 
     /// Pages whose accesses cannot be seen.
@@ -344,20 +362,23 @@ impl Piece {
 
     /// Pages that tell nothing more until they are cleared.
     pub fn spent(&self) -> u32 {
-        self.spent_pages().count()
+        match self.hidden.is_empty() {
+            true => self.young.count(),
+            false => self.spent_pages().count(),
+        }
     }
 
     /// Those of them within `range`.
     pub fn spent_in(&self, range: &AddrRange) -> u32 {
         let (first, end) = range.intersect(&self.range).map_or((0, 0), |r| self.pages(r));
-        self.spent_pages().count_in(first, end)
+        match self.hidden.is_empty() {
+            true => self.young.count_in(first, end),
+            false => self.spent_pages().count_in(first, end),
+        }
     }
 
     fn spent_pages(&self) -> PageMask {
-        match self.hidden.is_empty() {
-            true => self.young.get(),
-            false => self.young.get().without(&self.unseen_pages()),
-        }
+        self.young.get().without(&self.unseen_pages())
     }
 
     /// Whether nothing of it was touched since it was cleared.
@@ -380,21 +401,28 @@ impl Piece {
     pub fn read(&mut self, block: &Block, class: usize, now: &Moment, t: &Terms) -> Change {
         let span = self.span();
         let (resident, young) = (block.resident.and(&span), block.young.and(&span));
-        let (was_resident, was_young) = (self.resident.get(), self.young.get());
-        let stolen = was_young.without(&young).and(&resident).count();
-        let touched = young.without(&was_young);
-        if resident != was_resident {
+        let (mut stolen, mut touched, mut new) = (0, PageMask::default(), PageMask::default());
+        if !self.resident.is(&resident) {
             // What is gone shows nothing more.
             self.calm = None;
+            self.summary = None;
             self.armed = (&self.armed.get().and(&resident)).into();
             self.hide(self.hidden().map(|(why, mask)| (why, mask.and(&resident))).collect());
             self.resident = (&resident).into();
         }
-        self.huge = block.huge;
-        if young != was_young {
-            self.young = (&young).into();
+        if self.huge != block.huge {
+            self.huge = block.huge;
+            self.summary = None;
         }
-        let new = young.and(&self.armed.get()).without(&self.found.get());
+        // Most memory is as it was.
+        if !self.young.is(&young) {
+            let was_young = self.young.get();
+            stolen = was_young.without(&young).and(&resident).count();
+            touched = young.without(&was_young);
+            new = young.and(&self.armed.get()).without(&self.found.get());
+            self.young = (&young).into();
+            self.summary = None;
+        }
         if !touched.is_empty() {
             self.calm = None;
         }
@@ -482,7 +510,7 @@ impl Piece {
     /// Of calm memory, pages and the page-seconds since they were cleared.
     pub fn idle(&self, t: &Terms) -> (u32, f64) {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
-        let pages = self.armed.get().count();
+        let pages = self.armed.count();
         (pages, f64::from(pages) * seconds)
     }
 
@@ -508,6 +536,17 @@ impl Piece {
             // Most memory is cold: what its windows have shown follows from the times alone.
             return false;
         }
+        if new.is_empty() {
+            let mut tells = false;
+            for w in self.windows.distinct_mut() {
+                tells |= w.pass((is - was).max(0.0), class);
+            }
+            if tells {
+                self.summary = None;
+            }
+            return false;
+        }
+        self.summary = None;
         self.found = (&self.found.get().or(new)).into();
         let mut awoken = false;
         self.change(
@@ -565,6 +604,7 @@ impl Piece {
             }
         };
         let shown = self.exposure(t);
+        self.summary = None;
         self.change(
             |p, i| {
                 let presumed = presumed.get(i).copied().flatten();
@@ -614,6 +654,7 @@ impl Piece {
     /// Takes in what somebody who sees them has told of hidden pages of a window.
     pub fn tell(&mut self, addr: u64, seen: &Seen, ms: u32) {
         let Some(since) = seen.since else { return };
+        self.summary = None;
         let i = usize::try_from(addr / self.size - self.range.start / self.size).unwrap_or(0);
         let told = u16::try_from(seen.present).unwrap_or(u16::MAX);
         let w = &mut self.windows[i];
@@ -622,6 +663,16 @@ impl Piece {
             w.touched = ms;
         }
         w.be_told(seen.young, told, seen.read_at.since(since).as_secs_f64());
+    }
+
+    /// Whether it was cleared and read together with another one, and nothing else is presumed of it.
+    pub fn is_exposed_like(&self, o: &Piece) -> bool {
+        let bits = |x: &Exposed| x.reads.map(|r| (r.wall.to_bits(), r.ran.to_bits()));
+        let same = |a: &Exposed, b: &Exposed| a.since == b.since && bits(a) == bits(b);
+        let exposed = self.exposed.as_ref().zip(o.exposed.as_ref());
+        self.huge == o.huge
+            && self.presumed == o.presumed
+            && exposed.is_some_and(|(a, b)| same(a, b))
     }
 
     /// What the current exposure has shown.
@@ -655,10 +706,44 @@ impl Piece {
             && self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
     }
 
-    /// Whether it was cleared within so many ms before `now`, and its window `i` was found touched since.
-    pub fn is_found_within(&self, i: usize, ms: u32, now: u32) -> bool {
-        let cleared = self.exposed.as_ref().is_some_and(|x| now.saturating_sub(x.since.ms) <= ms);
-        cleared && self.count_kept(&self.found, i) > 0
+    /// Whether it was cleared within so many ms before `now`.
+    pub fn is_cleared_within(&self, ms: u32, now: u32) -> bool {
+        self.exposed.as_ref().is_some_and(|x| now.saturating_sub(x.since.ms) <= ms)
+    }
+
+    /// Whether a window was found touched since it was cleared.
+    pub fn is_found(&self, i: usize) -> bool {
+        self.count_kept(&self.found, i) > 0
+    }
+
+    /// Sums it up, unless that was done and nothing has changed it since; says whether it did. What memory says that was
+    /// not touched since it was cleared depends on the time.
+    pub fn sum_up(&mut self, t: &Terms) -> bool {
+        if !self.is_seen() || self.is_quiet() {
+            self.summary = None;
+            return false;
+        }
+        let holds = self.summary.as_ref().is_some_and(|s| s.recent.contains(&t.recent));
+        if !holds {
+            self.summary = Some(Box::new(Summary::of(self, t)));
+        }
+        !holds
+    }
+
+    /// What it says, if it was summed up.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_deref()
+    }
+
+    /// Of these lengths of [`Terms::recent`], the ones by which the same signs of heat are confirmed.
+    pub fn same_recent(&self, recent: u32) -> Range<u32> {
+        let since = self.exposed.as_ref().map_or(0, |x| x.since.ms);
+        let signs = self.windows.distinct().iter().map(|w| w.suspect);
+        let ago = signs.filter(|ms| (1..=since).contains(ms)).map(|ms| since - ms);
+        ago.fold(0..u32::MAX, |Range { start, end }, ago| match ago <= recent {
+            true => start.max(ago)..end,
+            false => start..end.min(ago),
+        })
     }
 
     /// What is known of a window, by all exposures.
@@ -722,6 +807,7 @@ impl Piece {
             self.exposed.as_ref().map_or(Nanos(0), |x| x.since.at + Duration::from_nanos(1));
         self.presumed = Some(Presumed { hz: hz as f32, since });
         self.doubted = true;
+        self.summary = None;
     }
 
     /// The same by a sample that was cleared at `since`; what is slow was touched at `touched` for the last time, in
@@ -729,13 +815,17 @@ impl Piece {
     pub fn extend(&mut self, hz: f64, since: Nanos, touched: Option<u32>) {
         self.presumed = Some(Presumed { hz: hz as f32, since });
         self.calm = None;
+        self.summary = None;
         if let Some(ms) = touched {
             self.windows.distinct_mut().iter_mut().for_each(|w| w.touched = w.touched.max(ms));
         }
     }
 
     /// Resident pages of these windows that are presumed to be what others are.
-    pub fn extended_in(&self, windows: std::ops::Range<usize>) -> u64 {
+    pub fn extended_in(&self, windows: Range<usize>) -> u64 {
+        if self.presumed.is_none() {
+            return 0;
+        }
         let extended = windows.filter(|i| self.is_extended(*i));
         extended.map(|i| u64::from(self.resident_in(i))).sum()
     }
@@ -747,6 +837,7 @@ impl Piece {
 
     /// It woke: that is a first sign of heat.
     pub fn suspect(&mut self, ms: u32) {
+        self.summary = None;
         self.windows.distinct_mut().iter_mut().for_each(|w| w.suspect = ms.max(1));
     }
 
@@ -792,10 +883,12 @@ impl Piece {
         self.presumed.is_some_and(|p| self.cleared_at().is_none_or(|at| at < p.since))
     }
 
-    /// When a window was last touched, for all that is known: a page that is young may be at any time.
-    pub fn touched(&self, i: usize, now: u32) -> u32 {
+    /// When a window was last touched, for all that is known: a page that is young may be at any time, for which this is
+    /// later than any.
+    pub fn touched(&self, i: usize) -> u32 {
         let presumed = self.presumed.is_some_and(|p| p.hz < 2.0 && !self.is_sample(i, &p));
-        if !presumed && self.count_kept(&self.young, i) > 0 { now } else { self.windows[i].touched }
+        let is_young = !presumed && self.count_kept(&self.young, i) > 0;
+        if is_young { u32::MAX } else { self.windows[i].touched }
     }
 
     /// Time until each read of the current exposure, in s; NaN where there was none.

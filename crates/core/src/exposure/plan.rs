@@ -414,12 +414,12 @@ impl Planner<'_> {
         for known in regions {
             let r = &known.range;
             let Range { start: first, end } = self.within(r);
-            let touched = (first..end).filter(|&i| self.may_clear(i) && self.is_due_in(i, r));
+            let due = |&i: &usize| self.may_clear(i) && self.is_due_in(i, r);
             let lately = (first..end).filter_map(|i| self.pieces[i].whole_at()).max();
             let turn = self.turn(known);
             let had = lately.is_some_and(|at| self.now.since(at) < turn);
             let doubted = || (first..end).any(|i| self.pieces[i].is_doubted());
-            if touched.count() > 0 && (!had || doubted()) {
+            if (!had || doubted()) && (first..end).any(|i| due(&i)) {
                 // Who has to set bits again in all of a region touches it less often.
                 let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
                 // Who is asked less often is asked about more.

@@ -142,8 +142,8 @@ fn verdict(
     (since, idle_since): (Nanos, Nanos),
     t: &Terms,
 ) -> Option<Verdict> {
+    let at = piece.cleared_at().filter(|at| *at >= since.min(idle_since))?;
     let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(FEW))?;
-    let at = shown.since.at;
     if shown.touched > shown.pages * ALMOST_NONE {
         return (at >= since).then_some(Verdict::Touched);
     }
@@ -171,8 +171,11 @@ fn verdicts(
 
 /// The rate of all samples in a cell that were touched, in Hz.
 fn pooled(pieces: &[Piece], all: &[(usize, Verdict)], since: Nanos, t: &Terms) -> f64 {
-    let own =
-        |i: usize| pieces[i].shown_since(t).filter(|s| s.since.at >= since && s.touched > 0.0);
+    let own = |i: usize| {
+        let sampled = pieces[i].cleared_at().is_some_and(|at| at >= since);
+        let shown = sampled.then(|| pieces[i].shown_since(t)).flatten();
+        shown.filter(|s| s.touched > 0.0)
+    };
     let (d, e) = all
         .iter()
         .filter_map(|(i, _)| own(*i))

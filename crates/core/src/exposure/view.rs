@@ -249,24 +249,14 @@ fn age(
             bytes += len;
             continue;
         }
-        let mut age_one = |w: &mut Window, len: u64| {
+        pieces[p].note_heat(first..end, |w: &mut Window, len: u64| {
             let kept = heat_since(w.level, w.kept, w.touched);
             if w.level == UNTOUCHED || w.level.abs_diff(now_at) > 1 {
                 (w.level, w.kept) = (now_at, kept);
             }
             sum += f64::from(now.saturating_sub(w.kept)) * len as f64;
             bytes += len as f64;
-        };
-        let len = pieces[p].range.len();
-        match pieces[p].one_for_all().filter(|_| whole) {
-            Some(w) => age_one(w, len),
-            None => {
-                for i in first..end {
-                    let len = pieces[p].window_range(i).len();
-                    age_one(pieces[p].window_mut(i), len);
-                }
-            }
-        }
+        });
     }
     let ms = if hz > 0.0 {
         sum / bytes.max(1.0)

@@ -192,8 +192,8 @@ impl Watched {
             at += self.miss(at, block.start);
             let within = AddrRange::new(block.start, block.start + BLOCK_SIZE);
             let first = self.visible.partition_point(|r| r.end <= within.start);
-            let parts = self.visible[first..].iter().map_while(|r| r.intersect(&within));
-            for range in parts.collect::<Vec<_>>() {
+            for visible in &self.visible[first..] {
+                let Some(range) = visible.intersect(&within) else { break };
                 match self.pieces.get_mut(at).filter(|p| p.range == range) {
                     Some(piece) => {
                         at += 1;
@@ -336,7 +336,7 @@ impl Watched {
         if let Some(worth) = self.worth_at_rest() {
             return worth.resident;
         }
-        self.pieces.iter().map(|p| u64::from(p.resident().count())).sum()
+        self.pieces.iter().map(|p| u64::from(p.nr_resident())).sum()
     }
 
     /// Stretches of what is mapped.
@@ -349,9 +349,9 @@ impl Watched {
     pub fn doubt(&mut self, last: Nanos, t: &Terms) {
         for known in &self.regions {
             let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
-            let all = self.pieces[first..].iter_mut();
-            let pieces = all.take_while(|p| p.range.start < known.range.end);
-            let mut pieces: Vec<&mut Piece> = pieces.collect();
+            let all = self.pieces[first..].iter();
+            let len = all.take_while(|p| p.range.start < known.range.end).count();
+            let pieces = &mut self.pieces[first..first + len];
             let mut run = Compared::default();
             for p in pieces.iter().filter(|p| p.cleared_at().is_some_and(|at| at >= last)) {
                 let [touched, seconds, expected] = p.against(known.range, known.hz, t);
@@ -359,7 +359,7 @@ impl Watched {
                 run.seconds += seconds;
                 run.expected += known.share * expected;
             }
-            let older = |p: &&mut &mut Piece| p.cleared_at().is_some_and(|at| at < last);
+            let older = |p: &&mut Piece| p.cleared_at().is_some_and(|at| at < last);
             let rest = pieces.iter_mut().filter(older);
             match run.differs() {
                 // A part of it, perhaps: each sample speaks for what is nearest to it.
@@ -367,7 +367,7 @@ impl Watched {
                 Some(Ordering::Less) => rest.for_each(|p| p.presume(run.hz())),
                 Some(_) => {
                     // What looks hot for the first time is to be seen twice.
-                    let unsure = |p: &&mut &mut Piece| {
+                    let unsure = |p: &&mut Piece| {
                         p.cleared_at().is_some_and(|at| at < last) || p.is_sudden_anywhere(t)
                     };
                     pieces.iter_mut().filter(unsure).for_each(|p| p.doubt());
@@ -381,6 +381,7 @@ impl Watched {
     pub fn make_regions(&mut self, b: &Basis, max: usize, windows: bool) -> Vec<Viewed> {
         let areas = join_touching(self.visible.iter().copied());
         let room = max.saturating_sub(self.aside.len()).max(1);
+        self.sum_up(&b.terms);
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let before = std::mem::take(&mut self.regions);
@@ -403,9 +404,15 @@ impl Watched {
         viewed
     }
 
+    /// Sums up the pieces that have changed since that was last done; says how many.
+    pub fn sum_up(&mut self, t: &Terms) -> usize {
+        self.pieces.iter_mut().map(|p| usize::from(p.sum_up(t))).sum()
+    }
+
     /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
     pub fn hides_much(&self) -> bool {
-        let hidden: u64 = self.pieces.iter().map(|p| u64::from(p.unseen_pages().count())).sum();
+        let hides = self.pieces.iter().filter(|p| p.hides());
+        let hidden: u64 = hides.map(|p| u64::from(p.unseen_pages().count())).sum();
         let locked = self.mappings.iter().filter(|m| m.unknown == Some(Unknown::Mlocked));
         let locked: u64 = locked.map(|m| m.range.len() / PAGE_SIZE).sum();
         hidden + locked > (self.resident_pages() + locked) / MUCH
@@ -423,7 +430,7 @@ impl Watched {
         let ask = |range| Ask { target, range, clear: false };
         let mut asks = self.aside.asks(target, rng, window, |r| self.is_locked(r));
         let hidden: Vec<usize> =
-            (0..self.pieces.len()).filter(|&i| self.pieces[i].hidden().next().is_some()).collect();
+            (0..self.pieces.len()).filter(|&i| self.pieces[i].hides()).collect();
         let places =
             hidden.iter().flat_map(|&p| (0..self.pieces[p].nr_windows()).map(move |i| (p, i)));
         let places: Vec<(usize, usize)> = places.collect();

@@ -1,6 +1,6 @@
 //! What is known of a window.
 
-use super::bins::llr;
+use super::bins::llr_is_below;
 use super::piece::{EARLY, READS};
 
 /// Touched pages, and page-seconds until they were: their ratio is about a rate.
@@ -29,7 +29,8 @@ impl Evidence {
         if a.max(b) <= 2.0 * a.min(b) {
             return false;
         }
-        llr(self.d.into(), self.e.into(), o.d.into(), o.e.into()) > CONTRADICTION
+        let both = |x: Evidence| (f64::from(x.d), f64::from(x.e));
+        !llr_is_below(CONTRADICTION, both(self), both(o))
     }
 }
 
@@ -113,6 +114,17 @@ impl Window {
         self.current.d += f32::from(count);
         self.current.e += seconds as f32 * left.max(0.0);
         self.found[class..].fill(self.current.d as u16);
+    }
+
+    /// Adds a read at which none was; says whether that tells of anything: of pages that had all been touched before it
+    /// does not.
+    pub fn pass(&mut self, seconds: f64, class: usize) -> bool {
+        let is_spent = self.current.d >= f32::from(self.pages);
+        if is_spent && self.found[class] == self.current.d as u16 {
+            return false;
+        }
+        self.add(0, seconds, class);
+        true
     }
 
     /// The same for pages that others told of, `young` of `pages` in `seconds`.

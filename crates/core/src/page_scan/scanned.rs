@@ -10,7 +10,7 @@ use super::piece::Piece;
 use super::view::{parts, view};
 use crate::aside::{Aside, MOST_ASKS};
 use crate::attrs::Attrs;
-use crate::exposure::borders::{FIRST, cover, fit};
+use crate::exposure::borders::{FIRST, Joined, cover, fit};
 use crate::ops::{Ask, Mapping, Seen, TargetId};
 use crate::range::{AddrRange, align_down, join_touching};
 use crate::region::leave_out;
@@ -166,11 +166,12 @@ impl Scanned {
         let areas = join_touching(self.visible.iter().copied());
         let room = max.saturating_sub(self.aside.len()).max(1);
         let pieces: Vec<&Piece> = self.pieces.values().collect();
-        let parts = |p: &&Piece, _: usize, out: &mut dyn FnMut(_)| {
-            parts(p, now, attrs.windows).into_iter().for_each(out);
+        let parts = |p: &&Piece, _: usize, out: &mut Joined| {
+            parts(p, now, attrs.windows).into_iter().for_each(|group| out.push(group));
         };
-        let groups = cover(&pieces, |p| p.range, parts, &areas, FIRST, now);
-        let mut groups = fit(groups, now, room, attrs.windows);
+        let mut joined = Joined::new(FIRST, attrs.windows, now);
+        cover(&pieces, |p| p.range, parts, &areas, &mut joined);
+        let mut groups = fit(joined, room);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let pieces = &mut self.pieces;
         let mut views: Vec<RegionView> =
