@@ -75,6 +75,8 @@ pub struct Walker {
     /// So is by how many entries each of their pages is mapped. A huge page that is mapped whole is told
     /// all the same.
     counts_pages: bool,
+    /// what was read last, to be read into again
+    blocks: Vec<RawBlock>,
 }
 
 /// The memory in which libbpf's object lives; freed when dropped.
@@ -172,7 +174,20 @@ impl Walker {
             zero_frames: Vec::new(),
             large_folios: true,
             counts_pages: true,
+            blocks: Vec::new(),
         })
+    }
+
+    /// Room for blocks, empty, which is to be [given back](Self::give_back).
+    pub(crate) fn room(&mut self) -> Vec<RawBlock> {
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.clear();
+        blocks
+    }
+
+    /// Keeps that room for the next reading.
+    pub(crate) fn give_back(&mut self, blocks: Vec<RawBlock>) {
+        self.blocks = blocks;
     }
 
     /// Frames of the zero pages: mapped, but no memory of the process. That of a huge page is the

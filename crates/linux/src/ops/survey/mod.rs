@@ -81,13 +81,15 @@ pub(crate) fn read_blocks(
     mut each: impl FnMut(&RawBlock),
 ) -> Result<bool, OpsError> {
     let mut reader = Reader::new(spans);
-    let mut blocks = Vec::new();
-    loop {
+    let mut blocks = walker.room();
+    let is_same = loop {
         blocks.clear();
         match process.as_it_was(reader.run(walker, process.pid, &mut blocks), |read| *read)? {
             Some(Some(_)) => blocks.iter().for_each(&mut each),
-            Some(None) => return Ok(true),
-            None => return Ok(false),
+            Some(None) => break true,
+            None => break false,
         }
-    }
+    };
+    walker.give_back(blocks);
+    Ok(is_same)
 }
