@@ -1,11 +1,10 @@
-//! Large targets: what is too much to be cleared as a whole is known by samples.
+//! Large targets are known by samples.
 //!
-//! To clear all of 1 TiB once takes minutes of CPU time, and to read all of it half a second. So of each block a few
-//! pages are cleared, and speak for it: the blocks come in an order that covers all memory evenly, so that what is
-//! known becomes finer and finer. What lies between two samples that nobody touches is taken to be untouched; what lies
-//! beside a hot one is sampled next. Where a hot block meets one that is not, both are cut, and what lies between
-//! their samples has samples of its own, until the border is known well enough. Later, the sample of a block that
-//! nobody touches is all that need be read of it.
+//! Clearing all of 1 TiB once takes minutes of CPU time, and reading all of it half a second. So a few pages of each
+//! block are cleared, and speak for the block. The blocks come in an order that covers all memory evenly, so that the
+//! map becomes finer and finer. A block between two idle samples is presumed idle; blocks beside a hot sample come
+//! next. Where a hot block meets an idle one, both are cut, and the parts between their samples get samples of their
+//! own, until the border is known well enough. Later, an untouched sample is all that is read of its block.
 
 use std::time::Duration;
 

@@ -966,7 +966,7 @@ impl Piece {
 
     /// Resident pages of these windows that are presumed to be what others are.
     pub fn extended_in(&self, windows: Range<usize>) -> u64 {
-        if self.coarse && !self.is_extended(0) {
+        if self.coarse && self.was_cleared() && !self.is_extended(0) {
             // What is armed is resident.
             return u64::from(self.resident.count().saturating_sub(self.armed.count()));
         }
