@@ -250,3 +250,23 @@ fn changes_in_64_gib_are_found() {
     let wrong = bytes_where(&last.targets[0], all, |r| r.heat(&Thresholds::default()) == Heat::Hot);
     assert!(wrong <= 72 * MIB, "{} MiB are called hot at the end", wrong / MIB);
 }
+
+/// In processes that are not large, hot places that are smaller than a block are found, too.
+#[test]
+fn hot_strips_of_128_kib_in_32_gib_are_found() {
+    let (gib, strip) = (32, 128 << 10);
+    let start = |i: u64| BASE + 4 * GIB + i * (2 * MIB) + ((i * 7) % 24) * (64 << 10);
+    let hot: Vec<AddrRange> =
+        (0..512).map(|i| AddrRange::new(start(i), start(i) + strip)).collect();
+    let mut areas = vec![AddrRange::new(BASE, hot[0].start)];
+    for (i, strip) in hot.iter().enumerate() {
+        let next = hot.get(i + 1).map_or(BASE + gib * GIB, |next| next.start);
+        areas.extend([*strip, AddrRange::new(strip.end, next)]);
+    }
+    let field = Field::priced(&areas, 1, VIRTUAL);
+    (0..hot.len()).for_each(|i| field.touch(2 * i + 1, Touch::Random(100.0)));
+    let sparse = Sparse { gib, hot, pays: false, field };
+    let mut monitor = sparse.monitor(Attrs { max_regions: 2000, ..Attrs::default() });
+    let row = sparse.row(&mut monitor, 10).unwrap();
+    assert!(row.precision >= 0.97 && row.recall >= 0.97, "{}", row.line());
+}
