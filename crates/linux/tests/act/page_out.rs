@@ -169,7 +169,10 @@ fn of_many_little_works_the_last_are_left() {
     ops.apply(&out(Duration::from_nanos(1)), &mut done).unwrap();
     assert!((1..100).contains(&done.len()), "{} of 100 were done", done.len());
     let gone = done.iter().map(|d| d.applied).sum::<u64>() / PAGE_SIZE;
-    assert_eq!(gone, done.len() as u64 * 30, "those that were done were done");
+    // The last one may stop at a step: where others have the CPU, a step is few pages.
+    let whole = done.len() as u64 - 1;
+    assert!(done[..whole as usize].iter().all(|d| d.applied == 30 * PAGE_SIZE), "{done:?}");
+    assert!((whole * 30..=(whole + 1) * 30).contains(&gone), "{done:?}");
     assert_eq!(process.resident(memory), 3000 - gone);
     let told: Vec<AddrRange> = (0..done.len() as u64).map(part).collect();
     assert_eq!(begun.0.take(), told, "of the others nobody is told");

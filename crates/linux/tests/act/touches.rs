@@ -78,8 +78,11 @@ fn what_somebody_else_clears_was_touched() {
     let recheck = 800 * MS;
     let done = apply(&mut ops, Work { recheck, ..work(&Action::PageOut, target, memory) });
     let process = meddler.join().unwrap();
-    assert_eq!(pages(done), [900, 900, 100], "{done:?}");
-    assert_eq!(process.resident(part(memory, 300, 100)), 100);
+    // The host ages a page now and then: its touch is lost.
+    let [tried, applied, passed] = pages(done);
+    assert!((900..=905).contains(&applied), "{done:?}");
+    assert_eq!((tried, applied + passed), (applied, 1000), "{done:?}");
+    assert_eq!(process.resident(part(memory, 300, 100)), 1000 - applied);
 }
 
 /// Who clears bits meanwhile takes nothing from what is known of their pages.
