@@ -51,7 +51,7 @@ bench: install-deps
 	bench/run
 
 # The tables of the mails that isotherm is built on, on this machine: most of two days, or 20 minutes.
-# docs/evaluation.md tells of it.
+# docs/measurements/evaluation.md tells of it.
 evaluate: packages += $(to_bench)
 evaluate: install-deps
 	bench/evaluate

@@ -138,7 +138,7 @@ fn every(interval: u64) -> String {
     if interval == 0 { String::new() } else { format!(", {interval} ms") }
 }
 
-/// `docs/monitor.md`, "The kernel's rules".
+/// `docs/concepts/monitor.md`, "The kernel's rules".
 #[must_use]
 pub fn kernels_rules() -> Attrs {
     let attrs = Attrs {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/how-it-sees.md, beside itself: first-touches.svg and rounds.svg.
+"""Draws the pictures of docs/concepts/how-it-sees.md, beside itself: first-touches.svg and rounds.svg.
 
 The curves are exact; the points are drawn at random, from a fixed seed. The rounds follow the rules of
 crates/core/src/exposure/plan.rs, with memory that is touched in a known way. Takes nothing but Python.

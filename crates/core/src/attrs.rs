@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::range::PAGE_SIZE;
 
-/// How a monitor finds out what is hot. `docs/how-it-sees.md` tells of the first, `docs/monitor.md` of
+/// How a monitor finds out what is hot. `docs/concepts/how-it-sees.md` tells of the first, `docs/concepts/monitor.md` of
 /// the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
@@ -159,7 +159,7 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Attrs {
     /// 20 ms, 400 ms and 1 s; 100 to 1000 regions cut at 64 KiB; windows of 64 KiB; four parts a
-    /// split. `docs/monitor.md` says why.
+    /// split. `docs/concepts/monitor.md` says why.
     fn default() -> Self {
         Attrs {
             sample: Duration::from_millis(20),

@@ -150,7 +150,7 @@ fn capabilities() -> Finding {
         return Finding::new("capabilities", State::Works, "this process has those it takes");
     }
     Finding::new("capabilities", State::Limited, format!("missing: {}", missing.join(", ")))
-        .advise("run as root, or see docs/permissions.md for the least that is needed")
+        .advise("run as root, or see docs/reference/permissions.md for the least that is needed")
 }
 
 /// Clears a young page of our own, and looks whether it became old and can become young again.

@@ -95,7 +95,7 @@ impl Look for Ops {
     }
 }
 
-/// What reading and clearing cost on a real machine, for who plans by it: `docs/looks.md`.
+/// What reading and clearing cost on a real machine, for who plans by it: `docs/concepts/looks.md`.
 const READ_A_PAGE: Duration = Duration::from_nanos(2);
 const CLEAR_A_PAGE: Duration = Duration::from_nanos(150);
 const TOUCH_AGAIN: Duration = Duration::from_nanos(400);

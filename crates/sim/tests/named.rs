@@ -1,5 +1,5 @@
 //! How well the monitors see the named workloads, on the simulated machine: the bounds that isotherm has set
-//! itself for its default monitor (`docs/how-it-sees.md`).
+//! itself for its default monitor (`docs/concepts/how-it-sees.md`).
 
 // What clippy allows in tests, for their helpers too.
 #![allow(clippy::unwrap_used)]
@@ -77,7 +77,7 @@ fn intervals_hold_where_memory_moves() {
     }
 }
 
-/// The kernel's rules: `docs/monitor.md`.
+/// The kernel's rules: `docs/concepts/monitor.md`.
 #[test]
 fn shootdowns_are_a_two_hundredth_of_those_by_the_kernels_rules() {
     let kernel = Attrs {

@@ -2,7 +2,7 @@
 //!
 //! Reading accessed bits is cheap, and clearing them is dear. So a little memory is cleared now and
 //! then, in long runs, and everything is read, at growing delays. When a page turned young tells how
-//! often it is touched; a page that did not was not. `docs/how-it-sees.md` tells it at length.
+//! often it is touched; a page that did not was not. `docs/concepts/how-it-sees.md` tells it at length.
 
 pub mod bins;
 pub(crate) mod borders;

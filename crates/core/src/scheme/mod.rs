@@ -2,7 +2,7 @@
 //!
 //! A [`Scheme`] is a [`Pattern`] of size, rate and age, an [`Action`], a [`Quota`], [`Watermarks`] and
 //! [`Filter`]s. An [`Engine`] of them takes snapshots, and acts through [`crate::Act`].
-//! `docs/schemes.md` tells of it all.
+//! `docs/reference/schemes.md` tells of it all.
 
 mod absent;
 mod acted;

@@ -40,7 +40,7 @@ fn the_published_schemes_are_read() {
 
 #[test]
 fn the_schemes_of_the_documentation_are_read() {
-    let page = include_str!("../../../../docs/schemes.md");
+    let page = include_str!("../../../../docs/reference/schemes.md");
     let block = page.split("```").nth(3).unwrap();
     let schemes = parse(block, INTERVAL).unwrap();
     let actions: Vec<_> = schemes.iter().map(|s| s.action.name()).collect();

@@ -75,7 +75,7 @@ pub struct Prices {
     pub call: f64,
 }
 
-/// As measured on a real machine (`docs/looks.md`).
+/// As measured on a real machine (`docs/concepts/looks.md`).
 pub const MEASURED: Prices = Prices {
     read_a_page: 1.8e-9,
     read_a_block: 0.0,

@@ -52,10 +52,10 @@ fn what_is_missing_is_named() {
     assert!(done.text().contains("note    way to look: bpf\n"), "{}", done.text());
     assert!(done.text().contains("ok      way to look: smaps\n"), "{}", done.text());
 
-    // What it advises is what docs/permissions.md says.
+    // What it advises is what docs/reference/permissions.md says.
     let setcap = "setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep";
     assert!(done.text().contains(setcap), "{}", done.text());
-    assert!(include_str!("../../../../docs/permissions.md").contains(setcap));
+    assert!(include_str!("../../../../docs/reference/permissions.md").contains(setcap));
 
     let json = powerless(&["system", "doctor", "--json"]).json();
     let findings = json["findings"].as_array().unwrap();

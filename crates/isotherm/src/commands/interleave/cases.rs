@@ -1,7 +1,7 @@
 //! `isotherm interleave verify --kernel`: the kernel's memory policies, tried on memory of our own.
 //!
 //! The cases follow the tests of `set_mempolicy` and `mbind` in the Linux Test Project, in our own
-//! words, and the same with the weights that the machine has. docs/interleave.md says which are not here.
+//! words, and the same with the weights that the machine has. docs/reference/interleave.md says which are not here.
 
 mod errors;
 mod files;

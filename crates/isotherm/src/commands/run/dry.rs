@@ -45,7 +45,7 @@ pub fn cost(action: &Action, bytes: u64) -> Duration {
     page.saturating_mul(u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX))
 }
 
-/// Nanoseconds a page of 4 KiB, by the table in `docs/acting.md`. Of moving there is no figure: it is
+/// Nanoseconds a page of 4 KiB, by the table in `docs/concepts/acting.md`. Of moving there is no figure: it is
 /// taken for paging out.
 fn page_cost(action: &Action) -> u64 {
     match action {

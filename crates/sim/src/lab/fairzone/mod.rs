@@ -1,6 +1,6 @@
 //! Fair zone allocation: what each policy does to streaming readers and writers.
 //!
-//! `docs/fair-zone.md` tells the story.
+//! `docs/lab/fair-zone.md` tells the story.
 
 mod load;
 pub mod policies;

@@ -1,6 +1,6 @@
 //! Weighted interleave: which weights give how much bandwidth, and what was published of it.
 //!
-//! `docs/interleave.md` tells the story.
+//! `docs/lab/interleave.md` compares the two.
 
 mod claims;
 mod curves;
