@@ -1,11 +1,12 @@
 //! A load that is watched for a while in one way, then in another.
 
+use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use isotherm_core::{Cost, Monitor, Quality, Step, watch};
-use isotherm_linux::{Processes, Way, sys};
+use isotherm_core::{Cost, Monitor, Quality, watch};
+use isotherm_linux::{Processes, Way, sys, watch_for};
 
 use crate::load::{Load, Shape};
 use crate::setups::Setup;
@@ -209,22 +210,13 @@ fn monitor_of(setup: &Setup, pid: i32, seed: u64) -> Result<Box<AnyMonitor>> {
 }
 
 fn run(monitor: &mut AnyMonitor, length: Duration) -> Result<Told> {
-    let end = sys::monotonic() + length;
     let mut told = Told { cost: Cost::default(), quality: None };
-    loop {
-        let now = sys::monotonic();
-        if now >= end {
-            return Ok(told);
-        }
-        match monitor.step(now)? {
-            Step::Wait(until) => std::thread::sleep(until.min(end).since(sys::monotonic())),
-            Step::Snapshot(s) => {
-                told.cost += s.cost;
-                told.quality = s.quality;
-            }
-            Step::End(why) => bail!("the load ended: {why:?}"),
-        }
-    }
+    let ended = watch_for(monitor, length, |_, s| {
+        told.cost += s.cost;
+        told.quality = s.quality;
+        anyhow::Ok(ControlFlow::Continue(()))
+    })?;
+    ended.map_or(Ok(told), |why| bail!("the load ended: {why:?}"))
 }
 
 struct Counts {

@@ -2,14 +2,15 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use isotherm_core::{Monitor, Nanos, Snapshot, Step, watch as monitor_of};
-use isotherm_linux::{Processes, sys};
+use isotherm_core::{Monitor, Nanos, Snapshot, watch as monitor_of};
+use isotherm_linux::{Processes, sys, watch_for};
 use isotherm_record::{Facts, Limits, Why, Writer};
 use isotherm_sim::{AGED, GroundTruth};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
@@ -59,18 +60,16 @@ fn snapshots(
 ) -> Result<(Vec<Arc<Snapshot>>, f64)> {
     let mut snapshots = Vec::new();
     let mut from = (sys::monotonic(), sys::own_cpu());
-    let (aged, end) = (from.0 + AGED, from.0 + length);
-    while sys::monotonic() < end {
-        match monitor.step(sys::monotonic())? {
-            Step::Wait(until) => std::thread::sleep(until.since(sys::monotonic())),
-            Step::End(why) => bail!("the workload ended: {why:?}"),
-            Step::Snapshot(s) => {
-                if s.start < aged && s.end >= aged {
-                    from = (sys::monotonic(), sys::own_cpu());
-                }
-                snapshots.push(s);
-            }
+    let aged = from.0 + AGED;
+    let ended = watch_for(monitor, length, |_, s| {
+        if s.start < aged && s.end >= aged {
+            from = (sys::monotonic(), sys::own_cpu());
         }
+        snapshots.push(s);
+        anyhow::Ok(ControlFlow::Continue(()))
+    })?;
+    if let Some(why) = ended {
+        bail!("the workload ended: {why:?}");
     }
     let used = sys::own_cpu().saturating_sub(from.1).as_secs_f64();
     Ok((snapshots, used / sys::monotonic().since(from.0).as_secs_f64().max(1e-9)))

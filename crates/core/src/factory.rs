@@ -8,7 +8,7 @@ use crate::page_scan::PageScan;
 use crate::sampler::RegionSampler;
 
 /// The monitor of `targets`, which `ops` must know, that `attrs` ask for. Nothing is looked at before
-/// the first [`Source::step`].
+/// the first [`Source::step`](crate::Source::step).
 ///
 /// # Errors
 /// If `attrs` make no sense, or ask for a monitor that `ops` does not suit.

@@ -8,6 +8,7 @@ mod act;
 mod aside;
 mod attribution;
 mod attrs;
+mod drive;
 mod estimator;
 mod exposure;
 mod factory;
@@ -36,6 +37,7 @@ pub use act::{
 };
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
+pub use drive::{Driver, drive};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;
 pub use factory::watch;

@@ -3,7 +3,7 @@
 /// Pages there are a bit for.
 pub const MAX_PAGES: usize = 512;
 
-/// A set of pages of a window of at most [`MAX_PAGES`].
+/// A set of pages of a window of at most `MAX_PAGES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageMask([u64; MAX_PAGES / 64]);
 

@@ -3,14 +3,17 @@
 //! with a plus is watched as well from half of the time on; `goal=BP` has intervals tuned, and `unit=N`
 //! makes a step of a physical address N bytes.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, HeatBytes, Mapping, MappingKind, Snapshot, Source, Step, TargetId, Thresholds,
+    AddrRange, Attrs, EndReason, HeatBytes, Mapping, MappingKind, Snapshot, TargetId, Thresholds,
 };
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 use isotherm_linux::damon::{Kdamond, KdamondAttrs, Watched, availability, sweep};
-use isotherm_linux::sys::{Kept, drop_privileges, monotonic};
+use isotherm_linux::sys::{Kept, drop_privileges};
+use isotherm_linux::watch_for;
 
 type Fallible<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -30,10 +33,9 @@ fn run() -> Fallible<()> {
     println!("DAMON: {:?}", availability(root));
     let [seconds, what @ ..] = &args[..] else { return Err("kdamond SECONDS PID...".into()) };
     let seconds = Duration::from_secs(seconds.parse()?);
-    let (half, end) = (monotonic() + seconds / 2, monotonic() + seconds);
     let (later, what): (Vec<String>, Vec<String>) =
         what.iter().cloned().partition(|w| w.starts_with('+'));
-    let mut later = Some(pids(&later)?).filter(|all| !all.is_empty());
+    let later = Some(pids(&later)?).filter(|all| !all.is_empty());
     if let Some(pid) = sweep(root)? {
         println!("swept what isotherm {pid} has left");
     }
@@ -58,25 +60,21 @@ fn run() -> Fallible<()> {
     let mut kdamond = Kdamond::start(root, watched, attrs)?;
     drop_privileges(Kept { reading: true, writing: false, frames: false })?;
     println!("results by {}", kdamond.results());
-    loop {
-        match kdamond.step(monotonic())? {
-            Step::Wait(until) => std::thread::sleep(until.since(monotonic())),
-            Step::Snapshot(s) => print(&s),
-            Step::End(why) => {
-                println!("ended: {why:?}");
-                return Ok(());
-            }
-        }
-        if monotonic() >= half
-            && let Some(more) = later.take()
-        {
-            let new = more.iter().map(|&(TargetId(n), pid)| (TargetId(n + 100), pid));
-            kdamond.set_targets(&processes.iter().copied().chain(new).collect::<Vec<_>>())?;
-        }
-        if monotonic() >= end {
-            kdamond.stop()?;
-        }
+    let show = |_: &mut Kdamond, s: Arc<Snapshot>| -> Fallible<_> {
+        print(&s);
+        Ok(ControlFlow::Continue(()))
+    };
+    let mut ended = watch_for(&mut kdamond, seconds / 2, show)?;
+    if let (None, Some(more)) = (ended, later) {
+        let new = more.iter().map(|&(TargetId(n), pid)| (TargetId(n + 100), pid));
+        kdamond.set_targets(&processes.iter().copied().chain(new).collect::<Vec<_>>())?;
     }
+    if ended.is_none() {
+        ended = watch_for(&mut kdamond, seconds / 2, show)?;
+    }
+    kdamond.stop()?;
+    println!("ended: {:?}", ended.unwrap_or(EndReason::Stopped));
+    Ok(())
 }
 
 fn watched(what: &[String]) -> Fallible<Watched> {

@@ -6,15 +6,16 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Heat, HeatBytes, PAGE_SIZE, RegionSampler, RegionView, Snapshot, Source,
-    Step, TargetView, Thresholds,
+    AddrRange, Attrs, Heat, HeatBytes, OpsError, PAGE_SIZE, RegionSampler, RegionView, Snapshot,
+    TargetView, Thresholds,
 };
 use isotherm_linux::proc::{self, Pagemap};
-use isotherm_linux::{Part, Physical, physical_memory, sys};
+use isotherm_linux::{Part, Physical, physical_memory, watch_for};
 
 const LETTER: u64 = 4 << 20;
 
@@ -26,15 +27,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let memory = Part::default().of(&physical_memory(root)?)?;
     let ops = Physical::new(root, &memory)?;
     let mut monitor = RegionSampler::new(ops, Attrs::default(), &[Physical::TARGET], 1)?;
-    let end = sys::monotonic() + Duration::from_secs(seconds);
     let mut last = None;
-    while sys::monotonic() < end {
-        match monitor.step(sys::monotonic())? {
-            Step::Wait(until) => std::thread::sleep(until.since(sys::monotonic())),
-            Step::Snapshot(s) => last = Some(s),
-            Step::End(_) => break,
-        }
-    }
+    watch_for(&mut monitor, Duration::from_secs(seconds), |_, s| {
+        last = Some(s);
+        Ok::<_, OpsError>(ControlFlow::Continue(()))
+    })?;
     let last = last.ok_or("no snapshot yet: watch for longer")?;
     let target = last.targets.first().ok_or("no target")?;
     print_zones(&last, target);

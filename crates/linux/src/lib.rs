@@ -22,6 +22,7 @@ pub mod sys;
 #[cfg(test)]
 mod testing;
 mod walker;
+mod watch_for;
 mod ways;
 pub mod x86;
 
@@ -38,6 +39,7 @@ pub use proof::ProofError;
 pub use walker::{
     Answer, Batch, Identity, MAX_ENTRIES, MAX_WINDOWS, Reading, WalkError, Walker, Want, fitting,
 };
+pub use watch_for::watch_for;
 pub use ways::{Best, Way, WayError};
 
 /// Generated from `walk.bpf.c` by libbpf-cargo.

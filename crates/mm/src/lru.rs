@@ -33,7 +33,7 @@ pub enum ListKind {
 }
 
 impl ListKind {
-    /// The lists of a [`Lruvec`], in the order in which they are scanned.
+    /// The lists of a `Lruvec`, in the order in which they are scanned.
     pub const LRU: [ListKind; 4] = [
         ListKind::InactiveAnon,
         ListKind::ActiveAnon,
@@ -52,7 +52,7 @@ impl ListKind {
         }
     }
 
-    /// Whose pages are on it, if it is a list of a [`Lruvec`].
+    /// Whose pages are on it, if it is a list of a `Lruvec`.
     #[must_use]
     pub fn page_kind(self) -> Option<PageKind> {
         match self {

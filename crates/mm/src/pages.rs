@@ -47,7 +47,7 @@ impl Memory {
         self.frames[frame as usize].has(DIRTY)
     }
 
-    /// Whether it is in page tables: then reclaim asks [`Backing::take_accessed`].
+    /// Whether it is in page tables: then reclaim asks `Backing::take_accessed`.
     pub fn set_mapped(&mut self, frame: FrameId, mapped: bool) {
         self.frames[frame as usize].set(MAPPED, mapped);
     }

@@ -43,7 +43,7 @@ impl Cgroup {
 /// Of the whole machine, below the root of the file system.
 pub(crate) const MACHINE_PRESSURE: &str = "proc/pressure/memory";
 
-/// Reads [`MACHINE_PRESSURE`]: what processes of the whole machine have waited. `None` if the kernel
+/// Reads `/proc/pressure/memory`: what processes of the whole machine have waited. `None` if the kernel
 /// does not count that.
 #[must_use]
 pub fn machine_pressure(root: &Path) -> Option<Pressure> {

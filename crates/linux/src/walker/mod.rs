@@ -252,7 +252,7 @@ impl Walker {
     }
 
     /// The `vm_flags` of the areas that hold `addrs`, `None` where there is none or the process
-    /// was busy mapping all the time: it is asked again for up to [`VMA_PATIENCE`].
+    /// was busy mapping all the time: it is asked again for up to `VMA_PATIENCE`.
     ///
     /// # Errors
     /// If there is no such process or it has no memory.
