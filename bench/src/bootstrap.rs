@@ -40,7 +40,7 @@ pub(crate) fn below(rng: &mut impl Rng, n: usize) -> usize {
 }
 
 /// The middle one, or the mean of the two in the middle; none of no values.
-pub(crate) fn middle(mut values: Vec<f64>) -> Option<f64> {
+pub fn middle(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
     let upper = *values.get(half)?;

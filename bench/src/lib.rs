@@ -4,7 +4,6 @@
 pub mod accuracy;
 pub mod bootstrap;
 pub mod cpus;
-pub mod evaluate;
 pub mod fading;
 pub mod interrupts;
 pub mod limited;
