@@ -9,14 +9,15 @@ use isotherm_linux::Way;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 pub use isotherm_sim::workload::units::{duration, size};
 
-use crate::cli::{Look, SetTo};
+use crate::interleave::SetTo;
+use crate::watch::LookBy;
 
 /// The name of a way to look, `damon`, or `auto`.
-pub fn way(text: &str) -> Result<Look, String> {
+pub fn way(text: &str) -> Result<LookBy, String> {
     match text {
-        "auto" => Ok(Look::Auto),
-        "damon" => Ok(Look::Damon),
-        _ => Way::find(text).map(Look::By).map_err(|e| format!("{e}, damon or auto")),
+        "auto" => Ok(LookBy::Auto),
+        "damon" => Ok(LookBy::Damon),
+        _ => Way::find(text).map(LookBy::Way).map_err(|e| format!("{e}, damon or auto")),
     }
 }
 

@@ -1,12 +1,7 @@
-//! What is said on standard error.
+//! Words for people.
 
-use std::fmt::Display;
-use std::io::Write;
-
-/// Says a line. That nobody listens any more is no reason to stop working.
-pub fn say(line: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
+/// The target of events that say how it goes: lines that stand for themselves.
+pub const STATUS: &str = "isotherm::status";
 
 /// An error and its causes, without those that the text before has named already.
 pub fn chain(e: &anyhow::Error) -> String {

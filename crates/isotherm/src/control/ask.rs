@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use tracing::warn;
 
 use super::{ControlError, MAX_ANSWER, MAX_LINE, Request, default_path};
-use crate::words::say;
 
 /// A service that is acting answers within a step of that.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,7 +49,7 @@ pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError
 pub fn say_to(path: Option<&Path>, request: &Request) -> Result<(), ControlError> {
     let answer = ask(path, request)?;
     let notes = answer["notes"].as_array().into_iter().flatten();
-    notes.filter_map(Value::as_str).for_each(|note| say(format_args!("isotherm: {note}")));
+    notes.filter_map(Value::as_str).for_each(|note| warn!("{note}"));
     Ok(())
 }
 

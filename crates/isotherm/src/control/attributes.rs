@@ -22,13 +22,16 @@ pub struct Attributes {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// from one snapshot to the next, of those two
     pub aggr_seconds: Option<f64>,
     /// from one reading of the mappings to the next
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// least number of regions
     pub min_regions: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// greatest number of regions
     pub max_regions: Option<u32>,
 }
 

@@ -33,21 +33,31 @@ pub enum Request {
     /// end
     Stop,
     /// other schemes
-    Commit { schemes: String, form: Form },
+    Commit {
+        /// their text
+        schemes: String,
+        /// how that is written
+        form: Form,
+    },
     /// another budget, and so on
     Attributes(Attributes),
     /// these processes too, and those no longer
     Targets {
         #[serde(default)]
+        /// these too
         add: Vec<i32>,
         #[serde(default)]
+        /// these no longer
         remove: Vec<i32>,
     },
     /// have a record written, or ended
     Record {
+        /// where it goes: a whole path
         file: Option<PathBuf>,
+        /// how large it may become, in bytes
         max_size: Option<u64>,
         #[serde(default)]
+        /// whether it is to end
         off: bool,
     },
 }
@@ -91,13 +101,23 @@ impl<T> Answer<T> {
 pub enum ControlError {
     /// not to be made
     #[error("cannot make the control socket {path}: {source}; name another place with --control")]
-    Make { path: String, source: io::Error },
+    Make {
+        /// of the socket
+        path: String,
+        /// what the system says
+        source: io::Error,
+    },
     /// somebody listens there
     #[error(
         "the control socket {path} is that of {who}, which is alive: end it (isotherm service stop --control \
          {path}), or name another with --control"
     )]
-    Taken { path: String, who: String },
+    Taken {
+        /// of the socket
+        path: String,
+        /// who listens there
+        who: String,
+    },
     /// something else lies there
     #[error("{0} exists and is no socket: name another place with --control")]
     Foreign(String),
@@ -106,19 +126,37 @@ pub enum ControlError {
         "no service listens on {path}: start one (isotherm reclaim --all), or name its socket with \
          --control"
     )]
-    Nobody { path: String },
+    Nobody {
+        /// of the socket
+        path: String,
+    },
     /// cannot be spoken with
     #[error("cannot speak with the service on {path}: {source}")]
-    Speak { path: String, source: io::Error },
+    Speak {
+        /// of the socket
+        path: String,
+        /// what the system says
+        source: io::Error,
+    },
     /// does not answer
     #[error(
         "the service on {path} has not answered within {seconds} s: it is at work on something long, or \
          stopped. Try again; if it stays so, look at its process (ps) and its log"
     )]
-    Silent { path: String, seconds: u64 },
+    Silent {
+        /// of the socket
+        path: String,
+        /// how long it was waited for
+        seconds: u64,
+    },
     /// has no sense
     #[error("the service on {path} has answered what is no answer: {what}")]
-    Senseless { path: String, what: String },
+    Senseless {
+        /// of the socket
+        path: String,
+        /// what is wrong with it
+        what: String,
+    },
     /// longer than is read
     #[error("a request of {0} bytes, of {MAX_LINE} at most: schemes are a few lines")]
     TooLong(usize),

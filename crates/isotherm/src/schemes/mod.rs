@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 use self::convert::{Fault, default_name, scheme};
 use self::text::{Among, File, SchemeText};
-use crate::cli::UsageError;
+use crate::usage::UsageError;
 
 pub use text::TARGETS;
 
@@ -42,6 +42,7 @@ pub enum FileError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
+    /// TOML
     Toml,
     /// one a line
     Txt,

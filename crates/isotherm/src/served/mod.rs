@@ -1,6 +1,7 @@
 //! Who listens, and who is connected: waited for together, and never waited for by the monitor.
 
 mod client;
+mod ends;
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,6 +14,7 @@ use isotherm_linux::sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 pub use client::{Client, Framing};
+pub use ends::Ends;
 
 /// Connected at once. Who comes then takes the place of the one that has been silent for longest.
 const MAX_CLIENTS: usize = 32;

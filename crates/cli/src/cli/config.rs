@@ -1,0 +1,368 @@
+//! Options from a file: `reclaim --config`.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::error::ErrorKind;
+use clap::{ArgAction, CommandFactory, Parser};
+use isotherm::schemes;
+use isotherm_core::scheme::Scheme;
+use toml::{Spanned, Value};
+
+use super::{Cli, Command, Reclaim, UsageError};
+
+/// Whom it is about, and what only counts at the start.
+const LASTING: [&str; 19] = [
+    "pid",
+    "comm",
+    "cgroup",
+    "all",
+    "children",
+    "except-comm",
+    "except-cgroup",
+    "except-pid",
+    "control",
+    "metrics",
+    "metrics-every",
+    "dry-run",
+    "log",
+    "passed",
+    "json",
+    "duration",
+    "look",
+    "monitor",
+    "seed",
+];
+/// Who is named on the command line is meant instead of those in the file.
+const TARGETS: [&str; 5] = ["pid", "comm", "cgroup", "all", "children"];
+/// What a file has beside options.
+const SCHEMES: &str = "scheme";
+
+/// What a file holds: options by their names, and schemes.
+#[derive(Debug)]
+pub struct Config {
+    path: PathBuf,
+    text: String,
+    options: BTreeMap<String, Given>,
+}
+
+/// An option in a file.
+#[derive(Debug)]
+struct Given {
+    /// as it would be typed
+    args: Vec<String>,
+    /// where its value begins, in bytes
+    at: usize,
+}
+
+impl Config {
+    /// Reads the options; those that are none, or have values that are none, are told with their place.
+    pub fn read(path: &Path, text: String) -> Result<Self, UsageError> {
+        let read = toml::from_str::<BTreeMap<Spanned<String>, Spanned<Value>>>(&text);
+        let values = read.map_err(|e| UsageError::new(format!("{}: {e}", path.display())))?;
+        let mut config = Config { path: path.to_owned(), text, options: BTreeMap::new() };
+        for (key, value) in values {
+            let name = key.get_ref();
+            if name == SCHEMES {
+                continue;
+            }
+            let given = |args| Given { args, at: value.span().start };
+            let args =
+                args(name, value.get_ref()).map_err(|e| config.wrong(key.span().start, &e))?;
+            check(&args).map_err(|e| config.wrong(value.span().start, &e))?;
+            config.options.insert(name.clone(), given(args));
+        }
+        Ok(config)
+    }
+
+    /// The options of a command line, of which `typed` is all behind `reclaim`, with those of this file where
+    /// it has none.
+    pub fn under(&self, typed: &[OsString]) -> Result<Reclaim, UsageError> {
+        let own = parse(typed)?;
+        let hidden = |name: &str| {
+            TARGETS.contains(&name) && !own.acting.targets.selection(false).is_empty()
+                || name == "goal" && !own.goal.is_empty()
+        };
+        let ours = self.options.iter().filter(|(name, _)| !hidden(name));
+        let ours = ours.flat_map(|(_, given)| given.args.iter().map(OsString::from));
+        let all: Vec<OsString> = ours.chain(typed.iter().cloned()).collect();
+        parse(&all).map_err(|e| self.placed(e, typed))
+    }
+
+    /// What is wrong with options, with the place of the first one named there that this file has and that is
+    /// not among those `typed`, if there is one.
+    pub fn placed(&self, e: UsageError, typed: &[OsString]) -> UsageError {
+        let is_typed = |name: &str| {
+            let long = format!("--{name}");
+            let is_it = |word: &OsString| {
+                let word = word.to_string_lossy();
+                word.strip_prefix(&long)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            };
+            typed.iter().any(is_it)
+        };
+        let is_in_name = |c: char| c.is_ascii_lowercase() || c == '-';
+        let text = e.to_string();
+        let named = text.split("--").skip(1).map(|rest| {
+            let end = rest.find(|c| !is_in_name(c)).unwrap_or(rest.len());
+            rest[..end].trim_end_matches('-')
+        });
+        let given = named.filter(|name| !is_typed(name)).find_map(|name| self.options.get(name));
+        match given {
+            Some(given) => self.wrong(given.at, &text),
+            None => UsageError::new(format!("{}: {e}", self.path.display())),
+        }
+    }
+
+    /// Its schemes, beside the one that options make, which is called `taken`.
+    pub fn schemes(&self, interval: Duration, taken: &str) -> Result<Vec<Scheme>, UsageError> {
+        schemes::among(&self.text, interval, taken)
+            .map_err(|e| UsageError::new(format!("{}: {e}", self.path.display())))
+    }
+
+    /// What cannot change while a service runs, and differs from `before`.
+    pub fn check_change(&self, before: &Config) -> Result<(), UsageError> {
+        let args = |config: &Config, name: &str| Some(config.options.get(name)?.args.clone());
+        let changed = LASTING.into_iter().find(|&name| args(self, name) != args(before, name));
+        let Some(name) = changed else { return Ok(()) };
+        let at = self.options.get(name).map_or(0, |given| given.at);
+        Err(self.wrong(at, &format!("`{name}` cannot change while it runs: restart the service")))
+    }
+
+    fn wrong(&self, at: usize, what: &str) -> UsageError {
+        let (line, column) = schemes::place(&self.text, at);
+        UsageError::new(format!("{}: line {line}, column {column}: {what}", self.path.display()))
+    }
+}
+
+/// An option as it would be typed.
+fn args(name: &str, value: &Value) -> Result<Vec<String>, String> {
+    let command = Cli::command();
+    let reclaim = command.find_subcommand("reclaim");
+    let of_name = |arg: &&clap::Arg| arg.get_long() == Some(name) && name != "config";
+    let arg = reclaim.and_then(|reclaim| reclaim.get_arguments().find(of_name));
+    let Some(arg) = arg else {
+        return Err(format!(
+            "`{name}` is no option of isotherm reclaim: --help lists them; or write [[scheme]]"
+        ));
+    };
+    match (arg.get_action(), value) {
+        (ArgAction::SetTrue, Value::Boolean(true)) => Ok(vec![format!("--{name}")]),
+        (ArgAction::SetTrue, Value::Boolean(false)) => Ok(Vec::new()),
+        (ArgAction::SetTrue, _) => Err(format!("`{name}` is true or false")),
+        (ArgAction::Append, Value::Array(values)) => {
+            values.iter().map(|value| arg_of(name, value)).collect()
+        }
+        _ => Ok(vec![arg_of(name, value)?]),
+    }
+}
+
+fn arg_of(name: &str, value: &Value) -> Result<String, String> {
+    let text = match value {
+        Value::String(text) => text.clone(),
+        Value::Integer(n) => n.to_string(),
+        Value::Float(x) => x.to_string(),
+        _ => return Err(format!("`{name}` takes a text or a number")),
+    };
+    Ok(format!("--{name}={text}"))
+}
+
+/// Whether one option is right by itself; what it takes beside it may be among the others.
+fn check(args: &[String]) -> Result<(), String> {
+    let words = ["isotherm", "reclaim"].into_iter().chain(args.iter().map(String::as_str));
+    match Cli::try_parse_from(words) {
+        Err(e) if e.kind() != ErrorKind::MissingRequiredArgument => Err(why(&e)),
+        _ => Ok(()),
+    }
+}
+
+fn parse(typed: &[OsString]) -> Result<Reclaim, UsageError> {
+    let begin = ["isotherm", "reclaim"].map(OsString::from);
+    match Cli::try_parse_from(begin.iter().chain(typed)).map(|cli| cli.command) {
+        Ok(Command::Reclaim(options)) => Ok(options),
+        Ok(_) => Err(UsageError::new("these are no options of isotherm reclaim".to_owned())),
+        Err(e) => Err(UsageError::new(why(&e))),
+    }
+}
+
+/// Without the words for who has typed it.
+fn why(e: &clap::Error) -> String {
+    e.source().map_or_else(
+        || {
+            let text = e.to_string();
+            let first = text.lines().map(str::trim).take_while(|line| !line.is_empty());
+            first.collect::<Vec<_>>().join(" ").trim_start_matches("error: ").to_owned()
+        },
+        ToString::to_string,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Result<Config, String> {
+        Config::read(Path::new("r.toml"), text.to_owned()).map_err(|e| e.to_string())
+    }
+
+    fn under(text: &str, typed: &[&str]) -> Reclaim {
+        let typed: Vec<OsString> = typed.iter().map(OsString::from).collect();
+        config(text).unwrap().under(&typed).unwrap()
+    }
+
+    const TEXT: &str = r#"
+comm = ["redis-server", "postgres"]
+min-age = "30s"
+quota-size = "none"
+goal = ["refault=0.2%"]
+budget = "0.5%"
+dry-run = true
+json = false
+ipis = 7
+"#;
+
+    #[test]
+    fn options_by_their_names() {
+        let o = under(TEXT, &[]);
+        assert_eq!(o.acting.targets.comm, ["redis-server", "postgres"]);
+        assert_eq!((o.min_age, o.quota_size.0), (Duration::from_secs(30), None));
+        assert_eq!((o.goal.len(), o.acting.dry_run, o.acting.json), (1, true, false));
+        let attrs = o.acting.watching.check().unwrap();
+        assert_eq!((attrs.budget_ppm, attrs.max_clears), (5_000, 7));
+    }
+
+    #[test]
+    fn an_option_may_take_another_beside_it() {
+        let o = under("metrics-every = \"20s\"\nmetrics = \"127.0.0.1:9477\"", &[]);
+        assert_eq!(o.acting.metrics.every, Duration::from_secs(20));
+        let alone = config("metrics-every = \"20s\"").unwrap().under(&[]).unwrap_err().to_string();
+        assert!(alone.starts_with("r.toml: "), "{alone}");
+    }
+
+    #[test]
+    fn the_command_line_wins() {
+        let o = under(TEXT, &["--min-age", "1s", "--pid=7", "--goal", "psi=1%", "--goal=psi=2%"]);
+        assert_eq!(o.min_age, Duration::from_secs(1));
+        assert_eq!((&o.acting.targets.pid[..], o.acting.targets.comm.len()), (&[7][..], 0));
+        assert_eq!(o.goal.len(), 2);
+        assert!(under("all = true", &["--comm=x"]).acting.targets.comm == ["x"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place() {
+        for (text, place, said) in [
+            ("all = true\nmin-age = \"old\"", "line 2, column 11", "20ms"),
+            ("colour = 1", "line 1, column 1", "no option"),
+            ("config = \"x\"", "line 1, column 1", "no option"),
+            ("\nall = 3", "line 2, column 1", "true or false"),
+            ("quota = [\"10ms/1s\"]", "line 1, column 1", "a text or a number"),
+            ("all = tru", "line 1, column 7", ""),
+            ("quota = \"10ms\"", "line 1, column 9", "10ms/1s, or none"),
+        ] {
+            let e = config(text).unwrap_err();
+            assert!(e.starts_with("r.toml: "), "{text}: {e}");
+            assert!(e.contains(place) && e.contains(said), "{text}: {e}");
+        }
+        let both = config("all = true\npid = 7").unwrap().under(&[]).unwrap_err().to_string();
+        assert!(both.starts_with("r.toml: line 1, column 7: "), "{both}");
+        assert!(both.contains("cannot be used with"), "{both}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_together_is_told_with_the_place_of_what_the_file_says() {
+        let text = "all = true\nquota = \"2s/1s\"\nwindow = \"64K\"\n";
+        let config = config(text).unwrap();
+        let placed = |what: &str, typed: &[&str]| {
+            let typed: Vec<OsString> = typed.iter().map(OsString::from).collect();
+            config.placed(UsageError::new(what), &typed).to_string()
+        };
+        let said = "--quota: a quota of 2s";
+        assert_eq!(placed(said, &["--window=4K"]), format!("r.toml: line 2, column 9: {said}"));
+        assert_eq!(placed(said, &["--quota", "3s/1s"]), format!("r.toml: {said}"));
+        let two = "--sample, --window: x";
+        assert_eq!(placed(two, &[]), format!("r.toml: line 3, column 10: {two}"));
+        let size = "--quota-size: x";
+        assert_eq!(placed(size, &[]), format!("r.toml: {size}"));
+    }
+
+    #[test]
+    fn whom_it_is_about_stays() {
+        let before = config("comm = \"x\"\nmin-age = \"1s\"").unwrap();
+        let same = config("min-age = \"2s\"\ncomm = [\"x\"]").unwrap();
+        assert!(same.check_change(&before).is_ok());
+        let other = config("min-age = \"2s\"\ncomm = \"y\"").unwrap();
+        let said = other.check_change(&before).unwrap_err().to_string();
+        assert!(said.contains("line 2, column 8: `comm` cannot change"), "{said}");
+        let none = config("min-age = \"2s\"").unwrap();
+        assert!(none.check_change(&before).is_err());
+        for text in ["metrics = \"127.0.0.1:9477\"", "metrics-every = \"5s\""] {
+            let other = config(&format!("comm = \"x\"\n{text}")).unwrap();
+            let said = other.check_change(&before).unwrap_err().to_string();
+            assert!(said.contains("line 2") && said.contains("cannot change"), "{said}");
+        }
+    }
+
+    /// All by themselves, and with what they take beside them.
+    #[test]
+    fn every_option_is_a_key() {
+        let examples = BTreeMap::from([
+            ("aggr", "\"1s\""),
+            ("budget", "\"1%\""),
+            ("cgroup", "\"a/b\""),
+            ("clear-every", "8"),
+            ("comm", "\"x\""),
+            ("control", "\"none\""),
+            ("duration", "\"1h\""),
+            ("except-cgroup", "[\"a/b\"]"),
+            ("except-comm", "[\"x\"]"),
+            ("except-pid", "[7]"),
+            ("goal", "[\"psi=1%\"]"),
+            ("interval", "\"2s\""),
+            ("ipis", "7"),
+            ("log", "\"l\""),
+            ("metrics", "\"m.prom\""),
+            ("min-region", "\"64K\""),
+            ("monitor", "\"exposure\""),
+            ("pid", "[7]"),
+            ("range", "[\"1000..2000\"]"),
+            ("sample", "\"20ms\""),
+            ("seed", "7"),
+            ("split", "2"),
+            ("watermarks-interval", "\"1s\""),
+        ]);
+        let command = Cli::command();
+        let reclaim = command.find_subcommand("reclaim").unwrap();
+        let is_key = |arg: &&clap::Arg| {
+            arg.get_long().is_some_and(|name| !["config", "help"].contains(&name))
+        };
+        for arg in reclaim.get_arguments().filter(is_key) {
+            let name = arg.get_long().unwrap();
+            let value = match (arg.get_action(), arg.get_default_values(), examples.get(name)) {
+                (ArgAction::SetTrue, ..) => "true".to_owned(),
+                (_, [default], None) => format!("{default:?}"),
+                (_, _, example) => (*example.expect(name)).to_owned(),
+            };
+            let line = format!("{name} = {value}\n");
+            let read = config(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+            let besides = if name == "metrics-every" { "metrics = \"m.prom\"\n" } else { "" };
+            let whole = config(&format!("{line}{besides}")).unwrap().under(&[]);
+            assert!(read.options.len() == 1 && whole.is_ok(), "{line}: {:?}", whole.err());
+        }
+        let alone = config("metrics-every = \"1s\"").unwrap().under(&[]).unwrap_err().to_string();
+        assert!(alone.contains("--metrics "), "{alone}");
+    }
+
+    #[test]
+    fn schemes_beside_options() {
+        let text = "all = true\n[[scheme]]\naction = \"stat\"\n";
+        let schemes = config(text).unwrap().schemes(Duration::from_secs(1), "x").unwrap();
+        assert_eq!(schemes.iter().map(|s| &*s.name).collect::<Vec<_>>(), ["stat"]);
+        let bad = config("all = true\n[[scheme]]\naction = \"stat\"\ncolour = 1\n").unwrap();
+        let said = bad.schemes(Duration::from_secs(1), "x").unwrap_err().to_string();
+        assert!(said.contains("line 4, column 1"), "{said}");
+    }
+}

@@ -1,0 +1,200 @@
+//! Options of `reclaim`.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use isotherm::control::default_path;
+use isotherm::schemes::TARGETS;
+use isotherm::units;
+use isotherm_core::scheme::{Goal, Scope};
+use isotherm_core::{AddrRange, PAGE_SIZE};
+
+use super::run::Acting;
+
+/// Options of `reclaim`.
+#[derive(Debug, Args)]
+pub struct Reclaim {
+    /// Page out what nobody has touched for so long
+    #[arg(long, value_name = "TIME", default_value = "120s", value_parser = units::duration)]
+    pub min_age: Duration,
+    /// Go by single pages: page out those that nobody has touched for so long also where the next ones are
+    /// in use, as in a hash table
+    #[arg(long)]
+    pub pages: bool,
+    /// Time for paging out, in each window of time; or none
+    #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace)]
+    pub quota: Pace,
+    /// Bytes paged out at most in each such window; or none
+    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
+    pub quota_size: Bytes,
+    /// Act while so much of the machine's memory is free: not above HIGH, from below MID on, and not below
+    /// LOW, where reclaim of the kernel's own has to do it at once. none: always
+    #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
+    pub watermarks: Marks,
+    /// How often it is looked at how much is free [default: 5s; 500ms with --look damon]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    pub watermarks_interval: Option<Duration>,
+    /// Page out only what lies at these addresses: of each process, or with --look damon physical ones; may
+    /// be given several times
+    #[arg(long, value_name = "FROM..TO", value_parser = pages)]
+    pub range: Vec<AddrRange>,
+    /// Page out no anonymous memory: heaps, stacks and what else has no file. Private copies of the pages of a
+    /// file go with the file, but with --look damon they stay
+    #[arg(long)]
+    pub skip_anon: bool,
+    /// Move the quota so that this comes about: refault=SHARE of the working set is read back within a
+    /// minute, or psi=SHARE of the time some tasks wait for memory. Of the machine with --all, else of
+    /// the control group of the targets; may be given several times
+    #[arg(long, value_name = "GOAL", value_parser = aim)]
+    pub goal: Vec<Aim>,
+    /// Listen on this socket for isotherm service status and all that speaks with a service, or none [default:
+    /// /run/isotherm/control.sock; for others than root $XDG_RUNTIME_DIR/isotherm/control.sock]
+    #[arg(long, value_name = "PATH|none")]
+    pub control: Option<PathBuf>,
+    /// Take options from this file as well: TOML, by their names here; those typed here win. At SIGHUP it
+    /// is read anew
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub acting: Acting,
+}
+
+impl Reclaim {
+    /// Where it is to listen, if anywhere.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let path = self.control.clone().unwrap_or_else(default_path);
+        Some(path).filter(|path| path != Path::new(NONE))
+    }
+}
+
+/// What stands for no bound, and no socket.
+const NONE: &str = "none";
+
+/// So much time, in each window of so much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// none: no bound
+    pub time: Option<Duration>,
+    pub window: Duration,
+}
+
+/// Bytes; none: no bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bytes(pub Option<u64>);
+
+/// Shares of 10,000, high, mid and low; none: always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks(pub Option<[u32; 3]>);
+
+/// What is to be brought about, of whomever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// of a million
+    Refaults(u32),
+    /// of a second
+    Stalled(Duration),
+}
+
+impl Aim {
+    /// Of the machine, or of those that are watched.
+    pub fn of(self, machine: bool) -> Goal {
+        let of = if machine { Scope::Machine } else { Scope::Group(TARGETS.into()) };
+        match self {
+            Aim::Refaults(ppm) => Goal::Refaults { of, ppm },
+            Aim::Stalled(target) => Goal::Stalled { of, target },
+        }
+    }
+}
+
+/// Addresses that begin and end with a page.
+fn pages(text: &str) -> Result<AddrRange, String> {
+    let range = units::addresses(text)?;
+    let is_aligned = |addr: u64| addr.is_multiple_of(PAGE_SIZE) || addr == u64::MAX;
+    if is_aligned(range.start) && is_aligned(range.end) {
+        Ok(range)
+    } else {
+        Err(format!("{text} must begin and end at multiples of {PAGE_SIZE}, as 1000..5000 does"))
+    }
+}
+
+/// `10ms/1s`, or `none`.
+fn pace(text: &str) -> Result<Pace, String> {
+    const SECOND: Duration = Duration::from_secs(1);
+    if text == NONE {
+        return Ok(Pace { time: None, window: SECOND });
+    }
+    let wrong = || format!("{text:?} is no time in a window: write 10ms/1s, or none");
+    let (time, window) = text.split_once('/').ok_or_else(wrong)?;
+    let read = |text| units::duration(text).map_err(|_| wrong());
+    Ok(Pace { time: Some(read(time)?), window: read(window)? })
+}
+
+/// `128M`, or `none`.
+fn quota_size(text: &str) -> Result<Bytes, String> {
+    if text == NONE {
+        return Ok(Bytes(None));
+    }
+    let size = units::size(text).map_err(|e| format!("{e}, or none"))?;
+    Ok(Bytes(Some(size)))
+}
+
+/// `50%,40%,20%`, or `none`.
+fn marks(text: &str) -> Result<Marks, String> {
+    if text == NONE {
+        return Ok(Marks(None));
+    }
+    let wrong =
+        || format!("{text:?} are no watermarks: write three shares, as 50%,40%,20%, or none");
+    let share = |text| units::percent(text).map(|p| (p * 100.0).round() as u32);
+    let shares: Vec<u32> =
+        text.split(',').map(share).collect::<Result<_, _>>().map_err(|_| wrong())?;
+    shares.try_into().map(|marks| Marks(Some(marks))).map_err(|_| wrong())
+}
+
+/// `refault=0.2%` or `psi=0.1%`.
+fn aim(text: &str) -> Result<Aim, String> {
+    let wrong = || format!("{text:?} is no goal: write refault=0.2% or psi=0.1%");
+    let (what, share) = text.split_once('=').ok_or_else(wrong)?;
+    let share = units::percent(share).map_err(|_| wrong())?;
+    match what {
+        "refault" => Ok(Aim::Refaults((share * 10_000.0).round() as u32)),
+        "psi" => Ok(Aim::Stalled(Duration::from_secs_f64(share / 100.0))),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_people_write() {
+        let [ms, second] = [Duration::from_millis(10), Duration::from_secs(1)];
+        assert_eq!(pace("10ms/1s"), Ok(Pace { time: Some(ms), window: second }));
+        assert_eq!(pace("none").unwrap().time, None);
+        assert_eq!(quota_size("128M"), Ok(Bytes(Some(128 << 20))));
+        assert_eq!(marks("50%,40%,20%"), Ok(Marks(Some([5000, 4000, 2000]))));
+        assert_eq!(marks("none"), Ok(Marks(None)));
+        assert_eq!(aim("refault=0.2%"), Ok(Aim::Refaults(2000)));
+        assert_eq!(aim("psi=0.1%"), Ok(Aim::Stalled(Duration::from_millis(1))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_what_would_be_right() {
+        for bad in ["", "10ms", "10/x", "/", "often/1s"] {
+            assert!(pace(bad).unwrap_err().contains("10ms/1s, or none"), "{bad}");
+        }
+        for bad in ["0x1..0x2000", "1000..1fff", "2000..1000", "x"] {
+            assert!(pages(bad).is_err(), "{bad}");
+        }
+        assert_eq!(pages("0x1000..").map(|r| r.start), Ok(0x1000));
+        assert!(quota_size("5Q").unwrap_err().contains("or none"));
+        for bad in ["", "50%", "50%,40%", "50%,40%,20%,1%", "a,b,c", "500%,40%,20%"] {
+            assert!(marks(bad).unwrap_err().contains("50%,40%,20%"), "{bad}");
+        }
+        for bad in ["", "psi", "psi=", "psi=101%", "load=1%", "refault=much"] {
+            assert!(aim(bad).unwrap_err().contains("refault=0.2% or psi=0.1%"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `isotherm interleave`: memory shared between nodes by weight.
+
+mod apply;
+mod nodes_text;
+mod probe;
+mod run;
+mod set;
+mod show;
+mod verify;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm_linux::numa;
+
+use crate::cli::{Interleave, Task};
+use crate::log::say;
+
+/// Does what is asked for.
+pub fn run(o: &Interleave) -> Result<ExitCode> {
+    sweep();
+    match &o.task {
+        Task::Show(o) => show::run(o),
+        Task::Probe(o) => probe::run(o),
+        Task::Set(o) => set::run(o),
+        Task::Run(o) => run::run(o),
+        Task::Apply(o) => apply::run(o),
+        Task::Verify(o) => verify::run(o),
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new("/")
+}
+
+/// Puts back what a run has left that was killed. What comes in the way of that is no reason to do
+/// nothing.
+fn sweep() {
+    match numa::sweep(root()) {
+        Ok(done) if done.is_something() => say(format_args!(
+            "isotherm: a run that was killed has left weights: {}",
+            set::put_back_text(&done)
+        )),
+        Ok(_) => {}
+        Err(e) => say(format_args!("isotherm: weights that were left cannot be put back: {e}")),
+    }
+}

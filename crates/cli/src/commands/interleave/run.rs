@@ -1,0 +1,199 @@
+//! `isotherm interleave run`.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use isotherm::follow::{Started, resolve};
+use isotherm::interleave::rule::{From, Machine, text};
+use isotherm::interleave::{Family, MOST, keep};
+use isotherm::stop::{Cause, Stop};
+use isotherm_linux::numa::{self, Holding, LaidOut, Layout, NumaError};
+use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
+use isotherm_mm::mempolicy::Weights;
+
+use super::{nodes_text, root, set};
+use crate::cli::{Run, UsageError};
+use crate::log::say;
+
+/// How often signals, and the end of the command, are looked for.
+const WAKE: Duration = Duration::from_millis(50);
+
+/// Runs the command; its exit status is ours.
+pub fn run(o: &Run) -> Result<ExitCode> {
+    if o.interval < WAKE {
+        return Err(UsageError::new(format!("make --interval {WAKE:?} or longer")).into());
+    }
+    let stop = Stop::at_signals()?;
+    let Some(program) = resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
+    let machine = Machine::read()?;
+    let own = i32::try_from(std::process::id())?;
+    let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
+    let (weights, from) = machine.rule(&o.layout.chosen(), &allowed, own)?;
+    let by_kernel = kernel_interleaves(&weights)?;
+    let holding = if by_kernel { hold(&weights, from)? } else { None };
+    let start = if by_kernel {
+        (PolicyMode::WEIGHTED_INTERLEAVE, mask(&weights))
+    } else {
+        (PolicyMode::PREFERRED, [fastest(&weights)].into_iter().collect())
+    };
+    let family = if by_kernel { None } else { Some(Family::begin(root())?) };
+    let mut started = with_policy(start, || Started::spawn(&program, &o.command))??;
+    let Some(family) = family else {
+        let status = started.end(&stop)?;
+        holding.map_or(Ok(()), put_back)?;
+        return Ok(exit(status, &stop));
+    };
+    say(format_args!(
+        "isotherm: this kernel has no weighted interleave (Linux 6.9 has): the command starts on node {}, and \
+         isotherm moves what belongs elsewhere",
+        fastest(&weights)
+    ));
+    keep::warn_of_balancing("what it moves is moved back");
+    let moved = move_while_it_runs(o, (&mut started, &family), &weights, &stop)?;
+    let status = started.end(&stop)?;
+    say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
+    Ok(exit(status, &stop))
+}
+
+/// That of the command; as a shell says it, if a signal to us has ended it.
+fn exit(status: Option<u8>, stop: &Stop) -> ExitCode {
+    let by_signal = match stop.cause() {
+        Some(Cause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+        _ => 1,
+    };
+    ExitCode::from(status.unwrap_or(by_signal))
+}
+
+/// Says what has been put back, if not all is as before.
+fn put_back(holding: Holding) -> Result<()> {
+    let done = holding.end()?;
+    if !done.left.is_empty() {
+        say(format_args!("isotherm: {}", set::put_back_text(&done)));
+    }
+    Ok(())
+}
+
+fn mask(weights: &Weights) -> NodeMask {
+    weights.nodes().iter().map(|n| n.0).collect()
+}
+
+/// That of the greatest weight: the fewest pages are to be moved from there.
+fn fastest(weights: &Weights) -> u32 {
+    let nodes = weights.nodes().iter();
+    nodes.min_by_key(|(node, weight)| (u8::MAX - weight, *node)).map_or(0, |n| n.0)
+}
+
+/// Has these weights hold for all, if they were given. Those of the machine are held as long as this
+/// runs by whoever may, so that no other run changes them.
+fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
+    if from != From::Given {
+        say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
+        if !rustix::process::geteuid().is_root() {
+            say("isotherm: others may change them meanwhile: only root's runs are noted");
+            return Ok(None);
+        }
+    }
+    let holding = numa::hold(root(), &weights.nodes().iter().copied().collect())?;
+    if from != From::Given {
+        return Ok(Some(holding));
+    }
+    say(format_args!(
+        "isotherm: weights are those of the whole machine: {} holds for all who interleave by weight, until \
+         this ends",
+        text(weights)
+    ));
+    Ok(Some(holding))
+}
+
+/// Whether the kernel has weighted interleave: tried on ourselves.
+fn kernel_interleaves(weights: &Weights) -> Result<bool> {
+    let attempt = |mode| set_policy(mode, &mask(weights));
+    let tried = attempt(PolicyMode::WEIGHTED_INTERLEAVE);
+    // If it does not take these nodes either way, it is not the mode that it refuses.
+    let plain = tried.as_ref().map_or_else(|_| attempt(PolicyMode::INTERLEAVE), |()| Ok(()));
+    set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
+    match (tried, plain) {
+        (Ok(()), _) => Ok(true),
+        (Err(_), Ok(())) => Ok(false),
+        (_, Err(e)) => bail!(NumaError::Policy(e)),
+    }
+}
+
+/// Does something under a policy, which what it starts inherits.
+fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Result<T> {
+    set_policy(policy.0, &policy.1).map_err(NumaError::Policy)?;
+    let done = act();
+    set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
+    Ok(done)
+}
+
+/// Rounds over the command and all that it has started, until that ends: what the last round has found,
+/// and what all have moved.
+fn move_while_it_runs(
+    o: &Run,
+    (started, family): (&mut Started, &Family),
+    weights: &Weights,
+    stop: &Stop,
+) -> Result<LaidOut> {
+    let (mut last, mut moved) = (LaidOut::default(), 0);
+    let (mut refused, mut too_many) = (BTreeSet::new(), false);
+    let mut rounds = keep::Rounds::every(o.interval);
+    rounds.after(Duration::ZERO);
+    while !stop.is_over() && !started.has_ended_in(WAKE)? {
+        if !rounds.is_due() {
+            continue;
+        }
+        let since = Instant::now();
+        let mut round = LaidOut::default();
+        let pids = family.pids(started.pid());
+        if pids.len() >= MOST && !std::mem::replace(&mut too_many, true) {
+            say(format_args!(
+                "isotherm: the command has started {MOST} processes or more: those beyond stay as they are"
+            ));
+        }
+        for pid in pids {
+            let (out, done) = match Layout::of(root(), pid) {
+                Ok(mut layout) => keep::round(&mut layout, weights, None),
+                // One that has ended meanwhile is no failure.
+                Err(NumaError::Attach(e)) if e.is_gone() => continue,
+                Err(e) => (LaidOut::default(), Err(e.into())),
+            };
+            round += &out;
+            moved += out.moved;
+            if let Err(e) = done
+                && refused.insert(pid)
+            {
+                say(format_args!("isotherm: {e}"));
+            }
+        }
+        // In one that met the end of the command, nothing was found.
+        if round.pages > 0 {
+            last = round;
+        }
+        rounds.after(since.elapsed());
+    }
+    Ok(LaidOut { moved, ..last })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_linux::sys;
+
+    #[test]
+    fn it_starts_where_most_belongs() {
+        let fastest = |nodes: &[(u32, u8)]| fastest(&Weights::new(nodes.iter().copied()).unwrap());
+        assert_eq!(fastest(&[(0, 1), (2, 5)]), 2);
+        assert_eq!(fastest(&[(3, 5), (1, 5)]), 1);
+        assert_eq!(fastest(&[(0, 255)]), 0);
+    }
+
+    #[test]
+    fn a_policy_holds_for_a_while() {
+        let first: NodeMask = allowed_nodes().unwrap().nodes().take(1).collect();
+        let during = with_policy((PolicyMode::BIND, first), || sys::policy().unwrap().0).unwrap();
+        assert_eq!((during, sys::policy().unwrap().0), (PolicyMode::BIND, PolicyMode::DEFAULT));
+    }
+}

@@ -1,0 +1,133 @@
+//! `isotherm lab fairzone`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm::files::text_of;
+use isotherm_mm::Rules;
+use isotherm_report::json;
+use isotherm_sim::lab::fairzone::{
+    self as lab, Fairzone, Load, policies, properties, properties_text, scenarios, scenarios_text,
+};
+use isotherm_sim::paged::MachineSpec;
+use isotherm_sim::workload::{NAMED, Named};
+
+use super::figures::{ages, rates};
+use crate::cli::{self, Figure, UsageError};
+use crate::commands::report::output::{Output, print};
+
+/// Runs the experiment, or one of those that go with it.
+pub fn run(o: &cli::Fairzone) -> Result<ExitCode> {
+    if o.scenarios {
+        let all = scenarios()?;
+        return show(o, || scenarios_text(&all), &all, "scenarios");
+    }
+    if let Some(machines) = o.properties {
+        let all = properties(o.seed, machines)?;
+        let code = show(o, || properties_text(&all), &all, "properties")?;
+        let held = all.iter().all(|p| p.held == p.tried);
+        return Ok(if held { code } else { ExitCode::FAILURE });
+    }
+    experiment(o)
+}
+
+/// As text or, with a version, as JSON.
+fn show(
+    o: &cli::Fairzone,
+    text: impl FnOnce() -> String,
+    figures: &impl serde::Serialize,
+    name: &str,
+) -> Result<ExitCode> {
+    if !o.json {
+        return print(text().as_bytes());
+    }
+    let all = serde_json::json!({ "schema_version": 1, "seed": o.seed, name: figures });
+    print((all.to_string() + "\n").as_bytes())
+}
+
+fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
+    let output = o.output.as_deref().map(Output::picture).transpose()?;
+    let machine = machine(o.machine.as_deref())?;
+    let load = load(o.workload.as_deref())?;
+    if matches!(load, Load::Process(_)) && !o.threads.is_empty() {
+        let text =
+            "--threads is of streams: a workload of a process says by itself how many it has";
+        return Err(UsageError::new(text).into());
+    }
+    let policies = policies_of(&o.policy)?;
+    let threads = if o.threads.is_empty() { load.threads() } else { o.threads.clone() };
+    let mut runs = Vec::new();
+    for (name, rules) in &policies {
+        for &threads in &threads {
+            runs.push(lab::run(&machine, (name, *rules), &load, threads, o.seed)?);
+        }
+    }
+    let found = Fairzone {
+        schema_version: 1,
+        seed: o.seed,
+        machine: machine.about.clone(),
+        workload: load.about().to_owned(),
+        runs,
+    };
+    match output {
+        None if o.json => print((json(&found)? + "\n").as_bytes()),
+        None => print(found.text().as_bytes()),
+        Some(output) => output.write(
+            &found,
+            || found.text(),
+            || {
+                isotherm_report::lines_picture(&match o.figure {
+                    Figure::Ages => ages(&found),
+                    Figure::Rates => rates(&found),
+                })
+            },
+        ),
+    }
+}
+
+fn machine(path: Option<&Path>) -> Result<MachineSpec> {
+    let Some(path) = path else { return Ok(MachineSpec::parse(lab::MACHINE)?) };
+    let text = text_of(path, || {
+        format!("{} cannot be read: name a file that describes a machine", path.display())
+    })?;
+    MachineSpec::parse(&text).map_err(|e| usage(path, &e))
+}
+
+fn load(name: Option<&str>) -> Result<Load> {
+    let Some(name) = name else { return Ok(Load::parse(lab::STREAMS)?) };
+    if let Some(named) = Named::find(name) {
+        return Ok(Load::Process(named.workload()?));
+    }
+    let path = Path::new(name);
+    let names = NAMED.map(|n| n.name).join(", ");
+    let text = text_of(path, || {
+        format!("{name} is no workload: name one ({names}), or a file that describes one")
+    })?;
+    Load::parse(&text).map_err(|e| usage(path, &e))
+}
+
+/// Rules with their names; those of a file are called by its path.
+fn policies_of(names: &[String]) -> Result<Vec<(String, Rules)>> {
+    if names.is_empty() {
+        let all = policies::policies().into_iter();
+        return Ok(all.map(|(name, rules)| (name.to_owned(), rules)).collect());
+    }
+    names.iter().map(|name| Ok((name.clone(), rules(name)?))).collect()
+}
+
+fn rules(name: &str) -> Result<Rules> {
+    if let Some(rules) = policies::find(name) {
+        return Ok(rules);
+    }
+    let path = Path::new(name);
+    let known: Vec<&str> = policies::policies().into_iter().map(|p| p.0).collect();
+    let text = text_of(path, || {
+        format!("{name} is no policy: name one ({}), or a file of rules", known.join(", "))
+    })?;
+    policies::parse(&text).map_err(|e| usage(path, &e))
+}
+
+fn usage(path: &Path, e: &dyn std::error::Error) -> anyhow::Error {
+    UsageError::new(format!("{}: {e}", path.display())).into()
+}

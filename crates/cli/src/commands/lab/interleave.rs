@@ -1,0 +1,63 @@
+//! `isotherm lab interleave`.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm::files::text_of;
+use isotherm_report::{Lines, lines_picture};
+use isotherm_sim::lab::interleave::{Loads, NodesSpec, PUBLISHED, Published, WeightCurve, predict};
+use serde::Serialize;
+
+use super::weights::{latency, throughput};
+use crate::cli::{InterleaveFigure, InterleaveLab, UsageError};
+use crate::commands::report::output::{Output, print};
+
+/// Predicts what was published, or what a machine would give.
+pub fn run(o: &InterleaveLab) -> Result<ExitCode> {
+    let output = o.output.as_deref().map(Output::picture).transpose()?;
+    if let Some(path) = &o.machine {
+        let found = machine(path)?.forecast();
+        let curves: Vec<WeightCurve> = found.curve.iter().cloned().collect();
+        let lines = || figure(o, &curves, found.latency.as_ref());
+        return show(o, output.as_ref(), &found, || found.text(), lines);
+    }
+    let found = predict(&Published::parse(PUBLISHED)?);
+    let lines = || figure(o, &found.curves, found.latency.as_ref());
+    show(o, output.as_ref(), &found, || found.text(), lines)
+}
+
+fn show(
+    o: &InterleaveLab,
+    output: Option<&Output>,
+    found: &impl Serialize,
+    text: impl FnOnce() -> String,
+    lines: impl FnOnce() -> Result<Lines>,
+) -> Result<ExitCode> {
+    match output {
+        None if o.json => print((isotherm_report::json(found)? + "\n").as_bytes()),
+        None => print(text().as_bytes()),
+        Some(output) => {
+            let lines = lines()?;
+            output.write(found, text, || lines_picture(&lines))
+        }
+    }
+}
+
+fn figure(o: &InterleaveLab, curves: &[WeightCurve], loads: Option<&Loads>) -> Result<Lines> {
+    let lines = match o.figure {
+        InterleaveFigure::Weights => (!curves.is_empty()).then(|| throughput(curves)),
+        InterleaveFigure::Latency => loads.map(latency),
+    };
+    let what = "there is nothing to draw: throughput is drawn of two nodes, latency of two whose idle_ns is \
+                told";
+    lines.ok_or_else(|| UsageError::new(what).into())
+}
+
+fn machine(path: &Path) -> Result<NodesSpec> {
+    let text = text_of(path, || {
+        format!("{} cannot be read: name a file that describes a machine", path.display())
+    })?;
+    let usage = |e| UsageError::new(format!("{}: {e}", path.display())).into();
+    NodesSpec::parse(&text).map_err(usage)
+}

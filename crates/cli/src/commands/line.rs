@@ -1,0 +1,52 @@
+//! The line on standard error that tells how it goes.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isotherm::session::Progress;
+use isotherm_core::Nanos;
+use isotherm_linux::sys;
+
+use crate::log::say;
+
+/// Where standard error is no terminal, a line comes this often.
+const EVERY: Duration = Duration::from_secs(5);
+
+/// One line that changes; where there is no terminal, a line now and then.
+pub struct Line {
+    bar: ProgressBar,
+    next: Nanos,
+}
+
+impl Line {
+    /// From now on.
+    pub fn new() -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let to =
+            if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, to);
+        if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            bar.set_style(style);
+        }
+        Line { bar, next: if is_terminal { Nanos(u64::MAX) } else { sys::monotonic() } }
+    }
+}
+
+impl Progress for Line {
+    fn is_wanted(&self, now: Nanos) -> bool {
+        now >= self.next || !self.bar.is_hidden()
+    }
+
+    fn show(&mut self, now: Nanos, text: String) {
+        if now >= self.next {
+            self.next = now + EVERY;
+            say(&text);
+        }
+        self.bar.set_message(text);
+    }
+
+    fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,433 @@
+//! `isotherm reclaim`: one scheme with good defaults, that an operator leaves running.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm::files::text_of;
+use isotherm::service::kernel::{self, KernelReclaim};
+use isotherm::service::{self, ServiceConfig};
+use isotherm::watch::{AttrsFor, LookBy};
+use isotherm_core::scheme::{
+    Filter, FilterKind, Mark, Pattern, Quota, Scheme, SchemeError, Watermarks, Weights,
+};
+use isotherm_core::{
+    Action, AddrRange, Attrs, MappingKind, PAGE_SIZE, PageFilter, PageKind, align_down,
+};
+use isotherm_linux::damon::{self, KdamondAttrs};
+
+use super::report::output::print;
+use super::run::act;
+use super::service::machine;
+use crate::cli::{Aim, Config, Reclaim, UsageError};
+
+/// The scheme that options make.
+const NAME: &str = "reclaim";
+/// How often watermarks are looked at,
+const MARKS_EVERY: Duration = Duration::from_secs(5);
+/// and by the kernel: where they have it rest, it answers no sooner.
+const KERNEL_MARKS_EVERY: Duration = Duration::from_millis(500);
+
+/// Pages out until it is told to end.
+pub fn run(options: Reclaim) -> Result<ExitCode> {
+    // Behind the name of the program and `reclaim`, which has no options before it.
+    let typed = std::env::args_os().skip(2).collect();
+    let service = match options.config {
+        None => Service::new(options, None, typed),
+        Some(path) => Service::read(path, typed)?,
+    };
+    let json = service.options.acting.json;
+    if service.options.acting.watching.look == LookBy::Damon {
+        service.check_alone()?;
+        let asked = asked(&service.options).map_err(|e| service.placed(e))?;
+        return by_kernel(&service.options, asked);
+    }
+    act(&(Rc::new(service) as Rc<dyn ServiceConfig>), json)
+}
+
+/// Has the kernel page out, and says what has come of it.
+fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
+    let done = kernel::run(KernelReclaim {
+        asked,
+        scheme: checked(o)?,
+        ranges: o.range.clone(),
+        socket: o.socket(),
+        duration: o.acting.duration,
+        is_in_file: o.config.is_some(),
+    })?;
+    let text = if o.acting.json {
+        serde_json::to_string(&done)? + "\n"
+    } else {
+        done.table.text() + &machine(&serde_json::to_value(&done.total)?)
+    };
+    print(text.as_bytes())
+}
+
+/// One scheme made of options, and what else a file has.
+struct Service {
+    options: Reclaim,
+    acting: service::Acting,
+    config: Option<(PathBuf, Config)>,
+    typed: Vec<OsString>,
+}
+
+impl Service {
+    fn new(options: Reclaim, config: Option<(PathBuf, Config)>, typed: Vec<OsString>) -> Self {
+        // It may be started before those that it is for.
+        let acting = options.acting.acting(true);
+        Service { options, acting, config, typed }
+    }
+
+    fn read(path: PathBuf, typed: Vec<OsString>) -> Result<Self> {
+        let text = text_of(&path, || format!("cannot read the options in {}", path.display()))?;
+        let config = Config::read(&path, text)?;
+        let options = config.under(&typed)?;
+        Ok(Service::new(options, Some((path, config)), typed))
+    }
+
+    /// The kernel has one scheme from us.
+    fn check_alone(&self) -> Result<(), UsageError> {
+        let more =
+            self.config.as_ref().map(|(_, config)| config.schemes(Duration::from_secs(1), NAME));
+        match more.transpose()?.is_none_or(|more| more.is_empty()) {
+            true => Ok(()),
+            false => Err(UsageError::new("[[scheme]] and --look damon do not go together")),
+        }
+    }
+}
+
+impl ServiceConfig for Service {
+    fn acting(&self) -> &service::Acting {
+        &self.acting
+    }
+
+    fn attrs(&self) -> &dyn AttrsFor {
+        &self.options.acting.watching
+    }
+
+    fn check(&self) -> Result<Attrs, UsageError> {
+        self.options.acting.check()
+    }
+
+    fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
+        let more =
+            self.config.as_ref().map(|(_, config)| config.schemes(attrs.snapshot_interval(), NAME));
+        let first = checked(&self.options).map_err(|e| self.placed(e))?;
+        Ok(std::iter::once(first).chain(more.transpose()?.into_iter().flatten()).collect())
+    }
+
+    fn socket(&self) -> Option<PathBuf> {
+        self.options.socket()
+    }
+
+    fn is_service(&self) -> bool {
+        true
+    }
+
+    fn of_options(&self) -> Option<&'static str> {
+        Some(NAME)
+    }
+
+    fn placed(&self, e: UsageError) -> UsageError {
+        match &self.config {
+            Some((_, config)) => config.placed(e, &self.typed),
+            None => e,
+        }
+    }
+
+    fn is_in_file(&self) -> bool {
+        self.config.is_some()
+    }
+
+    fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
+        let Some((path, before)) = &self.config else {
+            anyhow::bail!("there is no file to read anew: --config names one");
+        };
+        let service = Service::read(path.clone(), self.typed.clone())?;
+        if let Some((_, config)) = &service.config {
+            config.check_change(before)?;
+        }
+        Ok(Rc::new(service))
+    }
+}
+
+/// What the options say; without any, what DAMON_RECLAIM of the kernel does
+/// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest of what nobody touches first.
+fn scheme(o: &Reclaim) -> Scheme {
+    let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
+    let untouched = Pattern { hz: 0.0..=0.0, age: o.min_age..=Duration::MAX, ..every.clone() };
+    let pattern = if o.pages { every } else { untouched };
+    let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
+    if o.pages {
+        // Each page has an age of its own, whatever is beside it.
+        let kind = PageKind::Touched { within: o.min_age };
+        scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
+    }
+    let held_back = |kind| Filter { kind, matching: true, allow: false };
+    let outside = outside(&o.range).into_iter().map(FilterKind::Addresses).map(held_back);
+    let anon = [MappingKind::Anonymous, MappingKind::Heap, MappingKind::Stack];
+    let anon = anon.map(FilterKind::Mapping).map(held_back).into_iter().filter(|_| o.skip_anon);
+    scheme.filters = outside.chain(anon).collect();
+    scheme.quota = Quota {
+        time: o.quota.time,
+        bytes: o.quota_size.0,
+        reset: o.quota.window,
+        goals: o.goal.iter().map(|aim| aim.of(o.acting.targets.all)).collect(),
+        weights: Weights { age: 1, ..Weights::default() },
+    };
+    scheme.watermarks = o.watermarks.0.map(|[high, mid, low]| Watermarks {
+        metric: Mark::Free,
+        interval: o.watermarks_interval.unwrap_or(MARKS_EVERY),
+        high,
+        mid,
+        low,
+    });
+    scheme
+}
+
+/// What lies in none of `ranges`; nothing, if there are none.
+fn outside(ranges: &[AddrRange]) -> Vec<AddrRange> {
+    if ranges.is_empty() {
+        return Vec::new();
+    }
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by_key(|r| r.start);
+    let (mut from, mut gaps) = (0, Vec::new());
+    for r in sorted {
+        if from < r.start {
+            gaps.push(AddrRange::new(from, r.start));
+        }
+        from = from.max(r.end);
+    }
+    let end = align_down(u64::MAX, PAGE_SIZE);
+    gaps.extend((from < end).then(|| AddrRange::new(from, end)));
+    gaps
+}
+
+/// The option of which a key of the scheme `reclaim` is made.
+fn option_of(key: &str) -> &'static str {
+    match key {
+        "quota.time" | "quota.reset" => "--quota",
+        "quota.bytes" => "--quota-size",
+        "quota.goals" | "goals" => "--goal",
+        "watermarks.interval" => "--watermarks-interval",
+        key if key.starts_with("watermarks") => "--watermarks",
+        "filters" => "--range",
+        _ => "--min-age",
+    }
+}
+
+/// The scheme that the options say, if it makes sense.
+fn checked(o: &Reclaim) -> Result<Scheme, UsageError> {
+    let scheme = scheme(o);
+    match scheme.check() {
+        Ok(()) => Ok(scheme),
+        // `--pages` is a filter, too, of what was touched within --min-age.
+        Err(SchemeError::Scheme { why, .. }) => {
+            let option = match *why {
+                SchemeError::Within(_) => "--min-age",
+                _ => option_of(why.key()),
+            };
+            Err(UsageError::new(format!("{option}: {why}")))
+        }
+        Err(e) => Err(UsageError::new(e.to_string())),
+    }
+}
+
+/// What the kernel is to do, but for where; what it cannot is told.
+fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
+    let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
+    if !o.acting.targets.all {
+        return wrong(
+            "pages out of the whole machine, and cannot look at single pages again: give --all, or look by \
+             bpf, bpf-probe or bpf-iter",
+        );
+    }
+    if o.acting.log.is_some() || o.acting.passed {
+        return wrong("does not tell what it does to which range: leave out --log and --passed");
+    }
+    if o.acting.metrics.to.is_some() {
+        return wrong("does not tell whose memory is what: leave out --metrics");
+    }
+    if o.pages {
+        return wrong("goes by regions: leave out --pages, or look by bpf");
+    }
+    if o.acting.targets.selection(true).excludes() {
+        return wrong(
+            "pages out of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
+        );
+    }
+    checked(o)?;
+    if o.quota.time == Some(Duration::ZERO) || o.quota_size.0 == Some(0) {
+        return wrong("takes a quota of 0 for no bound: give 1ms/1s and 4K at least, or none");
+    }
+    let mut stalled = None;
+    for aim in &o.goal {
+        match aim {
+            Aim::Stalled(time) => stalled = Some(time.mul_f64(o.quota.window.as_secs_f64())),
+            Aim::Refaults(_) => {
+                return wrong("knows no goal of refaults: write psi=SHARE, or look by bpf");
+            }
+        }
+    }
+    Ok(damon::Reclaim {
+        attrs: KdamondAttrs::from(o.acting.watching.damon_attrs()?),
+        memory: Vec::new(),
+        min_age: o.min_age,
+        time: o.quota.time,
+        bytes: o.quota_size.0,
+        window: o.quota.window,
+        watermarks: o
+            .watermarks
+            .0
+            .map(|marks| (marks, o.watermarks_interval.unwrap_or(KERNEL_MARKS_EVERY))),
+        stalled,
+        skip_anon: o.skip_anon,
+        dry: o.acting.dry_run,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use isotherm_core::scheme::{Goal, Scope};
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn of(options: &[&str]) -> Scheme {
+        let args = ["isotherm", "reclaim"].iter().chain(options);
+        match Cli::try_parse_from(args).unwrap().command {
+            Command::Reclaim(o) => scheme(&o),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_kernel() {
+        let scheme = of(&["--all"]);
+        assert_eq!(scheme.check(), Ok(()));
+        assert_eq!(scheme.pattern.age, Duration::from_secs(120)..=Duration::MAX);
+        assert_eq!((*scheme.pattern.hz.end(), *scheme.pattern.size.start()), (0.0, PAGE_SIZE));
+        assert_eq!(scheme.quota.time, Some(Duration::from_millis(10)));
+        assert_eq!(scheme.quota.bytes, Some(128 << 20));
+        assert_eq!(scheme.quota.reset, Duration::from_secs(1));
+        assert_eq!(scheme.quota.weights, Weights { size: 0, rate: 0, age: 1 });
+        let marks = scheme.watermarks.unwrap();
+        assert_eq!((marks.high, marks.mid, marks.low), (5000, 4000, 2000));
+        assert_eq!((marks.metric, marks.interval), (Mark::Free, Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn single_pages_are_told_apart_by_the_same_age() {
+        let scheme = of(&["--all", "--min-age=30s", "--pages"]);
+        assert_eq!(scheme.check(), Ok(()));
+        assert_eq!(scheme.pattern, Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() });
+        let kind = PageKind::Touched { within: Duration::from_secs(30) };
+        assert_eq!(scheme.page_filters, [PageFilter { kind, matching: true, allow: false }]);
+        assert!(of(&["--all"]).page_filters.is_empty());
+    }
+
+    #[test]
+    fn goals_are_of_who_is_watched() {
+        let goals = |options| of(options).quota.goals;
+        let machine = Goal::Refaults { of: Scope::Machine, ppm: 2000 };
+        assert_eq!(goals(&["--all", "--goal", "refault=0.2%"]), [machine]);
+        let target = Duration::from_millis(1);
+        let targets = Goal::Stalled { of: Scope::Group("targets".into()), target };
+        assert_eq!(goals(&["--comm", "x", "--goal", "psi=0.1%"]), [targets]);
+    }
+
+    #[test]
+    fn ranges_and_anonymous_memory_are_held_back() {
+        let kinds = |options: &[&str]| -> Vec<FilterKind> {
+            let scheme = of(options);
+            assert_eq!(scheme.check(), Ok(()));
+            assert!(scheme.filters.iter().all(|f| f.matching && !f.allow));
+            scheme.filters.into_iter().map(|f| f.kind).collect()
+        };
+        let at = |from, to| FilterKind::Addresses(AddrRange::new(from, to));
+        let end = align_down(u64::MAX, PAGE_SIZE);
+        assert_eq!(kinds(&["--all"]), []);
+        assert_eq!(
+            kinds(&["--all", "--range=5000..9000", "--range=1000..2000", "--range=1000..3000"]),
+            [at(0, 0x1000), at(0x3000, 0x5000), at(0x9000, end)]
+        );
+        assert_eq!(kinds(&["--all", "--range=..1000", "--range=1000.."]), []);
+        let anon = [MappingKind::Anonymous, MappingKind::Heap, MappingKind::Stack];
+        assert_eq!(kinds(&["--all", "--skip-anon"]), anon.map(FilterKind::Mapping));
+        let marks = of(&["--all", "--watermarks-interval=1s"]).watermarks.unwrap();
+        assert_eq!(marks.interval, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_by_its_option() {
+        for (options, said) in [
+            (&["--quota=2s/1s"][..], "--quota: a quota of 2s"),
+            (&["--quota=1ms/1ms"], "--quota: a quota for each"),
+            (&["--quota-size=1K"], "--quota-size: a quota of 1024 bytes"),
+            (&["--watermarks=20%,40%,50%"], "--watermarks: watermarks 2000"),
+            (&["--watermarks-interval=0"], "--watermarks-interval: "),
+            (&["--goal=psi=0%"], "--goal: "),
+            (&["--pages", "--min-age=9h"], "--min-age: "),
+        ] {
+            let args = ["isotherm", "reclaim", "--all"].iter().chain(options);
+            let Command::Reclaim(o) = Cli::try_parse_from(args).unwrap().command else {
+                unreachable!()
+            };
+            let why = checked(&o).unwrap_err().to_string();
+            assert!(why.starts_with(said), "{options:?}: {why}");
+        }
+    }
+
+    #[test]
+    fn no_bound_is_none() {
+        let scheme = of(&["--all", "--quota=none", "--quota-size=none", "--watermarks=none"]);
+        assert_eq!((scheme.quota.time, scheme.quota.bytes, scheme.watermarks), (None, None, None));
+    }
+
+    fn of_kernel(options: &[&str]) -> Result<damon::Reclaim, String> {
+        let args = ["isotherm", "reclaim", "--look=damon"].iter().chain(options);
+        match Cli::try_parse_from(args).unwrap().command {
+            Command::Reclaim(o) => asked(&o).map_err(|e| e.to_string()),
+            _ => unreachable!(),
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_takes() {
+        let asked = of_kernel(&["--all", "--goal", "psi=0.1%", "--quota", "20ms/2s"]).unwrap();
+        assert_eq!(asked.min_age, Duration::from_secs(120));
+        assert_eq!((asked.time, asked.bytes), (Some(Duration::from_millis(20)), Some(128 << 20)));
+        assert_eq!(asked.stalled, Some(Duration::from_millis(2)), "in each window");
+        assert_eq!(asked.watermarks, Some(([5000, 4000, 2000], KERNEL_MARKS_EVERY)));
+        let asked = of_kernel(&["--all", "--watermarks-interval=2s", "--skip-anon"]).unwrap();
+        assert_eq!(asked.watermarks.unwrap().1, Duration::from_secs(2));
+        assert!(asked.skip_anon);
+    }
+
+    #[test]
+    fn what_it_does_not_take_is_told() {
+        for (options, said) in [
+            (&["--pid=1"][..], "look by bpf"),
+            (&["--comm=x"], "give --all"),
+            (&["--all", "--log=x"], "--log"),
+            (&["--all", "--except-comm=x"], "leave out --except-comm"),
+            (&["--all", "--goal=refault=1%"], "psi=SHARE"),
+            (&["--all", "--budget=1%"], "--budget"),
+            (&["--all", "--quota=0ms/1s"], "quota of 0"),
+            (&["--all", "--quota=none", "--quota-size=0", "--dry-run"], "quota of 0"),
+            (&["--all", "--quota=0ms/0s"], "10 ms to 24 hours"),
+            (&["--all", "--quota=2s/1s"], "no more time than that"),
+            (&["--all", "--quota-size=100"], "the action takes 4096 at least"),
+            (&["--all", "--watermarks=20%,40%,50%"], "falling order"),
+            (&["--all", "--goal=psi=0%"], "no goal"),
+        ] {
+            let why = of_kernel(options).unwrap_err();
+            assert!(why.contains(said), "{options:?}: {why}");
+        }
+    }
+}

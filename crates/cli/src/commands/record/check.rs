@@ -1,0 +1,66 @@
+//! `isotherm record --check`.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use isotherm_record::{Missing, ReadError, Verdict, verify};
+
+use crate::log::say;
+
+/// Says whether a record is sound.
+pub fn run(path: &Path) -> Result<ExitCode> {
+    let verdict = verify(path).with_context(|| format!("cannot check {}", path.display()))?;
+    if let Some(torn) = &verdict.torn {
+        say(format_args!("isotherm: {torn}"));
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(text(path, &verdict).as_bytes())?;
+    out.flush()?;
+    let is_good = verdict.is_sound() && !is_cut_to_nothing(&verdict);
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether it breaks off before its first snapshot, and nobody writes it any more.
+fn is_cut_to_nothing(v: &Verdict) -> bool {
+    let goes_on = |e: &ReadError| matches!(e, ReadError::Torn { why: Missing::Recording, .. });
+    v.snapshots == 0 && v.torn.as_ref().is_some_and(|torn| !goes_on(torn))
+}
+
+fn text(path: &Path, v: &Verdict) -> String {
+    let held = format!(
+        "{}, {}, {}",
+        counted(v.snapshots, "snapshot"),
+        counted(v.regions, "region"),
+        counted(v.targets, "target")
+    );
+    if is_cut_to_nothing(v) && v.is_sound() {
+        return format!("{} is cut short: {held}\n", path.display());
+    }
+    if v.is_sound() {
+        return format!("{} is sound: {held}\n", path.display());
+    }
+    let mut out =
+        format!("{} is not sound: {held}; {}\n", path.display(), counted(v.nr_problems, "problem"));
+    for problem in &v.problems {
+        out += &format!("{problem}\n");
+    }
+    let more = v.nr_problems - v.problems.len() as u64;
+    if more > 0 {
+        out += &format!("and {more} more\n");
+    }
+    if v.lost.places > 0 {
+        out += &format!(
+            "damage: {} bytes in {}; missing: {}\n",
+            v.lost.bytes,
+            counted(v.lost.places, "place"),
+            counted(v.lost.snapshots, "snapshot")
+        );
+    }
+    out
+}
+
+fn counted(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,106 @@
+//! `isotherm record`.
+
+mod check;
+mod status;
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use isotherm::record::{RecordOptions, Recorded, record};
+use isotherm::session::{Progress, Silent};
+use isotherm::watch::{AttrsFor, What};
+use isotherm_record::Limits;
+
+use self::status::last_lines;
+use super::line::Line;
+use crate::cli::{Now, Record, UsageError};
+use crate::log::say;
+
+/// Records until there is a reason to end.
+pub fn run(o: Record) -> Result<ExitCode> {
+    if let Some(path) = &o.check {
+        return check::run(path);
+    }
+    let options = options(&o)?;
+    // Before anything is opened, for the ways that are not chosen yet.
+    let _ = o.watching.check()?;
+    if options.to_stdout() {
+        check_stdout(&o)?;
+    }
+    keep(&options, &o, Box::new(Line::new()), |done| say(last_lines(done, &o.output)))
+}
+
+/// Records for a while, silently, unless nothing was seen.
+pub fn in_passing(o: &Now, path: &Path) -> Result<ExitCode> {
+    let options = RecordOptions {
+        targets: o.targets.selection(false),
+        what: What::Processes(Vec::new()),
+        look: o.watching.look,
+        seed: o.watching.seed,
+        output: path.to_owned(),
+        limits: Limits::default(),
+        duration: Some(o.duration),
+        control: None,
+        metrics: None,
+        metrics_every: Duration::MAX,
+    };
+    let _ = o.watching.check()?;
+    keep(&options, &o.watching, Box::new(Silent), |done| {
+        if done.summary.snapshots == 0 {
+            say(last_lines(done, path));
+        }
+    })
+}
+
+/// What is to be recorded.
+fn options(o: &Record) -> Result<RecordOptions> {
+    let targets = o.targets.selection(false);
+    if targets.is_empty() && !o.physical {
+        let text = "nothing to watch: give --pid PID, --comm NAME, --cgroup PATH, a command after -- \
+                    (isotherm record -- ./app), or --physical";
+        return Err(UsageError::new(text).into());
+    }
+    Ok(RecordOptions {
+        targets,
+        what: o.what()?,
+        look: o.watching.look,
+        seed: o.watching.seed,
+        output: o.output.clone(),
+        limits: o.limits()?,
+        duration: o.duration,
+        control: o.control.clone(),
+        metrics: o.metrics.to.clone(),
+        metrics_every: o.metrics.every,
+    })
+}
+
+/// Records, and ends as the command that was started has ended.
+fn keep(
+    options: &RecordOptions,
+    attrs: &dyn AttrsFor,
+    progress: Box<dyn Progress>,
+    finish: impl FnOnce(&Recorded),
+) -> Result<ExitCode> {
+    let (status, whole) = record(options, attrs, progress, finish)?;
+    Ok(match (whole, status) {
+        (true, status) => status.map_or(ExitCode::SUCCESS, ExitCode::from),
+        (false, _) => ExitCode::FAILURE,
+    })
+}
+
+/// Whether standard output can have the record.
+fn check_stdout(o: &Record) -> Result<(), UsageError> {
+    let text = if io::stdout().is_terminal() {
+        "a record is not for a terminal: give -o FILE, or pipe it into a program"
+    } else if o.rotate.is_some() {
+        "standard output has no second file: leave out --rotate, or give -o FILE"
+    } else if !o.targets.command.is_empty() {
+        "the command that is started writes to standard output as well: give -o FILE"
+    } else {
+        return Ok(());
+    };
+    Err(UsageError::new(text))
+}

@@ -1,0 +1,65 @@
+//! What the recorder says at its end.
+
+use std::path::Path;
+
+use isotherm::record::Recorded;
+use isotherm::session::End;
+use isotherm_core::MonitorKind;
+use isotherm_report::bytes;
+
+/// What was recorded and what it cost; and what to type next.
+pub fn last_lines(
+    Recorded { end, summary: s, seconds, cost, watched, monitor }: &Recorded,
+    path: &Path,
+) -> String {
+    let because = match end {
+        End::TargetsGone => "all targets have ended",
+        End::Full => "the record has reached --max-size",
+        End::Stopped(why) => why,
+    };
+    let to_stdout = path == Path::new("-");
+    let name = if to_stdout { "standard output".to_owned() } else { path.display().to_string() };
+    let count = |n: u64, one, many| format!("{n} {}", if n == 1 { one } else { many });
+    let recorded = format!(
+        "recorded {seconds:.1} s ({because}): {watched} in {}",
+        count(s.snapshots, "snapshot", "snapshots"),
+    );
+    if s.snapshots == 0 {
+        let kept = if s.in_place { "" } else { ", which is as it was before" };
+        return format!(
+            "{recorded}\nit was too short for a snapshot in {name}{kept}: record for longer, or with a shorter {}",
+            interval_option(*monitor)
+        );
+    }
+    let next = if to_stdout {
+        String::new()
+    } else {
+        format!("\nnext: isotherm report heatmap -i {name}")
+    };
+    format!("{recorded}, {} in {name}; {}{next}", bytes(s.bytes), cost)
+}
+
+/// The option that says how soon there is a first snapshot.
+fn interval_option(monitor: MonitorKind) -> &'static str {
+    match monitor {
+        MonitorKind::Exposure => "--interval",
+        MonitorKind::Regions | MonitorKind::Pages => "--aggr",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_of_the_monitor_in_use_is_named() {
+        use clap::CommandFactory;
+        let mut record = crate::cli::Cli::command();
+        let record = record.find_subcommand_mut("record").unwrap();
+        let help = record.render_long_help().to_string();
+        let (of_regions, of_all) = (help.find("--aggr").unwrap(), help.find("--interval").unwrap());
+        assert_ne!(of_regions, of_all);
+        assert_eq!(interval_option(MonitorKind::Exposure), "--interval");
+        assert_eq!(interval_option(MonitorKind::Pages), "--aggr");
+    }
+}

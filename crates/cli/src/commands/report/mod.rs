@@ -1,0 +1,313 @@
+//! `isotherm report`.
+
+mod accuracy;
+pub mod output;
+mod select;
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
+use isotherm_record::{Event, Facts, Lost, ReadError, Reader, TargetFact};
+use isotherm_report::{
+    AccessBuilder, AdviceBuilder, AdviceScope, Choice, Extent, Gap, Grid, GroupsBuilder, Options,
+    Raw, RegionsBuilder, Shape, Summarizer, WssBuilder, access_text, advice_text, groups_text,
+    heatmap_picture, json, raw_head_text, raw_text, regions_picture, regions_text, summary_text,
+    terminal, wss_picture, wss_text,
+};
+
+use self::output::{Form, Output, print};
+use super::open;
+use crate::cli;
+use crate::cli::{Input, ReportKind, Selection};
+use crate::log::say;
+
+/// Makes the report asked for.
+pub fn run(o: cli::Report) -> Result<ExitCode> {
+    match o.kind {
+        ReportKind::Summary(o) => summary(&o),
+        ReportKind::Heatmap(o) => heatmap(&o),
+        ReportKind::Wss(o) => wss(&o),
+        ReportKind::Regions(o) => regions(&o),
+        ReportKind::Access(o) => access(&o.selection, o.choice()),
+        ReportKind::Raw(o) => raw(&o),
+        ReportKind::Advice(o) => advice(&o),
+        ReportKind::Cgroups(o) => cgroups(&o),
+        ReportKind::Accuracy(o) => accuracy::run(&o),
+    }
+}
+
+fn summary(o: &cli::Summary) -> Result<ExitCode> {
+    let mut summarizer = Summarizer::new(options(&o.selection)?);
+    each_snapshot(&o.selection.input, true, |s| {
+        summarizer.push(s);
+        Ok(())
+    })?;
+    let summary = summarizer.finish()?;
+    let text =
+        if o.selection.shown.json { json(&summary)? + "\n" } else { summary_text(&summary, o.top) };
+    print(text.as_bytes())
+}
+
+fn heatmap(o: &cli::Heatmap) -> Result<ExitCode> {
+    let output = Output::new(o.output.as_deref(), &o.selection)?;
+    let input = &o.selection.input;
+    let mut extent = Extent::new(options(&o.selection)?);
+    each_snapshot(input, true, |s| {
+        extent.push(s);
+        Ok(())
+    })?;
+    let in_text = output.form() == Form::Text;
+    let shape = if in_text { output::terminal_shape() } else { Shape::picture() };
+    let mut grid = Grid::new(extent, &shape)?;
+    each_snapshot(input, false, |s| {
+        grid.push(s);
+        Ok(())
+    })?;
+    let map = grid.finish();
+    output.write(&map, || terminal(&map, output::style()), || heatmap_picture(&map))
+}
+
+fn wss(o: &cli::Over) -> Result<ExitCode> {
+    let output = Output::new(o.output.as_deref(), &o.selection)?;
+    let mut builder = WssBuilder::new(options(&o.selection)?);
+    each_snapshot(&o.selection.input, true, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    let wss = builder.finish(&o.percentiles)?;
+    output.write(&wss, || wss_text(&wss, o.over_time), || wss_picture(&wss))
+}
+
+fn regions(o: &cli::Over) -> Result<ExitCode> {
+    let output = Output::new(o.output.as_deref(), &o.selection)?;
+    let mut builder = RegionsBuilder::new(options(&o.selection)?);
+    each_snapshot(&o.selection.input, true, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    let regions = builder.finish(&o.percentiles)?;
+    output.write(&regions, || regions_text(&regions, o.over_time), || regions_picture(&regions))
+}
+
+/// Prints the regions of one snapshot.
+pub fn access(selection: &Selection, choice: Choice) -> Result<ExitCode> {
+    let mut builder = AccessBuilder::new(options(selection)?, choice);
+    each_snapshot(&selection.input, true, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    let access = builder.finish()?;
+    let text = if selection.shown.json { json(&access)? + "\n" } else { access_text(&access) };
+    print(text.as_bytes())
+}
+
+fn advice(o: &cli::Advice) -> Result<ExitCode> {
+    let input = &o.selection.input;
+    let mut scope = AdviceScope::new(options(&o.selection)?);
+    each_snapshot(input, true, |s| {
+        scope.push(s);
+        Ok(())
+    })?;
+    let mut builder = AdviceBuilder::new(scope, o.wishes())?;
+    each_snapshot(input, false, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    let advice = builder.finish();
+    let text = if o.selection.shown.json {
+        json(&advice)?
+            + "
+"
+    } else {
+        advice_text(&advice, o.top)
+    };
+    print(text.as_bytes())
+}
+
+fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
+    let head = head(&o.selection.input)?;
+    let options = select::options(&o.selection, &head)?;
+    let mut firsts = head.attributions.into_iter();
+    let mut builder = GroupsBuilder::new(options, o.by, o.every);
+    let torn = each_event(open(&o.selection.input)?, |event, _| {
+        match event {
+            Event::Facts(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
+            Event::Attribution(a) => builder.attribution(a),
+            Event::Snapshot(s) => builder.push(s),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if let Some(torn) = torn {
+        say(format_args!("isotherm: {torn}"));
+    }
+    let groups = builder.finish()?;
+    let text = match o.selection.shown.json {
+        true => json(&groups)? + "\n",
+        false => groups_text(&groups, o.top, o.every.is_some()),
+    };
+    print(text.as_bytes())
+}
+
+/// Written as it is read: a record may be bigger than memory.
+fn raw(o: &cli::Raw) -> Result<ExitCode> {
+    let as_json = o.selection.shown.json;
+    let mut raw = Raw::new(options(&o.selection)?);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let head = raw.head();
+    let head = if as_json { json(&head)? + "\n" } else { raw_head_text(&head) };
+    out.write_all(head.as_bytes())?;
+    each_snapshot(&o.selection.input, true, |s| {
+        let Some(s) = raw.snapshot(s) else { return Ok(()) };
+        let text = if as_json { json(&s)? + "\n" } else { raw_text(&s) };
+        Ok(out.write_all(text.as_bytes())?)
+    })?;
+    out.flush()?;
+    raw.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Hands over each snapshot of the record. One that breaks off is shown as far as it goes.
+fn each_snapshot(
+    input: &Input,
+    warn: bool,
+    mut push: impl FnMut(&Arc<Snapshot>) -> Result<()>,
+) -> Result<()> {
+    let mut any = false;
+    let mut lost = Lost::default();
+    let torn = each_event(open(input)?, |event, skipped| {
+        lost = skipped;
+        match event {
+            Event::Snapshot(s) => {
+                any = true;
+                push(s)
+            }
+            _ => Ok(()),
+        }
+    })?;
+    if !any && lost.places > 0 {
+        bail!(
+            "no snapshot of the record can be read, as it is damaged: {} are missing; isotherm record \
+             --check says where it is damaged",
+            lost.snapshots
+        );
+    }
+    match torn {
+        Some(torn) if !any => {
+            Err(anyhow::Error::from(torn)
+                .context("there is no snapshot to show yet, or none is left"))
+        }
+        Some(torn) if warn => {
+            say(format_args!("isotherm: {torn}"));
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Hands over each event, with what has been skipped before it. Gives why the record breaks off, if it
+/// does.
+fn each_event(
+    mut reader: Reader,
+    mut take: impl FnMut(&Event, Lost) -> Result<()>,
+) -> Result<Option<ReadError>> {
+    while let Some(event) = reader.next() {
+        match event {
+            Ok(event) => take(&event, reader.lost())?,
+            Err(torn @ ReadError::Torn { .. }) => return Ok(Some(torn)),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Title, names of the targets and what to show, from the record's facts and the command line.
+fn options(selection: &Selection) -> Result<Options> {
+    select::options(selection, &head(&selection.input)?)
+}
+
+/// What a record says of itself and its targets.
+#[derive(Default)]
+struct Head {
+    facts: Option<Facts>,
+    targets: Vec<TargetFact>,
+    /// the first of each, by recording
+    attributions: Vec<BTreeMap<TargetId, Attribution>>,
+    /// what cannot be read
+    gaps: Vec<Gap>,
+}
+
+/// In the next recording of a record a number may stand for another process.
+fn is_same(one: &TargetFact, other: &TargetFact) -> bool {
+    (one.id, one.pid) == (other.id, other.pid)
+}
+
+fn head(input: &Input) -> Result<Head> {
+    let mut head = Head::default();
+    let mut gaps = Gaps::default();
+    let reader = open(input)?;
+    // Where gaps are, the snapshots around them tell.
+    let reader = if input.skip_damaged { reader } else { reader.without_snapshots() };
+    each_event(reader, |event, lost| {
+        match event {
+            Event::Facts(f) => {
+                head.facts = Some(f.clone());
+                head.attributions.push(BTreeMap::new());
+            }
+            // Told again, it has become another program: what it is called last is its name.
+            Event::Target(t) => match head.targets.iter_mut().find(|known| is_same(known, t)) {
+                Some(known) => known.clone_from(t),
+                None => head.targets.push(t.clone()),
+            },
+            Event::Attribution(a) => {
+                let first = head.attributions.last_mut();
+                first.map(|first| first.entry(a.target).or_insert_with(|| a.clone()));
+            }
+            Event::Snapshot(s) => gaps.snapshot(s, lost),
+            Event::End(_) => gaps.end(lost),
+            Event::Mappings { .. } => {}
+        }
+        Ok(())
+    })?;
+    head.gaps = gaps.found;
+    Ok(head)
+}
+
+/// Looks for gaps.
+#[derive(Default)]
+struct Gaps {
+    found: Vec<Gap>,
+    /// when the first snapshot began, and the last one ended
+    span: Option<(Nanos, Nanos)>,
+    /// what was skipped before that
+    lost: Lost,
+}
+
+impl Gaps {
+    fn snapshot(&mut self, s: &Snapshot, lost: Lost) {
+        let (begin, end) = self.span.unwrap_or((s.start, s.start));
+        self.add(end.since(begin)..s.start.since(begin), lost);
+        self.span = Some((begin, s.end));
+    }
+
+    /// Behind the last snapshot.
+    fn end(&mut self, lost: Lost) {
+        let at = self.span.map_or(Duration::ZERO, |(begin, end)| end.since(begin));
+        self.add(at..at, lost);
+    }
+
+    /// What was skipped may have held no snapshot.
+    fn add(&mut self, time: Range<Duration>, lost: Lost) {
+        let snapshots = lost.snapshots - self.lost.snapshots.min(lost.snapshots);
+        if lost.places > self.lost.places && (snapshots > 0 || !time.is_empty()) {
+            self.found.push(Gap { time, snapshots });
+            self.lost = lost;
+        }
+    }
+}

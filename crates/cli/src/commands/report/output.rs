@@ -1,0 +1,130 @@
+//! Where a report goes, and in which form.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use isotherm_report::{Picture, RenderError, Shape, Style, json};
+
+use crate::cli::{Selection, UsageError};
+use crate::commands::create;
+use crate::log::say;
+
+/// What a report is written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Text,
+    Json,
+    Png,
+    Svg,
+}
+
+/// Where a report goes, and as what.
+pub struct Output<'a> {
+    form: Form,
+    /// standard output if not given
+    path: Option<&'a Path>,
+    input: &'a Path,
+}
+
+impl<'a> Output<'a> {
+    /// By the name of the file that is asked for, before anything is read.
+    pub fn new(output: Option<&'a Path>, selection: &'a Selection) -> Result<Self, UsageError> {
+        let path = output.filter(|path| *path != Path::new("-"));
+        let form = match (path, output) {
+            _ if selection.shown.json => Form::Json,
+            (Some(path), _) => by_name(path)?,
+            (None, Some(_)) if !std::io::stdout().is_terminal() => Form::Png,
+            _ => Form::Text,
+        };
+        Ok(Output { form, path, input: &selection.input.path })
+    }
+
+    /// A picture, by the name of its file; of what is in no record.
+    pub fn picture(path: &'a Path) -> Result<Self, UsageError> {
+        Ok(Output { form: by_name(path)?, path: Some(path), input: Path::new("") })
+    }
+
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Writes figures in the form asked for.
+    pub fn write(
+        &self,
+        figures: &impl serde::Serialize,
+        text: impl FnOnce() -> String,
+        picture: impl FnOnce() -> Result<Picture, RenderError>,
+    ) -> Result<ExitCode> {
+        let bytes = match self.form {
+            Form::Text => text().into_bytes(),
+            Form::Json => (json(figures)? + "\n").into_bytes(),
+            Form::Png => picture()?.png()?,
+            Form::Svg => picture()?.svg()?.into_bytes(),
+        };
+        let Some(path) = self.path else { return print(&bytes) };
+        let mut file = create(path, self.input)?;
+        let written = file.write_all(&bytes).and_then(|()| file.finish());
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+        say(format_args!("wrote {}", path.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn by_name(path: &Path) -> Result<Form, UsageError> {
+    let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
+    match extension.to_str() {
+        Some("png") => Ok(Form::Png),
+        Some("svg") => Ok(Form::Svg),
+        _ => Err(UsageError::new(format!(
+            "{} does not say what picture it is to be: give it a name that ends in .png or .svg",
+            path.display()
+        ))),
+    }
+}
+
+/// To standard output.
+pub fn print(bytes: &[u8]) -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(bytes).and_then(|()| out.flush());
+    written.context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Cells for the terminal that there is.
+pub fn terminal_shape() -> Shape {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
+    let size = size.filter(|s| s.ws_col > 0 && s.ws_row > 0);
+    let (columns, rows) = size.map_or((100, 40), |s| (s.ws_col.into(), s.ws_row.into()));
+    // A line is left for the prompt.
+    Shape::terminal(columns, rows - 1)
+}
+
+/// What the terminal can show.
+pub fn style() -> Style {
+    let var = |name| std::env::var(name).unwrap_or_default();
+    if !std::io::stdout().is_terminal() || !var("NO_COLOR").is_empty() || var("TERM") == "dumb" {
+        Style::Plain
+    } else if ["truecolor", "24bit"].contains(&var("COLORTERM").as_str()) {
+        Style::TrueColor
+    } else {
+        Style::Ansi256
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_picture_says_its_form() {
+        let form = |name: &str| by_name(Path::new(name));
+        assert!(matches!(form("a/b.png"), Ok(Form::Png)));
+        assert!(matches!(form("b.SVG"), Ok(Form::Svg)));
+        for name in ["b.jpeg", "png", ".svg", "b"] {
+            let text = form(name).unwrap_err().to_string();
+            assert!(text.contains(".png or .svg"), "{name}: {text}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `isotherm run`: acts on memory by what is seen of it, as schemes say.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use anyhow::{Result, bail};
+use isotherm::files::text_of;
+use isotherm::schemes;
+use isotherm::service::{self, SchemeTable, ServiceConfig};
+use isotherm::watch::AttrsFor;
+use isotherm::words::is_closed_pipe;
+use isotherm_core::Attrs;
+use isotherm_core::scheme::Scheme;
+
+use super::line::Line;
+use super::report::output::print;
+use crate::cli::{RunSchemes, UsageError};
+
+/// Schemes in files, and those that were typed.
+struct Typed {
+    options: RunSchemes,
+    acting: service::Acting,
+    /// what is in each of the files
+    texts: Vec<String>,
+}
+
+impl ServiceConfig for Typed {
+    fn acting(&self) -> &service::Acting {
+        &self.acting
+    }
+
+    fn attrs(&self) -> &dyn AttrsFor {
+        &self.options.acting.watching
+    }
+
+    fn check(&self) -> Result<Attrs, UsageError> {
+        self.options.acting.check()
+    }
+
+    fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError> {
+        let (interval, mut all) = (attrs.snapshot_interval(), Vec::new());
+        for (path, text) in self.options.scheme.iter().zip(&self.texts) {
+            schemes::load(path, text, interval, &mut all)?;
+        }
+        for (n, line) in (1..).zip(&self.options.scheme_line) {
+            schemes::load_line(n, line, interval, &mut all)?;
+        }
+        Ok(all)
+    }
+
+    fn socket(&self) -> Option<PathBuf> {
+        self.options.control.clone()
+    }
+
+    fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
+        bail!("isotherm run is not told anew: isotherm service commit sends other schemes")
+    }
+}
+
+/// Acts by the schemes in files and of the command line.
+pub fn run(options: RunSchemes) -> Result<ExitCode> {
+    let text =
+        |path: &PathBuf| text_of(path, || format!("cannot read the schemes {}", path.display()));
+    let texts = options.scheme.iter().map(text).collect::<Result<_>>()?;
+    let acting = options.acting.acting(false);
+    let json = options.acting.json;
+    act(&(Rc::new(Typed { options, acting, texts }) as Rc<dyn ServiceConfig>), json)
+}
+
+/// Acts as it is configured until there is a reason to end, and says what has come of it.
+pub fn act(config: &Rc<dyn ServiceConfig>, json: bool) -> Result<ExitCode> {
+    let acted = service::act(config, Box::new(Line::new()), |table| show(table, json))?;
+    Ok(match acted.failed {
+        None => acted.status.map_or(ExitCode::SUCCESS, ExitCode::from),
+        Some(e) if is_closed_pipe(&e) => ExitCode::SUCCESS,
+        Some(_) => ExitCode::FAILURE,
+    })
+}
+
+fn show(table: &SchemeTable, json: bool) -> Result<()> {
+    let text = if json { serde_json::to_string(table)? + "\n" } else { table.text() };
+    print(text.as_bytes()).map(drop)
+}

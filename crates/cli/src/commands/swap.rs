@@ -1,0 +1,50 @@
+//! `isotherm system swap`: swap in compressed memory, made and taken away.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use isotherm_linux::swap::{Restore, SwapError, restore, set_up};
+use isotherm_report::bytes;
+
+use super::report::output::print;
+use crate::cli::{Swap, SwapTask, UsageError};
+use crate::log::say;
+
+/// Makes it, or takes it away.
+pub fn run(o: &Swap) -> Result<ExitCode> {
+    let text = match &o.task {
+        SwapTask::Zram { size, name } => make(*size, name.as_deref()),
+        SwapTask::Restore { name, force } => take_away(name.as_deref(), *force),
+    };
+    let text = text.map_err(|e| match e {
+        SwapError::Size { .. } | SwapError::Name(_) => UsageError::new(e.to_string()).into(),
+        e => anyhow::Error::from(e),
+    })?;
+    print(text.as_bytes())
+}
+
+fn make(size: u64, name: Option<&str>) -> Result<String, SwapError> {
+    let device = set_up(Path::new("/"), name, size)?;
+    let name = name.map_or_else(String::new, |name| format!(" --name {name}"));
+    Ok(format!(
+        "swapping to {}, {} before compression; isotherm system swap restore{name} takes it away\n",
+        device.display(),
+        bytes(size)
+    ))
+}
+
+fn take_away(name: Option<&str>, force: bool) -> Result<String, SwapError> {
+    let caller = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+    let o = Restore { name, force, caller };
+    let mut tell = |content: &_| say(format_args!("isotherm: to be taken away: {content}"));
+    let gone: String = restore(Path::new("/"), &o, &mut tell)?
+        .iter()
+        .map(|device| format!("{} is gone, what it held is back\n", device.display()))
+        .collect();
+    Ok(match gone.is_empty() {
+        true => "there is no swap of isotherm's to take away (that of a measurement goes with its process)\n"
+            .to_owned(),
+        false => gone,
+    })
+}

@@ -1,0 +1,118 @@
+//! `isotherm lab workload`.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use isotherm::files::text_of;
+use isotherm::stop::Stop;
+use isotherm::workload::{Running, check, fill, mark};
+use isotherm_core::{AddrRange, PAGE_SIZE};
+use isotherm_linux::sys::{self, Arena, Backing, SleepingChild};
+use isotherm_sim::GroundTruth;
+use isotherm_sim::workload::{Layout, Memory, NAMED, Named, Schedule, Workload};
+
+use super::Output;
+use crate::cli::{self, UsageError};
+use crate::log::say;
+
+/// Lists workloads, or runs one.
+pub fn run(o: &cli::Workload) -> Result<ExitCode> {
+    match &o.name {
+        Some(name) if !o.list => touch(o, name)?,
+        _ => list()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list() -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    for named in NAMED {
+        let w = named.workload()?;
+        let mib = Layout::new(&w, 1).len() >> 20;
+        let seconds = w.length().as_secs();
+        writeln!(out, "{:14} {mib:5} MiB {seconds:4} s  {}", named.name, w.about)?;
+    }
+    Ok(())
+}
+
+/// Runs a workload on memory of our own, and writes what it has really done.
+fn touch(o: &cli::Workload, name: &str) -> Result<()> {
+    let workload = find(name)?;
+    let layout = Layout::new(&workload, o.seed);
+    let schedule = Schedule::new(&workload, &layout, o.duration)
+        .map_err(|e| UsageError::new(e.to_string()))?;
+    let file = o.truth.as_deref().map(Output::create).transpose()?;
+    let stop = Stop::at_signals()?;
+    let arena = populated(&layout, o.seed)?;
+    let populated = sys::monotonic();
+    let shared = layout.mappings().iter().any(|&(_, memory)| memory == Memory::Shared);
+    let child = shared.then(SleepingChild::fork).transpose().context("cannot fork")?;
+    let running = Running::new(&workload, &layout, &arena, o.seed);
+    tell(&arena, child.as_ref(), running.counts())?;
+    let truth = running.all(&schedule, &stop)?.truth(name, populated);
+    say(last_line(&truth));
+    file.map_or(Ok(()), |file| write(file, &truth)).context("cannot write the truth")?;
+    check(&arena)
+}
+
+/// A workload by its name, or read from a file.
+fn find(name: &str) -> Result<Workload> {
+    if let Some(named) = Named::find(name) {
+        return Ok(named.workload()?);
+    }
+    let names: Vec<&str> = NAMED.iter().map(|n| n.name).collect();
+    let unknown = || {
+        let names = names.join(", ");
+        format!("{name} is no workload: name one ({names}), or a file that describes one")
+    };
+    let text = text_of(Path::new(name), unknown)?;
+    Workload::parse(&text).map_err(|e| UsageError::new(format!("{name}: {e}")).into())
+}
+
+/// All memory, each page written.
+fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
+    let too_big = || format!("cannot map {} MiB", layout.len() >> 20);
+    let arena = Arena::map(layout.len()).with_context(too_big)?;
+    for (range, memory) in layout.mappings() {
+        let backing = match memory {
+            Memory::Base => Backing::Base,
+            Memory::Huge => Backing::Huge,
+            Memory::Shared => Backing::Inherited,
+        };
+        arena.back(range, backing).context("cannot say what the memory is made of")?;
+    }
+    fill(&arena, seed);
+    (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));
+    mark(&arena);
+    Ok(arena)
+}
+
+/// Says on standard output that the memory is there, and where; and where touches are counted.
+fn tell(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
+    let (range, pid) = (arena.range(), std::process::id());
+    let child = child.map(SleepingChild::pid);
+    let line = serde_json::json!({
+        "schema_version": 1, "pid": pid, "start": range.start, "end": range.end, "child": child,
+        "counts": { "start": counts.start, "end": counts.end },
+    });
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
+}
+
+fn write(file: Output, truth: &GroundTruth) -> Result<()> {
+    let mut out = BufWriter::new(file);
+    serde_json::to_writer(&mut out, truth)?;
+    writeln!(out)?;
+    let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
+    Ok(file.finish()?)
+}
+
+fn last_line(truth: &GroundTruth) -> String {
+    let touches: u64 = (0..truth.stretches.len()).map(|i| truth.touches(i)).sum();
+    let ends = truth.intervals.first().zip(truth.intervals.last());
+    let seconds = ends.map_or(0.0, |(a, b)| b.end().since(a.start()).as_secs_f64());
+    format!("workload {}: {touches} touches in {seconds:.1} s", truth.workload)
+}

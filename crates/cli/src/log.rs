@@ -1,0 +1,75 @@
+//! What is said on standard error.
+
+use std::fmt::{self, Display};
+use std::io::{self, Write};
+
+use isotherm::words::STATUS;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Says a line. That nobody listens any more is no reason to stop working.
+pub fn say(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Has events of this level and above said, or of more levels if `verbose` says so.
+pub fn begin(verbose: u8) {
+    let level = match verbose {
+        0 => Level::INFO,
+        1 => Level::DEBUG,
+        _ => Level::TRACE,
+    };
+    // systemd sets it where standard error is the journal, which takes a priority before each line.
+    let to_journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(io::stderr)
+        .log_internal_errors(false)
+        .event_format(Line { to_journal })
+        .finish();
+    // It is set once, at the start.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// `isotherm: what there is to say`; the level only for those who ask for more.
+struct Line {
+    to_journal: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let meta = event.metadata();
+        if self.to_journal {
+            write!(out, "<{}>", priority(*meta.level()))?;
+        }
+        if meta.target() != STATUS {
+            out.write_str("isotherm: ")?;
+        }
+        if *meta.level() > Level::INFO {
+            write!(out, "{} {}: ", meta.level().as_str().to_lowercase(), meta.target())?;
+        }
+        ctx.format_fields(out.by_ref(), event)?;
+        writeln!(out)
+    }
+}
+
+/// Of syslog.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}

@@ -1,0 +1,35 @@
+//! isotherm finds the memory of a running program that is hot, and shows it.
+
+mod cli;
+mod commands;
+mod log;
+
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+
+fn main() -> ExitCode {
+    isotherm_linux::sys::keep_little_memory();
+    let typed = cli::command().get_matches();
+    let cli = cli::Cli::from_arg_matches(&typed).unwrap_or_else(|e| e.exit());
+    log::begin(cli.verbose);
+    let result = match cli.command {
+        cli::Command::Record(options) => commands::record::run(options),
+        cli::Command::Now(options) => commands::now::run(options),
+        cli::Command::Run(options) => commands::run::run(options),
+        cli::Command::Reclaim(options) => commands::reclaim::run(options),
+        cli::Command::Service(options) => commands::service::run(options.task),
+        cli::Command::Report(options) => commands::report::run(options),
+        cli::Command::Export(options) => commands::export::run(&options),
+        cli::Command::Interleave(options) => commands::interleave::run(&options),
+        cli::Command::System(options) => commands::system::run(options.task),
+        cli::Command::Lab(options) => commands::lab::run(&options),
+    };
+    result.unwrap_or_else(|e| {
+        if isotherm::words::is_closed_pipe(&e) {
+            return ExitCode::SUCCESS;
+        }
+        tracing::error!("{}", isotherm::words::chain(&e));
+        ExitCode::from(if e.is::<cli::UsageError>() { 2 } else { 1 })
+    })
+}

@@ -1,0 +1,25 @@
+//! Text files that describe something.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// A file that describes something is at most this long, in bytes.
+const MAX_TEXT: u64 = 1 << 20;
+
+/// Reads a file that describes something; `unknown` says what else could have been named.
+pub fn text_of(path: &Path, unknown: impl Fn() -> String) -> Result<String> {
+    text_in(File::open(path).with_context(&unknown)?, path, unknown)
+}
+
+/// The same of a file that is open.
+pub fn text_in(file: File, path: &Path, unknown: impl Fn() -> String) -> Result<String> {
+    let mut text = String::new();
+    file.take(MAX_TEXT + 1).read_to_string(&mut text).with_context(&unknown)?;
+    if text.len() as u64 > MAX_TEXT {
+        anyhow::bail!("{} is longer than 1 MiB: such files are a few lines", path.display());
+    }
+    Ok(text)
+}

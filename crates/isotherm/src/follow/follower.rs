@@ -1,0 +1,618 @@
+//! The processes that are watched, their children, and those that are watched by what they are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use isotherm_core::{Attribution, Nanos, TargetId};
+use isotherm_linux::proc::{Births, cut_comm};
+use isotherm_linux::{AttachError, Hold, proc, sys};
+use isotherm_record::TargetFact;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tracing::{debug, warn};
+
+use super::exclusions::Exclusions;
+use super::members::Members;
+use super::selection::Selection;
+use super::started::Started;
+use crate::ROOT;
+use crate::pace::{Begun, Pace, SLACK, Terms};
+
+/// How often it is asked who has come.
+const ASKING: Terms =
+    Terms { share: 1000, least: Duration::from_millis(200), most: Duration::from_secs(5) };
+/// Children are looked for this often even if there is no sign of any.
+const CHILDREN_EVERY: Duration = Duration::from_secs(5);
+/// A command that cannot be watched may just have ended: it has so long to show that.
+const ENDS_WITHIN: Duration = Duration::from_millis(100);
+/// For so long after it is met a process is asked again and again what it is called,
+const YOUNG: Duration = Duration::from_secs(3);
+/// this often.
+const NAMING: Terms =
+    Terms { share: 1000, least: Duration::from_millis(100), most: Duration::from_secs(1) };
+/// Failures that pass are printed no more often.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
+/// Processes by pid; those that ended are forgotten.
+#[derive(Default)]
+pub struct Follower {
+    processes: BTreeMap<i32, Followed>,
+    /// what is no process, and never ends
+    lasting: Option<TargetId>,
+    members: Members,
+    /// who is never watched
+    excluded: Exclusions,
+    /// who of those may have children that are watched, and when they were started
+    passed: BTreeMap<i32, u64>,
+    /// of the members
+    with_children: bool,
+    /// of the members, who cannot be watched
+    refused: BTreeSet<i32>,
+    news: Vec<TargetFact>,
+    count: usize,
+    /// who is no longer wanted, whatever they are, and when they were started
+    unwanted: BTreeMap<i32, u64>,
+    /// of those, who was watched, to be told as ended
+    dropped: Vec<TargetId>,
+    pace: Pace,
+    /// signs of children
+    births: Births,
+    /// when to look for them without a sign
+    next_children: Nanos,
+    /// of asking the young what they are called
+    naming: Pace,
+    /// until then some are young
+    young_until: Nanos,
+    /// readings that failed for a reason that passes, and how many of them have been printed
+    postponed: u64,
+    said: u64,
+    /// when more may be printed
+    next_said: Nanos,
+    /// It has been printed that processes cannot be watched for want of something.
+    short: bool,
+}
+
+struct Followed {
+    target: TargetId,
+    /// as the kernel has it, and what it runs
+    comm: String,
+    command: String,
+    /// whether its command line has been read: in the middle of `exec` it is empty
+    has_command: bool,
+    /// until then it may still be about to become what it is for
+    young_until: Nanos,
+    with_children: bool,
+    /// It is watched as long as it is one of those.
+    as_member: bool,
+}
+
+impl Followed {
+    /// Takes over what the kernel shows now, and returns whether the name to print has changed. An empty
+    /// command line counts only when it is still empty at the next reading; the program's name stands for it then.
+    fn rename(&mut self, comm: String, command: String) -> bool {
+        let read = !command.is_empty();
+        if !read && std::mem::take(&mut self.has_command) {
+            return false;
+        }
+        self.has_command = read;
+        self.comm = comm;
+        let command = if read { command } else { self.comm.clone() };
+        let changes = command != self.command;
+        self.command = command;
+        changes
+    }
+}
+
+impl Follower {
+    /// Watches this, if anything, besides the processes that are attached.
+    pub fn new(lasting: Option<TargetFact>) -> Self {
+        let id = lasting.as_ref().map(|fact| fact.id);
+        let (news, births) = (lasting.into_iter().collect(), Births::new(ROOT.as_ref()));
+        Follower { lasting: id, news, births, ..Follower::default() }
+    }
+
+    /// Takes hold of a process; a pid given twice is one process.
+    fn attach(
+        &mut self,
+        held: &mut dyn Hold,
+        pid: i32,
+        with_children: bool,
+    ) -> Result<(), AttachError> {
+        if self.processes.contains_key(&pid) {
+            return Ok(());
+        }
+        let target = held.attach(pid)?;
+        debug!("process {pid} is target {}", target.0);
+        // The name first: of what becomes another program in between it is noticed later.
+        let comm = proc::comm(ROOT.as_ref(), pid).unwrap_or_default();
+        let command = proc::command(ROOT.as_ref(), pid).unwrap_or_default();
+        let young_until = sys::monotonic() + YOUNG;
+        self.young_until = young_until;
+        let mut followed = Followed {
+            target,
+            comm: String::new(),
+            command: String::new(),
+            has_command: false,
+            young_until,
+            with_children,
+            as_member: false,
+        };
+        let _ = followed.rename(comm, command);
+        self.news.push(fact(target, pid, followed.command.clone()));
+        self.processes.insert(pid, followed);
+        if with_children {
+            // It may have some already.
+            self.next_children = Nanos(0);
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Takes hold of all that is asked for, but for the command.
+    pub fn attach_all(&mut self, held: &mut dyn Hold, o: &Selection) -> Result<()> {
+        // A command would inherit it.
+        if (o.may_grow() || o.children) && o.command.is_empty() {
+            allow_more_files();
+        }
+        self.excluded = Exclusions::find(o)?;
+        for &pid in &o.pids {
+            self.check_excluded(pid)?;
+            self.attach(held, pid, o.children)?;
+        }
+        self.join(held, Members::find(o)?, o.children)
+    }
+
+    /// Who is asked for by pid may not be excluded.
+    fn check_excluded(&self, pid: i32) -> Result<()> {
+        match self.excluded.by(pid) {
+            Some(option) => bail!("process {pid} is excluded by {option}: leave out one of them"),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a command, if there is one, and takes hold of it, unless it has ended by then.
+    pub fn start(
+        &mut self,
+        held: &mut dyn Hold,
+        program: Option<PathBuf>,
+        command: &[String],
+    ) -> Result<Option<Started>> {
+        let Some(program) = program else { return Ok(None) };
+        let mut child = Started::spawn(&program, command)?;
+        // It may have children.
+        allow_more_files();
+        match self.attach(held, child.pid(), true) {
+            Ok(()) => self.name_started(child.pid(), &program, command),
+            Err(e) if !child.has_ended_in(ENDS_WITHIN)? => {
+                return Err(e).context("the command cannot be watched");
+            }
+            Err(_) => {}
+        }
+        Ok(Some(child))
+    }
+
+    /// What has just been started need not show its command line yet; unless it is another program already.
+    fn name_started(&mut self, pid: i32, program: &Path, command: &[String]) {
+        let name = program.file_name().map(|name| cut_comm(&name.to_string_lossy()));
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if name.is_some_and(|name| name == process.comm) {
+            process.command = command.join(" ");
+            process.has_command = true;
+            if let Some(newest) = self.news.last_mut() {
+                newest.command.clone_from(&process.command);
+            }
+        }
+    }
+
+    /// Who has become another program (`exec`) or taken another name: what to call them from now on. The
+    /// young are asked here, as a shell or `env` is soon what it was told to run; of the others `read` tells.
+    pub fn renamed(&mut self, read: &[Attribution]) -> Vec<TargetFact> {
+        let due = self.naming.due();
+        let asks = due < self.young_until && sys::monotonic() >= due;
+        if read.is_empty() && !asks {
+            return Vec::new();
+        }
+        let begun = Begun::now();
+        let told: BTreeMap<TargetId, &str> = read.iter().map(|a| (a.target, &*a.comm)).collect();
+        let mut renamed = Vec::new();
+        for (&pid, process) in &mut self.processes {
+            let comm = match told.get(&process.target) {
+                Some(&comm) => Some(comm.to_owned()),
+                None if asks && due < process.young_until => proc::comm(ROOT.as_ref(), pid).ok(),
+                None => None,
+            };
+            let is_asked = |comm: &String| !process.has_command || *comm != process.comm;
+            let Some(comm) = comm.filter(is_asked) else { continue };
+            let Ok(command) = proc::command(ROOT.as_ref(), pid) else { continue };
+            if process.rename(comm, command) {
+                renamed.push(fact(process.target, pid, process.command.clone()));
+            }
+        }
+        if asks {
+            self.naming.pause(&begun, &NAMING);
+        }
+        renamed
+    }
+
+    /// Watches who is one of these, as long as they are; with their children, wherever those go.
+    /// There need be nobody yet, but if none who is can be watched, that is an error.
+    fn join(&mut self, held: &mut dyn Hold, who: Members, with_children: bool) -> Result<()> {
+        self.with_children = with_children;
+        let members = self.without_excluded(who.now(|_| false)?);
+        self.members = who;
+        match self.follow_members(held, &members) {
+            Some(e) if self.processes.is_empty() => Err(e.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes hold of members that have come; returns why one of them cannot be watched.
+    fn follow_members(
+        &mut self,
+        held: &mut dyn Hold,
+        members: &BTreeSet<i32>,
+    ) -> Option<AttachError> {
+        self.refused.retain(|pid| members.contains(pid));
+        let mut why = None;
+        for &pid in members {
+            let known = self.processes.contains_key(&pid) || self.refused.contains(&pid);
+            if known || self.unwanted.contains_key(&pid) {
+                continue;
+            }
+            match self.attach(held, pid, self.with_children) {
+                Ok(()) => {
+                    self.processes.entry(pid).and_modify(|p| p.as_member = true);
+                }
+                Err(e) => {
+                    // Whoever cannot be watched for now is tried again.
+                    if !e.is_transient() {
+                        self.refused.insert(pid);
+                    }
+                    why.get_or_insert(e);
+                }
+            }
+        }
+        why
+    }
+
+    /// Prints why readings of processes have failed since this was printed last, once a minute at most.
+    fn say_postponed(&mut self, held: &dyn Hold) {
+        let postponed = held.postponed();
+        self.postponed = postponed.count;
+        let (new, now) = (self.postponed.saturating_sub(self.said), sys::monotonic());
+        if new > 0 && now >= self.next_said {
+            (self.said, self.next_said) = (self.postponed, now + SAID_EVERY);
+            let readings = if new == 1 { "1 reading" } else { &format!("{new} readings") };
+            warn!(
+                "{readings} of processes failed and will be tried again; the last one: {}",
+                postponed.why
+            );
+        }
+    }
+
+    /// Readings of processes that failed for a reason that passes, so far.
+    pub fn postponed(&self) -> u64 {
+        self.postponed
+    }
+
+    /// Forgets who has ended; and, if it is time, takes hold of children that have come. One that cannot be
+    /// watched, or has ended already, is passed over. The same for members, where leaving is an end
+    /// too. Returns who has ended: to be detached.
+    pub fn follow(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
+        let asks = self.is_due(sys::monotonic());
+        let begun = Begun::now();
+        let mut ended = std::mem::take(&mut self.dropped);
+        if asks {
+            self.unwanted.retain(|&pid, &mut start| start_of(pid) == Some(start));
+            self.spare(held);
+        }
+        self.say_postponed(held);
+        let Follower { members, processes, .. } = self;
+        let members = if asks && !members.is_empty() {
+            members.now_or_since(|pid| processes.contains_key(&pid))
+        } else {
+            None
+        };
+        let members = members.map(|members| self.without_excluded(members));
+        let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
+        let over = held.ended();
+        // Mostly nobody has, and there may be thousands.
+        if members.is_some() || !over.is_empty() {
+            self.processes.retain(|pid, p| {
+                let is_over = over.binary_search(&p.target).is_ok();
+                let stays = !is_over && (!p.as_member || is_in(pid));
+                if !stays {
+                    ended.push(p.target);
+                }
+                stays
+            });
+        }
+        if let Some(members) = members {
+            let before = self.refused.len();
+            let why = self.follow_members(held, &members);
+            let was_short = std::mem::replace(
+                &mut self.short,
+                why.as_ref().is_some_and(AttachError::is_transient),
+            );
+            let is_new = |e: &AttachError| if e.is_transient() { !was_short } else { before == 0 };
+            if let Some(e) = why.filter(|e| is_new(e) && !e.is_gone()) {
+                warn!("passing over some of the processes: {e}");
+            }
+        }
+        if asks {
+            self.follow_children(held, begun.at);
+            self.pace.pause(&begun, &ASKING);
+        }
+        ended.append(&mut self.dropped);
+        ended
+    }
+
+    /// Takes hold of children that have come, unless nobody can have.
+    fn follow_children(&mut self, held: &mut dyn Hold, now: Nanos) {
+        let mut parents: Vec<i32> =
+            self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
+        parents.extend(self.passed.keys());
+        if parents.is_empty() || !self.births.may_have_been() && now < self.next_children {
+            return;
+        }
+        self.next_children = now + CHILDREN_EVERY;
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        while let Some(parent) = parents.pop() {
+            let children = proc::children(ROOT.as_ref(), parent);
+            // Who started isotherm may be watched; isotherm does not watch itself.
+            for child in children.into_iter().filter(|&child| child != own) {
+                let known =
+                    self.processes.contains_key(&child) || self.unwanted.contains_key(&child);
+                if known {
+                    continue;
+                }
+                // Who is excluded may have children that are not.
+                let is_excluded = self.excluded.by(child).is_some();
+                if is_excluded || self.attach(held, child, true).is_ok() {
+                    parents.push(child);
+                }
+            }
+        }
+    }
+
+    /// Whether it is time to ask who has come.
+    pub fn is_due(&self, now: Nanos) -> bool {
+        now >= self.pace.due() && self.may_come()
+    }
+
+    /// When to ask at the latest; `None` if nobody can come, leave or be named anew.
+    pub fn by(&self) -> Option<Nanos> {
+        let naming = Some(self.naming.due()).filter(|&due| due < self.young_until);
+        let coming = self.may_come().then(|| self.pace.due());
+        naming.into_iter().chain(coming).min().map(|due| due + SLACK)
+    }
+
+    fn may_come(&self) -> bool {
+        !self.members.is_empty()
+            || !self.unwanted.is_empty()
+            || !self.excluded.is_empty()
+            || self.processes.values().any(|p| p.with_children)
+    }
+
+    /// Those of `members` who are not excluded. Whose children are watched, theirs are, too.
+    fn without_excluded(&mut self, members: BTreeSet<i32>) -> BTreeSet<i32> {
+        if self.excluded.is_empty() {
+            return members;
+        }
+        let (excluded, members): (BTreeSet<i32>, BTreeSet<i32>) =
+            members.into_iter().partition(|&pid| self.excluded.by(pid).is_some());
+        if self.with_children {
+            let before = self.passed.len();
+            self.passed.extend(excluded.into_iter().filter_map(|pid| Some((pid, start_of(pid)?))));
+            if self.passed.len() > before {
+                // Who came may have children already.
+                self.next_children = Nanos(0);
+            }
+        }
+        members
+    }
+
+    /// Leaves alone who is excluded by now, and takes hold of those again who no longer are; their children
+    /// stay what they are.
+    fn spare(&mut self, held: &mut dyn Hold) {
+        if self.excluded.is_empty() {
+            return;
+        }
+        self.passed.retain(|&pid, &mut start| start_of(pid) == Some(start));
+        let all = self.processes.keys().chain(self.passed.keys()).copied();
+        let Some(now) = self.excluded.among_if_due(all) else { return };
+        let back: Vec<i32> =
+            self.passed.keys().filter(|pid| now.binary_search(pid).is_err()).copied().collect();
+        for pid in back {
+            self.passed.remove(&pid);
+            // Who ends meanwhile is gone.
+            let _ = self.attach(held, pid, true);
+        }
+        for &pid in &now {
+            let with_children = self.processes.get(&pid).is_some_and(|p| p.with_children);
+            self.passed.extend(start_of(pid).filter(|_| with_children).map(|start| (pid, start)));
+        }
+        self.forget(&now);
+    }
+
+    /// Watches these too, and those no longer, as long as they live; or, if one cannot be, changes nothing.
+    pub fn set_targets(&mut self, held: &mut dyn Hold, add: &[i32], remove: &[i32]) -> Result<()> {
+        self.check_removal(remove)?;
+        self.add(held, add)?;
+        self.remove(remove);
+        Ok(())
+    }
+
+    /// Whether something is watched that is no process.
+    pub fn has_lasting(&self) -> bool {
+        self.lasting.is_some()
+    }
+
+    /// Watches these too: all of them, or, if one cannot be, none.
+    fn add(&mut self, held: &mut dyn Hold, pids: &[i32]) -> Result<()> {
+        // A command has been started by now.
+        allow_more_files();
+        let mut added = Vec::new();
+        for &pid in pids {
+            if self.processes.contains_key(&pid) {
+                continue;
+            }
+            if u32::try_from(pid) == Ok(std::process::id()) {
+                self.undo(&added);
+                bail!("{pid} is isotherm itself, which does not watch itself");
+            }
+            let attached = self.check_excluded(pid);
+            if let Err(e) = attached.and_then(|()| Ok(self.attach(held, pid, false)?)) {
+                self.undo(&added);
+                return Err(e);
+            }
+            added.push(pid);
+        }
+        self.unwanted.retain(|pid, _| !pids.contains(pid));
+        Ok(())
+    }
+
+    fn undo(&mut self, added: &[i32]) {
+        self.forget(added);
+        self.count -= added.len();
+    }
+
+    /// Whether all of these are watched, so that they can be left alone.
+    fn check_removal(&self, pids: &[i32]) -> Result<()> {
+        match pids.iter().find(|pid| !self.processes.contains_key(pid)) {
+            Some(pid) => bail!("process {pid} is not watched"),
+            None => Ok(()),
+        }
+    }
+
+    /// No longer watches these, as long as they live.
+    fn remove(&mut self, pids: &[i32]) {
+        self.unwanted.extend(pids.iter().filter_map(|&pid| Some((pid, start_of(pid)?))));
+        self.forget(pids);
+    }
+
+    fn forget(&mut self, pids: &[i32]) {
+        let gone: Vec<TargetId> =
+            pids.iter().filter_map(|pid| Some(self.processes.remove(pid)?.target)).collect();
+        self.news.retain(|fact| !gone.contains(&fact.id));
+        self.dropped.extend(gone);
+    }
+
+    /// Who has come since the last call.
+    pub fn news(&mut self) -> Vec<TargetFact> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Who is watched now.
+    pub fn targets(&self) -> Vec<TargetId> {
+        self.lasting.into_iter().chain(self.processes.values().map(|p| p.target)).collect()
+    }
+
+    /// Of the processes that are watched now.
+    pub fn pids(&self) -> impl Iterator<Item = i32> {
+        self.processes.keys().copied()
+    }
+
+    /// The processes that are watched now, and which target each is.
+    pub fn processes(&self) -> impl Iterator<Item = (i32, TargetId)> {
+        self.processes.iter().map(|(&pid, p)| (pid, p.target))
+    }
+
+    /// How many those are.
+    pub fn nr_processes(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// The pid of each process that is watched now.
+    pub fn pid_of(&self) -> BTreeMap<TargetId, i32> {
+        self.processes().map(|(pid, target)| (target, pid)).collect()
+    }
+
+    /// Whether anybody is left.
+    pub fn any_alive(&self, held: &dyn Hold) -> bool {
+        self.lasting.is_some()
+            || !self.passed.is_empty()
+            || self.processes.values().any(|p| held.is_alive(p.target))
+            || self.may_grow()
+    }
+
+    /// Whether others may come when all have ended.
+    pub fn may_grow(&self) -> bool {
+        self.members.may_come()
+    }
+
+    /// Who has been watched in all, in words.
+    pub fn summary(&self) -> String {
+        match (self.lasting, self.count) {
+            (Some(_), _) => "physical memory".to_owned(),
+            (None, 1) => "1 process".to_owned(),
+            (None, n) => format!("{n} processes"),
+        }
+    }
+}
+
+fn fact(id: TargetId, pid: i32, command: String) -> TargetFact {
+    TargetFact { id, pid: u32::try_from(pid).ok(), command }
+}
+
+/// In ticks since boot.
+pub(super) fn start_of(pid: i32) -> Option<u64> {
+    Some(proc::stat(ROOT.as_ref(), pid).ok()?.start_ticks)
+}
+
+/// Each process takes three descriptors, and there may be more processes than a third of what is usual.
+/// Where it is refused, those that do not fit are passed over.
+fn allow_more_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed() -> Followed {
+        let (comm, command) = (String::new(), String::new());
+        let (has_command, with_children, as_member) = (false, false, false);
+        let (target, young_until) = (TargetId(0), Nanos(0));
+        Followed { target, comm, command, has_command, young_until, with_children, as_member }
+    }
+
+    /// What the kernel shows at each reading, and what is printed.
+    fn names(read: &[(&str, &str)]) -> Vec<String> {
+        let mut of = followed();
+        let name = |(comm, command): &(&str, &str)| {
+            of.rename((*comm).into(), (*command).into()).then(|| of.command.clone())
+        };
+        read.iter().filter_map(name).collect()
+    }
+
+    #[test]
+    fn the_middle_of_an_exec_gives_no_name() {
+        let exec = [("sh", "sh -c x"), ("tail", ""), ("tail", "tail -f y"), ("tail", "tail -f y")];
+        assert_eq!(names(&exec), ["sh -c x", "tail -f y"]);
+        // Met in the middle of it, it has the name of the program until there is more.
+        assert_eq!(names(&exec[1..]), ["tail", "tail -f y"]);
+        // Of a thread that is not the first one, it has the name for a moment.
+        let of_thread = [("app", "app -n 1"), ("worker", ""), ("app", "app -n 1")];
+        assert_eq!(names(&of_thread), ["app -n 1"]);
+    }
+
+    #[test]
+    fn who_has_come_is_read_at_once() {
+        let mut follower = Follower::default();
+        let nobody = crate::session::Attributions::default();
+        assert_eq!(nobody.by(&follower), None);
+        let _ = follower.processes.insert(7, followed());
+        assert_eq!(nobody.by(&follower), Some(Nanos(0)));
+    }
+
+    #[test]
+    fn who_has_no_command_line_is_called_by_its_program() {
+        assert_eq!(
+            names(&[("sh", "sh -c x"), ("odd", ""), ("odd", ""), ("odd", "")]),
+            ["sh -c x", "odd"]
+        );
+    }
+}

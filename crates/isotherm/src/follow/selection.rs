@@ -1,0 +1,69 @@
+//! Which processes are watched.
+
+use std::path::PathBuf;
+
+/// Which processes are watched: by pid, by what they are, or a command that is started.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Selection {
+    /// these processes
+    pub pids: Vec<i32>,
+    /// processes in these control groups and in those below them, as they come and go
+    pub cgroups: Vec<PathBuf>,
+    /// processes of these names, as in `/proc/PID/comm`, as they come and go
+    pub comms: Vec<String>,
+    /// all processes, as they come and go
+    pub all: bool,
+    /// the children of the selected processes as well
+    pub children: bool,
+    /// never processes of these names
+    pub except_comms: Vec<String>,
+    /// never processes in these control groups and in those below them
+    pub except_cgroups: Vec<PathBuf>,
+    /// never these processes
+    pub except_pids: Vec<i32>,
+    /// a command to start, and its children; empty: none
+    pub command: Vec<String>,
+    /// Names and control groups need not exist yet.
+    pub awaited: bool,
+}
+
+impl Selection {
+    /// One process.
+    #[must_use]
+    pub fn pid(pid: i32) -> Self {
+        Selection { pids: vec![pid], ..Selection::default() }
+    }
+
+    /// Whether it selects nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pids.is_empty() && self.command.is_empty() && !self.may_grow()
+    }
+
+    /// Whether it selects processes that start later and are no children of a started command.
+    #[must_use]
+    pub fn may_grow(&self) -> bool {
+        self.all || !self.cgroups.is_empty() || !self.comms.is_empty()
+    }
+
+    /// Whether it excludes processes.
+    #[must_use]
+    pub fn excludes(&self) -> bool {
+        !self.except_comms.is_empty()
+            || !self.except_cgroups.is_empty()
+            || !self.except_pids.is_empty()
+    }
+
+    /// Whether it may select more than the processes with a given pid.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.command.is_empty() || self.children || self.may_grow()
+    }
+
+    /// Whether it may select processes of other users that are not known yet.
+    #[must_use]
+    pub fn may_be_strangers(&self) -> bool {
+        self.children || self.may_grow()
+    }
+}

@@ -1,0 +1,119 @@
+//! The command that isotherm starts.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use isotherm_core::Nanos;
+use isotherm_linux::sys;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::served::{self, Ends, Wait};
+use crate::stop::Stop;
+
+/// How long a command may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A command that was started; killed when dropped, should it still run.
+pub struct Started {
+    child: Child,
+    /// readable once it has ended
+    pidfd: Option<OwnedFd>,
+}
+
+/// Finds the program of a command, so that a wrong name is told before anything is done.
+pub fn resolve(command: &[String]) -> Result<Option<PathBuf>> {
+    let Some(name) = command.first() else { return Ok(None) };
+    let is_program =
+        |p: &Path| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    let found = if name.contains('/') {
+        Some(PathBuf::from(name)).filter(|p| is_program(p))
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|dir| dir.join(name)).find(|p| is_program(p))
+    };
+    match found {
+        Some(program) => Ok(Some(program)),
+        None => bail!("cannot start {name}: there is no such program, or it may not be executed"),
+    }
+}
+
+impl Started {
+    /// Starts `program` with the words of `command` as its arguments.
+    pub fn spawn(program: &Path, command: &[String]) -> Result<Self> {
+        let child = Command::new(program).args(command.iter().skip(1)).spawn();
+        let child = child.with_context(|| format!("cannot start {}", program.display()))?;
+        let mut started = Started { child, pidfd: None };
+        let pid = Pid::from_raw(started.pid()).context("a command without a pid")?;
+        // Nobody waits for it before us, so that it is this process. If this fails, it is killed.
+        let pidfd = pidfd_open(pid, PidfdFlags::empty());
+        started.pidfd = Some(pidfd.context("cannot wait for the command (pidfd_open: Linux 5.3)")?);
+        Ok(started)
+    }
+
+    /// Its pid.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// Its exit status as a shell would give it, once it has ended by itself. When it is time to `stop`, it
+    /// is asked to end, and its status means nothing.
+    pub fn end(&mut self, stop: &Stop) -> Result<Option<u8>> {
+        while !stop.is_over() && self.child.try_wait()?.is_none() {
+            let mut signals = stop;
+            self.wait(stop.end().unwrap_or(Nanos(u64::MAX)), &mut [&mut signals]);
+        }
+        Ok(self.ask_to_end()?.map(exit_code))
+    }
+
+    /// Whether it has ended, or does so in this time.
+    pub fn has_ended_in(&mut self, time: Duration) -> Result<bool> {
+        let until = sys::monotonic() + time;
+        while self.child.try_wait()?.is_none() {
+            if sys::monotonic() >= until {
+                return Ok(false);
+            }
+            self.wait(until, &mut []);
+        }
+        Ok(true)
+    }
+
+    /// Waits until then, or until it has ended, or one of the `others` has to do.
+    fn wait(&self, until: Nanos, others: &mut [&mut dyn Wait]) {
+        let mut end = Ends::of_process(self.pidfd.as_ref().map(AsFd::as_fd));
+        let until = end.by(until);
+        let mut all: Vec<&mut dyn Wait> = vec![&mut end];
+        all.extend(others.iter_mut().map(|other| &mut **other as &mut dyn Wait));
+        served::wait(&mut all, until);
+    }
+
+    fn ask_to_end(&mut self) -> Result<Option<ExitStatus>> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if let Some(pid) = Pid::from_raw(self.pid()) {
+            kill_process(pid, Signal::TERM).context("cannot end the command")?;
+        }
+        if !self.has_ended_in(GRACE)? {
+            self.child.kill()?;
+            self.child.wait()?;
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}

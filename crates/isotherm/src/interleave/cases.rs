@@ -1,0 +1,211 @@
+//! `isotherm interleave verify --kernel`: the kernel's memory policies, tried on memory of our own.
+//!
+//! The cases follow the tests of `set_mempolicy` and `mbind` in the Linux Test Project, in our own
+//! words, and the same with the weights that the machine has. docs/reference/interleave.md says which are not here.
+
+mod errors;
+mod files;
+mod memory;
+mod placement;
+mod ranges;
+
+use std::fmt::Write;
+
+use anyhow::Result;
+use isotherm_linux::numa::NumaError;
+use isotherm_linux::sys::{NodeMask, PolicyMode, allowed_nodes, set_policy};
+use isotherm_mm::mempolicy::Weights;
+use serde::Serialize;
+
+use super::rule::{Machine, text};
+
+/// What has come of a case: nothing, or what was otherwise.
+type Outcome = std::result::Result<(), String>;
+
+/// What cases are tried with.
+pub struct Bench {
+    /// nodes with memory that we may use
+    nodes: Vec<u32>,
+    /// of these, the machine's; 1 each where there are none
+    weights: Weights,
+    /// the kernel interleaves by weight
+    weighted: bool,
+    /// temporary files can be had that are not in memory alone
+    files: bool,
+}
+
+#[derive(Serialize)]
+struct CaseResult {
+    case: &'static str,
+    /// `as the rule`, `otherwise`, `not here`
+    outcome: &'static str,
+    /// what was otherwise, or is not here
+    detail: String,
+}
+
+/// What has come of all cases: `docs/abi/testing/interleave.md`.
+#[derive(Serialize)]
+pub struct Tried {
+    schema_version: u32,
+    nodes: Vec<u32>,
+    weights: String,
+    cases: Vec<CaseResult>,
+}
+
+/// A case: what it takes, what it is called, and what it does.
+struct Case {
+    takes: Takes,
+    name: &'static str,
+    act: fn(&Bench) -> Outcome,
+}
+
+/// What a case takes.
+#[derive(Clone, Copy)]
+struct Takes {
+    nodes: usize,
+    /// the kernel interleaves by weight
+    weights: bool,
+    /// temporary files are on a file system
+    files: bool,
+}
+
+const NOTHING: Takes = Takes { nodes: 1, weights: false, files: false };
+const TWO_NODES: Takes = Takes { nodes: 2, ..NOTHING };
+const WEIGHTS: Takes = Takes { weights: true, ..TWO_NODES };
+const OF_THREE: Takes = Takes { nodes: 3, ..WEIGHTS };
+const FILES: Takes = Takes { files: true, ..NOTHING };
+const FILES_OF_TWO: Takes = Takes { files: true, ..TWO_NODES };
+const WEIGHTED_FILES: Takes = Takes { files: true, ..WEIGHTS };
+
+/// Pages of one node.
+const PAGES: u64 = 16;
+/// Rounds of weights, and pages that are no round.
+const ROUNDS: u64 = 8;
+const ODD: u64 = 5;
+
+fn rounds_of(weights: &Weights) -> u64 {
+    ROUNDS * weights.total() + ODD
+}
+
+const CASES: [Case; 26] = [
+    Case::new(NOTHING, "a task bound to a node, and who it starts", placement::bind),
+    Case::new(NOTHING, "a task that prefers a node, and who it starts", placement::prefer),
+    Case::new(TWO_NODES, "a task that interleaves over all nodes", placement::interleave),
+    Case::new(TWO_NODES, "the same over each pair of nodes", placement::interleave_pairs),
+    Case::new(WEIGHTS, "a task that interleaves by weight", placement::weighted),
+    Case::new(WEIGHTS, "the same over each pair of nodes", placement::weighted_pairs),
+    Case::new(WEIGHTS, "the same, begun by who it starts", placement::weighted_inherited),
+    Case::new(NOTHING, "a file in memory, on one node", files::memory_on_nodes),
+    Case::new(WEIGHTS, "a file in memory by weight, of whole rounds", files::memory_weighted),
+    Case::new(WEIGHTS, "a range of a file in memory by weight", files::memory_range_weighted),
+    Case::new(FILES, "a file on a file system, on one node", files::cache_on_nodes),
+    Case::new(FILES_OF_TWO, "files on a file system, interleaved", files::cache_interleaved),
+    Case::new(WEIGHTED_FILES, "files on a file system by weight", files::cache_weighted),
+    Case::new(NOTHING, "a range on one node", ranges::on_nodes),
+    Case::new(WEIGHTS, "a range interleaved by weight", ranges::weighted),
+    Case::new(WEIGHTS, "a range by weight, also of who is forked", ranges::forked),
+    Case::new(WEIGHTS, "memory on one of its nodes stays when its range becomes so", ranges::stays),
+    Case::new(OF_THREE, "memory elsewhere is moved by weight then", ranges::moved_by_weight),
+    Case::new(TWO_NODES, "memory elsewhere is moved to a node", ranges::moved_to_a_node),
+    Case::new(TWO_NODES, "memory of several is moved only with theirs", ranges::moved_with_others),
+    Case::new(TWO_NODES, "pages moved one by one to where weights ask", ranges::pages_moved),
+    Case::new(TWO_NODES, "a strict range that lies elsewhere", errors::strict),
+    Case::new(NOTHING, "tasks: what makes no sense is refused", errors::task),
+    Case::new(NOTHING, "ranges: what makes no sense is refused", errors::range),
+    Case::new(WEIGHTS, "the policy of a task is told as it was set", errors::told),
+    Case::new(NOTHING, "the policy of a range is told as it was set", ranges::told),
+];
+
+impl Case {
+    const fn new(takes: Takes, name: &'static str, act: fn(&Bench) -> Outcome) -> Self {
+        Case { takes, name, act }
+    }
+}
+
+/// Tries all cases.
+///
+/// # Errors
+/// If nodes and weights cannot be read.
+pub fn try_all() -> Result<Tried> {
+    let bench = Bench::here()?;
+    let cases: Vec<CaseResult> = CASES.iter().map(|case| bench.try_one(case)).collect();
+    let weights = text(&bench.weights);
+    Ok(Tried { schema_version: 1, nodes: bench.nodes, weights, cases })
+}
+
+const AS_THE_RULE: &str = "as the rule";
+const OTHERWISE: &str = "otherwise";
+const NOT_HERE: &str = "not here";
+
+impl Bench {
+    fn here() -> Result<Self> {
+        let machine = Machine::read()?;
+        let allowed = allowed_nodes().map_err(NumaError::Policy)?;
+        let nodes: Vec<u32> =
+            machine.nodes.iter().map(|n| n.node).filter(|&n| allowed.contains(n)).collect();
+        let setting = machine.weights.unwrap_or_default();
+        let weight = |&n: &u32| (n, setting.weights.get(&n).copied().unwrap_or(1));
+        let weights = Weights::new(nodes.iter().map(weight))?;
+        let mask = nodes.iter().copied().collect();
+        let weighted = set_policy(PolicyMode::WEIGHTED_INTERLEAVE, &mask).is_ok();
+        set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
+        Ok(Bench { nodes, weights, weighted, files: files::on_a_file_system().is_some() })
+    }
+
+    /// In a thread of its own, as a policy is that of a thread.
+    fn try_one(&self, case: &Case) -> CaseResult {
+        let Takes { nodes, weights, files } = case.takes;
+        let lacks = match () {
+            () if weights && !self.weighted => Some("this kernel does not interleave by weight"),
+            () if self.nodes.len() < nodes => Some("too few nodes"),
+            () if files && !self.files => {
+                Some("temporary files are in memory, or there are none: TMPDIR names a directory")
+            }
+            () => None,
+        };
+        let (outcome, detail) = match lacks {
+            Some(why) => (NOT_HERE, why.to_owned()),
+            None => match std::thread::scope(|s| s.spawn(|| (case.act)(self)).join()) {
+                Ok(Ok(())) => (AS_THE_RULE, String::new()),
+                Ok(Err(what)) => (OTHERWISE, what),
+                Err(_) => (OTHERWISE, "it could not be tried".to_owned()),
+            },
+        };
+        CaseResult { case: case.name, outcome, detail }
+    }
+}
+
+impl Tried {
+    /// Whether one came out otherwise than the rule says.
+    #[must_use]
+    pub fn failed(&self) -> bool {
+        self.cases.iter().any(|c| c.outcome == OTHERWISE)
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let mut out = format!("memory policies of this kernel, by the weights {}\n", self.weights);
+        for c in &self.cases {
+            let detail =
+                if c.detail.is_empty() { String::new() } else { format!(": {}", c.detail) };
+            let _ = writeln!(out, "{:12}{}{detail}", c.outcome, c.case);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Here, on however many nodes there are.
+    #[test]
+    fn this_kernel_keeps_its_rules() {
+        let bench = Bench::here().unwrap();
+        for case in &CASES {
+            let row = bench.try_one(case);
+            assert_ne!(row.outcome, OTHERWISE, "{}: {}", row.case, row.detail);
+        }
+    }
+}

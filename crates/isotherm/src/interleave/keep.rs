@@ -1,0 +1,133 @@
+//! Rounds of laying out the memory of a process.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result};
+use isotherm_core::{AddrRange, Mapping};
+use isotherm_linux::numa::{LaidOut, Layout, balancing, node_of};
+use isotherm_linux::proc;
+use isotherm_mm::mempolicy::Weights;
+use tracing::warn;
+
+use super::root;
+use super::rule::is_by_address;
+
+/// At most a tenth of the time goes into rounds.
+const REST: u32 = 9;
+
+/// Memory that the kernel places by address, with the part of each mapping that is meant. Both lists
+/// are in the order of addresses.
+pub fn parts<'a>(
+    mappings: &'a [Mapping],
+    within: Option<&'a [AddrRange]>,
+) -> impl Iterator<Item = (AddrRange, AddrRange)> + 'a {
+    let mut rest = within.unwrap_or_default();
+    mappings.iter().filter(|m| is_by_address(m)).flat_map(move |m| {
+        let whole = within.is_none().then_some(m.range);
+        // Both are sorted: what ends before this mapping is of no later one.
+        rest = rest.get(rest.partition_point(|r| r.end <= m.range.start)..).unwrap_or_default();
+        let here = rest.iter().take_while(move |r| r.start < m.range.end);
+        let cut = here.filter_map(|r| r.intersect(&m.range));
+        whole.into_iter().chain(cut).map(|part| (m.range, part))
+    })
+}
+
+/// Lays out once; what was done also stands there if it fails in between.
+pub fn round(
+    layout: &mut Layout,
+    weights: &Weights,
+    within: Option<&[AddrRange]>,
+) -> (LaidOut, Result<()>) {
+    let mut out = LaidOut::default();
+    let done = all(layout, weights, within, &mut out);
+    (out, done)
+}
+
+fn all(
+    layout: &mut Layout,
+    weights: &Weights,
+    within: Option<&[AddrRange]>,
+    out: &mut LaidOut,
+) -> Result<()> {
+    layout.renew()?;
+    let mappings = match proc::mappings(root(), layout.pid()) {
+        Err(e) if e.is_gone() => return Ok(()),
+        mappings => mappings.map_err(Error::from)?,
+    };
+    let by_rule = |(mapping, part): (AddrRange, AddrRange)| {
+        (part, move |piece| node_of(weights, mapping.start, piece))
+    };
+    Ok(layout.lay_out(parts(&mappings, within).map(by_rule), out)?)
+}
+
+/// When rounds are due.
+pub struct Rounds {
+    interval: Duration,
+    next: Instant,
+}
+
+impl Rounds {
+    /// The first one now.
+    pub fn every(interval: Duration) -> Self {
+        Rounds { interval, next: Instant::now() }
+    }
+
+    /// Whether one is due.
+    pub fn is_due(&self) -> bool {
+        Instant::now() >= self.next
+    }
+
+    /// After a round that has taken so long.
+    pub fn after(&mut self, took: Duration) {
+        self.next = Instant::now() + self.interval.max(took * REST);
+    }
+}
+
+/// Says so if something else moves pages.
+pub fn warn_of_balancing(what: &str) {
+    if balancing(root()).is_some_and(|mode| mode > 0) {
+        warn!(
+            "NUMA balancing is on (/proc/sys/kernel/numa_balancing), and moves pages to where they are \
+             used, whatever the weights: {what}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::MappingKind;
+
+    #[test]
+    fn parts_of_what_lies_by_address() {
+        let map = |start, end, kind, name: &str| Mapping {
+            range: AddrRange::new(start, end),
+            kind,
+            name: name.into(),
+            unknown: None,
+        };
+        let all = [
+            map(0, 10, MappingKind::Heap, "[heap]"),
+            map(20, 30, MappingKind::File, "a"),
+            map(40, 60, MappingKind::Anonymous, ""),
+            map(60, 70, MappingKind::Anonymous, "[anon_shmem:x]"),
+        ];
+        let r = AddrRange::new;
+        let whole: Vec<_> = parts(&all, None).collect();
+        assert_eq!(whole, [(r(0, 10), r(0, 10)), (r(40, 60), r(40, 60))]);
+        let hot = [r(5, 25), r(45, 50), r(55, 99)];
+        let cut: Vec<_> = parts(&all, Some(&hot)).map(|p| p.1).collect();
+        assert_eq!(cut, [r(5, 10), r(45, 50), r(55, 60)]);
+        let across = [r(5, 45)];
+        let cut: Vec<_> = parts(&all, Some(&across)).map(|p| p.1).collect();
+        assert_eq!(cut, [r(5, 10), r(40, 45)]);
+    }
+
+    #[test]
+    fn rounds_take_a_tenth_at_most() {
+        let mut rounds = Rounds::every(Duration::ZERO);
+        assert!(rounds.is_due());
+        rounds.after(Duration::from_secs(60));
+        assert!(!rounds.is_due());
+    }
+}

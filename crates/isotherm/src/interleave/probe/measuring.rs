@@ -1,0 +1,145 @@
+//! What is measured of each node, and for how long.
+
+use std::path::Path;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use isotherm_linux::numa::{Bound, Mix, NumaError, measure};
+use tracing::info;
+
+use super::figures::{NodeFigures, Point, Probed};
+use crate::interleave::root;
+use crate::interleave::rule::Machine;
+use crate::stop::Stop;
+
+/// Turns of a loop after each 256 KiB: from a light load to all that can be had.
+pub(super) const PAUSES: [u32; 7] = [30_000, 8000, 3000, 1200, 500, 150, 0];
+/// One measurement takes so long, if there is time for all.
+const SLICE: Duration = Duration::from_secs(1);
+/// Of each node: three mixes, idle, and the curve.
+const SLICES: u32 = 4 + PAUSES.len() as u32;
+/// Memory that each thread streams over at least: caches hold less.
+const LEAST: u64 = 32 << 20;
+/// Times the greatest cache that is gone over, in all.
+const CACHES: u64 = 2;
+/// A limit on what the machine tells of its caches.
+const MOST_CACHE: u64 = 256 << 20;
+
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// how long it takes at most
+    pub time: Duration,
+    /// that read at once
+    pub threads: usize,
+    slice: Duration,
+    per_thread: u64,
+    chain: u64,
+}
+
+impl Plan {
+    /// For these nodes, within this time; if they have the memory that it takes.
+    pub fn new(machine: &Machine, nodes: &[u32], time: Duration) -> Result<Self> {
+        let threads = available_parallelism().map_or(1, usize::from);
+        let cache = last_cache(root()) * CACHES;
+        let per_thread = (cache / threads as u64).max(LEAST).next_multiple_of(2 << 20);
+        let chain = cache.max(2 * LEAST).next_multiple_of(2 << 20);
+        let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1);
+        // The rest of the time goes into memory that is touched for the first time.
+        let slice = SLICE.min(time / 2 / count / SLICES);
+        let plan = Plan { time, threads, slice, per_thread, chain };
+        for node in machine.nodes.iter().filter(|n| nodes.contains(&n.node)) {
+            let needed = plan.bytes_a_node();
+            if node.free_bytes / 2 < needed {
+                let source = std::io::Error::other(format!(
+                    "{} MiB are free, and half of that is left alone",
+                    node.free_bytes >> 20
+                ));
+                let (mib, node) = (needed >> 20, node.node);
+                return Err(NumaError::Memory { mib, node, source }.into());
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Memory that is taken on one node after the other.
+    pub fn bytes_a_node(&self) -> u64 {
+        self.per_thread * self.threads as u64 + self.chain
+    }
+}
+
+/// Bytes of the greatest cache of the first CPU; 0 if it does not tell.
+fn last_cache(root: &Path) -> u64 {
+    let size = |i: u32| {
+        let path = root.join(format!("sys/devices/system/cpu/cpu0/cache/index{i}/size"));
+        crate::units::size(std::fs::read_to_string(path).ok()?.trim()).ok()
+    };
+    (0..8).filter_map(size).max().unwrap_or(0).min(MOST_CACHE)
+}
+
+/// Measurements that go on.
+pub struct Measuring<'a> {
+    plan: Plan,
+    stop: &'a Stop,
+    since: Instant,
+    nodes: Vec<NodeFigures>,
+}
+
+impl<'a> Measuring<'a> {
+    /// Begins to measure; a signal ends it early.
+    pub fn begin(plan: Plan, stop: &'a Stop) -> Self {
+        Measuring { plan, stop, since: Instant::now(), nodes: Vec::new() }
+    }
+
+    /// Measures a node, as far as there is time.
+    pub fn node(&mut self, node: u32) -> Result<()> {
+        let mut figures = NodeFigures::of(node);
+        info!("measuring node {node}");
+        let Some((load, chain)) = self.memory(node)? else {
+            self.nodes.push(figures);
+            return Ok(());
+        };
+        for mix in Mix::ALL {
+            let bandwidth = self.slice(&load, (mix, 0), None).map(|p| p.mb_s);
+            figures.bandwidth.insert(mix.name(), bandwidth);
+        }
+        figures.idle_ns = self.slice(&[], (Mix::Read, 0), Some(&chain)).and_then(|p| p.ns);
+        // The chain takes one CPU.
+        let beside = load.get(..load.len().max(2) - 1).unwrap_or(&load);
+        for pause in PAUSES {
+            figures.curve.extend(self.slice(beside, (Mix::TwoToOne, pause), Some(&chain)));
+        }
+        figures.curve.sort_by(|a, b| a.mb_s.total_cmp(&b.mb_s));
+        self.nodes.push(figures);
+        Ok(())
+    }
+
+    /// What is streamed over, and what is followed; none if there is no time.
+    fn memory(&self, node: u32) -> Result<Option<(Vec<Bound>, Bound)>, NumaError> {
+        let map = |len| Bound::map(node, len, || self.is_over());
+        let load = (0..self.plan.threads).map(|_| map(self.plan.per_thread));
+        let Some(load) = load.collect::<Result<Option<Vec<_>>, _>>()? else { return Ok(None) };
+        let Some(chain) = map(self.plan.chain)? else { return Ok(None) };
+        chain.chain();
+        Ok(Some((load, chain)))
+    }
+
+    fn slice(&self, load: &[Bound], how: (Mix, u32), chain: Option<&Bound>) -> Option<Point> {
+        if self.is_over() {
+            return None;
+        }
+        let found = measure(load, how, chain, self.plan.slice);
+        Some(Point { mb_s: found.bytes_per_s / 1e6, ns: found.ns })
+    }
+
+    fn is_over(&self) -> bool {
+        self.stop.is_over() || self.since.elapsed() + self.plan.slice > self.plan.time
+    }
+
+    /// What was found.
+    pub fn end(self) -> Probed {
+        let seconds = self.since.elapsed().as_secs_f64();
+        Probed::new(self.nodes, self.plan.threads, seconds, self.stop.is_over())
+    }
+}

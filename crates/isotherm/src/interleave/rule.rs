@@ -1,0 +1,213 @@
+//! Which nodes, with which weights, and so where each page belongs.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow};
+use isotherm_core::{Mapping, MappingKind};
+use isotherm_linux::numa::{Node, NumaError, Setting, WeightFiles, nodes};
+use isotherm_mm::mempolicy::{Weights, bandwidth_of, weights_from_bandwidth};
+
+use super::Chosen;
+use super::root;
+use crate::usage::UsageError;
+
+/// What this machine has.
+pub struct Machine {
+    /// with memory
+    pub nodes: Vec<Node>,
+    /// none if the kernel has no weighted interleave
+    pub weights: Option<Setting>,
+}
+
+/// Where weights come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum From {
+    /// by options
+    Given,
+    /// those that the machine has
+    Machine,
+    /// by the bandwidth that firmware reports
+    Bandwidth,
+}
+
+impl From {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            From::Given => "as given",
+            From::Machine => "those of the machine",
+            From::Bandwidth => "by the bandwidth that firmware tells",
+        }
+    }
+}
+
+impl Machine {
+    /// Reads it.
+    pub fn read() -> Result<Self, NumaError> {
+        let weights = match WeightFiles::find(root()) {
+            Ok(files) => Some(files.read()?),
+            Err(NumaError::NoWeights) => None,
+            Err(e) => return Err(e),
+        };
+        Ok(Machine { nodes: nodes(root())?, weights })
+    }
+
+    fn have(&self) -> Vec<u32> {
+        self.nodes.iter().map(|n| n.node).collect()
+    }
+
+    /// That these nodes have memory. Before Linux 6.16, others have weights too.
+    pub fn check_nodes<'a>(
+        &self,
+        nodes: impl IntoIterator<Item = &'a u32>,
+    ) -> Result<(), NumaError> {
+        let have = self.have();
+        match nodes.into_iter().find(|n| !have.contains(n)) {
+            Some(&node) => Err(NumaError::NoNode { node, have }),
+            None => Ok(()),
+        }
+    }
+
+    /// The weights that firmware's bandwidths come to; none if it tells of none.
+    pub fn by_bandwidth(&self) -> Option<BTreeMap<u32, u8>> {
+        let mb_s: Vec<u32> = self
+            .nodes
+            .iter()
+            .map(|n| {
+                let (read, write) = n.bandwidth();
+                bandwidth_of(read, write)
+            })
+            .collect();
+        let told = mb_s.iter().any(|&b| b > 0);
+        told.then(|| self.have().into_iter().zip(weights_from_bandwidth(&mb_s)).collect())
+    }
+
+    /// What is asked for, of nodes that are there and that process `pid` may use.
+    pub fn rule(&self, o: &Chosen, allowed: &[u32], pid: i32) -> Result<(Weights, From)> {
+        let have = self.have();
+        if o.nodes.is_empty() && have.len() < 2 {
+            let text = "this machine has one node with memory: there is nothing to interleave. \
+                        --nodes 0 has it done all the same";
+            return Err(anyhow!(text));
+        }
+        let given = !o.nodes.is_empty();
+        let all = || have.iter().copied().filter(|n| allowed.contains(n)).collect();
+        let nodes: Vec<u32> = if given { o.nodes.clone() } else { all() };
+        self.check_nodes(&nodes)?;
+        for &node in &nodes {
+            if !allowed.contains(&node) {
+                return Err(NumaError::NotAllowed { pid, node, allowed: allowed.to_vec() }.into());
+            }
+        }
+        let (weights, from) = self.weights_of(o, &nodes)?;
+        let weights = Weights::new(nodes.into_iter().zip(weights));
+        Ok((weights.map_err(|e| UsageError::new(e.to_string()))?, from))
+    }
+
+    fn weights_of(&self, o: &Chosen, nodes: &[u32]) -> Result<(Vec<u8>, From)> {
+        if let Some(given) = &o.weights {
+            if given.0.len() != nodes.len() {
+                let text = format!(
+                    "{} weights are given for {} nodes ({}): give one for each",
+                    given.0.len(),
+                    nodes.len(),
+                    nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
+                );
+                return Err(UsageError::new(text).into());
+            }
+            return Ok((given.0.clone(), From::Given));
+        }
+        let (all, from) = match (&self.weights, self.by_bandwidth()) {
+            (Some(setting), _) => (setting.weights.clone(), From::Machine),
+            (None, Some(weights)) => (weights, From::Bandwidth),
+            (None, None) => {
+                let text = "neither the kernel nor firmware tells of weights here: give --weights \
+                            (isotherm interleave probe finds some)";
+                return Err(UsageError::new(text).into());
+            }
+        };
+        let of = |node: &u32| all.get(node).copied().unwrap_or(1);
+        Ok((nodes.iter().map(of).collect(), from))
+    }
+}
+
+/// Weights as they are typed: `0=9,1=1`.
+pub fn text(weights: &Weights) -> String {
+    let one = |(node, weight): &(u32, u8)| format!("{node}={weight}");
+    weights.nodes().iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+/// Whether the kernel places what is touched here by address alone, as far as that can be told from
+/// outside. It moves the first stack after that has begun to be used; shared memory counts from the
+/// number of its inode on.
+pub fn is_by_address(m: &Mapping) -> bool {
+    matches!(m.kind, MappingKind::Anonymous | MappingKind::Heap)
+        && !m.name.starts_with("[anon_shmem")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::WeightList;
+
+    fn machine(nodes: &[u32]) -> Machine {
+        let node = |&node: &u32| Node {
+            node,
+            total_bytes: 1 << 30,
+            free_bytes: 1 << 29,
+            cpus: String::new(),
+            distances: BTreeMap::new(),
+            any: None,
+            cpu: None,
+            tier: None,
+        };
+        Machine { nodes: nodes.iter().map(node).collect(), weights: None }
+    }
+
+    fn layout(nodes: &[u32], weights: &[u8]) -> Chosen {
+        let weights = (!weights.is_empty()).then(|| WeightList(weights.to_vec()));
+        Chosen { nodes: nodes.to_vec(), weights }
+    }
+
+    #[test]
+    fn weights_belong_to_nodes_in_their_order() {
+        let (rule, from) =
+            machine(&[0, 1, 2]).rule(&layout(&[2, 0], &[1, 9]), &[0, 1, 2], 7).unwrap();
+        assert_eq!((text(&rule), from), ("0=9,2=1".to_owned(), From::Given));
+    }
+
+    #[test]
+    fn what_is_not_there_is_told() {
+        let m = machine(&[0, 1, 2]);
+        for (nodes, weights, allowed, said) in [
+            (&[3][..], &[1][..], &[0, 1, 2][..], "no node 3"),
+            (&[0, 1], &[1, 1], &[0], "may use memory of the nodes 0 only, and not of node 1"),
+            (&[0, 1], &[1], &[0, 1], "1 weights are given for 2 nodes"),
+            (&[0, 0], &[1, 1], &[0], "named twice"),
+            (&[0, 1], &[], &[0, 1], "give --weights"),
+        ] {
+            let e = m.rule(&layout(nodes, weights), allowed, 7).unwrap_err();
+            assert!(e.to_string().contains(said), "{e}");
+        }
+        let one = machine(&[0]).rule(&layout(&[], &[]), &[0], 7).unwrap_err();
+        assert!(one.to_string().contains("one node"), "{one}");
+    }
+
+    #[test]
+    fn those_of_the_machine_come_before_those_of_firmware() {
+        let mut m = machine(&[0, 1]);
+        let access = |mb_s| isotherm_linux::numa::Access {
+            read_mb_s: Some(mb_s),
+            write_mb_s: Some(mb_s),
+            ..Default::default()
+        };
+        m.nodes[0].cpu = Some(access(2000));
+        m.nodes[1].cpu = Some(access(1000));
+        let none = layout(&[], &[]);
+        let (rule, from) = m.rule(&none, &[0, 1], 7).unwrap();
+        assert_eq!((text(&rule), from), ("0=21,1=10".to_owned(), From::Bandwidth));
+        m.weights = Some(Setting { auto: None, weights: [(0, 3), (1, 1)].into() });
+        let (rule, from) = m.rule(&none, &[0, 1], 7).unwrap();
+        assert_eq!((text(&rule), from), ("0=3,1=1".to_owned(), From::Machine));
+    }
+}

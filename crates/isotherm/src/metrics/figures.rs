@@ -1,0 +1,276 @@
+//! The figures that are told.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use isotherm_core::scheme::{Engine, Stats};
+use isotherm_core::{Snapshot, TargetId, TargetView};
+
+use super::text::{Family, Form, Kind, Labels, Text};
+use crate::session::{BytesByHeat, Scene};
+
+/// Processes told one by one, those with most resident memory; the rest is told as one.
+const MOST_PROCESSES: usize = 200;
+/// Control groups told, likewise; the rest is not.
+const MOST_GROUPS: usize = 200;
+/// What those processes are called that are told as one.
+const OTHERS: &str = "(others)";
+
+/// Of one process, one group, or all.
+struct MetricRow {
+    labels: Vec<(&'static str, String)>,
+    memory: BytesByHeat,
+    saved: u64,
+    /// none: it is not to be told
+    refaults: Option<u64>,
+}
+
+impl MetricRow {
+    fn new(labels: Vec<(&'static str, String)>) -> Self {
+        MetricRow { labels, memory: BytesByHeat::default(), saved: 0, refaults: None }
+    }
+
+    fn add(&mut self, memory: &BytesByHeat, saved: u64) {
+        self.memory += memory;
+        self.saved += saved;
+    }
+}
+
+impl Scene<'_> {
+    /// As text.
+    pub fn text(&self, form: Form) -> String {
+        let mut out = Text::new(form);
+        let build = Family {
+            name: "isotherm_build",
+            unit: "",
+            kind: Kind::Info,
+            help: "Which isotherm this is.",
+        };
+        out.family(build);
+        out.sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        self.own(&mut out);
+        let processes = self.processes();
+        let (groups, left_out) = self.groups(&processes);
+        let mut all = MetricRow::new(Vec::new());
+        // What is no process counts here alone.
+        let views = self.snapshot.iter().flat_map(|s| &s.targets);
+        let watched: BTreeSet<TargetId> = self.follower.targets().into_iter().collect();
+        let views = views.filter(|view| watched.contains(&view.id));
+        views.for_each(|view| all.add(&BytesByHeat::of(view), 0));
+        all.saved = processes.iter().map(|(_, row)| row.saved).sum();
+        all.refaults = Some(self.attributions.refaults());
+        memory(&mut out, "isotherm", "all that is watched", &[all]);
+        memory(&mut out, "isotherm_cgroup", "a control group, with those below it", &groups);
+        gauge(
+            &mut out,
+            "isotherm_cgroups_left_out",
+            "",
+            "Control groups that are not told, being smaller.",
+            left_out,
+        );
+        memory(&mut out, "isotherm_process", "a process", &told(processes));
+        if let Some(engine) = self.engine {
+            schemes(&mut out, engine);
+        }
+        out.end()
+    }
+
+    fn own(&self, out: &mut Text) {
+        let (own, lost) = self.status.spent_time();
+        let spent = self.status.spent();
+        seconds(out, "isotherm_cpu_seconds", "CPU time that isotherm has used.", own);
+        seconds(
+            out,
+            "isotherm_lost_seconds",
+            "CPU time that the targets have lost by being watched.",
+            lost,
+        );
+        if let Some(budget) = spent.budget {
+            gauge(
+                out,
+                "isotherm_budget_ratio",
+                "ratio",
+                "Share of a CPU that watching may take, both together.",
+                budget,
+            );
+        }
+        if let Some(coverage) = spent.coverage {
+            gauge(
+                out,
+                "isotherm_coverage_ratio",
+                "ratio",
+                "Share of the memory that can be seen of which the last snapshot tells.",
+                coverage,
+            );
+        }
+        if let Some(s) = spent.support {
+            let help = "Share of the resident memory that can be seen whose rate is measured, extended from a sample, or old.";
+            let (name, unit, kind) = ("isotherm_support_ratio", "ratio", Kind::Gauge);
+            out.family(Family { name, unit, kind, help });
+            for (support, share) in
+                [("measured", s.measured), ("extended", s.extended), ("old", s.old)]
+            {
+                out.sample(&[("support", support)], share);
+            }
+        }
+        let s = self.snapshot;
+        gauge(
+            out,
+            "isotherm_targets",
+            "",
+            "Targets in the last snapshot.",
+            s.map_or(0, |s| s.targets.len()),
+        );
+        gauge(
+            out,
+            "isotherm_regions",
+            "",
+            "Regions in the last snapshot.",
+            s.map_or(0, Snapshot::nr_regions),
+        );
+    }
+
+    /// Of each process that is watched, the greatest first.
+    fn processes(&self) -> Vec<(TargetId, MetricRow)> {
+        let views = self.snapshot.iter().flat_map(|s| &s.targets);
+        let views: BTreeMap<TargetId, &TargetView> = views.map(|view| (view.id, view)).collect();
+        let row = |(pid, target): (i32, TargetId)| {
+            let told = self.attributions.of(target);
+            let text = |of: Option<&str>| of.unwrap_or_default().to_owned();
+            let mut row = MetricRow::new(vec![
+                ("pid", pid.to_string()),
+                ("comm", text(told.map(|a| &*a.comm))),
+                ("cgroup", text(told.map(|a| &*a.cgroup))),
+            ]);
+            row.refaults = told.map(|a| a.major_faults);
+            row.add(&BytesByHeat::of(views.get(&target)?), told.map_or(0, |a| a.swapped));
+            Some((target, row))
+        };
+        let mut rows: Vec<_> = self.follower.processes().filter_map(row).collect();
+        rows.sort_by_key(|(_, row)| Reverse(row.memory.resident));
+        rows
+    }
+
+    /// Of the greatest control groups, and how many others there are.
+    fn groups(&self, processes: &[(TargetId, MetricRow)]) -> (Vec<MetricRow>, usize) {
+        let mut groups: BTreeMap<&str, MetricRow> = BTreeMap::new();
+        for (target, row) in processes {
+            let told = self.attributions.of(*target).filter(|a| !a.cgroup.is_empty());
+            for path in told.iter().flat_map(|a| a.groups()) {
+                let new = || MetricRow::new(vec![("cgroup", path.to_owned())]);
+                groups.entry(path).or_insert_with(new).add(&row.memory, row.saved);
+            }
+        }
+        let refaults = |path| Some(self.attributions.refaults_in(path));
+        let with = |(path, row)| MetricRow { refaults: refaults(path), ..row };
+        let mut rows: Vec<MetricRow> = groups.into_iter().map(with).collect();
+        rows.sort_by_key(|row| Reverse(row.memory.resident));
+        let left_out = rows.len().saturating_sub(MOST_GROUPS);
+        rows.truncate(MOST_GROUPS);
+        (rows, left_out)
+    }
+}
+
+/// The greatest, and the rest as one: whose refaults are not told, as a sum of others would fall.
+fn told(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
+    let mut rows: Vec<MetricRow> = processes.into_iter().map(|(_, row)| row).collect();
+    let rest = rows.split_off(MOST_PROCESSES.min(rows.len()));
+    if !rest.is_empty() {
+        let mut others = MetricRow::new(vec![("comm", OTHERS.to_owned())]);
+        rest.iter().for_each(|row| others.add(&row.memory, row.saved));
+        rows.push(others);
+    }
+    rows
+}
+
+fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
+    if rows.is_empty() {
+        return;
+    }
+    let bytes = |out: &mut Text, name: &str, help: String| {
+        let (name, unit) = (format!("{prefix}_{name}_bytes"), "bytes");
+        out.family(Family { name: &name, unit, kind: Kind::Gauge, help: &help });
+    };
+    let help = format!(
+        "Resident memory of {of}: touched at 10 Hz (hot), untouched for 5 s (cold), the rest (warm), and unknown, by reason."
+    );
+    bytes(out, "memory", help);
+    for row in rows {
+        let m = &row.memory;
+        for (state, bytes) in [("hot", m.hot), ("warm", m.warm), ("cold", m.cold)] {
+            sample(out, row, &[("state", state)], bytes);
+        }
+        for (why, &bytes) in &m.unknown_by {
+            sample(out, row, &[("state", "unknown"), ("reason", why)], bytes);
+        }
+    }
+    bytes(out, "resident", format!("Resident memory of {of}, as far as it is watched."));
+    rows.iter().for_each(|row| sample(out, row, &[], row.memory.resident));
+    bytes(out, "saved", format!("BytesByHeat of {of} that is in swap, whoever has put it there."));
+    rows.iter().for_each(|row| sample(out, row, &[], row.saved));
+    let (name, kind) = (format!("{prefix}_refaults"), Kind::Counter);
+    let help = format!("Pages of {of} that were waited for, from swap or files (major faults).");
+    out.family(Family { name: &name, unit: "", kind, help: &help });
+    for row in rows {
+        row.refaults.iter().for_each(|&faults| sample(out, row, &[], faults));
+    }
+}
+
+fn sample(out: &mut Text, row: &MetricRow, more: &Labels<'_>, value: u64) {
+    let own = row.labels.iter().map(|(name, value)| (*name, &**value));
+    out.sample(&own.chain(more.iter().copied()).collect::<Vec<_>>(), value);
+}
+
+fn gauge(out: &mut Text, name: &str, unit: &str, help: &str, value: impl std::fmt::Display) {
+    out.family(Family { name, unit, kind: Kind::Gauge, help });
+    out.sample(&[], value);
+}
+
+fn seconds(out: &mut Text, name: &str, help: &str, value: Duration) {
+    out.family(Family { name, unit: "seconds", kind: Kind::Counter, help });
+    out.sample(&[], value.as_secs_f64());
+}
+
+fn schemes(out: &mut Text, engine: &Engine) {
+    type Value = fn(&Stats) -> f64;
+    let families: [(&str, &str, &str, Value); 6] = [
+        ("isotherm_scheme_tried_bytes", "bytes", "BytesByHeat that a scheme was tried on.", |s| {
+            s.tried.bytes as f64
+        }),
+        (
+            "isotherm_scheme_applied_bytes",
+            "bytes",
+            "BytesByHeat that a scheme was applied to.",
+            |s| s.applied.bytes as f64,
+        ),
+        (
+            "isotherm_scheme_failed_bytes",
+            "bytes",
+            "BytesByHeat on which a scheme has failed.",
+            |s| s.failed.bytes as f64,
+        ),
+        ("isotherm_scheme_act_seconds", "seconds", "Time that a scheme has taken to act.", |s| {
+            s.took.as_secs_f64()
+        }),
+        (
+            "isotherm_scheme_quota_exceeded",
+            "",
+            "Windows of its quota that a scheme has used up.",
+            |s| s.exceeded as f64,
+        ),
+        (
+            "isotherm_scheme_inactive",
+            "",
+            "Times that a scheme was due and its watermarks had it off.",
+            |s| s.inactive as f64,
+        ),
+    ];
+    for (name, unit, help, value) in families {
+        out.family(Family { name, unit, kind: Kind::Counter, help });
+        for (scheme, stats) in engine.schemes() {
+            let labels = [("scheme", &*scheme.name), ("action", scheme.action.name())];
+            out.sample(&labels, value(stats));
+        }
+    }
+}

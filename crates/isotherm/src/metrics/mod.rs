@@ -1,0 +1,180 @@
+//! Metrics for others: in a file, or on a loopback port. `docs/abi/testing/metrics.md`.
+
+mod figures;
+mod http;
+mod text;
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use isotherm_core::Nanos;
+use isotherm_linux::sys;
+use tracing::warn;
+
+use self::http::Http;
+use crate::served::Wait;
+use crate::session::Scene;
+
+pub use text::Form;
+
+/// Who asks more often is answered with what was told then.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Where metrics go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetricsTo {
+    /// written whole each time
+    File(PathBuf),
+    /// of this machine
+    Port(SocketAddr),
+}
+
+/// Why metrics cannot be told.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    /// on a port
+    #[error("cannot tell metrics on {address}: {source}; name another port with --metrics")]
+    Listen {
+        /// of this machine
+        address: SocketAddr,
+        /// what the system says
+        source: io::Error,
+    },
+    /// in a file
+    #[error("cannot write the metrics {path}: {source}; name another file with --metrics")]
+    Write {
+        /// of the file
+        path: String,
+        /// what the system says
+        source: io::Error,
+    },
+}
+
+/// Tells metrics, if that is asked for.
+#[derive(Default)]
+pub struct Metrics {
+    to: Option<To>,
+}
+
+enum To {
+    File { path: PathBuf, every: Duration, next: Nanos, failed: bool },
+    Port { http: Http, kept: Kept },
+}
+
+/// What was told last in each form, and when.
+#[derive(Default)]
+struct Kept(BTreeMap<Form, (Nanos, String)>);
+
+impl Kept {
+    /// That, or what is new.
+    fn text(&mut self, form: Form, now: Nanos, new: impl FnOnce() -> String) -> String {
+        self.0.retain(|_, (at, _)| now.since(*at) < FRESH);
+        self.0.entry(form).or_insert_with(|| (now, new())).1.clone()
+    }
+}
+
+impl Metrics {
+    /// Where they go; a file is there, and empty, when this returns.
+    pub fn open(to: Option<&MetricsTo>, every: Duration) -> Result<Self, MetricsError> {
+        let to = match to {
+            None => None,
+            Some(MetricsTo::Port(address)) => {
+                Some(To::Port { http: Http::open(*address)?, kept: Kept::default() })
+            }
+            Some(MetricsTo::File(path)) => {
+                write(path, "")?;
+                Some(To::File { path: path.clone(), every, next: Nanos(0), failed: false })
+            }
+        };
+        Ok(Metrics { to })
+    }
+
+    /// Whether files are written while it goes on.
+    pub fn writes(&self) -> bool {
+        matches!(self.to, Some(To::File { .. }))
+    }
+
+    /// What is to be waited for.
+    pub fn listener(&mut self) -> Option<&mut dyn Wait> {
+        match &mut self.to {
+            Some(To::Port { http, .. }) => Some(http),
+            _ => None,
+        }
+    }
+
+    /// When it is time to tell them, if they go to a file.
+    pub fn by(&self) -> Option<Nanos> {
+        match &self.to {
+            Some(To::File { next, .. }) => Some(*next),
+            _ => None,
+        }
+    }
+
+    /// Tells them, if it is time, or somebody has asked.
+    pub fn tell(&mut self, scene: &Scene<'_>) {
+        let now = sys::monotonic();
+        match &mut self.to {
+            None => {}
+            Some(To::Port { http, kept }) => {
+                http.answer(|form| kept.text(form, now, || scene.text(form)));
+            }
+            Some(To::File { path, every, next, failed }) if now >= *next => {
+                *next = now + *every;
+                let written = write(path, &scene.text(Form::Prometheus));
+                // A full disk is no reason to end, nor to say it each time.
+                if let Some(e) = written.as_ref().err().filter(|_| !*failed) {
+                    warn!("{e}");
+                }
+                *failed = written.is_err();
+            }
+            Some(To::File { .. }) => {}
+        }
+    }
+}
+
+/// What tells of nothing any more would be taken for news.
+impl Drop for Metrics {
+    fn drop(&mut self) {
+        if let Some(To::File { path, .. }) = &self.to {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Whole or not at all, and for all to read.
+fn write(path: &Path, text: &str) -> Result<(), MetricsError> {
+    let failed = |source| MetricsError::Write { path: path.display().to_string(), source };
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(failed)?;
+    file.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(failed)?;
+    file.persist(path).map_err(|e| failed(e.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_often_is_told_the_same_in_either_form() {
+        let (mut kept, mut made) = (Kept::default(), 0);
+        let mut ask = |form, ms: u64| {
+            kept.text(form, Nanos(ms * 1_000_000), || {
+                made += 1;
+                format!("{form:?} {made}")
+            })
+        };
+        let forms = [Form::OpenMetrics, Form::Prometheus];
+        let first = forms.map(|form| ask(form, 5_000));
+        assert_eq!(forms.map(|form| ask(form, 5_999)), first);
+        let later = forms.map(|form| ask(form, 6_000));
+        assert!(later != first && later[0] != later[1], "{later:?}");
+        assert_eq!(made, 4);
+    }
+}

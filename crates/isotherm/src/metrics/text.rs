@@ -1,0 +1,158 @@
+//! The text of metrics: OpenMetrics 1.0, or the older text format of Prometheus 0.0.4, which
+//! node_exporter reads.
+
+use std::fmt::{Display, Write};
+
+use isotherm_report::is_printable;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// OpenMetrics 1.0
+    OpenMetrics,
+    /// text format 0.0.4
+    Prometheus,
+}
+
+/// What the samples of a family are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Gauge,
+    /// grows; the names of its samples end in `_total`
+    Counter,
+    /// always 1; the names of its samples end in `_info`
+    Info,
+}
+
+impl Kind {
+    fn name(self, form: Form) -> &'static str {
+        match (self, form) {
+            (Kind::Counter, _) => "counter",
+            (Kind::Info, Form::OpenMetrics) => "info",
+            _ => "gauge",
+        }
+    }
+
+    fn suffix(self) -> &'static str {
+        match self {
+            Kind::Gauge => "",
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+        }
+    }
+}
+
+/// Metrics of one name.
+#[derive(Debug, Clone, Copy)]
+pub struct Family<'a> {
+    /// which ends in the unit, if there is one
+    pub name: &'a str,
+    /// or nothing
+    pub unit: &'a str,
+    pub kind: Kind,
+    /// in one line
+    pub help: &'a str,
+}
+
+/// Names and values.
+pub type Labels<'a> = [(&'a str, &'a str)];
+
+/// Metrics, family by family.
+pub struct Text {
+    form: Form,
+    out: String,
+    /// with its suffix
+    name: String,
+}
+
+impl Text {
+    pub fn new(form: Form) -> Self {
+        Text { form, out: String::new(), name: String::new() }
+    }
+
+    /// Begins a family: the samples that follow are of it.
+    pub fn family(&mut self, f: Family<'_>) {
+        self.name = format!("{}{}", f.name, f.kind.suffix());
+        let (name, kind) = match self.form {
+            Form::OpenMetrics => (f.name, f.kind.name(self.form)),
+            Form::Prometheus => (&*self.name, f.kind.name(self.form)),
+        };
+        let _ = writeln!(self.out, "# TYPE {name} {kind}");
+        if self.form == Form::OpenMetrics && !f.unit.is_empty() {
+            let _ = writeln!(self.out, "# UNIT {name} {}", f.unit);
+        }
+        let _ = writeln!(self.out, "# HELP {name} {}", escaped(f.help));
+    }
+
+    /// A sample of the family that was begun; labels without a value are left out.
+    pub fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
+        let told = labels.iter().filter(|(_, value)| !value.is_empty());
+        let told: Vec<String> =
+            told.map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+        let labels =
+            if told.is_empty() { String::new() } else { format!("{{{}}}", told.join(",")) };
+        let _ = writeln!(self.out, "{}{labels} {value}", self.name);
+    }
+
+    /// The whole.
+    pub fn end(mut self) -> String {
+        if self.form == Form::OpenMetrics {
+            self.out += "# EOF\n";
+        }
+        self.out
+    }
+}
+
+/// Names of programs may hold anything. What could be taken for the end of a line by some reader is replaced.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' => out += "\\\\",
+            '"' => out += "\\\"",
+            '\n' => out += "\\n",
+            c if is_printable(c) => out.push(c),
+            _ => out.push(char::REPLACEMENT_CHARACTER),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(form: Form) -> String {
+        let mut text = Text::new(form);
+        let name = "isotherm_x_bytes";
+        let help = "What x is.";
+        text.family(Family { name, unit: "bytes", kind: Kind::Counter, help });
+        text.sample(&[("comm", "a\"b\\c\nd\re"), ("pid", "7"), ("reason", "")], 12);
+        text.family(Family { name: "isotherm_build", unit: "", kind: Kind::Info, help });
+        text.sample(&[], 1);
+        text.end()
+    }
+
+    #[test]
+    fn both_forms() {
+        let samples = "isotherm_x_bytes_total{comm=\"a\\\"b\\\\c\\nd\u{fffd}e\",pid=\"7\"} 12\n";
+        assert_eq!(
+            text(Form::OpenMetrics),
+            format!(
+                "# TYPE isotherm_x_bytes counter\n# UNIT isotherm_x_bytes bytes\n\
+                 # HELP isotherm_x_bytes What x is.\n{samples}\
+                 # TYPE isotherm_build info\n# HELP isotherm_build What x is.\n\
+                 isotherm_build_info 1\n# EOF\n"
+            )
+        );
+        assert_eq!(
+            text(Form::Prometheus),
+            format!(
+                "# TYPE isotherm_x_bytes_total counter\n\
+                 # HELP isotherm_x_bytes_total What x is.\n{samples}\
+                 # TYPE isotherm_build_info gauge\n# HELP isotherm_build_info What x is.\n\
+                 isotherm_build_info 1\n"
+            )
+        );
+    }
+}

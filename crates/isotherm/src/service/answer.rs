@@ -1,0 +1,45 @@
+//! What is asked over the control socket while schemes are at work.
+
+use anyhow::{Context, Result};
+use isotherm_record::Limits;
+
+use super::running::SchemeJob;
+use super::state::ServiceStatus;
+use crate::control::{Answer, Request};
+use crate::session::JobContext;
+
+impl SchemeJob {
+    /// Does what is asked for.
+    pub(super) fn done(
+        &mut self,
+        on: &mut JobContext<'_>,
+        r: Request,
+    ) -> Result<Answer<ServiceStatus>> {
+        let attrs = on.watch.attrs().context("there is no monitor of ours")?;
+        match r {
+            Request::Status => {
+                return Ok(Answer::status(ServiceStatus::new(self, attrs, on.watched)));
+            }
+            Request::Pause => self.pause(true),
+            Request::Resume => self.pause(false),
+            Request::Stop => {}
+            Request::Commit { schemes, form } => {
+                let pids: Vec<i32> = on.watched.follower.pids().collect();
+                let act = on.watch.act().context("there is nobody who acts")?;
+                return Ok(Answer::noted(self.commit(&schemes, form, &attrs, act, &pids)?));
+            }
+            Request::Attributes(new) => self.set_attributes(&new, on)?,
+            Request::Targets { add, remove } => {
+                on.watched.follower.set_targets(on.watch.hold(), &add, &remove)?;
+                on.follow(self)?;
+            }
+            Request::Record { off: true, .. } => self.recording.stop()?,
+            Request::Record { file, max_size, off: false } => {
+                let file = file.unwrap_or_default();
+                let limits = Limits { max_size, rotate: None };
+                self.recording.start(&file, limits, attrs, self.facts.values())?;
+            }
+        }
+        Ok(Answer::done())
+    }
+}

@@ -1,0 +1,174 @@
+//! What may change while schemes are at work: they themselves, and how is watched and whom.
+
+use anyhow::{Context, Result, bail};
+use isotherm_core::scheme::{Engine, Scheme};
+use isotherm_core::{Act, Attrs};
+use isotherm_linux::sys;
+use sd_notify::NotifyState;
+use tracing::{info, warn};
+
+use super::meter::Meter;
+use super::running::SchemeJob;
+use super::saved::{Saved, Schemes};
+use super::{RequiredPrivileges, check_actions};
+use crate::ROOT;
+use crate::control::Attributes;
+use crate::notify::Notify;
+use crate::schemes::{self, Form};
+use crate::session::JobContext;
+use crate::words::chain;
+
+impl SchemeJob {
+    /// Goes on by schemes that somebody has sent, or, if one cannot be, by those there are. Returns what
+    /// has to change before they can act.
+    pub fn commit(
+        &mut self,
+        text: &str,
+        form: Form,
+        attrs: &Attrs,
+        act: &dyn Act,
+        pids: &[i32],
+    ) -> Result<Vec<String>> {
+        let new = schemes::parse_as(form, text, attrs.snapshot_interval(), &[])
+            .map_err(anyhow::Error::msg)?;
+        if new.is_empty() {
+            bail!("there is no scheme in it: isotherm service pause ends acting");
+        }
+        let notes = self.replace(new, None, act, pids)?;
+        let schemes = Schemes { text: text.to_owned(), form };
+        self.save(|changes| changes.schemes = Some(schemes));
+        Ok(notes)
+    }
+
+    /// `of_options` is the name of the one that options make.
+    fn replace(
+        &mut self,
+        new: Vec<Scheme>,
+        of_options: Option<&str>,
+        act: &dyn Act,
+        pids: &[i32],
+    ) -> Result<Vec<String>> {
+        let engine = Engine::new(new.clone())?;
+        let mut notes = check_actions(new.iter(), |action| act.supports(action), self.dry())?;
+        if !RequiredPrivileges::of(new.iter().map(|s| &s.action)).are_within(&self.required) {
+            bail!(
+                "this takes privileges that were given up at the start, as no scheme took them: end the \
+                 service, and start it with these schemes"
+            );
+        }
+        let meter = Meter::new(ROOT.as_ref(), engine.schemes().map(|(s, _)| s), pids, of_options)
+            .context("a figure cannot be read here")?;
+        notes.extend(meter.lacks().iter().cloned());
+        self.engine.set_schemes(new)?;
+        (self.meter, self.said) = (meter, false);
+        Ok(notes)
+    }
+
+    /// Watches in another way; what is known is kept.
+    pub fn set_attributes(&mut self, new: &Attributes, on: &mut JobContext<'_>) -> Result<()> {
+        let attrs = on.watch.attrs().context("there is no monitor of ours")?;
+        let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
+        on.watch.set_attrs(attrs)?;
+        on.watched.status.set_attrs(&attrs);
+        self.save(|changes| changes.attributes.take(new));
+        Ok(())
+    }
+
+    /// Acts no more, or again.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+        self.save(|changes| changes.paused = paused);
+    }
+
+    /// Reads anew what it goes by, and says so; what is wrong changes nothing.
+    pub fn reload(&mut self, on: &mut JobContext<'_>) {
+        let now = NotifyState::MonotonicUsec(i128::from(sys::monotonic().0 / 1000));
+        Notify::say(&[NotifyState::Reloading, now]);
+        match self.try_reload(on) {
+            Ok(notes) => {
+                info!("read anew what is in --config");
+                notes.iter().for_each(|note| warn!("{note}"));
+            }
+            Err(e) => warn!(
+                "what is in --config cannot be gone by, and nothing has changed: {}",
+                chain(&e)
+            ),
+        }
+        Notify::say(&[NotifyState::Ready]);
+    }
+
+    fn try_reload(&mut self, on: &mut JobContext<'_>) -> Result<Vec<String>> {
+        let config = self.config.reread()?;
+        let attrs = on.watch.attrs_of(config.attrs()).map_err(|e| config.placed(e))?;
+        let now = on.watch.attrs().context("there is no monitor of ours")?;
+        if attrs.monitor != now.monitor {
+            bail!(
+                "these options take the {} monitor, and the {} monitor is at work: restart the service",
+                attrs.monitor.name(),
+                now.monitor.name()
+            );
+        }
+        let pids: Vec<i32> = on.watched.follower.pids().collect();
+        let act = on.watch.act().context("there is nobody who acts")?;
+        let notes = self.replace(config.schemes(&attrs)?, config.of_options(), act, &pids)?;
+        // They have been checked: with that they cannot be refused, and nothing is changed by half.
+        on.watch.set_attrs(attrs)?;
+        on.watched.status.set_attrs(&attrs);
+        self.config = config;
+        self.save(|changes| {
+            (changes.schemes, changes.attributes) = (None, Attributes::default());
+        });
+        Ok(notes)
+    }
+
+    /// Takes up what a service of the same options was told before it crashed; returns the attributes
+    /// for that.
+    pub fn take_up(
+        &mut self,
+        saved: Option<Saved>,
+        act: &dyn Act,
+        pids: &[i32],
+        attrs: Attrs,
+    ) -> Attrs {
+        let left = saved.as_ref().and_then(Saved::left);
+        self.saved = saved;
+        let Some(left) = left else { return attrs };
+        let mut taken = Vec::new();
+        let mut attrs = attrs;
+        if left.attributes != Attributes::default() {
+            match left.attributes.over(attrs) {
+                Ok(new) => {
+                    attrs = new;
+                    self.save(|changes| changes.attributes = left.attributes);
+                    taken.push("attributes");
+                }
+                Err(e) => warn!("attributes of before are left out: {e}"),
+            }
+        }
+        if let Some(Schemes { text, form }) = left.schemes {
+            match self.commit(&text, form, &attrs, act, pids) {
+                Ok(notes) => {
+                    taken.push("committed schemes");
+                    notes.iter().for_each(|note| warn!("{note}"));
+                }
+                Err(e) => {
+                    warn!("schemes of before are left out: {}", chain(&e));
+                }
+            }
+        }
+        if left.paused {
+            self.pause(true);
+            taken.push("paused");
+        }
+        if !taken.is_empty() {
+            info!("goes on as a service was told that did not end cleanly: {}", taken.join(", "));
+        }
+        attrs
+    }
+
+    fn save(&mut self, change: impl FnOnce(&mut super::saved::Changes)) {
+        if let Some(saved) = &mut self.saved {
+            saved.change(change);
+        }
+    }
+}

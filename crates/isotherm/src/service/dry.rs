@@ -1,0 +1,116 @@
+//! What would be done, without doing it.
+
+use std::time::Duration;
+
+use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, Work};
+
+/// Only counts what it is asked to act on. It looks at the same pages, through the same filters; what is
+/// touched while it would act, and what the kernel would refuse, it does not know.
+pub struct Dry<'a>(pub &'a mut dyn Act);
+
+impl Act for Dry<'_> {
+    fn supports(&self, action: &Action) -> Support {
+        self.0.supports(action)
+    }
+
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        let looks: Vec<Work<'_>> = works.iter().map(looking).collect();
+        let begin = out.len();
+        let done = self.0.apply(&looks, out);
+        for (done, work) in out.iter_mut().skip(begin).zip(works) {
+            *done = as_if(work, done);
+        }
+        done
+    }
+}
+
+/// The same, but only looking.
+fn looking<'a>(work: &Work<'a>) -> Work<'a> {
+    Work { action: &Action::Stat, recheck: Duration::ZERO, ..work.clone() }
+}
+
+/// What `work` would do where `seen` is resident, can be seen, and is let through.
+fn as_if(work: &Work<'_>, seen: &Applied) -> Applied {
+    // It is for what is not resident.
+    let (tried, passed) = match work.action {
+        Action::WillNeed => (seen.passed.min(work.budget.bytes), seen.applied),
+        _ => (seen.applied, seen.passed),
+    };
+    Applied { tried, applied: tried, passed, took: cost(work.action, tried), failure: None }
+}
+
+/// What acting on so many bytes takes, about.
+pub fn cost(action: &Action, bytes: u64) -> Duration {
+    let page = Duration::from_nanos(page_cost(action));
+    page.saturating_mul(u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX))
+}
+
+/// Nanoseconds a page of 4 KiB, by the table in `docs/concepts/acting.md`. Of moving there is no figure: it is
+/// taken for paging out.
+fn page_cost(action: &Action) -> u64 {
+    match action {
+        Action::PageOut | Action::MigrateHot(_) | Action::MigrateCold(_) => 4_220,
+        Action::WillNeed => 3_900,
+        Action::HugePage => 1_370,
+        Action::NoHugePage => 4_160,
+        Action::LruPrio => 1_220,
+        Action::Cold | Action::LruDeprio => 400,
+        _ => 100,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isotherm_core::{AddrRange, Budget, TargetId};
+
+    use super::*;
+
+    /// Sees all but the last page, and remembers what it was asked.
+    #[derive(Default)]
+    struct Sees(Vec<Action>);
+
+    impl Act for Sees {
+        fn supports(&self, _: &Action) -> Support {
+            Support::Yes
+        }
+
+        fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+            for work in works {
+                self.0.push(work.action.clone());
+                let seen = work.range.len() - PAGE_SIZE;
+                out.push(Applied {
+                    tried: seen,
+                    applied: seen,
+                    passed: PAGE_SIZE,
+                    ..Applied::default()
+                });
+            }
+            Ok(())
+        }
+    }
+
+    fn applied(action: &Action) -> (Applied, Sees) {
+        let budget = Budget { bytes: u64::MAX, time: Duration::MAX };
+        let range = AddrRange::new(0, 8 * PAGE_SIZE);
+        let recheck = Duration::from_secs(1);
+        let work =
+            Work { action, target: TargetId(1), range, budget, filters: &[], recheck, cause: None };
+        let (mut sees, mut out) = (Sees::default(), Vec::new());
+        Dry(&mut sees).apply(&[work], &mut out).unwrap();
+        (out[0], sees)
+    }
+
+    #[test]
+    fn nothing_but_looks_is_asked_for() {
+        let (done, sees) = applied(&Action::PageOut);
+        assert_eq!(sees.0, [Action::Stat]);
+        assert_eq!((done.applied, done.passed), (7 * PAGE_SIZE, PAGE_SIZE));
+        assert_eq!(done.took, cost(&Action::PageOut, 7 * PAGE_SIZE));
+        assert!(!done.took.is_zero());
+    }
+
+    #[test]
+    fn what_is_absent_would_be_read() {
+        assert_eq!(applied(&Action::WillNeed).0.applied, PAGE_SIZE);
+    }
+}

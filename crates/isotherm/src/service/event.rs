@@ -1,0 +1,106 @@
+//! One thing done, or passed over: for the log, and in words.
+
+use std::time::{Duration, SystemTime};
+
+use isotherm_core::scheme::{Event, Outcome};
+use isotherm_core::{Failure, Mapping, Nanos, Snapshot};
+use isotherm_record::TargetFact;
+use isotherm_report::bytes;
+use serde::Serialize;
+
+/// A line of the log: `docs/abi/testing/audit-log.md`.
+#[derive(Debug, Serialize)]
+pub struct LogLine<'a> {
+    time: String,
+    scheme: &'a str,
+    action: &'a str,
+    pid: Option<u32>,
+    command: &'a str,
+    mapping: &'a str,
+    kind: Option<&'static str>,
+    start: String,
+    end: String,
+    bytes: u64,
+    hz: f64,
+    age_seconds: f64,
+    score: f64,
+    window: u64,
+    outcome: &'static str,
+    tried: u64,
+    applied: u64,
+    passed: u64,
+    took_us: u64,
+    why: Option<&'static str>,
+}
+
+impl<'a> LogLine<'a> {
+    /// Of `e`, which came of `s`; `of` tells of its target, if that is known.
+    pub fn new(e: &'a Event, s: &'a Snapshot, of: Option<&'a TargetFact>, dry: bool) -> Self {
+        let mapping = mapping(e, s);
+        let (outcome, done, why) = match e.outcome {
+            Outcome::Acted(done) if dry => ("would_act", done, None),
+            Outcome::Acted(done) => ("acted", done, done.failure.map(failure)),
+            Outcome::Passed(why) => ("passed", Default::default(), Some(why.name())),
+        };
+        LogLine {
+            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            scheme: &e.scheme,
+            action: e.action.name(),
+            pid: of.and_then(|t| t.pid),
+            command: of.map_or("", |t| &t.command),
+            mapping: mapping.map_or("", |m| &m.name),
+            kind: mapping.map(|m| m.kind.name()),
+            start: format!("{:#x}", e.range.start),
+            end: format!("{:#x}", e.range.end),
+            bytes: e.range.len(),
+            hz: e.hz,
+            age_seconds: e.age.as_secs_f64(),
+            score: e.score,
+            window: e.window,
+            outcome,
+            tried: done.tried,
+            applied: done.applied,
+            passed: done.passed,
+            took_us: u64::try_from(done.took.as_micros()).unwrap_or(u64::MAX),
+            why,
+        }
+    }
+
+    /// Whether people want to know: something would be done, or they asked for what is passed over.
+    pub fn is_worth_telling(&self) -> bool {
+        self.applied > 0 || self.outcome == "passed"
+    }
+
+    /// For people, `begin` being when it all began.
+    pub fn words(&self, at: Nanos, begin: Nanos) -> String {
+        let seconds = at.since(begin).as_secs_f64();
+        let what = match (self.outcome, self.why) {
+            ("passed", why) => format!("not {}: {}", self.action, why.unwrap_or_default()),
+            _ => format!("{} {} of {}", self.action, bytes(self.applied), bytes(self.bytes)),
+        };
+        let of = self.pid.map_or_else(String::new, |pid| format!(" of {pid} {}", self.command));
+        let mapping = if self.mapping.is_empty() { self.kind.unwrap_or("") } else { self.mapping };
+        let age = Duration::from_secs_f64(self.age_seconds).as_secs();
+        format!(
+            "{seconds:8.1} s  {}: {what}{of}, {}..{} {mapping}, {:.2} Hz for {age} s",
+            self.scheme, self.start, self.end, self.hz,
+        )
+    }
+}
+
+/// The mapping in which the range begins.
+fn mapping<'a>(e: &Event, s: &'a Snapshot) -> Option<&'a Mapping> {
+    let view = s.targets.iter().find(|view| view.id == e.target)?;
+    let at = view.mappings.partition_point(|m| m.range.end <= e.range.start);
+    view.mappings.get(at).filter(|m| m.range.start <= e.range.start)
+}
+
+fn failure(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Gone => "gone",
+        Failure::NoRoom => "no_room",
+        Failure::Busy => "busy",
+        Failure::Refused => "refused",
+        _ => "other",
+    }
+}

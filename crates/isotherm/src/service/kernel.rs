@@ -1,0 +1,253 @@
+//! `isotherm reclaim --all --look damon`: a kdamond of ours pages out by itself, wherever in memory.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Result, bail};
+use isotherm_core::scheme::Scheme;
+use isotherm_core::{AddrRange, Nanos};
+use isotherm_linux::damon::{self, Reclaimed, Reclaimer, Spared};
+use isotherm_linux::proc::MGLRU;
+use isotherm_linux::sys::{self, Kept};
+use isotherm_linux::{Part, physical_memory, possible};
+use isotherm_report::bytes;
+use sd_notify::NotifyState;
+use serde::Serialize;
+use tracing::{info, warn};
+
+use super::kernel_memory::MachineBytes;
+use super::{SchemeTable, check_actions};
+use crate::ROOT;
+use crate::control::{self, Answer, Control, Request};
+use crate::notify::Notify;
+use crate::record::sweep;
+use crate::served::Wait;
+use crate::stop::Stop;
+use crate::words::STATUS;
+
+/// How often it is said what it has done.
+const SAY: Duration = Duration::from_secs(5);
+
+/// What the kernel's own scheme is to do, and who asks.
+pub struct KernelReclaim {
+    /// what the kernel does; its memory is filled in here
+    pub asked: damon::Reclaim,
+    /// the same as a scheme of ours: what it does must be possible here
+    pub scheme: Scheme,
+    /// only these addresses; empty: all
+    pub ranges: Vec<AddrRange>,
+    /// the socket on which who asks is answered
+    pub socket: Option<PathBuf>,
+    /// It ends after this time.
+    pub duration: Option<Duration>,
+    /// Its options come from a file, which is not read again.
+    pub is_in_file: bool,
+}
+
+/// Has the kernel page out until it is told to end.
+///
+/// # Errors
+/// If it cannot begin, or what was changed cannot be put back.
+pub fn run(o: KernelReclaim) -> Result<Done> {
+    let dry = o.asked.dry;
+    let notes = check_actions([o.scheme].iter(), |a| possible(ROOT.as_ref(), a), dry)?;
+    notes.iter().for_each(|note| warn!("{note}"));
+    let stop = if o.is_in_file { Stop::at_signals_but_reload()? } else { Stop::at_signals()? };
+    let control = o.socket.as_deref().map(Control::open).transpose()?;
+    sweep();
+    let part = Part { nodes: Vec::new(), ranges: o.ranges };
+    let memory = part.of(&physical_memory(ROOT.as_ref())?)?.iter().map(|s| s.range).collect();
+    let reclaimer = Reclaimer::start(ROOT.as_ref(), &damon::Reclaim { memory, ..o.asked })?;
+    if let Some(why) = leaves_alone(reclaimer.spared()) {
+        warn!("{why}");
+    }
+    sys::drop_privileges(Kept { reading: true, writing: false, frames: false })?;
+    let (begin, done) = (sys::monotonic(), Reclaimed::default());
+    let mut service = Service { reclaimer, control, done, begin, paused: false, dry };
+    let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
+    let mut notify = Notify::from_env();
+    Notify::say(&[NotifyState::Ready]);
+    let ended = service.until(&stop, &mut notify);
+    Notify::say(&[NotifyState::Stopping]);
+    // What it has done in the last second, too.
+    let counted = service.count();
+    let stopped = service.reclaimer.stop();
+    let because = ended?;
+    stopped?;
+    counted?;
+    let time = sys::monotonic().since(begin);
+    info!(target: STATUS, "ran {:.1} s ({because}): physical memory", time.as_secs_f64());
+    Ok(service.so_far())
+}
+
+/// What is not paged out since the kernel does not note how it is used, and why.
+fn leaves_alone(spared: Spared) -> Option<String> {
+    let left = match spared {
+        Spared::Nothing => return None,
+        Spared::Unmapped => "memory that no process maps is left alone".to_owned(),
+        Spared::Files => {
+            "only anonymous memory is paged out, as this kernel has no filter for memory that no \
+                          process maps (Linux 6.15 has)"
+                .to_owned()
+        }
+    };
+    Some(format!(
+        "MGLRU is on ({MGLRU}): the kernel's DAMON does not see reads and writes of files that no \
+         process maps. So {left}. To have page cache paged out, turn MGLRU off before: echo n >{MGLRU}"
+    ))
+}
+
+/// A kdamond at work.
+struct Service {
+    reclaimer: Reclaimer,
+    control: Option<Control>,
+    done: Reclaimed,
+    begin: Nanos,
+    paused: bool,
+    dry: bool,
+}
+
+/// `docs/abi/testing/control.md`.
+#[derive(Serialize)]
+struct KernelStatus {
+    version: &'static str,
+    pid: u32,
+    since: String,
+    paused: bool,
+    monitor: &'static str,
+    #[serde(flatten)]
+    done: Done,
+    cost: Cost,
+}
+
+/// What has come of it, and what it leaves alone: `docs/abi/testing/run.md`.
+#[derive(Serialize)]
+pub struct Done {
+    /// of the one scheme
+    #[serde(flatten)]
+    pub table: SchemeTable,
+    /// of the machine; none if the kernel does not tell
+    pub total: Option<MachineBytes>,
+}
+
+#[derive(Serialize)]
+struct Cost {
+    own_cpu: f64,
+}
+
+impl Service {
+    /// Why it has ended.
+    fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String> {
+        let mut tell = sys::monotonic();
+        loop {
+            let now = sys::monotonic();
+            notify.alive(now);
+            if let Some(cause) = stop.cause() {
+                return Ok(cause.to_string());
+            }
+            if stop.takes_reload() {
+                info!("what is in --config is read at the start alone with --look damon");
+            }
+            if now >= tell {
+                tell = now + SAY;
+                if !self.dry && self.reclaimer.is_misled() {
+                    bail!(
+                        "MGLRU was turned on ({MGLRU}), so that the kernel's DAMON does not see reads of page cache \
+                         that no process maps, and would have it paged out as cold. Start it again: it leaves such \
+                         memory alone then"
+                    );
+                }
+                self.count()?;
+                self.tell(now);
+            }
+            let others = [stop.end(), notify.by()];
+            let until = others.into_iter().flatten().fold(tell, Nanos::min);
+            let mut signals = stop;
+            let signals: &mut dyn Wait = &mut signals;
+            let mut control = self.control.take();
+            let requests = control::wait(control.as_mut(), [signals], until);
+            let stopped = control::answer(control.as_mut(), requests, |r| self.done(&r));
+            self.control = control;
+            if let Some(why) = stopped {
+                return Ok(why);
+            }
+        }
+    }
+
+    fn count(&mut self) -> Result<()> {
+        self.done =
+            if self.paused { self.reclaimer.before() } else { self.reclaimer.reclaimed()? };
+        Ok(())
+    }
+
+    fn tell(&self, now: Nanos) {
+        info!(target: STATUS, "{:.1} s  reclaim {} of {} tried  CPU of the kdamond {:.1} %",
+            now.since(self.begin).as_secs_f64(),
+            bytes(self.done.applied_bytes),
+            bytes(self.done.tried_bytes),
+            self.share() * 100.0,);
+    }
+
+    /// Of a CPU.
+    fn share(&self) -> f64 {
+        let time = sys::monotonic().since(self.begin);
+        // The first moments alone say nothing.
+        self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1.0)
+    }
+
+    fn done(&mut self, request: &Request) -> Result<Answer<KernelStatus>> {
+        match request {
+            Request::Status => {
+                self.count()?;
+                return Ok(Answer::status(self.state()));
+            }
+            Request::Stop => {}
+            Request::Pause if !self.paused => {
+                self.reclaimer.pause()?;
+                self.paused = true;
+            }
+            Request::Resume if self.paused => {
+                self.reclaimer.resume()?;
+                self.paused = false;
+            }
+            Request::Pause | Request::Resume => {}
+            _ => bail!("with --look damon the kernel does it all: restart it with other options"),
+        }
+        Ok(Answer::done())
+    }
+
+    fn so_far(&self) -> Done {
+        let time = sys::monotonic().since(self.begin);
+        let table = SchemeTable::of_kernel(self.done, self.reclaimer.cpu(), time, self.dry);
+        Done { table, total: MachineBytes::now(self.reclaimer.spared()) }
+    }
+
+    fn state(&self) -> KernelStatus {
+        let time = sys::monotonic().since(self.begin);
+        KernelStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            since: humantime::format_rfc3339_seconds(SystemTime::now() - time).to_string(),
+            paused: self.paused,
+            monitor: "damon",
+            done: self.so_far(),
+            cost: Cost { own_cpu: self.share() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_alone_is_said_with_the_reason() {
+        assert_eq!(leaves_alone(Spared::Nothing), None);
+        for (spared, said) in
+            [(Spared::Unmapped, "no process maps is"), (Spared::Files, "only anonymous")]
+        {
+            let why = leaves_alone(spared).unwrap();
+            assert!(why.contains(said) && why.contains("/sys/kernel/mm/lru_gen/enabled"), "{why}");
+        }
+    }
+}

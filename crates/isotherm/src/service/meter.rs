@@ -1,0 +1,323 @@
+//! The figures that goals, watermarks and filters go by.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use isotherm_core::scheme::{Figures, FilterKind, Metrics, Process, Scheme, Scope};
+use isotherm_core::{Snapshot, TargetId, TargetView, Thresholds};
+use isotherm_linux::cgroup::{Cgroup, CgroupError};
+use isotherm_linux::{counts_stalls, fragmentation, free, of_group, of_machine, proc};
+
+use super::needs::{Need, is_of_targets, needs};
+use crate::schemes::TARGETS;
+use crate::words::chain;
+
+/// What can be done where nobody counts the stalls of the targets, by options and by keys.
+const NO_STALLS: &str = "--goal psi=SHARE goes by the control group of the targets: give --all, with which the \
+                         machine counts, or --goal refault=SHARE, or leave out --goal";
+const NO_STALLS_OF: &str = "of = \"machine\" takes the figures of the machine";
+
+/// A file with a number in it is at most so long.
+const MAX_NUMBER: u64 = 64;
+
+/// Reads the figures that some schemes go by, and no others.
+#[derive(Default)]
+pub struct Meter {
+    scopes: Vec<Scope>,
+    /// those that a path names
+    groups: BTreeMap<Arc<str>, Cgroup>,
+    free: bool,
+    fragmentation: bool,
+    files: BTreeSet<Arc<str>>,
+    /// whether it matters which process a target is
+    by_process: bool,
+    /// the names of processes, as they were at the last snapshot
+    processes: BTreeMap<TargetId, Process>,
+    /// the last snapshot for which names and groups were looked up
+    looked_up: Option<u64>,
+    /// which schemes have a figure that cannot be read yet, and why
+    lacks: Vec<String>,
+    /// whether it matters which group a target is in
+    by_group: bool,
+    /// whether a scheme goes by what the group of the targets suffers
+    pressure_of_targets: bool,
+    /// why that cannot be told
+    rests: Option<String>,
+    /// the scheme of those that options make
+    of_options: Option<Arc<str>>,
+    /// whether it is the one that goes by that
+    pressure_by_option: bool,
+    /// the groups of targets, as they were when they were seen first
+    of_targets: BTreeMap<TargetId, Option<Cgroup>>,
+}
+
+impl Meter {
+    /// For these schemes; `pids` are watched. What may come yet, as a control group or a file, is in
+    /// [`Meter::lacks`]; a scheme does nothing while a figure is missing. One called `of_options` is made
+    /// of options, and what can be done about it is said in those.
+    ///
+    /// # Errors
+    /// If a figure that one goes by can never be read here.
+    pub fn new<'a>(
+        root: &Path,
+        schemes: impl Iterator<Item = &'a Scheme>,
+        pids: &[i32],
+        of_options: Option<&str>,
+    ) -> Result<Self> {
+        let of_options = of_options.map(Arc::from);
+        let mut meter = Meter { of_options, ..Meter::default() };
+        for scheme in schemes {
+            let named = || format!("scheme `{}`", scheme.name);
+            for need in needs(scheme) {
+                let by_option = meter.of_options.as_ref() == Some(&scheme.name);
+                let lack = meter.add(root, need, pids, by_option).with_context(named)?;
+                let rests = |why| format!("{} does nothing until this can be read: {why}", named());
+                meter.lacks.extend(lack.map(|e| rests(chain(&e))));
+            }
+            for filter in &scheme.filters {
+                meter.by_group |= matches!(filter.kind, FilterKind::Cgroup(_));
+                meter.by_process |= matches!(filter.kind, FilterKind::Pid(_) | FilterKind::Comm(_));
+            }
+        }
+        Ok(meter)
+    }
+
+    /// Whether a scheme goes by the number in a file, which may be somebody else's.
+    pub fn reads_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// What cannot be read yet.
+    pub fn lacks(&self) -> &[String] {
+        &self.lacks
+    }
+
+    /// Reads it from now on; returns why it cannot be read yet.
+    fn add(
+        &mut self,
+        root: &Path,
+        need: Need<'_>,
+        pids: &[i32],
+        by_option: bool,
+    ) -> Result<Option<anyhow::Error>> {
+        match need {
+            Need::Free => {
+                free(root)?;
+                self.free = true;
+            }
+            Need::Fragmentation => {
+                fragmentation(root)?;
+                self.fragmentation = true;
+            }
+            Need::File(path) => {
+                self.files.insert(path.clone());
+                return Ok(number(path).err());
+            }
+            Need::Scope(scope) => return Ok(self.add_scope(root, scope)),
+            Need::Faults(scope) => return Ok(self.add_pressure(root, scope, by_option)),
+            Need::Stalls(scope) => {
+                return match self.add_pressure(root, scope, by_option) {
+                    None => self.check_stalls(root, scope, pids, by_option),
+                    lack => Ok(lack),
+                };
+            }
+        }
+        Ok(None)
+    }
+
+    fn add_pressure(
+        &mut self,
+        root: &Path,
+        scope: &Scope,
+        by_option: bool,
+    ) -> Option<anyhow::Error> {
+        if is_of_targets(scope) {
+            self.pressure_of_targets = true;
+            self.pressure_by_option |= by_option;
+        }
+        self.add_scope(root, scope)
+    }
+
+    fn add_scope(&mut self, root: &Path, scope: &Scope) -> Option<anyhow::Error> {
+        if !self.scopes.contains(scope) {
+            self.scopes.push(scope.clone());
+        }
+        let Scope::Group(name) = scope else { return None };
+        self.by_group = true;
+        self.find_group(root, name).err().map(Into::into)
+    }
+
+    fn find_group(&mut self, root: &Path, name: &Arc<str>) -> Result<(), CgroupError> {
+        if **name != *TARGETS && !self.groups.contains_key(name) {
+            let group = Cgroup::find(root, Path::new(&**name))?;
+            self.groups.insert(name.clone(), group);
+        }
+        Ok(())
+    }
+
+    /// Where nobody counts stalls, a goal of them would look met for ever. Returns why they cannot be
+    /// told of the targets that there are now.
+    fn check_stalls(
+        &self,
+        root: &Path,
+        scope: &Scope,
+        pids: &[i32],
+        by_option: bool,
+    ) -> Result<Option<anyhow::Error>> {
+        let check =
+            |group| counts_stalls(root, group).context("nobody counts who waits for memory");
+        match scope {
+            Scope::Machine => check(None)?,
+            _ if is_of_targets(scope) => {
+                let groups = pids.iter().map(|&pid| Cgroup::of_process(root, pid));
+                let group = match common(groups.collect::<Vec<_>>().iter(), by_option) {
+                    Ok(group) => group,
+                    Err(several) => return Ok(Some(several)),
+                };
+                let help = if by_option { NO_STALLS } else { NO_STALLS_OF };
+                check(group.as_ref()).context(help)?;
+            }
+            Scope::Group(name) => check(self.groups.get(name))?,
+        }
+        Ok(None)
+    }
+
+    /// The figures as they are now, `s` being what was seen last, and `pids` whose targets they are.
+    pub fn read(&mut self, root: &Path, s: &Snapshot, pids: &BTreeMap<TargetId, i32>) -> Metrics {
+        if self.by_group {
+            self.of_targets.retain(|target, _| pids.contains_key(target));
+            for (&target, &pid) in pids {
+                self.of_targets.entry(target).or_insert_with(|| Cgroup::of_process(root, pid));
+            }
+        }
+        // A name changes with exec, and groups come; between two snapshots there are many steps.
+        if self.looked_up.replace(s.seq) != Some(s.seq) {
+            self.look_up(root, pids);
+        }
+        let mut metrics = Metrics {
+            cgroups: self.paths(),
+            processes: self.processes.clone(),
+            free_bp: self.free.then(|| free(root).ok()).flatten(),
+            fragmentation_bp: self.fragmentation.then(|| fragmentation(root).ok()).flatten(),
+            user: self.files.iter().filter_map(|p| Some((p.clone(), number(p).ok()?))).collect(),
+            ..Metrics::default()
+        };
+        for scope in self.scopes.clone() {
+            match &scope {
+                Scope::Machine => {
+                    metrics.machine = with_working_set(of_machine(root), s, |_| true);
+                }
+                Scope::Group(name) => {
+                    let figures = self.of_scope(root, name, s, pids);
+                    metrics.groups.extend(figures.map(|f| (name.clone(), f)));
+                }
+            }
+        }
+        metrics
+    }
+
+    fn look_up(&mut self, root: &Path, pids: &BTreeMap<TargetId, i32>) {
+        if self.by_process {
+            let of = |(&target, &pid)| Some((target, process(root, pid)?));
+            self.processes = pids.iter().filter_map(of).collect();
+        }
+        for scope in self.scopes.clone() {
+            if let Scope::Group(name) = scope {
+                let _ = self.find_group(root, &name);
+            }
+        }
+    }
+
+    /// Why schemes that go by the pressure of targets rest now, if they do.
+    pub fn rests(&self) -> Option<&str> {
+        self.rests.as_deref().filter(|_| self.pressure_of_targets)
+    }
+
+    fn of_scope(
+        &mut self,
+        root: &Path,
+        name: &str,
+        s: &Snapshot,
+        pids: &BTreeMap<TargetId, i32>,
+    ) -> Option<Figures> {
+        if name == TARGETS {
+            let pressure = match common(self.of_targets.values(), self.pressure_by_option) {
+                Ok(group) => group.map_or_else(|| of_machine(root), |g| of_group(&g)).pressure,
+                Err(e) => {
+                    self.rests.get_or_insert_with(|| e.to_string());
+                    None
+                }
+            };
+            let of = |&pid| Some(proc::resident(root, pid).ok()?.all);
+            let resident = Some(pids.values().filter_map(of).sum());
+            return Some(with_working_set(
+                Figures { pressure, resident, working_set: None },
+                s,
+                |_| true,
+            ));
+        }
+        let group = self.groups.get(name).filter(|g| g.exists())?;
+        let inside = |view: &TargetView| {
+            let of = self.of_targets.get(&view.id).and_then(Option::as_ref);
+            of.is_some_and(|of| of.dir().starts_with(group.dir()))
+        };
+        Some(with_working_set(of_group(group), s, inside))
+    }
+
+    fn paths(&self) -> BTreeMap<TargetId, Arc<str>> {
+        let path = |group: &Cgroup| Arc::from(group.dir().to_string_lossy());
+        let of = self.of_targets.iter();
+        of.filter_map(|(&target, group)| Some((target, path(group.as_ref()?)))).collect()
+    }
+}
+
+/// The group that all are in; none if that is the root of all groups.
+fn common<'a>(
+    groups: impl Iterator<Item = &'a Option<Cgroup>>,
+    by_option: bool,
+) -> Result<Option<Cgroup>> {
+    let mut all: Vec<&Option<Cgroup>> = groups.collect();
+    all.dedup();
+    match all[..] {
+        [] => Ok(None),
+        [group] => Ok(group.clone()),
+        _ if by_option => bail!(
+            "the targets are in more than one control group, and --goal goes by that of all of them: give \
+             --all, with which the machine counts, or leave out --goal"
+        ),
+        _ => bail!(
+            "the targets are in more than one control group: say whose pressure counts, with of = \"PATH\" \
+             or of = \"machine\""
+        ),
+    }
+}
+
+fn process(root: &Path, pid: i32) -> Option<Process> {
+    Some(Process { pid, comm: proc::stat(root, pid).ok()?.comm.into() })
+}
+
+/// With what of the targets that count was touched lately.
+fn with_working_set(f: Figures, s: &Snapshot, counts: impl Fn(&TargetView) -> bool) -> Figures {
+    let thresholds = Thresholds::default();
+    let views = s.targets.iter().filter(|view| counts(view));
+    let touched = views.flat_map(|view| &view.regions).map(|region| {
+        let bytes = region.bytes(&thresholds);
+        bytes.hot + bytes.warm
+    });
+    Figures { working_set: Some(touched.sum()), ..f }
+}
+
+/// The number that a file holds.
+fn number(path: &str) -> Result<f64> {
+    use std::io::Read;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).with_context(|| format!("cannot read {path}"))?;
+    file.take(MAX_NUMBER).read_to_string(&mut text)?;
+    text.trim().parse().with_context(|| format!("{path} holds no number: {text:?}"))
+}
+
+#[cfg(test)]
+#[path = "meter_tests.rs"]
+mod tests;

@@ -1,0 +1,211 @@
+//! Schemes at work.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm_core::scheme::{Engine, Event};
+use isotherm_core::{Act, Attribution, Nanos, Snapshot, TargetId};
+use isotherm_linux::sys;
+use isotherm_record::TargetFact;
+use tracing::{debug, info, warn};
+
+use super::dry::Dry;
+use super::event::LogLine;
+use super::log::Log;
+use super::meter::Meter;
+use super::recording::SideRecord;
+use super::saved::Saved;
+use super::state::ServiceStatus;
+use super::status;
+use super::table::SchemeTable;
+use super::{RequiredPrivileges, ServiceConfig};
+use crate::ROOT;
+use crate::control::{Answer, Request};
+use crate::follow::Follower;
+use crate::session::{End, Job, JobContext, probes};
+use crate::words::STATUS;
+
+/// From one step of the schemes to the next, at least.
+const PACE: Duration = Duration::from_millis(10);
+
+/// Schemes at work.
+pub struct SchemeJob {
+    pub(super) engine: Engine,
+    pub(super) meter: Meter,
+    /// of who is watched
+    pub(super) facts: BTreeMap<TargetId, TargetFact>,
+    log: Option<Log>,
+    pub(super) begin: Nanos,
+    /// the schemes have something to act on
+    has_snapshot: bool,
+    pub(super) paused: bool,
+    /// what was kept for the schemes of the start
+    pub(super) required: RequiredPrivileges,
+    pub(super) config: Rc<dyn ServiceConfig>,
+    /// what of that others have changed meanwhile
+    pub(super) saved: Option<Saved>,
+    pub(super) recording: SideRecord,
+    stepped: Nanos,
+    /// that these schemes rest
+    pub(super) said: bool,
+}
+
+impl SchemeJob {
+    /// By `config`; other schemes may take no more than `required`.
+    pub fn new(
+        engine: Engine,
+        meter: Meter,
+        log: Option<Log>,
+        recording: SideRecord,
+        required: RequiredPrivileges,
+        config: Rc<dyn ServiceConfig>,
+    ) -> Self {
+        let begin = sys::monotonic();
+        SchemeJob {
+            engine,
+            meter,
+            facts: BTreeMap::new(),
+            log,
+            begin,
+            has_snapshot: false,
+            paused: false,
+            required,
+            config,
+            saved: None,
+            recording,
+            stepped: begin,
+            said: false,
+        }
+    }
+
+    /// Whether it does nothing.
+    pub(super) fn dry(&self) -> bool {
+        self.config.acting().dry_run
+    }
+
+    /// Those that are watched from the start on.
+    pub fn met(&mut self, facts: Vec<TargetFact>) {
+        self.facts.extend(facts.into_iter().map(|fact| (fact.id, fact)));
+    }
+
+    /// When schemes have something to do without a new snapshot.
+    fn due(&self) -> Option<Nanos> {
+        let is_at_work = self.has_snapshot && !self.paused;
+        is_at_work.then(|| Some(self.engine.due()?.max(self.stepped + PACE))).flatten()
+    }
+
+    /// Has the schemes act on the last snapshot, and tells what came of it.
+    fn act(&mut self, on: &mut JobContext<'_>) -> Result<()> {
+        let Some(s) = on.watched.last.clone().filter(|_| !self.paused) else { return Ok(()) };
+        let pids = on.watched.follower.pid_of();
+        let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
+        if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
+            warn!("schemes that go by what the targets suffer rest: {why}");
+        }
+        let (now, mut events) = (sys::monotonic(), Vec::new());
+        let act = on.watch.act().context("there is nobody who acts")?;
+        let mut dry = Dry(act);
+        let act: &mut dyn Act = if self.dry() { &mut dry } else { dry.0 };
+        let mut told = probes::TracedAct { act, pids: &pids };
+        let done = self.engine.step(now, &s, &metrics, &mut told, &mut events);
+        self.stepped = sys::monotonic();
+        debug!("the schemes have done {} operations", events.len());
+        self.tell(&s, &events)?;
+        Ok(done?)
+    }
+
+    fn tell(&mut self, s: &Snapshot, events: &[Event]) -> Result<()> {
+        if events.is_empty() || self.log.is_none() && !self.dry() {
+            return Ok(());
+        }
+        let dry = self.dry();
+        let line = |e| (e, LogLine::new(e, s, self.facts.get(&e.target), dry));
+        let lines: Vec<(&Event, LogLine<'_>)> = events.iter().map(line).collect();
+        if self.dry() {
+            let mut out = std::io::stdout().lock();
+            let mut told = lines.iter().filter(|(_, line)| line.is_worth_telling());
+            told.try_for_each(|(e, line)| writeln!(out, "{}", line.words(e.at, self.begin)))?;
+        }
+        let lines: Vec<LogLine<'_>> = lines.into_iter().map(|(_, line)| line).collect();
+        self.log.as_mut().map_or(Ok(()), |log| log.write(&lines))
+    }
+
+    /// What came of it; says why it has ended, if that was no error.
+    pub fn end(&self, because: Option<&End>, follower: &Follower) -> SchemeTable {
+        let time = sys::monotonic().since(self.begin);
+        if let Some(because) = because {
+            let because = match because {
+                End::Stopped(why) if !why.is_empty() => why,
+                _ => "all targets have ended",
+            };
+            let who = follower.summary();
+            info!(target: STATUS, "ran {:.1} s ({because}): {who}", time.as_secs_f64());
+        }
+        SchemeTable::new(&self.engine, time, self.dry())
+    }
+}
+
+impl Job for SchemeJob {
+    type Status = ServiceStatus;
+
+    fn turn(&mut self, now: Nanos) -> Result<()> {
+        self.recording.flush_if_due(now);
+        Ok(())
+    }
+
+    fn target(&mut self, fact: &TargetFact) -> Result<()> {
+        self.recording.target(fact);
+        self.facts.insert(fact.id, fact.clone());
+        Ok(())
+    }
+
+    fn gone(&mut self, target: TargetId) {
+        self.facts.remove(&target);
+    }
+
+    fn attribution(&mut self, a: Attribution) -> Result<()> {
+        self.recording.attribution(a);
+        Ok(())
+    }
+
+    fn snapshot(&mut self, on: &mut JobContext<'_>, s: &Arc<Snapshot>) -> Result<ControlFlow<End>> {
+        self.has_snapshot = true;
+        self.recording.snapshot(s);
+        self.act(on)?;
+        on.watched.status.show(s, || status::done(&self.engine));
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn work(&mut self, on: &mut JobContext<'_>) -> Result<bool> {
+        let is_due = self.due().is_some_and(|due| due <= sys::monotonic());
+        if is_due {
+            self.act(on)?;
+        }
+        Ok(is_due)
+    }
+
+    fn by(&self) -> Option<Nanos> {
+        self.due().into_iter().chain(self.recording.flush_by()).min()
+    }
+
+    fn reload(&mut self, on: &mut JobContext<'_>) {
+        self.reload(on);
+    }
+
+    fn request(
+        &mut self,
+        on: &mut JobContext<'_>,
+        request: Request,
+    ) -> Result<Answer<ServiceStatus>> {
+        self.done(on, request)
+    }
+
+    fn engine(&self) -> Option<&Engine> {
+        Some(&self.engine)
+    }
+}

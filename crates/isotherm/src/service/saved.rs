@@ -1,0 +1,225 @@
+//! What others have changed while a service runs, kept for the one that follows a crash.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::control::Attributes;
+use crate::files::text_in;
+use crate::schemes::Form;
+use crate::words::chain;
+
+/// `docs/abi/testing/state.md`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    /// the command line of the service that has left this
+    pub command: Vec<String>,
+    pub paused: bool,
+    /// the last that were committed
+    pub schemes: Option<Schemes>,
+    /// all that have been set
+    pub attributes: Attributes,
+}
+
+/// As they were sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schemes {
+    pub text: String,
+    pub form: Form,
+}
+
+/// A file beside the socket, there as long as there are changes: after a clean end there is none.
+pub struct Saved {
+    path: PathBuf,
+    /// what it is for
+    command: Vec<String>,
+    changes: Changes,
+}
+
+impl Saved {
+    /// Of the service of this socket, which is ours.
+    pub fn beside(socket: &Path) -> Self {
+        let words = std::env::args_os().skip(1);
+        let command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        Saved {
+            path: name_beside(socket),
+            changes: Changes { command: command.clone(), ..Changes::default() },
+            command,
+        }
+    }
+
+    /// What one that did not end cleanly has left for its like. What is not of ours, or cannot be read, is
+    /// set aside.
+    pub fn left(&self) -> Option<Changes> {
+        let name = self.path.display();
+        let file = match open(&self.path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => return None,
+            file => file,
+        };
+        match file.map_err(anyhow::Error::from).and_then(|file| self.read(file)) {
+            Ok(left) if left.command == self.command => Some(left),
+            Ok(_) => {
+                warn!("{name} was left by a service of other options, and is not taken up");
+                self.forget();
+                None
+            }
+            Err(e) => {
+                let aside = self.path.with_extension("json.bad");
+                let moved = fs::rename(&self.path, &aside);
+                let moved = moved.map_or_else(|e| e.to_string(), |()| aside.display().to_string());
+                warn!(
+                    "{name}, where a service leaves what is to outlive a crash, is not understood, \
+                     and set aside ({moved}): {}",
+                    chain(&e)
+                );
+                None
+            }
+        }
+    }
+
+    fn read(&self, file: File) -> Result<Changes> {
+        let is = file.metadata()?;
+        if !is.is_file() {
+            bail!("it is no regular file");
+        }
+        if is.uid() != geteuid().as_raw() {
+            bail!("it is of user {}, not of the service's own", is.uid());
+        }
+        let text = text_in(file, &self.path, || "it cannot be read".to_owned())?;
+        serde_json::from_str(&text).context("it holds something else")
+    }
+
+    /// Changes what is kept. That it cannot be is said; it concerns nobody but after a crash.
+    pub fn change(&mut self, change: impl FnOnce(&mut Changes)) {
+        let before = self.changes.clone();
+        change(&mut self.changes);
+        if self.changes == before {
+            return;
+        }
+        if let Err(e) = self.write() {
+            let name = self.path.display();
+            warn!("a crash would undo this, as {name} cannot be written: {e}");
+        }
+    }
+
+    /// Whole, or as it was.
+    fn write(&self) -> io::Result<()> {
+        let new = self.path.with_extension("json.new");
+        gone(fs::remove_file(&new))?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(&serde_json::to_vec(&self.changes)?)?;
+        file.sync_all()?;
+        fs::rename(&new, &self.path)
+    }
+
+    /// Nothing is left for who follows.
+    pub fn forget(&self) {
+        if let Err(e) = gone(fs::remove_file(&self.path)) {
+            warn!("{} cannot be removed: {e}", self.path.display());
+        }
+    }
+}
+
+/// `control.sock.state.json` for `control.sock`.
+fn name_beside(socket: &Path) -> PathBuf {
+    let mut name = socket.as_os_str().to_owned();
+    name.push(".state.json");
+    name.into()
+}
+
+/// Without waiting for anybody, as a pipe would, and without going where somebody else points.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn gone(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved(dir: &Path) -> Saved {
+        Saved::beside(&dir.join("control.sock"))
+    }
+
+    #[test]
+    fn what_was_changed_outlives_who_was_told() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let mut first = saved(dir.path());
+        assert_eq!(first.left(), None);
+        let schemes = Schemes { text: "4K null".into(), form: Form::Txt };
+        first.change(|c| c.paused = true);
+        first.change(|c| c.schemes = Some(schemes.clone()));
+        let left = saved(dir.path()).left().unwrap();
+        assert_eq!((left.paused, left.schemes), (true, Some(schemes)));
+        first.forget();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_set_aside() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("control.sock.state.json");
+        for bad in ["", "{\"paused\":tr", "[]", "{\"paused\":true,\"colour\":1}"] {
+            fs::write(&path, bad).unwrap();
+            assert_eq!(saved(dir.path()).left(), None, "{bad}");
+            let aside = dir.path().join("control.sock.state.json.bad");
+            assert_eq!(fs::read_to_string(&aside).unwrap(), bad);
+            assert!(!path.exists());
+        }
+    }
+
+    /// A pipe would be waited for, for ever.
+    #[test]
+    fn what_is_no_file_of_ours_is_set_aside() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let (state, there) = (saved(dir.path()), dir.path().join("there"));
+        let others =
+            |state: &Saved| state.left().is_none() && fs::symlink_metadata(&state.path).is_err();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &state.path, mode).unwrap();
+        assert!(others(&state));
+        let text = serde_json::to_string(&state.changes).unwrap();
+        fs::write(&there, &text).unwrap();
+        std::os::unix::fs::symlink(&there, &state.path).unwrap();
+        assert!(others(&state));
+        fs::write(&state.path, &text).unwrap();
+        assert!(state.left().is_some());
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&state.path, Some(65534), None).unwrap();
+            assert!(others(&state));
+        }
+        assert_eq!(fs::read_to_string(&there).unwrap(), text);
+    }
+
+    #[test]
+    fn each_socket_has_its_own() {
+        let [one, two] = ["web.1", "web.2"].map(|name| Saved::beside(name.as_ref()).path);
+        assert_ne!(one, two);
+    }
+
+    #[test]
+    fn what_was_for_other_options_is_not_taken_up() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let mut other = saved(dir.path());
+        other.changes.command = vec!["reclaim".into(), "--pid=1".into()];
+        other.change(|c| c.paused = true);
+        assert_eq!(saved(dir.path()).left(), None);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

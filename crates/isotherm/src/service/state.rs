@@ -1,0 +1,31 @@
+//! How things are while schemes are at work: what `isotherm service status` shows.
+
+use isotherm_core::Attrs;
+use isotherm_linux::sys;
+use serde::Serialize;
+
+use super::running::SchemeJob;
+use super::table::SchemeTable;
+use crate::session::{self, SessionState};
+
+/// `docs/abi/testing/control.md`.
+#[derive(Debug, Serialize)]
+pub struct ServiceStatus {
+    #[serde(flatten)]
+    watched: session::WatchStatus,
+    #[serde(flatten)]
+    table: SchemeTable,
+}
+
+impl ServiceStatus {
+    /// As of the last snapshot.
+    pub fn new(r: &SchemeJob, attrs: Attrs, watched: &SessionState) -> Self {
+        let time = sys::monotonic().since(r.begin);
+        let record = r.recording.state();
+        let scene = watched.scene(Some(&r.engine));
+        ServiceStatus {
+            watched: session::WatchStatus::new(&scene, Some(attrs), r.paused, record),
+            table: SchemeTable::new(&r.engine, time, r.dry()),
+        }
+    }
+}

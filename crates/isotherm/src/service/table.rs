@@ -1,0 +1,132 @@
+//! What schemes have done, at the end.
+
+use std::time::Duration;
+
+use isotherm_core::scheme::{Count, Engine, Scheme, Stats, Why};
+use isotherm_linux::damon::Reclaimed;
+use isotherm_report::bytes;
+use serde::Serialize;
+
+/// Regions and bytes.
+#[derive(Debug, Serialize)]
+pub struct Counted {
+    regions: u64,
+    bytes: u64,
+}
+
+impl From<Count> for Counted {
+    fn from(c: Count) -> Self {
+        Counted { regions: c.regions, bytes: c.bytes }
+    }
+}
+
+/// Of one scheme.
+#[derive(Debug, Serialize)]
+pub struct SchemeRow {
+    scheme: String,
+    action: &'static str,
+    tried: Counted,
+    applied: Counted,
+    failed: Counted,
+    /// by reason; only those there were
+    passed: Vec<(&'static str, Counted)>,
+    took_seconds: f64,
+    quota_exceeded: u64,
+    inactive: u64,
+    /// none: no bound
+    quota_bytes: Option<u64>,
+}
+
+/// Of all: `docs/abi/testing/run.md`.
+#[derive(Debug, Serialize)]
+pub struct SchemeTable {
+    schema_version: u32,
+    dry_run: bool,
+    seconds: f64,
+    schemes: Vec<SchemeRow>,
+}
+
+impl SchemeTable {
+    /// After so much time.
+    pub fn new(engine: &Engine, time: Duration, dry_run: bool) -> Self {
+        let schemes = engine.schemes().map(|(scheme, stats)| row(scheme, stats)).collect();
+        SchemeTable { schema_version: 1, dry_run, seconds: time.as_secs_f64(), schemes }
+    }
+
+    /// Of the kernel's own scheme, which has taken so much CPU time. It tells nothing of what failed.
+    pub fn of_kernel(done: Reclaimed, took: Duration, time: Duration, dry_run: bool) -> Self {
+        let counted = |regions, bytes| Counted { regions, bytes };
+        let row = SchemeRow {
+            scheme: "reclaim".to_owned(),
+            action: if dry_run { "stat" } else { "pageout" },
+            tried: counted(done.tried, done.tried_bytes),
+            applied: counted(done.applied, done.applied_bytes),
+            failed: counted(0, 0),
+            passed: Vec::new(),
+            took_seconds: took.as_secs_f64(),
+            quota_exceeded: done.exceeded,
+            inactive: 0,
+            quota_bytes: None,
+        };
+        SchemeTable { schema_version: 1, dry_run, seconds: time.as_secs_f64(), schemes: vec![row] }
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let applied = if self.dry_run { "would" } else { "applied" };
+        let mut out = format!(
+            "{:<16} {:<12} {:>10} {applied:>10} {:>10} {:>9} {:>8} {:>8}\n",
+            "scheme", "action", "tried", "failed", "took", "exceeded", "inactive"
+        );
+        for r in &self.schemes {
+            out += &format!(
+                "{:<16} {:<12} {:>10} {:>10} {:>10} {:>8.3}s {:>8} {:>8}\n",
+                r.scheme,
+                r.action,
+                bytes(r.tried.bytes),
+                bytes(r.applied.bytes),
+                bytes(r.failed.bytes),
+                r.took_seconds,
+                r.quota_exceeded,
+                r.inactive
+            );
+            for (why, c) in &r.passed {
+                out += &format!("  passed over, {why}: {} times, {}\n", c.regions, bytes(c.bytes));
+            }
+        }
+        if self.dry_run {
+            out += &self.cost();
+        }
+        out
+    }
+
+    /// What a second of it would be, and take.
+    fn cost(&self) -> String {
+        let sum = |of: fn(&SchemeRow) -> f64| {
+            self.schemes.iter().map(of).sum::<f64>() / self.seconds.max(1e-9)
+        };
+        let each = sum(|r| r.applied.bytes as f64);
+        let cpu = sum(|r| r.took_seconds);
+        format!(
+            "nothing was done. A second of it would act on {} and take {:.1} ms of a CPU, about\n",
+            bytes(each as u64),
+            cpu * 1e3
+        )
+    }
+}
+
+fn row(scheme: &Scheme, stats: &Stats) -> SchemeRow {
+    let passed = Why::ALL.into_iter().map(|why| (why.name(), stats.passed(why)));
+    SchemeRow {
+        scheme: scheme.name.to_string(),
+        action: scheme.action.name(),
+        tried: stats.tried.into(),
+        applied: stats.applied.into(),
+        failed: stats.failed.into(),
+        passed: passed.filter(|(_, c)| c.regions > 0).map(|(why, c)| (why, c.into())).collect(),
+        took_seconds: stats.took.as_secs_f64(),
+        quota_exceeded: stats.exceeded,
+        inactive: stats.inactive,
+        quota_bytes: (stats.effective < u64::MAX).then_some(stats.effective),
+    }
+}

@@ -1,0 +1,369 @@
+//! Watching processes until there is a reason to end: the loop of all programs that watch.
+
+mod attributions;
+mod gauge;
+mod job;
+mod memory;
+pub(crate) mod probes;
+mod state;
+mod status;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use isotherm_core::scheme::Engine;
+use isotherm_core::{Attrs, Driver, EndReason, Nanos, Snapshot, drive};
+use isotherm_linux::sys;
+use isotherm_record::Why;
+use tracing::{debug, trace};
+
+use crate::control::{self, Control};
+use crate::follow::{Follower, Selection};
+use crate::metrics::Metrics;
+use crate::notify::Notify;
+use crate::served::{Ends, Wait};
+use crate::stop::Stop;
+use crate::watch::{DefaultAttrs, Looks, Ready, Watch};
+
+pub use attributions::Attributions;
+pub use gauge::{Spent, SupportShares};
+pub use job::Job;
+
+use self::job::Keep;
+pub use memory::BytesByHeat;
+pub use state::{Record as RecordState, WatchStatus};
+pub use status::{Progress, Silent, Status};
+
+/// Why a session has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// All targets have ended, and no more may come.
+    TargetsGone,
+    /// It was stopped: by a signal, its duration, or over the control socket.
+    Stopped(String),
+    /// A record has reached its size.
+    Full,
+}
+
+impl End {
+    /// The reason as a record holds it.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        match self {
+            End::TargetsGone => Why::TargetsGone,
+            End::Stopped(_) => Why::Stopped,
+            End::Full => Why::MaxSize,
+        }
+    }
+
+    /// What there is to say besides.
+    #[must_use]
+    pub fn note(&self) -> &str {
+        match self {
+            End::Stopped(note) => note,
+            End::TargetsGone | End::Full => "",
+        }
+    }
+}
+
+/// All that is known of the targets, and who speaks with others about it.
+pub struct SessionState {
+    /// the processes
+    pub follower: Follower,
+    /// whose they are
+    pub attributions: Attributions,
+    /// for how long, and what it costs
+    pub status: Status,
+    /// the last snapshot
+    pub last: Option<Arc<Snapshot>>,
+    /// who asks over a socket
+    pub control: Option<Control>,
+    /// figures for Prometheus
+    pub metrics: Metrics,
+    /// the manager of services
+    pub(crate) notify: Notify,
+}
+
+/// How things are: for metrics and for who asks.
+pub struct Scene<'a> {
+    /// the last one
+    pub snapshot: Option<&'a Snapshot>,
+    /// the processes
+    pub follower: &'a Follower,
+    /// whose they are
+    pub attributions: &'a Attributions,
+    /// for how long, and what it costs
+    pub status: &'a Status,
+    /// where schemes are at work
+    pub engine: Option<&'a Engine>,
+}
+
+impl SessionState {
+    /// How things are; `engine` is that of the schemes at work.
+    #[must_use]
+    pub fn scene<'a>(&'a self, engine: Option<&'a Engine>) -> Scene<'a> {
+        Scene {
+            snapshot: self.last.as_deref(),
+            follower: &self.follower,
+            attributions: &self.attributions,
+            status: &self.status,
+            engine,
+        }
+    }
+}
+
+/// A session at work, as a [`Job`] sees it.
+pub struct JobContext<'a> {
+    /// what delivers snapshots
+    pub watch: &'a mut dyn Watch,
+    /// what is known
+    pub watched: &'a mut SessionState,
+}
+
+impl JobContext<'_> {
+    /// Takes up processes that have come, and drops those that have ended.
+    ///
+    /// # Errors
+    /// Those of the source, and of the job.
+    pub fn follow(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
+        let ended = self.watched.follower.follow(self.watch.hold());
+        let news = self.watched.follower.news();
+        if !news.is_empty() || !ended.is_empty() {
+            self.watch.set_targets(&self.watched.follower.targets())?;
+        }
+        for fact in &news {
+            job.target(fact)?;
+        }
+        self.watched.attributions.forget(&ended);
+        for target in ended {
+            debug!("target {} has ended, or is no longer selected", target.0);
+            self.watch.hold().detach(target);
+            job.gone(target);
+        }
+        Ok(())
+    }
+
+    /// Reads whose turn it is, and tells the job what was read and who is called otherwise now.
+    fn attribute(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
+        let SessionState { follower, attributions, .. } = &mut *self.watched;
+        let read = attributions.read(follower, self.watch.hold());
+        let renamed = follower.renamed(&read);
+        attributions.read_anew(&renamed);
+        renamed.iter().try_for_each(|fact| job.target(fact))?;
+        read.into_iter().try_for_each(|a| job.attribution(a))
+    }
+}
+
+/// Processes that are watched.
+///
+/// ```no_run
+/// use isotherm::core::{Heat, Thresholds};
+/// use isotherm::{Selection, Session};
+///
+/// let mut session = Session::open(&Selection::pid(4711))?;
+/// while let Some(snapshot) = session.next_snapshot()? {
+///     let regions = snapshot.targets.iter().flat_map(|target| &target.regions);
+///     for region in regions.filter(|r| r.heat(&Thresholds::default()) == Heat::Hot) {
+///         println!("{:#x}..{:#x} {:.1} Hz", region.range.start, region.range.end, region.rate.hz);
+///     }
+/// }
+/// # anyhow::Ok(())
+/// ```
+pub struct Session {
+    watch: Box<dyn Watch>,
+    watched: SessionState,
+    /// Some may have ended.
+    ended: bool,
+}
+
+impl Session {
+    /// Watches processes with the default monitor, in the best way that works here. A command that is selected is
+    /// started by [`Session::begin`] alone.
+    ///
+    /// # Errors
+    /// If no way works, or a process cannot be watched: why, and what to do.
+    pub fn open(selection: &Selection) -> Result<Self> {
+        let mut looks = Looks::open(None)?;
+        let attrs = looks.attrs(&DefaultAttrs)?;
+        let mut follower = Follower::new(None);
+        follower.attach_all(looks.hold(), selection)?;
+        Session::begin(Box::new(looks), follower, attrs, sys::monotonic().0, Box::new(Silent))
+    }
+
+    /// Watches what `ready` holds and `follower` follows. The random numbers of the monitor begin with `seed`.
+    ///
+    /// # Errors
+    /// If the monitor cannot begin.
+    pub fn begin(
+        ready: Box<dyn Ready>,
+        follower: Follower,
+        attrs: Attrs,
+        seed: u64,
+        progress: Box<dyn Progress>,
+    ) -> Result<Self> {
+        let mut watch = ready.begin(attrs, &follower.targets(), seed)?;
+        if follower.may_grow() {
+            watch.outlive_targets();
+        }
+        debug!("watching with {attrs:?}");
+        let watched = SessionState {
+            follower,
+            attributions: Attributions::default(),
+            status: Status::new(&attrs, progress),
+            last: None,
+            control: None,
+            metrics: Metrics::default(),
+            notify: Notify::default(),
+        };
+        Ok(Session { watch, watched, ended: true })
+    }
+
+    /// Who speaks with others: requests over a socket, metrics, and the manager of services.
+    #[must_use]
+    pub(crate) fn speaking(
+        mut self,
+        control: Option<Control>,
+        metrics: Metrics,
+        notify: Notify,
+    ) -> Self {
+        (self.watched.control, self.watched.metrics, self.watched.notify) =
+            (control, metrics, notify);
+        self
+    }
+
+    /// All that is known.
+    #[must_use]
+    pub fn watched(&self) -> &SessionState {
+        &self.watched
+    }
+
+    /// The next snapshot; none if all targets have ended, or a signal has come.
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn next_snapshot(&mut self) -> Result<Option<Arc<Snapshot>>> {
+        let mut job = Keep { snapshot: None, first: true };
+        self.run(&mut job, &Stop::never()?)?;
+        Ok(job.snapshot)
+    }
+
+    /// The last snapshot of this time, or the first if that comes later, within the same time again. None if a signal
+    /// has come before there was one.
+    ///
+    /// # Errors
+    /// Those of the source; or if all targets have ended.
+    pub fn last_snapshot(&mut self, time: Duration, stop: &Stop) -> Result<Option<Arc<Snapshot>>> {
+        let end = sys::monotonic() + time;
+        let mut job = Keep { snapshot: None, first: false };
+        for (end, first) in [(end, false), (end + time, true)] {
+            job.first = first;
+            if job.snapshot.is_none() && self.run(&mut job, &stop.until(end)?)? == End::TargetsGone
+            {
+                bail!("the process has ended while it was watched");
+            }
+        }
+        Ok(job.snapshot)
+    }
+
+    /// Does `job` until there is a reason to end; returns that.
+    ///
+    /// # Errors
+    /// Those of the source, and of the job.
+    pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<End> {
+        let Session { watch, watched, ended } = self;
+        drive(&mut **watch, &mut SessionDriver { watched, ended, job, stop })
+    }
+
+    /// Ends watching.
+    ///
+    /// # Errors
+    /// If what was changed cannot be put back.
+    pub fn stop(&mut self) -> Result<()> {
+        self.watch.stop()
+    }
+}
+
+/// A job while a session runs.
+struct SessionDriver<'a, J> {
+    watched: &'a mut SessionState,
+    ended: &'a mut bool,
+    job: &'a mut J,
+    stop: &'a Stop,
+}
+
+impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
+    type End = End;
+    type Error = anyhow::Error;
+
+    fn turn(&mut self, watch: &mut (dyn Watch + 's)) -> Result<ControlFlow<End, Nanos>> {
+        let mut on = JobContext { watch, watched: self.watched };
+        let now = sys::monotonic();
+        on.watched.notify.alive(now);
+        if let Some(cause) = self.stop.cause() {
+            return Ok(ControlFlow::Break(End::Stopped(cause.to_string())));
+        }
+        if self.stop.takes_reload() {
+            self.job.reload(&mut on);
+        }
+        if std::mem::take(self.ended) || on.watched.follower.is_due(now) {
+            on.follow(self.job)?;
+            if !on.watched.follower.any_alive(on.watch.hold()) {
+                return Ok(ControlFlow::Break(End::TargetsGone));
+            }
+        }
+        on.attribute(self.job)?;
+        self.job.turn(now)?;
+        Ok(ControlFlow::Continue(now))
+    }
+
+    /// Waits until then, or until there is something else to do: answers who asks, and tells metrics.
+    fn wait(&mut self, watch: &mut (dyn Watch + 's), until: Nanos) -> Result<ControlFlow<End>> {
+        let mut on = JobContext { watch, watched: self.watched };
+        if self.job.work(&mut on)? {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let w = &mut *on.watched;
+        let others = [
+            self.stop.end(),
+            w.follower.by(),
+            w.attributions.by(&w.follower),
+            self.job.by(),
+            w.metrics.by(),
+            w.notify.by(),
+        ];
+        let until = others.into_iter().flatten().fold(until, Nanos::min);
+        let (mut ends, mut signals) = (Ends::of(on.watch.hold()), self.stop);
+        let until = ends.by(until);
+        let all: [&mut dyn Wait; 2] = [&mut ends, &mut signals];
+        let all = all.into_iter().chain(w.metrics.listener());
+        let requests = control::wait(w.control.as_mut(), all, until);
+        *self.ended = ends.come;
+        let mut metrics = std::mem::take(&mut w.metrics);
+        metrics.tell(&w.scene(self.job.engine()));
+        w.metrics = metrics;
+        let mut control = w.control.take();
+        let stop = control::answer(control.as_mut(), requests, |r| self.job.request(&mut on, r));
+        on.watched.control = control;
+        Ok(stop.map_or(ControlFlow::Continue(()), |why| ControlFlow::Break(End::Stopped(why))))
+    }
+
+    fn snapshot(
+        &mut self,
+        watch: &mut (dyn Watch + 's),
+        s: Arc<Snapshot>,
+    ) -> Result<ControlFlow<End>> {
+        probes::aggregated(&s, &self.watched.follower.pid_of());
+        trace!("snapshot {} has {} regions", s.seq, s.nr_regions());
+        self.watched.last = Some(Arc::clone(&s));
+        self.job.snapshot(&mut JobContext { watch, watched: self.watched }, &s)
+    }
+
+    fn ended(&mut self, why: EndReason) -> End {
+        match why {
+            EndReason::TargetsGone => End::TargetsGone,
+            EndReason::Stopped | EndReason::Played => End::Stopped(String::new()),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Tracepoints of ours (USDT): `docs/abi/testing/tracepoints.md`. Where nobody looks, each costs the reading of
+//! a number that stays zero. Some tools can read six arguments and no more.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+
+use isotherm_core::{
+    Act, Action, Applied, Begins, Cause, OpsError, RegionView, Snapshot, Support, TargetId,
+    TargetView, Work,
+};
+use probe::probe_lazy;
+
+/// Tells of each region of a snapshot. Who is no process has pid 0.
+pub fn aggregated(s: &Snapshot, pids: &BTreeMap<TargetId, i32>) {
+    for view in &s.targets {
+        let pid = pids.get(&view.id).copied().unwrap_or_default();
+        view.regions.iter().for_each(|r| region(pid, view, r));
+    }
+}
+
+/// Of one place in the program, so that one tracepoint is all of it.
+#[inline(never)]
+fn region(pid: i32, view: &TargetView, r: &RegionView) {
+    probe_lazy!(
+        isotherm,
+        aggregated,
+        pid,
+        r.range.start,
+        r.range.end,
+        millihertz(r.rate.hz.into()),
+        r.touched_bp,
+        r.age.as_millis(),
+        r.accesses_bp,
+        view.regions.len()
+    );
+}
+
+/// Has each work told of when it begins: of those handed over together the last may not be come to.
+pub struct TracedAct<'a> {
+    pub act: &'a mut dyn Act,
+    pub pids: &'a BTreeMap<TargetId, i32>,
+}
+
+impl Act for TracedAct<'_> {
+    fn supports(&self, action: &Action) -> Support {
+        self.act.supports(action)
+    }
+
+    fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
+        // Those handed over together are of one scheme.
+        let name = |name: &str| CString::new(name).unwrap_or_default();
+        let first = works.first().and_then(|work| Some((work.cause?.scheme, work.action.name())));
+        let (scheme, action) = first.map(|(s, a)| (name(s), name(a))).unwrap_or_default();
+        let turn = Turn { scheme, action, pids: self.pids };
+        let works: Vec<Work<'_>> = works.iter().map(|work| telling(work, &turn)).collect();
+        self.act.apply(&works, out)
+    }
+}
+
+/// The same, but that it tells when it begins.
+fn telling<'a>(work: &Work<'a>, begins: &'a dyn Begins) -> Work<'a> {
+    let cause = work.cause.map(|cause| Cause { begins: Some(begins), ..cause });
+    Work { cause, ..work.clone() }
+}
+
+/// What works that are handed over together have in common. They are asked for by these words, also
+/// where a dry run only looks.
+#[derive(Debug)]
+struct Turn<'a> {
+    scheme: CString,
+    action: CString,
+    pids: &'a BTreeMap<TargetId, i32>,
+}
+
+impl Begins for Turn<'_> {
+    #[inline(never)]
+    fn begins(&self, work: &Work<'_>) {
+        let Some(cause) = work.cause else { return };
+        probe_lazy!(
+            isotherm,
+            before_apply,
+            self.scheme.as_ptr(),
+            self.pids.get(&work.target).copied().unwrap_or_default(),
+            work.range.start,
+            work.range.end,
+            millihertz(cause.hz),
+            cause.age.as_millis(),
+            self.action.as_ptr()
+        );
+    }
+}
+
+/// Tracepoints carry whole numbers.
+fn millihertz(hz: f64) -> u64 {
+    (hz * 1e3) as u64
+}

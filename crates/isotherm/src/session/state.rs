@@ -1,0 +1,106 @@
+//! How things are with all who watch: what `isotherm service status` shows.
+
+use std::collections::BTreeSet;
+use std::time::SystemTime;
+
+use isotherm_core::{Attribution, Attrs, TargetId, TargetView};
+use isotherm_record::Summary;
+use serde::Serialize;
+
+use super::Scene;
+use super::gauge::Spent;
+use super::memory::BytesByHeat;
+use crate::control::Attributes;
+
+/// `docs/abi/testing/control.md`.
+#[derive(Debug, Serialize)]
+pub struct WatchStatus {
+    version: &'static str,
+    pid: u32,
+    since: String,
+    paused: bool,
+    postponed: u64,
+    cost: Spent,
+    monitor: &'static str,
+    attributes: Option<Attributes>,
+    record: Option<Record>,
+    total: Total,
+    targets: Vec<Target>,
+}
+
+/// A record that is written.
+#[derive(Debug, Serialize)]
+pub struct Record {
+    file: String,
+    snapshots: u64,
+    bytes: u64,
+    ended: Option<String>,
+}
+
+impl Record {
+    /// As far as it has come; `ended` tells why, if it has.
+    pub fn new(file: String, so_far: Summary, ended: Option<String>) -> Self {
+        Record { file, snapshots: so_far.snapshots, bytes: so_far.bytes, ended }
+    }
+}
+
+/// Of all targets.
+#[derive(Debug, Serialize)]
+struct Total {
+    #[serde(flatten)]
+    memory: BytesByHeat,
+    saved: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Target {
+    pid: Option<i32>,
+    comm: String,
+    cgroup: String,
+    saved: u64,
+    #[serde(flatten)]
+    memory: BytesByHeat,
+}
+
+impl WatchStatus {
+    /// As of the last snapshot. `attrs` are those of a monitor of ours.
+    pub fn new(
+        scene: &Scene<'_>,
+        attrs: Option<Attrs>,
+        paused: bool,
+        record: Option<Record>,
+    ) -> Self {
+        let watched: BTreeSet<TargetId> = scene.follower.targets().into_iter().collect();
+        let pids = scene.follower.pid_of();
+        let views = scene.snapshot.into_iter().flat_map(|s| &s.targets);
+        let views: Vec<&TargetView> = views.filter(|v| watched.contains(&v.id)).collect();
+        let target = |view: &&TargetView| {
+            let told = scene.attributions.of(view.id);
+            let text = |of: fn(&Attribution) -> &str| told.map(of).unwrap_or_default().to_owned();
+            Target {
+                pid: pids.get(&view.id).copied(),
+                comm: text(|a| &a.comm),
+                cgroup: text(|a| &a.cgroup),
+                saved: told.map_or(0, |a| a.swapped),
+                memory: BytesByHeat::of(view),
+            }
+        };
+        let targets: Vec<Target> = views.iter().map(target).collect();
+        let mut memory = BytesByHeat::default();
+        targets.iter().for_each(|target| memory += &target.memory);
+        let since = SystemTime::now() - scene.status.time();
+        WatchStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            pid: std::process::id(),
+            since: humantime::format_rfc3339_seconds(since).to_string(),
+            paused,
+            postponed: scene.follower.postponed(),
+            cost: scene.status.spent(),
+            monitor: attrs.map_or("damon", |attrs| attrs.monitor.name()),
+            attributes: attrs.as_ref().map(Attributes::of),
+            record,
+            total: Total { memory, saved: targets.iter().map(|target| target.saved).sum() },
+            targets,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The kernel's own monitor.
+
+use anyhow::Result;
+use isotherm_core::{AddrRange, Attrs, Nanos, OpsError, Source, Step, TargetId};
+use isotherm_linux::damon::{
+    Availability, DamonError, Kdamond, KdamondAttrs, Watched, availability,
+};
+use isotherm_linux::{HeldProcesses, Hold, Physical, Stretch};
+use isotherm_record::TargetFact;
+use tracing::info;
+
+use super::{AttrsFor, Ready, Watch, physical};
+use crate::ROOT;
+use crate::usage::UsageError;
+
+/// Processes, or ranges of one.
+pub struct OfProcesses {
+    held: HeldProcesses,
+    ranges: Vec<AddrRange>,
+    asked: KdamondAttrs,
+}
+
+impl OfProcesses {
+    /// If DAMON is free.
+    pub fn open(ranges: Vec<AddrRange>, asked: KdamondAttrs) -> Result<Self> {
+        match availability(ROOT.as_ref()) {
+            Availability::Free => {}
+            Availability::Held(holder) => return Err(DamonError::Held(holder).into()),
+            Availability::Absent(why) => return Err(DamonError::Absent(why).into()),
+        }
+        Ok(OfProcesses { held: HeldProcesses::default(), ranges, asked })
+    }
+
+    fn watched(&self, targets: &[TargetId]) -> Watched {
+        let all = with_pids(&self.held, targets);
+        match all.first() {
+            Some(&(target, pid)) if !self.ranges.is_empty() => {
+                Watched::Ranges { target, pid, ranges: self.ranges.clone() }
+            }
+            _ => Watched::Processes(all),
+        }
+    }
+}
+
+fn with_pids(held: &HeldProcesses, targets: &[TargetId]) -> Vec<(TargetId, i32)> {
+    targets.iter().filter_map(|&t| Some((t, held.pid(t)?))).collect()
+}
+
+fn describe(of: &str) -> String {
+    format!(
+        "damon: the kernel's own monitor, {of}. Resolution: regions, whose borders are found by chance; \
+         one page of each is looked at in a sampling interval. Not seen: memory of devices, and what \
+         is on no LRU list"
+    )
+}
+
+impl Ready for OfProcesses {
+    fn describe(&self) -> String {
+        describe(if self.ranges.is_empty() { "vaddr" } else { "fvaddr" })
+    }
+
+    fn attrs(&self, _: &dyn AttrsFor) -> Result<Attrs, UsageError> {
+        Ok(self.asked.attrs)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.held
+    }
+
+    fn begin(self: Box<Self>, _: Attrs, targets: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+        let watched = self.watched(targets);
+        let kdamond = Kdamond::start(ROOT.as_ref(), watched, self.asked)?;
+        say_results(&kdamond);
+        Ok(Box::new(Working { kdamond, held: self.held }))
+    }
+}
+
+fn say_results(kdamond: &Kdamond) {
+    info!("kernel DAMON: results by {}", kdamond.results());
+}
+
+/// Physical memory. The kdamond works from the beginning, as whether it can is found by trying.
+pub struct OfMemory(Working, Attrs);
+
+impl OfMemory {
+    /// Of these stretches.
+    pub fn open(asked: KdamondAttrs, memory: &[Stretch]) -> Result<Self> {
+        let attrs = asked.attrs;
+        let watched = Watched::Physical {
+            target: Physical::TARGET,
+            ranges: memory.iter().map(|s| s.range).collect(),
+            mappings: memory.iter().map(Stretch::mapping).collect(),
+        };
+        let kdamond = Kdamond::start(ROOT.as_ref(), watched, asked)?;
+        say_results(&kdamond);
+        Ok(OfMemory(Working { kdamond, held: HeldProcesses::default() }, attrs))
+    }
+}
+
+impl Ready for OfMemory {
+    fn describe(&self) -> String {
+        describe("paddr")
+    }
+
+    fn attrs(&self, _: &dyn AttrsFor) -> Result<Attrs, UsageError> {
+        Ok(self.1)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.0.held
+    }
+
+    fn watched(&self) -> Option<TargetFact> {
+        Some(physical::fact())
+    }
+
+    fn begin(self: Box<Self>, _: Attrs, _: &[TargetId], _: u64) -> Result<Box<dyn Watch>> {
+        Ok(Box::new(self.0))
+    }
+}
+
+/// A kdamond at work.
+struct Working {
+    kdamond: Kdamond,
+    held: HeldProcesses,
+}
+
+impl Source for Working {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        self.kdamond.step(now)
+    }
+}
+
+impl Watch for Working {
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.held
+    }
+
+    fn set_targets(&mut self, targets: &[TargetId]) -> Result<()> {
+        Ok(self.kdamond.set_targets(&with_pids(&self.held, targets))?)
+    }
+
+    fn outlive_targets(&mut self) {
+        self.kdamond.outlive_targets();
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        Ok(self.kdamond.stop()?)
+    }
+}

@@ -1,0 +1,97 @@
+//! Our own monitor, over physical memory.
+
+use anyhow::Result;
+use isotherm_core::{Attrs, Monitor, Nanos, OpsError, Source, Step, TargetId, watch};
+use isotherm_linux::{HeldProcesses, Hold, IdleError, Physical, Stretch, Way};
+use isotherm_record::TargetFact;
+
+use super::{AttrsFor, Ready, Watch};
+use crate::ROOT;
+use crate::usage::UsageError;
+
+/// Physical memory, by idle page tracking.
+pub struct Idle {
+    ops: Physical,
+    /// of nobody
+    held: HeldProcesses,
+}
+
+impl Idle {
+    /// Of these stretches.
+    pub fn open(memory: &[Stretch]) -> Result<Self, IdleError> {
+        Ok(Idle { ops: Physical::new(ROOT.as_ref(), memory)?, held: HeldProcesses::default() })
+    }
+}
+
+/// What physical memory is called in a record.
+pub fn fact() -> TargetFact {
+    TargetFact { id: Physical::TARGET, pid: None, command: "physical memory".to_owned() }
+}
+
+impl Ready for Idle {
+    fn describe(&self) -> String {
+        let (name, how) = (Way::PageIdle.name(), Way::PageIdle.how());
+        format!(
+            "{name}: {how}, of physical memory. Resolution: a folio, one sampling interval. Not seen: what \
+             devices access, what is on no LRU list; what the TLB holds looks idle until it is \
+             dropped there"
+        )
+    }
+
+    fn attrs(&self, asked: &dyn AttrsFor) -> Result<Attrs, UsageError> {
+        asked.attrs_for(Way::PageIdle, false)
+    }
+
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.held
+    }
+
+    fn watched(&self) -> Option<TargetFact> {
+        Some(fact())
+    }
+
+    fn begin(
+        self: Box<Self>,
+        attrs: Attrs,
+        targets: &[TargetId],
+        seed: u64,
+    ) -> Result<Box<dyn Watch>> {
+        let monitor = watch(self.ops, attrs, targets, seed).map_err(UsageError::from)?;
+        Ok(Box::new(Working { monitor, held: self.held }))
+    }
+}
+
+struct Working {
+    monitor: Box<dyn Monitor<Ops = Physical>>,
+    held: HeldProcesses,
+}
+
+impl Source for Working {
+    fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
+        self.monitor.step(now)
+    }
+}
+
+impl Watch for Working {
+    fn hold(&mut self) -> &mut dyn Hold {
+        &mut self.held
+    }
+
+    /// Physical memory stays what it is.
+    fn set_targets(&mut self, _: &[TargetId]) -> Result<()> {
+        Ok(())
+    }
+
+    fn attrs(&self) -> Option<Attrs> {
+        Some(self.monitor.attrs())
+    }
+
+    fn set_attrs(&mut self, attrs: Attrs) -> Result<()> {
+        Ok(self.monitor.set_attrs(attrs)?)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.monitor.stop();
+        Ok(())
+    }
+}

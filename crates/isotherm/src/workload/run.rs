@@ -1,0 +1,104 @@
+//! The phases of a workload, one after the other.
+
+use std::io;
+use std::thread::Builder;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
+use isotherm_linux::sys::{self, Arena};
+use isotherm_sim::workload::{ISLAND_HZ, Layout, Op, Rate, Schedule, Slot, Walk, Workload};
+
+use super::ledger::{Book, Ledger};
+use super::touch::{Stage, Toucher, work};
+use crate::stop::Stop;
+
+/// How often it is asked whether there was a signal.
+const POLL: Duration = Duration::from_millis(20);
+
+/// A workload on its memory.
+pub struct Running<'a> {
+    workload: &'a Workload,
+    layout: &'a Layout,
+    arena: &'a Arena,
+    seed: u64,
+    ledger: Ledger,
+}
+
+impl<'a> Running<'a> {
+    /// On memory that is mapped; `seed` is that of its layout and its random numbers.
+    pub fn new(workload: &'a Workload, layout: &'a Layout, arena: &'a Arena, seed: u64) -> Self {
+        let pages = usize::try_from(layout.len() / PAGE_SIZE).unwrap_or(usize::MAX);
+        let ledger = Ledger::new(layout.parts.len(), pages);
+        Running { workload, layout, arena, seed, ledger }
+    }
+
+    /// Where it counts touches, a word for each stretch.
+    pub fn counts(&self) -> AddrRange {
+        self.ledger.counts()
+    }
+
+    /// Runs all of `schedule`, or until `stop`.
+    pub fn all(&self, schedule: &Schedule, stop: &Stop) -> Result<Book<'_>> {
+        let begin = sys::monotonic();
+        let base = self.arena.range().start;
+        let stretches = self.layout.stretches(self.workload, base);
+        let mut book = Book::new(&self.ledger, stretches, base, self.seed, begin);
+        for slot in &schedule.slots {
+            if stop.is_over() {
+                break;
+            }
+            self.phase(slot, begin, stop, &mut book)?;
+        }
+        Ok(book)
+    }
+
+    fn phase(&self, slot: &Slot, begin: Nanos, stop: &Stop, book: &mut Book<'_>) -> Result<()> {
+        let (arena, ledger) = (self.arena, &self.ledger);
+        let (start, end) = (begin + slot.start, begin + slot.end());
+        let stage = Stage { arena, ledger, begin: start, end, stop };
+        let name = &self.workload.phases[slot.phase].name;
+        let spawned: io::Result<()> = std::thread::scope(|threads| {
+            for touchers in self.threads(slot.phase) {
+                Builder::new().spawn_scoped(threads, || work(touchers, &stage))?;
+            }
+            for &cut in slot.cuts.iter().take(slot.cuts.len() - 1) {
+                sleep_until(begin + cut, stop);
+                if stop.is_over() {
+                    break;
+                }
+                book.close(name, sys::monotonic());
+            }
+            Ok(())
+        });
+        // The last interval ends when all threads have.
+        book.close(name, sys::monotonic());
+        spawned.context("cannot start a thread")
+    }
+
+    /// What each thread of a phase touches. One takes all that a single thread can, and the islands.
+    fn threads(&self, phase: usize) -> Vec<Vec<Toucher>> {
+        let islands = Walk::of_islands(self.layout, self.seed);
+        let mut common = vec![Toucher::new(islands, Op::Read, Rate::Hz(ISLAND_HZ), 1)];
+        let mut own = Vec::new();
+        for access in &self.workload.phases[phase].accesses {
+            for thread in 0..access.threads {
+                let walk = Walk::of(self.workload, self.layout, access, thread, self.seed);
+                let toucher = Toucher::new(walk, access.op, access.rate, access.threads);
+                if access.threads > 1 || toucher.is_restless() {
+                    own.push(vec![toucher]);
+                } else {
+                    common.push(toucher);
+                }
+            }
+        }
+        own.push(common);
+        own
+    }
+}
+
+fn sleep_until(time: Nanos, stop: &Stop) {
+    while sys::monotonic() < time && !stop.is_over() {
+        std::thread::sleep(time.since(sys::monotonic()).min(POLL));
+    }
+}

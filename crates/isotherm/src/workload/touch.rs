@@ -1,0 +1,102 @@
+//! The threads that touch memory.
+
+use std::time::Duration;
+
+use isotherm_core::Nanos;
+use isotherm_linux::sys::{self, Arena};
+use isotherm_sim::workload::{Op, Rate, Walk};
+
+use super::ledger::Ledger;
+use crate::stop::Stop;
+
+/// A thread touches what is due, and sleeps for so long.
+const SLICE: Duration = Duration::from_millis(1);
+/// What is due for longer than this is not made up for: a burst would look like no rate at all.
+const CATCH_UP: Duration = Duration::from_millis(10);
+/// Without pause: touches between two looks at the clock.
+const BATCH: u64 = 1024;
+
+/// Where a phase touches, and from when until when.
+pub struct Stage<'a> {
+    pub arena: &'a Arena,
+    pub ledger: &'a Ledger,
+    pub begin: Nanos,
+    pub end: Nanos,
+    pub stop: &'a Stop,
+}
+
+/// One thread's part of an access.
+pub struct Toucher {
+    walk: Walk,
+    op: Op,
+    /// touches a second; none is without pause
+    pace: Option<f64>,
+    /// touches made, or given up
+    done: u64,
+    /// of this slice, by part of the walk
+    counts: Vec<u64>,
+}
+
+impl Toucher {
+    /// One of `threads` that touch at `rate` together.
+    pub fn new(walk: Walk, op: Op, rate: Rate, threads: u32) -> Self {
+        let pace = match rate {
+            Rate::Max => None,
+            Rate::Hz(hz) => Some(hz * walk.pages() as f64 / f64::from(threads.max(1))),
+        };
+        let counts = vec![0; walk.parts()];
+        Toucher { walk, op, pace, done: 0, counts }
+    }
+
+    /// Whether it never pauses, and so needs a thread of its own.
+    pub fn is_restless(&self) -> bool {
+        self.pace.is_none()
+    }
+
+    /// Touches what is due at this time after the begin of the phase.
+    fn work(&mut self, stage: &Stage<'_>, since: Duration) {
+        let due = self.pace.map_or(BATCH, |pace| {
+            let by_now = (pace * since.as_secs_f64()) as u64;
+            let most = (pace * CATCH_UP.as_secs_f64()).ceil() as u64;
+            self.done = self.done.max(by_now.saturating_sub(most));
+            by_now - self.done.min(by_now)
+        });
+        self.done += due;
+        let interval = stage.ledger.interval();
+        for _ in 0..due {
+            let Some((part, page)) = self.walk.next(since) else { break };
+            match self.op {
+                Op::Read => stage.arena.read(page),
+                Op::Write => stage.arena.write(page),
+            }
+            stage.ledger.stamp(page, interval);
+            self.counts[part] += 1;
+        }
+        self.flush(stage.ledger);
+    }
+
+    fn flush(&mut self, ledger: &Ledger) {
+        for (i, count) in self.counts.iter_mut().enumerate().filter(|(_, n)| **n > 0) {
+            if let Some(part) = self.walk.part(i) {
+                ledger.count(part, *count);
+            }
+            *count = 0;
+        }
+    }
+}
+
+/// Touches until the end of the stage: all of `touchers` in turn, in slices of time.
+pub fn work(mut touchers: Vec<Toucher>, stage: &Stage<'_>) {
+    let restless = touchers.iter().any(Toucher::is_restless);
+    loop {
+        let now = sys::monotonic();
+        if now >= stage.end || stage.stop.is_over() {
+            return;
+        }
+        let since = now.since(stage.begin);
+        touchers.iter_mut().for_each(|t| t.work(stage, since));
+        if !restless {
+            std::thread::sleep(SLICE);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The zones of the real machine: readings, what is expected of them, and what happens between two readings.
+
+mod change;
+mod reading;
+pub mod remarks;
+mod state;
+pub mod text;
+
+pub use change::{Change, KindChange, NodeChange, Reclaim};
+pub use reading::Reading;
+pub use state::{Expected, State, ZoneState};
+
+#[cfg(test)]
+mod tests;
