@@ -1,0 +1,92 @@
+//! A figure, and how far it may be trusted.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::statistics::{median, summary};
+
+/// From so many repetitions on the middle one counts, and else their mean: one that went astray moves
+/// nothing.
+const FOR_A_MEDIAN: usize = 3;
+/// The standard error of a median is that much of the mean's (of many values, normally distributed):
+/// the root of half of pi.
+const OF_A_MEDIAN: f64 = 1.253;
+/// Of a normal distribution 95 % lie within so many standard errors.
+const WITHIN: f64 = 1.96;
+
+/// A figure with its standard error; there is none where nothing tells.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// the figure
+    pub value: f64,
+    /// in its unit
+    pub error: Option<f64>,
+}
+
+impl Estimate {
+    /// Of repetitions; none of none.
+    #[must_use]
+    pub fn of(repetitions: &[f64]) -> Option<Self> {
+        let s = summary(repetitions)?;
+        let error = s.stdev / (s.count as f64).sqrt();
+        Some(if s.count < FOR_A_MEDIAN {
+            Estimate { value: s.mean, error: (s.count > 1).then_some(error) }
+        } else {
+            Estimate { value: median(repetitions)?, error: Some(OF_A_MEDIAN * error) }
+        })
+    }
+
+    /// The mean of several that do not hang together. It has an error if all have; none of none.
+    #[must_use]
+    pub fn mean(all: &[Estimate]) -> Option<Self> {
+        let n = all.len() as f64;
+        let errors: Option<Vec<f64>> = all.iter().map(|e| e.error).collect();
+        let error = errors.map(|e| e.into_iter().fold(0.0, f64::hypot) / n);
+        let sum: f64 = all.iter().map(|e| e.value).sum();
+        (!all.is_empty()).then(|| Estimate { value: sum / n, error })
+    }
+
+    /// Where it lies with a probability of 95 %.
+    #[must_use]
+    pub fn interval(self) -> Option<(f64, f64)> {
+        self.error.map(|e| (self.value - WITHIN * e, self.value + WITHIN * e))
+    }
+}
+
+/// With its standard error, if it has one.
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2}", self.value)?;
+        self.error.map_or(Ok(()), |e| write!(f, " ± {e:.2}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_repetitions() {
+        assert_eq!(Estimate::of(&[]), None);
+        assert_eq!(Estimate::of(&[7.0]), Some(Estimate { value: 7.0, error: None }));
+        let two = Estimate::of(&[1.0, 3.0]).unwrap();
+        assert!((two.value - 2.0).abs() < 1e-12 && (two.error.unwrap() - 1.0).abs() < 1e-12);
+        let three = Estimate::of(&[1.0, 50.0, 2.0]).unwrap();
+        assert_eq!(three.value, 2.0, "one went astray");
+        assert!(three.error.unwrap() > 15.0, "which shows");
+    }
+
+    #[test]
+    fn means_and_their_interval() {
+        let of = |value, error| Estimate { value, error };
+        let mean = Estimate::mean(&[of(1.0, Some(0.3)), of(3.0, Some(0.4))]).unwrap();
+        assert!((mean.value - 2.0).abs() < 1e-9 && (mean.error.unwrap() - 0.25).abs() < 1e-9);
+        let (low, high) = mean.interval().unwrap();
+        assert!((low - 1.51).abs() < 1e-9 && (high - 2.49).abs() < 1e-9);
+        assert_eq!(Estimate::mean(&[of(1.0, None), of(3.0, Some(0.4))]).unwrap().error, None);
+        assert_eq!(Estimate::mean(&[]), None);
+        assert_eq!(of(1.234, None).to_string(), "1.23");
+        assert_eq!(mean.to_string(), "2.00 ± 0.25");
+    }
+}

@@ -1,0 +1,198 @@
+//! Results on disk, so that what was broken off goes on.
+
+use std::fs::{File, OpenOptions, create_dir_all, read_to_string};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::figures::Run;
+use super::plan::Turn;
+use isotherm_bench::output::save_json;
+
+/// Grows when what a run does, or what is measured of it, becomes something else.
+pub const VERSION: u32 = 6;
+const SETUP: &str = "setup.json";
+const RUNS: &str = "runs.jsonl";
+
+/// What all runs of a folder have in common.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Setup {
+    /// of the plan
+    pub version: u32,
+    /// memory of a workload, about, in MiB
+    pub size: u64,
+    /// how long it is measured, where it does not end by itself
+    pub seconds: u64,
+    /// before that it runs for so long
+    pub lead_in: u64,
+    /// in which isotherm takes turns at work and at rest
+    #[serde(default)]
+    pub slices: u32,
+    /// requests a second of the open loop
+    pub rate: u64,
+    /// where random numbers begin
+    pub seed: u64,
+}
+
+/// A folder of results.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// the runs that are there
+    pub runs: Vec<Run>,
+}
+
+impl Folder {
+    /// Makes it, or goes on with it.
+    ///
+    /// # Errors
+    /// If it cannot be written, or holds results of another setup.
+    pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
+        create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
+        let noted = path.join(SETUP);
+        if noted.exists() {
+            let there = Folder::setup(path)?;
+            if there != *setup {
+                bail!(
+                    "{} holds runs of another setup ({there:?}, now {setup:?}): choose another folder",
+                    path.display()
+                );
+            }
+        } else {
+            save_json(&noted, setup)?;
+        }
+        Folder::read(path)
+    }
+
+    /// Reads it only.
+    ///
+    /// # Errors
+    /// If it holds no results.
+    pub fn read(path: &Path) -> Result<Self> {
+        Folder::setup(path)?;
+        let runs = path.join(RUNS);
+        let text = match read_to_string(&runs) {
+            Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
+            read => read.with_context(|| format!("cannot read {}", runs.display()))?,
+        };
+        // The last line may be cut off: that run is made anew.
+        let runs = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        Ok(Folder { path: path.to_owned(), runs })
+    }
+
+    /// What its runs have in common.
+    ///
+    /// # Errors
+    /// If that is not there.
+    pub fn setup(path: &Path) -> Result<Setup> {
+        let noted = path.join(SETUP);
+        let cannot = || {
+            format!(
+                "cannot read {}: name a folder in which there are results (--out of a run)",
+                noted.display()
+            )
+        };
+        let text = read_to_string(&noted).with_context(cannot)?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is not ours: choose another folder", noted.display()))
+    }
+
+    /// Whether a run was made, and did not fail.
+    #[must_use]
+    pub fn has(&self, turn: &Turn<'_>) -> bool {
+        self.runs.iter().any(|run| is_of(run, turn) && run.outcome.is_ok())
+    }
+
+    /// One more, in the place of one that failed.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn add(&mut self, run: Run) -> Result<()> {
+        let path = self.path.join(RUNS);
+        let cannot = || format!("cannot write {}", path.display());
+        let mut file: File =
+            OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
+        // A line before it that is cut off ends here.
+        let line = format!("\n{}\n", serde_json::to_string(&run)?);
+        file.write_all(line.as_bytes()).with_context(cannot)?;
+        file.sync_data().with_context(cannot)?;
+        self.runs.push(run);
+        Ok(())
+    }
+
+    /// The runs that count: of each turn the last.
+    #[must_use]
+    pub fn last(&self) -> Vec<&Run> {
+        let same = |a: &Run, b: &Run| {
+            (&a.workload, a.config, a.repetition) == (&b.workload, b.config, b.repetition)
+        };
+        let runs = self.runs.iter().enumerate();
+        let newer = |i: usize, run: &Run| self.runs.iter().skip(i + 1).any(|r| same(r, run));
+        runs.filter(|(i, run)| !newer(*i, run)).map(|(_, run)| run).collect()
+    }
+}
+
+fn is_of(run: &Run, turn: &Turn<'_>) -> bool {
+    run.workload == turn.workload && run.config == turn.config && run.repetition == turn.repetition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Config;
+    use super::super::figures::{Figures, Work};
+    use super::super::sampler::Memory;
+    use super::*;
+
+    const SOME: Setup =
+        Setup { version: VERSION, size: 1, seconds: 2, lead_in: 3, slices: 6, rate: 4, seed: 5 };
+
+    fn run(repetition: u32, ok: bool) -> Run {
+        let figures = Figures {
+            work: Work::Seconds(1.5),
+            sliced: None,
+            seconds: 1.5,
+            memory: Memory::default(),
+            major_faults: 3,
+            stalls: 0,
+            pressure: 0.0,
+            own_cpu: None,
+            acting: None,
+            latency: None,
+            windows: None,
+        };
+        let outcome = if ok { Ok(figures) } else { Err("it was so".to_owned()) };
+        Run { workload: "a".to_owned(), config: Config::Prcl, repetition, outcome }
+    }
+
+    fn turn(repetition: u32) -> Turn<'static> {
+        Turn { workload: "a", config: Config::Prcl, repetition }
+    }
+
+    #[test]
+    fn goes_on_where_it_was_broken_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut folder = Folder::open(dir.path(), &SOME).unwrap();
+        folder.add(run(0, true)).unwrap();
+        folder.add(run(1, false)).unwrap();
+        let mut file = OpenOptions::new().append(true).open(dir.path().join(RUNS)).unwrap();
+        file.write_all(b"{\"workload\":\"a\",\"config\":\"prcl\",\"repe").unwrap();
+        let mut folder = Folder::open(dir.path(), &SOME).unwrap();
+        assert!(folder.has(&turn(0)) && !folder.has(&turn(1)) && !folder.has(&turn(2)));
+        folder.add(run(1, true)).unwrap();
+        let folder = Folder::read(dir.path()).unwrap();
+        assert!(folder.has(&turn(1)));
+        assert_eq!(folder.last(), [&run(0, true), &run(1, true)]);
+    }
+
+    #[test]
+    fn another_setup_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        Folder::open(dir.path(), &SOME).unwrap();
+        let other = Setup { size: 7, ..SOME };
+        let why = Folder::open(dir.path(), &other).unwrap_err().to_string();
+        assert!(why.contains("another setup"), "{why}");
+        assert!(Folder::read(&dir.path().join("none")).is_err());
+    }
+}

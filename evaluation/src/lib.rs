@@ -1,0 +1,27 @@
+//! The evaluation of the mails in which DAMON, its schemes and proactive reclamation were proposed, on this
+//! machine: workloads under several configurations, in alternation. `docs/measurements/evaluation.md` tells of it.
+
+pub mod beside;
+pub mod config;
+pub mod estimate;
+pub mod figures;
+pub mod folder;
+pub mod latency;
+pub mod machine;
+pub mod names;
+pub mod one;
+pub mod pace;
+pub mod plan;
+pub mod pressure;
+pub mod process;
+pub mod results;
+pub mod sampler;
+pub mod slices;
+pub mod statistics;
+pub mod stop;
+pub mod table;
+pub mod tables;
+pub mod verdict;
+pub mod verdicts;
+pub mod watching;
+pub mod workload;

@@ -1,0 +1,189 @@
+//! What a run changes on the machine, put back when dropped; and what the machine counts.
+
+use std::fs::{read_to_string, write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use isotherm_linux::cgroup::machine_pressure;
+use isotherm_linux::proc::{self, meminfo};
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+
+/// A setting of huge pages, put back when dropped.
+#[derive(Debug)]
+pub struct HugePages {
+    path: PathBuf,
+    before: String,
+}
+
+impl HugePages {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// If the kernel has no huge pages.
+    pub fn now(root: &Path) -> Result<Self> {
+        let path = root.join(THP);
+        let cannot = || format!("cannot read {}", path.display());
+        let text = read_to_string(&path).with_context(cannot)?;
+        let chosen = text.split_once('[').and_then(|(_, t)| t.split_once(']'));
+        let before = chosen.with_context(cannot)?.0.to_owned();
+        Ok(HugePages { path, before })
+    }
+
+    /// Sets it: to `always`, or to `madvise`.
+    ///
+    /// # Errors
+    /// If the kernel has no huge pages, or refuses.
+    pub fn set(root: &Path, always: bool) -> Result<Self> {
+        let huge = HugePages::now(root)?;
+        let word = if always { "always" } else { "madvise" };
+        write(&huge.path, word).with_context(|| format!("cannot write {}", huge.path.display()))?;
+        Ok(huge)
+    }
+
+    /// What to type if this process is killed before it can put it back.
+    #[must_use]
+    pub fn how_to_restore(&self) -> String {
+        format!("echo {} > {}", self.before, self.path.display())
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        if let Err(e) = write(&self.path, &self.before) {
+            eprintln!("huge pages are not as they were ({e}): {}", self.how_to_restore());
+        }
+    }
+}
+
+/// Writes back what is dirty, and gives back what the kernel caches.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn drop_caches() -> Result<()> {
+    rustix::fs::sync();
+    write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches: it takes root")
+}
+
+/// Memory of the machine that is not free, in bytes.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn used(root: &Path) -> Result<u64> {
+    let memory = meminfo(root)?;
+    Ok(memory.total.saturating_sub(memory.free))
+}
+
+/// What a compressed device holds, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compressed {
+    /// before compression
+    pub held: u64,
+    /// memory that it takes
+    pub used: u64,
+}
+
+/// Reads `mm_stat` of a zram device (`Documentation/admin-guide/blockdev/zram.rst`).
+///
+/// # Errors
+/// If there is none.
+pub fn compressed(root: &Path, device: &str) -> Result<Compressed> {
+    let path = root.join("sys/block").join(device).join("mm_stat");
+    let text = read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let numbers: Vec<u64> = text.split_whitespace().map_while(|n| n.parse().ok()).collect();
+    let number = |i: usize| numbers.get(i).copied().context("mm_stat is cut off");
+    Ok(Compressed { held: number(0)?, used: number(2)? })
+}
+
+/// What the kernel has counted since it was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// faults that had to wait for swap or a disk
+    pub major_faults: u64,
+    /// allocations that had to reclaim memory themselves
+    pub stalls: u64,
+    /// microseconds in which some task waited for memory
+    pub pressure: u64,
+}
+
+impl Counts {
+    /// As it is now. Where the kernel does not count pressure, there is none.
+    ///
+    /// # Errors
+    /// If `/proc/vmstat` cannot be read.
+    pub fn read(root: &Path) -> Result<Self> {
+        let vm = proc::vmstat(root)?;
+        let of = |name: &str| vm.get(name).copied().unwrap_or(0);
+        let stalls = vm.iter().filter(|(name, _)| name.starts_with("allocstall")).map(|(_, n)| n);
+        let pressure = machine_pressure(root).map_or(0, |p| p.some.total.as_micros());
+        Ok(Counts {
+            major_faults: of("pgmajfault"),
+            stalls: stalls.sum(),
+            pressure: u64::try_from(pressure).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, more: Counts) -> Counts {
+        Counts {
+            major_faults: self.major_faults + more.major_faults,
+            stalls: self.stalls + more.stalls,
+            pressure: self.pressure + more.pressure,
+        }
+    }
+
+    /// What has come since.
+    #[must_use]
+    pub fn since(self, before: Counts) -> Counts {
+        Counts {
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            stalls: self.stalls.saturating_sub(before.stalls),
+            pressure: self.pressure.saturating_sub(before.pressure),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            write(path, text).unwrap();
+        }
+        root
+    }
+
+    #[test]
+    fn huge_pages_are_put_back() {
+        let root = tree(&[(THP, "always madvise [never]\n")]);
+        let now = || read_to_string(root.path().join(THP)).unwrap();
+        let set = HugePages::set(root.path(), true).unwrap();
+        assert_eq!(now(), "always");
+        assert!(set.how_to_restore().starts_with("echo never > "));
+        drop(set);
+        assert_eq!(now(), "never");
+        assert!(HugePages::set(tree(&[]).path(), true).is_err());
+    }
+
+    #[test]
+    fn counters_of_the_kernel() {
+        let root = tree(&[
+            ("proc/vmstat", "pgmajfault 7\nallocstall_normal 2\nallocstall_movable 3\n"),
+            ("sys/block/zram4/mm_stat", "1000 200 300 0 300 0 0 0 0\n"),
+        ]);
+        let counts = Counts::read(root.path()).unwrap();
+        assert_eq!(counts, Counts { major_faults: 7, stalls: 5, pressure: 0 });
+        let later = Counts { stalls: 9, ..counts };
+        let since = later.since(counts);
+        assert_eq!(since, Counts { stalls: 4, ..Counts::default() });
+        assert_eq!(counts.and(since), later);
+        let zram = compressed(root.path(), "zram4").unwrap();
+        assert_eq!(zram, Compressed { held: 1000, used: 300 });
+        assert!(compressed(root.path(), "zram5").is_err());
+    }
+}

@@ -1,0 +1,268 @@
+//! The evaluation of the mails that isotherm is built on, on this machine: workloads under several
+//! configurations, resumable, in tables of the same form.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Parser};
+use isotherm_bench::output::save_json;
+use isotherm_bench::program;
+use isotherm_evaluation::config::Config;
+use isotherm_evaluation::figures::Run;
+use isotherm_evaluation::folder::{Folder, Setup, VERSION};
+use isotherm_evaluation::names::Names;
+use isotherm_evaluation::one::one;
+use isotherm_evaluation::pace::Pace;
+use isotherm_evaluation::plan::{Turn, turns};
+use isotherm_evaluation::results::Results;
+use isotherm_evaluation::slices::SLICE;
+use isotherm_evaluation::stop::Stop;
+use isotherm_evaluation::table::Form;
+use isotherm_evaluation::verdicts::{BY_QUOTAS, verdicts};
+use isotherm_evaluation::workload::{Keys, Length, NAMES, Redis, find, strider};
+use isotherm_evaluation::{machine, pressure, tables};
+use isotherm_linux::swap::Swap;
+use rustix::process::geteuid;
+
+#[derive(Parser)]
+#[command(args_override_self = true)]
+struct Options {
+    /// Under these: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on [default: all]
+    #[arg(long, value_name = "NAMES")]
+    configs: Option<Names<Config>>,
+    /// Run these, or a FILE.toml [default: all]
+    #[arg(long, value_name = "NAMES")]
+    workloads: Option<Names<String>>,
+    /// How often
+    #[arg(long, default_value_t = 5)]
+    times: u32,
+    #[command(flatten)]
+    size: Size,
+    /// Keep results here, and go on with those that are there
+    #[arg(long, value_name = "FOLDER", default_value = "evaluation-out")]
+    out: PathBuf,
+    /// Instead: latencies of redis while memory is short, with `isotherm reclaim` and without
+    #[arg(long, conflicts_with_all = RUNS)]
+    pressure: bool,
+    #[command(flatten)]
+    told: Told,
+}
+
+/// What is of runs, and of what is told of them.
+const RUNS: [&str; 10] = [
+    "configs",
+    "workloads",
+    "seconds",
+    "lead_in",
+    "slices",
+    "out",
+    "report",
+    "spread",
+    "json",
+    "check",
+];
+
+impl Options {
+    fn configs(&self) -> Vec<Config> {
+        self.configs.as_ref().map_or_else(Config::all, |names| names.0.clone())
+    }
+
+    fn workloads(&self) -> Vec<String> {
+        let all = || NAMES.map(str::to_owned).to_vec();
+        self.workloads.as_ref().map_or_else(all, |names| names.0.clone())
+    }
+}
+
+#[derive(Args)]
+struct Size {
+    /// Memory of a workload in MiB, about
+    #[arg(long, default_value_t = 1024)]
+    size: u64,
+    /// How long it is measured, where it does not end by itself
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// It runs for so many seconds before that, watched and acted on
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    lead_in: u64,
+    /// Instead, under rec, prcl and quotas: so many slices of 2 s, in which isotherm is at work and at rest
+    /// by turns
+    #[arg(long, default_value_t = 30)]
+    slices: u32,
+    /// Requests a second of the open loop
+    #[arg(long, default_value_t = 120_000)]
+    rate: u64,
+    /// Where random numbers begin
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+struct Told {
+    /// Only print what is in this folder
+    #[arg(long, value_name = "FOLDER")]
+    report: Option<PathBuf>,
+    /// As for the documentation
+    #[arg(long)]
+    markdown: bool,
+    /// With average, stdev, min and max of each
+    #[arg(long)]
+    spread: bool,
+    /// All runs to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Exit status 1 if a bound is broken, or a run has failed
+    #[arg(long)]
+    check: bool,
+}
+
+/// What is asked for.
+enum Task {
+    Tell(Setup, Folder),
+    Pressure(Setup),
+    Runs(Setup, Folder),
+}
+
+fn main() -> ExitCode {
+    if let Err(e) = strider::run_if_asked().and_then(|()| pressure::run_if_asked()) {
+        return failed(&e, 1);
+    }
+    let o = Options::parse();
+    match task(&o) {
+        Ok(task) => done(&o, task).map_or_else(|e| failed(&e, 1), |()| ExitCode::SUCCESS),
+        Err(e) => failed(&e, 2),
+    }
+}
+
+fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
+    eprintln!("evaluate: {why:#}");
+    ExitCode::from(status)
+}
+
+/// What cannot be done with these options is wrong usage.
+fn task(o: &Options) -> Result<Task> {
+    if let Some(folder) = &o.told.report {
+        return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
+    }
+    ensure!(geteuid().is_root(), "it makes swap and looks at processes: run it as root");
+    ensure!((1..=1000).contains(&o.times), "{} times: choose 1 to 1000", o.times);
+    program::beside()?;
+    let setup = o.size.checked()?;
+    if o.pressure {
+        return Ok(Task::Pressure(setup));
+    }
+    o.workloads().iter().try_for_each(|name| find(name, &setup).map(drop))?;
+    let folder = Folder::open(&o.out, &setup)?;
+    Ok(Task::Runs(setup, folder))
+}
+
+fn done(o: &Options, task: Task) -> Result<()> {
+    match task {
+        Task::Tell(setup, folder) => o.told.tell(&setup, &folder),
+        Task::Pressure(setup) => short_of_memory(o, &setup),
+        Task::Runs(setup, mut folder) => {
+            let done = run_all(o, &setup, &mut folder);
+            o.told.tell(&setup, &folder)?;
+            done
+        }
+    }
+}
+
+impl Size {
+    fn checked(&self) -> Result<Setup> {
+        let Size { size, seconds, lead_in, slices, rate, seed } = *self;
+        ensure!((16..=1 << 16).contains(&size), "a size of {size} MiB: choose 16 to 65536");
+        ensure!((2..=3600).contains(&seconds), "{seconds} s: choose 2 to 3600");
+        ensure!((1..=3600).contains(&lead_in), "a lead-in of {lead_in} s: choose 1 to 3600");
+        let even = (2..=1000).contains(&slices) && slices % 2 == 0;
+        ensure!(even, "{slices} slices: choose an even number of 2 to 1000");
+        ensure!((1..=10_000_000).contains(&rate), "{rate} requests a second: choose 1 to 10000000");
+        Ok(Setup { version: VERSION, size, seconds, lead_in, slices, rate, seed })
+    }
+}
+
+/// Runs what is not there yet. What fails is noted, and the rest goes on.
+fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
+    let stop = Stop::at_signals()?;
+    let found: Result<Vec<_>> = o.workloads().iter().map(|name| find(name, setup)).collect();
+    let found = found?;
+    let names: Vec<&str> = found.iter().map(|w| w.name()).collect();
+    let all = turns(&names, &o.configs(), o.times, setup.seed);
+    let left: Vec<&Turn<'_>> = all.iter().filter(|turn| !folder.has(turn)).collect();
+    let [lead_in, measured] = [setup.lead_in, setup.seconds].map(Duration::from_secs);
+    let length = |config: Config| {
+        let lead_in = config.lead_in(lead_in);
+        Length { lead_in, measured, slices: setup.slices }
+    };
+    let lengths = left.iter().map(|turn| {
+        let sliced =
+            turn.config.turns(setup.slices).map_or(Duration::ZERO, |_| SLICE * setup.slices);
+        length(turn.config).lead_in + measured.max(sliced)
+    });
+    let mut pace = Pace::new(lengths);
+    eprintln!("{} runs, {} of them are there: {}", all.len(), all.len() - left.len(), pace.left());
+    eprintln!("if this is killed (SIGKILL), put back: {}", how_to_restore());
+    for turn in left {
+        let Turn { workload, config, repetition } = *turn;
+        let which = found.iter().find(|w| w.name() == workload).context("no such workload")?;
+        let outcome = one(&**which, config, length(config), &stop);
+        stop.check()?;
+        let outcome = outcome.map_err(|e| format!("{e:#}"));
+        let told = outcome.as_ref().map_or_else(|e| format!("failed: {e}"), |_| "done".to_owned());
+        folder.add(Run { workload: workload.to_owned(), config, repetition, outcome })?;
+        pace.step();
+        eprintln!("{workload}, {config}, {}: {told}; {}", repetition + 1, pace.left());
+    }
+    Ok(())
+}
+
+fn short_of_memory(o: &Options, setup: &Setup) -> Result<()> {
+    let Setup { size, rate, seed, .. } = *setup;
+    let redis = Redis { keys: Keys::Together, bytes: size << 20, rate, seed };
+    eprintln!(
+        "{} runs of about 100 s; if this is killed (SIGKILL), put back: {}",
+        2 * o.times,
+        how_to_restore()
+    );
+    let table = pressure::pressure(&redis, o.times, &Stop::at_signals()?)?;
+    println!("{}", table.print(o.told.form()));
+    Ok(())
+}
+
+fn how_to_restore() -> String {
+    let setting =
+        machine::HugePages::now(Path::new("/")).map_or(String::new(), |h| h.how_to_restore());
+    format!("{setting}; {}", Swap::HOW_TO_REMOVE)
+}
+
+impl Told {
+    fn form(&self) -> Form {
+        if self.markdown { Form::Markdown } else { Form::Text }
+    }
+
+    fn tell(&self, setup: &Setup, folder: &Folder) -> Result<()> {
+        let runs = folder.last();
+        if let Some(path) = &self.json {
+            let all = serde_json::json!({ "setup": setup, "runs": runs });
+            save_json(path, &all)?;
+        }
+        let results = Results::of(runs);
+        let form = self.form();
+        let mut all = tables::columns(&results);
+        all.extend(self.spread.then(|| tables::spread(&results)).into_iter().flatten());
+        all.extend([tables::grid(&results), tables::details(&results)]);
+        all.iter().filter(|t| !t.rows.is_empty()).for_each(|t| println!("{}", t.print(form)));
+        for (run, why) in results.failed() {
+            println!("failed: {}, {}, {}: {why}", run.workload, run.config, run.repetition + 1);
+        }
+        let verdicts = verdicts(&results);
+        verdicts.iter().for_each(|v| println!("- {v}"));
+        println!("- {BY_QUOTAS}");
+        let broken = verdicts.iter().filter(|v| v.holds() == Some(false)).count();
+        let failed = results.failed().count();
+        let good = broken == 0 && failed == 0;
+        ensure!(!self.check || good, "{broken} bounds are broken, {failed} runs have failed");
+        Ok(())
+    }
+}

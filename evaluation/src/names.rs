@@ -1,0 +1,33 @@
+//! Lists on the command line.
+
+use std::str::FromStr;
+
+/// Names with commas between them, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Names<T>(pub Vec<T>);
+
+impl<T: FromStr + PartialEq> FromStr for Names<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        let mut all = Vec::new();
+        for name in text.split(',') {
+            let name = name.parse()?;
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        Ok(Names(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_there_once() {
+        assert_eq!("3,1,3,2,1".parse(), Ok(Names(vec![3, 1, 2])));
+        assert!("3,,1".parse::<Names<u32>>().is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! One run.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use isotherm_linux::swap::Swap;
+
+use super::beside::Beside;
+use super::config::Config;
+use super::figures::Figures;
+use super::machine::{Counts, HugePages, drop_caches, used};
+use super::sampler::{Memory, Sampler, Watched};
+use super::stop::Stop;
+use super::watching::{Mark, Watching};
+use super::workload::{Length, Workload};
+
+/// Swap beyond the workload's memory.
+const SPARE: u64 = 256 << 20;
+
+/// When what is measured began or ended, and what had been counted by then.
+struct Moment {
+    at: Instant,
+    counts: Counts,
+    samples: usize,
+    mark: Option<Mark>,
+}
+
+/// Who has just ended gives memory back for a while.
+const LOOK: Duration = Duration::from_millis(300);
+const MOST_LOOKS: u32 = 20;
+/// Less than that comes and goes all the time, in bytes.
+const STEADY: u64 = 4 << 20;
+
+/// What is used when that hardly changes any more.
+fn settled(root: &Path, stop: &Stop) -> Result<u64> {
+    let mut before = used(root)?;
+    for _ in 0..MOST_LOOKS {
+        stop.sleep(LOOK)?;
+        let now = used(root)?;
+        if now.abs_diff(before) < STEADY {
+            return Ok(now);
+        }
+        before = now;
+    }
+    Ok(before)
+}
+
+/// Runs a workload under a configuration: caches dropped, in fresh swap. What is changed for it is put
+/// back, also if it fails.
+///
+/// # Errors
+/// If the machine refuses, something fails, or a signal comes.
+pub fn one(
+    workload: &dyn Workload,
+    config: Config,
+    length: Length,
+    stop: &Stop,
+) -> Result<Figures> {
+    let root = Path::new("/");
+    // Swap outlives who uses it, and what was held in it goes with them.
+    let swap = Swap::start(workload.memory() + SPARE)?;
+    let (device, mut swap) = (swap.device(), Some(swap));
+    let _huge = HugePages::set(root, config.always_huge())?;
+    drop_caches()?;
+    let before = settled(root, stop)?;
+    let place = tempfile::tempdir()?;
+    let mut running = workload.start(place.path(), stop)?;
+    let watching = Watching::start(config, running.pid(), running.family(), place.path())?;
+    let watched = Watched { pid: running.pid(), before, device };
+    let sampler = Sampler::start(watched);
+    let now = || -> Result<Moment> {
+        let mark = watching.as_ref().map(Watching::mark).transpose()?;
+        let (counts, samples) = (Counts::read(root)?, sampler.len());
+        Ok(Moment { at: Instant::now(), counts, samples, mark })
+    };
+    let mut moments = Vec::new();
+    let mut mark = || {
+        moments.push(now()?);
+        Ok(())
+    };
+    let turns = config.turns(length.slices);
+    let mut beside = Beside::new(watching.as_ref(), turns, &mut swap, &mut mark);
+    let done = running.work(length, &mut beside, stop)?;
+    let rested = beside.rested();
+    moments.push(now()?);
+    let (begin, end) = moments.first().zip(moments.get(1)).context("the workload has not begun")?;
+    let time = end.at.duration_since(begin.at);
+    let marks = begin.mark.zip(end.mark);
+    let since =
+        watching.as_ref().zip(marks).map(|(w, (from, to))| w.between(from, to)).transpose()?;
+    let counts = end.counts.since(begin.counts);
+    let memory = sampler.mean(begin.samples..end.samples);
+    let memory = Memory { used: memory.used - done.apart as f64, ..memory };
+    drop(sampler);
+    running.finish()?;
+    watching.map_or(Ok(()), Watching::end)?;
+    let share = |d: Duration| 100.0 * d.as_secs_f64() / time.as_secs_f64();
+    Ok(Figures {
+        work: done.work,
+        sliced: done.sliced,
+        seconds: time.as_secs_f64(),
+        memory,
+        major_faults: counts.major_faults,
+        stalls: counts.stalls,
+        pressure: share(Duration::from_micros(counts.pressure)),
+        own_cpu: since.map(|s| 100.0 * s.cpu.div_duration_f64(time.saturating_sub(rested))),
+        acting: since.and_then(|s| s.acting).map(share),
+        latency: done.latency,
+        windows: since.and_then(|s| s.windows),
+    })
+}

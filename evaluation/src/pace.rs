@@ -1,0 +1,59 @@
+//! How long runs still take.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// What starting and filling a workload takes, about.
+const START: Duration = Duration::from_secs(8);
+
+/// How long it takes, by what is expected and by how it went so far.
+#[derive(Debug)]
+pub struct Pace {
+    begin: Instant,
+    /// what was expected of those that are done
+    done: Duration,
+    /// and of those that are left, the next one first
+    left: VecDeque<Duration>,
+}
+
+impl Pace {
+    /// Of runs that are to take so long each, but for their start.
+    #[must_use]
+    pub fn new(lengths: impl Iterator<Item = Duration>) -> Self {
+        let left = lengths.map(|length| length + START).collect();
+        Pace { begin: Instant::now(), done: Duration::ZERO, left }
+    }
+
+    /// The next one is done.
+    pub fn step(&mut self) {
+        self.done += self.left.pop_front().unwrap_or_default();
+    }
+
+    /// In words: it goes on as it did.
+    #[must_use]
+    pub fn left(&self) -> String {
+        let pace = match self.done.as_secs_f64() {
+            0.0 => 1.0,
+            expected => self.begin.elapsed().as_secs_f64() / expected,
+        };
+        let left: Duration = self.left.iter().sum();
+        let minutes = left.as_secs_f64() * pace / 60.0;
+        format!("{} left, about {minutes:.0} minutes", self.left.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_done_is_not_left() {
+        let mut pace = Pace::new([52, 112].map(Duration::from_secs).into_iter());
+        assert_eq!(pace.left(), "2 left, about 3 minutes");
+        pace.step();
+        assert!(pace.left().starts_with("1 left"));
+        pace.step();
+        pace.step();
+        assert_eq!(pace.left(), "0 left, about 0 minutes");
+    }
+}

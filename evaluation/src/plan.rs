@@ -1,0 +1,78 @@
+//! What is run, in which order.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::config::Config;
+use super::workload::FOR_HUGE_PAGES;
+
+/// One run that is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn<'a> {
+    /// by name
+    pub workload: &'a str,
+    /// under which
+    pub config: Config,
+    /// from 0
+    pub repetition: u32,
+}
+
+/// All runs: repetition by repetition, of each workload all configurations one after the other, in an
+/// order that is drawn anew each time, so that what drifts does so for all alike.
+#[must_use]
+pub fn turns<'a>(
+    workloads: &[&'a str],
+    configs: &[Config],
+    repetitions: u32,
+    seed: u64,
+) -> Vec<Turn<'a>> {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut turns = Vec::new();
+    for repetition in 0..repetitions {
+        for &workload in workloads {
+            let mut drawn: Vec<_> = configs.iter().map(|&c| (random.next_u64(), c)).collect();
+            drawn.sort_unstable();
+            let drawn = drawn.into_iter().map(|(_, config)| Turn { workload, config, repetition });
+            turns.extend(drawn.filter(says_something));
+        }
+    }
+    turns
+}
+
+/// Quotas are not held against workloads that have nothing to page out.
+fn says_something(turn: &Turn<'_>) -> bool {
+    turn.config.quota().is_none() || !FOR_HUGE_PAGES.contains(&turn.workload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_once_and_repetitions_behind_each_other() {
+        let configs = Config::all();
+        let all = turns(&["a", "b"], &configs, 3, 1);
+        assert_eq!(all.len(), 2 * 3 * configs.len());
+        assert!(all.is_sorted_by_key(|t| t.repetition));
+        for (i, turn) in all.iter().enumerate() {
+            assert!(!all[..i].contains(turn), "{turn:?} twice");
+        }
+    }
+
+    #[test]
+    fn workloads_for_huge_pages_have_no_quotas() {
+        let all = turns(&["huge-gain", "b"], &Config::all(), 1, 1);
+        assert_eq!(all.len(), Config::COLUMNS.len() + Config::all().len());
+    }
+
+    #[test]
+    fn the_order_is_drawn_anew_and_the_same_for_a_seed() {
+        let configs = Config::all();
+        let all = turns(&["a"], &configs, 2, 1);
+        let (first, second) = all.split_at(configs.len());
+        let order = |turns: &[Turn<'_>]| turns.iter().map(|t| t.config).collect::<Vec<_>>();
+        assert_ne!(order(first), order(second));
+        assert_eq!(all, turns(&["a"], &configs, 2, 1));
+        assert_ne!(all, turns(&["a"], &configs, 2, 2));
+    }
+}

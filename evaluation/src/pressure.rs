@@ -1,0 +1,179 @@
+//! Latency while memory is short: a redis-server and a process that allocates in bursts share a control
+//! group whose limit holds just one of them, and `isotherm reclaim` makes room in time or does not.
+
+use std::ffi::OsString;
+use std::fs::{File, create_dir, read_to_string, write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::swap::Swap;
+use isotherm_linux::sys::Arena;
+use rustix::process::Signal;
+
+use super::latency::{Latencies, Latency};
+use super::machine::Counts;
+use super::process::{Process, Seat, command};
+use super::statistics::mean;
+use super::stop::Stop;
+use super::table::{Table, number};
+use super::watching::Watching;
+use super::workload::{Redis, Running, Server};
+use isotherm_bench::limited::Limited;
+
+/// The word by which the bench starts itself as who allocates.
+const ARGUMENT: &str = "--be-the-burst";
+/// Bursts of a run.
+const BURSTS: u32 = 6;
+/// Between bursts, so that what was set anew is cold by the next.
+const BETWEEN: Duration = Duration::from_secs(12);
+/// Latencies are counted from a second before a burst until so long after it began.
+const COUNTED: Duration = Duration::from_secs(4);
+const BEFORE: Duration = Duration::from_secs(1);
+/// What is idle for 5 s goes, at most for a fifth of the time.
+const RECLAIM: [&str; 11] = [
+    "reclaim",
+    "--min-age",
+    "5s",
+    "--quota",
+    "200ms/1s",
+    "--quota-size",
+    "none",
+    "--watermarks",
+    "none",
+    "--control",
+    "none",
+];
+
+/// What came of a run, over all its bursts.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    /// of redis, at the times of bursts
+    latency: Option<Latency>,
+    /// how long each burst took to get its memory, in ms
+    bursts: Vec<f64>,
+    /// how often the limit was reached in bursts
+    reached: u64,
+    /// of the machine, in bursts
+    counts: Counts,
+}
+
+/// Runs it `times` times with and without reclaim, in turn.
+///
+/// # Errors
+/// If there is no memory controller, or something fails.
+pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
+    let mut rows = Vec::new();
+    for i in 0..times {
+        for reclaim in if i % 2 == 0 { [false, true] } else { [true, false] } {
+            let told = run(redis, reclaim, stop)?;
+            eprintln!("reclaim {}, {}: done", if reclaim { "on" } else { "off" }, i + 1);
+            rows.push((reclaim, row(reclaim, &told)));
+        }
+    }
+    rows.sort_by_key(|(reclaim, _)| *reclaim);
+    let head = [
+        "isotherm reclaim",
+        "redis p50, us",
+        "p99, us",
+        "p99.9, us",
+        "a burst, ms",
+        "the longest, ms",
+        "limit reached",
+        "allocstall",
+        "major faults",
+        "waiting for memory, ms",
+    ];
+    Ok(Table {
+        title: format!("{BURSTS} bursts of an eighth of redis' memory, while memory is short"),
+        head: head.map(str::to_owned).to_vec(),
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+    })
+}
+
+fn row(reclaim: bool, told: &Told) -> Vec<String> {
+    let latency = |of: fn(Latency) -> f64| number(told.latency.map(of), 0);
+    vec![
+        if reclaim { "on" } else { "off" }.to_owned(),
+        latency(|l| l.p50),
+        latency(|l| l.p99),
+        latency(|l| l.p999),
+        number(mean(&told.bursts), 0),
+        number(told.bursts.iter().copied().reduce(f64::max), 0),
+        told.reached.to_string(),
+        told.counts.stalls.to_string(),
+        told.counts.major_faults.to_string(),
+        number(Some(told.counts.pressure as f64 / 1e3), 1),
+    ]
+}
+
+fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
+    let _swap = Swap::start(redis.bytes * 3)?;
+    let place = tempfile::tempdir()?;
+    // Room for all that redis has, with what it needs besides, and for no burst.
+    let group = Limited::start(redis.bytes / 16 * 17)?;
+    let mut server = group.within(|| Server::start(redis, place.path(), stop))?;
+    let watching = reclaim.then(|| start(server.pid(), place.path())).transpose()?;
+    let mut seen = Latencies::new()?;
+    let mut told = Told::default();
+    let eighth = redis.count() / 8;
+    for burst in 0..BURSTS {
+        // What is set anew is resident again, and falls idle.
+        server.set_anew(eighth * (burst % 8), eighth)?;
+        server.open_loop(BETWEEN, &mut Latencies::new()?, stop)?;
+        let (counts, reached) = (Counts::read(Path::new("/"))?, group.times_reached()?);
+        let allocating = std::thread::scope(|scope| {
+            let allocating = scope.spawn(|| {
+                std::thread::sleep(BEFORE);
+                allocate(&group, redis.bytes / 8, place.path(), stop)
+            });
+            server.open_loop(COUNTED, &mut seen, stop)?;
+            allocating.join().map_err(|_| anyhow::anyhow!("the burst has panicked"))?
+        })?;
+        told.bursts.push(allocating);
+        let since = Counts::read(Path::new("/"))?.since(counts);
+        told.counts = told.counts.and(since);
+        told.reached += group.times_reached()?.saturating_sub(reached);
+    }
+    told.latency = seen.told();
+    watching.map_or(Ok(()), Watching::end)?;
+    Ok(told)
+}
+
+fn start(pid: i32, place: &Path) -> Result<Watching> {
+    let dir = place.join("reclaim");
+    create_dir(&dir)?;
+    Watching::with(&RECLAIM.map(OsString::from), None, pid, &dir)
+}
+
+/// Has a process of its own allocate in the group; how long that took it, in ms.
+fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f64> {
+    let took = place.join("took");
+    let mut command = command(Seat::Beside, std::env::current_exe()?)?;
+    command.arg(ARGUMENT).arg(bytes.to_string()).arg(group.dir()).stdout(File::create(&took)?);
+    let mut process = Process::start("the burst", &mut command, Signal::KILL)?;
+    process.wait(stop, Duration::from_secs(60))?;
+    read_to_string(&took)?.trim().parse().context("the burst has not told how long it took")
+}
+
+/// Allocates, says how long that took, and keeps it for a second, if the command line asks for that.
+/// Nothing happens otherwise.
+///
+/// # Errors
+/// If there is no memory, or no such group.
+pub fn run_if_asked() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() != Some(ARGUMENT) {
+        return Ok(());
+    }
+    let bytes: u64 = words.next().context("no size")?.parse()?;
+    let group = words.next().context("no group")?;
+    write(Path::new(&group).join("cgroup.procs"), std::process::id().to_string())?;
+    let begin = Instant::now();
+    let memory = Arena::map(bytes)?;
+    (0..bytes / PAGE_SIZE).for_each(|page| memory.write(page));
+    println!("{}", begin.elapsed().as_secs_f64() * 1e3);
+    std::thread::sleep(Duration::from_secs(1));
+    std::process::exit(0)
+}

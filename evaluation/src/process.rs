@@ -1,0 +1,278 @@
+//! Processes that a run starts: none outlives it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid,
+};
+
+use super::stop::Stop;
+use isotherm_bench::cpus;
+
+/// How long one may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where things run: the workload alone on a CPU, its load and isotherm on the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seat {
+    /// the first CPU
+    Workload,
+    /// the others
+    Beside,
+}
+
+impl Seat {
+    /// Its CPUs, as `taskset` takes them; all of them where there is but one.
+    fn list(self) -> Result<String> {
+        let all = cpus::allowed()?;
+        let (first, rest) = all.split_at(1.min(all.len()));
+        let chosen = if self == Seat::Workload || rest.is_empty() { first } else { rest };
+        Ok(chosen.iter().map(ToString::to_string).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// A command that is started on those CPUs, and that the kernel kills when this program ends.
+///
+/// # Errors
+/// If it cannot be told which CPUs there are.
+pub fn command(seat: Seat, program: impl AsRef<OsStr>) -> Result<Command> {
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", &seat.list()?, "setpriv", "--pdeathsig", "KILL"]).arg(program);
+    command.stdin(Stdio::null());
+    Ok(command)
+}
+
+/// A process, ended when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    name: String,
+    /// by which it is asked to end
+    by: Signal,
+    /// with all that it has started
+    group: bool,
+}
+
+impl Process {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Process { child, name: name.to_owned(), by, group: false })
+    }
+
+    /// Starts it in a process group of its own: what it starts, and leaves there, ends with it.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start_group(name: &str, command: &mut Command, by: Signal) -> Result<Self> {
+        let mut process = Process::start(name, command.process_group(0), by)?;
+        process.group = true;
+        Ok(process)
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The process itself.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// The first line of its standard output.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn first_line(&mut self) -> Result<String> {
+        let out = self.child.stdout.as_mut().context("no standard output")?;
+        let mut line = String::new();
+        BufReader::with_capacity(64, out).read_line(&mut line)?;
+        if line.is_empty() {
+            bail!("{} has ended before it was ready", self.name);
+        }
+        Ok(line)
+    }
+
+    /// How it has ended, if it has.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        // Until it is waited for, its number, and so that of its group, is nobody else's.
+        if self.group && has_ended(Pid::from_child(&self.child)) {
+            let _ = self.signal(Signal::KILL);
+        }
+        Ok(self.child.try_wait()?)
+    }
+
+    /// That it goes on.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn check(&mut self) -> Result<()> {
+        match self.ended()? {
+            Some(status) => bail!("{} has ended early: {status}", self.name),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until something is so.
+    ///
+    /// # Errors
+    /// If it ends meanwhile, or that takes longer than `most`.
+    pub fn until(
+        &mut self,
+        stop: &Stop,
+        most: Duration,
+        mut is_so: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let done = stop.until(most, || {
+            self.check()?;
+            Ok(is_so())
+        })?;
+        if !done {
+            bail!("{} is not ready after {} s", self.name, most.as_secs());
+        }
+        Ok(())
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// If it fails, or takes longer than `most`.
+    pub fn wait(&mut self, stop: &Stop, most: Duration) -> Result<()> {
+        let mut status = None;
+        stop.until(most, || {
+            status = self.ended()?;
+            Ok(status.is_some())
+        })?;
+        match status {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => bail!("{} has failed: {status}", self.name),
+            None => bail!("{} has not ended after {} s", self.name, most.as_secs()),
+        }
+    }
+
+    /// Sends it, or all of its group, a signal.
+    ///
+    /// # Errors
+    /// If it has been waited for.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let kill = if self.group { kill_process_group } else { kill_process };
+        Ok(kill(Pid::from_child(&self.child), signal)?)
+    }
+
+    /// Asks it to end, and kills it if it does not; how it has ended.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn end(&mut self) -> Result<ExitStatus> {
+        if self.ended()?.is_none() {
+            let _ = self.signal(self.by);
+            // One that was stopped hears of it when it goes on.
+            let _ = self.signal(Signal::CONT);
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < GRACE {
+            if let Some(status) = self.ended()? {
+                return Ok(status);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.signal(Signal::KILL)?;
+        Ok(self.child.wait()?)
+    }
+}
+
+/// Whether a child has ended; it may still be waited for.
+fn has_ended(child: Pid) -> bool {
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), how), Ok(Some(_)))
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+/// Runs a command to its end.
+///
+/// # Errors
+/// If it fails, with what it has said at last; or takes longer than `most`.
+pub fn run(name: &str, command: &mut Command, stop: &Stop, most: Duration) -> Result<()> {
+    let said = tempfile::NamedTempFile::new()?;
+    command.stdout(Stdio::null()).stderr(said.reopen()?);
+    let done = Process::start(name, command, Signal::TERM)?.wait(stop, most);
+    done.with_context(|| last_words(said.path()))
+}
+
+/// The end of what a program has said.
+#[must_use]
+pub fn last_words(path: &Path) -> String {
+    let text = std::fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.trim().lines().rev().take(3).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::read_to_string;
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    /// Whether it has ended or is gone.
+    fn is_over(pid: i32) -> bool {
+        let stat = read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    }
+
+    /// However it comes to its end.
+    #[test]
+    fn what_one_has_started_ends_with_it() {
+        for script in ["sleep 1000 & echo $!", "sleep 1000 & echo $!; exec sleep 1000"] {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdout(Stdio::piped());
+            let mut process = Process::start_group("sh", &mut command, Signal::TERM).unwrap();
+            let below: i32 = process.first_line().unwrap().trim().parse().unwrap();
+            process.end().unwrap();
+            let begin = Instant::now();
+            while !is_over(below) {
+                assert!(begin.elapsed() < GRACE, "{script}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_is_stopped_ends_as_well() {
+        let mut process =
+            Process::start("sleep", Command::new("sleep").arg("1000"), Signal::TERM).unwrap();
+        process.signal(Signal::STOP).unwrap();
+        let state = || read_to_string(format!("/proc/{}/stat", process.pid())).unwrap();
+        while !state().contains(") T ") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let status = process.end().unwrap();
+        assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "it had not to be killed");
+    }
+}

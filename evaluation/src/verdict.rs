@@ -1,0 +1,76 @@
+//! One bound, and whether it holds.
+
+use std::fmt;
+
+/// One bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verdict {
+    /// what is bounded, and how
+    pub what: String,
+    /// what was found; none was not measured
+    pub found: Option<f64>,
+    /// none is told only
+    bound: Option<Bound>,
+    /// how sure it is, and of what
+    how: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Verdict {
+    /// Something that is told, and has no bound yet.
+    #[must_use]
+    pub fn of(what: impl Into<String>, found: Option<f64>) -> Self {
+        Verdict { what: what.into(), found, bound: None, how: None }
+    }
+
+    /// It is to be so much at least.
+    #[must_use]
+    pub fn at_least(self, bound: f64) -> Self {
+        Verdict { bound: Some(Bound::AtLeast(bound)), ..self }
+    }
+
+    /// It is to be so much at most.
+    #[must_use]
+    pub fn at_most(self, bound: f64) -> Self {
+        Verdict { bound: Some(Bound::AtMost(bound)), ..self }
+    }
+
+    /// Tells how sure it is as well.
+    #[must_use]
+    pub fn with(self, how: Option<String>) -> Self {
+        Verdict { how, ..self }
+    }
+
+    /// Whether it holds; none if it was not measured, or has no bound.
+    #[must_use]
+    pub fn holds(&self) -> Option<bool> {
+        Some(match self.bound? {
+            Bound::AtLeast(least) => self.found? >= least,
+            Bound::AtMost(most) => self.found? <= most,
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bound = match self.bound {
+            Some(Bound::AtLeast(least)) => format!(", at least {least}"),
+            Some(Bound::AtMost(most)) => format!(", at most {most}"),
+            None => String::new(),
+        };
+        write!(f, "{}{bound}: ", self.what)?;
+        let Some(found) = self.found else { return f.write_str("not measured") };
+        let how = self.how.as_ref().map_or_else(String::new, |how| format!(" ({how})"));
+        let verdict = match self.holds() {
+            None => "",
+            Some(true) => ", held",
+            Some(false) => ", BROKEN",
+        };
+        write!(f, "{found:.2}{how}{verdict}")
+    }
+}

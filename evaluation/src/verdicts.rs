@@ -1,0 +1,221 @@
+//! What is to show, and whether it does.
+
+use super::config::Config;
+use super::estimate::Estimate;
+use super::results::{Figure, Results};
+use super::verdict::Verdict;
+
+/// What the bench `quotas` shows, and not this one.
+pub const BY_QUOTAS: &str =
+    "how much of a quota is used where work suffices, and what goes first: by `quotas`";
+
+/// A gain or a waste of less than this, in percent, is none that could be kept or removed.
+const NOTHING: f64 = 2.0;
+
+/// All bounds.
+#[must_use]
+pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
+    let [saved, fewer, later] = redis(results, "redis-together");
+    let mut all = vec![watching(results), saved.at_least(60.0), fewer.at_most(3.0), later];
+    all.extend(redis(results, "redis-hashed"));
+    all.extend(quota(&results.of_the_grid()));
+    all.push(
+        Verdict::of("CPU of isotherm beyond any quota, in points", beyond(results)).at_most(1.5),
+    );
+    all.extend([windows(results), kept(results), removed(results)]);
+    all
+}
+
+/// Of all runs under a quota.
+fn windows(results: &Results<'_>) -> Verdict {
+    let worst: Figure = |f| Some(f.windows?.worst);
+    let runs = Config::grid().into_iter().flat_map(|config| {
+        results.workloads().into_iter().flat_map(move |w| results.values(w, config, worst))
+    });
+    let found = runs.reduce(f64::max);
+    Verdict::of("windows of time quotas: the worst in percent", found).at_most(110.0)
+}
+
+fn watching(results: &Results<'_>) -> Verdict {
+    let slowdown = results.mean_slowdown(Config::Rec);
+    let interval = slowdown.and_then(Estimate::interval);
+    let interval = interval.map(|(low, high)| format!("95 %: {low:.2} to {high:.2}"));
+    let verdict = Verdict::of("rec: mean slowdown in percent", slowdown.map(|s| s.value));
+    verdict.at_most(1.0).with(interval)
+}
+
+/// prcl on one of the servers.
+fn redis(results: &Results<'_>, name: &str) -> [Verdict; 3] {
+    let of = |what, found| Verdict::of(format!("prcl, {name}: {what}"), found);
+    let fewer = results.less_work(name, Config::Prcl);
+    let later = results.overhead(name, Config::Prcl, |f| Some(f.latency?.p99));
+    [
+        of("saved in percent", results.saved(name, Config::Prcl)),
+        of("fewer requests in percent", fewer.map(|f| f.value)).with(error(fewer)),
+        of("p99 more than orig's in percent", later),
+    ]
+}
+
+fn quota(grid: &Results<'_>) -> [Verdict; 2] {
+    let best = Config::Quota { ms: 50, prioritised: true };
+    let of = |what, found| Verdict::of(format!("50 ms/s, oldest first, {what} in percent"), found);
+    let slowdown = grid.mean_slowdown(best);
+    [
+        of("all workloads: saved", grid.average(|w| grid.saved(w, best))).at_least(40.0),
+        of("all workloads: slowdown", slowdown.map(|s| s.value)).at_most(3.4).with(error(slowdown)),
+    ]
+}
+
+fn error(estimate: Option<Estimate>) -> Option<String> {
+    Some(format!("standard error {:.2}", estimate?.error?))
+}
+
+/// The most that any workload has it take beyond its quota.
+fn beyond(results: &Results<'_>) -> Option<f64> {
+    let of = |c: Config| {
+        let quota = f64::from(c.quota()?) / 10.0;
+        let each = results.workloads().into_iter();
+        each.filter_map(|w| Some(results.mean(w, c, |f| f.own_cpu)? - quota)).reduce(f64::max)
+    };
+    Config::grid().into_iter().filter_map(of).reduce(f64::max)
+}
+
+/// The workloads of which both thp and ethp tell this figure, and thp one that `counts`.
+fn those<'a>(
+    results: &Results<'a>,
+    figure: impl Fn(&str, Config) -> Option<f64>,
+    counts: impl Fn(f64) -> bool,
+) -> Vec<&'a str> {
+    let both = |w: &str| figure(w, Config::Ethp).and(figure(w, Config::Thp));
+    results.workloads().into_iter().filter(|w| both(w).is_some_and(&counts)).collect()
+}
+
+fn kept(results: &Results<'_>) -> Verdict {
+    let of = |w: &str, c| results.slowdown(w, c);
+    let on = those(results, |w, c| Some(of(w, c)?.value), |slowdown| slowdown < -NOTHING);
+    let mean = |c| Estimate::mean(&on.iter().filter_map(|w| of(w, c)).collect::<Vec<_>>());
+    let both = mean(Config::Thp).zip(mean(Config::Ethp));
+    let share = both.map(|(thp, ethp)| 100.0 * ethp.value / thp.value);
+    let how = both.map(|(thp, ethp)| {
+        let on = on.join(", ");
+        format!("slowdown of thp {thp}, of ethp {ethp}, on those that thp speeds up: {on}")
+    });
+    Verdict::of("ethp: of the gain of thp, kept in percent", share).at_least(40.0).with(how)
+}
+
+fn removed(results: &Results<'_>) -> Verdict {
+    let resident: Figure = |f| Some(f.memory.resident);
+    let on = those(results, |w, c| results.overhead(w, c, resident), |more| more > NOTHING);
+    let sum = |c| -> f64 { on.iter().filter_map(|w| results.mean(w, c, resident)).sum() };
+    let waste = |c| sum(c) - sum(Config::Orig);
+    let share = (!on.is_empty()).then(|| 100.0 * (1.0 - waste(Config::Ethp) / waste(Config::Thp)));
+    let how = share.map(|_| format!("on those of which thp has more resident: {}", on.join(", ")));
+    Verdict::of("ethp: of the waste of thp, removed in percent", share).at_least(85.0).with(how)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::figures::{Figures, Run, Windows, Work};
+    use super::super::results::tests::run;
+    use super::*;
+
+    fn found(all: &[Verdict], begin: &str) -> Verdict {
+        all.iter().find(|v| v.what.starts_with(begin)).unwrap().clone()
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_broken() {
+        let all = verdicts(&Results::of(Vec::new()));
+        assert!(all.iter().all(|v| v.holds().is_none()));
+        assert!(all[0].to_string().ends_with("not measured"));
+    }
+
+    #[test]
+    fn held_and_broken() {
+        let runs = [
+            run("redis-together", Config::Orig, Work::PerSecond(100.0), 100.0, 0.0),
+            run("redis-together", Config::Rec, Work::PerSecond(98.0), 100.0, 0.0),
+            run("redis-together", Config::Prcl, Work::PerSecond(99.0), 10.0, 20.0),
+        ];
+        let all = verdicts(&Results::of(runs.iter().collect()));
+        assert_eq!(found(&all, "rec").holds(), Some(false));
+        assert!(found(&all, "rec").to_string().ends_with("2.04, BROKEN"));
+        assert_eq!(found(&all, "prcl, redis-together: saved").found, Some(70.0));
+        assert_eq!(found(&all, "prcl, redis-together: fewer").holds(), Some(true));
+        assert_eq!(found(&all, "ethp").found, None);
+    }
+
+    #[test]
+    fn of_windows() {
+        let quota = Config::Quota { ms: 50, prioritised: true };
+        let of = |worst| {
+            let mut run = run("some", quota, Work::PerSecond(1.0), 1.0, 0.0);
+            let windows = Some(Windows { count: 9, worst, median: None });
+            run.outcome = run.outcome.map(|f| Figures { windows, ..f });
+            run
+        };
+        let runs = [of(99.0), of(112.0)];
+        let worst = found(&verdicts(&Results::of(runs.iter().collect())), "windows");
+        assert_eq!((worst.found, worst.holds()), (Some(112.0), Some(false)));
+    }
+
+    #[test]
+    fn of_gain_and_waste() {
+        let runs = [
+            run("gain", Config::Orig, Work::PerSecond(100.0), 100.0, 0.0),
+            run("gain", Config::Thp, Work::PerSecond(200.0), 100.0, 0.0),
+            run("gain", Config::Ethp, Work::PerSecond(160.0), 100.0, 0.0),
+            run("waste", Config::Orig, Work::PerSecond(100.0), 100.0, 0.0),
+            run("waste", Config::Thp, Work::PerSecond(100.0), 900.0, 0.0),
+            run("waste", Config::Ethp, Work::PerSecond(100.0), 140.0, 0.0),
+        ];
+        let all = verdicts(&Results::of(runs.iter().collect()));
+        let kept = found(&all, "ethp: of the gain").found.unwrap();
+        assert!((kept - 75.0).abs() < 1e-9, "{kept}");
+        let removed = found(&all, "ethp: of the waste").found.unwrap();
+        assert!((removed - 95.0).abs() < 1e-9, "{removed}");
+        assert!(found(&all, "ethp: of the gain").to_string().contains("speeds up: gain)"));
+    }
+
+    /// Where thp gains nothing, ethp can neither keep nor lose anything.
+    #[test]
+    fn gains_are_of_those_that_thp_speeds_up() {
+        let of = |name, config, rate| run(name, config, Work::PerSecond(rate), 100.0, 0.0);
+        let mut runs = Vec::new();
+        for (name, thp, ethp) in [("gain", 125.0, 125.0), ("none", 101.0, 50.0)] {
+            runs.push(of(name, Config::Orig, 100.0));
+            runs.extend([of(name, Config::Thp, thp), of(name, Config::Ethp, ethp)]);
+        }
+        let all = verdicts(&Results::of(runs.iter().collect()));
+        let kept = found(&all, "ethp: of the gain").found.unwrap();
+        assert!((kept - 100.0).abs() < 1e-9, "{kept}");
+        assert_eq!(found(&all, "ethp: of the waste").found, None, "thp wastes nothing");
+    }
+
+    #[test]
+    fn what_was_run_more_than_once_tells_how_sure_it_is() {
+        let of = |config, rate| run("a", config, Work::PerSecond(rate), 100.0, 0.0);
+        let quota = Config::Quota { ms: 50, prioritised: true };
+        let rates = [(Config::Orig, 100.0), (Config::Rec, 99.0), (quota, 98.0)];
+        let once = rates.map(|(config, rate)| of(config, rate));
+        let again = rates.map(|(config, rate)| Run { repetition: 1, ..of(config, rate - 1.0) });
+        let told = |runs: Vec<&Run>| {
+            let all = verdicts(&Results::of(runs));
+            ["rec", "50 ms/s, oldest first, all workloads: slowdown"]
+                .map(|begin| found(&all, begin).to_string())
+        };
+        assert!(told(once.iter().collect()).iter().all(|text| !text.contains('(')));
+        let [rec, slowdown] = told(once.iter().chain(&again).collect());
+        assert!(rec.contains("(95 %: "), "{rec}");
+        assert!(slowdown.contains("(standard error "), "{slowdown}");
+    }
+
+    #[test]
+    fn cpu_is_held_against_the_quota() {
+        let quota = Config::Quota { ms: 10, prioritised: false };
+        let runs = [run("a", quota, Work::PerSecond(1.0), 1.0, 0.0)];
+        let all = verdicts(&Results::of(runs.iter().collect()));
+        let beyond = found(&all, "CPU").found.unwrap();
+        assert!((beyond - 1.0).abs() < 1e-9, "2 % with 1 % allowed: {beyond}");
+    }
+}

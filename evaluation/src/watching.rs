@@ -1,0 +1,177 @@
+//! `isotherm` beside a workload: what it is started with, and what it takes.
+
+use std::ffi::OsString;
+use std::fs::{File, read_to_string, write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use isotherm_linux::sys::process_cpu;
+use rustix::process::Signal;
+
+use super::config::Config;
+use super::figures::Windows;
+use super::process::{Process, Seat, command, last_words};
+use super::statistics::median;
+use isotherm_bench::program;
+use isotherm_bench::quotas::audit::{self, Window};
+
+const LOG: &str = "log";
+
+/// The program, ended when dropped.
+#[derive(Debug)]
+pub struct Watching {
+    process: Process,
+    log: PathBuf,
+    said: PathBuf,
+    quota: Option<u32>,
+}
+
+/// What it had used and done at a time.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    cpu: Duration,
+    logged: usize,
+}
+
+/// What it has used and done between two times.
+#[derive(Debug, Clone, Copy)]
+pub struct Between {
+    /// CPU time of all its threads
+    pub cpu: Duration,
+    /// time that acting took, by the log; none if it does not act
+    pub acting: Option<Duration>,
+    /// where there is a quota
+    pub windows: Option<Windows>,
+}
+
+impl Watching {
+    /// Starts it on process `pid`, with those below it if that is a `family`; none where the
+    /// configuration is without.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(config: Config, pid: i32, family: bool, place: &Path) -> Result<Option<Self>> {
+        let path = |name: &str| place.join(name).into_os_string();
+        let mut words: Vec<OsString> = match config.scheme() {
+            Some(scheme) => {
+                write(place.join(scheme.name), &scheme.text)?;
+                let mut words = ["run", "--scheme"].map(OsString::from).to_vec();
+                words.extend([path(scheme.name), "--log".into(), path(LOG)]);
+                words
+            }
+            None if config == Config::Rec => vec!["record".into(), "-o".into(), path("record")],
+            None => return Ok(None),
+        };
+        words.extend(family.then(|| "--children".into()));
+        Watching::with(&words, config.quota(), pid, place).map(Some)
+    }
+
+    /// Starts it with these words on process `pid`.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn with(words: &[OsString], quota: Option<u32>, pid: i32, place: &Path) -> Result<Self> {
+        let said = place.join("isotherm");
+        let mut command = command(Seat::Beside, program::beside()?)?;
+        command.args(words).args(["--pid", &pid.to_string()]);
+        command.stdout(File::create(place.join("table"))?).stderr(File::create(&said)?);
+        let process = Process::start("isotherm", &mut command, Signal::TERM)?;
+        Ok(Watching { process, log: place.join(LOG), said, quota })
+    }
+
+    /// As it is now.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn mark(&self) -> Result<Mark> {
+        let cpu = process_cpu(self.process.pid()).with_context(|| self.why())?;
+        Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
+    }
+
+    /// What has come from one time to another.
+    ///
+    /// # Errors
+    /// If its log cannot be understood.
+    pub fn between(&self, from: Mark, to: Mark) -> Result<Between> {
+        let cpu = to.cpu.saturating_sub(from.cpu);
+        let Ok(text) = read_to_string(&self.log) else {
+            return Ok(Between { cpu, acting: None, windows: None });
+        };
+        let new = text.get(from.logged..to.logged).unwrap_or_default();
+        let all = audit::windows(&audit::parse(new)?);
+        let acting = Some(all.iter().map(|w| w.took).sum());
+        let windows = self.quota.map(|ms| windows(&all, ms));
+        Ok(Between { cpu, acting, windows })
+    }
+
+    /// Has it do nothing until [`Watching::resume`], or until it is ended.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn rest(&self) -> Result<()> {
+        self.process.signal(Signal::STOP).with_context(|| self.why())
+    }
+
+    /// Has it go on.
+    ///
+    /// # Errors
+    /// If it has ended.
+    pub fn resume(&self) -> Result<()> {
+        self.process.signal(Signal::CONT).with_context(|| self.why())
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// If it has failed.
+    pub fn end(mut self) -> Result<()> {
+        let status = self.process.end()?;
+        if !status.success() {
+            bail!("{}", self.why());
+        }
+        Ok(())
+    }
+
+    fn why(&self) -> String {
+        format!("isotherm has failed: {}", last_words(&self.said))
+    }
+}
+
+/// Bytes of whole lines: one may just be being written.
+fn whole(text: &str) -> usize {
+    text.rfind('\n').map_or(0, |end| end + 1)
+}
+
+/// Of a quota of so many ms.
+fn windows(all: &[Window], ms: u32) -> Windows {
+    let share = |w: &Window| w.took.as_secs_f64() * 1e5 / f64::from(ms.max(1));
+    let busy = all.windows(2).filter_map(|pair| pair.first().zip(pair.last()));
+    let busy = busy.filter(|(a, b)| b.number == a.number + 1).map(|(a, _)| share(a));
+    Windows {
+        count: all.len(),
+        worst: all.iter().map(share).fold(0.0, f64::max),
+        median: median(&busy.collect::<Vec<_>>()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_being_written_is_left_for_later() {
+        assert_eq!([whole("a\nb"), whole("a\n"), whole("a"), whole("")], [2, 2, 0, 0]);
+    }
+
+    #[test]
+    fn windows_that_had_enough_to_do() {
+        let window =
+            |number, ms| Window { number, applied: 1, took: Duration::from_millis(ms), so_far: 0 };
+        let told = windows(&[window(3, 9), window(4, 11), window(5, 10), window(9, 1)], 10);
+        assert_eq!(told.count, 4);
+        assert!((told.worst - 110.0).abs() < 1e-9, "{told:?}");
+        assert!((told.median.unwrap() - 100.0).abs() < 1e-9, "of 90 and 110: {told:?}");
+        assert_eq!(windows(&[], 10).median, None);
+    }
+}

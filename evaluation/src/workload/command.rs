@@ -1,0 +1,169 @@
+//! Any command, described in a file.
+
+use std::fs::{File, read_to_string};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use serde::Deserialize;
+
+use super::{Done, Length, Running, Workload};
+use crate::beside::Beside;
+use crate::figures::Work;
+use crate::process::{Process, Seat, command, last_words};
+use crate::stop::Stop;
+
+/// Longest file.
+const LIMIT: u64 = 64 << 10;
+/// None takes longer, and none is not ready after so long.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// What is in the file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Other {
+    /// in the tables
+    name: String,
+    /// program and arguments
+    command: Vec<String>,
+    /// It is ready when its standard output has this
+    #[serde(default)]
+    ready: Option<String>,
+    /// It works without end, and is ended; the last number behind this, in its standard output, is its
+    /// work a second. Else its work is to end
+    #[serde(default)]
+    rate: Option<String>,
+    /// of its memory at most
+    #[serde(default)]
+    mib: Option<u64>,
+    #[serde(skip)]
+    otherwise: u64,
+}
+
+impl Other {
+    /// From a file; its memory is `bytes` if it says nothing of it.
+    ///
+    /// # Errors
+    /// If it cannot be read or understood.
+    pub fn read(path: &Path, bytes: u64) -> Result<Self> {
+        let cannot = || format!("cannot read {}", path.display());
+        ensure!(
+            path.metadata().with_context(cannot)?.len() <= LIMIT,
+            "{} is too long",
+            path.display()
+        );
+        let text = read_to_string(path).with_context(cannot)?;
+        let other: Other = toml::from_str(&text).with_context(cannot)?;
+        ensure!(!other.command.is_empty(), "{}: no command", path.display());
+        Ok(Other { otherwise: bytes, ..other })
+    }
+}
+
+impl Workload for Other {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn memory(&self) -> u64 {
+        self.mib.map_or(self.otherwise, |mib| mib.saturating_mul(1 << 20))
+    }
+
+    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        let [out, said] = ["out", "said"].map(|name| place.join(name));
+        let (program, words) = self.command.split_first().context("no command")?;
+        let mut command = command(Seat::Workload, program)?;
+        command.args(words).stdout(File::create(&out)?).stderr(File::create(&said)?);
+        let mut begin = Instant::now();
+        let mut process = Process::start_group(&self.name, &mut command, Signal::TERM)?;
+        if let Some(ready) = &self.ready {
+            let is_ready = || read_to_string(&out).is_ok_and(|text| text.contains(ready));
+            process.until(stop, PATIENCE, is_ready)?;
+            begin = Instant::now();
+        }
+        Ok(Box::new(Started { process, begin, out, said, rate: self.rate.clone() }))
+    }
+}
+
+struct Started {
+    process: Process,
+    begin: Instant,
+    out: PathBuf,
+    said: PathBuf,
+    rate: Option<String>,
+}
+
+impl Running for Started {
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    fn family(&self) -> bool {
+        true
+    }
+
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        let work = match self.rate.clone() {
+            Some(mark) => self.rate_after(&mark, length, beside, stop)?,
+            None => {
+                beside.begin()?;
+                let done = self.process.wait(stop, PATIENCE);
+                done.with_context(|| last_words(&self.said))?;
+                Work::Seconds(self.begin.elapsed().as_secs_f64())
+            }
+        };
+        Ok(Done::at_once(work))
+    }
+}
+
+impl Started {
+    fn rate_after(
+        &mut self,
+        mark: &str,
+        length: Length,
+        beside: &mut Beside<'_>,
+        stop: &Stop,
+    ) -> Result<Work> {
+        stop.sleep(length.lead_in)?;
+        beside.begin()?;
+        stop.sleep(length.measured)?;
+        self.process.check().with_context(|| last_words(&self.said))?;
+        self.process.end()?;
+        match last_number(&read_to_string(&self.out)?, mark) {
+            Some(rate) => Ok(Work::PerSecond(rate)),
+            None => bail!("{} has told no number after {mark:?}", self.process.name()),
+        }
+    }
+}
+
+fn last_number(text: &str, mark: &str) -> Option<f64> {
+    let (_, rest) = text.rsplit_once(mark)?;
+    let word = rest.split_whitespace().next()?;
+    word.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.toml");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Other::read(&path, 7)
+        };
+        let other = read("name = 'a'\ncommand = ['sleep', '1']\nmib = 3").unwrap();
+        assert_eq!((other.name(), other.memory()), ("a", 3 << 20));
+        assert_eq!(read("name = 'a'\ncommand = ['true']").unwrap().memory(), 7);
+        assert!(read("name = 'a'\ncommand = []").is_err());
+        assert!(read("name = 'a'\ncommand = ['a']\nnonsense = 1").is_err());
+    }
+
+    #[test]
+    fn the_last_number_counts() {
+        assert_eq!(last_number("rate: 3\nrate: 12.5/s\n", "rate:"), Some(12.5));
+        assert_eq!(last_number("none", "rate:"), None);
+    }
+}

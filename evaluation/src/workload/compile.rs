@@ -1,0 +1,135 @@
+//! A compiler at work on a made-up program.
+
+use std::fmt::Write;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::process::Signal;
+
+use super::{Done, Length, Running, Workload};
+use crate::beside::Beside;
+use crate::figures::Work;
+use crate::process::{Process, Seat, command, last_words};
+use crate::stop::Stop;
+
+/// Functions that take rustc a second, about.
+const A_SECOND: u64 = 8;
+/// It has no lead-in: one that is over sooner has hardly begun to have memory that is cold for 5 s.
+pub const LEAST: u64 = 60;
+/// No compilation takes longer.
+const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// The workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Compile {
+    /// in the tables
+    pub name: &'static str,
+    /// that it takes, about
+    pub seconds: u64,
+    /// of the program
+    pub seed: u64,
+}
+
+impl Workload for Compile {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn memory(&self) -> u64 {
+        2 << 30
+    }
+
+    fn start(&self, place: &Path, _stop: &Stop) -> Result<Box<dyn Running>> {
+        let source = place.join("source.rs");
+        std::fs::write(&source, program(self.seconds * A_SECOND, self.seed))?;
+        let said = place.join("said");
+        let mut command = command(Seat::Workload, "rustc")?;
+        command.args(["--crate-type", "lib", "-C", "opt-level=2", "-C", "codegen-units=1", "-o"]);
+        command.arg(place.join("compiled.rlib")).arg(source);
+        command.stdout(Stdio::null()).stderr(File::create(&said)?);
+        let begin = Instant::now();
+        let process = Process::start("rustc", &mut command, Signal::TERM)?;
+        Ok(Box::new(Compiling { process, begin, said }))
+    }
+}
+
+struct Compiling {
+    process: Process,
+    begin: Instant,
+    said: PathBuf,
+}
+
+impl Running for Compiling {
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    fn family(&self) -> bool {
+        true
+    }
+
+    fn work(&mut self, _: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        beside.begin()?;
+        let mut end = None;
+        while end.is_none() {
+            stop.check()?;
+            ensure!(self.begin.elapsed() < PATIENCE, "rustc takes too long");
+            std::thread::sleep(Duration::from_millis(5));
+            end = self.process.ended()?;
+        }
+        let seconds = self.begin.elapsed().as_secs_f64();
+        let done = end.is_some_and(|status| status.success());
+        ensure!(done, "rustc has failed: {}", last_words(&self.said));
+        Ok(Done::at_once(Work::Seconds(seconds)))
+    }
+}
+
+/// So many functions, which all differ.
+fn program(functions: u64, seed: u64) -> String {
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut text = String::new();
+    for i in 0..functions {
+        let mut number = || random.next_u32() % 1000 + 1;
+        // Writing to memory does not fail.
+        let _ = write!(
+            text,
+            "pub fn f{i}(v: &mut Vec<u64>, m: &mut std::collections::BTreeMap<u64, String>) -> u64 {{\n\
+             let mut s = {};\n\
+             for (i, x) in v.iter_mut().enumerate() {{\n\
+             *x = match *x % 7 {{ 0 => *x * {}, 1 => *x ^ {}, 2 => (*x).rotate_left({} % 63), \
+             3 => x.wrapping_add(s), _ => i as u64 + {} }};\n\
+             s ^= *x;\n\
+             if s % {} == 0 {{ m.insert(s, format!(\"{{}} {{:?}} {i}\", s, x)); }}\n\
+             }}\n\
+             v.sort_by_key(|x| x % {});\n\
+             v.retain(|x| x % {} != 0);\n\
+             m.values().map(|t| t.len() as u64).fold(s, |a, b| a * 31 + b)\n}}\n",
+            number(),
+            number(),
+            number(),
+            number(),
+            number(),
+            number(),
+            number(),
+            number()
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_tells_the_program() {
+        assert_eq!(program(3, 1), program(3, 1));
+        assert_ne!(program(3, 1), program(3, 2));
+        assert_eq!(program(3, 1).matches("pub fn").count(), 3);
+    }
+}

@@ -1,0 +1,230 @@
+//! What is run: servers with a load, programs, and memory that is touched in a known way.
+
+mod command;
+mod compile;
+mod contents;
+mod open_loop;
+mod postgres;
+mod redis;
+mod resp;
+mod stress;
+pub mod strider;
+mod synthetic;
+
+use std::fs::read_to_string;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use isotherm_linux::sys::process_cpu;
+
+use super::beside::Beside;
+use super::config::MOST_PATIENCE;
+use super::figures::Work;
+use super::folder::Setup;
+use super::latency::Latency;
+use super::process::Process;
+use super::sampler::with_children;
+use super::slices::{SLICE, Slice, Sliced, Speeds, by_twin};
+use super::stop::Stop;
+
+pub use contents::Contents;
+pub use open_loop::OpenLoop;
+pub use redis::{Keys, Redis, Server};
+
+/// Something to run.
+pub trait Workload {
+    /// In the tables.
+    fn name(&self) -> &str;
+
+    /// Bytes of its memory at most, about: what swap must have room for.
+    fn memory(&self) -> u64;
+
+    /// Starts it, with files of its own at `place`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If it is not installed, or fails.
+    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>>;
+}
+
+/// A workload that is ready; ended when dropped.
+pub trait Running {
+    /// Its process.
+    fn pid(&self) -> i32;
+
+    /// Whether it has others below it that count as well.
+    fn family(&self) -> bool {
+        false
+    }
+
+    /// Works; tells `beside` when what is measured begins. What can be asked in the middle works slice by
+    /// slice.
+    ///
+    /// # Errors
+    /// If it fails.
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done>;
+
+    /// Ends, where it has more to do then than to be killed. Nothing is measured any more.
+    ///
+    /// # Errors
+    /// If it has failed.
+    fn finish(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// How long one works that does not end by itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Length {
+    /// before it is measured
+    pub lead_in: Duration,
+    /// while it is
+    pub measured: Duration,
+    /// instead, where isotherm takes turns
+    pub slices: u32,
+}
+
+/// What it has done while it was measured.
+#[derive(Debug, Clone)]
+pub struct Done {
+    /// by its own count
+    pub work: Work,
+    /// where isotherm took turns
+    pub sliced: Option<Sliced>,
+    /// where it has requests
+    pub latency: Option<Latency>,
+    /// resident bytes of what was beside it only to be held against it
+    pub apart: u64,
+}
+
+impl Done {
+    /// What could not be asked in the middle.
+    #[must_use]
+    pub fn at_once(work: Work) -> Self {
+        Done { work, sliced: None, latency: None, apart: 0 }
+    }
+
+    /// By its work a second in each slice; there may be but one.
+    ///
+    /// # Errors
+    /// If there is none, or nothing was done, or by the twin.
+    pub fn by_slices(slices: &[Slice<Speeds>]) -> Result<Self> {
+        let slices = &by_twin(slices).context("the workload's twin has done nothing")?;
+        let sliced = Sliced::of(slices);
+        let rate = sliced.as_ref().map(|s| s.watched).or(slices.first().map(|s| s.found));
+        let rate = rate.filter(|rate| *rate > 0.0).context("the workload has done nothing")?;
+        Ok(Done { work: Work::PerSecond(rate), sliced, latency: None, apart: 0 })
+    }
+}
+
+/// So long one of two servers is asked, and then the other: long enough to have what it needs in the caches
+/// again, and short beside all that makes the machine faster or slower.
+const TURN: Duration = Duration::from_millis(250);
+
+/// What is beside a workload only to be held against it, started when it is first asked for: isotherm is at
+/// rest by then.
+fn started<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Result<&mut T> {
+    Ok(match place {
+        Some(there) => there,
+        none => none.insert(start()?),
+    })
+}
+
+/// Bytes that go when a process and all below it do: of what they share with others, their parts.
+fn memory_of(pid: i32) -> u64 {
+    let of = |pid: i32| {
+        let text = read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    };
+    let each = with_children(Path::new("/"), pid).into_iter().filter_map(of);
+    each.sum::<u64>() << 10
+}
+
+/// What a process has counted so far, and its CPU time.
+#[derive(Debug, Clone, Copy)]
+struct Reading {
+    count: u64,
+    cpu: Duration,
+}
+
+impl Reading {
+    fn of(process: &Process, count: u64) -> Result<Self> {
+        let cpu = process_cpu(process.pid());
+        Ok(Reading {
+            count,
+            cpu: cpu.with_context(|| format!("{} has ended early", process.name()))?,
+        })
+    }
+
+    /// CPU time since then, in s.
+    fn cpu_since(self, before: Reading) -> f64 {
+        self.cpu.saturating_sub(before.cpu).as_secs_f64()
+    }
+
+    /// What it has counted since then, in a second of its CPU time.
+    fn pace_since(self, before: Reading) -> f64 {
+        let count = self.count.saturating_sub(before.count);
+        count as f64 / self.cpu_since(before).max(1e-9)
+    }
+}
+
+/// Those that are run if none are named.
+pub const NAMES: [&str; 17] = [
+    "redis-together",
+    "redis-hashed",
+    "postgres",
+    "compile",
+    "stress-vm",
+    "hot-warm-cold",
+    "zipf",
+    "phases",
+    "moving-window",
+    "rate-ladder",
+    "sparse",
+    "stairs",
+    "zigzag",
+    "thp",
+    "fork",
+    "huge-gain",
+    "huge-waste",
+];
+
+/// They are for thp and ethp: all of them is touched all the time, so that nothing can be saved. No part
+/// of the grid.
+pub const FOR_HUGE_PAGES: [&str; 2] = ["huge-gain", "huge-waste"];
+
+/// For those who only watch, in many repetitions: a minute is long enough for a machine to change its speed.
+/// Run if named.
+const COMPILE_SHORT: &str = "compile-short";
+
+/// A workload by its name, or from a file whose name ends in `.toml`.
+///
+/// # Errors
+/// If there is none.
+pub fn find(name: &str, setup: &Setup) -> Result<Box<dyn Workload>> {
+    let bytes = setup.size << 20;
+    let lead_in = Duration::from_secs(setup.lead_in);
+    let compile = |name, seconds| compile::Compile { name, seconds, seed: setup.seed };
+    let redis = |keys| Redis { keys, bytes, rate: setup.rate, seed: setup.seed };
+    Ok(match name {
+        "redis-together" => Box::new(redis(Keys::Together)),
+        "redis-hashed" => Box::new(redis(Keys::Hashed)),
+        "postgres" => Box::new(postgres::Postgres { bytes, seed: setup.seed }),
+        "compile" => Box::new(compile("compile", setup.seconds.max(compile::LEAST))),
+        COMPILE_SHORT => Box::new(compile(COMPILE_SHORT, setup.seconds)),
+        "stress-vm" => Box::new(stress::Stress { bytes: bytes / 2, lead_in }),
+        "huge-gain" => Box::new(strider::Strider { bytes, step: 1 }),
+        "huge-waste" => Box::new(strider::Strider { bytes, step: 16 }),
+        _ if name.ends_with(".toml") => Box::new(command::Other::read(Path::new(name), bytes)?),
+        _ if NAMES.contains(&name) => {
+            let measured = Duration::from_secs(setup.seconds).max(SLICE * setup.slices);
+            let length = lead_in * MOST_PATIENCE + measured;
+            Box::new(synthetic::Synthetic { name: name.to_owned(), seed: setup.seed, length })
+        }
+        _ => bail!(
+            "{name} is no workload: choose of {}, {COMPILE_SHORT}, or FILE.toml",
+            NAMES.join(", ")
+        ),
+    })
+}

@@ -1,0 +1,243 @@
+//! A redis-server alone on a CPU, of whose keys few are read.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::process::Signal;
+
+use super::resp::{ClosedLoop, connect, fill};
+use super::{Contents, Done, Length, OpenLoop, Running, TURN, Workload, memory_of, started};
+use crate::beside::Beside;
+use crate::latency::Latencies;
+use crate::process::{Process, Seat, command};
+use crate::slices::{SLICE, Speeds};
+use crate::stop::Stop;
+
+/// Memory that a key with its value takes redis, about.
+const EACH: u64 = 1150;
+/// One key of so many is read: few enough that each page of theirs is touched more often than prcl has
+/// it for what is cold.
+const HOT: u32 = 40;
+
+/// Where the keys that are read lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// they were set one after the other, hence lie together
+    Together,
+    /// strewn over all
+    Hashed,
+}
+
+/// The workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Redis {
+    /// which are read
+    pub keys: Keys,
+    /// of all keys with their values, about
+    pub bytes: u64,
+    /// requests a second of the open loop
+    pub rate: u64,
+    /// where random numbers begin
+    pub seed: u64,
+}
+
+impl Redis {
+    /// Keys that it has.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.bytes / EACH).unwrap_or(u32::MAX).max(HOT)
+    }
+}
+
+impl Workload for Redis {
+    fn name(&self) -> &str {
+        match self.keys {
+            Keys::Together => "redis-together",
+            Keys::Hashed => "redis-hashed",
+        }
+    }
+
+    fn memory(&self) -> u64 {
+        self.bytes * 3 / 2
+    }
+
+    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        Ok(Box::new(Server::start(self, place, stop)?))
+    }
+}
+
+/// The server with its keys, and who reads them.
+#[derive(Debug)]
+pub struct Server {
+    redis: Redis,
+    process: Process,
+    socket: PathBuf,
+    contents: Contents,
+    reader: Reader,
+}
+
+/// A server with the same keys that isotherm knows nothing of, and who asks it.
+#[derive(Debug)]
+struct Twin {
+    server: Server,
+    closed: ClosedLoop,
+}
+
+/// Draws keys, each hot one as likely.
+#[derive(Debug)]
+struct Reader {
+    hot: Vec<u32>,
+    random: Xoshiro256PlusPlus,
+}
+
+impl Reader {
+    fn new(keys: Keys, count: u32, seed: u64) -> Self {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (hot, first) = (count / HOT, count / 4);
+        let hot = match keys {
+            Keys::Together => (first..first + hot).collect(),
+            Keys::Hashed => (0..hot).map(|i| i * HOT + random.next_u32() % HOT).collect(),
+        };
+        Reader { hot, random }
+    }
+
+    fn draw(&mut self) -> u32 {
+        let at = self.random.next_u64() % (self.hot.len() as u64).max(1);
+        self.hot.get(usize::try_from(at).unwrap_or(0)).copied().unwrap_or(0)
+    }
+}
+
+impl Server {
+    /// Starts it, and sets all keys.
+    ///
+    /// # Errors
+    /// If it is not installed, or fails.
+    pub fn start(redis: &Redis, place: &Path, stop: &Stop) -> Result<Self> {
+        let socket = place.join("redis.sock");
+        let mut command = command(Seat::Workload, "redis-server")?;
+        // Whether it has huge pages is the machine's to say.
+        command.args(["--disable-thp", "no"]);
+        command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
+        command.arg(&socket).arg("--dir").arg(place).stdout(Stdio::null());
+        let mut process = Process::start("redis-server", &mut command, Signal::TERM)?;
+        let ready = || connect(&socket).is_ok();
+        process.until(stop, Duration::from_secs(20), ready)?;
+        let contents = Contents::new(redis.seed);
+        let reader = Reader::new(redis.keys, redis.count(), redis.seed);
+        let mut server = Server { redis: *redis, process, socket, contents, reader };
+        server.set_anew(0, redis.count()).context("cannot fill redis")?;
+        Ok(server)
+    }
+
+    /// Sets so many keys from `first` on anew.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub fn set_anew(&mut self, first: u32, count: u32) -> Result<()> {
+        let contents = &mut self.contents;
+        fill(&self.socket, first..first.saturating_add(count), |value| contents.fill(value))
+    }
+
+    /// Reads hot keys in an open loop, and adds to `seen` how late answers were.
+    ///
+    /// # Errors
+    /// If the server fails.
+    pub fn open_loop(&mut self, length: Duration, seen: &mut Latencies, stop: &Stop) -> Result<()> {
+        let open = OpenLoop::start(&self.socket, self.redis.rate)?;
+        open.run(length, || self.reader.draw(), seen, stop)
+    }
+
+    /// Requests a second of a closed loop.
+    fn closed_loop(
+        &mut self,
+        closed: &mut ClosedLoop,
+        length: Duration,
+        stop: &Stop,
+    ) -> Result<f64> {
+        let (begin, mut count) = (Instant::now(), 0);
+        while begin.elapsed() < length {
+            stop.check()?;
+            count += closed.round(|| self.reader.draw())?;
+        }
+        Ok(count as f64 / begin.elapsed().as_secs_f64())
+    }
+
+    fn twin(&self, stop: &Stop) -> Result<Twin> {
+        let place = self.socket.with_file_name("twin");
+        std::fs::create_dir(&place)?;
+        let mut server = Server::start(&self.redis, &place, stop)?;
+        let closed = ClosedLoop::start(&server.socket, || server.reader.draw())?;
+        Ok(Twin { server, closed })
+    }
+
+    /// Requests a second of closed loops by turns: of itself, and of its twin.
+    fn in_turn(
+        &mut self,
+        closed: &mut ClosedLoop,
+        twin: &mut Twin,
+        length: Duration,
+        stop: &Stop,
+    ) -> Result<Speeds> {
+        let (begin, mut rates) = (Instant::now(), Vec::new());
+        while begin.elapsed() < length {
+            let own = self.closed_loop(closed, TURN, stop)?;
+            rates.push((own, twin.server.closed_loop(&mut twin.closed, TURN, stop)?));
+        }
+        let mean = |of: fn(&(f64, f64)) -> f64| {
+            rates.iter().map(of).sum::<f64>() / rates.len().max(1) as f64
+        };
+        Ok(Speeds { own: mean(|r| r.0), twin: mean(|r| r.1), busy: 1.0 })
+    }
+}
+
+impl Running for Server {
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Half of the time an open loop, for latencies, then a closed one, for requests. What isotherm does to
+    /// it lasts longer than the machine stays as fast as it is: then it has a twin, whose requests tell how
+    /// fast that is.
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
+        let mut twin = None;
+        let mut slices = beside.before(SLICE, |length| {
+            let twin = started(&mut twin, || self.twin(stop))?;
+            self.in_turn(&mut closed, twin, length, stop)
+        })?;
+        drop(closed);
+        self.open_loop(length.lead_in, &mut Latencies::new()?, stop)?;
+        beside.begin()?;
+        let mut seen = Latencies::new()?;
+        self.open_loop(length.measured / 2, &mut seen, stop)?;
+        let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
+        slices.extend(beside.slices(length.measured / 2, SLICE, |length| match &mut twin {
+            Some(twin) => self.in_turn(&mut closed, twin, length, stop),
+            None => Ok(Speeds::alone(self.closed_loop(&mut closed, length, stop)?)),
+        })?);
+        self.process.check()?;
+        let done = Done::by_slices(&slices)?;
+        let apart = twin.map_or(0, |twin| memory_of(twin.server.pid()));
+        Ok(Done { latency: seen.told(), apart, ..done })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hot_keys_lie_together_or_all_over() {
+        for keys in [Keys::Together, Keys::Hashed] {
+            let reader = Reader::new(keys, 10_000, 1);
+            assert_eq!(reader.hot.len(), 250);
+            assert!(reader.hot.is_sorted_by(|a, b| a < b));
+            let span = reader.hot[249] - reader.hot[0];
+            assert_eq!(span < 250, keys == Keys::Together, "{span}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `stress-ng --vm`: memory written and checked in many ways, one after the other.
+
+use std::fs::read_to_string;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use rustix::process::Signal;
+
+use super::{Done, Length, Running, Workload};
+use crate::beside::Beside;
+use crate::figures::Work;
+use crate::process::{Process, Seat, command};
+use crate::stop::Stop;
+
+/// The workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Stress {
+    /// that it writes to
+    pub bytes: u64,
+    /// before it is measured, whatever it runs under: what it counts hangs on which ways it came to
+    pub lead_in: Duration,
+}
+
+impl Workload for Stress {
+    fn name(&self) -> &str {
+        "stress-vm"
+    }
+
+    fn memory(&self) -> u64 {
+        self.bytes * 5 / 4
+    }
+
+    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        let told = place.join("told.yaml");
+        let mut command = command(Seat::Workload, "stress-ng")?;
+        command.args(["--vm", "1", "--vm-keep", "--vm-bytes", &self.bytes.to_string()]);
+        command.args(["--metrics", "--yaml"]).arg(&told).current_dir(place);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = Process::start("stress-ng", &mut command, Signal::INT)?;
+        stop.sleep(Duration::from_secs(1))?;
+        process.check().context("stress-ng is not installed, or does not run")?;
+        Ok(Box::new(Stressing { process, told, lead_in: self.lead_in }))
+    }
+}
+
+struct Stressing {
+    process: Process,
+    told: PathBuf,
+    lead_in: Duration,
+}
+
+impl Running for Stressing {
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    fn family(&self) -> bool {
+        true
+    }
+
+    /// Its work is what it counts in a second of its CPU time, with the lead-in: it tells no less.
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        stop.sleep(self.lead_in)?;
+        beside.begin()?;
+        stop.sleep(length.measured)?;
+        self.process.check()?;
+        self.process.end()?;
+        let told = read_to_string(&self.told).context("stress-ng has told nothing")?;
+        let rate = rate(&told).context("stress-ng has told no rate")?;
+        Ok(Done::at_once(Work::PerSecond(rate)))
+    }
+}
+
+fn rate(told: &str) -> Option<f64> {
+    let key = "bogo-ops-per-second-usr-sys-time:";
+    told.lines().find_map(|line| line.trim().strip_prefix(key)?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stress_ng_tells() {
+        let told = "metrics:\n    - stressor: vm\n      bogo-ops: 12\n      \
+                    bogo-ops-per-second-usr-sys-time: 5301.250000\n";
+        assert_eq!(rate(told), Some(5301.25));
+    }
+}

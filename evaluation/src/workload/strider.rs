@@ -1,0 +1,135 @@
+//! Memory of which each so many-th page is touched at random: where all are, huge pages are a gain; where
+//! few are, a waste.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::sys::Arena;
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rustix::process::Signal;
+
+use super::{Contents, Done, Length, Reading, Running, Workload};
+use crate::beside::Beside;
+use crate::process::{Process, Seat, command};
+use crate::slices::{SLICE, Speeds};
+use crate::stop::Stop;
+
+/// The word by which the bench starts itself as this.
+const ARGUMENT: &str = "--be-the-strider";
+/// Touches between two reports.
+const BATCH: u64 = 1 << 18;
+/// Words of a page.
+const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
+
+/// The workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Strider {
+    /// of all its memory
+    pub bytes: u64,
+    /// of so many pages the first is touched
+    pub step: u64,
+}
+
+impl Workload for Strider {
+    fn name(&self) -> &str {
+        if self.step == 1 { "huge-gain" } else { "huge-waste" }
+    }
+
+    fn memory(&self) -> u64 {
+        self.bytes
+    }
+
+    fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>> {
+        let count = place.join("count");
+        let mut command = command(Seat::Workload, std::env::current_exe()?)?;
+        command.args([ARGUMENT, &self.bytes.to_string(), &self.step.to_string()]);
+        let mut process =
+            Process::start(self.name(), command.stdout(File::create(&count)?), Signal::KILL)?;
+        let count = File::open(&count)?;
+        process.until(stop, Duration::from_secs(120), || touches(&count).is_ok())?;
+        Ok(Box::new(Striding { process, count }))
+    }
+}
+
+struct Striding {
+    process: Process,
+    count: File,
+}
+
+impl Running for Striding {
+    fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    /// Its work are touches in a second of its CPU time.
+    fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
+        let now = || Reading::of(&self.process, touches(&self.count)?);
+        let work = |length| {
+            let before = now()?;
+            stop.sleep(length)?;
+            Ok(Speeds::alone(now()?.pace_since(before)))
+        };
+        let mut slices = beside.before(SLICE, work)?;
+        stop.sleep(length.lead_in)?;
+        beside.begin()?;
+        slices.extend(beside.slices(length.measured, SLICE, work)?);
+        self.process.check()?;
+        Done::by_slices(&slices)
+    }
+}
+
+/// What the process has counted at last.
+fn touches(count: &File) -> Result<u64> {
+    let mut bytes = [0; 8];
+    count.read_exact_at(&mut bytes, 0)?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Touches until killed, if the command line asks for that; the count so far is at the begin of standard
+/// output, a file. Nothing happens otherwise.
+///
+/// # Errors
+/// If there is no memory, or nobody to tell.
+pub fn run_if_asked() -> Result<()> {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() != Some(ARGUMENT) {
+        return Ok(());
+    }
+    let mut number = || -> Result<u64> { Ok(words.next().context("no number")?.parse()?) };
+    let (bytes, step) = (number()?, number()?.max(1));
+    let memory = Arena::map(bytes)?;
+    let pages = bytes / PAGE_SIZE;
+    let mut contents = Contents::new(step);
+    (0..pages).step_by(usize::try_from(step)?).for_each(|page| fill(&memory, page, &mut contents));
+    let out = File::from(rustix::io::dup(std::io::stdout())?);
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(bytes);
+    let (touched, mut count) = (pages.div_ceil(step).max(1), 0u64);
+    let words_of_memory = memory.words();
+    loop {
+        out.write_all_at(&count.to_ne_bytes(), 0)?;
+        for _ in 0..BATCH {
+            let drawn = random.next_u64();
+            let word = (drawn % touched * step) as usize * WORDS + (drawn >> 48) as usize % WORDS;
+            std::hint::black_box(words_of_memory.get(word).map(|w| w.load(Relaxed)));
+        }
+        count += BATCH;
+    }
+}
+
+fn fill(memory: &Arena, page: u64, contents: &mut Contents) {
+    let words = memory.words();
+    let first = usize::try_from(page).unwrap_or(usize::MAX).saturating_mul(WORDS);
+    let mut bytes = [0; PAGE_SIZE as usize];
+    contents.fill(&mut bytes);
+    let values = bytes.chunks_exact(8).map(|c| c.try_into().map_or(0, u64::from_ne_bytes));
+    let place = words.get(first..first + WORDS).unwrap_or_default();
+    place.iter().zip(values).for_each(|(word, value)| {
+        word.store(value, Relaxed);
+    });
+}

@@ -1,0 +1,149 @@
+//! The evaluation on a tiny redis-server: a run, the same again, and another setup.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../../crates/linux/tests/common/swap.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod alone;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use self::alone::Alone;
+
+/// Whether the test can run here. Where all tests must run, what is lacking is a failure.
+fn can_run() -> bool {
+    let program = Path::new(env!("CARGO_BIN_EXE_evaluate")).with_file_name("isotherm");
+    let lacks = [
+        (!rustix::process::geteuid().is_root(), "root"),
+        (!Path::new("/sys/class/zram-control").exists(), "zram"),
+        (Command::new("redis-server").arg("--version").output().is_err(), "redis-server"),
+        (!program.exists(), "isotherm beside it (cargo test --workspace)"),
+    ];
+    let lacking: Vec<&str> =
+        lacks.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
+    let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
+    assert!(lacking.is_empty() || !required, "the evaluation takes {}", lacking.join(", "));
+    if !lacking.is_empty() {
+        eprintln!("skipped the evaluation: it takes {}", lacking.join(", "));
+    }
+    lacking.is_empty()
+}
+
+fn evaluate(dir: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+    command.args(["--out", "runs", "--times", "1", "--size", "32", "--rate", "2000"]);
+    command.args(["--configs", "prcl", "--workloads", "redis-together", "--json", "all.json"]);
+    command.args(options).current_dir(dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn all_runs(dir: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(dir.join("all.json")).unwrap()).unwrap()
+}
+
+/// What a run changes on the machine: swap, by device, and the setting of huge pages.
+fn machine() -> (Vec<String>, String) {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let device = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let swaps = read("/proc/swaps").lines().filter_map(device).collect();
+    (swaps, read("/sys/kernel/mm/transparent_hugepage/enabled"))
+}
+
+#[test]
+fn a_run_is_made_once_and_puts_the_machine_back() {
+    if !can_run() {
+        return;
+    }
+    // A run makes swap of its own.
+    let Some(_alone) = Alone::without_swap() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let before = machine();
+    // What is cold goes after 5 s.
+    let times = ["--seconds", "12", "--lead-in", "4"];
+    let done = evaluate(dir.path(), &times);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    assert_eq!(machine(), before);
+
+    let json = || all_runs(dir.path());
+    let all = json();
+    let figures = &all["runs"][0]["outcome"]["Ok"];
+    let number = |path: &str| figures.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN);
+    assert!(number("/work/PerSecond") > 1000.0, "{all}");
+    assert!(number("/latency/p99") >= number("/latency/p50"), "{all}");
+    assert!(number("/own_cpu") > 0.0, "{all}");
+    // The memory of real programs compresses as this does; little of it does less well.
+    let held = number("/memory/held");
+    assert!(held > f64::from(2 << 20), "{held} bytes went: {all}");
+    let ratio = held / number("/memory/zram");
+    assert!((2.0..3.7).contains(&ratio), "{ratio}: {all}");
+
+    let again = evaluate(dir.path(), &times);
+    assert!(text(&again.stderr).contains("1 runs, 1 of them are there"), "{}", text(&again.stderr));
+    assert_eq!(json(), all, "nothing was run again");
+    let other = evaluate(dir.path(), &["--seconds", "5"]);
+    assert!(!other.status.success());
+    assert!(text(&other.stderr).contains("another setup"), "{}", text(&other.stderr));
+}
+
+/// isotherm works for half of the time, and its record comes to a good end.
+#[test]
+fn rec_is_held_against_its_own_slices_at_rest() {
+    if !can_run() {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let times = ["--configs", "rec", "--seconds", "2", "--lead-in", "2", "--slices", "4"];
+    let done = evaluate(dir.path(), &times);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let all = all_runs(dir.path());
+    let figures = &all["runs"][0]["outcome"]["Ok"];
+    let sliced = &figures["sliced"];
+    assert_eq!(sliced["pairs"].as_array().map(Vec::len), Some(2), "{all}");
+    assert!(sliced["alone"].as_f64().unwrap() > 1000.0, "{all}");
+    assert!(sliced["slowdown"]["error"].is_number(), "{all}");
+    assert_eq!(figures["work"]["PerSecond"], sliced["watched"]);
+    assert!(figures["seconds"].as_f64().unwrap() >= 9.0, "half of 2 s, and 4 slices of 2: {all}");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_wrong_usage() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = evaluate(dir.path(), &["--report", "none"]);
+    assert_eq!(done.status.code(), Some(2));
+    let said = text(&done.stderr);
+    assert!(said.starts_with("evaluate: cannot read none/setup.json"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+#[test]
+fn who_names_others_is_not_given_those_of_before() {
+    if !can_run() {
+        return;
+    }
+    let Some(_alone) = Alone::without_swap() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("none.toml");
+    std::fs::write(&file, "name = 'none'\ncommand = ['true']\n").unwrap();
+    // Each once, of which none is redis.
+    let done =
+        evaluate(dir.path(), &["--workloads", "none.toml,none.toml", "--configs", "orig,orig"]);
+    let said = text(&done.stderr);
+    assert!(said.contains("1 runs, 0 of them are there"), "{said}");
+    assert!(!said.contains("redis"), "{said}");
+}
+
+#[test]
+fn pressure_does_not_keep_what_it_has_found() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_evaluate"));
+    let done = command.args(["--pressure", "--json", "all.json"]).output().unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    let said = text(&done.stderr);
+    assert!(said.contains("'--pressure' cannot be used with '--json"), "{said}");
+}
