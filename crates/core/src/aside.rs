@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use crate::ops::{Ask, Mapping, Seen, TargetId};
+use crate::call::TargetId;
+use crate::ops::{Ask, Mapping, Seen};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::{Region, age_regions, random_page, set_regions, window_around};
 use crate::region_view::view;

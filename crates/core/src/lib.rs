@@ -8,6 +8,7 @@ mod act;
 mod aside;
 mod attribution;
 mod attrs;
+mod call;
 mod estimator;
 mod exposure;
 mod factory;
@@ -36,14 +37,13 @@ pub use act::{
 };
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
+pub use call::{Cost, OpsError, TargetId};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;
 pub use factory::watch;
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use monitor::{Monitor, Observer};
-pub use ops::{
-    Activity, Ask, Cost, Liveness, Look, Mapping, MappingKind, OpsError, Seen, Space, TargetId,
-};
+pub use ops::{Activity, Ask, Liveness, Look, Mapping, MappingKind, Seen, Space};
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;
 pub use range::{AddrRange, PAGE_SIZE, align_down, join_touching};

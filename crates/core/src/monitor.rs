@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::attrs::{Attrs, AttrsError};
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::source::{EndReason, Source};

@@ -17,8 +17,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::scanned::Scanned;
 use crate::attrs::{Attrs, AttrsError};
+use crate::call::{Cost, OpsError, TargetId};
 use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{Cost, Liveness, Look, OpsError, Space, TargetId};
+use crate::ops::{Liveness, Look, Space};
 use crate::range::AddrRange;
 use crate::snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
 use crate::source::{EndReason, Source, Step};

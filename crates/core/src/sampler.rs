@@ -7,8 +7,9 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::attrs::{Attrs, AttrsError};
+use crate::call::{Cost, OpsError, TargetId};
 use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{Ask, Cost, Liveness, Look, Mapping, OpsError, Seen, Space, TargetId};
+use crate::ops::{Ask, Liveness, Look, Mapping, Seen, Space};
 use crate::range::{AddrRange, join_touching};
 use crate::region::{
     ANY_DIFFERENCE, Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split,

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attrs::Attrs;
+use crate::call::{Cost, TargetId};
 use crate::estimator::Rate;
 use crate::heat::{Heat, HeatBytes, Thresholds};
-use crate::ops::{Cost, Mapping, TargetId};
+use crate::ops::Mapping;
 use crate::range::AddrRange;
 use crate::region::to_bp;
 use crate::support::{RateSupport, SupportBytes, share};

@@ -111,7 +111,7 @@ fn idle(piece: &Piece) -> Option<(u32, u32)> {
 mod tests {
     use super::super::piece::Moment;
     use super::*;
-    use crate::ops::TargetId;
+    use crate::call::TargetId;
     use crate::page_mask::PageMask;
     use crate::range::PAGE_SIZE;
     use crate::survey::{Block, Cleared};

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::watched::Watched;
-use crate::ops::{Look, TargetId};
+use crate::call::TargetId;
+use crate::ops::Look;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::Restraint;
 use crate::survey::Pressure;

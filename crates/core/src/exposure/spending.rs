@@ -6,7 +6,7 @@ use super::ledger::{Ledger, Mean, Prices};
 use super::plan::{Allowance, LONG_TURN, LONGEST_TURN};
 use super::watched::Watched;
 use crate::attrs::Attrs;
-use crate::ops::Cost;
+use crate::call::Cost;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::Restraint;
 use crate::survey::BLOCK_SIZE;

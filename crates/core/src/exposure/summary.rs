@@ -37,7 +37,8 @@ mod tests {
     use super::super::view::Basis;
     use super::super::watched::Watched;
     use super::*;
-    use crate::ops::{Mapping, MappingKind, TargetId};
+    use crate::call::TargetId;
+    use crate::ops::{Mapping, MappingKind};
     use crate::page_mask::PageMask;
     use crate::range::AddrRange;
     use crate::snapshot::RegionView;
