@@ -8,6 +8,8 @@ mod act;
 mod aside;
 mod attribution;
 mod attrs;
+mod bins;
+mod borders;
 mod call;
 mod estimator;
 mod exposure;

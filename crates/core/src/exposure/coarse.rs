@@ -8,11 +8,12 @@
 
 use std::time::Duration;
 
-use super::piece::{Piece, Terms};
-use super::stretches::SAMPLED_HZ;
+use super::piece::Piece;
+use super::timing::Terms;
 use super::watched::Watched;
 use crate::range::AddrRange;
 use crate::survey::BLOCK_SIZE;
+use crate::tuning::SAMPLED_HZ;
 
 /// A target of more blocks than these, 60 GiB, is large. To clear 60 GiB for the first time takes a tenth of a CPU for
 /// 100 s. Then each page is known: samples miss most hot places that are smaller than a block (of 128 KiB strips, one a
@@ -109,7 +110,7 @@ fn idle(piece: &Piece) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::piece::Moment;
+    use super::super::timing::Moment;
     use super::*;
     use crate::call::TargetId;
     use crate::page_mask::PageMask;

@@ -2,9 +2,12 @@
 
 use std::ops::Range;
 
-use super::bins::{ALIKE, Bin, Spread};
-use super::borders::Place;
-use super::piece::{Piece, READS, Terms};
+use super::groups::rows;
+use super::piece::Piece;
+use super::summary::{Summary, Sums};
+use super::timing::{READS, Terms};
+use crate::bins::{ALIKE, Bin, Spread};
+use crate::borders::Place;
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
@@ -277,28 +280,6 @@ impl Counts {
     }
 }
 
-/// What some windows of a piece add to the counts of their region.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Sums {
-    resident: u64,
-    unknown: [u64; Unknown::ALL.len()],
-    /// of the resident pages, those that are presumed to be like others
-    extended: u64,
-    /// of these, touched pages and page-seconds, as presumed
-    presumed: (f64, f64),
-    /// when the last of them was touched; later than any time: that may be now
-    touched: u32,
-    /// by all exposures
-    all: Spread,
-    /// by the current one: of how many pages, how many were found by each read, and what that says
-    armed: u32,
-    found: [u32; READS],
-    fresh: Spread,
-    /// what looks hotter than before, and is left out of these
-    sudden: Spread,
-    sudden_pages: u64,
-}
-
 impl Sums {
     /// Of some windows; `leaves_out`: what looks hotter than before.
     pub fn of(piece: &Piece, windows: Range<usize>, leaves_out: bool, t: &Terms) -> Self {
@@ -359,4 +340,28 @@ impl Sums {
             }
         }
     }
+}
+
+impl Summary {
+    /// Of a piece of which something was touched since it was cleared.
+    fn of(piece: &Piece, t: &Terms) -> Self {
+        Summary {
+            rows: rows(piece, t),
+            sums: Sums::of(piece, 0..piece.nr_windows(), true, t),
+            recent: piece.same_recent(t.recent),
+        }
+    }
+}
+
+/// Sums up the pieces that have changed since that was last done; says how many. What memory says that was not touched
+/// since it was cleared depends on the time.
+pub(super) fn sum_up(pieces: &mut [Piece], t: &Terms) -> usize {
+    let sum_up = |p: &mut Piece| {
+        let changed = p.lacks_summary(t);
+        if changed {
+            p.keep_summary(Summary::of(p, t));
+        }
+        usize::from(changed)
+    };
+    pieces.iter_mut().map(sum_up).sum()
 }

@@ -4,18 +4,19 @@
 //! then, in long runs, and everything is read, at growing delays. When a page turned young tells how
 //! often it is touched; a page that did not was not. `docs/concepts/how-it-sees.md` tells it at length.
 
-pub mod bins;
-pub(crate) mod borders;
 mod coarse;
 mod counts;
+mod groups;
 mod ledger;
 mod piece;
 mod plan;
+mod published;
 mod rest;
 mod restrain;
 mod spending;
 mod stretches;
 mod summary;
+mod timing;
 mod view;
 mod watched;
 mod window;
@@ -28,11 +29,11 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::piece::{EARLY, Moment, Terms};
 use self::plan::{Stretches, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
+use self::timing::{EARLY, Moment, Terms};
 use self::view::Basis;
 use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};

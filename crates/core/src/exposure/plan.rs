@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use super::coarse::{is_hot, is_large};
 use super::ledger::Prices;
-use super::piece::{FEW, Piece, Terms};
-use super::stretches::{SAMPLED_HZ, Seams, Woken, hot_cells, is_sampled, sampled, within};
-use super::watched::Known;
+use super::piece::Piece;
+use super::published::{Known, is_sampled};
+use super::stretches::{Seams, Woken, hot_cells, sampled, within};
+use super::timing::Terms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
+use crate::tuning::{FEW, LONG_TURN, LONGEST_TURN, SAMPLED_HZ, TURNING};
 
 /// What may be cleared at once.
 #[derive(Debug, Clone, Copy)]
@@ -63,18 +65,15 @@ const MOST_IN_REGION: usize = 8;
 /// What is touched less often than that is not disturbed.
 const SLOW_HZ: f64 = 2.0;
 /// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
-/// each few seconds.
+/// each few seconds: see [`LONG_TURN`].
 const SETTLED: u32 = 4;
-pub(super) const LONG_TURN: Duration = Duration::from_millis(2_750);
-/// The same of a region of less than 1 MiB, whose shootdown tells of as much as those of others do of more.
+/// Of a region of less bytes, a shootdown tells of as much as those of others do of more: see [`LONGEST_TURN`].
 const LITTLE: u64 = 1 << 20;
-pub(super) const LONGEST_TURN: Duration = Duration::from_millis(5_200);
 /// Whose turns are further apart is not sampled.
 const LATE: Duration = Duration::from_secs(8);
 /// Of what woke, one in so many pieces is sampled.
 const WOKEN_CELL: usize = 16;
-/// For so long after something turned all that is hot is sampled.
-pub(super) const TURNING: Duration = Duration::from_millis(600);
+/// What is hot was sampled just now if it was so long before something turned.
 const LATELY: Duration = Duration::from_millis(50);
 /// And else a piece of each cell so often.
 const OFTEN: Duration = Duration::from_millis(200);
@@ -548,7 +547,7 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::piece::Moment;
+    use super::super::timing::Moment;
     use super::*;
     use crate::page_mask::PageMask;
     use crate::survey::{BLOCK_SIZE, Block, Cleared};

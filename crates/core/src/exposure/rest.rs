@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::piece::{Moment, Terms};
-use super::view::{NO_HEAT, Viewed};
+use super::timing::{Moment, Terms};
+use super::view::Viewed;
 use super::watched::Watched;
 use crate::ops::Activity;
 use crate::snapshot::RegionView;
 use crate::time::Nanos;
+use crate::tuning::NO_HEAT;
 
 /// The memory of a target at rest is read once in so many rounds all the same, and in so much time at most:
 /// others may reclaim it, or touch it without its clock.

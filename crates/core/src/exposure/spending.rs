@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ledger::{Ledger, Mean, Prices};
-use super::plan::{Allowance, LONG_TURN, LONGEST_TURN};
+use super::plan::Allowance;
 use super::watched::Watched;
 use crate::attrs::Attrs;
 use crate::call::Cost;
@@ -11,6 +11,7 @@ use crate::range::PAGE_SIZE;
 use crate::snapshot::Restraint;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
+use crate::tuning::{LONG_TURN, LONGEST_TURN};
 
 /// Of the budget, reading everything and what is reckoned from it may take so much; else it is read less
 /// often.

@@ -18,15 +18,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::piece::{FEW, Piece, Terms};
-use super::watched::Known;
+use super::piece::Piece;
+use super::published::{Known, is_sampled};
+use super::timing::Terms;
 use crate::range::AddrRange;
 use crate::time::Nanos;
+use crate::tuning::{FEW, SAMPLED_HZ};
 
-/// Slower memory is not sampled: its windows are cleared in turn.
-pub(super) const SAMPLED_HZ: f64 = 2.0;
-/// Of a region that is sampled, nearly all pages are touched.
-const WHOLE: f64 = 0.9;
 /// A sample is idle if it was untouched for so many times the mean time between two touches of a page...
 const MEAN_TIMES: f64 = 3.0;
 /// ... but for one in so many of its pages.
@@ -96,11 +94,6 @@ pub(super) fn within(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
     let first = pieces.partition_point(|p| p.range.start < range.start);
     let inside = pieces[first..].iter().take_while(|p| p.range.end <= range.end);
     first..first + inside.count()
-}
-
-/// Whether samples speak for a region: it is hot, and evenly so, as far as it was looked at itself.
-pub(super) fn is_sampled(known: &Known) -> bool {
-    known.hz >= SAMPLED_HZ && (known.share >= WHOLE || known.extended)
 }
 
 /// The pieces that samples speak for, as those that lie in a hot region as a whole: how hot that is, in Hz. Where a

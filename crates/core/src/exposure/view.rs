@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use super::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
-use super::borders::{Group, Kind, Place};
 use super::counts::{Counts, Since, count, spans};
-use super::piece::{Moment, Piece, READS, Terms};
-use super::watched::Known;
+use super::piece::Piece;
+use super::published::Known;
+use super::timing::{Moment, READS, Terms};
 use super::window::{UNTOUCHED, Window};
+use crate::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
+use crate::borders::{Group, Kind, Place};
 use crate::estimator::Rate;
 use crate::range::PAGE_SIZE;
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::time::Nanos;
+use crate::tuning::NO_HEAT;
 use crate::unknown::{Pages, Unknown};
 
 /// Exposures that began so many rounds ago tell of the present.
@@ -203,9 +205,6 @@ fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
         _ => rate,
     }
 }
-
-/// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
-pub(super) const NO_HEAT: f64 = 0.02;
 
 /// Binary logarithm of a rate, to the next whole one.
 fn level(hz: f64) -> i8 {

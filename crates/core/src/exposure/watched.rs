@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use super::bins::ALIKE;
-use super::borders::{Group, groups};
 use super::coarse::is_large;
-use super::piece::{Moment, Piece, Terms};
-use super::plan::TURNING;
+use super::counts::sum_up;
+use super::groups::groups;
+use super::piece::Piece;
+use super::published::{Known, is_sampled, known_at};
 use super::rest::{Rest, Whole};
-use super::stretches::{Seams, Woken, fall_idle, hot_cells, is_sampled, sampled, within, woken};
+use super::stretches::{Seams, Woken, fall_idle, hot_cells, sampled, within, woken};
+use super::timing::{Moment, Terms};
 use super::view::{Basis, Viewed, view};
 use crate::aside::{Aside, MOST_ASKS};
+use crate::bins::ALIKE;
+use crate::borders::Group;
 use crate::call::TargetId;
 use crate::ops::{Ask, Mapping, Seen};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
@@ -22,6 +25,7 @@ use crate::region::leave_out;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
+use crate::tuning::TURNING;
 use crate::unknown::Unknown;
 
 /// A target, and what is known of its memory.
@@ -76,20 +80,6 @@ pub(super) struct Watched {
     pub distrusted_until: Nanos,
     /// The last reading of everything has found something touched.
     pub was_touched: bool,
-}
-
-/// A region as it was published.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Known {
-    pub range: AddrRange,
-    /// of the pages that are touched
-    pub hz: f64,
-    /// which part that is
-    pub share: f64,
-    /// for how long it has had this heat
-    pub age: Duration,
-    /// Most of what is known of it is of samples.
-    pub extended: bool,
 }
 
 impl Watched {
@@ -413,7 +403,7 @@ impl Watched {
     pub fn make_regions(&mut self, b: &Basis, max: usize, windows: bool) -> Vec<Viewed> {
         let areas = join_touching(self.visible.iter().copied());
         let room = max.saturating_sub(self.aside.len()).max(1);
-        self.sum_up(&b.terms);
+        sum_up(&mut self.pieces, &b.terms);
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let before = std::mem::take(&mut self.regions);
@@ -434,11 +424,6 @@ impl Watched {
         self.views.extend(self.aside.views(interval));
         self.views.sort_unstable_by_key(|v| v.range.start);
         viewed
-    }
-
-    /// Sums up the pieces that have changed since that was last done; says how many.
-    pub fn sum_up(&mut self, t: &Terms) -> usize {
-        self.pieces.iter_mut().map(|p| usize::from(p.sum_up(t))).sum()
     }
 
     /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
@@ -504,12 +489,6 @@ impl Watched {
     fn in_block(&mut self, first: usize, start: u64) -> impl Iterator<Item = &mut Piece> {
         self.pieces[first..].iter_mut().take_while(move |p| p.block() == start)
     }
-}
-
-/// What was known of the middle of `range`.
-fn known_at(known: &[Known], range: AddrRange) -> Option<&Known> {
-    let middle = range.start + range.len() / 2;
-    known.get(known.partition_point(|k| k.range.end <= middle)).filter(|k| k.range.contains(middle))
 }
 
 /// What was just looked at of a region, against what was known of it.
@@ -589,3 +568,7 @@ impl Running {
         self.share.unwrap_or(1.0)
     }
 }
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod summary_tests;

@@ -1,7 +1,7 @@
 //! What is known of a window.
 
-use super::bins::llr_is_below;
-use super::piece::{EARLY, READS};
+use super::timing::{EARLY, READS};
+use crate::bins::llr_is_below;
 
 /// Touched pages, and page-seconds until they were: their ratio is about a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

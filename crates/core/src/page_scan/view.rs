@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::piece::{Page, Piece, UNTOUCHED};
+use crate::borders::{Group, Kind, join_first};
 use crate::estimator::{Rate, rate};
-use crate::exposure::borders::{Group, Kind, join_first};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::survey::BLOCK_SIZE;
+use crate::tuning::NO_HEAT;
 use crate::unknown::{Pages, Unknown};
 
 /// The pages of a piece as groups of those that are alike; with `exact`, of those that are the same.
@@ -211,9 +212,6 @@ fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64>
     let alone = likelihood(1.0, young / (pages * each));
     (share < 0.9 && likelihood(share, low) - alone > CLEARLY).then_some(share)
 }
-
-/// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
-const NO_HEAT: f64 = 0.02;
 
 /// Has the pages of a piece within `range` take note of their rate; the sum of the times for which they
 /// have had it, in ms.

@@ -1,8 +1,6 @@
 //! Regions from windows: neighbours that nothing tells apart are joined.
 
-use super::bins::{ALIKE, llr_is_below};
-use super::piece::{Piece, Terms};
-use super::plan::LONGEST_TURN;
+use crate::bins::llr_is_below;
 use crate::range::AddrRange;
 use crate::unknown::Unknown;
 
@@ -57,60 +55,16 @@ pub(crate) struct Ease {
 }
 
 /// Only what nothing at all tells apart.
-const EXACT: Ease =
+pub(crate) const EXACT: Ease =
     Ease { llr: 0.0, ratio: 1.0, aged: 1.0, apart: READINGS, awoken: true, any: false };
 pub(crate) const FIRST: Ease =
     Ease { llr: 0.5, ratio: 1.1, aged: 1.02, apart: 2.0 * READINGS, awoken: false, any: false };
 const FULL: Ease =
     Ease { llr: 6.0, ratio: 1.5, aged: 1.05, apart: 2.0 * READINGS, awoken: true, any: false };
-/// Pages of a huge page that tell as much as one: it has one bit.
-const ALIKE_IN_HUGE: f64 = 64.0;
-/// What is touched is cleared again within so many ms, a part of each region.
-const LATELY: u32 = LONGEST_TURN.as_millis() as u32;
 /// Shorter stretches of nothing do not divide what lies around them.
 const SHORT_GAP: u64 = 256 << 10;
 
-/// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` as far as
-/// that is possible; with `all`, only what nothing at all tells apart is joined.
-///
-/// Neighbours are joined if neither was touched, for about as long; or if their rates differ little; or
-/// if two rates are hardly more likely than one. The threshold rises from low to full, so that the
-/// most alike are joined first, and then further, until there are few enough.
-pub(super) fn groups(
-    pieces: &[Piece],
-    areas: &[AddrRange],
-    t: &Terms,
-    now: u32,
-    max: usize,
-    all: bool,
-) -> Vec<Group> {
-    let first = if all { EXACT } else { FIRST };
-    let mut joined = Joined::new(first, all, now);
-    let parts = |p: &Piece, i: usize, out: &mut Joined| {
-        if let Some(kind) = calm(p, t, first, now) {
-            let windows = Some(((i, 0), (i, p.nr_windows())));
-            return out.push(Group { range: p.range, kind, windows });
-        }
-        let lately = p.is_cleared_within(LATELY, now);
-        let push = |row: &Row, out: &mut Joined| {
-            let first = row.end - row.windows;
-            let range =
-                AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
-            let windows = Some(((i, first), (i, row.end)));
-            out.push_row(Group { range, kind: row.kind.at(now, lately), windows }, row.windows);
-        };
-        match p.summary().filter(|_| !all) {
-            Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),
-            None => kinds(p, t).enumerate().for_each(|(w, kind)| {
-                push(&Row { kind, windows: 1, end: w + 1 }, out);
-            }),
-        }
-    };
-    cover(pieces, |p| p.range, parts, areas, &mut joined);
-    fit(joined, max)
-}
-
-/// Joins groups until there are at most `max`, as far as that is possible: see [`groups`].
+/// Joins groups until there are at most `max`, as far as that is possible: see [`Joined`].
 pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
     let (all, now) = (joined.all, joined.now);
     let mut groups = joined.done();
@@ -173,7 +127,7 @@ impl Joined {
 
     /// Adds so many windows that follow, each of which says what the group does; the many of which nothing was touched
     /// are joined first.
-    fn push_row(&mut self, one: Group, windows: usize) {
+    pub fn push_row(&mut self, one: Group, windows: usize) {
         let group = Group { kind: one.kind.times(windows), ..one };
         let idle = |k: &Kind| matches!(k, Kind::Seen { d, .. } if *d == 0.0);
         let waits = group.kind == Kind::Absent || idle(&group.kind);
@@ -244,66 +198,6 @@ fn absent(range: AddrRange) -> Group {
     Group { range, kind: Kind::Absent, windows: None }
 }
 
-/// Most memory is cold, and need not be gone through window by window.
-fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
-    let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
-    let e = piece.idle(t).1 / if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
-    Some(Kind::Seen { d: 0.0, e, awoken: false, lately: false, touched: calm.touched })
-}
-
-/// What is known of each window, whenever that is: see [`Kind::at`].
-fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = Kind> + 'a {
-    let hidden = piece.unseen_pages();
-    let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
-    (0..piece.nr_windows()).map(move |i| {
-        let resident = piece.resident_in(i);
-        let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
-        if resident == 0 {
-            return Kind::Absent;
-        }
-        if lost > resident / 2 {
-            let why = piece.hidden().map(|(why, _)| why).next();
-            return Kind::Hidden(why.unwrap_or(Unknown::Unseen));
-        }
-        if let Some(why) = unseen {
-            return Kind::Hidden(why);
-        }
-        let evidence = piece.evidence(i, t);
-        let alike = match evidence.d {
-            _ if piece.huge => ALIKE_IN_HUGE,
-            0.0 => ALIKE,
-            // Pages that were touched together tell as much as two; one that always is, as one.
-            _ => f64::from(piece.window(i).touched_at_once()).clamp(1.0, ALIKE),
-        };
-        let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
-        let touched = piece.touched(i);
-        let awoken = piece.is_awoken(i);
-        let lately = !awoken && piece.is_found(i);
-        Kind::Seen { d, e, awoken, lately, touched: (touched, touched) }
-    })
-}
-
-/// Windows of a piece beside each other, each of which says the same.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
-    kind: Kind,
-    windows: usize,
-    /// the one behind the last
-    end: usize,
-}
-
-/// All windows of a piece, whenever that is: see [`Kind::at`].
-pub(super) fn rows(piece: &Piece, t: &Terms) -> Box<[Row]> {
-    let mut rows: Vec<Row> = Vec::new();
-    for (w, kind) in kinds(piece, t).enumerate() {
-        match rows.last_mut().filter(|row| row.kind == kind) {
-            Some(row) => (row.windows, row.end) = (row.windows + 1, w + 1),
-            None => rows.push(Row { kind, windows: 1, end: w + 1 }),
-        }
-    }
-    rows.into()
-}
-
 impl Kind {
     /// Of so many windows that say this.
     fn times(self, windows: usize) -> Kind {
@@ -317,7 +211,7 @@ impl Kind {
 
     /// The same at `now`, in ms: what may be touched at any time is touched now, and what was found touched since it
     /// was cleared was so a short time ago, if it was cleared `lately`.
-    fn at(self, now: u32, lately: bool) -> Kind {
+    pub fn at(self, now: u32, lately: bool) -> Kind {
         match self {
             Kind::Seen { d, e, awoken, lately: found, touched: (oldest, newest) } => Kind::Seen {
                 d,
@@ -407,7 +301,7 @@ const READINGS: f64 = 500.0;
 
 /// Whether all of it has been untouched for about the same time: ages are facts, so that little is given
 /// up of them before there are too many regions.
-fn as_old((oldest, newest): (u32, u32), ease: Ease, now: u32) -> bool {
+pub(crate) fn as_old((oldest, newest): (u32, u32), ease: Ease, now: u32) -> bool {
     let ago = |ms: u32| f64::from(now.saturating_sub(ms));
     ago(oldest) <= ago(newest) * ease.aged + ease.apart
 }

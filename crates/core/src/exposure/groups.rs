@@ -1,0 +1,106 @@
+//! Windows that nothing tells apart, as groups.
+
+use super::piece::Piece;
+use super::summary::Row;
+use super::timing::Terms;
+use crate::bins::ALIKE;
+use crate::borders::{EXACT, Ease, FIRST, Group, Joined, Kind, as_old, cover, fit};
+use crate::range::AddrRange;
+use crate::tuning::LONGEST_TURN;
+use crate::unknown::Unknown;
+
+/// Pages of a huge page that tell as much as one: it has one bit.
+const ALIKE_IN_HUGE: f64 = 64.0;
+/// What is touched is cleared again within so many ms, a part of each region.
+const LATELY: u32 = LONGEST_TURN.as_millis() as u32;
+
+/// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` as far as
+/// that is possible; with `all`, only what nothing at all tells apart is joined.
+///
+/// Neighbours are joined if neither was touched, for about as long; or if their rates differ little; or
+/// if two rates are hardly more likely than one. The threshold rises from low to full, so that the
+/// most alike are joined first, and then further, until there are few enough.
+pub(super) fn groups(
+    pieces: &[Piece],
+    areas: &[AddrRange],
+    t: &Terms,
+    now: u32,
+    max: usize,
+    all: bool,
+) -> Vec<Group> {
+    let first = if all { EXACT } else { FIRST };
+    let mut joined = Joined::new(first, all, now);
+    let parts = |p: &Piece, i: usize, out: &mut Joined| {
+        if let Some(kind) = calm(p, t, first, now) {
+            let windows = Some(((i, 0), (i, p.nr_windows())));
+            return out.push(Group { range: p.range, kind, windows });
+        }
+        let lately = p.is_cleared_within(LATELY, now);
+        let push = |row: &Row, out: &mut Joined| {
+            let first = row.end - row.windows;
+            let range =
+                AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
+            let windows = Some(((i, first), (i, row.end)));
+            out.push_row(Group { range, kind: row.kind.at(now, lately), windows }, row.windows);
+        };
+        match p.summary().filter(|_| !all) {
+            Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),
+            None => kinds(p, t).enumerate().for_each(|(w, kind)| {
+                push(&Row { kind, windows: 1, end: w + 1 }, out);
+            }),
+        }
+    };
+    cover(pieces, |p| p.range, parts, areas, &mut joined);
+    fit(joined, max)
+}
+
+/// Most memory is cold, and need not be gone through window by window.
+fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
+    let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
+    let e = piece.idle(t).1 / if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
+    Some(Kind::Seen { d: 0.0, e, awoken: false, lately: false, touched: calm.touched })
+}
+
+/// What is known of each window, whenever that is: see [`Kind::at`].
+fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = Kind> + 'a {
+    let hidden = piece.unseen_pages();
+    let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
+    (0..piece.nr_windows()).map(move |i| {
+        let resident = piece.resident_in(i);
+        let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
+        if resident == 0 {
+            return Kind::Absent;
+        }
+        if lost > resident / 2 {
+            let why = piece.hidden().map(|(why, _)| why).next();
+            return Kind::Hidden(why.unwrap_or(Unknown::Unseen));
+        }
+        if let Some(why) = unseen {
+            return Kind::Hidden(why);
+        }
+        let evidence = piece.evidence(i, t);
+        let alike = match evidence.d {
+            _ if piece.huge => ALIKE_IN_HUGE,
+            0.0 => ALIKE,
+            // Pages that were touched together tell as much as two; one that always is, as one.
+            _ => f64::from(piece.window(i).touched_at_once()).clamp(1.0, ALIKE),
+        };
+        let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
+        let touched = piece.touched(i);
+        let awoken = piece.is_awoken(i);
+        let lately = !awoken && piece.is_found(i);
+        Kind::Seen { d, e, awoken, lately, touched: (touched, touched) }
+    })
+}
+
+/// All windows of a piece, whenever that is: see [`Kind::at`].
+pub(super) fn rows(piece: &Piece, t: &Terms) -> Box<[Row]> {
+    let mut rows: Vec<Row> = Vec::new();
+    for (w, kind) in kinds(piece, t).enumerate() {
+        match rows.last_mut().filter(|row| row.kind == kind) {
+            Some(row) => (row.windows, row.end) = (row.windows + 1, w + 1),
+            None => rows.push(Row { kind, windows: 1, end: w + 1 }),
+        }
+    }
+    rows.into()
+}
