@@ -29,6 +29,7 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use self::coarse::{bridge_samples, cut_at_borders};
 use self::plan::{Stretches, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
@@ -261,12 +262,12 @@ impl<O: Space + Look> Exposure<O> {
         let mut awoken = Vec::with_capacity(targets.len());
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
-            if w.goes_on_resting(activity, &moment, self.spending.round) {
+            if w.rest.goes_on(activity, &moment, self.spending.round) {
                 w.running.update(now, moment.ran);
                 awoken.push(Vec::new());
                 continue;
             }
-            let seemed_to_rest = w.rest_is_unbroken(activity);
+            let seemed_to_rest = w.rest.is_unbroken(activity);
             let terms = self.terms(w);
             w.end_rest(&terms);
             let Some(survey) = self.ops.survey() else { break };
@@ -286,15 +287,16 @@ impl<O: Space + Look> Exposure<O> {
                 woke.extend(self.read_sentinels(w, &moment)?);
                 woke.sort_unstable();
                 if w.is_new || self.spending.is_in_credit() {
-                    w.cut_at_borders(&terms);
+                    cut_at_borders(&mut w.pieces, &terms);
                 }
             }
             awoken.push(woke);
             if seemed_to_rest && w.was_touched {
-                w.distrust(at);
+                w.rest.distrust(at);
             }
             let all = self.spending.part >= 1.0;
-            w.whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
+            let whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
+            w.rest.note_whole(whole);
             self.see_hidden(w, at)?;
         }
         self.blocks = blocks;
@@ -304,7 +306,7 @@ impl<O: Space + Look> Exposure<O> {
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
         for (done, (w, awoken)) in order.into_iter().enumerate() {
-            if w.is_at_rest() {
+            if w.rest.lasts() {
                 continue;
             }
             let restraint = self.restrain.of(&mut self.ops, w, now);
@@ -314,7 +316,7 @@ impl<O: Space + Look> Exposure<O> {
             let prices = &self.spending.prices;
             let runs = plan(&w.pieces, &w.regions, &stretches, &awoken, &allowance, prices, now);
             if !runs.is_empty() {
-                w.whole = None;
+                w.rest.note_whole(None);
             }
             self.clear(w, &runs, now)?;
         }
@@ -323,7 +325,7 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Reads samples of a large target that nobody has touched; returns what was touched after a long time.
     fn read_sentinels(&mut self, w: &mut Watched, now: &Moment) -> Result<Vec<u64>, OpsError> {
-        let ranges = w.next_sentinels(self.spending.sentinels());
+        let ranges = w.sentinels.next(&w.pieces, self.spending.sentinels());
         let terms = self.terms(w);
         let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) else {
             return Ok(Vec::new());
@@ -480,7 +482,7 @@ impl<O: Space + Look> Exposure<O> {
         let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
         let mut all = Worth::default();
         for w in targets.iter_mut() {
-            if let Some(worth) = w.worth_at_rest() {
+            if let Some(worth) = w.rest.worth() {
                 all.add(worth);
                 continue;
             }
@@ -488,7 +490,7 @@ impl<O: Space + Look> Exposure<O> {
             w.extend(now, &terms);
             w.doubt(self.published, &terms);
             if w.is_large() {
-                w.bridge_samples();
+                bridge_samples(&mut w.pieces);
             }
             let resident = w.resident_pages();
             let own = max as u64 * resident / self.resident.max(1);
@@ -518,7 +520,7 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     fn target_view(&mut self, w: &mut Watched) -> TargetView {
-        let rested = w.at_rest();
+        let rested = w.rest.views();
         let ran_now = match &rested {
             Some((ran, _)) => Some(*ran),
             None => self.ops.ran(w.id),
@@ -603,10 +605,10 @@ impl<O: Space + Look> Monitor for Exposure<O> {
         if new.window != self.attrs.window {
             for w in &mut self.targets {
                 w.pieces.clear();
-                w.rest = None;
+                w.rest.forget();
             }
         }
-        self.targets.iter_mut().for_each(Watched::disturb);
+        self.targets.iter_mut().for_each(|w| w.rest.disturb());
         self.attrs = new;
         self.spending.set_attrs(&new);
         self.hasten();

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use super::coarse::is_large;
+use super::coarse::{Sentinels, is_large};
 use super::counts::sum_up;
 use super::groups::groups;
 use super::piece::Piece;
 use super::published::{Known, is_sampled, known_at};
-use super::rest::{Rest, Whole};
+use super::rest::{Resting, Worth};
 use super::stretches::{Seams, Woken, fall_idle, hot_cells, sampled, within, woken};
 use super::timing::{Moment, Terms};
 use super::view::{Basis, Viewed, view};
@@ -19,13 +19,13 @@ use crate::aside::{Aside, MOST_ASKS};
 use crate::bins::ALIKE;
 use crate::borders::Group;
 use crate::call::TargetId;
-use crate::ops::{Ask, Mapping, Seen};
+use crate::ops::{Activity, Ask, Mapping, Seen};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
-use crate::tuning::TURNING;
+use crate::tuning::{NO_HEAT, TURNING};
 use crate::unknown::Unknown;
 
 /// A target, and what is known of its memory.
@@ -67,17 +67,11 @@ pub(super) struct Watched {
     pub hides_little: bool,
     /// where the last part that was read ends
     read_to: u64,
-    /// pieces when samples that nobody has touched were last chosen to be read, and which of them were
-    pub(super) nr_sentinels: usize,
-    pub(super) sentinel_turn: usize,
+    /// of a large target
+    pub sentinels: Sentinels,
     /// when to look again how much of what cannot be seen is resident
     pub next_aside: Nanos,
-    /// the reading of all of it in this round, if nothing was cleared after it
-    pub whole: Option<Whole>,
-    /// Since it was read it has done nothing.
-    pub rest: Option<Rest>,
-    /// until when it is not known by its clock whether it does
-    pub distrusted_until: Nanos,
+    pub rest: Resting,
     /// The last reading of everything has found something touched.
     pub was_touched: bool,
 }
@@ -105,12 +99,9 @@ impl Watched {
             turn: 0,
             hides_little: false,
             read_to: 0,
-            nr_sentinels: 0,
-            sentinel_turn: 0,
+            sentinels: Sentinels::default(),
             next_aside: Nanos(0),
-            whole: None,
-            rest: None,
-            distrusted_until: Nanos(0),
+            rest: Resting::default(),
             was_touched: false,
         }
     }
@@ -121,13 +112,18 @@ impl Watched {
         self.is_new = false;
     }
 
+    /// Whether it is known by samples.
+    pub fn is_large(&self) -> bool {
+        is_large(self.pieces.len())
+    }
+
     /// Time is counted from so many ms later on.
     pub fn rebase(&mut self, ms: u32) {
         self.aside_ms = self.aside_ms.saturating_sub(ms);
         self.pieces.iter_mut().for_each(|p| p.rebase(ms));
         self.seams.rebase(ms);
         self.woken.clear();
-        self.rest = None;
+        self.rest.forget();
     }
 
     /// Takes in the mappings, which are sorted and disjoint.
@@ -136,7 +132,7 @@ impl Watched {
         if *self.mappings == mappings {
             return;
         }
-        self.disturb();
+        self.rest.disturb();
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.visible.shrink_to_fit();
         self.aside.map(&mappings);
@@ -355,10 +351,32 @@ impl Watched {
 
     /// Resident pages that can be seen.
     pub fn resident_pages(&self) -> u64 {
-        if let Some(worth) = self.worth_at_rest() {
+        if let Some(worth) = self.rest.worth() {
             return worth.resident;
         }
         self.pieces.iter().map(|p| u64::from(p.nr_resident())).sum()
+    }
+
+    /// Whether it has had no occasion to map anything since its mappings were read.
+    pub fn rests_with_its_mappings(&self, activity: Option<Activity>, now: Nanos) -> bool {
+        self.rest.is_unbroken(activity) && now.since(self.mapped) < MAPPED_EVERY
+    }
+
+    /// Takes in that it rested until it was last asked, before it is read again.
+    pub fn end_rest(&mut self, t: &Terms) {
+        if let Some(until) = self.rest.end() {
+            self.pieces.iter_mut().for_each(|p| p.stay_untouched(&until, t));
+        }
+    }
+
+    /// After a snapshot: it rests from now on, if all of it is idle, and there is nothing to be done for it.
+    pub fn may_rest(&mut self, worth: Worth) {
+        let Some(whole) = self.rest.take_whole() else { return };
+        let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT) && self.woken.is_empty();
+        if idle && self.pieces.iter().all(|p| p.is_seen()) {
+            let worth = Worth { resident: self.resident_pages(), ..worth };
+            self.rest.begin(whole, worth, self.views.clone());
+        }
     }
 
     /// Stretches of what is mapped.
@@ -515,6 +533,8 @@ impl Compared {
     }
 }
 
+/// Mappings of a target at rest are read once in so much time all the same.
+const MAPPED_EVERY: Duration = Duration::from_secs(5);
 /// A piece is gone that was missing in so many readings.
 const MISSED: u8 = 2;
 
