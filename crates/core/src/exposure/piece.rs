@@ -303,19 +303,29 @@ impl Piece {
         &self.windows[i]
     }
 
-    /// Has some windows note their heat: each with the length of its memory, or one that stands for all of them with
-    /// that of all.
-    pub fn note_heat(&mut self, windows: Range<usize>, mut note: impl FnMut(&mut Window, u64)) {
-        let whole = windows == (0..self.nr_windows());
-        match self.windows.distinct_mut() {
-            [one] if whole => note(one, self.range.len()),
-            _ => {
+    /// Some windows, each with the length of its memory, or one that stands for all of them with that of all.
+    pub fn heats(&self, windows: Range<usize>) -> impl Iterator<Item = (&Window, u64)> {
+        let one = self.is_one(&windows).then(|| self.range.len());
+        let windows = if one.is_some() { 0..1 } else { windows };
+        let len = move |i: usize| one.unwrap_or_else(|| self.window_range(i).len());
+        windows.map(move |i| (&self.windows[i], len(i)))
+    }
+
+    /// Has some windows note their heat, or the one that stands for all of them.
+    pub fn note_heat(&mut self, windows: Range<usize>, mut note: impl FnMut(&mut Window)) {
+        match self.is_one(&windows) {
+            true => self.windows.distinct_mut().iter_mut().for_each(note),
+            false => {
                 for i in windows {
-                    let len = self.window_range(i).len();
-                    note(&mut self.windows[i], len);
+                    note(&mut self.windows[i]);
                 }
             }
         }
+    }
+
+    /// Whether these are all windows, and one stands for them.
+    fn is_one(&self, windows: &Range<usize>) -> bool {
+        *windows == (0..self.nr_windows()) && self.windows.distinct().len() == 1
     }
 
     /// The pages of a window.

@@ -1,9 +1,10 @@
 //! Groups as regions of a snapshot.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::counts::{Counts, Since, count, spans};
-use super::piece::Piece;
+use super::piece::{Calm, Piece};
 use super::published::Known;
 use super::timing::{Moment, READS, Terms};
 use super::window::{UNTOUCHED, Window};
@@ -60,12 +61,14 @@ pub(super) struct Viewed {
     /// bytes that can be seen, and of those the ones that this tells of
     pub visible: u64,
     pub covered: u64,
+    /// the heat that its windows are to note; none where nothing is resident
+    pub level: Option<Level>,
 }
 
-/// The view of a group; windows note the heat that they have.
-pub(super) fn view(
+/// The view of a group.
+pub(super) fn project(
     group: &Group,
-    pieces: &mut [Piece],
+    pieces: &[Piece],
     before: Option<&Known>,
     b: &Basis,
 ) -> Viewed {
@@ -78,7 +81,8 @@ pub(super) fn view(
     let visible = counts.visible();
     let (rate, share) = estimate(&counts, before, b);
     let hz = f64::from(rate.hz);
-    let age = age(pieces, (from, to), &counts, &rate, share, b);
+    let level = Level::of(&rate, share, b.now.ms);
+    let age = age(pieces, (from, to), &counts, &level);
     let resident = counts.resident as f64 / pages;
     let accessed = share * -(-hz * b.sample.as_secs_f64()).exp_m1() * resident;
     let view = RegionView {
@@ -95,7 +99,8 @@ pub(super) fn view(
     let covered =
         if counts.covered as f64 >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
     // What was never cleared could be seen, and is to be.
-    Viewed { view, visible: (visible + unseen) * PAGE_SIZE, covered: covered * PAGE_SIZE }
+    let (visible, covered) = ((visible + unseen) * PAGE_SIZE, covered * PAGE_SIZE);
+    Viewed { view, visible, covered, level: Some(level) }
 }
 
 fn absent(group: &Group) -> Viewed {
@@ -109,7 +114,7 @@ fn absent(group: &Group) -> Viewed {
         unknown_bp: Pages::default(),
         support: Some(RateSupport::MEASURED),
     };
-    Viewed { view, visible: 0, covered: 0 }
+    Viewed { view, visible: 0, covered: 0, level: None }
 }
 
 /// Fewer freshly cleared pages than these leave it to what was known before.
@@ -211,56 +216,87 @@ fn level(hz: f64) -> i8 {
     hz.max(NO_HEAT).log2().round() as i8
 }
 
-/// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
-fn age(
-    pieces: &mut [Piece],
-    (from, to): (Place, Place),
-    c: &Counts,
-    rate: &Rate,
-    share: f64,
-    b: &Basis,
-) -> Duration {
-    let now = b.now.ms;
-    let hz = f64::from(rate.hz) * share;
-    let now_at = level(hz);
-    // What may still be the same heat is taken to be.
-    let least = level(f64::from(rate.low) * share).saturating_sub(1);
-    let most = level(f64::from(rate.high) * share).saturating_add(1);
-    let same = least.min(now_at)..=most.max(now_at);
-    let places: Vec<(usize, usize, usize)> = spans(pieces, from, to).collect();
-    // Since when it has this heat: what is idle, since it was last touched at first.
-    let heat_since = |had: i8, kept: u32, touched: u32| match had {
-        UNTOUCHED if hz > NO_HEAT => now,
-        UNTOUCHED => touched,
-        _ if same.contains(&had) => kept,
-        _ => now,
-    };
-    let (mut sum, mut bytes) = (0.0, 0.0);
-    for (p, first, end) in places {
-        let whole = first == 0 && end == pieces[p].nr_windows();
-        if let Some(calm) = pieces[p].calm().copied().filter(|_| whole) {
-            let kept = heat_since(calm.level, calm.kept, calm.touched.1);
-            if kept != calm.kept || calm.level.abs_diff(now_at) > 1 {
-                pieces[p].set_level(now_at, kept);
-            }
-            let len = pieces[p].range.len() as f64;
-            sum += f64::from(now.saturating_sub(kept)) * len;
-            bytes += len;
-            continue;
-        }
-        pieces[p].note_heat(first..end, |w: &mut Window, len: u64| {
-            let kept = heat_since(w.level, w.kept, w.touched);
-            if w.level == UNTOUCHED || w.level.abs_diff(now_at) > 1 {
-                (w.level, w.kept) = (now_at, kept);
-            }
-            sum += f64::from(now.saturating_sub(w.kept)) * len as f64;
-            bytes += len as f64;
-        });
+/// The heat of a region, as its windows note it.
+#[derive(Debug, Clone)]
+pub(super) struct Level {
+    /// binary logarithm of its rate
+    level: i8,
+    /// what may still be the same heat
+    same: RangeInclusive<i8>,
+    is_touched: bool,
+    is_hot: bool,
+    /// in ms
+    now: u32,
+}
+
+impl Level {
+    fn of(rate: &Rate, share: f64, now: u32) -> Self {
+        let hz = f64::from(rate.hz) * share;
+        let at = level(hz);
+        let least = level(f64::from(rate.low) * share).saturating_sub(1);
+        let most = level(f64::from(rate.high) * share).saturating_add(1);
+        let same = least.min(at)..=most.max(at);
+        Level { level: at, same, is_touched: hz > 0.0, is_hot: hz > NO_HEAT, now }
     }
-    let ms = if hz > 0.0 {
-        sum / bytes.max(1.0)
-    } else {
-        f64::from(c.read.unwrap_or(0).saturating_sub(c.touched))
+
+    /// Since when a window has this heat that noted another one; what is idle, since it was last touched at first.
+    fn since(&self, noted: i8, kept: u32, touched: u32) -> u32 {
+        match noted {
+            UNTOUCHED if self.is_hot => self.now,
+            UNTOUCHED => touched,
+            _ if self.same.contains(&noted) => kept,
+            _ => self.now,
+        }
+    }
+
+    fn differs(&self, noted: i8) -> bool {
+        noted == UNTOUCHED || noted.abs_diff(self.level) > 1
+    }
+}
+
+/// What a piece that nobody touches notes as a whole, if all of its windows are meant.
+fn calm(piece: &Piece, first: usize, end: usize) -> Option<Calm> {
+    piece.calm().copied().filter(|_| (first, end) == (0, piece.nr_windows()))
+}
+
+/// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
+fn age(pieces: &[Piece], (from, to): (Place, Place), c: &Counts, level: &Level) -> Duration {
+    if !level.is_touched {
+        let ms = c.read.unwrap_or(0).saturating_sub(c.touched);
+        return Duration::from_millis(ms.into());
+    }
+    let (mut sum, mut bytes) = (0.0, 0.0);
+    let mut add = |since: u32, len: u64| {
+        sum += f64::from(level.now.saturating_sub(since)) * len as f64;
+        bytes += len as f64;
     };
-    Duration::from_millis(ms as u64)
+    for (p, first, end) in spans(pieces, from, to) {
+        let piece = &pieces[p];
+        match calm(piece, first, end) {
+            Some(c) => add(level.since(c.level, c.kept, c.touched.1), piece.range.len()),
+            None => piece.heats(first..end).for_each(|(w, len)| {
+                add(level.since(w.level, w.kept, w.touched), len);
+            }),
+        }
+    }
+    Duration::from_millis((sum / f64::max(bytes, 1.0)) as u64)
+}
+
+/// Has the windows of a group note the heat that it was viewed with.
+pub(super) fn update_ages(group: &Group, pieces: &mut [Piece], level: &Level) {
+    let Some((from, to)) = group.windows else { return };
+    let places: Vec<_> = spans(pieces, from, to).collect();
+    for (p, first, end) in places {
+        let piece = &mut pieces[p];
+        match calm(piece, first, end) {
+            Some(c) if !level.differs(c.level) => {}
+            Some(c) => piece.set_level(level.level, level.since(c.level, c.kept, c.touched.1)),
+            None => piece.note_heat(first..end, |w: &mut Window| {
+                if level.differs(w.level) {
+                    w.kept = level.since(w.level, w.kept, w.touched);
+                    w.level = level.level;
+                }
+            }),
+        }
+    }
 }

@@ -14,7 +14,7 @@ use super::published::{Known, is_sampled, known_at};
 use super::rest::{Resting, Worth};
 use super::stretches::{Seams, Woken, fall_idle, hot_cells, sampled, within, woken};
 use super::timing::{Moment, Terms};
-use super::view::{Basis, Viewed, view};
+use super::view::{Basis, Viewed, project, update_ages};
 use crate::aside::{Aside, MOST_ASKS};
 use crate::bins::ALIKE;
 use crate::borders::Group;
@@ -425,8 +425,11 @@ impl Watched {
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let before = std::mem::take(&mut self.regions);
-        let view = |g: &Group| view(g, &mut self.pieces, known_at(&before, g.range), b);
+        let view = |g: &Group| project(g, &self.pieces, known_at(&before, g.range), b);
         let viewed: Vec<Viewed> = groups.iter().map(view).collect();
+        for (group, level) in groups.iter().zip(viewed.iter().map(|v| &v.level)) {
+            level.iter().for_each(|level| update_ages(group, &mut self.pieces, level));
+        }
         let known = |v: &Viewed| Known {
             range: v.view.range,
             hz: v.view.rate.hz.into(),
