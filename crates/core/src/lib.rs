@@ -22,6 +22,7 @@ mod page_scan;
 mod range;
 mod region;
 mod region_view;
+mod roster;
 mod sampler;
 pub mod scheme;
 mod snapshot;

@@ -25,40 +25,6 @@ pub trait Observer {
     }
 }
 
-/// Those who are told what a monitor does, and whether it has ended.
-#[derive(Default)]
-pub(crate) struct Audience {
-    observers: Vec<Box<dyn Observer>>,
-    ended: Option<EndReason>,
-}
-
-impl Audience {
-    pub fn add(&mut self, observer: Box<dyn Observer>) {
-        self.observers.push(observer);
-    }
-
-    /// What the rest is to be told by.
-    pub fn observers(&mut self) -> impl Iterator<Item = &mut Box<dyn Observer>> {
-        self.observers.iter_mut()
-    }
-
-    pub fn after_aggregation(&mut self, snapshot: &Arc<Snapshot>) {
-        self.observers().for_each(|o| o.after_aggregation(snapshot));
-    }
-
-    /// Nothing more will come; only the first reason counts.
-    pub fn end(&mut self, why: EndReason) {
-        if self.ended.is_none() {
-            self.ended = Some(why);
-            self.observers().for_each(|o| o.before_end(why));
-        }
-    }
-
-    pub fn ended(&self) -> Option<EndReason> {
-        self.ended
-    }
-}
-
 /// Watches targets, and is a source of snapshots. All that differs from one kind to another lies
 /// behind this.
 pub trait Monitor: Source {

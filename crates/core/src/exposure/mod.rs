@@ -39,12 +39,13 @@ use self::view::Basis;
 use self::watched::Watched;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
-use crate::monitor::{Audience, Monitor, Observer};
+use crate::monitor::{Monitor, Observer};
 use crate::ops::{Activity, Ask, Liveness, Look, Seen, Space};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::below;
+use crate::roster::{Roster, ran_since};
 use crate::snapshot::{Quality, Snapshot, TargetView};
-use crate::source::{EndReason, Source, Step};
+use crate::source::{Source, Step};
 use crate::survey::Block;
 use crate::time::Nanos;
 
@@ -74,8 +75,7 @@ enum Event {
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
-    targets: Vec<Watched>,
-    audience: Audience,
+    roster: Roster<Watched>,
     rng: Xoshiro256PlusPlus,
     events: VecDeque<(Nanos, Event)>,
     began: Option<Nanos>,
@@ -97,7 +97,6 @@ pub struct Exposure<O> {
     seq: u64,
     spending: Spending,
     restrain: Restrain,
-    outlives: bool,
 }
 
 impl<O: Space + Look> Exposure<O> {
@@ -118,8 +117,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut monitor = Exposure {
             ops,
             attrs,
-            targets: Vec::new(),
-            audience: Audience::default(),
+            roster: Roster::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             events: VecDeque::new(),
             began: None,
@@ -134,7 +132,6 @@ impl<O: Space + Look> Exposure<O> {
             seq: 0,
             spending: Spending::new(&attrs),
             restrain: Restrain::default(),
-            outlives: false,
         };
         Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
@@ -150,7 +147,7 @@ impl<O: Space + Look> Exposure<O> {
         if self.ms(now) >= MOST_MS {
             let off = MOST_MS / 2;
             self.began = self.began.map(|at| at + Duration::from_millis(off.into()));
-            self.targets.iter_mut().for_each(|w| w.rebase(off));
+            self.roster.targets.iter_mut().for_each(|w| w.rebase(off));
         }
     }
 
@@ -161,31 +158,27 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     fn extent(&self) -> Extent {
-        let is_large = self.targets.iter().any(Watched::is_large);
-        Extent { targets: self.targets.len(), pages: self.resident, is_large }
+        let is_large = self.roster.targets.iter().any(Watched::is_large);
+        Extent { targets: self.roster.targets.len(), pages: self.resident, is_large }
     }
 
     /// Reads the mappings anew.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
-        let mut ended = Vec::new();
-        for w in &mut self.targets {
-            if w.rests_with_its_mappings(self.ops.activity(w.id), now) {
-                continue;
+        let ops = &mut self.ops;
+        self.roster.update(|w| {
+            if w.rests_with_its_mappings(ops.activity(w.id), now) {
+                return Ok(Liveness::Alive);
             }
             let mut mappings = Vec::new();
-            match self.ops.mappings(w.id, &mut mappings)? {
-                Liveness::Gone => ended.push(w.id),
-                Liveness::Replaced => w.forget(),
-                Liveness::Alive => {}
+            let liveness = ops.mappings(w.id, &mut mappings)?;
+            if liveness == Liveness::Replaced {
+                w.forget();
             }
             w.map(mappings, now);
-        }
-        self.targets.retain(|w| !ended.contains(&w.id));
-        self.restrain.retain(|id| !ended.contains(&id));
-        if self.targets.is_empty() && !self.outlives {
-            self.audience.end(EndReason::TargetsGone);
-        }
+            Ok(liveness)
+        })?;
+        self.restrain.retain(|id| self.roster.has(id));
         Ok(())
     }
 
@@ -197,12 +190,12 @@ impl<O: Space + Look> Exposure<O> {
         if now >= self.next_update {
             self.update(now)?;
         }
-        if self.audience.ended().is_some() {
+        if self.roster.ended().is_some() {
             return Ok(());
         }
-        let mut targets = std::mem::take(&mut self.targets);
+        let mut targets = std::mem::take(&mut self.roster.targets);
         let result = self.look_at(&mut targets, now);
-        self.targets = targets;
+        self.roster.targets = targets;
         result?;
         let delays =
             EARLY.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
@@ -225,8 +218,8 @@ impl<O: Space + Look> Exposure<O> {
 
     /// What this thread has used since it was last asked.
     fn reckoned(&mut self) -> Result<Cost, OpsError> {
-        let had_none = std::mem::replace(&mut self.has_none, self.targets.is_empty());
-        let cost = match (self.targets.first().map(|w| w.id), self.ops.survey()) {
+        let had_none = std::mem::replace(&mut self.has_none, self.roster.targets.is_empty());
+        let cost = match (self.roster.targets.first().map(|w| w.id), self.ops.survey()) {
             (Some(id), Some(survey)) => survey.survey(id, &[], &mut Vec::new())?,
             _ => Cost::default(),
         };
@@ -392,15 +385,15 @@ impl<O: Space + Look> Exposure<O> {
         let armed = std::mem::take(&mut self.armed);
         let mut blocks = std::mem::take(&mut self.blocks);
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
-            let Some(at) = self.targets.iter().position(|w| w.id == *id) else { continue };
+            let Some(at) = self.roster.targets.iter().position(|w| w.id == *id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let cost = survey.survey(*id, ranges, &mut blocks)?;
             self.spending.pay_for_early(cost);
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
-            let terms = self.terms(&self.targets[at]);
-            self.targets[at].read_some(
+            let terms = self.terms(&self.roster.targets[at]);
+            self.roster.targets[at].read_some(
                 (ranges, &blocks),
                 Some(class),
                 &Moment { at: at_ns, ms, ran },
@@ -410,7 +403,7 @@ impl<O: Space + Look> Exposure<O> {
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
         self.spending.pay_for_early(reckoned);
-        if self.spending.may_ask() && self.targets.iter().any(Watched::hides_much) {
+        if self.spending.may_ask() && self.roster.targets.iter().any(Watched::hides_much) {
             // Nothing is asked: who looks in epochs has something to do soon after each begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
             self.spending.pay_for_asking(cost);
@@ -444,10 +437,10 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
-        let mut targets = std::mem::take(&mut self.targets);
+        let mut targets = std::mem::take(&mut self.roster.targets);
         let quality = self.quality(&mut targets, now);
         let views = targets.iter_mut().map(|w| self.target_view(w)).collect();
-        self.targets = targets;
+        self.roster.targets = targets;
         let aggr = now.since(self.published);
         let most_regions = match self.attrs.windows {
             true => 0,
@@ -468,10 +461,10 @@ impl<O: Space + Look> Exposure<O> {
         });
         self.seq += 1;
         self.published = now;
-        for w in &mut self.targets {
+        for w in &mut self.roster.targets {
             w.stolen = 0;
         }
-        self.audience.after_aggregation(&snapshot);
+        self.roster.after_aggregation(&snapshot);
         self.handed_over = true;
         snapshot
     }
@@ -525,11 +518,9 @@ impl<O: Space + Look> Exposure<O> {
             Some((ran, _)) => Some(*ran),
             None => self.ops.ran(w.id),
         };
-        let ran = ran_now.zip(w.ran).map(|(now, before)| now.saturating_sub(before));
-        w.ran = ran_now.or(w.ran);
         TargetView {
             id: w.id,
-            ran,
+            ran: ran_since(&mut w.ran, ran_now),
             mappings: Arc::clone(&w.mappings),
             left_out: w.left_out,
             regions: rested.map_or_else(|| std::mem::take(&mut w.views), |(_, regions)| regions),
@@ -557,7 +548,7 @@ impl<O: Space + Look> Source for Exposure<O> {
             self.pay_for_reckoning()?;
         }
         loop {
-            if let Some(why) = self.audience.ended() {
+            if let Some(why) = self.roster.ended() {
                 return Ok(Step::End(why));
             }
             let Some(&(at, event)) = self.events.front() else {
@@ -593,7 +584,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.audience.add(observer);
+        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {
@@ -603,12 +594,12 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
         let new = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
         if new.window != self.attrs.window {
-            for w in &mut self.targets {
+            for w in &mut self.roster.targets {
                 w.pieces.clear();
                 w.rest.forget();
             }
         }
-        self.targets.iter_mut().for_each(|w| w.rest.disturb());
+        self.roster.targets.iter_mut().for_each(|w| w.rest.disturb());
         self.attrs = new;
         self.spending.set_attrs(&new);
         self.hasten();
@@ -616,26 +607,19 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn set_targets(&mut self, ids: &[TargetId]) {
-        self.targets.retain(|w| ids.contains(&w.id));
-        for &id in ids {
-            if !self.targets.iter().any(|w| w.id == id) {
-                // Who comes later is looked at within the budget: many may come, one after the other.
-                let mut watched = Watched::new(id);
-                watched.is_new = self.began.is_none();
-                self.targets.push(watched);
-            }
-        }
-        self.targets.sort_by_key(|w| w.id);
+        // Who comes later is looked at within the budget: many may come, one after the other.
+        let is_new = self.began.is_none();
+        self.roster.set(ids, |id| Watched::new(id, is_new));
         self.restrain.retain(|id| ids.contains(&id));
         self.next_update = Nanos(0);
         self.hasten();
     }
 
     fn outlive_targets(&mut self) {
-        self.outlives = true;
+        self.roster.outlive_targets();
     }
 
     fn stop(&mut self) {
-        self.audience.end(EndReason::Stopped);
+        self.roster.stop();
     }
 }

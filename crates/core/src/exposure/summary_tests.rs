@@ -31,7 +31,7 @@ struct Seen(Watched);
 impl Seen {
     /// All of it is cleared at 1 s.
     fn new() -> Self {
-        let mut w = Watched::new(TargetId(1));
+        let mut w = Watched::new(TargetId(1), true);
         let range = AddrRange::new(0, PIECES * BLOCK_SIZE);
         let (kind, name) = (MappingKind::Anonymous, "".into());
         w.map(vec![Mapping { range, kind, name, unknown: None }], Nanos(0));

@@ -22,6 +22,7 @@ use crate::call::TargetId;
 use crate::ops::{Activity, Ask, Mapping, Seen};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
+use crate::roster::Member;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
@@ -76,8 +77,14 @@ pub(super) struct Watched {
     pub was_touched: bool,
 }
 
+impl Member for Watched {
+    fn id(&self) -> TargetId {
+        self.id
+    }
+}
+
 impl Watched {
-    pub fn new(id: TargetId) -> Self {
+    pub fn new(id: TargetId, is_new: bool) -> Self {
         Watched {
             id,
             mappings: Arc::default(),
@@ -90,7 +97,7 @@ impl Watched {
             ran: None,
             running: Running::default(),
             stolen: 0,
-            is_new: true,
+            is_new,
             turned: None,
             seams: Seams::default(),
             woken: Vec::new(),
@@ -108,8 +115,7 @@ impl Watched {
 
     /// Forgets all: it has a new address space.
     pub fn forget(&mut self) {
-        *self = Watched::new(self.id);
-        self.is_new = false;
+        *self = Watched::new(self.id, false);
     }
 
     /// Whether it is known by samples.

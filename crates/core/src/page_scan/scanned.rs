@@ -15,6 +15,7 @@ use crate::call::TargetId;
 use crate::ops::{Ask, Mapping, Seen};
 use crate::range::{AddrRange, align_down, join_touching};
 use crate::region::leave_out;
+use crate::roster::Member;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
@@ -35,6 +36,12 @@ pub(super) struct Scanned {
     pub ran: Option<Duration>,
     /// which of what is hidden was asked about last
     turn: usize,
+}
+
+impl Member for Scanned {
+    fn id(&self) -> TargetId {
+        self.id
+    }
 }
 
 impl Scanned {
