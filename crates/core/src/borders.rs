@@ -9,7 +9,7 @@ pub(crate) type Place = (usize, usize);
 
 /// What is known of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum GroupKind {
     /// nothing is resident
     Absent,
     /// its accesses cannot be seen
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
         d: f64,
         e: f64,
         /// touched after a long time, which does not tell how often
-        awoken: bool,
+        reactivated: bool,
         /// That it is touched was found after it was cleared a short time ago.
         lately: bool,
         /// since when it is untouched, as a time in ms: the part of it for which that is the longest,
@@ -32,35 +32,53 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Group {
     pub range: AddrRange,
-    pub kind: Kind,
+    pub kind: GroupKind,
     /// the first window and the one behind the last; none where nothing is resident
     pub windows: Option<(Place, Place)>,
 }
 
 /// How easily neighbours are joined.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ease {
+pub(crate) struct MergeThresholds {
     /// if two rates are not more likely than one by so much
     llr: f64,
     /// if rates differ by less than so many times
-    ratio: f64,
+    rate_ratio: f64,
     /// if what was untouched for longer was so for less than so many times as long,
-    aged: f64,
+    age_ratio: f64,
     /// and so many ms
-    apart: f64,
+    age_slack_ms: f64,
     /// what was touched after a long time with what is touched beside it
-    awoken: bool,
+    reactivated: bool,
     /// whatever they are
     any: bool,
 }
 
 /// Only what nothing at all tells apart.
-pub(crate) const EXACT: Ease =
-    Ease { llr: 0.0, ratio: 1.0, aged: 1.0, apart: READINGS, awoken: true, any: false };
-pub(crate) const FIRST: Ease =
-    Ease { llr: 0.5, ratio: 1.1, aged: 1.02, apart: 2.0 * READINGS, awoken: false, any: false };
-const FULL: Ease =
-    Ease { llr: 6.0, ratio: 1.5, aged: 1.05, apart: 2.0 * READINGS, awoken: true, any: false };
+pub(crate) const EXACT: MergeThresholds = MergeThresholds {
+    llr: 0.0,
+    rate_ratio: 1.0,
+    age_ratio: 1.0,
+    age_slack_ms: READINGS_APART_MS,
+    reactivated: true,
+    any: false,
+};
+pub(crate) const FIRST_PASS: MergeThresholds = MergeThresholds {
+    llr: 0.5,
+    rate_ratio: 1.1,
+    age_ratio: 1.02,
+    age_slack_ms: 2.0 * READINGS_APART_MS,
+    reactivated: false,
+    any: false,
+};
+const LAST_PASS: MergeThresholds = MergeThresholds {
+    llr: 6.0,
+    rate_ratio: 1.5,
+    age_ratio: 1.05,
+    age_slack_ms: 2.0 * READINGS_APART_MS,
+    reactivated: true,
+    any: false,
+};
 /// Shorter stretches of nothing do not divide what lies around them.
 const SHORT_GAP: u64 = 256 << 10;
 
@@ -68,36 +86,36 @@ const SHORT_GAP: u64 = 256 << 10;
 pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
     let (all, now) = (joined.all, joined.now);
     let mut groups = joined.done();
-    let mut ease = if all { FULL } else { FIRST.more() };
+    let mut thresholds = if all { LAST_PASS } else { FIRST_PASS.more() };
     if !all {
-        while ease.llr < FULL.llr {
-            join(&mut groups, ease, now);
-            ease = ease.more();
+        while thresholds.llr < LAST_PASS.llr {
+            join(&mut groups, thresholds, now);
+            thresholds = thresholds.more();
         }
         // What lies beside it has been joined by now.
-        ease.awoken = true;
-        join(&mut groups, ease, now);
+        thresholds.reactivated = true;
+        join(&mut groups, thresholds, now);
     }
-    while groups.len() > max && ease.llr < 1e12 {
-        ease = Ease {
-            llr: ease.llr * 2.0,
-            ratio: ease.ratio * 1.2,
-            aged: 1.0 + (ease.aged - 1.0) * 2.0,
-            any: ease.llr > 1e6,
-            ..ease
+    while groups.len() > max && thresholds.llr < 1e12 {
+        thresholds = MergeThresholds {
+            llr: thresholds.llr * 2.0,
+            rate_ratio: thresholds.rate_ratio * 1.2,
+            age_ratio: 1.0 + (thresholds.age_ratio - 1.0) * 2.0,
+            any: thresholds.llr > 1e6,
+            ..thresholds
         };
-        join(&mut groups, ease, now);
+        join(&mut groups, thresholds, now);
     }
     groups
 }
 
-impl Ease {
+impl MergeThresholds {
     /// That of the next pass.
     fn more(self) -> Self {
-        Ease {
-            llr: (self.llr * 1.9).min(FULL.llr),
-            ratio: (self.ratio * 1.1).min(FULL.ratio),
-            aged: (self.aged + 0.01).min(FULL.aged),
+        MergeThresholds {
+            llr: (self.llr * 1.9).min(LAST_PASS.llr),
+            rate_ratio: (self.rate_ratio * 1.1).min(LAST_PASS.rate_ratio),
+            age_ratio: (self.age_ratio + 0.01).min(LAST_PASS.age_ratio),
             ..self
         }
     }
@@ -109,14 +127,14 @@ pub(crate) struct Joined {
     /// the last one, of which nothing was touched, and which is yet to be compared with those before
     last: Option<Group>,
     /// how easily windows are joined of which nothing was touched
-    idle: Ease,
+    idle: MergeThresholds,
     /// only what nothing at all tells apart
     all: bool,
     now: u32,
 }
 
 impl Joined {
-    pub fn new(idle: Ease, all: bool, now: u32) -> Self {
+    pub fn new(idle: MergeThresholds, all: bool, now: u32) -> Self {
         Joined { out: Vec::new(), last: None, idle, all, now }
     }
 
@@ -129,10 +147,10 @@ impl Joined {
     /// are joined first.
     pub fn push_row(&mut self, one: Group, windows: usize) {
         let group = Group { kind: one.kind.times(windows), ..one };
-        let idle = |k: &Kind| matches!(k, Kind::Seen { d, .. } if *d == 0.0);
-        let waits = group.kind == Kind::Absent || idle(&group.kind);
+        let idle = |k: &GroupKind| matches!(k, GroupKind::Seen { d, .. } if *d == 0.0);
+        let waits = group.kind == GroupKind::Absent || idle(&group.kind);
         if let Some(last) = self.last.as_mut().filter(|l| l.range.end == group.range.start) {
-            let same = matches!((&last.kind, &group.kind), (Kind::Absent, Kind::Absent))
+            let same = matches!((&last.kind, &group.kind), (GroupKind::Absent, GroupKind::Absent))
                 || idle(&last.kind)
                     && idle(&group.kind)
                     && alike(last, &group, self.idle, self.now);
@@ -152,12 +170,12 @@ impl Joined {
     /// What was joined is compared again with what is before it. Each window of a row would be joined by itself: if one
     /// is, so are those that follow, as what it was joined with is then more like it.
     fn join(&mut self, group: Group, one: &Group) {
-        let ease = if self.all { EXACT } else { FIRST };
+        let thresholds = if self.all { EXACT } else { FIRST_PASS };
         match self.out.last_mut() {
-            Some(last) if are_alike(last, one, ease, self.now) => unite(last, &group),
+            Some(last) if are_alike(last, one, thresholds, self.now) => unite(last, &group),
             _ => self.out.push(group),
         }
-        let left = unite_last(&mut self.out, ease, self.now);
+        let left = unite_last(&mut self.out, thresholds, self.now);
         self.out.truncate(left);
     }
 
@@ -195,31 +213,37 @@ pub(crate) fn cover<P>(
 }
 
 fn absent(range: AddrRange) -> Group {
-    Group { range, kind: Kind::Absent, windows: None }
+    Group { range, kind: GroupKind::Absent, windows: None }
 }
 
-impl Kind {
+impl GroupKind {
     /// Of so many windows that say this.
-    fn times(self, windows: usize) -> Kind {
+    fn times(self, windows: usize) -> GroupKind {
         match self {
-            Kind::Seen { d, e, awoken, lately, touched } => {
-                Kind::Seen { d: d * windows as f64, e: e * windows as f64, awoken, lately, touched }
-            }
+            GroupKind::Seen { d, e, reactivated, lately, touched } => GroupKind::Seen {
+                d: d * windows as f64,
+                e: e * windows as f64,
+                reactivated,
+                lately,
+                touched,
+            },
             other => other,
         }
     }
 
     /// The same at `now`, in ms: what may be touched at any time is touched now, and what was found touched since it
     /// was cleared was so a short time ago, if it was cleared `lately`.
-    pub fn at(self, now: u32, lately: bool) -> Kind {
+    pub fn at(self, now: u32, lately: bool) -> GroupKind {
         match self {
-            Kind::Seen { d, e, awoken, lately: found, touched: (oldest, newest) } => Kind::Seen {
-                d,
-                e,
-                awoken,
-                lately: lately && found,
-                touched: (oldest.min(now), newest.min(now)),
-            },
+            GroupKind::Seen { d, e, reactivated, lately: found, touched: (oldest, newest) } => {
+                GroupKind::Seen {
+                    d,
+                    e,
+                    reactivated,
+                    lately: lately && found,
+                    touched: (oldest.min(now), newest.min(now)),
+                }
+            }
             other => other,
         }
     }
@@ -227,24 +251,24 @@ impl Kind {
 
 /// Joins what is most alike of `groups`.
 pub(crate) fn join_first(groups: &mut Vec<Group>, now: u32) {
-    join(groups, FIRST, now);
+    join(groups, FIRST_PASS, now);
 }
 
 /// Joins what may be, in one pass: what was joined is compared again with what is before it.
-fn join(groups: &mut Vec<Group>, ease: Ease, now: u32) {
+fn join(groups: &mut Vec<Group>, thresholds: MergeThresholds, now: u32) {
     let mut left = 0;
     for next in 0..groups.len() {
         groups.swap(left, next);
-        left = unite_last(&mut groups[..=left], ease, now);
+        left = unite_last(&mut groups[..=left], thresholds, now);
     }
     groups.truncate(left);
 }
 
 /// Joins the last one with those before it as far as they are alike; says how many are left.
-fn unite_last(groups: &mut [Group], ease: Ease, now: u32) -> usize {
+fn unite_last(groups: &mut [Group], thresholds: MergeThresholds, now: u32) -> usize {
     let mut left = groups.len();
     while let [.., before, last] = &mut groups[..left] {
-        if !are_alike(before, last, ease, now) {
+        if !are_alike(before, last, thresholds, now) {
             break;
         }
         unite(before, last);
@@ -254,39 +278,40 @@ fn unite_last(groups: &mut [Group], ease: Ease, now: u32) -> usize {
 }
 
 /// Whether they lie beside each other, and nothing tells them apart.
-fn are_alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
-    a.range.end == b.range.start && alike(a, b, ease, now)
+fn are_alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
+    a.range.end == b.range.start && alike(a, b, thresholds, now)
 }
 
-fn alike(a: &Group, b: &Group, ease: Ease, now: u32) -> bool {
-    if ease.any {
+fn alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
+    if thresholds.any {
         return true;
     }
     let short = |g: &Group| g.range.len() < SHORT_GAP;
     match (a.kind, b.kind) {
-        (Kind::Absent, Kind::Absent) => true,
-        (Kind::Absent, _) => short(a),
-        (_, Kind::Absent) => short(b),
-        (Kind::Hidden(x), Kind::Hidden(y)) => x == y,
+        (GroupKind::Absent, GroupKind::Absent) => true,
+        (GroupKind::Absent, _) => short(a),
+        (_, GroupKind::Absent) => short(b),
+        (GroupKind::Hidden(x), GroupKind::Hidden(y)) => x == y,
         (
-            Kind::Seen { d: d1, e: e1, awoken: w1, lately: l1, touched: t1 },
-            Kind::Seen { d: d2, e: e2, awoken: w2, lately: l2, touched: t2 },
+            GroupKind::Seen { d: d1, e: e1, reactivated: w1, lately: l1, touched: t1 },
+            GroupKind::Seen { d: d2, e: e2, reactivated: w2, lately: l2, touched: t2 },
         ) => {
             if e1 <= 0.0 || e2 <= 0.0 {
                 return true;
             }
             if d1 == 0.0 && d2 == 0.0 {
-                return as_old(all_of(t1, t2), ease, now);
+                return as_old(all_of(t1, t2), thresholds, now);
             }
             if w1 && w2 {
                 return true;
             }
             if w1 || w2 {
                 // A rate of the past would be given to what was touched just once.
-                return ease.awoken && if w1 { l2 } else { l1 };
+                return thresholds.reactivated && if w1 { l2 } else { l1 };
             }
             let (r1, r2) = ((d1 + 0.5) / e1, (d2 + 0.5) / e2);
-            r1.max(r2) < ease.ratio * r1.min(r2) || llr_is_below(ease.llr, (d1, e1), (d2, e2))
+            r1.max(r2) < thresholds.rate_ratio * r1.min(r2)
+                || llr_is_below(thresholds.llr, (d1, e1), (d2, e2))
         }
         _ => false,
     }
@@ -297,13 +322,13 @@ fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
 }
 
 /// Readings apart, in ms: what was touched at the same time may be found in one or the other.
-const READINGS: f64 = 500.0;
+const READINGS_APART_MS: f64 = 500.0;
 
 /// Whether all of it has been untouched for about the same time: ages are facts, so that little is given
 /// up of them before there are too many regions.
-pub(crate) fn as_old((oldest, newest): (u32, u32), ease: Ease, now: u32) -> bool {
+pub(crate) fn as_old((oldest, newest): (u32, u32), thresholds: MergeThresholds, now: u32) -> bool {
     let ago = |ms: u32| f64::from(now.saturating_sub(ms));
-    ago(oldest) <= ago(newest) * ease.aged + ease.apart
+    ago(oldest) <= ago(newest) * thresholds.age_ratio + thresholds.age_slack_ms
 }
 
 fn unite(left: &mut Group, right: &Group) {
@@ -313,20 +338,24 @@ fn unite(left: &mut Group, right: &Group) {
         (one, other) => one.or(other),
     };
     left.kind = match (left.kind, right.kind) {
-        (Kind::Absent, kind) | (kind, Kind::Absent) => kind,
+        (GroupKind::Absent, kind) | (kind, GroupKind::Absent) => kind,
         (
-            Kind::Seen { d: d1, e: e1, awoken: w1, lately: l1, touched: t1 },
-            Kind::Seen { d: d2, e: e2, awoken: w2, lately: l2, touched: t2 },
+            GroupKind::Seen { d: d1, e: e1, reactivated: w1, lately: l1, touched: t1 },
+            GroupKind::Seen { d: d2, e: e2, reactivated: w2, lately: l2, touched: t2 },
         ) => {
             let (touched, lately) = (all_of(t1, t2), l1 || l2);
             match (w1, w2) {
                 // How often is told by the other one.
-                (true, false) => Kind::Seen { d: d2, e: e2, awoken: false, lately, touched },
-                (false, true) => Kind::Seen { d: d1, e: e1, awoken: false, lately, touched },
-                _ => Kind::Seen { d: d1 + d2, e: e1 + e2, awoken: w1, lately, touched },
+                (true, false) => {
+                    GroupKind::Seen { d: d2, e: e2, reactivated: false, lately, touched }
+                }
+                (false, true) => {
+                    GroupKind::Seen { d: d1, e: e1, reactivated: false, lately, touched }
+                }
+                _ => GroupKind::Seen { d: d1 + d2, e: e1 + e2, reactivated: w1, lately, touched },
             }
         }
-        (seen @ Kind::Seen { .. }, _) | (_, seen @ Kind::Seen { .. }) => seen,
+        (seen @ GroupKind::Seen { .. }, _) | (_, seen @ GroupKind::Seen { .. }) => seen,
         (hidden, _) => hidden,
     };
 }
@@ -338,14 +367,14 @@ mod tests {
     const NOW: u32 = 60_000;
 
     /// The n-th 64 KiB, touched `d` times in a page-second.
-    fn touched(n: u64, d: f64, awoken: bool, lately: bool) -> Group {
+    fn touched(n: u64, d: f64, reactivated: bool, lately: bool) -> Group {
         let range = AddrRange::new(n << 16, (n + 1) << 16);
-        let kind = Kind::Seen { d, e: 1.0, awoken, lately, touched: (NOW, NOW) };
+        let kind = GroupKind::Seen { d, e: 1.0, reactivated, lately, touched: (NOW, NOW) };
         Group { range, kind, windows: None }
     }
 
     fn left(groups: Vec<Group>) -> usize {
-        let mut joined = Joined::new(FIRST, false, NOW);
+        let mut joined = Joined::new(FIRST_PASS, false, NOW);
         groups.into_iter().for_each(|g| joined.push(g));
         fit(joined, 100).len()
     }

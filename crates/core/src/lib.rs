@@ -5,7 +5,6 @@
 //! for each aggregation interval, immutable, the only thing that recorders, reports and schemes see.
 
 mod act;
-mod aside;
 mod attribution;
 mod attrs;
 mod bins;
@@ -33,6 +32,7 @@ mod time;
 mod tuning;
 mod units;
 mod unknown;
+mod unobservable;
 
 pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,

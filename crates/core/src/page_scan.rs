@@ -193,7 +193,7 @@ fn quality<'a>(regions: impl Iterator<Item = &'a RegionView>) -> Quality {
     Quality {
         coverage_bp: 10_000,
         error_log2: (bytes > 0.0).then_some((errors / bytes) as f32),
-        stolen: 0,
+        externally_cleared: 0,
         restraint: Restraint::None,
     }
 }

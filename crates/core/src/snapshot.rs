@@ -44,7 +44,7 @@ pub struct Quality {
     /// touched.
     pub error_log2: Option<f32>,
     /// pages that somebody else has cleared in the interval: reclaim, a kdamond
-    pub stolen: u64,
+    pub externally_cleared: u64,
     /// what the monitor did without, so as not to disturb its targets
     pub restraint: Restraint,
 }

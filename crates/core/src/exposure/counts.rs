@@ -6,7 +6,7 @@ use super::groups::rows;
 use super::piece::Piece;
 use super::summary::{Summary, Sums};
 use super::timing::{READS, Terms};
-use crate::bins::{ALIKE, Bin, Spread};
+use crate::bins::{Bin, PAGES_PER_INDEPENDENT_OBSERVATION, Spread};
 use crate::borders::Place;
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
@@ -189,7 +189,10 @@ struct Bits {
 impl Bits {
     fn of(piece: &Piece) -> Self {
         let of_page = if piece.huge { PAGE_SIZE as f64 / BLOCK_SIZE as f64 } else { 1.0 };
-        Bits { of_page, alike: if piece.huge { ALIKE * of_page } else { 1.0 } }
+        Bits {
+            of_page,
+            alike: if piece.huge { PAGES_PER_INDEPENDENT_OBSERVATION * of_page } else { 1.0 },
+        }
     }
 }
 

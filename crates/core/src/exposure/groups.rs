@@ -3,16 +3,18 @@
 use super::piece::Piece;
 use super::summary::Row;
 use super::timing::Terms;
-use crate::bins::ALIKE;
-use crate::borders::{EXACT, Ease, FIRST, Group, Joined, Kind, as_old, cover, fit};
+use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
+use crate::borders::{
+    EXACT, FIRST_PASS, Group, GroupKind, Joined, MergeThresholds, as_old, cover, fit,
+};
 use crate::range::AddrRange;
-use crate::tuning::LONGEST_TURN;
+use crate::tuning::LONGEST_REGION_TURN;
 use crate::unknown::Unknown;
 
 /// Pages of a huge page that tell as much as one: it has one bit.
-const ALIKE_IN_HUGE: f64 = 64.0;
+const PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE: f64 = 64.0;
 /// What is touched is cleared again within so many ms, a part of each region.
-const LATELY: u32 = LONGEST_TURN.as_millis() as u32;
+const CLEARED_LATELY_MS: u32 = LONGEST_REGION_TURN.as_millis() as u32;
 
 /// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` as far as
 /// that is possible; with `all`, only what nothing at all tells apart is joined.
@@ -28,14 +30,14 @@ pub(super) fn groups(
     max: usize,
     all: bool,
 ) -> Vec<Group> {
-    let first = if all { EXACT } else { FIRST };
+    let first = if all { EXACT } else { FIRST_PASS };
     let mut joined = Joined::new(first, all, now);
     let parts = |p: &Piece, i: usize, out: &mut Joined| {
         if let Some(kind) = calm(p, t, first, now) {
             let windows = Some(((i, 0), (i, p.nr_windows())));
             return out.push(Group { range: p.range, kind, windows });
         }
-        let lately = p.is_cleared_within(LATELY, now);
+        let lately = p.is_cleared_within(CLEARED_LATELY_MS, now);
         let push = |row: &Row, out: &mut Joined| {
             let first = row.end - row.windows;
             let range =
@@ -55,45 +57,51 @@ pub(super) fn groups(
 }
 
 /// Most memory is cold, and need not be gone through window by window.
-fn calm(piece: &Piece, t: &Terms, first: Ease, now: u32) -> Option<Kind> {
+fn calm(piece: &Piece, t: &Terms, first: MergeThresholds, now: u32) -> Option<GroupKind> {
     let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
-    let e = piece.idle(t).1 / if piece.huge { ALIKE_IN_HUGE } else { ALIKE };
-    Some(Kind::Seen { d: 0.0, e, awoken: false, lately: false, touched: calm.touched })
+    let e = piece.idle(t).1
+        / if piece.huge {
+            PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE
+        } else {
+            PAGES_PER_INDEPENDENT_OBSERVATION
+        };
+    Some(GroupKind::Seen { d: 0.0, e, reactivated: false, lately: false, touched: calm.touched })
 }
 
-/// What is known of each window, whenever that is: see [`Kind::at`].
-fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = Kind> + 'a {
+/// What is known of each window, whenever that is: see [`GroupKind::at`].
+fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = GroupKind> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
     (0..piece.nr_windows()).map(move |i| {
         let resident = piece.resident_in(i);
         let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
         if resident == 0 {
-            return Kind::Absent;
+            return GroupKind::Absent;
         }
         if lost > resident / 2 {
             let why = piece.hidden().map(|(why, _)| why).next();
-            return Kind::Hidden(why.unwrap_or(Unknown::Unseen));
+            return GroupKind::Hidden(why.unwrap_or(Unknown::Unseen));
         }
         if let Some(why) = unseen {
-            return Kind::Hidden(why);
+            return GroupKind::Hidden(why);
         }
         let evidence = piece.evidence(i, t);
         let alike = match evidence.d {
-            _ if piece.huge => ALIKE_IN_HUGE,
-            0.0 => ALIKE,
+            _ if piece.huge => PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE,
+            0.0 => PAGES_PER_INDEPENDENT_OBSERVATION,
             // Pages that were touched together tell as much as two; one that always is, as one.
-            _ => f64::from(piece.window(i).touched_at_once()).clamp(1.0, ALIKE),
+            _ => f64::from(piece.window(i).touched_at_once())
+                .clamp(1.0, PAGES_PER_INDEPENDENT_OBSERVATION),
         };
         let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
         let touched = piece.touched(i);
-        let awoken = piece.is_awoken(i);
-        let lately = !awoken && piece.is_found(i);
-        Kind::Seen { d, e, awoken, lately, touched: (touched, touched) }
+        let reactivated = piece.is_reactivated(i);
+        let lately = !reactivated && piece.is_found(i);
+        GroupKind::Seen { d, e, reactivated, lately, touched: (touched, touched) }
     })
 }
 
-/// All windows of a piece, whenever that is: see [`Kind::at`].
+/// All windows of a piece, whenever that is: see [`GroupKind::at`].
 pub(super) fn rows(piece: &Piece, t: &Terms) -> Box<[Row]> {
     let mut rows: Vec<Row> = Vec::new();
     for (w, kind) in kinds(piece, t).enumerate() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::time::Nanos;
 
-/// An account that fills by so much a second; what is not spent within [`Ledger::KEPT`] is lost.
+/// An account that fills by so much a second; what is not spent within [`Ledger::KEPT_SECONDS`] is lost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ledger {
     per_second: f64,
@@ -14,7 +14,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     /// Seconds of income kept at most.
-    const KEPT: f64 = 0.5;
+    const KEPT_SECONDS: f64 = 0.5;
 
     pub fn new(per_second: f64) -> Self {
         Ledger::with(per_second, 0.0)
@@ -28,7 +28,7 @@ impl Ledger {
     /// Income until `now`; with a bound of so many seconds' worth.
     pub fn accrue(&mut self, now: Nanos, seconds: f64) {
         let passed = self.at.map_or(0.0, |at| now.since(at).as_secs_f64());
-        let most = self.per_second * seconds.max(Ledger::KEPT);
+        let most = self.per_second * seconds.max(Ledger::KEPT_SECONDS);
         // What it began with is not taken away.
         self.balance = (self.balance + self.per_second * passed).min(most.max(self.balance));
         self.at = Some(now);

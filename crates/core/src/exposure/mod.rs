@@ -50,7 +50,7 @@ use crate::survey::Block;
 use crate::time::Nanos;
 
 /// How often it is looked at how much memory of mappings that cannot be seen is resident.
-const ASIDE_EVERY: Duration = Duration::from_secs(5);
+const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
 /// The snapshot comes after those early reads that are not later than this.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
 /// Times of windows are in ms, in 32 bits: when they are half used up, half of that is taken off, and what
@@ -252,12 +252,12 @@ impl<O: Space + Look> Exposure<O> {
         self.armed.clear();
         let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
-        let mut awoken = Vec::with_capacity(targets.len());
+        let mut reactivated = Vec::with_capacity(targets.len());
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
             if w.rest.goes_on(activity, &moment, self.spending.round) {
                 w.running.update(now, moment.ran);
-                awoken.push(Vec::new());
+                reactivated.push(Vec::new());
                 continue;
             }
             let seemed_to_rest = w.rest.is_unbroken(activity);
@@ -283,7 +283,7 @@ impl<O: Space + Look> Exposure<O> {
                     cut_at_borders(&mut w.pieces, &terms);
                 }
             }
-            awoken.push(woke);
+            reactivated.push(woke);
             if seemed_to_rest && w.was_touched {
                 w.rest.distrust(at);
             }
@@ -295,10 +295,11 @@ impl<O: Space + Look> Exposure<O> {
         self.blocks = blocks;
         // Each round another target has the first turn, and what it leaves is the next one's.
         self.turn = self.turn.wrapping_add(1);
-        let mut order: Vec<(&mut Watched, Vec<u64>)> = targets.iter_mut().zip(awoken).collect();
+        let mut order: Vec<(&mut Watched, Vec<u64>)> =
+            targets.iter_mut().zip(reactivated).collect();
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
-        for (done, (w, awoken)) in order.into_iter().enumerate() {
+        for (done, (w, reactivated)) in order.into_iter().enumerate() {
             if w.rest.lasts() {
                 continue;
             }
@@ -307,7 +308,8 @@ impl<O: Space + Look> Exposure<O> {
             let terms = self.terms(w);
             let stretches = Stretches { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
             let prices = &self.spending.prices;
-            let runs = plan(&w.pieces, &w.regions, &stretches, &awoken, &allowance, prices, now);
+            let runs =
+                plan(&w.pieces, &w.regions, &stretches, &reactivated, &allowance, prices, now);
             if !runs.is_empty() {
                 w.rest.note_whole(None);
             }
@@ -329,13 +331,13 @@ impl<O: Space + Look> Exposure<O> {
         let mut cost = survey.survey(w.id, &ranges, &mut blocks)?;
         let at = blocks.last().map_or(now.at, |b| b.read_at).max(now.at);
         let moment = Moment { at, ms: self.ms(at), ..*now };
-        let awoken = w.read_some((&ranges, &blocks), None, &moment, &terms);
+        let reactivated = w.read_some((&ranges, &blocks), None, &moment, &terms);
         // To take them in takes longer than to read them.
         if let Some(survey) = self.ops.survey() {
             cost += survey.survey(w.id, &[], &mut Vec::new())?;
         }
         self.spending.pay_for_sentinels(cost, ranges.len());
-        Ok(awoken)
+        Ok(reactivated)
     }
 
     /// Asks once for both.
@@ -413,15 +415,15 @@ impl<O: Space + Look> Exposure<O> {
 
     /// Finds out what can be found out about memory whose bits tell nothing.
     fn see_hidden(&mut self, w: &mut Watched, now: Nanos) -> Result<(), OpsError> {
-        if now >= w.next_aside {
-            w.next_aside = now + ASIDE_EVERY.max(self.spending.round);
-            let ranges = w.aside.ranges();
+        if now >= w.next_unobservable {
+            w.next_unobservable = now + UNOBSERVABLE_EVERY.max(self.spending.round);
+            let ranges = w.unobservable.ranges();
             let mut blocks = Vec::new();
             if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
                 let cost = survey.survey(w.id, &ranges, &mut blocks)?;
                 self.spending.pay_for_rest(cost);
             }
-            w.aside.see(&blocks, &w.mappings);
+            w.unobservable.see(&blocks, &w.mappings);
         }
         w.hides_little = false;
         let hides_much = w.hides_much();
@@ -462,7 +464,7 @@ impl<O: Space + Look> Exposure<O> {
         self.seq += 1;
         self.published = now;
         for w in &mut self.roster.targets {
-            w.stolen = 0;
+            w.externally_cleared = 0;
         }
         self.roster.after_aggregation(&snapshot);
         self.handed_over = true;
@@ -494,7 +496,7 @@ impl<O: Space + Look> Exposure<O> {
                 now: moment,
                 round: self.spending.round,
                 sample: self.attrs.sample,
-                stolen: (w.stolen as f64 / resident.max(1) as f64)
+                externally_cleared_share: (w.externally_cleared as f64 / resident.max(1) as f64)
                     .max(self.restrain.cleared_by_reclaim(w.id)),
             };
             let mut worth = Worth::default();
@@ -507,7 +509,7 @@ impl<O: Space + Look> Exposure<O> {
         Quality {
             coverage_bp: all.coverage_bp(),
             error_log2: all.error_log2(),
-            stolen: targets.iter().map(|w| w.stolen).sum(),
+            externally_cleared: targets.iter().map(|w| w.externally_cleared).sum(),
             restraint: self.restrain.most(),
         }
     }

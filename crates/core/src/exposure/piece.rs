@@ -12,11 +12,11 @@ use crate::page_mask::{CompactMask, PageMask};
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
-use crate::tuning::{FEW, SAMPLED_HZ};
+use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 use crate::unknown::Unknown;
 
 /// Pages of the sample of a coarse piece: with fewer, a page that goes away leaves too little.
-const COARSE_SAMPLE: usize = FEW as usize;
+const COARSE_SAMPLE: usize = LEAST_SAMPLE_PAGES as usize;
 
 /// What is presumed weighs as much as so many seconds.
 const PRESUMED_S: f64 = 0.02;
@@ -108,11 +108,11 @@ pub(super) struct Calm {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Change {
     /// pages that somebody else has cleared
-    pub stolen: u32,
+    pub externally_cleared: u32,
     /// Some were touched.
     pub touched: bool,
     /// It was touched, after a long time.
-    pub awoken: bool,
+    pub reactivated: bool,
     /// Much of what was idle was touched between this read and the one before: it was idle for so many s.
     pub woken: Option<f64>,
 }
@@ -214,7 +214,7 @@ impl Piece {
         };
         let (from, to) = self.pages(cut);
         let resident = self.resident.get().and(&PageMask::span(from, to));
-        if cut.is_empty() || resident.count() < FEW {
+        if cut.is_empty() || resident.count() < LEAST_SAMPLE_PAGES {
             return None;
         }
         let mut new = Piece::coarse(cut, self.size, touched);
@@ -467,7 +467,8 @@ impl Piece {
             // What was not cleared tells nothing.
             young = young.and(&self.armed.get());
         }
-        let (mut stolen, mut touched, mut new) = (0, PageMask::default(), PageMask::default());
+        let (mut externally_cleared, mut touched, mut new) =
+            (0, PageMask::default(), PageMask::default());
         if !self.resident.is(&resident) {
             // What is gone shows nothing more.
             self.calm = None;
@@ -483,7 +484,7 @@ impl Piece {
         // Most memory is as it was.
         if !self.young.is(&young) {
             let was_young = self.young.get();
-            stolen = was_young.without(&young).and(&resident).count();
+            externally_cleared = was_young.without(&young).and(&resident).count();
             touched = young.without(&was_young);
             new = young.and(&self.armed.get()).without(&self.found.get());
             self.young = (&young).into();
@@ -493,7 +494,7 @@ impl Piece {
             self.calm = None;
         }
         let woken = self.wakes(&new, class, now, t);
-        let awoken = self.expose(&new, class, now, t);
+        let reactivated = self.expose(&new, class, now, t);
         if !touched.is_empty() {
             self.change(
                 |p, i| p.count(&touched, i) > 0,
@@ -510,7 +511,7 @@ impl Piece {
                 self.windows.join();
             }
         }
-        Change { stolen, touched: !touched.is_empty(), awoken, woken }
+        Change { externally_cleared, touched: !touched.is_empty(), reactivated, woken }
     }
 
     /// Whether memory wakes of which these pages were touched: for how many seconds it had been idle.
@@ -525,7 +526,7 @@ impl Piece {
         }
         let armed = self.armed.get().count();
         let all = self.found.get().or(new).count();
-        let much = armed >= FEW && all * 4 >= armed;
+        let much = armed >= LEAST_SAMPLE_PAGES && all * 4 >= armed;
         let touched = || self.windows.distinct().iter().map(|w| w.touched).max().unwrap_or(now.ms);
         let x = self.exposed.as_ref()?;
         let idle_for = if idle {
@@ -614,7 +615,7 @@ impl Piece {
         }
         self.summary = None;
         self.found = (&self.found.get().or(new)).into();
-        let mut awoken = false;
+        let mut reactivated = false;
         self.change(
             |p, i| p.count(new, i),
             |w, count| {
@@ -622,13 +623,13 @@ impl Piece {
                     w.stay_idle(was);
                 }
                 if count > 0 && was > t.long && w.current().d == 0.0 {
-                    awoken = true;
+                    reactivated = true;
                     w.suspect = now.ms.max(1);
                 }
                 w.add(count, (is - was).max(0.0), class);
             },
         );
-        awoken
+        reactivated
     }
 
     /// Changes each window by something.
@@ -778,7 +779,7 @@ impl Piece {
     }
 
     /// Whether a window was touched after a long time, and not cleared since: how often, nobody knows.
-    pub fn is_awoken(&self, i: usize) -> bool {
+    pub fn is_reactivated(&self, i: usize) -> bool {
         !self.is_extended(i)
             && self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
     }
@@ -934,7 +935,7 @@ impl Piece {
 
     /// Whether a part of it would have shown that it is touched, and did not.
     pub fn is_idle_for_sure(&self) -> bool {
-        self.is_quiet() && self.sentinels() >= FEW
+        self.is_quiet() && self.sentinels() >= LEAST_SAMPLE_PAGES
     }
 
     /// Pages that would show that it wakes.

@@ -6,13 +6,15 @@ use std::time::Duration;
 use super::coarse::{is_hot, is_large};
 use super::ledger::Prices;
 use super::piece::Piece;
-use super::published::{Known, is_sampled};
+use super::published::{PublishedRegion, is_sampled};
 use super::stretches::{Seams, Woken, hot_cells, sampled, within};
 use super::timing::Terms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
-use crate::tuning::{FEW, LONG_TURN, LONGEST_TURN, SAMPLED_HZ, TURNING};
+use crate::tuning::{
+    LEAST_SAMPLE_PAGES, LONG_REGION_TURN, LONGEST_REGION_TURN, SAMPLED_HZ, TURNING,
+};
 
 /// What may be cleared at once.
 #[derive(Debug, Clone, Copy)]
@@ -54,9 +56,9 @@ pub(super) struct Stretches<'a> {
 }
 
 /// A page is cleared again after that at the earliest where its target is short of memory.
-const SELDOM_S: f64 = 5.0;
+const CLEARED_AGAIN_S: f64 = 5.0;
 /// Runs of what was touched after a long time: what is hot anew is to be seen soon.
-const MOST_AWOKEN: usize = 16;
+const MOST_REACTIVATED: usize = 16;
 /// Of what may be spent, memory that was never cleared gets so much.
 const NEVER_SHARE: f64 = 0.8;
 /// Of a region, one in so many pieces is cleared at a time, and not more than 16 MiB.
@@ -65,16 +67,16 @@ const MOST_IN_REGION: usize = 8;
 /// What is touched less often than that is not disturbed.
 const SLOW_HZ: f64 = 2.0;
 /// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
-/// each few seconds: see [`LONG_TURN`].
+/// each few seconds: see [`LONG_REGION_TURN`].
 const SETTLED: u32 = 4;
-/// Of a region of less bytes, a shootdown tells of as much as those of others do of more: see [`LONGEST_TURN`].
+/// Of a region of less bytes, a shootdown tells of as much as those of others do of more: see [`LONGEST_REGION_TURN`].
 const LITTLE: u64 = 1 << 20;
 /// Whose turns are further apart is not sampled.
-const LATE: Duration = Duration::from_secs(8);
+const LONGEST_SAMPLED_TURN: Duration = Duration::from_secs(8);
 /// Of what woke, one in so many pieces is sampled.
 const WOKEN_CELL: usize = 16;
 /// What is hot was sampled just now if it was so long before something turned.
-const LATELY: Duration = Duration::from_millis(50);
+const JUST_SAMPLED: Duration = Duration::from_millis(50);
 /// And else a piece of each cell so often.
 const OFTEN: Duration = Duration::from_millis(200);
 /// Of more cells than these, that would take too much.
@@ -90,7 +92,7 @@ const LONG_RUN: usize = 32;
 const ELSEWHERE: Duration = Duration::from_secs(60);
 const PLACES: usize = 32;
 
-/// Chooses runs among `pieces` (sorted). `regions` are those published last, `awoken` the addresses of
+/// Chooses runs among `pieces` (sorted). `regions` are those published last, `reactivated` the addresses of
 /// pieces that were touched after a long time.
 ///
 /// Samples of what woke come first, and while something changes, of all that is hot. Then what was touched after a
@@ -100,9 +102,9 @@ const PLACES: usize = 32;
 /// of slow regions was not cleared for long. Memory that is not young is never cleared.
 pub(super) fn plan(
     pieces: &[Piece],
-    regions: &[Known],
+    regions: &[PublishedRegion],
     stretches: &Stretches<'_>,
-    awoken: &[u64],
+    reactivated: &[u64],
     allowance: &Allowance,
     prices: &Prices,
     now: Nanos,
@@ -123,7 +125,7 @@ pub(super) fn plan(
         out: Vec::new(),
     };
     p.sample(regions, stretches);
-    p.awoken(awoken);
+    p.reactivated(reactivated);
     p.never();
     p.check(regions, stretches);
     p.watch_idle();
@@ -157,7 +159,7 @@ struct Wanted {
 }
 
 /// Whether few of its pages have their bits set again soon.
-fn is_slow(region: &Known) -> bool {
+fn is_slow(region: &PublishedRegion) -> bool {
     region.hz * region.share < SLOW_HZ
 }
 
@@ -176,7 +178,7 @@ impl Planner<'_> {
     fn may_clear(&self, i: usize) -> bool {
         let piece = &self.pieces[i];
         let seldom = self.allowance.restraint == Restraint::ShortRuns;
-        let lately = |at: Nanos| seldom && self.now.since(at).as_secs_f64() < SELDOM_S;
+        let lately = |at: Nanos| seldom && self.now.since(at).as_secs_f64() < CLEARED_AGAIN_S;
         !self.taken[i] && !piece.cleared_at().is_some_and(lately)
     }
 
@@ -233,7 +235,7 @@ impl Planner<'_> {
     fn take_sample(&mut self, i: usize, credit: f64) -> bool {
         let piece = &self.pieces[i];
         if piece.is_coarse() {
-            let price = self.prices.of(1, u64::from(FEW));
+            let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
             if self.allowance.seconds + credit < price || self.allowance.runs == 0 {
                 return false;
             }
@@ -266,7 +268,7 @@ impl Planner<'_> {
 
     /// Samples of what woke, and where something has just turned, of all that is hot, since more may have changed: the
     /// middle of each cell first, then halves, quarters, and so on, as far as it can be paid.
-    fn sample(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+    fn sample(&mut self, regions: &[PublishedRegion], stretches: &Stretches<'_>) {
         let pieces = self.pieces;
         let woken = stretches.woken.iter().flat_map(|w| {
             let cells = stretches.seams.cells(pieces, within(pieces, &w.range)).into_iter();
@@ -287,12 +289,12 @@ impl Planner<'_> {
     }
 
     /// What is hot, where something has just turned; that first which was looked at longest ago.
-    fn wanted_hot(&self, regions: &[Known], stretches: &Stretches<'_>) -> Vec<Wanted> {
+    fn wanted_hot(&self, regions: &[PublishedRegion], stretches: &Stretches<'_>) -> Vec<Wanted> {
         let turned = stretches.turned.filter(|_| self.turns(stretches) && self.samples_in_time());
         let Some(at) = turned else { return Vec::new() };
         let cells = hot_cells(self.pieces, &sampled(self.pieces, regions), stretches.seams);
         let wanted =
-            |cell: Range<usize>| Wanted { most: cell.len(), cell, since: at.before(LATELY) };
+            |cell: Range<usize>| Wanted { most: cell.len(), cell, since: at.before(JUST_SAMPLED) };
         let mut hot: Vec<Wanted> = cells.into_iter().map(wanted).collect();
         let pieces = self.pieces;
         hot.sort_by_cached_key(|w| pieces[w.cell.clone()].iter().map(Piece::cleared_at).max());
@@ -311,7 +313,7 @@ impl Planner<'_> {
     }
 
     /// Where all has been as it is, a sample of each cell that is hot now and then: whether it still is.
-    fn check(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+    fn check(&mut self, regions: &[PublishedRegion], stretches: &Stretches<'_>) {
         if self.turns(stretches) || !self.samples_in_time() {
             return;
         }
@@ -332,7 +334,7 @@ impl Planner<'_> {
 
     /// Whether samples would find out any sooner than turns: not where very many targets make rounds long.
     fn samples_in_time(&self) -> bool {
-        self.allowance.turn <= LATE
+        self.allowance.turn <= LONGEST_SAMPLED_TURN
     }
 
     /// Whether something has just woken or fallen idle.
@@ -345,7 +347,7 @@ impl Planner<'_> {
     /// Sentinels: a sample of each piece that is presumed idle, and would not show that it wakes.
     fn watch_idle(&mut self) {
         let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
-        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < FEW;
+        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < LEAST_SAMPLE_PAGES;
         // A few of all first.
         for apart in [WOKEN_CELL, WOKEN_CELL / 4, 1] {
             for i in (apart / 2..self.pieces.len()).step_by(apart) {
@@ -356,10 +358,10 @@ impl Planner<'_> {
         }
     }
 
-    fn awoken(&mut self, awoken: &[u64]) {
+    fn reactivated(&mut self, reactivated: &[u64]) {
         let mut end = None;
         let mut runs = 0;
-        for &start in awoken {
+        for &start in reactivated {
             let goes_on = end == Some(start);
             let Ok(i) = self.pieces.binary_search_by_key(&start, |p| p.range.start) else {
                 continue;
@@ -367,7 +369,7 @@ impl Planner<'_> {
             end = Some(self.pieces[i].range.end);
             let left = self.allowance.seconds + self.allowance.urgent;
             let affordable = left > 0.0 && self.allowance.runs > 0;
-            if goes_on || !affordable || runs == MOST_AWOKEN || !self.may_clear(i) {
+            if goes_on || !affordable || runs == MOST_REACTIVATED || !self.may_clear(i) {
                 continue;
             }
             runs += 1;
@@ -407,7 +409,7 @@ impl Planner<'_> {
     /// makes what is known finer. Says what that costs.
     fn never_sampled(&mut self, never: &[usize], seconds: f64) -> f64 {
         let pieces = self.pieces;
-        let price = self.prices.of(1, u64::from(FEW));
+        let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
         let affordable = ((seconds / price).max(0.0) as usize).min(self.allowance.runs as usize);
         let hot = |i: usize| pieces.get(i).is_some_and(|p| is_hot(p, &self.terms) == Some(true));
         let beside = |i: usize| {
@@ -437,7 +439,7 @@ impl Planner<'_> {
         let stale: Vec<usize> = (0..self.pieces.len())
             .filter(|&i| is_stale(&self.pieces[i]) && self.may_clear(i))
             .collect();
-        let price = self.prices.of(1, u64::from(FEW));
+        let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
         let most = ((seconds / price).max(0.0) as usize).min(stale.len());
         let nth = usize::try_from(self.now.0 / 1_000_000).unwrap_or(0);
         for k in 0..most.min(self.allowance.runs as usize) {
@@ -455,20 +457,20 @@ impl Planner<'_> {
 
     /// How long the next turn of a region is away whose heat is as old as this: what has been as it is
     /// for long is asked less often.
-    fn turn(&self, region: &Known) -> Duration {
+    fn turn(&self, region: &PublishedRegion) -> Duration {
         let turn = self.allowance.turn;
         let long = match region.range.len() {
             ..LITTLE => self.allowance.longest,
             // It may fall idle. Of many such regions, samples must tell.
             _ if is_sampled(region) && self.few => turn,
-            _ => LONG_TURN,
+            _ => LONG_REGION_TURN,
         };
         (region.age / SETTLED).clamp(turn, turn.max(long))
     }
 
     /// Of what is left, a part goes to slow memory that was cleared longest ago: its regions have had their
     /// turns, but few of their pieces in each. What it was like a minute ago says little.
-    fn stale(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+    fn stale(&mut self, regions: &[PublishedRegion], stretches: &Stretches<'_>) {
         if self.allowance.restraint != Restraint::None || self.saves_up {
             return;
         }
@@ -477,13 +479,13 @@ impl Planner<'_> {
         if self.is_large {
             return self.stale_samples(self.allowance.seconds * share);
         }
-        let old = |at: Nanos| self.now.since(at) >= LONGEST_TURN;
+        let old = |at: Nanos| self.now.since(at) >= LONGEST_REGION_TURN;
         let is_stale = |i: usize| {
             let cleared = self.pieces[i].whole_at();
             cleared.is_some_and(old) && self.may_clear(i) && self.is_due(i)
         };
         let mut stale: Vec<bool> = (0..self.pieces.len()).map(is_stale).collect();
-        for Known { range, .. } in regions.iter().filter(|k| !is_slow(k)) {
+        for PublishedRegion { range, .. } in regions.iter().filter(|k| !is_slow(k)) {
             stale[self.within(range)].fill(false);
         }
         let mut by_age: Vec<usize> = (0..stale.len()).filter(|&i| stale[i]).collect();
@@ -501,7 +503,7 @@ impl Planner<'_> {
         }
     }
 
-    fn regions(&mut self, regions: &[Known]) {
+    fn regions(&mut self, regions: &[PublishedRegion]) {
         let mut wanting: Vec<(Nanos, Range<usize>, AddrRange, usize)> = Vec::new();
         for known in regions {
             let r = &known.range;
@@ -583,18 +585,18 @@ mod tests {
         young_piece(n, cleared, (BLOCK_SIZE / PAGE_SIZE) as usize)
     }
 
-    fn region(blocks: Range<u64>, hz: f64, share: f64) -> Known {
+    fn region(blocks: Range<u64>, hz: f64, share: f64) -> PublishedRegion {
         let range = AddrRange::new(blocks.start * BLOCK_SIZE, blocks.end * BLOCK_SIZE);
-        Known { range, hz, share, age: Duration::from_secs(60), extended: false }
+        PublishedRegion { range, hz, share, age: Duration::from_secs(60), extended: false }
     }
 
     fn allowance(seconds: f64, turn: Duration) -> Allowance {
-        let (longest, restraint) = (LONGEST_TURN, Restraint::None);
+        let (longest, restraint) = (LONGEST_REGION_TURN, Restraint::None);
         Allowance { seconds, runs: 256, urgent: 0.0, sweep: 0.0, turn, longest, restraint }
     }
 
     /// The pieces that are cleared as a whole.
-    fn chosen(pieces: &[Piece], regions: &[Known], allowance: &Allowance) -> Vec<usize> {
+    fn chosen(pieces: &[Piece], regions: &[PublishedRegion], allowance: &Allowance) -> Vec<usize> {
         let now = moment(NOW).at;
         let seams = Seams::default();
         let stretches = Stretches { woken: &[], seams: &seams, turned: None, terms: TERMS };

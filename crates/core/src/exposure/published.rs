@@ -10,7 +10,7 @@ const WHOLE: f64 = 0.9;
 
 /// A region as it was published.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Known {
+pub(super) struct PublishedRegion {
     pub range: AddrRange,
     /// of the pages that are touched
     pub hz: f64,
@@ -23,12 +23,12 @@ pub(super) struct Known {
 }
 
 /// Whether samples speak for a region: it is hot, and evenly so, as far as it was looked at itself.
-pub(super) fn is_sampled(known: &Known) -> bool {
+pub(super) fn is_sampled(known: &PublishedRegion) -> bool {
     known.hz >= SAMPLED_HZ && (known.share >= WHOLE || known.extended)
 }
 
 /// What was known of the middle of `range`.
-pub(super) fn known_at(known: &[Known], range: AddrRange) -> Option<&Known> {
+pub(super) fn known_at(known: &[PublishedRegion], range: AddrRange) -> Option<&PublishedRegion> {
     let middle = range.start + range.len() / 2;
     known.get(known.partition_point(|k| k.range.end <= middle)).filter(|k| k.range.contains(middle))
 }

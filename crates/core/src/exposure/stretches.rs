@@ -19,11 +19,11 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::piece::Piece;
-use super::published::{Known, is_sampled};
+use super::published::{PublishedRegion, is_sampled};
 use super::timing::Terms;
 use crate::range::AddrRange;
 use crate::time::Nanos;
-use crate::tuning::{FEW, SAMPLED_HZ};
+use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 
 /// A sample is idle if it was untouched for so many times the mean time between two touches of a page...
 const MEAN_TIMES: f64 = 3.0;
@@ -98,7 +98,7 @@ pub(super) fn within(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
 
 /// The pieces that samples speak for, as those that lie in a hot region as a whole: how hot that is, in Hz. Where a
 /// sample differs from what lies around it, regions begin and end within a piece: what it is presumed to be counts.
-pub(super) fn sampled(pieces: &[Piece], regions: &[Known]) -> Vec<Option<f64>> {
+pub(super) fn sampled(pieces: &[Piece], regions: &[PublishedRegion]) -> Vec<Option<f64>> {
     let mut at = 0;
     let rate = |p: &Piece| {
         at += regions[at..].iter().take_while(|k| k.range.end <= p.range.start).count();
@@ -143,7 +143,7 @@ fn verdict(
     t: &Terms,
 ) -> Option<Verdict> {
     let at = piece.cleared_at().filter(|at| *at >= since.min(idle_since))?;
-    let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(FEW))?;
+    let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(LEAST_SAMPLE_PAGES))?;
     if shown.touched > shown.pages * ALMOST_NONE {
         return (at >= since).then_some(Verdict::Touched);
     }
@@ -267,8 +267,9 @@ pub(super) fn woken(
     at: Nanos,
     ms: u32,
 ) -> Vec<Woken> {
-    let is_blind =
-        |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < FEW;
+    let is_blind = |p: &Piece| {
+        p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < LEAST_SAMPLE_PAGES
+    };
     let joined = |a: usize, b: usize| !seams.between(&pieces[a], &pieces[b]);
     let mut out: Vec<(Range<usize>, f64)> = Vec::new();
     for &(start, idle) in found {

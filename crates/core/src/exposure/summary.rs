@@ -5,13 +5,13 @@ use std::ops::Range;
 
 use super::timing::READS;
 use crate::bins::Spread;
-use crate::borders::Kind;
+use crate::borders::GroupKind;
 use crate::unknown::Unknown;
 
 /// What a piece says of its windows since it was last cleared, or something of it was found touched.
 #[derive(Debug, Clone)]
 pub(super) struct Summary {
-    /// of each window, as rows of those that say the same: see [`Kind::at`]
+    /// of each window, as rows of those that say the same: see [`GroupKind::at`]
     pub rows: Box<[Row]>,
     /// of all of them
     pub sums: Sums,
@@ -22,7 +22,7 @@ pub(super) struct Summary {
 /// Windows of a piece beside each other, each of which says the same.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row {
-    pub kind: Kind,
+    pub kind: GroupKind,
     pub windows: usize,
     /// the one behind the last
     pub end: usize,

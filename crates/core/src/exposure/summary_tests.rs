@@ -78,8 +78,8 @@ impl Seen {
 
     fn regions(&mut self, ms: u32) -> Vec<RegionView> {
         let round = Duration::from_millis(250);
-        let (now, sample, stolen) = (at(ms), Duration::from_millis(20), 0.0);
-        let basis = Basis { terms: TERMS, now, round, sample, stolen };
+        let (now, sample, externally_cleared_share) = (at(ms), Duration::from_millis(20), 0.0);
+        let basis = Basis { terms: TERMS, now, round, sample, externally_cleared_share };
         self.0.make_regions(&basis, 100, false);
         self.0.views.clone()
     }

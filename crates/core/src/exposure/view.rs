@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use super::counts::{Counts, Since, count, spans};
 use super::piece::{Calm, Piece};
-use super::published::Known;
+use super::published::PublishedRegion;
 use super::timing::{Moment, READS, Terms};
-use super::window::{UNTOUCHED, Window};
+use super::window::Window;
 use crate::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
-use crate::borders::{Group, Kind, Place};
+use crate::borders::{Group, GroupKind, Place};
 use crate::estimator::Rate;
 use crate::range::PAGE_SIZE;
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::time::Nanos;
-use crate::tuning::NO_HEAT;
+use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
 use crate::unknown::{Pages, Unknown};
 
 /// Exposures that began so many rounds ago tell of the present.
@@ -35,7 +35,7 @@ pub(super) struct Basis {
     pub round: Duration,
     pub sample: Duration,
     /// of its pages, the part that somebody else has cleared lately, as far as that is known
-    pub stolen: f64,
+    pub externally_cleared_share: f64,
 }
 
 impl Basis {
@@ -44,7 +44,7 @@ impl Basis {
     }
 
     /// What of a region tells of the present that was like this before.
-    fn since(&self, before: Option<&Known>) -> Since {
+    fn since(&self, before: Option<&PublishedRegion>) -> Since {
         let steady = before.filter(|k| k.hz > 0.0).map_or(Duration::ZERO, |k| k.age);
         let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
         Since {
@@ -69,10 +69,11 @@ pub(super) struct Viewed {
 pub(super) fn project(
     group: &Group,
     pieces: &[Piece],
-    before: Option<&Known>,
+    before: Option<&PublishedRegion>,
     b: &Basis,
 ) -> Viewed {
-    let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, Kind::Absent)) else {
+    let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, GroupKind::Absent))
+    else {
         return absent(group);
     };
     let counts = count(pieces, (from, to), &b.since(before), &b.terms, b.now.ms);
@@ -121,17 +122,16 @@ fn absent(group: &Group) -> Viewed {
 const ENOUGH_PAGES: f64 = 8.0;
 /// Once so many are touched, later reads tell of the slowest pages only.
 const MOST_TOUCHED: f64 = 0.4;
-/// By so much likelier, in natural logarithms, a part of the pages must be touched than all of them.
-const CLEARLY: f64 = 24.0;
 /// Of fewer touched pages than these it may be so if it is likelier by so much.
-const FEW: f64 = 8.0;
-const PERHAPS: f64 = 1.0;
+const FEW_TOUCHED: f64 = 8.0;
+const MAYBE_PARTLY_TOUCHED_LLR: f64 = 1.0;
 /// What was touched as often as this, in Hz, and is untouched for less than that takes, is taken to be touched again.
 const RECURS_HZ: f64 = 0.4;
 
 /// The rate of the touched pages, and their share.
-fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
-    let widen = |r: Rate| Rate { high: r.high / (1.0 - b.stolen.min(0.9)) as f32, ..r };
+fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &Basis) -> (Rate, f64) {
+    let widen =
+        |r: Rate| Rate { high: r.high / (1.0 - b.externally_cleared_share.min(0.9)) as f32, ..r };
     // What is left where most looks sudden is not like the rest of it.
     if c.fresh_pages < ENOUGH_PAGES.max(c.sudden_pages) {
         let known = before.filter(|k| c.lately && k.hz > 0.0 && c.all.touched() > 0.0);
@@ -168,9 +168,9 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
         return (widen(c.fresh.interval(0.0)), 0.0);
     }
     // Few pages cannot say it clearly; but then it is about little memory.
-    let clearly = CLEARLY.min(4.0 + touched);
+    let clearly = PARTLY_TOUCHED_LLR.min(4.0 + touched);
     // And what they may mean, the interval is to hold.
-    let perhaps = if touched < FEW { PERHAPS } else { clearly };
+    let perhaps = if touched < FEW_TOUCHED { MAYBE_PARTLY_TOUCHED_LLR } else { clearly };
     // Looking for the share takes long: only where one rate for all explains little.
     let misfit = misfit(&c.bins, hz);
     let mixture = if misfit > perhaps { touched_share(&c.bins) } else { None };
@@ -213,7 +213,7 @@ fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
 
 /// Binary logarithm of a rate, to the next whole one.
 fn level(hz: f64) -> i8 {
-    hz.max(NO_HEAT).log2().round() as i8
+    hz.max(NO_HEAT_HZ).log2().round() as i8
 }
 
 /// The heat of a region, as its windows note it.
@@ -236,21 +236,21 @@ impl Level {
         let least = level(f64::from(rate.low) * share).saturating_sub(1);
         let most = level(f64::from(rate.high) * share).saturating_add(1);
         let same = least.min(at)..=most.max(at);
-        Level { level: at, same, is_touched: hz > 0.0, is_hot: hz > NO_HEAT, now }
+        Level { level: at, same, is_touched: hz > 0.0, is_hot: hz > NO_HEAT_HZ, now }
     }
 
     /// Since when a window has this heat that noted another one; what is idle, since it was last touched at first.
     fn since(&self, noted: i8, kept: u32, touched: u32) -> u32 {
         match noted {
-            UNTOUCHED if self.is_hot => self.now,
-            UNTOUCHED => touched,
+            UNTOUCHED_LEVEL if self.is_hot => self.now,
+            UNTOUCHED_LEVEL => touched,
             _ if self.same.contains(&noted) => kept,
             _ => self.now,
         }
     }
 
     fn differs(&self, noted: i8) -> bool {
-        noted == UNTOUCHED || noted.abs_diff(self.level) > 1
+        noted == UNTOUCHED_LEVEL || noted.abs_diff(self.level) > 1
     }
 }
 

@@ -10,13 +10,12 @@ use super::coarse::{Sentinels, is_large};
 use super::counts::sum_up;
 use super::groups::groups;
 use super::piece::Piece;
-use super::published::{Known, is_sampled, known_at};
+use super::published::{PublishedRegion, is_sampled, known_at};
 use super::rest::{Resting, Worth};
 use super::stretches::{Seams, Woken, fall_idle, hot_cells, sampled, within, woken};
 use super::timing::{Moment, Terms};
 use super::view::{Basis, Viewed, project, update_ages};
-use crate::aside::{Aside, MOST_ASKS};
-use crate::bins::ALIKE;
+use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
 use crate::borders::Group;
 use crate::call::TargetId;
 use crate::ops::{Activity, Ask, Mapping, Seen};
@@ -26,8 +25,9 @@ use crate::roster::Member;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
-use crate::tuning::{NO_HEAT, TURNING};
+use crate::tuning::{NO_HEAT_HZ, TURNING};
 use crate::unknown::Unknown;
+use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
 /// A target, and what is known of its memory.
 pub(super) struct Watched {
@@ -40,16 +40,16 @@ pub(super) struct Watched {
     /// resident memory, sorted
     pub pieces: Vec<Piece>,
     /// mappings that cannot be seen
-    pub aside: Aside,
+    pub unobservable: UnobservableMappings,
     /// as of the last snapshot
-    pub regions: Vec<Known>,
+    pub regions: Vec<PublishedRegion>,
     /// bytes that no region covers
     pub left_out: u64,
     /// how long it had run at the last snapshot
     pub ran: Option<Duration>,
     pub running: Running,
     /// pages cleared by others since the last snapshot
-    pub stolen: u64,
+    pub externally_cleared: u64,
     /// Not all of it has been cleared once.
     pub is_new: bool,
     /// when something woke or fell idle all at once
@@ -61,7 +61,7 @@ pub(super) struct Watched {
     /// what the next snapshot says
     pub views: Vec<RegionView>,
     /// when what cannot be seen was last told of
-    aside_ms: u32,
+    unobservable_ms: u32,
     /// which of what is hidden was asked about last
     turn: usize,
     /// It is large, and too little of it was hidden at the last reading: to count that takes long.
@@ -71,7 +71,7 @@ pub(super) struct Watched {
     /// of a large target
     pub sentinels: Sentinels,
     /// when to look again how much of what cannot be seen is resident
-    pub next_aside: Nanos,
+    pub next_unobservable: Nanos,
     pub rest: Resting,
     /// The last reading of everything has found something touched.
     pub was_touched: bool,
@@ -91,23 +91,23 @@ impl Watched {
             mapped: Nanos(0),
             visible: Vec::new(),
             pieces: Vec::new(),
-            aside: Aside::default(),
+            unobservable: UnobservableMappings::default(),
             regions: Vec::new(),
             left_out: 0,
             ran: None,
             running: Running::default(),
-            stolen: 0,
+            externally_cleared: 0,
             is_new,
             turned: None,
             seams: Seams::default(),
             woken: Vec::new(),
             views: Vec::new(),
-            aside_ms: 0,
+            unobservable_ms: 0,
             turn: 0,
             hides_little: false,
             read_to: 0,
             sentinels: Sentinels::default(),
-            next_aside: Nanos(0),
+            next_unobservable: Nanos(0),
             rest: Resting::default(),
             was_touched: false,
         }
@@ -125,7 +125,7 @@ impl Watched {
 
     /// Time is counted from so many ms later on.
     pub fn rebase(&mut self, ms: u32) {
-        self.aside_ms = self.aside_ms.saturating_sub(ms);
+        self.unobservable_ms = self.unobservable_ms.saturating_sub(ms);
         self.pieces.iter_mut().for_each(|p| p.rebase(ms));
         self.seams.rebase(ms);
         self.woken.clear();
@@ -141,7 +141,7 @@ impl Watched {
         self.rest.disturb();
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.visible.shrink_to_fit();
-        self.aside.map(&mappings);
+        self.unobservable.map(&mappings);
         self.mappings = Arc::new(mappings);
         let visible = &self.visible;
         let inside = |p: &Piece| {
@@ -190,7 +190,7 @@ impl Watched {
         t: &Terms,
         size: u64,
     ) -> Vec<u64> {
-        let mut awoken = Vec::new();
+        let mut reactivated = Vec::new();
         let mut wake = Vec::new();
         let mut new = Vec::new();
         let large = is_large(blocks.len().max(self.pieces.len()));
@@ -223,11 +223,11 @@ impl Watched {
                     let class = piece.next_full();
                     let change = piece.read(&block, class, now, t);
                     piece.missing = 0;
-                    self.stolen += u64::from(change.stolen);
+                    self.externally_cleared += u64::from(change.externally_cleared);
                     self.was_touched |= change.touched;
                     match change.woken {
                         Some(idle) => wake.push((piece.range.start, idle)),
-                        None if change.awoken => awoken.push(piece.range.start),
+                        None if change.reactivated => reactivated.push(piece.range.start),
                         None => {}
                     }
                 }
@@ -242,7 +242,7 @@ impl Watched {
             self.pieces.sort_unstable_by_key(|p| p.range.start);
         }
         self.wake(&wake, now);
-        awoken
+        reactivated
     }
 
     /// Takes in what woke, by the starts of pieces.
@@ -301,10 +301,10 @@ impl Watched {
         now: &Moment,
         t: &Terms,
     ) -> Vec<u64> {
-        let (mut wake, mut awoken) = (Vec::new(), Vec::new());
+        let (mut wake, mut reactivated) = (Vec::new(), Vec::new());
         let mut at = 0;
         for block in one_each(blocks) {
-            let mut stolen = 0;
+            let mut externally_cleared = 0;
             // Others in the block were not asked for.
             at = self.first_in_block(block.start, at);
             let asked = self.in_block(at, block.start).filter(|p| p.is_in(&block));
@@ -318,17 +318,17 @@ impl Watched {
                     };
                 let class = class.unwrap_or_else(|| p.next_full());
                 let change = p.read(&block, class, now, t);
-                stolen += change.stolen;
+                externally_cleared += change.externally_cleared;
                 match change.woken {
                     Some(idle) => wake.push((p.range.start, idle)),
-                    None if change.awoken => awoken.push(p.range.start),
+                    None if change.reactivated => reactivated.push(p.range.start),
                     None => {}
                 }
             }
-            self.stolen += u64::from(stolen);
+            self.externally_cleared += u64::from(externally_cleared);
         }
         self.wake(&wake, now);
-        awoken
+        reactivated
     }
 
     /// The ranges of these pieces, joined within mappings: no range may reach over the end of one.
@@ -378,7 +378,7 @@ impl Watched {
     /// After a snapshot: it rests from now on, if all of it is idle, and there is nothing to be done for it.
     pub fn may_rest(&mut self, worth: Worth) {
         let Some(whole) = self.rest.take_whole() else { return };
-        let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT) && self.woken.is_empty();
+        let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT_HZ) && self.woken.is_empty();
         if idle && self.pieces.iter().all(|p| p.is_seen()) {
             let worth = Worth { resident: self.resident_pages(), ..worth };
             self.rest.begin(whole, worth, self.views.clone());
@@ -387,7 +387,7 @@ impl Watched {
 
     /// Stretches of what is mapped.
     pub fn areas(&self) -> usize {
-        join_touching(self.visible.iter().copied()).len() + self.aside.len()
+        join_touching(self.visible.iter().copied()).len() + self.unobservable.len()
     }
 
     /// Where a region has changed as far as it was looked at since `last`, what is known of the rest of it
@@ -426,7 +426,7 @@ impl Watched {
     /// Makes the regions of a snapshot, at most `max` of them.
     pub fn make_regions(&mut self, b: &Basis, max: usize, windows: bool) -> Vec<Viewed> {
         let areas = join_touching(self.visible.iter().copied());
-        let room = max.saturating_sub(self.aside.len()).max(1);
+        let room = max.saturating_sub(self.unobservable.len()).max(1);
         sum_up(&mut self.pieces, &b.terms);
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
@@ -436,7 +436,7 @@ impl Watched {
         for (group, level) in groups.iter().zip(viewed.iter().map(|v| &v.level)) {
             level.iter().for_each(|level| update_ages(group, &mut self.pieces, level));
         }
-        let known = |v: &Viewed| Known {
+        let known = |v: &Viewed| PublishedRegion {
             range: v.view.range,
             hz: v.view.rate.hz.into(),
             share: f64::from(v.view.touched_bp) / 10_000.0,
@@ -444,11 +444,11 @@ impl Watched {
             extended: v.view.support.is_some_and(|s| s.extended_bp > s.measured_bp),
         };
         self.regions = viewed.iter().map(known).collect();
-        self.views = Vec::with_capacity(viewed.len() + self.aside.len());
+        self.views = Vec::with_capacity(viewed.len() + self.unobservable.len());
         self.views.extend(viewed.iter().map(|v| v.view));
-        let interval = Duration::from_millis(b.now.ms.saturating_sub(self.aside_ms).into());
-        self.aside_ms = b.now.ms;
-        self.views.extend(self.aside.views(interval));
+        let interval = Duration::from_millis(b.now.ms.saturating_sub(self.unobservable_ms).into());
+        self.unobservable_ms = b.now.ms;
+        self.views.extend(self.unobservable.views(interval));
         self.views.sort_unstable_by_key(|v| v.range.start);
         viewed
     }
@@ -475,7 +475,7 @@ impl Watched {
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
-        let mut asks = self.aside.asks(target, rng, window, |r| self.is_locked(r));
+        let mut asks = self.unobservable.asks(target, rng, window, |r| self.is_locked(r));
         let hidden: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| self.pieces[i].hides()).collect();
         let places =
@@ -491,7 +491,7 @@ impl Watched {
     /// The answers.
     pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            if self.aside.hear(ask, seen) {
+            if self.unobservable.hear(ask, seen) {
                 continue;
             }
             let at = self.pieces.partition_point(|p| p.range.end <= ask.range.start);
@@ -532,7 +532,7 @@ impl Compared {
     fn differs(&self) -> Option<Ordering> {
         let (y, n) = (self.touched, self.expected);
         let log = if y > 0.0 { y * (y / n.max(1e-9)).ln() } else { 0.0 };
-        let clear = (log - y + n) / ALIKE > CONTRADICTION;
+        let clear = (log - y + n) / PAGES_PER_INDEPENDENT_OBSERVATION > CHANGED_LLR;
         let order = if y < n / 2.0 { Ordering::Less } else { Ordering::Greater };
         (clear && !(n / 2.0..=n * 2.0).contains(&y)).then_some(order)
     }
@@ -559,7 +559,7 @@ const WOKEN_FOR: Duration = Duration::from_secs(2);
 /// One in so many pages is worth asking about.
 const MUCH: u64 = 32;
 /// A difference above is no chance, in natural logarithms.
-const CONTRADICTION: f64 = 6.0;
+const CHANGED_LLR: f64 = 6.0;
 
 /// The part of the block that holds `addr` which lies in the same one of `visible`.
 fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {

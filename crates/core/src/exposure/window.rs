@@ -2,6 +2,7 @@
 
 use super::timing::{EARLY, READS};
 use crate::bins::llr_is_below;
+use crate::tuning::UNTOUCHED_LEVEL;
 
 /// Touched pages, and page-seconds until they were: their ratio is about a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -12,7 +13,7 @@ pub(super) struct Evidence {
 
 /// Above this, one rate does not explain both of two pieces of evidence; pages of a window are not
 /// independent.
-const CONTRADICTION: f64 = 16.0;
+const CONTRADICTING_LLR: f64 = 16.0;
 
 impl Evidence {
     pub fn plus(self, o: Evidence) -> Evidence {
@@ -30,15 +31,12 @@ impl Evidence {
             return false;
         }
         let both = |x: Evidence| (f64::from(x.d), f64::from(x.e));
-        !llr_is_below(CONTRADICTION, both(self), both(o))
+        !llr_is_below(CONTRADICTING_LLR, both(self), both(o))
     }
 }
 
 /// Of what is known, so much is kept when a window is looked at anew.
-const KEPT: f32 = 0.7;
-
-/// A window's heat when nothing of it was ever touched.
-pub(super) const UNTOUCHED: i8 = i8::MIN;
+const CARRY_OVER: f32 = 0.7;
 
 /// What is known of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,7 +82,7 @@ impl Window {
             carried: Evidence::default(),
             touched: ms,
             kept: ms,
-            level: UNTOUCHED,
+            level: UNTOUCHED_LEVEL,
             suspect: 0,
             woken: Woken::No,
         }
@@ -158,7 +156,7 @@ impl Window {
 
     /// So many of its pages were touched in an exposure, as a rule.
     pub fn touched_at_once(&self) -> f32 {
-        self.current.d.max(self.carried.d * (1.0 - KEPT) / KEPT)
+        self.current.d.max(self.carried.d * (1.0 - CARRY_OVER) / CARRY_OVER)
     }
 
     /// Drops what was known before where that is of the past; says whether nothing of it is left.
@@ -188,7 +186,7 @@ impl Window {
     pub fn carry(&mut self, current: Evidence, confirmed: bool, ms: u32) {
         let sudden = current.contradicts(self.carried) && self.is_faster(current);
         let all = self.together(current, confirmed);
-        self.carried = Evidence { d: all.d * KEPT, e: all.e * KEPT };
+        self.carried = Evidence { d: all.d * CARRY_OVER, e: all.e * CARRY_OVER };
         if sudden && !confirmed {
             self.suspect = ms.max(1);
         }

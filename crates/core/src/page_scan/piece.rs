@@ -7,10 +7,8 @@ use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
+use crate::tuning::UNTOUCHED_LEVEL;
 use crate::unknown::Unknown;
-
-/// A page that was never touched has this level.
-pub(super) const UNTOUCHED: i8 = i8::MIN;
 
 /// What is known of a page. Times are in ms since the monitor began.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +26,7 @@ pub(super) struct Page {
 
 impl Page {
     fn new(ms: u32) -> Self {
-        Page { touched: ms, kept: ms, seen: 0, young: 0, level: UNTOUCHED }
+        Page { touched: ms, kept: ms, seen: 0, young: 0, level: UNTOUCHED_LEVEL }
     }
 
     fn count(&mut self, young: bool) {

@@ -8,9 +8,8 @@ use rand_core::Rng;
 
 use super::piece::Piece;
 use super::view::{parts, view};
-use crate::aside::{Aside, MOST_ASKS};
 use crate::attrs::Attrs;
-use crate::borders::{FIRST, Joined, cover, fit};
+use crate::borders::{FIRST_PASS, Joined, cover, fit};
 use crate::call::TargetId;
 use crate::ops::{Ask, Mapping, Seen};
 use crate::range::{AddrRange, align_down, join_touching};
@@ -19,6 +18,7 @@ use crate::roster::Member;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
+use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
 /// A target, and what is known of its memory.
 pub(super) struct Scanned {
@@ -27,7 +27,7 @@ pub(super) struct Scanned {
     /// the mappings that can be seen
     pub visible: Vec<AddrRange>,
     /// mappings that cannot be seen
-    aside: Aside,
+    unobservable: UnobservableMappings,
     /// resident memory, by address
     pieces: BTreeMap<u64, Piece>,
     /// bytes that no region covers
@@ -50,7 +50,7 @@ impl Scanned {
             id,
             mappings: Arc::default(),
             visible: Vec::new(),
-            aside: Aside::default(),
+            unobservable: UnobservableMappings::default(),
             pieces: BTreeMap::new(),
             left_out: 0,
             ran: None,
@@ -68,7 +68,7 @@ impl Scanned {
         if *self.mappings == mappings {
             return;
         }
-        self.aside.map(&mappings);
+        self.unobservable.map(&mappings);
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.mappings = Arc::new(mappings);
         for (_, old) in std::mem::take(&mut self.pieces) {
@@ -126,13 +126,13 @@ impl Scanned {
 
     /// Stretches of what is mapped.
     pub fn areas(&self) -> usize {
-        join_touching(self.visible.iter().copied()).len() + self.aside.len()
+        join_touching(self.visible.iter().copied()).len() + self.unobservable.len()
     }
 
     /// Windows to ask about whose bits tell nothing, some at a time.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, size: u64) -> Vec<Ask> {
         let target = self.id;
-        let mut asks = self.aside.asks(target, rng, size, |_| true);
+        let mut asks = self.unobservable.asks(target, rng, size, |_| true);
         let windows = |p: &Piece| {
             let (range, unseen) = (p.range, p.unseen());
             let first = align_down(range.start, size);
@@ -154,7 +154,7 @@ impl Scanned {
     /// The answers.
     pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32, sample: Duration) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            if self.aside.hear(ask, seen) {
+            if self.unobservable.hear(ask, seen) {
                 continue;
             }
             if let Some((_, p)) = self.pieces.range_mut(..=ask.range.start).next_back() {
@@ -172,19 +172,19 @@ impl Scanned {
         interval: Duration,
     ) -> Vec<RegionView> {
         let areas = join_touching(self.visible.iter().copied());
-        let room = max.saturating_sub(self.aside.len()).max(1);
+        let room = max.saturating_sub(self.unobservable.len()).max(1);
         let pieces: Vec<&Piece> = self.pieces.values().collect();
         let parts = |p: &&Piece, _: usize, out: &mut Joined| {
             parts(p, now, attrs.windows).into_iter().for_each(|group| out.push(group));
         };
-        let mut joined = Joined::new(FIRST, attrs.windows, now);
+        let mut joined = Joined::new(FIRST_PASS, attrs.windows, now);
         cover(&pieces, |p| p.range, parts, &areas, &mut joined);
         let mut groups = fit(joined, room);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let pieces = &mut self.pieces;
         let mut views: Vec<RegionView> =
             groups.iter().map(|g| view(g.range, pieces, attrs.window, now)).collect();
-        views.extend(self.aside.views(interval));
+        views.extend(self.unobservable.views(interval));
         views.sort_unstable_by_key(|v| v.range.start);
         self.begin_anew();
         views
