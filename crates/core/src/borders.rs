@@ -5,7 +5,7 @@ use crate::range::AddrRange;
 use crate::unknown::Unknown;
 
 /// A window: indices of its piece and of it in there.
-pub(crate) type Place = (usize, usize);
+pub(crate) type WindowPlace = (usize, usize);
 
 /// What is known of a stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +34,7 @@ pub(crate) struct Group {
     pub range: AddrRange,
     pub kind: GroupKind,
     /// the first window and the one behind the last; none where nothing is resident
-    pub windows: Option<(Place, Place)>,
+    pub windows: Option<(WindowPlace, WindowPlace)>,
 }
 
 /// How easily neighbours are joined.

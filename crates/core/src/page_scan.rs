@@ -144,7 +144,7 @@ impl<O: Space + Look> PageScan<O> {
             if !asks.is_empty() {
                 let mut seen = Vec::new();
                 self.cost += self.ops.look(&asks, &mut seen)?;
-                w.hear(&asks, &seen, ms, self.attrs.sample);
+                w.take_answers(&asks, &seen, ms, self.attrs.sample);
             }
         }
         Ok(())

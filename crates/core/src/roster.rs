@@ -10,7 +10,7 @@ use crate::snapshot::Snapshot;
 use crate::source::EndReason;
 
 /// What a monitor knows of a target.
-pub(crate) trait Member {
+pub(crate) trait RosterMember {
     fn id(&self) -> TargetId;
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Roster<T> {
     ended: Option<EndReason>,
 }
 
-impl<T: Member> Roster<T> {
+impl<T: RosterMember> Roster<T> {
     pub fn new() -> Self {
         Roster { targets: Vec::new(), observers: Vec::new(), outlives: false, ended: None }
     }

@@ -12,11 +12,12 @@ use crate::monitor::{Monitor, Observer};
 use crate::ops::{Ask, Liveness, Look, Mapping, Seen, Space};
 use crate::range::{AddrRange, join_touching};
 use crate::region::{
-    ANY_DIFFERENCE, Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split,
-    merge_regions, random_page, set_regions, size_limit, split_regions, window_around,
+    ANY_DIFFERENCE, ClearedWindow, Region, SplitPlan, age_regions, apply_min_nr_regions,
+    evenly_split, merge_regions, random_page, set_regions, size_limit, split_regions,
+    window_around,
 };
 use crate::region_view::view;
-use crate::roster::{Member, Roster, ran_since};
+use crate::roster::{Roster, RosterMember, ran_since};
 use crate::snapshot::{Snapshot, TargetView};
 use crate::source::{Source, Step};
 use crate::time::Nanos;
@@ -48,7 +49,7 @@ impl Target {
     }
 }
 
-impl Member for Target {
+impl RosterMember for Target {
     fn id(&self) -> TargetId {
         self.id
     }
@@ -209,7 +210,7 @@ impl<O: Space + Look> RegionSampler<O> {
                 && window.paid
                 && reads < region.clear_every(clear_every)
             {
-                region.window = Some(Window { reads, ..window });
+                region.window = Some(ClearedWindow { reads, ..window });
             } else {
                 region.tally.add(seen, window.cleared_at, reads);
             }

@@ -88,7 +88,7 @@ impl UnobservableMappings {
     }
 
     /// Takes in an answer, if it is about one of them.
-    pub fn hear(&mut self, ask: &Ask, seen: &Seen) -> bool {
+    pub fn take_answer(&mut self, ask: &Ask, seen: &Seen) -> bool {
         let at = self.regions.partition_point(|r| r.range.end <= ask.range.start);
         let Some(r) = self.regions.get_mut(at).filter(|r| r.range.contains(ask.range.start)) else {
             return false;
@@ -149,7 +149,7 @@ mod tests {
             if n % 3 == 1 {
                 let read_at = Nanos(u64::from(n) * 300_000_000);
                 let seen = Seen { pages: 16, present: 16, read_at, ..Seen::default() };
-                assert!(unobservable.hear(&ask, &seen));
+                assert!(unobservable.take_answer(&ask, &seen));
             }
             if n % 3 == 0 {
                 unobservable.see(&all_there(), &locked());

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::piece::Piece;
-use super::timing::Terms;
+use super::timing::ExposureTerms;
 use crate::range::AddrRange;
 use crate::survey::BLOCK_SIZE;
 use crate::tuning::SAMPLED_HZ;
@@ -29,12 +29,12 @@ pub(super) fn is_large(blocks: usize) -> bool {
 }
 
 /// Whether the sample of a piece says that it is touched often; none if it says nothing.
-pub(super) fn is_hot(piece: &Piece, t: &Terms) -> Option<bool> {
+pub(super) fn is_hot(piece: &Piece, t: &ExposureTerms) -> Option<bool> {
     piece.was_cleared().then(|| piece.sampled_hz(t) >= SAMPLED_HZ)
 }
 
 /// Cuts pieces at borders of heat, which lie between the sample of a hot one and that of one beside it.
-pub(super) fn cut_at_borders(pieces: &mut Vec<Piece>, t: &Terms) {
+pub(super) fn cut_at_borders(pieces: &mut Vec<Piece>, t: &ExposureTerms) {
     let mut new = Vec::new();
     let mut left = pieces.first().and_then(|p| is_hot(p, t));
     for i in 1..pieces.len() {
@@ -117,7 +117,7 @@ mod tests {
     use crate::survey::{Block, Cleared};
     use crate::time::Nanos;
 
-    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 0, long: 8.0 };
     const WINDOW: u64 = 64 << 10;
 
     fn moment(ms: u32) -> Moment {

@@ -1,8 +1,8 @@
 //! Windows that nothing tells apart, as groups.
 
 use super::piece::Piece;
-use super::summary::Row;
-use super::timing::Terms;
+use super::summary::WindowRow;
+use super::timing::ExposureTerms;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
 use crate::borders::{
     EXACT, FIRST_PASS, Group, GroupKind, Joined, MergeThresholds, as_old, cover, fit,
@@ -25,7 +25,7 @@ const CLEARED_LATELY_MS: u32 = LONGEST_REGION_TURN.as_millis() as u32;
 pub(super) fn groups(
     pieces: &[Piece],
     areas: &[AddrRange],
-    t: &Terms,
+    t: &ExposureTerms,
     now: u32,
     max: usize,
     all: bool,
@@ -38,7 +38,7 @@ pub(super) fn groups(
             return out.push(Group { range: p.range, kind, windows });
         }
         let lately = p.is_cleared_within(CLEARED_LATELY_MS, now);
-        let push = |row: &Row, out: &mut Joined| {
+        let push = |row: &WindowRow, out: &mut Joined| {
             let first = row.end - row.windows;
             let range =
                 AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
@@ -48,7 +48,7 @@ pub(super) fn groups(
         match p.summary().filter(|_| !all) {
             Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),
             None => kinds(p, t).enumerate().for_each(|(w, kind)| {
-                push(&Row { kind, windows: 1, end: w + 1 }, out);
+                push(&WindowRow { kind, windows: 1, end: w + 1 }, out);
             }),
         }
     };
@@ -57,7 +57,7 @@ pub(super) fn groups(
 }
 
 /// Most memory is cold, and need not be gone through window by window.
-fn calm(piece: &Piece, t: &Terms, first: MergeThresholds, now: u32) -> Option<GroupKind> {
+fn calm(piece: &Piece, t: &ExposureTerms, first: MergeThresholds, now: u32) -> Option<GroupKind> {
     let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
     let e = piece.idle(t).1
         / if piece.huge {
@@ -69,12 +69,12 @@ fn calm(piece: &Piece, t: &Terms, first: MergeThresholds, now: u32) -> Option<Gr
 }
 
 /// What is known of each window, whenever that is: see [`GroupKind::at`].
-fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = GroupKind> + 'a {
+fn kinds<'a>(piece: &'a Piece, t: &'a ExposureTerms) -> impl Iterator<Item = GroupKind> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
     (0..piece.nr_windows()).map(move |i| {
         let resident = piece.resident_in(i);
-        let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).told);
+        let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).reported);
         if resident == 0 {
             return GroupKind::Absent;
         }
@@ -102,12 +102,12 @@ fn kinds<'a>(piece: &'a Piece, t: &'a Terms) -> impl Iterator<Item = GroupKind> 
 }
 
 /// All windows of a piece, whenever that is: see [`GroupKind::at`].
-pub(super) fn rows(piece: &Piece, t: &Terms) -> Box<[Row]> {
-    let mut rows: Vec<Row> = Vec::new();
+pub(super) fn rows(piece: &Piece, t: &ExposureTerms) -> Box<[WindowRow]> {
+    let mut rows: Vec<WindowRow> = Vec::new();
     for (w, kind) in kinds(piece, t).enumerate() {
         match rows.last_mut().filter(|row| row.kind == kind) {
             Some(row) => (row.windows, row.end) = (row.windows + 1, w + 1),
-            None => rows.push(Row { kind, windows: 1, end: w + 1 }),
+            None => rows.push(WindowRow { kind, windows: 1, end: w + 1 }),
         }
     }
     rows.into()

@@ -4,10 +4,10 @@
 //! then, in long runs, and everything is read, at growing delays. When a page turned young tells how
 //! often it is touched; a page that did not was not. `docs/concepts/how-it-sees.md` tells it at length.
 
+mod budget;
 mod coarse;
 mod counts;
 mod groups;
-mod ledger;
 mod piece;
 mod plan;
 mod published;
@@ -16,9 +16,9 @@ mod restrain;
 mod spending;
 mod stretches;
 mod summary;
+mod target;
 mod timing;
 mod view;
-mod watched;
 mod window;
 mod windows;
 
@@ -30,13 +30,13 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::coarse::{bridge_samples, cut_at_borders};
-use self::plan::{Stretches, plan};
+use self::plan::{StretchState, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
-use self::timing::{EARLY, Moment, Terms};
-use self::view::Basis;
-use self::watched::Watched;
+use self::target::ExposureTarget;
+use self::timing::{EARLY, ExposureTerms, Moment};
+use self::view::ViewBasis;
 use crate::attrs::{Attrs, AttrsError};
 use crate::call::{Cost, OpsError, TargetId};
 use crate::monitor::{Monitor, Observer};
@@ -59,7 +59,7 @@ const MOST_MS: u32 = 1 << 31;
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum DueEvent {
     /// read everything, and clear what is to be
     Round,
     /// read what was cleared, for the n-th time
@@ -75,9 +75,9 @@ enum Event {
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
-    roster: Roster<Watched>,
+    roster: Roster<ExposureTarget>,
     rng: Xoshiro256PlusPlus,
-    events: VecDeque<(Nanos, Event)>,
+    events: VecDeque<(Nanos, DueEvent)>,
     began: Option<Nanos>,
     /// when the last snapshot was made
     published: Nanos,
@@ -151,14 +151,14 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
-    fn terms(&self, w: &Watched) -> Terms {
+    fn terms(&self, w: &ExposureTarget) -> ExposureTerms {
         let recent = u32::try_from(self.spending.round.as_millis() * 2).unwrap_or(u32::MAX);
         let long = self.spending.round.as_secs_f64() * 8.0;
-        Terms { share: w.running.share(), recent, long }
+        ExposureTerms { share: w.running.share(), recent, long }
     }
 
     fn extent(&self) -> Extent {
-        let is_large = self.roster.targets.iter().any(Watched::is_large);
+        let is_large = self.roster.targets.iter().any(ExposureTarget::is_large);
         Extent { targets: self.roster.targets.len(), pages: self.resident, is_large }
     }
 
@@ -202,7 +202,7 @@ impl<O: Space + Look> Exposure<O> {
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
         let (mut early, mut late) = (Vec::new(), Vec::new());
         for (i, &delay) in delays.filter(|_| armed) {
-            let event = (now + delay, Event::Early(i));
+            let event = (now + delay, DueEvent::Early(i));
             if delay <= PUBLISHED_AFTER { early.push(event) } else { late.push(event) }
         }
         let published = early.last().map_or(now, |(at, _)| *at);
@@ -210,9 +210,9 @@ impl<O: Space + Look> Exposure<O> {
         let next =
             self.spending.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
         self.events.extend(early);
-        self.events.push_back((published, Event::Publish));
+        self.events.push_back((published, DueEvent::Publish));
         self.events.extend(late);
-        self.events.push_back((now + next, Event::Round));
+        self.events.push_back((now + next, DueEvent::Round));
         self.pay_for_reckoning()
     }
 
@@ -230,7 +230,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Has the round under way end sooner, if by what is known now it is longer than it need be.
     fn hasten(&mut self) {
         let by = self.published + self.spending.length(self.extent()).mul_f64(1.1);
-        if let Some((at, Event::Round)) = self.events.back_mut() {
+        if let Some((at, DueEvent::Round)) = self.events.back_mut() {
             *at = by.min(*at);
         }
     }
@@ -248,7 +248,7 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    fn look_at(&mut self, targets: &mut [Watched], now: Nanos) -> Result<(), OpsError> {
+    fn look_at(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Result<(), OpsError> {
         self.armed.clear();
         let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
@@ -295,7 +295,7 @@ impl<O: Space + Look> Exposure<O> {
         self.blocks = blocks;
         // Each round another target has the first turn, and what it leaves is the next one's.
         self.turn = self.turn.wrapping_add(1);
-        let mut order: Vec<(&mut Watched, Vec<u64>)> =
+        let mut order: Vec<(&mut ExposureTarget, Vec<u64>)> =
             targets.iter_mut().zip(reactivated).collect();
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
@@ -306,7 +306,8 @@ impl<O: Space + Look> Exposure<O> {
             let restraint = self.restrain.of(&mut self.ops, w, now);
             let allowance = self.spending.allowance(nr_targets - done, w, restraint);
             let terms = self.terms(w);
-            let stretches = Stretches { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
+            let stretches =
+                StretchState { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
             let prices = &self.spending.prices;
             let runs =
                 plan(&w.pieces, &w.regions, &stretches, &reactivated, &allowance, prices, now);
@@ -319,7 +320,11 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     /// Reads samples of a large target that nobody has touched; returns what was touched after a long time.
-    fn read_sentinels(&mut self, w: &mut Watched, now: &Moment) -> Result<Vec<u64>, OpsError> {
+    fn read_sentinels(
+        &mut self,
+        w: &mut ExposureTarget,
+        now: &Moment,
+    ) -> Result<Vec<u64>, OpsError> {
         let ranges = w.sentinels.next(&w.pieces, self.spending.sentinels());
         let terms = self.terms(w);
         let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) else {
@@ -341,23 +346,28 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     /// Asks once for both.
-    fn moment_and_activity(&mut self, w: &Watched, at: Nanos) -> (Moment, Option<Activity>) {
+    fn moment_and_activity(&mut self, w: &ExposureTarget, at: Nanos) -> (Moment, Option<Activity>) {
         let activity = self.ops.activity(w.id);
         let ran = activity.map(|a| a.ran).or_else(|| self.ops.ran(w.id));
         (Moment { at, ms: self.ms(at), ran }, activity)
     }
 
-    fn moment(&mut self, w: &Watched, at: Nanos) -> Moment {
+    fn moment(&mut self, w: &ExposureTarget, at: Nanos) -> Moment {
         Moment { at, ms: self.ms(at), ran: self.ops.ran(w.id) }
     }
 
-    fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
+    fn clear(
+        &mut self,
+        w: &mut ExposureTarget,
+        runs: &[plan::ClearRun],
+        now: Nanos,
+    ) -> Result<(), OpsError> {
         let pages: u64 = runs.iter().map(|r| r.pages).sum();
         if w.is_large() {
             let sampled = runs.iter().filter(|r| r.sample.is_some());
             sampled.for_each(|r| w.pieces[r.pieces.start].coarsen(self.ms(now)));
         }
-        let range = |r: &plan::Run| match r.sample {
+        let range = |r: &plan::ClearRun| match r.sample {
             Some(sample) => vec![sample],
             None => w.joined(r.pieces.clone()),
         };
@@ -405,7 +415,7 @@ impl<O: Space + Look> Exposure<O> {
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
         self.spending.pay_for_early(reckoned);
-        if self.spending.may_ask() && self.roster.targets.iter().any(Watched::hides_much) {
+        if self.spending.may_ask() && self.roster.targets.iter().any(ExposureTarget::hides_much) {
             // Nothing is asked: who looks in epochs has something to do soon after each begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
             self.spending.pay_for_asking(cost);
@@ -414,7 +424,7 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     /// Finds out what can be found out about memory whose bits tell nothing.
-    fn see_hidden(&mut self, w: &mut Watched, now: Nanos) -> Result<(), OpsError> {
+    fn see_hidden(&mut self, w: &mut ExposureTarget, now: Nanos) -> Result<(), OpsError> {
         if now >= w.next_unobservable {
             w.next_unobservable = now + UNOBSERVABLE_EVERY.max(self.spending.round);
             let ranges = w.unobservable.ranges();
@@ -432,7 +442,7 @@ impl<O: Space + Look> Exposure<O> {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();
             let cost = self.ops.look(&asks, &mut seen)?;
-            w.hear(&asks, &seen, self.ms(now));
+            w.take_answers(&asks, &seen, self.ms(now));
             self.spending.pay_for_asking(cost);
         }
         Ok(())
@@ -472,8 +482,8 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     /// Makes the regions of all targets, and says how much they tell.
-    fn quality(&mut self, targets: &mut [Watched], now: Nanos) -> Quality {
-        self.resident = targets.iter().map(Watched::resident_pages).sum();
+    fn quality(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Quality {
+        self.resident = targets.iter().map(ExposureTarget::resident_pages).sum();
         let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
         let mut all = Worth::default();
         for w in targets.iter_mut() {
@@ -491,7 +501,7 @@ impl<O: Space + Look> Exposure<O> {
             let own = max as u64 * resident / self.resident.max(1);
             let own = usize::try_from(own).unwrap_or(max).max(w.areas());
             let moment = self.moment(w, now);
-            let basis = Basis {
+            let basis = ViewBasis {
                 terms: self.terms(w),
                 now: moment,
                 round: self.spending.round,
@@ -514,7 +524,7 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
-    fn target_view(&mut self, w: &mut Watched) -> TargetView {
+    fn target_view(&mut self, w: &mut ExposureTarget) -> TargetView {
         let rested = w.rest.views();
         let ran_now = match &rested {
             Some((ran, _)) => Some(*ran),
@@ -531,8 +541,9 @@ impl<O: Space + Look> Exposure<O> {
 }
 
 /// Young pages of `runs` that were never cleared.
-fn first_pages(w: &Watched, runs: &[plan::Run]) -> u64 {
-    let first = |r: &&plan::Run| w.pieces.get(r.pieces.start).is_some_and(|p| !p.was_cleared());
+fn first_pages(w: &ExposureTarget, runs: &[plan::ClearRun]) -> u64 {
+    let first =
+        |r: &&plan::ClearRun| w.pieces.get(r.pieces.start).is_some_and(|p| !p.was_cleared());
     runs.iter().filter(first).map(|r| r.pages).sum()
 }
 
@@ -543,7 +554,7 @@ impl<O: Space + Look> Source for Exposure<O> {
             self.published = now;
             self.next_update = now;
             self.spending.begin(now);
-            self.events.push_back((now, Event::Round));
+            self.events.push_back((now, DueEvent::Round));
         }
         if std::mem::take(&mut self.handed_over) {
             // A snapshot was made, and somebody did something with it.
@@ -554,7 +565,7 @@ impl<O: Space + Look> Source for Exposure<O> {
                 return Ok(Step::End(why));
             }
             let Some(&(at, event)) = self.events.front() else {
-                self.events.push_back((now, Event::Round));
+                self.events.push_back((now, DueEvent::Round));
                 continue;
             };
             if now < at {
@@ -562,17 +573,16 @@ impl<O: Space + Look> Source for Exposure<O> {
             }
             self.events.pop_front();
             match event {
-                Event::Round => self.begin_round(now)?,
+                DueEvent::Round => self.begin_round(now)?,
                 // What is too late belongs to the next read.
-                Event::Early(_)
-                    if self
-                        .events
-                        .front()
-                        .is_some_and(|(next, e)| *next <= now && matches!(e, Event::Early(_))) => {}
-                Event::Early(class) => self.read_early(class, now)?,
+                DueEvent::Early(_)
+                    if self.events.front().is_some_and(|(next, e)| {
+                        *next <= now && matches!(e, DueEvent::Early(_))
+                    }) => {}
+                DueEvent::Early(class) => self.read_early(class, now)?,
                 // Where there was nothing to clear at first, no time has passed.
-                Event::Publish if now <= self.published => {}
-                Event::Publish => return Ok(Step::Snapshot(self.publish(now))),
+                DueEvent::Publish if now <= self.published => {}
+                DueEvent::Publish => return Ok(Step::Snapshot(self.publish(now))),
             }
         }
     }
@@ -611,7 +621,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     fn set_targets(&mut self, ids: &[TargetId]) {
         // Who comes later is looked at within the budget: many may come, one after the other.
         let is_new = self.began.is_none();
-        self.roster.set(ids, |id| Watched::new(id, is_new));
+        self.roster.set(ids, |id| ExposureTarget::new(id, is_new));
         self.restrain.retain(|id| ids.contains(&id));
         self.next_update = Nanos(0);
         self.hasten();

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::summary::Summary;
-use super::timing::{EARLY, Elapsed, Moment, READS, Terms};
+use super::summary::PieceSummary;
+use super::timing::{EARLY, Elapsed, ExposureTerms, Moment, READS};
 use super::window::{Evidence, Window};
 use super::windows::Windows;
 use crate::ops::Seen;
@@ -58,7 +58,7 @@ pub(super) struct Piece {
     doubted: bool,
     calm: Option<Calm>,
     /// What changes the piece drops it.
-    summary: Option<Box<Summary>>,
+    summary: Option<Box<PieceSummary>>,
     /// readings of everything in which it was missing
     pub missing: u8,
     /// of a window, once it is cleared as a whole
@@ -106,7 +106,7 @@ pub(super) struct Calm {
 
 /// What a read has changed.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Change {
+pub(super) struct ReadChange {
     /// pages that somebody else has cleared
     pub externally_cleared: u32,
     /// Some were touched.
@@ -230,7 +230,7 @@ impl Piece {
     }
 
     /// What its sample has shown is heat, in Hz.
-    pub fn sampled_hz(&self, t: &Terms) -> f64 {
+    pub fn sampled_hz(&self, t: &ExposureTerms) -> f64 {
         if self.found.is_empty() {
             return 0.0;
         }
@@ -371,7 +371,7 @@ impl Piece {
 
     /// Whether the target has hardly run since it was cleared, so that nothing is told by that nothing was
     /// touched.
-    pub fn is_stalled(&self, t: &Terms) -> bool {
+    pub fn is_stalled(&self, t: &ExposureTerms) -> bool {
         let stalled = |x: &Exposed| x.last.open(t.share) < f64::from(x.last.wall) / 2.0;
         self.exposed.as_ref().is_some_and(stalled)
     }
@@ -460,7 +460,13 @@ impl Piece {
     }
 
     /// Takes in what a read has shown; `class` is its place among [`READS`].
-    pub fn read(&mut self, block: &Block, class: usize, now: &Moment, t: &Terms) -> Change {
+    pub fn read(
+        &mut self,
+        block: &Block,
+        class: usize,
+        now: &Moment,
+        t: &ExposureTerms,
+    ) -> ReadChange {
         let span = self.span();
         let (resident, mut young) = (block.resident.and(&span), block.young.and(&span));
         if self.coarse && self.was_cleared() {
@@ -511,11 +517,17 @@ impl Piece {
                 self.windows.join();
             }
         }
-        Change { externally_cleared, touched: !touched.is_empty(), reactivated, woken }
+        ReadChange { externally_cleared, touched: !touched.is_empty(), reactivated, woken }
     }
 
     /// Whether memory wakes of which these pages were touched: for how many seconds it had been idle.
-    fn wakes(&mut self, new: &PageMask, class: usize, now: &Moment, t: &Terms) -> Option<f64> {
+    fn wakes(
+        &mut self,
+        new: &PageMask,
+        class: usize,
+        now: &Moment,
+        t: &ExposureTerms,
+    ) -> Option<f64> {
         // It was idle at a reading of everything before, or is presumed to have been.
         let idle = self.found.is_empty() && (class > EARLY.len() || self.is_presumed_idle());
         if new.is_empty() {
@@ -545,13 +557,13 @@ impl Piece {
     }
 
     /// Takes in that nothing was touched until `now`, as a reading would have shown.
-    pub fn stay_untouched(&mut self, now: &Moment, t: &Terms) {
+    pub fn stay_untouched(&mut self, now: &Moment, t: &ExposureTerms) {
         let class = self.next_full();
         self.expose(&PageMask::default(), class, now, t);
     }
 
     /// Forgets what quiet memory was like before, if that is long enough ago.
-    fn calm_down(&mut self, t: &Terms) -> Option<Calm> {
+    fn calm_down(&mut self, t: &ExposureTerms) -> Option<Calm> {
         let simple = self.hidden.is_empty() && self.young.is_empty();
         let whole = || self.resident() == self.span() && self.resident == self.armed;
         let plain = simple && self.presumed.is_none() && (self.coarse || whole());
@@ -575,7 +587,7 @@ impl Piece {
     }
 
     /// Of calm memory, pages and the page-seconds since they were cleared.
-    pub fn idle(&self, t: &Terms) -> (u32, f64) {
+    pub fn idle(&self, t: &ExposureTerms) -> (u32, f64) {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
         let pages = self.armed.count();
         (pages, f64::from(pages) * seconds)
@@ -592,7 +604,7 @@ impl Piece {
     }
 
     /// Adds a read at which `new` pages were found touched; says whether they had been idle for long.
-    fn expose(&mut self, new: &PageMask, class: usize, now: &Moment, t: &Terms) -> bool {
+    fn expose(&mut self, new: &PageMask, class: usize, now: &Moment, t: &ExposureTerms) -> bool {
         let Some(x) = &mut self.exposed else { return false };
         let elapsed = Elapsed::between(&x.since, now);
         let (was, is) = (x.last.open(t.share), elapsed.open(t.share));
@@ -645,7 +657,7 @@ impl Piece {
 
     /// Takes in what clearing has done: a new exposure begins.
     /// It stays as it is if nothing is told of it: then nothing of it was asked for.
-    pub fn clear(&mut self, c: &Cleared, since: Moment, t: &Terms) {
+    pub fn clear(&mut self, c: &Cleared, since: Moment, t: &ExposureTerms) {
         let span = self.span();
         let told = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));
         if told.and(&span).is_empty() {
@@ -729,18 +741,18 @@ impl Piece {
         self.hidden = some.map(|(why, mask)| (*why, mask.into())).collect();
     }
 
-    /// Takes in what somebody who sees them has told of hidden pages of a window.
-    pub fn tell(&mut self, addr: u64, seen: &Seen, ms: u32) {
+    /// Takes in what another way to look has reported of the hidden pages of a window.
+    pub fn take_report(&mut self, addr: u64, seen: &Seen, ms: u32) {
         let Some(since) = seen.since else { return };
         self.summary = None;
         let i = usize::try_from(addr / self.size - self.range.start / self.size).unwrap_or(0);
         let told = u16::try_from(seen.present).unwrap_or(u16::MAX);
         let w = &mut self.windows[i];
-        w.told = told;
+        w.reported = told;
         if seen.young + seen.later > 0 {
             w.touched = ms;
         }
-        w.be_told(seen.young, told, seen.read_at.since(since).as_secs_f64());
+        w.take_report(seen.young, told, seen.read_at.since(since).as_secs_f64());
     }
 
     /// Whether it was cleared and read together with another one, and nothing else is presumed of it.
@@ -754,8 +766,8 @@ impl Piece {
     }
 
     /// What the current exposure has shown.
-    fn exposure(&self, t: &Terms) -> Exposure {
-        Exposure {
+    fn exposure(&self, t: &ExposureTerms) -> CurrentExposure {
+        CurrentExposure {
             open: self.exposed.as_ref().map(|x| x.last.open(t.share)),
             quiet: self.found.is_empty(),
             since: self.exposed.as_ref().map_or(0, |x| x.since.ms),
@@ -765,7 +777,7 @@ impl Piece {
 
     /// Of the windows within `range`, in the current exposure: touched pages, page-seconds until then,
     /// and the pages that would have been touched at `hz`.
-    pub fn against(&self, range: AddrRange, hz: f64, t: &Terms) -> [f64; 3] {
+    pub fn against(&self, range: AddrRange, hz: f64, t: &ExposureTerms) -> [f64; 3] {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.surely_open(t.share));
         let touched = -(-hz * seconds).exp_m1();
         let whole =
@@ -795,7 +807,7 @@ impl Piece {
     }
 
     /// Whether it is to be summed up: something was touched since it was cleared, and what was kept holds no more.
-    pub fn lacks_summary(&mut self, t: &Terms) -> bool {
+    pub fn lacks_summary(&mut self, t: &ExposureTerms) -> bool {
         if !self.is_seen() || self.is_quiet() {
             self.summary = None;
             return false;
@@ -804,16 +816,16 @@ impl Piece {
     }
 
     /// Keeps what it says until something changes it.
-    pub fn keep_summary(&mut self, summary: Summary) {
+    pub fn keep_summary(&mut self, summary: PieceSummary) {
         self.summary = Some(Box::new(summary));
     }
 
     /// What it says, if it was summed up.
-    pub fn summary(&self) -> Option<&Summary> {
+    pub fn summary(&self) -> Option<&PieceSummary> {
         self.summary.as_deref()
     }
 
-    /// Of these lengths of [`Terms::recent`], the ones by which the same signs of heat are confirmed.
+    /// Of these lengths of [`ExposureTerms::recent`], the ones by which the same signs of heat are confirmed.
     pub fn same_recent(&self, recent: u32) -> Range<u32> {
         let since = self.exposed.as_ref().map_or(0, |x| x.since.ms);
         let signs = self.windows.distinct().iter().map(|w| w.suspect);
@@ -825,7 +837,7 @@ impl Piece {
     }
 
     /// What is known of a window, by all exposures.
-    pub fn evidence(&self, i: usize, t: &Terms) -> Evidence {
+    pub fn evidence(&self, i: usize, t: &ExposureTerms) -> Evidence {
         if let Some(evidence) = self.presumed_of(i) {
             return evidence;
         }
@@ -835,13 +847,13 @@ impl Piece {
 
     /// Whether a window looks hotter than before in this exposure, and that is the first sign of it: it may
     /// be a burst that came just after the clear.
-    pub fn is_sudden(&self, i: usize, t: &Terms) -> bool {
+    pub fn is_sudden(&self, i: usize, t: &ExposureTerms) -> bool {
         let (shown, w) = (self.exposure(t), &self.windows[i]);
         w.is_sudden(shown.of(w), shown.is_confirmed(w))
     }
 
     /// The same of any of its windows.
-    pub fn is_sudden_anywhere(&self, t: &Terms) -> bool {
+    pub fn is_sudden_anywhere(&self, t: &ExposureTerms) -> bool {
         !self.huge && (0..self.windows.distinct().len()).any(|i| self.is_sudden(i, t))
     }
 
@@ -858,7 +870,7 @@ impl Piece {
     }
 
     /// What it has shown since it was last cleared.
-    pub fn shown_since(&self, t: &Terms) -> Option<Shown> {
+    pub fn shown_since(&self, t: &ExposureTerms) -> Option<Shown> {
         let x = self.exposed.as_ref()?;
         let exposure = self.exposure(t);
         let zero = Shown {
@@ -977,7 +989,7 @@ impl Piece {
     }
 
     /// Time until each read of the current exposure, in s; NaN where there was none.
-    pub fn reads(&self, t: &Terms) -> Option<[f64; READS]> {
+    pub fn reads(&self, t: &ExposureTerms) -> Option<[f64; READS]> {
         let x = self.exposed.as_ref()?;
         Some(x.reads.map(|r| if r.wall.is_nan() { f64::NAN } else { r.open(t.share) }))
     }
@@ -985,18 +997,18 @@ impl Piece {
 
 /// What the current exposure of a piece has shown of its windows.
 #[derive(Debug, Clone, Copy)]
-struct Exposure {
+struct CurrentExposure {
     /// in s; none if there is no exposure
     open: Option<f64>,
     /// Nothing was touched.
     quiet: bool,
     /// when it began
     since: u32,
-    /// see [`Terms::recent`]
+    /// see [`ExposureTerms::recent`]
     recent: u32,
 }
 
-impl Exposure {
+impl CurrentExposure {
     fn of(&self, w: &Window) -> Evidence {
         match self.open {
             None => Evidence::default(),
@@ -1015,7 +1027,7 @@ impl Exposure {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 0, long: 8.0 };
 
     fn moment(s: u64) -> Moment {
         Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }

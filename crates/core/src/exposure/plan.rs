@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::budget::Prices;
 use super::coarse::{is_hot, is_large};
-use super::ledger::Prices;
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled};
-use super::stretches::{Seams, Woken, hot_cells, sampled, within};
-use super::timing::Terms;
+use super::stretches::{Seams, WokenStretch, hot_cells, sampled, within};
+use super::timing::ExposureTerms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
@@ -36,7 +36,7 @@ pub(super) struct Allowance {
 
 /// Adjacent pieces to be cleared, by their indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct ClearRun {
     pub pieces: Range<usize>,
     /// of the one piece, what is cleared, if not all
     pub sample: Option<AddrRange>,
@@ -46,13 +46,13 @@ pub(super) struct Run {
 
 /// What is known of stretches.
 #[derive(Clone, Copy)]
-pub(super) struct Stretches<'a> {
+pub(super) struct StretchState<'a> {
     /// what woke, and of which not enough has been cleared since
-    pub woken: &'a [Woken],
+    pub woken: &'a [WokenStretch],
     pub seams: &'a Seams,
     /// when something last woke or fell idle all at once
     pub turned: Option<Nanos>,
-    pub terms: Terms,
+    pub terms: ExposureTerms,
 }
 
 /// A page is cleared again after that at the earliest where its target is short of memory.
@@ -103,12 +103,12 @@ const PLACES: usize = 32;
 pub(super) fn plan(
     pieces: &[Piece],
     regions: &[PublishedRegion],
-    stretches: &Stretches<'_>,
+    stretches: &StretchState<'_>,
     reactivated: &[u64],
     allowance: &Allowance,
     prices: &Prices,
     now: Nanos,
-) -> Vec<Run> {
+) -> Vec<ClearRun> {
     if allowance.restraint == Restraint::ReadOnly {
         return Vec::new();
     }
@@ -145,14 +145,14 @@ struct Planner<'a> {
     few: bool,
     /// It is known by samples.
     is_large: bool,
-    terms: Terms,
+    terms: ExposureTerms,
     /// What a region wants is not affordable yet.
     saves_up: bool,
-    out: Vec<Run>,
+    out: Vec<ClearRun>,
 }
 
 /// Samples that are to be taken of a cell: as many at most, unless there was one since then.
-struct Wanted {
+struct WantedSamples {
     cell: Range<usize>,
     most: usize,
     since: Nanos,
@@ -215,7 +215,7 @@ impl Planner<'_> {
             pages = more;
             last += 1;
         }
-        self.out.push(Run { pieces: first..last, sample: None, pages });
+        self.out.push(ClearRun { pieces: first..last, sample: None, pages });
         self.allowance.runs = self.allowance.runs.saturating_sub(u32::from(pages > 0));
         self.prices.of(u32::from(pages > 0), pages)
     }
@@ -226,7 +226,7 @@ impl Planner<'_> {
         let sample = if piece.huge { piece.range } else { piece.sample_of(nth, parts) };
         let pages = if piece.huge { 1 } else { sample.len() / PAGE_SIZE };
         self.taken[i] = true;
-        self.out.push(Run { pieces: i..i + 1, sample: Some(sample), pages });
+        self.out.push(ClearRun { pieces: i..i + 1, sample: Some(sample), pages });
         self.allowance.runs = self.allowance.runs.saturating_sub(1);
         self.prices.of(1, pages)
     }
@@ -253,7 +253,7 @@ impl Planner<'_> {
             return false;
         }
         self.taken[i] = true;
-        self.out.push(Run { pieces: i..i + 1, sample: Some(sample), pages });
+        self.out.push(ClearRun { pieces: i..i + 1, sample: Some(sample), pages });
         self.allowance.runs -= 1;
         self.allowance.seconds -= price;
         true
@@ -268,13 +268,17 @@ impl Planner<'_> {
 
     /// Samples of what woke, and where something has just turned, of all that is hot, since more may have changed: the
     /// middle of each cell first, then halves, quarters, and so on, as far as it can be paid.
-    fn sample(&mut self, regions: &[PublishedRegion], stretches: &Stretches<'_>) {
+    fn sample(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         let pieces = self.pieces;
         let woken = stretches.woken.iter().flat_map(|w| {
             let cells = stretches.seams.cells(pieces, within(pieces, &w.range)).into_iter();
-            cells.map(|cell| Wanted { most: cell.len().div_ceil(WOKEN_CELL), cell, since: w.at })
+            cells.map(|cell| WantedSamples {
+                most: cell.len().div_ceil(WOKEN_CELL),
+                cell,
+                since: w.at,
+            })
         });
-        let woken: Vec<Wanted> = woken.collect();
+        let woken: Vec<WantedSamples> = woken.collect();
         let hot = self.wanted_hot(regions, stretches);
         let most = woken.iter().chain(&hot).map(|w| w.most).max().unwrap_or(0);
         let levels = (0..).map(|level| 1 << level).take_while(|parts| *parts <= most);
@@ -289,13 +293,20 @@ impl Planner<'_> {
     }
 
     /// What is hot, where something has just turned; that first which was looked at longest ago.
-    fn wanted_hot(&self, regions: &[PublishedRegion], stretches: &Stretches<'_>) -> Vec<Wanted> {
+    fn wanted_hot(
+        &self,
+        regions: &[PublishedRegion],
+        stretches: &StretchState<'_>,
+    ) -> Vec<WantedSamples> {
         let turned = stretches.turned.filter(|_| self.turns(stretches) && self.samples_in_time());
         let Some(at) = turned else { return Vec::new() };
         let cells = hot_cells(self.pieces, &sampled(self.pieces, regions), stretches.seams);
-        let wanted =
-            |cell: Range<usize>| Wanted { most: cell.len(), cell, since: at.before(JUST_SAMPLED) };
-        let mut hot: Vec<Wanted> = cells.into_iter().map(wanted).collect();
+        let wanted = |cell: Range<usize>| WantedSamples {
+            most: cell.len(),
+            cell,
+            since: at.before(JUST_SAMPLED),
+        };
+        let mut hot: Vec<WantedSamples> = cells.into_iter().map(wanted).collect();
         let pieces = self.pieces;
         hot.sort_by_cached_key(|w| pieces[w.cell.clone()].iter().map(Piece::cleared_at).max());
         hot
@@ -303,7 +314,7 @@ impl Planner<'_> {
 
     /// Takes samples in the middles of so many parts of a cell, where none was taken since; says whether that was
     /// affordable.
-    fn take_middles(&mut self, wanted: &Wanted, parts: usize, credit: f64) -> bool {
+    fn take_middles(&mut self, wanted: &WantedSamples, parts: usize, credit: f64) -> bool {
         let pieces = self.pieces;
         let had = |i: usize| pieces[i].cleared_at().is_some_and(|at| at >= wanted.since);
         parts > wanted.most
@@ -313,7 +324,7 @@ impl Planner<'_> {
     }
 
     /// Where all has been as it is, a sample of each cell that is hot now and then: whether it still is.
-    fn check(&mut self, regions: &[PublishedRegion], stretches: &Stretches<'_>) {
+    fn check(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         if self.turns(stretches) || !self.samples_in_time() {
             return;
         }
@@ -338,7 +349,7 @@ impl Planner<'_> {
     }
 
     /// Whether something has just woken or fallen idle.
-    fn turns(&self, stretches: &Stretches<'_>) -> bool {
+    fn turns(&self, stretches: &StretchState<'_>) -> bool {
         // Three rounds.
         let turning = TURNING.max(self.allowance.turn.mul_f64(0.75));
         stretches.turned.is_some_and(|at| self.now.since(at) < turning)
@@ -470,7 +481,7 @@ impl Planner<'_> {
 
     /// Of what is left, a part goes to slow memory that was cleared longest ago: its regions have had their
     /// turns, but few of their pieces in each. What it was like a minute ago says little.
-    fn stale(&mut self, regions: &[PublishedRegion], stretches: &Stretches<'_>) {
+    fn stale(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         if self.allowance.restraint != Restraint::None || self.saves_up {
             return;
         }
@@ -554,7 +565,7 @@ mod tests {
     use crate::page_mask::PageMask;
     use crate::survey::{BLOCK_SIZE, Block, Cleared};
 
-    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 0, long: 8.0 };
     const NOW: u64 = 100;
     const PIECES: u64 = 64;
 
@@ -599,7 +610,7 @@ mod tests {
     fn chosen(pieces: &[Piece], regions: &[PublishedRegion], allowance: &Allowance) -> Vec<usize> {
         let now = moment(NOW).at;
         let seams = Seams::default();
-        let stretches = Stretches { woken: &[], seams: &seams, turned: None, terms: TERMS };
+        let stretches = StretchState { woken: &[], seams: &seams, turned: None, terms: TERMS };
         let runs = plan(pieces, regions, &stretches, &[], allowance, &Prices::default(), now);
         runs.into_iter().filter(|r| r.sample.is_none()).flat_map(|r| r.pieces).collect()
     }

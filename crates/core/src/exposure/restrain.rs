@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::watched::Watched;
+use super::target::ExposureTarget;
 use crate::call::TargetId;
 use crate::ops::Look;
 use crate::range::PAGE_SIZE;
@@ -43,7 +43,7 @@ pub(super) struct Restrain(BTreeMap<TargetId, TargetPressure>);
 
 impl Restrain {
     /// What to do without for a target.
-    pub fn of<O: Look>(&mut self, ops: &mut O, w: &Watched, now: Nanos) -> Restraint {
+    pub fn of<O: Look>(&mut self, ops: &mut O, w: &ExposureTarget, now: Nanos) -> Restraint {
         let targets = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let every = (EVERY * (1 + targets.min(100) / 4)).min(LONGEST_EVERY);
         let known = self.0.entry(w.id).or_default();

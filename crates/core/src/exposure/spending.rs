@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::ledger::{Ledger, Mean, Prices};
+use super::budget::{Mean, Prices, TokenBucket};
 use super::plan::Allowance;
-use super::watched::Watched;
+use super::target::ExposureTarget;
 use crate::attrs::Attrs;
 use crate::call::Cost;
 use crate::range::PAGE_SIZE;
@@ -75,13 +75,13 @@ pub(super) struct Spending {
     interval: Duration,
     /// from one turn of a little region to the next
     longest: Duration,
-    seconds: Ledger,
+    seconds: TokenBucket,
     /// none without a bound on them
-    shootdowns: Option<Ledger>,
+    shootdowns: Option<TokenBucket>,
     /// what clearing memory that came later for the first time may cost beside the budget
-    burst: Ledger,
+    burst: TokenBucket,
     /// what asking about hidden memory may cost
-    asking: Ledger,
+    asking: TokenBucket,
     /// of those who were there at the start, pages that were cleared for the first time in this round, and of
     /// how many targets
     swept: (u64, u64),
@@ -155,10 +155,10 @@ impl Spending {
             cost: Cost::default(),
             interval: attrs.interval,
             longest: longest(attrs),
-            seconds: Ledger::new(budget),
+            seconds: TokenBucket::new(budget),
             shootdowns: shootdowns(attrs),
-            burst: Ledger::with(BURST_SHARE * budget, BURST),
-            asking: Ledger::new(ASKING_SHARE * budget),
+            burst: TokenBucket::with(BURST_SHARE * budget, BURST),
+            asking: TokenBucket::new(ASKING_SHARE * budget),
             swept: (0, 0),
             reading: 0.0,
             readings: Each::default(),
@@ -357,7 +357,12 @@ impl Spending {
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
-    pub fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
+    pub fn allowance(
+        &self,
+        nr_targets: usize,
+        w: &ExposureTarget,
+        restraint: Restraint,
+    ) -> Allowance {
         let targets = nr_targets as f64;
         // What is yet to be read and reckoned in this round.
         let reserve = (self.without_clearing() - self.reading - self.rest).max(0.0);
@@ -392,8 +397,8 @@ fn budget(attrs: &Attrs) -> f64 {
     f64::from(attrs.budget_ppm) / 1e6
 }
 
-fn shootdowns(attrs: &Attrs) -> Option<Ledger> {
-    (attrs.max_clears > 0).then(|| Ledger::new(attrs.max_clears.into()))
+fn shootdowns(attrs: &Attrs) -> Option<TokenBucket> {
+    (attrs.max_clears > 0).then(|| TokenBucket::new(attrs.max_clears.into()))
 }
 
 /// Who wants windows wants the little to be as good as the great.

@@ -10,18 +10,18 @@ use crate::unknown::Unknown;
 
 /// What a piece says of its windows since it was last cleared, or something of it was found touched.
 #[derive(Debug, Clone)]
-pub(super) struct Summary {
+pub(super) struct PieceSummary {
     /// of each window, as rows of those that say the same: see [`GroupKind::at`]
-    pub rows: Box<[Row]>,
+    pub rows: Box<[WindowRow]>,
     /// of all of them
-    pub sums: Sums,
-    /// It holds as long as [`Terms::recent`] is one of these.
+    pub sums: PieceSums,
+    /// It holds as long as [`ExposureTerms::recent`] is one of these.
     pub recent: Range<u32>,
 }
 
 /// Windows of a piece beside each other, each of which says the same.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
+pub(super) struct WindowRow {
     pub kind: GroupKind,
     pub windows: usize,
     /// the one behind the last
@@ -30,7 +30,7 @@ pub(super) struct Row {
 
 /// What some windows of a piece add to the counts of their region.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Sums {
+pub(super) struct PieceSums {
     pub resident: u64,
     pub unknown: [u64; Unknown::ALL.len()],
     /// of the resident pages, those that are presumed to be like others

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::super::timing::Moment;
-use super::super::view::Basis;
+use super::super::view::ViewBasis;
 use super::*;
 use crate::call::TargetId;
 use crate::ops::{Mapping, MappingKind};
@@ -14,7 +14,7 @@ use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
 
-const TERMS: Terms = Terms { share: 1.0, recent: 500, long: 8.0 };
+const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 500, long: 8.0 };
 const PIECES: u64 = 32;
 
 fn at(ms: u32) -> Moment {
@@ -26,12 +26,12 @@ fn all() -> PageMask {
 }
 
 /// A target of 64 MiB, seen as a whole at some times.
-struct Seen(Watched);
+struct Seen(ExposureTarget);
 
 impl Seen {
     /// All of it is cleared at 1 s.
     fn new() -> Self {
-        let mut w = Watched::new(TargetId(1), true);
+        let mut w = ExposureTarget::new(TargetId(1), true);
         let range = AddrRange::new(0, PIECES * BLOCK_SIZE);
         let (kind, name) = (MappingKind::Anonymous, "".into());
         w.map(vec![Mapping { range, kind, name, unknown: None }], Nanos(0));
@@ -79,7 +79,7 @@ impl Seen {
     fn regions(&mut self, ms: u32) -> Vec<RegionView> {
         let round = Duration::from_millis(250);
         let (now, sample, externally_cleared_share) = (at(ms), Duration::from_millis(20), 0.0);
-        let basis = Basis { terms: TERMS, now, round, sample, externally_cleared_share };
+        let basis = ViewBasis { terms: TERMS, now, round, sample, externally_cleared_share };
         self.0.make_regions(&basis, 100, false);
         self.0.views.clone()
     }
@@ -104,7 +104,7 @@ fn a_sign_of_heat_counts_for_as_long_as_is_said() {
     let mut seen = Seen::new();
     seen.0.pieces.iter_mut().for_each(|p| p.suspect(900));
     assert_eq!(sum_up(&mut seen.0.pieces, &TERMS), PIECES as usize);
-    let recent = |recent| Terms { recent, ..TERMS };
+    let recent = |recent| ExposureTerms { recent, ..TERMS };
     assert_eq!(sum_up(&mut seen.0.pieces, &recent(100)), 0, "it was 100 ms before the clear");
     assert_eq!(sum_up(&mut seen.0.pieces, &recent(5_000)), 0);
     assert_eq!(sum_up(&mut seen.0.pieces, &recent(99)), PIECES as usize);

@@ -34,7 +34,7 @@ pub(super) struct Moment {
 
 /// What exposures of a target are judged by.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Terms {
+pub(super) struct ExposureTerms {
     /// part of the time in which it runs
     pub share: f64,
     /// A sign of heat so many ms before a clear confirms what is seen after it.

@@ -3,13 +3,13 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::counts::{Counts, Since, count, spans};
+use super::counts::{Counts, Horizons, count, spans};
 use super::piece::{Calm, Piece};
 use super::published::PublishedRegion;
-use super::timing::{Moment, READS, Terms};
+use super::timing::{ExposureTerms, Moment, READS};
 use super::window::Window;
 use crate::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
-use crate::borders::{Group, GroupKind, Place};
+use crate::borders::{Group, GroupKind, WindowPlace};
 use crate::estimator::Rate;
 use crate::range::PAGE_SIZE;
 use crate::region::to_bp;
@@ -29,8 +29,8 @@ const INTERVAL: u32 = 4;
 const COVERED: u32 = 24;
 
 /// What a region's figures are made from.
-pub(super) struct Basis {
-    pub terms: Terms,
+pub(super) struct ViewBasis {
+    pub terms: ExposureTerms,
     pub now: Moment,
     pub round: Duration,
     pub sample: Duration,
@@ -38,16 +38,16 @@ pub(super) struct Basis {
     pub externally_cleared_share: f64,
 }
 
-impl Basis {
+impl ViewBasis {
     fn ago(&self, time: Duration) -> Nanos {
         self.now.at.before(time)
     }
 
     /// What of a region tells of the present that was like this before.
-    fn since(&self, before: Option<&PublishedRegion>) -> Since {
+    fn since(&self, before: Option<&PublishedRegion>) -> Horizons {
         let steady = before.filter(|k| k.hz > 0.0).map_or(Duration::ZERO, |k| k.age);
         let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
-        Since {
+        Horizons {
             fresh: self.ago(fresh.max(self.round * FRESH)),
             covered: self.ago(self.round * COVERED),
             known: self.ago(self.round * STEADY),
@@ -70,7 +70,7 @@ pub(super) fn project(
     group: &Group,
     pieces: &[Piece],
     before: Option<&PublishedRegion>,
-    b: &Basis,
+    b: &ViewBasis,
 ) -> Viewed {
     let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, GroupKind::Absent))
     else {
@@ -129,7 +129,7 @@ const MAYBE_PARTLY_TOUCHED_LLR: f64 = 1.0;
 const RECURS_HZ: f64 = 0.4;
 
 /// The rate of the touched pages, and their share.
-fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &Basis) -> (Rate, f64) {
+fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rate, f64) {
     let widen =
         |r: Rate| Rate { high: r.high / (1.0 - b.externally_cleared_share.min(0.9)) as f32, ..r };
     // What is left where most looks sudden is not like the rest of it.
@@ -260,7 +260,12 @@ fn calm(piece: &Piece, first: usize, end: usize) -> Option<Calm> {
 }
 
 /// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
-fn age(pieces: &[Piece], (from, to): (Place, Place), c: &Counts, level: &Level) -> Duration {
+fn age(
+    pieces: &[Piece],
+    (from, to): (WindowPlace, WindowPlace),
+    c: &Counts,
+    level: &Level,
+) -> Duration {
     if !level.is_touched {
         let ms = c.read.unwrap_or(0).saturating_sub(c.touched);
         return Duration::from_millis(ms.into());

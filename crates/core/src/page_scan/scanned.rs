@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use super::piece::Piece;
+use super::piece::ScannedPiece;
 use super::view::{parts, view};
 use crate::attrs::Attrs;
 use crate::borders::{FIRST_PASS, Joined, cover, fit};
@@ -14,7 +14,7 @@ use crate::call::TargetId;
 use crate::ops::{Ask, Mapping, Seen};
 use crate::range::{AddrRange, align_down, join_touching};
 use crate::region::leave_out;
-use crate::roster::Member;
+use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
@@ -29,7 +29,7 @@ pub(super) struct Scanned {
     /// mappings that cannot be seen
     unobservable: UnobservableMappings,
     /// resident memory, by address
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, ScannedPiece>,
     /// bytes that no region covers
     pub left_out: u64,
     /// how long it had run at the last snapshot
@@ -38,7 +38,7 @@ pub(super) struct Scanned {
     turn: usize,
 }
 
-impl Member for Scanned {
+impl RosterMember for Scanned {
     fn id(&self) -> TargetId {
         self.id
     }
@@ -74,7 +74,7 @@ impl Scanned {
         for (_, old) in std::mem::take(&mut self.pieces) {
             let parts = in_block(&self.visible, old.block());
             for range in parts.filter(|r| r.intersect(&old.range).is_some()) {
-                let new = || Piece::new(range, 0);
+                let new = || ScannedPiece::new(range, 0);
                 self.pieces.entry(range.start).or_insert_with(new).take_over(&old);
             }
         }
@@ -87,7 +87,8 @@ impl Scanned {
             let ms = block.read_at.since(began).as_micros().div_ceil(1000);
             let ms = u32::try_from(ms).unwrap_or(u32::MAX);
             for range in in_block(&self.visible, block.start) {
-                let piece = self.pieces.entry(range.start).or_insert_with(|| Piece::new(range, ms));
+                let piece =
+                    self.pieces.entry(range.start).or_insert_with(|| ScannedPiece::new(range, ms));
                 piece.read(&block, ms, counts);
                 piece.missing = 0;
             }
@@ -133,7 +134,7 @@ impl Scanned {
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, size: u64) -> Vec<Ask> {
         let target = self.id;
         let mut asks = self.unobservable.asks(target, rng, size, |_| true);
-        let windows = |p: &Piece| {
+        let windows = |p: &ScannedPiece| {
             let (range, unseen) = (p.range, p.unseen());
             let first = align_down(range.start, size);
             let count = (range.end - first).div_ceil(size);
@@ -152,13 +153,13 @@ impl Scanned {
     }
 
     /// The answers.
-    pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32, sample: Duration) {
+    pub fn take_answers(&mut self, asks: &[Ask], seen: &[Seen], ms: u32, sample: Duration) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            if self.unobservable.hear(ask, seen) {
+            if self.unobservable.take_answer(ask, seen) {
                 continue;
             }
             if let Some((_, p)) = self.pieces.range_mut(..=ask.range.start).next_back() {
-                p.tell(ask.range, seen, ms, sample);
+                p.take_report(ask.range, seen, ms, sample);
             }
         }
     }
@@ -173,8 +174,8 @@ impl Scanned {
     ) -> Vec<RegionView> {
         let areas = join_touching(self.visible.iter().copied());
         let room = max.saturating_sub(self.unobservable.len()).max(1);
-        let pieces: Vec<&Piece> = self.pieces.values().collect();
-        let parts = |p: &&Piece, _: usize, out: &mut Joined| {
+        let pieces: Vec<&ScannedPiece> = self.pieces.values().collect();
+        let parts = |p: &&ScannedPiece, _: usize, out: &mut Joined| {
             parts(p, now, attrs.windows).into_iter().for_each(|group| out.push(group));
         };
         let mut joined = Joined::new(FIRST_PASS, attrs.windows, now);
@@ -192,7 +193,7 @@ impl Scanned {
 
     /// Forgets the interval under way.
     pub fn begin_anew(&mut self) {
-        self.pieces.values_mut().for_each(Piece::restart);
+        self.pieces.values_mut().for_each(ScannedPiece::restart);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::piece::{Page, Piece};
+use super::piece::{Page, ScannedPiece};
 use crate::borders::{Group, GroupKind, join_first};
 use crate::estimator::{Rate, rate};
 use crate::range::{AddrRange, PAGE_SIZE};
@@ -15,8 +15,8 @@ use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
 use crate::unknown::{Pages, Unknown};
 
 /// The pages of a piece as groups of those that are alike; with `exact`, of those that are the same.
-pub(super) fn parts(piece: &Piece, now: u32, exact: bool) -> Vec<Group> {
-    let unseen = piece.unseen().without(&piece.told);
+pub(super) fn parts(piece: &ScannedPiece, now: u32, exact: bool) -> Vec<Group> {
+    let unseen = piece.unseen().without(&piece.reported);
     let mut out: Vec<Group> = Vec::new();
     let mut before = None;
     for (i, page) in piece.pages(piece.range) {
@@ -53,7 +53,7 @@ pub(super) fn parts(piece: &Piece, now: u32, exact: bool) -> Vec<Group> {
     out
 }
 
-fn why(piece: &Piece, page: usize) -> Unknown {
+fn why(piece: &ScannedPiece, page: usize) -> Unknown {
     let mut hidden = piece.hidden.iter().filter(|(_, mask)| mask.contains(page));
     hidden.next().map_or(Unknown::Unseen, |(why, _)| *why)
 }
@@ -88,7 +88,7 @@ fn kind(page: &Page, sample: Duration, now: u32) -> GroupKind {
 
 /// Sums over the pages of a region.
 #[derive(Debug, Default)]
-struct Counts {
+struct PageCounts {
     resident: u64,
     unknown: [u64; Unknown::ALL.len()],
     /// pages of which anything is known
@@ -110,12 +110,12 @@ struct Counts {
 /// What a snapshot says of `range`; pages note the heat that they have.
 pub(super) fn view(
     range: AddrRange,
-    pieces: &mut BTreeMap<u64, Piece>,
+    pieces: &mut BTreeMap<u64, ScannedPiece>,
     window: u64,
     now: u32,
 ) -> RegionView {
     let first = range.start.saturating_sub(BLOCK_SIZE);
-    let mut counts = Counts::default();
+    let mut counts = PageCounts::default();
     for (_, piece) in pieces.range(first..range.end) {
         counts.add(piece, range, window);
     }
@@ -145,9 +145,9 @@ pub(super) fn view(
     }
 }
 
-impl Counts {
-    fn add(&mut self, piece: &Piece, range: AddrRange, window: u64) {
-        let unseen = piece.unseen().without(&piece.told);
+impl PageCounts {
+    fn add(&mut self, piece: &ScannedPiece, range: AddrRange, window: u64) {
+        let unseen = piece.unseen().without(&piece.reported);
         let exposure = piece.exposure().as_secs_f64();
         let mut in_window = None;
         for (i, page) in piece.pages(range).filter(|(i, _)| piece.resident.contains(*i)) {
@@ -214,9 +214,9 @@ fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64>
 
 /// Has the pages of a piece within `range` take note of their rate; the sum of the times for which they
 /// have had it, in ms.
-fn keep(piece: &mut Piece, range: AddrRange, hz: f64, now: u32) -> f64 {
+fn keep(piece: &mut ScannedPiece, range: AddrRange, hz: f64, now: u32) -> f64 {
     let level = hz.max(NO_HEAT_HZ).log2().round() as i8;
-    let unseen = piece.unseen().without(&piece.told);
+    let unseen = piece.unseen().without(&piece.reported);
     let places = piece.pages(range).map(|(i, _)| i);
     let seen = |i: &usize| piece.resident.contains(*i) && !unseen.contains(*i);
     let places: Vec<usize> = places.filter(seen).collect();

@@ -12,16 +12,16 @@ use super::groups::groups;
 use super::piece::Piece;
 use super::published::{PublishedRegion, is_sampled, known_at};
 use super::rest::{Resting, Worth};
-use super::stretches::{Seams, Woken, fall_idle, hot_cells, sampled, within, woken};
-use super::timing::{Moment, Terms};
-use super::view::{Basis, Viewed, project, update_ages};
+use super::stretches::{Seams, WokenStretch, fall_idle, hot_cells, sampled, within, woken};
+use super::timing::{ExposureTerms, Moment};
+use super::view::{ViewBasis, Viewed, project, update_ages};
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
 use crate::borders::Group;
 use crate::call::TargetId;
 use crate::ops::{Activity, Ask, Mapping, Seen};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
-use crate::roster::Member;
+use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
@@ -30,7 +30,7 @@ use crate::unknown::Unknown;
 use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
 /// A target, and what is known of its memory.
-pub(super) struct Watched {
+pub(super) struct ExposureTarget {
     pub id: TargetId,
     pub mappings: Arc<Vec<Mapping>>,
     /// when they were read
@@ -47,7 +47,7 @@ pub(super) struct Watched {
     pub left_out: u64,
     /// how long it had run at the last snapshot
     pub ran: Option<Duration>,
-    pub running: Running,
+    pub running: RunShare,
     /// pages cleared by others since the last snapshot
     pub externally_cleared: u64,
     /// Not all of it has been cleared once.
@@ -57,7 +57,7 @@ pub(super) struct Watched {
     /// borders of what did
     pub seams: Seams,
     /// what woke, until it is known what came of it
-    pub woken: Vec<Woken>,
+    pub woken: Vec<WokenStretch>,
     /// what the next snapshot says
     pub views: Vec<RegionView>,
     /// when what cannot be seen was last told of
@@ -77,15 +77,15 @@ pub(super) struct Watched {
     pub was_touched: bool,
 }
 
-impl Member for Watched {
+impl RosterMember for ExposureTarget {
     fn id(&self) -> TargetId {
         self.id
     }
 }
 
-impl Watched {
+impl ExposureTarget {
     pub fn new(id: TargetId, is_new: bool) -> Self {
-        Watched {
+        ExposureTarget {
             id,
             mappings: Arc::default(),
             mapped: Nanos(0),
@@ -95,7 +95,7 @@ impl Watched {
             regions: Vec::new(),
             left_out: 0,
             ran: None,
-            running: Running::default(),
+            running: RunShare::default(),
             externally_cleared: 0,
             is_new,
             turned: None,
@@ -115,7 +115,7 @@ impl Watched {
 
     /// Forgets all: it has a new address space.
     pub fn forget(&mut self) {
-        *self = Watched::new(self.id, false);
+        *self = ExposureTarget::new(self.id, false);
     }
 
     /// Whether it is known by samples.
@@ -187,7 +187,7 @@ impl Watched {
         blocks: &[Block],
         bounds: AddrRange,
         now: &Moment,
-        t: &Terms,
+        t: &ExposureTerms,
         size: u64,
     ) -> Vec<u64> {
         let mut reactivated = Vec::new();
@@ -266,7 +266,7 @@ impl Watched {
     }
 
     /// Extends what samples have shown to the stretches that they are of.
-    pub fn extend(&mut self, now: Nanos, t: &Terms) {
+    pub fn extend(&mut self, now: Nanos, t: &ExposureTerms) {
         let pieces = &mut self.pieces;
         let seams = &self.seams;
         self.woken.retain(|w| !w.settle(pieces, seams, t) && now.since(w.at) < WOKEN_FOR);
@@ -299,7 +299,7 @@ impl Watched {
         (ranges, blocks): (&[AddrRange], &[Block]),
         class: Option<usize>,
         now: &Moment,
-        t: &Terms,
+        t: &ExposureTerms,
     ) -> Vec<u64> {
         let (mut wake, mut reactivated) = (Vec::new(), Vec::new());
         let mut at = 0;
@@ -345,7 +345,7 @@ impl Watched {
     }
 
     /// Takes in what clearing has done to the pieces within `runs`.
-    pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &Terms, began: Nanos) {
+    pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &ExposureTerms, began: Nanos) {
         let mut at = 0;
         for c in done {
             at = self.first_in_block(c.start, at);
@@ -369,7 +369,7 @@ impl Watched {
     }
 
     /// Takes in that it rested until it was last asked, before it is read again.
-    pub fn end_rest(&mut self, t: &Terms) {
+    pub fn end_rest(&mut self, t: &ExposureTerms) {
         if let Some(until) = self.rest.end() {
             self.pieces.iter_mut().for_each(|p| p.stay_untouched(&until, t));
         }
@@ -392,7 +392,7 @@ impl Watched {
 
     /// Where a region has changed as far as it was looked at since `last`, what is known of the rest of it
     /// is in doubt, and where it has become slower it is taken to be no longer true.
-    pub fn doubt(&mut self, last: Nanos, t: &Terms) {
+    pub fn doubt(&mut self, last: Nanos, t: &ExposureTerms) {
         for known in &self.regions {
             let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
             let all = self.pieces[first..].iter();
@@ -424,7 +424,7 @@ impl Watched {
     }
 
     /// Makes the regions of a snapshot, at most `max` of them.
-    pub fn make_regions(&mut self, b: &Basis, max: usize, windows: bool) -> Vec<Viewed> {
+    pub fn make_regions(&mut self, b: &ViewBasis, max: usize, windows: bool) -> Vec<Viewed> {
         let areas = join_touching(self.visible.iter().copied());
         let room = max.saturating_sub(self.unobservable.len()).max(1);
         sum_up(&mut self.pieces, &b.terms);
@@ -489,14 +489,14 @@ impl Watched {
     }
 
     /// The answers.
-    pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
+    pub fn take_answers(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            if self.unobservable.hear(ask, seen) {
+            if self.unobservable.take_answer(ask, seen) {
                 continue;
             }
             let at = self.pieces.partition_point(|p| p.range.end <= ask.range.start);
             if let Some(p) = self.pieces.get_mut(at).filter(|p| p.range.contains(ask.range.start)) {
-                p.tell(ask.range.start, seen, ms);
+                p.take_report(ask.range.start, seen, ms);
             }
         }
     }
@@ -570,12 +570,12 @@ fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
 
 /// The part of the time in which a target runs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Running {
+pub(super) struct RunShare {
     last: Option<(Nanos, Duration)>,
     share: Option<f64>,
 }
 
-impl Running {
+impl RunShare {
     /// Takes in how long it has run by now.
     pub fn update(&mut self, at: Nanos, ran: Option<Duration>) {
         let Some(ran) = ran else { return };
