@@ -40,7 +40,7 @@ struct QualityTally {
     /// of the seconds, those with an error
     errors: f64,
     error_log2: f64,
-    stolen: f64,
+    externally_cleared: f64,
     restrained: f64,
 }
 
@@ -148,7 +148,7 @@ impl QualityTally {
             self.errors += seconds;
             self.error_log2 += f64::from(error) * seconds;
         }
-        self.stolen += q.externally_cleared as f64 * share;
+        self.externally_cleared += q.externally_cleared as f64 * share;
         if q.restraint > Restraint::None {
             self.restrained += seconds;
         }
