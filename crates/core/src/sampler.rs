@@ -110,72 +110,14 @@ impl<O: Space + Look> RegionSampler<O> {
             asks: Vec::new(),
             seen: Vec::new(),
         };
-        monitor.set_targets(targets);
+        Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
-    }
-
-    /// Adds one who is told what happens.
-    pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.roster.observe(observer);
-    }
-
-    /// The operations set below.
-    pub fn ops(&mut self) -> &mut O {
-        &mut self.ops
-    }
-
-    /// The attributes in force.
-    #[must_use]
-    pub fn attrs(&self) -> Attrs {
-        self.attrs
     }
 
     /// The targets that have not ended.
     #[must_use]
     pub fn targets(&self) -> &[Target] {
         &self.roster.targets
-    }
-
-    /// Changes attributes while running. Rates are kept, ages converted; the interval under way
-    /// begins anew with the next step.
-    ///
-    /// # Errors
-    /// If `attrs` make no sense; the old ones stay in force.
-    pub fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
-        let new = attrs.checked()?;
-        for r in self.roster.targets.iter_mut().flat_map(|t| &mut t.regions) {
-            r.age = self.attrs.convert_age(r.age, &new);
-            r.begin_anew();
-        }
-        self.roster.targets.iter_mut().for_each(|t| t.ran = None);
-        self.attrs = new;
-        self.clock = Clock::default();
-        self.fit(0);
-        Ok(())
-    }
-
-    /// Goes on from now on when all targets have ended, with snapshots of nothing: others may come.
-    pub fn outlive_targets(&mut self) {
-        self.roster.outlive_targets();
-    }
-
-    /// Changes the targets while running: what is known of those that stay is kept.
-    pub fn set_targets(&mut self, ids: &[TargetId]) {
-        let new = |id| Target {
-            id,
-            regions: Vec::new(),
-            mappings: Arc::default(),
-            left_out: 0,
-            ran: None,
-            unswept: Vec::new(),
-        };
-        self.roster.set(ids, new);
-        self.clock.next_update = self.clock.next_sample;
-    }
-
-    /// Ends the monitor: the observers are told, and the next step answers [`Step::End`].
-    pub fn stop(&mut self) {
-        self.roster.stop();
     }
 
     fn start(&mut self, now: Nanos) -> Result<(), OpsError> {
@@ -572,30 +514,50 @@ impl<O: Space + Look> Monitor for RegionSampler<O> {
     type Ops = O;
 
     fn ops(&mut self) -> &mut O {
-        self.ops()
+        &mut self.ops
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observe(observer);
+        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {
-        self.attrs()
+        self.attrs
     }
 
+    /// Rates are kept, ages converted; the interval under way
+    /// begins anew with the next step.
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
-        self.set_attrs(attrs)
+        let new = attrs.checked()?;
+        for r in self.roster.targets.iter_mut().flat_map(|t| &mut t.regions) {
+            r.age = self.attrs.convert_age(r.age, &new);
+            r.begin_anew();
+        }
+        self.roster.targets.iter_mut().for_each(|t| t.ran = None);
+        self.attrs = new;
+        self.clock = Clock::default();
+        self.fit(0);
+        Ok(())
     }
 
     fn set_targets(&mut self, ids: &[TargetId]) {
-        self.set_targets(ids);
+        let new = |id| Target {
+            id,
+            regions: Vec::new(),
+            mappings: Arc::default(),
+            left_out: 0,
+            ran: None,
+            unswept: Vec::new(),
+        };
+        self.roster.set(ids, new);
+        self.clock.next_update = self.clock.next_sample;
     }
 
     fn outlive_targets(&mut self) {
-        self.outlive_targets();
+        self.roster.outlive_targets();
     }
 
     fn stop(&mut self) {
-        self.stop();
+        self.roster.stop();
     }
 }
