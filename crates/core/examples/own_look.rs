@@ -12,8 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Cost, Heat, Liveness, Look, Mapping, MappingKind, Nanos, Observer,
-    OpsError, PAGE_SIZE, RegionSampler, Seen, Snapshot, Source, Space, Step, TargetId, Thresholds,
+    AddrRange, Ask, Attrs, Cost, Heat, Liveness, Look, Mapping, MappingKind, Monitor, Nanos,
+    Observer, OpsError, PAGE_SIZE, RegionSampler, Seen, Snapshot, Source, Space, Step, TargetId,
+    Thresholds,
 };
 
 const SLOTS: usize = 64 * 1024;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::call::{OpsError, TargetId};
 use crate::heat::Heat;
-use crate::ops::{OpsError, TargetId};
 use crate::range::AddrRange;
 
 /// What can be done to memory.

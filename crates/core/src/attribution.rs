@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::time::Nanos;
 
 /// Of one target at one moment. What is resident, hot or cold follows from snapshots.

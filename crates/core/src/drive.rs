@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::ops::OpsError;
+use crate::call::OpsError;
 use crate::snapshot::Snapshot;
 use crate::source::{EndReason, Source, Step};
 use crate::time::Nanos;

@@ -1,9 +1,10 @@
 //! How a monitor is chosen.
 
 use crate::attrs::{Attrs, AttrsError, MonitorKind};
+use crate::call::TargetId;
 use crate::exposure::Exposure;
 use crate::monitor::Monitor;
-use crate::ops::{Look, Space, TargetId};
+use crate::ops::{Look, Space};
 use crate::page_scan::PageScan;
 use crate::sampler::RegionSampler;
 

@@ -5,9 +5,11 @@
 //! for each aggregation interval, immutable, the only thing that recorders, reports and schemes see.
 
 mod act;
-mod aside;
 mod attribution;
 mod attrs;
+mod bins;
+mod borders;
+mod call;
 mod drive;
 mod estimator;
 mod exposure;
@@ -20,6 +22,7 @@ mod page_scan;
 mod range;
 mod region;
 mod region_view;
+mod roster;
 mod sampler;
 pub mod scheme;
 mod snapshot;
@@ -30,6 +33,7 @@ mod time;
 mod tuning;
 mod units;
 mod unknown;
+mod unobservable;
 
 pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
@@ -37,15 +41,14 @@ pub use act::{
 };
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
+pub use call::{Cost, OpsError, TargetId};
 pub use drive::{Driver, drive};
 pub use estimator::{Rate, rate};
 pub use exposure::Exposure;
 pub use factory::watch;
 pub use heat::{Heat, HeatBytes, Thresholds};
 pub use monitor::{Monitor, Observer};
-pub use ops::{
-    Activity, Ask, Cost, Liveness, Look, Mapping, MappingKind, OpsError, Seen, Space, TargetId,
-};
+pub use ops::{Activity, Ask, Liveness, Look, Mapping, MappingKind, Seen, Space};
 pub use page_mask::PageMask;
 pub use page_scan::PageScan;
 pub use range::{AddrRange, PAGE_SIZE, align_down, join_touching};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::attrs::{Attrs, AttrsError};
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::region::Region;
 use crate::snapshot::Snapshot;
 use crate::source::{EndReason, Source};
@@ -22,40 +22,6 @@ pub trait Observer {
     /// Nothing more will come.
     fn before_end(&mut self, why: EndReason) {
         let _ = why;
-    }
-}
-
-/// Those who are told what a monitor does, and whether it has ended.
-#[derive(Default)]
-pub(crate) struct Audience {
-    observers: Vec<Box<dyn Observer>>,
-    ended: Option<EndReason>,
-}
-
-impl Audience {
-    pub fn add(&mut self, observer: Box<dyn Observer>) {
-        self.observers.push(observer);
-    }
-
-    /// What the rest is to be told by.
-    pub fn observers(&mut self) -> impl Iterator<Item = &mut Box<dyn Observer>> {
-        self.observers.iter_mut()
-    }
-
-    pub fn after_aggregation(&mut self, snapshot: &Arc<Snapshot>) {
-        self.observers().for_each(|o| o.after_aggregation(snapshot));
-    }
-
-    /// Nothing more will come; only the first reason counts.
-    pub fn end(&mut self, why: EndReason) {
-        if self.ended.is_none() {
-            self.ended = Some(why);
-            self.observers().for_each(|o| o.before_end(why));
-        }
-    }
-
-    pub fn ended(&self) -> Option<EndReason> {
-        self.ended
     }
 }
 

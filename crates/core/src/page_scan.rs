@@ -17,11 +17,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::scanned::Scanned;
 use crate::attrs::{Attrs, AttrsError};
-use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{Cost, Liveness, Look, OpsError, Space, TargetId};
+use crate::call::{Cost, OpsError, TargetId};
+use crate::monitor::{Monitor, Observer};
+use crate::ops::{Liveness, Look, Space};
 use crate::range::AddrRange;
+use crate::roster::{Roster, ran_since};
 use crate::snapshot::{Quality, RegionView, Restraint, Snapshot, TargetView};
-use crate::source::{EndReason, Source, Step};
+use crate::source::{Source, Step};
 use crate::time::Nanos;
 use crate::tuning::GAP;
 
@@ -33,8 +35,7 @@ use crate::tuning::GAP;
 pub struct PageScan<O> {
     ops: O,
     attrs: Attrs,
-    targets: Vec<Scanned>,
-    audience: Audience,
+    roster: Roster<Scanned>,
     /// for looks at what accessed bits do not tell of
     rng: Xoshiro256PlusPlus,
     /// since when the times of pages count
@@ -47,7 +48,6 @@ pub struct PageScan<O> {
     seq: u64,
     /// since the last snapshot
     cost: Cost,
-    outlives: bool,
 }
 
 impl<O: Space + Look> PageScan<O> {
@@ -67,8 +67,7 @@ impl<O: Space + Look> PageScan<O> {
         let mut monitor = PageScan {
             ops,
             attrs: attrs.checked()?,
-            targets: Vec::new(),
-            audience: Audience::default(),
+            roster: Roster::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             began: None,
             interval_start: Nanos(0),
@@ -77,7 +76,6 @@ impl<O: Space + Look> PageScan<O> {
             samples: 0,
             seq: 0,
             cost: Cost::default(),
-            outlives: false,
         };
         Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
@@ -99,24 +97,19 @@ impl<O: Space + Look> PageScan<O> {
     /// Reads the mappings anew.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update;
-        let mut ended = Vec::new();
-        for w in &mut self.targets {
+        let ops = &mut self.ops;
+        self.roster.update(|w| {
             let mut mappings = Vec::new();
-            match self.ops.mappings(w.id, &mut mappings)? {
-                Liveness::Gone => ended.push(w.id),
-                Liveness::Replaced => w.forget(),
-                Liveness::Alive => {}
+            let liveness = ops.mappings(w.id, &mut mappings)?;
+            if liveness == Liveness::Replaced {
+                w.forget();
             }
             if w.ran.is_none() {
-                w.ran = self.ops.ran(w.id);
+                w.ran = ops.ran(w.id);
             }
             w.map(mappings);
-        }
-        self.targets.retain(|w| !ended.contains(&w.id));
-        if self.targets.is_empty() && !self.outlives {
-            self.audience.end(EndReason::TargetsGone);
-        }
-        Ok(())
+            Ok(liveness)
+        })
     }
 
     /// Reads everything, and clears what is young, or all of it after the mappings were read. With
@@ -128,7 +121,7 @@ impl<O: Space + Look> PageScan<O> {
         }
         let began = self.began.unwrap_or_default();
         let (mut blocks, mut done) = (Vec::new(), Vec::new());
-        for w in &mut self.targets {
+        for w in &mut self.roster.targets {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             self.cost += survey.survey(w.id, &w.visible, &mut blocks)?;
@@ -146,12 +139,12 @@ impl<O: Space + Look> PageScan<O> {
     /// Asks those who may know about memory whose bits tell nothing.
     fn ask_hidden(&mut self, now: Nanos) -> Result<(), OpsError> {
         let ms = self.ms(now);
-        for w in &mut self.targets {
+        for w in &mut self.roster.targets {
             let asks = w.ask_hidden(&mut self.rng, self.attrs.window);
             if !asks.is_empty() {
                 let mut seen = Vec::new();
                 self.cost += self.ops.look(&asks, &mut seen)?;
-                w.hear(&asks, &seen, ms, self.attrs.sample);
+                w.take_answers(&asks, &seen, ms, self.attrs.sample);
             }
         }
         Ok(())
@@ -160,15 +153,13 @@ impl<O: Space + Look> PageScan<O> {
     fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
         let interval = now.since(self.interval_start);
         let ms = self.ms(now);
-        let all: u64 = self.targets.iter().map(Scanned::resident_pages).sum();
+        let all: u64 = self.roster.targets.iter().map(Scanned::resident_pages).sum();
         let max = u64::from(self.attrs.most_regions(0));
-        let mut targets = Vec::with_capacity(self.targets.len());
-        for w in &mut self.targets {
+        let mut targets = Vec::with_capacity(self.roster.targets.len());
+        for w in &mut self.roster.targets {
             let own = (max * w.resident_pages() / all.max(1)).max(w.areas() as u64).min(max);
             let regions = w.make_regions(&self.attrs, own as usize, ms, interval);
-            let ran_now = self.ops.ran(w.id);
-            let ran = ran_now.zip(w.ran).map(|(now, before)| now.saturating_sub(before));
-            w.ran = ran_now.or(w.ran);
+            let ran = ran_since(&mut w.ran, self.ops.ran(w.id));
             let mappings = Arc::clone(&w.mappings);
             targets.push(TargetView { id: w.id, ran, mappings, left_out: w.left_out, regions });
         }
@@ -184,7 +175,7 @@ impl<O: Space + Look> PageScan<O> {
         self.seq += 1;
         self.samples = 0;
         self.interval_start = now;
-        self.audience.after_aggregation(&snapshot);
+        self.roster.after_aggregation(&snapshot);
         snapshot
     }
 }
@@ -202,17 +193,17 @@ fn quality<'a>(regions: impl Iterator<Item = &'a RegionView>) -> Quality {
     Quality {
         coverage_bp: 10_000,
         error_log2: (bytes > 0.0).then_some((errors / bytes) as f32),
-        stolen: 0,
+        externally_cleared: 0,
         restraint: Restraint::None,
     }
 }
 
 impl<O: Space + Look> Source for PageScan<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
-        if self.audience.ended().is_none() && self.began.is_none() {
+        if self.roster.ended().is_none() && self.began.is_none() {
             self.begin(now)?;
         }
-        if let Some(why) = self.audience.ended() {
+        if let Some(why) = self.roster.ended() {
             return Ok(Step::End(why));
         }
         if now < self.next_sample {
@@ -225,7 +216,7 @@ impl<O: Space + Look> Source for PageScan<O> {
         let next = self.next_sample + self.attrs.sample;
         self.next_sample = if next > now { next } else { now + self.attrs.sample };
         if self.samples < self.attrs.samples() {
-            return Ok(self.audience.ended().map_or(Step::Wait(self.next_sample), Step::End));
+            return Ok(self.roster.ended().map_or(Step::Wait(self.next_sample), Step::End));
         }
         self.ask_hidden(now)?;
         Ok(Step::Snapshot(self.publish(now)))
@@ -240,7 +231,7 @@ impl<O: Space + Look> Monitor for PageScan<O> {
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.audience.add(observer);
+        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {
@@ -250,28 +241,22 @@ impl<O: Space + Look> Monitor for PageScan<O> {
     /// Rates and ages are kept; the interval under way begins anew with the next step.
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
         self.attrs = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
-        self.targets.iter_mut().for_each(Scanned::begin_anew);
+        self.roster.targets.iter_mut().for_each(Scanned::begin_anew);
         self.samples = 0;
         self.interval_start = self.next_sample;
         Ok(())
     }
 
     fn set_targets(&mut self, ids: &[TargetId]) {
-        self.targets.retain(|w| ids.contains(&w.id));
-        for &id in ids {
-            if !self.targets.iter().any(|w| w.id == id) {
-                self.targets.push(Scanned::new(id));
-            }
-        }
-        self.targets.sort_by_key(|w| w.id);
+        self.roster.set(ids, Scanned::new);
         self.next_update = Nanos(0);
     }
 
     fn outlive_targets(&mut self) {
-        self.outlives = true;
+        self.roster.outlive_targets();
     }
 
     fn stop(&mut self) {
-        self.audience.end(EndReason::Stopped);
+        self.roster.stop();
     }
 }

@@ -16,7 +16,7 @@ use crate::unknown::{Pages, Unknown};
 
 /// A window whose accessed bits have been cleared, to be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct ClearedWindow {
     pub range: AddrRange,
     pub cleared_at: Nanos,
     /// It held accessed pages, so that clearing cost a TLB shootdown.
@@ -150,7 +150,7 @@ pub struct Region {
     /// counts of the interval under way
     pub tally: Tally,
     pub(crate) shares: Shares,
-    pub(crate) window: Option<Window>,
+    pub(crate) window: Option<ClearedWindow>,
     /// sampling interval, counted from the monitor's begin, in which a window may be cleared again
     pub(crate) next_clear: u64,
     /// Whether its heat is clear, so that few looks will do. So at first: all memory looks accessed
@@ -208,7 +208,7 @@ impl Region {
     /// If it cost something, the next one is not before `clear_every` intervals, once settled.
     pub(crate) fn watch(&mut self, range: AddrRange, cleared: &Seen, tick: u64, clear_every: u32) {
         let paid = cleared.young > 0;
-        let window = Window { range, cleared_at: cleared.cleared_at, paid, reads: 0 };
+        let window = ClearedWindow { range, cleared_at: cleared.cleared_at, paid, reads: 0 };
         self.window = (cleared.pages > 0).then_some(window);
         if paid {
             self.next_clear = tick + u64::from(self.clear_every(clear_every));

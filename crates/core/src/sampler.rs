@@ -7,16 +7,19 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::attrs::{Attrs, AttrsError};
-use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{Ask, Cost, Liveness, Look, Mapping, OpsError, Seen, Space, TargetId};
+use crate::call::{Cost, OpsError, TargetId};
+use crate::monitor::{Monitor, Observer};
+use crate::ops::{Ask, Liveness, Look, Mapping, Seen, Space};
 use crate::range::{AddrRange, join_touching};
 use crate::region::{
-    ANY_DIFFERENCE, Region, SplitPlan, Window, age_regions, apply_min_nr_regions, evenly_split,
-    merge_regions, random_page, set_regions, size_limit, split_regions, window_around,
+    ANY_DIFFERENCE, ClearedWindow, Region, SplitPlan, age_regions, apply_min_nr_regions,
+    evenly_split, merge_regions, random_page, set_regions, size_limit, split_regions,
+    window_around,
 };
 use crate::region_view::view;
+use crate::roster::{Roster, RosterMember, ran_since};
 use crate::snapshot::{Snapshot, TargetView};
-use crate::source::{EndReason, Source, Step};
+use crate::source::{Source, Step};
 use crate::time::Nanos;
 use crate::tuning::GAP;
 
@@ -46,6 +49,12 @@ impl Target {
     }
 }
 
+impl RosterMember for Target {
+    fn id(&self) -> TargetId {
+        self.id
+    }
+}
+
 /// Watches targets by looking at random windows of adaptive regions.
 ///
 /// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, whatever the
@@ -57,8 +66,7 @@ impl Target {
 pub struct RegionSampler<O> {
     ops: O,
     attrs: Attrs,
-    targets: Vec<Target>,
-    audience: Audience,
+    roster: Roster<Target>,
     rng: Xoshiro256PlusPlus,
     clock: Clock,
     seq: u64,
@@ -67,8 +75,6 @@ pub struct RegionSampler<O> {
     turn: usize,
     /// sampling intervals since the begin
     tick: u64,
-    /// see [`RegionSampler::outlive_targets`]
-    outlives: bool,
     asks: Vec<Ask>,
     seen: Vec<Seen>,
 }
@@ -93,8 +99,7 @@ impl<O: Space + Look> RegionSampler<O> {
         let mut monitor = RegionSampler {
             ops,
             attrs: attrs.checked()?,
-            targets: Vec::new(),
-            audience: Audience::default(),
+            roster: Roster::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             clock: Clock::default(),
             seq: 0,
@@ -102,81 +107,17 @@ impl<O: Space + Look> RegionSampler<O> {
             last_count: 0,
             turn: 0,
             tick: 0,
-            outlives: false,
             asks: Vec::new(),
             seen: Vec::new(),
         };
-        monitor.set_targets(targets);
+        Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
-    }
-
-    /// Adds one who is told what happens.
-    pub fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.audience.add(observer);
-    }
-
-    /// The operations set below.
-    pub fn ops(&mut self) -> &mut O {
-        &mut self.ops
-    }
-
-    /// The attributes in force.
-    #[must_use]
-    pub fn attrs(&self) -> Attrs {
-        self.attrs
     }
 
     /// The targets that have not ended.
     #[must_use]
     pub fn targets(&self) -> &[Target] {
-        &self.targets
-    }
-
-    /// Changes attributes while running. Rates are kept, ages converted; the interval under way
-    /// begins anew with the next step.
-    ///
-    /// # Errors
-    /// If `attrs` make no sense; the old ones stay in force.
-    pub fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
-        let new = attrs.checked()?;
-        for r in self.targets.iter_mut().flat_map(|t| &mut t.regions) {
-            r.age = self.attrs.convert_age(r.age, &new);
-            r.begin_anew();
-        }
-        self.targets.iter_mut().for_each(|t| t.ran = None);
-        self.attrs = new;
-        self.clock = Clock::default();
-        self.fit(0);
-        Ok(())
-    }
-
-    /// Goes on from now on when all targets have ended, with snapshots of nothing: others may come.
-    pub fn outlive_targets(&mut self) {
-        self.outlives = true;
-    }
-
-    /// Changes the targets while running: what is known of those that stay is kept.
-    pub fn set_targets(&mut self, ids: &[TargetId]) {
-        self.targets.retain(|t| ids.contains(&t.id));
-        for &id in ids {
-            if !self.targets.iter().any(|t| t.id == id) {
-                self.targets.push(Target {
-                    id,
-                    regions: Vec::new(),
-                    mappings: Arc::default(),
-                    left_out: 0,
-                    ran: None,
-                    unswept: Vec::new(),
-                });
-            }
-        }
-        self.targets.sort_by_key(|t| t.id);
-        self.clock.next_update = self.clock.next_sample;
-    }
-
-    /// Ends the monitor: the observers are told, and the next step answers [`Step::End`].
-    pub fn stop(&mut self) {
-        self.audience.end(EndReason::Stopped);
+        &self.roster.targets
     }
 
     fn start(&mut self, now: Nanos) -> Result<(), OpsError> {
@@ -192,7 +133,7 @@ impl<O: Space + Look> RegionSampler<O> {
     /// paid for, until another may be cleared; with `last`, none is.
     fn check(&mut self, last: bool) -> Result<(), OpsError> {
         self.asks.clear();
-        for t in &self.targets {
+        for t in &self.roster.targets {
             let windows = t.regions.iter().filter_map(|r| r.window);
             self.asks.extend(windows.map(|w| Ask { target: t.id, range: w.range, clear: false }));
         }
@@ -200,7 +141,7 @@ impl<O: Space + Look> RegionSampler<O> {
         self.cost.looks += self.asks.len() as u64;
         let clear_every = if last { 1 } else { self.clear_every() };
         let mut answers = self.seen.iter();
-        let regions = self.targets.iter_mut().flat_map(|t| &mut t.regions);
+        let regions = self.roster.targets.iter_mut().flat_map(|t| &mut t.regions);
         for (region, window) in regions.filter_map(|r| r.window.take().map(|w| (r, w))) {
             let Some(seen) = answers.next() else { break };
             let reads = window.reads + 1;
@@ -211,7 +152,7 @@ impl<O: Space + Look> RegionSampler<O> {
                 && window.paid
                 && reads < region.clear_every(clear_every)
             {
-                region.window = Some(Window { reads, ..window });
+                region.window = Some(ClearedWindow { reads, ..window });
             } else {
                 region.tally.add(seen, window.cleared_at, reads);
             }
@@ -222,7 +163,7 @@ impl<O: Space + Look> RegionSampler<O> {
     /// Chooses and clears a window in each region that watches none and may clear one; with what
     /// room is left, clears memory that never was.
     fn prepare(&mut self) -> Result<(), OpsError> {
-        let RegionSampler { targets, asks, attrs, rng, tick, .. } = self;
+        let RegionSampler { roster: Roster { targets, .. }, asks, attrs, rng, tick, .. } = self;
         let wanting = targets.iter().flat_map(|t| &t.regions).filter(|r| r.wants_window(*tick));
         let mut room =
             SWEPT_AT_ONCE.min((attrs.max_regions as usize).saturating_sub(wanting.count()));
@@ -241,7 +182,7 @@ impl<O: Space + Look> RegionSampler<O> {
         }
         self.look()?;
         let clear_every = self.clear_every();
-        let RegionSampler { targets, asks, seen, tick, .. } = self;
+        let RegionSampler { roster: Roster { targets, .. }, asks, seen, tick, .. } = self;
         for (t, windows) in targets.iter_mut().zip(windows) {
             let answers = asks.iter().zip(seen.iter()).take(windows.end).skip(windows.start);
             let wanting = t.regions.iter_mut().filter(|r| r.wants_window(*tick));
@@ -271,7 +212,7 @@ impl<O: Space + Look> RegionSampler<O> {
         self.all_regions_mut().for_each(Region::conclude);
         let highest = self.all_regions_mut().map(|r| r.accesses_bp).max().unwrap_or(0);
         let threshold = (highest / 10).max(self.noise_floor());
-        self.targets.iter_mut().for_each(|t| age_regions(&mut t.regions, threshold));
+        self.roster.targets.iter_mut().for_each(|t| age_regions(&mut t.regions, threshold));
         self.merge(threshold);
         let snapshot = Arc::new(self.snapshot(now));
         let unit = self.attrs.min_region_size;
@@ -285,7 +226,7 @@ impl<O: Space + Look> RegionSampler<O> {
     }
 
     fn all_regions_mut(&mut self) -> impl Iterator<Item = &mut Region> {
-        self.targets.iter_mut().flat_map(|t| &mut t.regions)
+        self.roster.targets.iter_mut().flat_map(|t| &mut t.regions)
     }
 
     /// Half a sampling interval's worth: regions nearer than that are told apart by chance alone.
@@ -295,11 +236,11 @@ impl<O: Space + Look> RegionSampler<O> {
     }
 
     fn count(&self) -> usize {
-        self.targets.iter().map(|t| t.regions.len()).sum()
+        self.roster.targets.iter().map(|t| t.regions.len()).sum()
     }
 
     fn total(&self) -> u64 {
-        self.targets.iter().flat_map(|t| &t.regions).map(|r| r.range.len()).sum()
+        self.roster.targets.iter().flat_map(|t| &t.regions).map(|r| r.range.len()).sum()
     }
 
     /// The size above which regions are cut, so that there are [`Attrs::min_regions`]; doubled
@@ -308,6 +249,7 @@ impl<O: Space + Look> RegionSampler<O> {
         let unit = self.attrs.min_region_size;
         let mut limit = size_limit(self.total(), self.attrs.min_regions, unit);
         let areas: Vec<u64> = self
+            .roster
             .targets
             .iter()
             .flat_map(|t| join_touching(t.regions.iter().map(|r| r.range)))
@@ -323,7 +265,7 @@ impl<O: Space + Look> RegionSampler<O> {
     fn merge(&mut self, threshold: u32) {
         let limit = self.region_limit();
         let unit = self.attrs.min_region_size;
-        for t in &mut self.targets {
+        for t in &mut self.roster.targets {
             merge_regions(&mut t.regions, threshold, limit);
             apply_min_nr_regions(&mut t.regions, limit, unit);
         }
@@ -339,7 +281,10 @@ impl<O: Space + Look> RegionSampler<O> {
         let total = self.total();
         let (mut threshold, mut limit) = (threshold, self.region_limit());
         while self.count() > max {
-            self.targets.iter_mut().for_each(|t| merge_regions(&mut t.regions, threshold, limit));
+            self.roster
+                .targets
+                .iter_mut()
+                .for_each(|t| merge_regions(&mut t.regions, threshold, limit));
             if threshold < ANY_DIFFERENCE {
                 threshold = (threshold * 2).clamp(self.noise_floor(), ANY_DIFFERENCE);
             } else if limit < total {
@@ -359,7 +304,7 @@ impl<O: Space + Look> RegionSampler<O> {
         let Some(&bound) = excess.checked_sub(1).and_then(|i| sizes.get(i)) else { return };
         let below = sizes.iter().filter(|&&s| s < bound).count();
         let mut equal = excess - below;
-        for t in &mut self.targets {
+        for t in &mut self.roster.targets {
             let mut left_out = 0;
             t.regions.retain(|r| {
                 let len = r.range.len();
@@ -382,7 +327,7 @@ impl<O: Space + Look> RegionSampler<O> {
         self.last_count = count;
         self.turn = self.turn.wrapping_add(1);
         let mut first = 0;
-        for t in &mut self.targets {
+        for t in &mut self.roster.targets {
             let n = t.regions.len();
             let unit = self.attrs.min_region_size;
             let skip = |r: &Region| !self.attrs.split_uniform && r.stays_whole();
@@ -394,33 +339,29 @@ impl<O: Space + Look> RegionSampler<O> {
     /// Reads the mappings anew and fits the regions to them.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.clock.next_update = now + self.attrs.update;
-        let mut ended = Vec::new();
-        for t in &mut self.targets {
+        let ops = &mut self.ops;
+        self.roster.update(|t| {
             let mut mappings = Vec::with_capacity(t.mappings.len());
-            match self.ops.mappings(t.id, &mut mappings)? {
-                Liveness::Gone => ended.push(t.id),
-                Liveness::Replaced => t.regions.clear(),
-                Liveness::Alive => {}
+            let liveness = ops.mappings(t.id, &mut mappings)?;
+            if liveness == Liveness::Replaced {
+                t.regions.clear();
             }
             if t.ran.is_none() {
-                t.ran = self.ops.ran(t.id);
+                t.ran = ops.ran(t.id);
             }
             if *t.mappings != mappings {
                 t.mappings = Arc::new(mappings);
             }
-        }
-        self.targets.retain(|t| !ended.contains(&t.id));
+            Ok(liveness)
+        })?;
         self.cover();
-        if self.targets.is_empty() && !self.outlives {
-            self.audience.end(EndReason::TargetsGone);
-        }
         Ok(())
     }
 
     /// Makes the regions cover what is mapped.
     fn cover(&mut self) {
         let before = self.count();
-        for t in &mut self.targets {
+        for t in &mut self.roster.targets {
             let areas = join_touching(t.mappings.iter().map(|m| m.range));
             t.unswept = still_mapped(&t.unswept, &t.mappings);
             t.unswept.extend(new_parts(&t.regions, &t.mappings));
@@ -429,7 +370,7 @@ impl<O: Space + Look> RegionSampler<O> {
         }
         let limit = self.region_limit();
         let unit = self.attrs.min_region_size;
-        for t in &mut self.targets {
+        for t in &mut self.roster.targets {
             t.regions = std::mem::take(&mut t.regions)
                 .into_iter()
                 .flat_map(|r| {
@@ -448,11 +389,9 @@ impl<O: Space + Look> RegionSampler<O> {
 
     fn snapshot(&mut self, now: Nanos) -> Snapshot {
         let interval = self.attrs.interval();
-        let mut targets = Vec::with_capacity(self.targets.len());
-        for t in &mut self.targets {
-            let ran_now = self.ops.ran(t.id);
-            let ran = ran_now.zip(t.ran).map(|(now, before)| now.saturating_sub(before));
-            t.ran = ran_now.or(t.ran);
+        let mut targets = Vec::with_capacity(self.roster.targets.len());
+        for t in &mut self.roster.targets {
+            let ran = ran_since(&mut t.ran, self.ops.ran(t.id));
             targets.push(TargetView {
                 id: t.id,
                 ran,
@@ -475,12 +414,12 @@ impl<O: Space + Look> RegionSampler<O> {
 
 impl<O: Space + Look> Source for RegionSampler<O> {
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
-        if let Some(why) = self.audience.ended() {
+        if let Some(why) = self.roster.ended() {
             return Ok(Step::End(why));
         }
         if !self.clock.started {
             self.start(now)?;
-            return Ok(self.audience.ended().map_or(Step::Wait(self.clock.next_sample), Step::End));
+            return Ok(self.roster.ended().map_or(Step::Wait(self.clock.next_sample), Step::End));
         }
         if now < self.clock.next_sample {
             return Ok(Step::Wait(self.clock.next_sample));
@@ -492,23 +431,24 @@ impl<O: Space + Look> Source for RegionSampler<O> {
         self.clock.samples_passed += 1;
         let due = self.clock.samples_passed >= self.attrs.samples();
         self.check(due)?;
+        let (targets, observers) = self.roster.split();
         let known: Vec<(TargetId, &[Region])> =
-            self.targets.iter().map(|t| (t.id, t.regions())).collect();
-        self.audience.observers().for_each(|o| o.after_sampling(now, &known));
+            targets.iter().map(|t| (t.id, t.regions())).collect();
+        observers.iter_mut().for_each(|o| o.after_sampling(now, &known));
         let snapshot = due.then(|| self.aggregate(now));
         if let Some(s) = &snapshot {
-            self.audience.after_aggregation(s);
+            self.roster.after_aggregation(s);
         }
         if now >= self.clock.next_update {
             self.update(now)?;
         }
-        if self.audience.ended().is_none() {
+        if self.roster.ended().is_none() {
             self.prepare()?;
         }
         // A late step does not make up for lost samples: it shifts the following ones.
         let next = self.clock.next_sample + self.attrs.sample;
         self.clock.next_sample = if next > now { next } else { now + self.attrs.sample };
-        Ok(match (snapshot, self.audience.ended()) {
+        Ok(match (snapshot, self.roster.ended()) {
             (Some(s), _) => Step::Snapshot(s),
             (None, Some(why)) => Step::End(why),
             (None, None) => Step::Wait(self.clock.next_sample),
@@ -574,30 +514,50 @@ impl<O: Space + Look> Monitor for RegionSampler<O> {
     type Ops = O;
 
     fn ops(&mut self) -> &mut O {
-        self.ops()
+        &mut self.ops
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.observe(observer);
+        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {
-        self.attrs()
+        self.attrs
     }
 
+    /// Rates are kept, ages converted; the interval under way
+    /// begins anew with the next step.
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
-        self.set_attrs(attrs)
+        let new = attrs.checked()?;
+        for r in self.roster.targets.iter_mut().flat_map(|t| &mut t.regions) {
+            r.age = self.attrs.convert_age(r.age, &new);
+            r.begin_anew();
+        }
+        self.roster.targets.iter_mut().for_each(|t| t.ran = None);
+        self.attrs = new;
+        self.clock = Clock::default();
+        self.fit(0);
+        Ok(())
     }
 
     fn set_targets(&mut self, ids: &[TargetId]) {
-        self.set_targets(ids);
+        let new = |id| Target {
+            id,
+            regions: Vec::new(),
+            mappings: Arc::default(),
+            left_out: 0,
+            ran: None,
+            unswept: Vec::new(),
+        };
+        self.roster.set(ids, new);
+        self.clock.next_update = self.clock.next_sample;
     }
 
     fn outlive_targets(&mut self) {
-        self.outlive_targets();
+        self.roster.outlive_targets();
     }
 
     fn stop(&mut self) {
-        self.stop();
+        self.roster.stop();
     }
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::attrs::Attrs;
+use crate::call::{Cost, TargetId};
 use crate::estimator::Rate;
 use crate::heat::{Heat, HeatBytes, Thresholds};
-use crate::ops::{Cost, Mapping, TargetId};
+use crate::ops::Mapping;
 use crate::range::AddrRange;
 use crate::region::to_bp;
 use crate::support::{RateSupport, SupportBytes, share};
@@ -43,7 +44,7 @@ pub struct Quality {
     /// touched.
     pub error_log2: Option<f32>,
     /// pages that somebody else has cleared in the interval: reclaim, a kdamond
-    pub stolen: u64,
+    pub externally_cleared: u64,
     /// what the monitor did without, so as not to disturb its targets
     pub restraint: Restraint,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ops::OpsError;
+use crate::call::OpsError;
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::ops::{Cost, OpsError, TargetId};
+use crate::call::{Cost, OpsError, TargetId};
 use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::time::Nanos;

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use common::{Obedient, obey as be_obedient, root_or_skip};
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Cleared, Liveness, Look, Nanos, PAGE_SIZE, RegionSampler, Seen, Source,
-    Space, Step, TargetId,
+    AddrRange, Ask, Attrs, Cleared, Liveness, Look, Monitor, Nanos, PAGE_SIZE, RegionSampler, Seen,
+    Source, Space, Step, TargetId,
 };
 use isotherm_linux::{AttachError, Hold, Vaddr, WalkError, proc};
 use rustix::mm::{MapFlags, ProtFlags};

@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p isotherm-mm --example pool`
 
-use isotherm_mm::{Backing, Fair, FrameId, Layout, Memory, PageKind, Request, ZoneKind};
+use isotherm_mm::{Backing, Fair, FrameId, Layout, LruType, Memory, Request, ZoneKind};
 
 /// What is in the pool, by key; the oldest is dropped when room is needed.
 #[derive(Default)]
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             cpu: 0,
             node: 0,
             class: ZoneKind::Normal,
-            kind: Some(PageKind::File),
+            kind: Some(LruType::File),
             write: false,
             owner: key,
         };

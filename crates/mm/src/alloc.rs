@@ -1,11 +1,11 @@
 //! Giving out pages: `__alloc_pages_nodemask` of mm/page_alloc.c, for single pages.
 
-use crate::fair::{FairPass, Verdict};
+use crate::fair::{FairPass, FairVerdict};
 use crate::layout::ZoneKind;
-use crate::lru::{FrameId, ListKind, PageKind};
+use crate::lru::{FrameId, ListKind, LruType};
 use crate::memory::{Backing, Memory};
 use crate::nodes::NodeSet;
-use crate::reclaim::Work;
+use crate::reclaim::ReclaimStats;
 use crate::zone::Zone;
 
 /// Rounds of direct reclaim before an allocation fails.
@@ -21,7 +21,7 @@ pub struct Request {
     /// the highest kind of zone that will do
     pub class: ZoneKind,
     /// what it is for; none: for what stays
-    pub kind: Option<PageKind>,
+    pub kind: Option<LruType>,
     /// a page of a file that is about to be written: zones have a limit of these
     pub write: bool,
     /// what the caller knows the page by
@@ -34,7 +34,7 @@ pub struct Allocated {
     /// the page
     pub frame: FrameId,
     /// what the caller had to reclaim for it
-    pub stalled: Work,
+    pub stalled: ReclaimStats,
     /// whether it took the slow path
     pub slow: bool,
 }
@@ -48,7 +48,7 @@ pub struct Allocated {
 pub struct OutOfMemory;
 
 /// A request, and the first zone that may serve it: what is local is local to it.
-struct Wanted {
+struct ZonedRequest {
     request: Request,
     /// from where alone
     nodes: NodeSet,
@@ -59,7 +59,7 @@ struct Wanted {
 
 /// What a zone is held against.
 #[derive(Clone, Copy, PartialEq)]
-enum Mark {
+enum WatermarkLevel {
     /// and the dirty limit, for a page that is to be written
     Low,
     Min,
@@ -95,17 +95,17 @@ impl Memory {
         let wanted = self.wanted(request, nodes).ok_or_else(|| self.failure())?;
         if let Some(zone) = self.fast_path(&wanted) {
             let frame = self.take(&wanted.request, zone).ok_or(OutOfMemory)?;
-            return Ok(Allocated { frame, stalled: Work::default(), slow: false });
+            return Ok(Allocated { frame, stalled: ReclaimStats::default(), slow: false });
         }
         self.slow_path(&wanted, backing)
     }
 
-    fn wanted(&self, request: Request, nodes: NodeSet) -> Option<Wanted> {
+    fn wanted(&self, request: Request, nodes: NodeSet) -> Option<ZonedRequest> {
         let (cpu, node) = (request.cpu % self.cpus, request.node % self.nodes());
         let request = Request { cpu, node, ..request };
         let preferred = self.usable_zones(&request, nodes).next()?;
         let class = self.zones[preferred].kind;
-        Some(Wanted { request, nodes, preferred, class })
+        Some(ZonedRequest { request, nodes, preferred, class })
     }
 
     /// The zonelist of a request, as far as it lies on these nodes.
@@ -125,15 +125,15 @@ impl Memory {
 
     fn slow_path(
         &mut self,
-        wanted: &Wanted,
+        wanted: &ZonedRequest,
         backing: &mut impl Backing,
     ) -> Result<Allocated, OutOfMemory> {
         let request = &wanted.request;
         self.stats.slow_paths += 1;
         self.wake_kswapds(request, wanted.nodes);
-        let mut stalled = Work::default();
+        let mut stalled = ReclaimStats::default();
         for round in 0..=MAX_ROUNDS {
-            if let Some(zone) = self.plain_pass(wanted, Mark::Min) {
+            if let Some(zone) = self.plain_pass(wanted, WatermarkLevel::Min) {
                 let frame = self.take(request, zone).ok_or(OutOfMemory)?;
                 return Ok(Allocated { frame, stalled, slow: true });
             }
@@ -149,7 +149,7 @@ impl Memory {
 
     /// The zone that a request gets its page from without the slow path. Batches may be set anew
     /// on the way.
-    fn fast_path(&mut self, wanted: &Wanted) -> Option<usize> {
+    fn fast_path(&mut self, wanted: &ZonedRequest) -> Option<usize> {
         if self.policy.has_fair_pass() {
             let mut pass = FairPass::default();
             if let Some(zone) = self.fair_pass(wanted, &mut pass) {
@@ -163,29 +163,31 @@ impl Memory {
                 return None;
             }
         }
-        self.plain_pass(wanted, Mark::Low)
+        self.plain_pass(wanted, WatermarkLevel::Low)
     }
 
-    fn fair_pass(&mut self, wanted: &Wanted, pass: &mut FairPass) -> Option<usize> {
+    fn fair_pass(&mut self, wanted: &ZonedRequest, pass: &mut FairPass) -> Option<usize> {
         self.stats.passes += 1;
         let node = self.zones[wanted.preferred].node;
         for z in self.list(wanted) {
             let zone = &self.zones[z];
             match self.policy.judge(pass, zone, zone.node == node) {
-                Verdict::Stop => break,
-                Verdict::Take if is_usable(zone, wanted, Mark::Low) => return Some(z),
-                Verdict::Take | Verdict::Skip => {}
+                FairVerdict::Stop => break,
+                FairVerdict::Take if is_usable(zone, wanted, WatermarkLevel::Low) => {
+                    return Some(z);
+                }
+                FairVerdict::Take | FairVerdict::Skip => {}
             }
         }
         None
     }
 
-    fn plain_pass(&mut self, wanted: &Wanted, mark: Mark) -> Option<usize> {
+    fn plain_pass(&mut self, wanted: &ZonedRequest, mark: WatermarkLevel) -> Option<usize> {
         self.stats.passes += 1;
         self.list(wanted).find(|&z| is_usable(&self.zones[z], wanted, mark))
     }
 
-    fn list(&self, wanted: &Wanted) -> impl Iterator<Item = usize> + '_ {
+    fn list(&self, wanted: &ZonedRequest) -> impl Iterator<Item = usize> + '_ {
         self.usable_zones(&wanted.request, wanted.nodes)
     }
 
@@ -202,7 +204,7 @@ impl Memory {
         let f = &mut self.frames[frame as usize];
         (f.owner, f.born, f.flags) = (request.owner, self.now, 0);
         let list = match request.kind {
-            Some(kind) => ListKind::of(kind, kind == PageKind::Anon),
+            Some(kind) => ListKind::of(kind, kind == LruType::Anon),
             None => ListKind::Unevictable,
         };
         self.put_on_list(frame, list);
@@ -210,7 +212,7 @@ impl Memory {
     }
 
     /// Sets the batches of the local zones of the list anew: `reset_alloc_batches`.
-    fn reset_batches(&mut self, wanted: &Wanted) {
+    fn reset_batches(&mut self, wanted: &ZonedRequest) {
         let Request { cpu, node, class, .. } = wanted.request;
         let local = self.zones[wanted.preferred].node;
         self.stats.resets += 1;
@@ -225,13 +227,13 @@ impl Memory {
 }
 
 #[inline]
-fn is_usable(zone: &Zone, wanted: &Wanted, mark: Mark) -> bool {
+fn is_usable(zone: &Zone, wanted: &ZonedRequest, mark: WatermarkLevel) -> bool {
     let enough = match mark {
-        Mark::Low => {
+        WatermarkLevel::Low => {
             zone.is_above(zone.watermarks.low, wanted.class)
                 && (!wanted.request.write || zone.is_within_dirty_limit())
         }
-        Mark::Min => zone.is_above(zone.watermarks.min, wanted.class),
+        WatermarkLevel::Min => zone.is_above(zone.watermarks.min, wanted.class),
     };
     enough && !zone.free_frames.is_empty()
 }

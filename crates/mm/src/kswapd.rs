@@ -4,7 +4,7 @@ use crate::alloc::Request;
 use crate::layout::ZoneKind;
 use crate::memory::{Backing, Memory};
 use crate::nodes::NodeSet;
-use crate::reclaim::{CLUSTER, FIRST_PRIORITY, Reclaimer, Shrink, Work};
+use crate::reclaim::{CLUSTER, FIRST_PRIORITY, ReclaimStats, Reclaimer, Shrink};
 use crate::rules::{LruScope, ZoneBalance};
 
 /// The kswapd of a node.
@@ -56,8 +56,13 @@ impl Memory {
     }
 
     /// Lets a node's kswapd scan about so many pages, if it is awake, and says what it did.
-    pub fn run_kswapd(&mut self, node: usize, pages: u64, backing: &mut impl Backing) -> Work {
-        let mut work = Work::default();
+    pub fn run_kswapd(
+        &mut self,
+        node: usize,
+        pages: u64,
+        backing: &mut impl Backing,
+    ) -> ReclaimStats {
+        let mut work = ReclaimStats::default();
         // Each step counts for one page at least, so that this ends.
         let mut spent = 0;
         while spent < pages && self.is_kswapd_awake(node) {
@@ -68,22 +73,22 @@ impl Memory {
         work
     }
 
-    fn kswapd_step(&mut self, node: usize, backing: &mut impl Backing) -> Work {
-        let Some(class) = self.kswapds[node].class else { return Work::default() };
+    fn kswapd_step(&mut self, node: usize, backing: &mut impl Backing) -> ReclaimStats {
+        let Some(class) = self.kswapds[node].class else { return ReclaimStats::default() };
         let Some(mut pass) = self.kswapds[node].pass.take() else {
             self.kswapds[node].pass = self.begin_pass(node, class, FIRST_PRIORITY, backing);
             if self.kswapds[node].pass.is_none() {
                 self.sleep(node);
             }
-            return Work::default();
+            return ReclaimStats::default();
         };
         let Some(mut shrink) = pass.shrink.take().or_else(|| self.next_shrink(&mut pass)) else {
             self.kswapds[node].pass = self.next_pass(node, class, &pass, backing);
-            return Work::default();
+            return ReclaimStats::default();
         };
         let before = shrink.done;
         let more = self.shrink_step(&mut shrink, Reclaimer::Kswapd, backing);
-        let work = Work {
+        let work = ReclaimStats {
             scanned: shrink.done.scanned - before.scanned,
             reclaimed: shrink.done.reclaimed - before.reclaimed,
         };

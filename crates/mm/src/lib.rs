@@ -7,13 +7,13 @@
 //! [`mempolicy`] says which node a page is to come from.
 //!
 //! ```
-//! use isotherm_mm::{Fair, Layout, Memory, PageKind, Request, ZoneKind};
+//! use isotherm_mm::{Fair, Layout, Memory, LruType, Request, ZoneKind};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let layout = Layout::single(1, &[(ZoneKind::Dma32, 1000), (ZoneKind::Normal, 3000)]);
 //! let mut memory = Memory::new(&layout, Fair::Baseline.rules())?;
 //! let request = Request {
-//!     cpu: 0, node: 0, class: ZoneKind::Normal, kind: Some(PageKind::File), write: false, owner: 7,
+//!     cpu: 0, node: 0, class: ZoneKind::Normal, kind: Some(LruType::File), write: false, owner: 7,
 //! };
 //! let page = memory.allocate(request, &mut ())?.frame;
 //! assert_eq!(memory.owner_of(page), 7);
@@ -50,10 +50,10 @@ pub use layout::{
     KINDS, LOCAL_DISTANCE, Layout, LayoutError, MAX_CPUS, MAX_NODES, MAX_PAGES, NodeLayout,
     ZoneKind, ZoneLayout,
 };
-pub use lru::{FrameId, ListKind, PageKind};
-pub use memory::{Backing, Departure, Memory, Stats};
+pub use lru::{FrameId, ListKind, LruType};
+pub use memory::{AllocStats, Backing, Departure, Memory};
 pub use nodes::NodeSet;
-pub use reclaim::Work;
+pub use reclaim::ReclaimStats;
 pub use rules::{LruScope, Rules, ZoneBalance};
 pub use watermark::{Generation, Watermarks, lowmem, lowmem_reserve, min_free_kbytes, watermarks};
 pub use zone::{Zone, ZoneStats};

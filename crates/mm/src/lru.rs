@@ -7,7 +7,7 @@ const NONE: FrameId = FrameId::MAX;
 
 /// What a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageKind {
+pub enum LruType {
     /// memory of a process, to be swapped out
     Anon,
     /// a part of a file, to be dropped
@@ -43,21 +43,21 @@ impl ListKind {
 
     /// That of pages of this kind.
     #[must_use]
-    pub fn of(kind: PageKind, active: bool) -> ListKind {
+    pub fn of(kind: LruType, active: bool) -> ListKind {
         match (kind, active) {
-            (PageKind::Anon, false) => ListKind::InactiveAnon,
-            (PageKind::Anon, true) => ListKind::ActiveAnon,
-            (PageKind::File, false) => ListKind::InactiveFile,
-            (PageKind::File, true) => ListKind::ActiveFile,
+            (LruType::Anon, false) => ListKind::InactiveAnon,
+            (LruType::Anon, true) => ListKind::ActiveAnon,
+            (LruType::File, false) => ListKind::InactiveFile,
+            (LruType::File, true) => ListKind::ActiveFile,
         }
     }
 
     /// Whose pages are on it, if it is a list of a `Lruvec`.
     #[must_use]
-    pub fn page_kind(self) -> Option<PageKind> {
+    pub fn lru_type(self) -> Option<LruType> {
         match self {
-            ListKind::InactiveAnon | ListKind::ActiveAnon => Some(PageKind::Anon),
-            ListKind::InactiveFile | ListKind::ActiveFile => Some(PageKind::File),
+            ListKind::InactiveAnon | ListKind::ActiveAnon => Some(LruType::Anon),
+            ListKind::InactiveFile | ListKind::ActiveFile => Some(LruType::File),
             _ => None,
         }
     }
@@ -199,11 +199,11 @@ impl Lruvec {
 
     /// Whether the inactive list is too short to tell what is in use: `inactive_list_is_low`. Of
     /// files, the active list may be as long; of processes, longer with the root of its size.
-    pub fn inactive_is_low(&self, kind: PageKind) -> bool {
+    pub fn inactive_is_low(&self, kind: LruType) -> bool {
         let len = |active| self.len(ListKind::of(kind, active));
         match kind {
-            PageKind::File => len(true) > len(false),
-            PageKind::Anon => {
+            LruType::File => len(true) > len(false),
+            LruType::Anon => {
                 let gib = (len(true) + len(false)) >> 18;
                 len(false) * (10 * gib).isqrt().max(1) < len(true)
             }

@@ -31,7 +31,7 @@ impl Backing for () {
 
 /// What has happened to allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Stats {
+pub struct AllocStats {
     /// pages asked for
     pub allocations: u64,
     /// zonelists gone through for them, slow paths included
@@ -50,11 +50,11 @@ pub struct Stats {
     pub wakeups: u64,
 }
 
-impl Stats {
+impl AllocStats {
     /// What has happened since `before`.
     #[must_use]
-    pub fn since(&self, before: &Stats) -> Stats {
-        Stats {
+    pub fn since(&self, before: &AllocStats) -> AllocStats {
+        AllocStats {
             allocations: self.allocations - before.allocations,
             passes: self.passes - before.passes,
             resets: self.resets - before.resets,
@@ -92,7 +92,7 @@ pub struct Memory {
     pub(crate) zonelists: Vec<[Vec<usize>; 5]>,
     pub(crate) rules: Rules,
     pub(crate) policy: &'static dyn FairPolicy,
-    pub(crate) stats: Stats,
+    pub(crate) stats: AllocStats,
     pub(crate) cpus: u32,
     pub(crate) now: u64,
     pub(crate) swap: bool,
@@ -141,7 +141,7 @@ impl Memory {
             zones,
             frames,
             rules,
-            stats: Stats::default(),
+            stats: AllocStats::default(),
             cpus: layout.cpus,
             now: 0,
             swap: false,
@@ -195,7 +195,7 @@ impl Memory {
 
     /// What has happened so far.
     #[must_use]
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> &AllocStats {
         &self.stats
     }
 

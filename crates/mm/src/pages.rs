@@ -1,6 +1,6 @@
 //! What happens to single pages: used, written, given back, moved from list to list.
 
-use crate::lru::{DIRTY, FrameId, ListKind, MAPPED, PageKind, RECLAIM, REFERENCED};
+use crate::lru::{DIRTY, FrameId, ListKind, LruType, MAPPED, RECLAIM, REFERENCED};
 use crate::memory::Memory;
 use crate::rules::LruScope;
 use crate::zone::Zone;
@@ -83,7 +83,7 @@ impl Memory {
     pub(crate) fn put_on_list(&mut self, frame: FrameId, list: ListKind) {
         let zone = self.zone_of(frame);
         self.frames[frame as usize].list = list;
-        let Some(kind) = list.page_kind() else { return };
+        let Some(kind) = list.lru_type() else { return };
         *self.zones[zone].of_kind(kind) += 1;
         let lruvec = self.lruvec_of(zone);
         self.lruvecs[lruvec].lists[list as usize].push_head(&mut self.frames, frame);
@@ -92,7 +92,7 @@ impl Memory {
     fn take_off_list(&mut self, frame: FrameId) {
         let zone = self.zone_of(frame);
         let list = self.frames[frame as usize].list;
-        let Some(kind) = list.page_kind() else { return };
+        let Some(kind) = list.lru_type() else { return };
         *self.zones[zone].of_kind(kind) -= 1;
         let lruvec = self.lruvec_of(zone);
         self.lruvecs[lruvec].lists[list as usize].remove(&mut self.frames, frame);
@@ -101,7 +101,7 @@ impl Memory {
     pub(crate) fn activate(&mut self, frame: FrameId) {
         let zone = self.zone_of(frame);
         let list = self.frames[frame as usize].list;
-        let Some(kind) = list.page_kind().filter(|_| !list.is_active()) else { return };
+        let Some(kind) = list.lru_type().filter(|_| !list.is_active()) else { return };
         self.move_to(frame, ListKind::of(kind, true));
         self.zones[zone].stats.activated += 1;
         let lruvec = self.lruvec_of(zone);
@@ -120,10 +120,10 @@ impl Memory {
 }
 
 impl Zone {
-    fn of_kind(&mut self, kind: PageKind) -> &mut i64 {
+    fn of_kind(&mut self, kind: LruType) -> &mut i64 {
         match kind {
-            PageKind::Anon => &mut self.anon,
-            PageKind::File => &mut self.file,
+            LruType::Anon => &mut self.anon,
+            LruType::File => &mut self.file,
         }
     }
 }

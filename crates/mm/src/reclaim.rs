@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::alloc::Request;
 use crate::layout::ZoneKind;
-use crate::lru::{DIRTY, FrameId, ListKind, Lruvec, MAPPED, PageKind, RECLAIM, REFERENCED};
+use crate::lru::{DIRTY, FrameId, ListKind, LruType, Lruvec, MAPPED, RECLAIM, REFERENCED};
 use crate::memory::{Backing, Memory};
 use crate::nodes::NodeSet;
 use crate::rules::LruScope;
@@ -18,15 +18,15 @@ pub(crate) const FIRST_PRIORITY: u32 = 12;
 
 /// What reclaim has done, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Work {
+pub struct ReclaimStats {
     /// looked at
     pub scanned: u64,
     /// taken back
     pub reclaimed: u64,
 }
 
-impl AddAssign for Work {
-    fn add_assign(&mut self, other: Work) {
+impl AddAssign for ReclaimStats {
+    fn add_assign(&mut self, other: ReclaimStats) {
         self.scanned += other.scanned;
         self.reclaimed += other.reclaimed;
     }
@@ -48,7 +48,7 @@ pub(crate) struct Shrink {
     /// by [`ListKind::LRU`]
     pub left: [i64; 4],
     pub to_reclaim: u64,
-    pub done: Work,
+    pub done: ReclaimStats,
 }
 
 impl Memory {
@@ -61,8 +61,8 @@ impl Memory {
         to_reclaim: u64,
     ) -> Shrink {
         let l = &self.lruvecs[lruvec];
-        let share = |kind: PageKind| self.share(lruvec, kind);
-        let (anon, file) = (share(PageKind::Anon), share(PageKind::File));
+        let share = |kind: LruType| self.share(lruvec, kind);
+        let (anon, file) = (share(LruType::Anon), share(LruType::File));
         let left = ListKind::LRU.map(|list| {
             let len = l.len(list);
             let scan = match len >> priority {
@@ -70,29 +70,29 @@ impl Memory {
                 0 => len.min(CLUSTER),
                 scan => scan,
             };
-            let (part, whole) = if list.page_kind() == Some(PageKind::Anon) { anon } else { file };
+            let (part, whole) = if list.lru_type() == Some(LruType::Anon) { anon } else { file };
             if whole == 0 { 0 } else { scan * part / whole }
         });
-        Shrink { lruvec, class, left, to_reclaim, done: Work::default() }
+        Shrink { lruvec, class, left, to_reclaim, done: ReclaimStats::default() }
     }
 
     /// Which part of a kind's pages is scanned: none of what processes have while there are enough
     /// unused pages of files; else the more, the fewer of those scanned lately were in use.
-    fn share(&self, lruvec: usize, kind: PageKind) -> (i64, i64) {
+    fn share(&self, lruvec: usize, kind: LruType) -> (i64, i64) {
         let l = &self.lruvecs[lruvec];
-        if !self.swap || !l.inactive_is_low(PageKind::File) && l.len(ListKind::InactiveFile) > 0 {
-            return (i64::from(kind == PageKind::File), 1);
+        if !self.swap || !l.inactive_is_low(LruType::File) && l.len(ListKind::InactiveFile) > 0 {
+            return (i64::from(kind == LruType::File), 1);
         }
         if self.is_short_of_files(lruvec) {
-            return (i64::from(kind == PageKind::Anon), 1);
+            return (i64::from(kind == LruType::Anon), 1);
         }
         let swappiness = i64::from(self.rules.swappiness);
-        let part = |kind: PageKind, weight: i64| {
+        let part = |kind: LruType, weight: i64| {
             weight * (l.scanned[kind as usize] + 1) / (l.rotated[kind as usize] + 1)
         };
-        let anon = part(PageKind::Anon, swappiness);
-        let file = part(PageKind::File, 200 - swappiness);
-        (if kind == PageKind::Anon { anon } else { file }, anon + file + 1)
+        let anon = part(LruType::Anon, swappiness);
+        let file = part(LruType::File, 200 - swappiness);
+        (if kind == LruType::Anon { anon } else { file }, anon + file + 1)
     }
 
     /// Whether all files and all that is free together do not make the high watermark.
@@ -118,7 +118,7 @@ impl Memory {
             if scan == 0 {
                 continue;
             }
-            let kind = list.page_kind().unwrap_or(PageKind::File);
+            let kind = list.lru_type().unwrap_or(LruType::File);
             if !list.is_active() {
                 shrink.done +=
                     self.shrink_inactive(shrink.lruvec, list, scan, shrink.class, who, backing);
@@ -142,9 +142,9 @@ impl Memory {
         class: ZoneKind,
         who: Reclaimer,
         backing: &mut impl Backing,
-    ) -> Work {
-        let kind = list.page_kind().unwrap_or(PageKind::File);
-        let mut work = Work::default();
+    ) -> ReclaimStats {
+        let kind = list.lru_type().unwrap_or(LruType::File);
+        let mut work = ReclaimStats::default();
         for _ in 0..scan {
             let Some(frame) = self.lruvecs[lruvec].lists[list as usize].tail() else { break };
             let zone = self.zone_of(frame);
@@ -161,9 +161,9 @@ impl Memory {
                 Reclaimer::Direct => z.stats.scanned_direct += 1,
             }
             match self.verdict(frame, kind, backing) {
-                Fate::Keep => self.move_to(frame, list),
-                Fate::Activate => self.activate(frame),
-                Fate::Reclaim => {
+                ScanResult::Keep => self.move_to(frame, list),
+                ScanResult::Activate => self.activate(frame),
+                ScanResult::Reclaim => {
                     let owner = self.frames[frame as usize].owner;
                     if backing.give_up(owner, frame) {
                         work.reclaimed += 1;
@@ -184,29 +184,29 @@ impl Memory {
     }
 
     /// `page_check_references`, and that dirty pages of files are left to be written first.
-    fn verdict(&mut self, frame: FrameId, kind: PageKind, backing: &mut impl Backing) -> Fate {
+    fn verdict(&mut self, frame: FrameId, kind: LruType, backing: &mut impl Backing) -> ScanResult {
         let f = &mut self.frames[frame as usize];
         let used_before = f.take(REFERENCED);
         let accessed = f.has(MAPPED) && backing.take_accessed(f.owner);
-        if accessed && (kind == PageKind::Anon || used_before) {
-            return Fate::Activate;
+        if accessed && (kind == LruType::Anon || used_before) {
+            return ScanResult::Activate;
         }
         if accessed {
             f.set(REFERENCED, true);
-            return Fate::Keep;
+            return ScanResult::Keep;
         }
         if f.has(DIRTY) {
             f.set(RECLAIM, true);
-            return Fate::Keep;
+            return ScanResult::Keep;
         }
-        Fate::Reclaim
+        ScanResult::Reclaim
     }
 
     /// Makes the oldest active pages inactive.
     pub(crate) fn shrink_active(
         &mut self,
         lruvec: usize,
-        kind: PageKind,
+        kind: LruType,
         scan: i64,
         backing: &mut impl Backing,
     ) {
@@ -231,9 +231,9 @@ impl Memory {
         request: &Request,
         nodes: NodeSet,
         backing: &mut impl Backing,
-    ) -> Work {
+    ) -> ReclaimStats {
         let class = request.class;
-        let mut work = Work::default();
+        let mut work = ReclaimStats::default();
         let mut lruvecs: Vec<usize> = Vec::new();
         for zone in self.usable_zones(request, nodes) {
             let lruvec = self.lruvec_of(zone);
@@ -257,15 +257,15 @@ impl Memory {
 
     /// Keeps enough pages of processes inactive: `age_active_anon`.
     pub(crate) fn age_anon(&mut self, lruvec: usize, backing: &mut impl Backing) {
-        if self.swap && self.lruvecs[lruvec].inactive_is_low(PageKind::Anon) {
-            self.shrink_active(lruvec, PageKind::Anon, CLUSTER, backing);
+        if self.swap && self.lruvecs[lruvec].inactive_is_low(LruType::Anon) {
+            self.shrink_active(lruvec, LruType::Anon, CLUSTER, backing);
         }
     }
 }
 
 impl Lruvec {
     /// Counts a page scanned; what was long ago counts half, again and again.
-    fn scanned_one(&mut self, kind: PageKind) {
+    fn scanned_one(&mut self, kind: LruType) {
         let k = kind as usize;
         self.scanned[k] += 1;
         let len = self.len(ListKind::of(kind, true)) + self.len(ListKind::of(kind, false));
@@ -276,7 +276,7 @@ impl Lruvec {
     }
 }
 
-enum Fate {
+enum ScanResult {
     Keep,
     Activate,
     Reclaim,

@@ -29,7 +29,7 @@ impl Qualities {
         let errors = self.0.iter().map(|q| q.as_ref()?.error_log2);
         out.push(plain("coverage_bp", true, numbers(|q| q.coverage_bp.into())));
         out.push(plain("error_log2", true, Arc::new(Float32Array::from_iter(errors))));
-        out.push(plain("stolen", true, numbers(|q| q.stolen)));
+        out.push(plain("stolen", true, numbers(|q| q.externally_cleared)));
         out.push(plain("restraint", true, numbers(|q| q.restraint as u64)));
     }
 }
@@ -65,7 +65,7 @@ impl Columns {
         Ok(Some(Quality {
             coverage_bp: u32::try_from(coverage).map_err(wrong)?,
             error_log2: self.error_log2.is_valid(row).then(|| self.error_log2.value(row)),
-            stolen: number(&self.stolen).ok_or_else(missing)?,
+            externally_cleared: number(&self.stolen).ok_or_else(missing)?,
             restraint: *restraint.ok_or(Bad::new("a snapshot knows an unknown restraint"))?,
         }))
     }

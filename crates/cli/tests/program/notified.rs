@@ -34,7 +34,8 @@ impl Notified {
     pub fn next(&self) -> String {
         let mut text = [0; 128];
         let n = self.socket.recv(&mut text).unwrap();
-        String::from_utf8(text[..n].to_vec()).unwrap()
+        // Assignments are lines; whether the last one ends is left to who writes.
+        String::from_utf8(text[..n].to_vec()).unwrap().trim_end().to_owned()
     }
 }
 

@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use super::piece::{Piece, Terms};
-use super::stretches::SAMPLED_HZ;
-use super::watched::Watched;
+use super::piece::Piece;
+use super::timing::ExposureTerms;
 use crate::range::AddrRange;
 use crate::survey::BLOCK_SIZE;
+use crate::tuning::SAMPLED_HZ;
 
 /// A target of more blocks than these, 60 GiB, is large. To clear 60 GiB for the first time takes a tenth of a CPU for
 /// 100 s. Then each page is known: samples miss most hot places that are smaller than a block (of 128 KiB strips, one a
@@ -29,74 +29,75 @@ pub(super) fn is_large(blocks: usize) -> bool {
 }
 
 /// Whether the sample of a piece says that it is touched often; none if it says nothing.
-pub(super) fn is_hot(piece: &Piece, t: &Terms) -> Option<bool> {
+pub(super) fn is_hot(piece: &Piece, t: &ExposureTerms) -> Option<bool> {
     piece.was_cleared().then(|| piece.sampled_hz(t) >= SAMPLED_HZ)
 }
 
-impl Watched {
-    /// Whether it is known by samples.
-    pub fn is_large(&self) -> bool {
-        is_large(self.pieces.len())
-    }
-
-    /// Cuts pieces at borders of heat, which lie between the sample of a hot one and that of one beside it.
-    pub fn cut_at_borders(&mut self, t: &Terms) {
-        let mut new = Vec::new();
-        let mut left = self.pieces.first().and_then(|p| is_hot(p, t));
-        for i in 1..self.pieces.len() {
-            let right = is_hot(&self.pieces[i], t);
-            let differ = left.zip(right).is_some_and(|(a, b)| a != b);
-            left = right;
-            if differ && self.pieces[i - 1].range.end == self.pieces[i].range.start {
-                let idle = if left == Some(true) { i - 1 } else { i };
-                let touched = self.pieces[idle].window(0).touched;
-                for (at, behind) in [(i - 1, true), (i, false)] {
-                    let piece = &mut self.pieces[at];
-                    if piece.is_coarse() && piece.range.len() > FINE {
-                        let hz = if at == idle { 0.0 } else { piece.sampled_hz(t) };
-                        new.extend(piece.cut_off(behind, hz, touched));
-                    }
+/// Cuts pieces at borders of heat, which lie between the sample of a hot one and that of one beside it.
+pub(super) fn cut_at_borders(pieces: &mut Vec<Piece>, t: &ExposureTerms) {
+    let mut new = Vec::new();
+    let mut left = pieces.first().and_then(|p| is_hot(p, t));
+    for i in 1..pieces.len() {
+        let right = is_hot(&pieces[i], t);
+        let differ = left.zip(right).is_some_and(|(a, b)| a != b);
+        left = right;
+        if differ && pieces[i - 1].range.end == pieces[i].range.start {
+            let idle = if left == Some(true) { i - 1 } else { i };
+            let touched = pieces[idle].window(0).touched;
+            for (at, behind) in [(i - 1, true), (i, false)] {
+                let piece = &mut pieces[at];
+                if piece.is_coarse() && piece.range.len() > FINE {
+                    let hz = if at == idle { 0.0 } else { piece.sampled_hz(t) };
+                    new.extend(piece.cut_off(behind, hz, touched));
                 }
             }
         }
-        if !new.is_empty() {
-            self.pieces.extend(new);
-            // Two sorted runs: that is merged.
-            self.pieces.sort_by_key(|p| p.range.start);
-        }
     }
-
-    /// Takes what lies between two samples that nobody touches to be untouched too.
-    pub fn bridge_samples(&mut self) {
-        let mut last: Option<usize> = None;
-        for i in 0..self.pieces.len() {
-            if i > 0 && self.pieces[i - 1].range.end != self.pieces[i].range.start {
-                last = None;
-            }
-            if !self.pieces[i].was_cleared() {
-                continue;
-            }
-            let from = last.replace(i).map_or(i, |at| at + 1);
-            if from == i {
-                continue;
-            }
-            let (a, b) = (idle(&self.pieces[from - 1]), idle(&self.pieces[i]));
-            let touched = a.iter().chain(&b).map(|x| x.0).max();
-            let until = a.zip(b).map(|(a, b)| a.1.min(b.1));
-            self.pieces[from..i].iter_mut().for_each(|p| p.bridge(touched, until));
-        }
+    if !new.is_empty() {
+        pieces.extend(new);
+        // Two sorted runs: that is merged.
+        pieces.sort_by_key(|p| p.range.start);
     }
+}
 
-    /// So many of the samples that nobody has touched, at even distances, others each time: a stretch of as many
-    /// blocks as lie between two of them shows in each round that it wakes.
-    pub fn next_sentinels(&mut self, most: usize) -> Vec<AddrRange> {
-        let apart = self.nr_sentinels.div_ceil(most.max(1)).max(1);
-        self.sentinel_turn = (self.sentinel_turn + 1) % apart;
-        let turn = self.sentinel_turn;
-        let all = self.pieces.iter().enumerate().filter(|(i, _)| i % apart == turn);
-        let out: Vec<AddrRange> = all.filter_map(|(_, p)| p.sentinel()).collect();
-        self.nr_sentinels = self.pieces.len();
-        out
+/// Takes what lies between two samples that nobody touches to be untouched too.
+pub(super) fn bridge_samples(pieces: &mut [Piece]) {
+    let mut last: Option<usize> = None;
+    for i in 0..pieces.len() {
+        if i > 0 && pieces[i - 1].range.end != pieces[i].range.start {
+            last = None;
+        }
+        if !pieces[i].was_cleared() {
+            continue;
+        }
+        let from = last.replace(i).map_or(i, |at| at + 1);
+        if from == i {
+            continue;
+        }
+        let (a, b) = (idle(&pieces[from - 1]), idle(&pieces[i]));
+        let touched = a.iter().chain(&b).map(|x| x.0).max();
+        let until = a.zip(b).map(|(a, b)| a.1.min(b.1));
+        pieces[from..i].iter_mut().for_each(|p| p.bridge(touched, until));
+    }
+}
+
+/// Which of the samples that nobody has touched are read next.
+#[derive(Debug, Default)]
+pub(super) struct Sentinels {
+    /// pieces when they were last chosen
+    nr_pieces: usize,
+    turn: usize,
+}
+
+impl Sentinels {
+    /// So many of them, at even distances, others each time: a stretch of as many blocks as lie between two of them
+    /// shows in each round that it wakes.
+    pub fn next(&mut self, pieces: &[Piece], most: usize) -> Vec<AddrRange> {
+        let apart = self.nr_pieces.div_ceil(most.max(1)).max(1);
+        self.turn = (self.turn + 1) % apart;
+        self.nr_pieces = pieces.len();
+        let all = pieces.iter().enumerate().filter(|(i, _)| i % apart == self.turn);
+        all.filter_map(|(_, p)| p.sentinel()).collect()
     }
 }
 
@@ -109,15 +110,14 @@ fn idle(piece: &Piece) -> Option<(u32, u32)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::piece::Moment;
+    use super::super::timing::Moment;
     use super::*;
-    use crate::ops::TargetId;
     use crate::page_mask::PageMask;
     use crate::range::PAGE_SIZE;
     use crate::survey::{Block, Cleared};
     use crate::time::Nanos;
 
-    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 0, long: 8.0 };
     const WINDOW: u64 = 64 << 10;
 
     fn moment(ms: u32) -> Moment {
@@ -125,17 +125,17 @@ mod tests {
     }
 
     /// So many blocks, all of them young.
-    fn watched(blocks: u64) -> Watched {
-        let mut w = Watched::new(TargetId(1));
+    fn young(blocks: u64) -> Vec<Piece> {
         let all = PageMask::span(0, 512);
-        for start in (0..blocks).map(|n| n * BLOCK_SIZE) {
+        let young = |n: u64| {
+            let start = n * BLOCK_SIZE;
             let mut piece = Piece::coarse(AddrRange::new(start, start + BLOCK_SIZE), WINDOW, 0);
             let at = moment(0);
             let block = Block { start, huge: false, resident: all, young: all, read_at: at.at };
             piece.read(&block, 0, &at, &TERMS);
-            w.pieces.push(piece);
-        }
-        w
+            piece
+        };
+        (0..blocks).map(young).collect()
     }
 
     /// Clears the sample of a piece at 1 s, and reads it 100 ms later.
@@ -155,35 +155,35 @@ mod tests {
     #[test]
     fn what_lies_between_two_idle_samples_is_idle() {
         for (last_is_hot, known) in [(false, [true, true, true]), (true, [true, false, true])] {
-            let mut w = watched(3);
-            sample(&mut w.pieces[0], false);
-            sample(&mut w.pieces[2], last_is_hot);
-            w.bridge_samples();
-            let seen: Vec<bool> = w.pieces.iter().map(Piece::is_seen).collect();
+            let mut pieces = young(3);
+            sample(&mut pieces[0], false);
+            sample(&mut pieces[2], last_is_hot);
+            bridge_samples(&mut pieces);
+            let seen: Vec<bool> = pieces.iter().map(Piece::is_seen).collect();
             assert_eq!(seen, known, "{last_is_hot}");
-            assert!(!w.pieces[1].was_cleared());
-            assert_eq!(w.pieces[1].extended_in(0..1), if known[1] { 512 } else { 0 });
+            assert!(!pieces[1].was_cleared());
+            assert_eq!(pieces[1].extended_in(0..1), if known[1] { 512 } else { 0 });
         }
     }
 
     /// A border lies between the middles of two blocks: each half in there becomes a piece, and so on.
     #[test]
     fn pieces_are_cut_at_borders() {
-        let mut w = watched(4);
-        w.pieces.iter_mut().enumerate().for_each(|(i, p)| sample(p, i < 2));
-        w.cut_at_borders(&TERMS);
-        let blocks: Vec<u64> = w.pieces.iter().map(|p| p.block() / BLOCK_SIZE).collect();
+        let mut pieces = young(4);
+        pieces.iter_mut().enumerate().for_each(|(i, p)| sample(p, i < 2));
+        cut_at_borders(&mut pieces, &TERMS);
+        let blocks: Vec<u64> = pieces.iter().map(|p| p.block() / BLOCK_SIZE).collect();
         assert_eq!(blocks, [0, 1, 1, 2, 2, 3]);
-        let new: Vec<usize> = (0..6).filter(|&i| !w.pieces[i].was_cleared()).collect();
+        let new: Vec<usize> = (0..6).filter(|&i| !pieces[i].was_cleared()).collect();
         assert_eq!(new, [2, 3]);
-        assert!(w.pieces.windows(2).all(|p| p[0].range.end == p[1].range.start));
-        let resident: u32 = w.pieces.iter().map(Piece::nr_resident).sum();
+        assert!(pieces.windows(2).all(|p| p[0].range.end == p[1].range.start));
+        let resident: u32 = pieces.iter().map(Piece::nr_resident).sum();
         assert_eq!(resident, 4 * 512);
-        assert!(w.pieces[2].presumed_hz() > Some(2.0), "it was cut off a hot piece");
-        new.iter().for_each(|&i| sample(&mut w.pieces[i], i == 2));
-        w.cut_at_borders(&TERMS);
-        assert_eq!(w.pieces.len(), 8, "both have halves beside the border");
-        let shortest = w.pieces.iter().map(|p| p.range.len()).min();
+        assert!(pieces[2].presumed_hz() > Some(2.0), "it was cut off a hot piece");
+        new.iter().for_each(|&i| sample(&mut pieces[i], i == 2));
+        cut_at_borders(&mut pieces, &TERMS);
+        assert_eq!(pieces.len(), 8, "both have halves beside the border");
+        let shortest = pieces.iter().map(|p| p.range.len()).min();
         assert!(shortest.is_some_and(|len| len <= FINE), "{shortest:?}");
     }
 }

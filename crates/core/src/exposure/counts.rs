@@ -2,16 +2,19 @@
 
 use std::ops::Range;
 
-use super::bins::{ALIKE, Bin, Spread};
-use super::borders::Place;
-use super::piece::{Piece, READS, Terms};
+use super::groups::rows;
+use super::piece::Piece;
+use super::summary::{PieceSummary, PieceSums};
+use super::timing::{ExposureTerms, READS};
+use crate::bins::{Bin, PAGES_PER_INDEPENDENT_OBSERVATION, Spread};
+use crate::borders::WindowPlace;
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 use crate::unknown::Unknown;
 
 /// Begins of exposures.
-pub(super) struct Since {
+pub(super) struct Horizons {
     /// before, they tell of the past
     pub fresh: Nanos,
     /// before, they stand for nothing else
@@ -42,7 +45,7 @@ pub(super) struct Counts {
     pub all: Spread,
     /// touched pages, and their time until then, by what was cleared together
     pub runs: Spread,
-    run: Run,
+    run: ClearedTogether,
     pub fresh_pages: f64,
     /// What looks hotter than before, which nothing else does yet: it is left out.
     pub sudden: Spread,
@@ -50,7 +53,7 @@ pub(super) struct Counts {
     /// when it was cleared, and whether that was more than once
     sudden_since: Option<(Nanos, bool)>,
     pub touched: u32,
-    /// some of it was cleared since [`Since::known`]
+    /// some of it was cleared since [`Horizons::known`]
     pub lately: bool,
     /// when that of it was read which was read the longest time ago
     pub read: Option<u32>,
@@ -58,7 +61,7 @@ pub(super) struct Counts {
 
 /// What was cleared together, as far as it is counted.
 #[derive(Default)]
-struct Run {
+struct ClearedTogether {
     cleared: Option<Nanos>,
     touched: f64,
     seconds: f64,
@@ -67,8 +70,8 @@ struct Run {
 /// The windows from one place to another, by piece.
 pub(super) fn spans(
     pieces: &[Piece],
-    from: Place,
-    to: Place,
+    from: WindowPlace,
+    to: WindowPlace,
 ) -> impl Iterator<Item = (usize, usize, usize)> {
     let sizes: Vec<usize> =
         pieces[from.0..=to.0.min(pieces.len() - 1)].iter().map(Piece::nr_windows).collect();
@@ -86,9 +89,9 @@ pub(super) fn spans(
 /// one is the second sign of the other.
 pub(super) fn count(
     pieces: &[Piece],
-    span: (Place, Place),
-    since: &Since,
-    t: &Terms,
+    span: (WindowPlace, WindowPlace),
+    since: &Horizons,
+    t: &ExposureTerms,
     now: u32,
 ) -> Counts {
     let c = count_but(true, pieces, span, since, t, now);
@@ -99,13 +102,13 @@ pub(super) fn count(
 fn count_but(
     sudden: bool,
     pieces: &[Piece],
-    (from, to): (Place, Place),
-    since: &Since,
-    t: &Terms,
+    (from, to): (WindowPlace, WindowPlace),
+    since: &Horizons,
+    t: &ExposureTerms,
     now: u32,
 ) -> Counts {
     let mut c = Counts::default();
-    let mut last: Option<Calm<'_>> = None;
+    let mut last: Option<CalmRun<'_>> = None;
     for (p, first, end) in spans(pieces, from, to) {
         let piece = &pieces[p];
         c.read = Some(c.read.unwrap_or(u32::MAX).min(piece.read_ms()));
@@ -113,8 +116,9 @@ fn count_but(
         let is_calm = piece.calm().is_some() && (first, end) == (0, piece.nr_windows());
         let like_last = last.take_if(|last| is_calm && piece.is_exposed_like(last.piece));
         c.end_calm(last.take());
-        let exposed =
-            like_last.as_ref().map_or_else(|| Exposed::of(piece, since, t), |last| last.exposed);
+        let exposed = like_last
+            .as_ref()
+            .map_or_else(|| PresentExposure::of(piece, since, t), |last| last.exposed);
         // What is quiet lies between parts of a run.
         if !piece.is_quiet() && c.run.cleared != piece.cleared_at() {
             c.end_run();
@@ -124,13 +128,13 @@ fn count_but(
         let extended = if is_calm {
             let armed = c.add_calm(piece, exposed.is_some(), t);
             let so_far = like_last.map_or(0, |last| last.armed);
-            last = Some(Calm { piece, exposed, armed: so_far + armed });
+            last = Some(CalmRun { piece, exposed, armed: so_far + armed });
             piece.extended_in(first..end)
         } else {
             let whole = (first, end) == (0, piece.nr_windows());
             match piece.summary().filter(|s| whole && (sudden || s.sums.sudden_pages == 0)) {
                 Some(summary) => c.add(&summary.sums, piece, exposed, now),
-                None => c.add(&Sums::of(piece, first..end, sudden, t), piece, exposed, now),
+                None => c.add(&PieceSums::of(piece, first..end, sudden, t), piece, exposed, now),
             }
         };
         let visible = c.visible().saturating_sub(before);
@@ -149,28 +153,28 @@ fn count_but(
 }
 
 /// Adjacent pieces that nobody touches, and that were cleared and read together, as most memory was.
-struct Calm<'a> {
+struct CalmRun<'a> {
     /// the last of them
     piece: &'a Piece,
-    exposed: Option<Exposed>,
+    exposed: Option<PresentExposure>,
     armed: u32,
 }
 
 /// The current exposure of a piece, if it tells of the present.
 #[derive(Clone, Copy)]
-struct Exposed {
+struct PresentExposure {
     reads: [f64; READS],
     /// it stands for its region
     recent: bool,
 }
 
-impl Exposed {
-    fn of(piece: &Piece, since: &Since, t: &Terms) -> Option<Self> {
+impl PresentExposure {
+    fn of(piece: &Piece, since: &Horizons, t: &ExposureTerms) -> Option<Self> {
         // What was not touched since is as it was when it was last read.
         let at = if piece.is_quiet() { piece.read_at() } else { piece.cleared_at() };
         let fresh = at? >= since.fresh && !piece.is_presumed() && !piece.is_stalled(t);
         let recent = at? >= since.covered;
-        Some(Exposed { reads: piece.reads(t).filter(|_| fresh)?, recent })
+        Some(PresentExposure { reads: piece.reads(t).filter(|_| fresh)?, recent })
     }
 }
 
@@ -186,7 +190,10 @@ struct Bits {
 impl Bits {
     fn of(piece: &Piece) -> Self {
         let of_page = if piece.huge { PAGE_SIZE as f64 / BLOCK_SIZE as f64 } else { 1.0 };
-        Bits { of_page, alike: if piece.huge { ALIKE * of_page } else { 1.0 } }
+        Bits {
+            of_page,
+            alike: if piece.huge { PAGES_PER_INDEPENDENT_OBSERVATION * of_page } else { 1.0 },
+        }
     }
 }
 
@@ -204,7 +211,7 @@ impl Counts {
     }
 
     /// Adds a piece that nobody touches, as a whole, but for what its reads have found; returns of how many pages that is.
-    fn add_calm(&mut self, piece: &Piece, is_fresh: bool, t: &Terms) -> u32 {
+    fn add_calm(&mut self, piece: &Piece, is_fresh: bool, t: &ExposureTerms) -> u32 {
         let (armed, e) = piece.idle(t);
         self.touched = self.touched.max(piece.calm().map_or(0, |c| c.touched.1));
         self.resident += u64::from(piece.nr_resident());
@@ -217,14 +224,20 @@ impl Counts {
     }
 
     /// Adds what reads have found of pieces that nobody touches.
-    fn end_calm(&mut self, calm: Option<Calm<'_>>) {
-        if let Some(Calm { piece, exposed: Some(exposed), armed }) = calm {
+    fn end_calm(&mut self, calm: Option<CalmRun<'_>>) {
+        if let Some(CalmRun { piece, exposed: Some(exposed), armed }) = calm {
             self.add_exposed(&exposed, &[0; READS], armed, Bits::of(piece));
         }
     }
 
     /// Adds what some windows of a piece have shown; returns how many of their pages are presumed to be like others.
-    fn add(&mut self, s: &Sums, piece: &Piece, exposed: Option<Exposed>, now: u32) -> u64 {
+    fn add(
+        &mut self,
+        s: &PieceSums,
+        piece: &Piece,
+        exposed: Option<PresentExposure>,
+        now: u32,
+    ) -> u64 {
         self.resident += s.resident;
         self.unknown.iter_mut().zip(s.unknown).for_each(|(all, n)| *all += n);
         self.touched = self.touched.max(s.touched.min(now));
@@ -250,7 +263,13 @@ impl Counts {
     }
 
     /// Adds what reads have found of `armed` pages; returns their page-seconds.
-    fn add_exposed(&mut self, x: &Exposed, found: &[u32; READS], armed: u32, bits: Bits) -> f64 {
+    fn add_exposed(
+        &mut self,
+        x: &PresentExposure,
+        found: &[u32; READS],
+        armed: u32,
+        bits: Bits,
+    ) -> f64 {
         self.fresh_pages += f64::from(armed);
         if x.recent {
             self.covered += u64::from(armed);
@@ -277,32 +296,11 @@ impl Counts {
     }
 }
 
-/// What some windows of a piece add to the counts of their region.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Sums {
-    resident: u64,
-    unknown: [u64; Unknown::ALL.len()],
-    /// of the resident pages, those that are presumed to be like others
-    extended: u64,
-    /// of these, touched pages and page-seconds, as presumed
-    presumed: (f64, f64),
-    /// when the last of them was touched; later than any time: that may be now
-    touched: u32,
-    /// by all exposures
-    all: Spread,
-    /// by the current one: of how many pages, how many were found by each read, and what that says
-    armed: u32,
-    found: [u32; READS],
-    fresh: Spread,
-    /// what looks hotter than before, and is left out of these
-    sudden: Spread,
-    sudden_pages: u64,
-}
-
-impl Sums {
+impl PieceSums {
     /// Of some windows; `leaves_out`: what looks hotter than before.
-    pub fn of(piece: &Piece, windows: Range<usize>, leaves_out: bool, t: &Terms) -> Self {
-        let mut s = Sums { extended: piece.extended_in(windows.clone()), ..Sums::default() };
+    pub fn of(piece: &Piece, windows: Range<usize>, leaves_out: bool, t: &ExposureTerms) -> Self {
+        let mut s =
+            PieceSums { extended: piece.extended_in(windows.clone()), ..PieceSums::default() };
         s.add_resident(piece, windows.clone());
         let (quiet, bits) = (piece.is_quiet(), Bits::of(piece));
         let (mut d_all, mut e_all) = (0.0, 0.0);
@@ -348,7 +346,7 @@ impl Sums {
             let resident = u64::from(piece.resident_in(i));
             self.resident += resident;
             if hides {
-                let told = u64::from(piece.window(i).told);
+                let told = u64::from(piece.window(i).reported);
                 for (why, mask) in piece.hidden() {
                     let hidden = u64::from(piece.count(&mask, i)).saturating_sub(told);
                     self.unknown[why.index()] += hidden;
@@ -359,4 +357,28 @@ impl Sums {
             }
         }
     }
+}
+
+impl PieceSummary {
+    /// Of a piece of which something was touched since it was cleared.
+    fn of(piece: &Piece, t: &ExposureTerms) -> Self {
+        PieceSummary {
+            rows: rows(piece, t),
+            sums: PieceSums::of(piece, 0..piece.nr_windows(), true, t),
+            recent: piece.same_recent(t.recent),
+        }
+    }
+}
+
+/// Sums up the pieces that have changed since that was last done; says how many. What memory says that was not touched
+/// since it was cleared depends on the time.
+pub(super) fn sum_up(pieces: &mut [Piece], t: &ExposureTerms) -> usize {
+    let sum_up = |p: &mut Piece| {
+        let changed = p.lacks_summary(t);
+        if changed {
+            p.keep_summary(PieceSummary::of(p, t));
+        }
+        usize::from(changed)
+    };
+    pieces.iter_mut().map(sum_up).sum()
 }

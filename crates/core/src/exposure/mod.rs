@@ -4,20 +4,21 @@
 //! then, in long runs, and everything is read, at growing delays. When a page turned young tells how
 //! often it is touched; a page that did not was not. `docs/concepts/how-it-sees.md` tells it at length.
 
-pub mod bins;
-pub(crate) mod borders;
+mod budget;
 mod coarse;
 mod counts;
-mod ledger;
+mod groups;
 mod piece;
 mod plan;
+mod published;
 mod rest;
 mod restrain;
 mod spending;
 mod stretches;
 mod summary;
+mod target;
+mod timing;
 mod view;
-mod watched;
 mod window;
 mod windows;
 
@@ -28,25 +29,28 @@ use std::time::Duration;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use self::piece::{EARLY, Moment, Terms};
-use self::plan::{Stretches, plan};
+use self::coarse::{bridge_samples, cut_at_borders};
+use self::plan::{StretchState, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
-use self::view::Basis;
-use self::watched::Watched;
+use self::target::ExposureTarget;
+use self::timing::{EARLY, ExposureTerms, Moment};
+use self::view::ViewBasis;
 use crate::attrs::{Attrs, AttrsError};
-use crate::monitor::{Audience, Monitor, Observer};
-use crate::ops::{Activity, Ask, Cost, Liveness, Look, OpsError, Seen, Space, TargetId};
+use crate::call::{Cost, OpsError, TargetId};
+use crate::monitor::{Monitor, Observer};
+use crate::ops::{Activity, Ask, Liveness, Look, Seen, Space};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::below;
+use crate::roster::{Roster, ran_since};
 use crate::snapshot::{Quality, Snapshot, TargetView};
-use crate::source::{EndReason, Source, Step};
+use crate::source::{Source, Step};
 use crate::survey::Block;
 use crate::time::Nanos;
 
 /// How often it is looked at how much memory of mappings that cannot be seen is resident.
-const ASIDE_EVERY: Duration = Duration::from_secs(5);
+const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
 /// The snapshot comes after those early reads that are not later than this.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
 /// Times of windows are in ms, in 32 bits: when they are half used up, half of that is taken off, and what
@@ -55,7 +59,7 @@ const MOST_MS: u32 = 1 << 31;
 
 /// What is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum DueEvent {
     /// read everything, and clear what is to be
     Round,
     /// read what was cleared, for the n-th time
@@ -71,10 +75,9 @@ enum Event {
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
-    targets: Vec<Watched>,
-    audience: Audience,
+    roster: Roster<ExposureTarget>,
     rng: Xoshiro256PlusPlus,
-    events: VecDeque<(Nanos, Event)>,
+    events: VecDeque<(Nanos, DueEvent)>,
     began: Option<Nanos>,
     /// when the last snapshot was made
     published: Nanos,
@@ -94,7 +97,6 @@ pub struct Exposure<O> {
     seq: u64,
     spending: Spending,
     restrain: Restrain,
-    outlives: bool,
 }
 
 impl<O: Space + Look> Exposure<O> {
@@ -115,8 +117,7 @@ impl<O: Space + Look> Exposure<O> {
         let mut monitor = Exposure {
             ops,
             attrs,
-            targets: Vec::new(),
-            audience: Audience::default(),
+            roster: Roster::new(),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             events: VecDeque::new(),
             began: None,
@@ -131,7 +132,6 @@ impl<O: Space + Look> Exposure<O> {
             seq: 0,
             spending: Spending::new(&attrs),
             restrain: Restrain::default(),
-            outlives: false,
         };
         Monitor::set_targets(&mut monitor, targets);
         Ok(monitor)
@@ -147,42 +147,38 @@ impl<O: Space + Look> Exposure<O> {
         if self.ms(now) >= MOST_MS {
             let off = MOST_MS / 2;
             self.began = self.began.map(|at| at + Duration::from_millis(off.into()));
-            self.targets.iter_mut().for_each(|w| w.rebase(off));
+            self.roster.targets.iter_mut().for_each(|w| w.rebase(off));
         }
     }
 
-    fn terms(&self, w: &Watched) -> Terms {
+    fn terms(&self, w: &ExposureTarget) -> ExposureTerms {
         let recent = u32::try_from(self.spending.round.as_millis() * 2).unwrap_or(u32::MAX);
         let long = self.spending.round.as_secs_f64() * 8.0;
-        Terms { share: w.running.share(), recent, long }
+        ExposureTerms { share: w.running.share(), recent, long }
     }
 
     fn extent(&self) -> Extent {
-        let is_large = self.targets.iter().any(Watched::is_large);
-        Extent { targets: self.targets.len(), pages: self.resident, is_large }
+        let is_large = self.roster.targets.iter().any(ExposureTarget::is_large);
+        Extent { targets: self.roster.targets.len(), pages: self.resident, is_large }
     }
 
     /// Reads the mappings anew.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
-        let mut ended = Vec::new();
-        for w in &mut self.targets {
-            if w.rests_with_its_mappings(self.ops.activity(w.id), now) {
-                continue;
+        let ops = &mut self.ops;
+        self.roster.update(|w| {
+            if w.rests_with_its_mappings(ops.activity(w.id), now) {
+                return Ok(Liveness::Alive);
             }
             let mut mappings = Vec::new();
-            match self.ops.mappings(w.id, &mut mappings)? {
-                Liveness::Gone => ended.push(w.id),
-                Liveness::Replaced => w.forget(),
-                Liveness::Alive => {}
+            let liveness = ops.mappings(w.id, &mut mappings)?;
+            if liveness == Liveness::Replaced {
+                w.forget();
             }
             w.map(mappings, now);
-        }
-        self.targets.retain(|w| !ended.contains(&w.id));
-        self.restrain.retain(|id| !ended.contains(&id));
-        if self.targets.is_empty() && !self.outlives {
-            self.audience.end(EndReason::TargetsGone);
-        }
+            Ok(liveness)
+        })?;
+        self.restrain.retain(|id| self.roster.has(id));
         Ok(())
     }
 
@@ -194,19 +190,19 @@ impl<O: Space + Look> Exposure<O> {
         if now >= self.next_update {
             self.update(now)?;
         }
-        if self.audience.ended().is_some() {
+        if self.roster.ended().is_some() {
             return Ok(());
         }
-        let mut targets = std::mem::take(&mut self.targets);
+        let mut targets = std::mem::take(&mut self.roster.targets);
         let result = self.look_at(&mut targets, now);
-        self.targets = targets;
+        self.roster.targets = targets;
         result?;
         let delays =
             EARLY.iter().enumerate().filter(|(_, d)| **d < self.spending.round.mul_f64(0.7));
         let armed = self.armed.iter().any(|(_, runs)| !runs.is_empty());
         let (mut early, mut late) = (Vec::new(), Vec::new());
         for (i, &delay) in delays.filter(|_| armed) {
-            let event = (now + delay, Event::Early(i));
+            let event = (now + delay, DueEvent::Early(i));
             if delay <= PUBLISHED_AFTER { early.push(event) } else { late.push(event) }
         }
         let published = early.last().map_or(now, |(at, _)| *at);
@@ -214,16 +210,16 @@ impl<O: Space + Look> Exposure<O> {
         let next =
             self.spending.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
         self.events.extend(early);
-        self.events.push_back((published, Event::Publish));
+        self.events.push_back((published, DueEvent::Publish));
         self.events.extend(late);
-        self.events.push_back((now + next, Event::Round));
+        self.events.push_back((now + next, DueEvent::Round));
         self.pay_for_reckoning()
     }
 
     /// What this thread has used since it was last asked.
     fn reckoned(&mut self) -> Result<Cost, OpsError> {
-        let had_none = std::mem::replace(&mut self.has_none, self.targets.is_empty());
-        let cost = match (self.targets.first().map(|w| w.id), self.ops.survey()) {
+        let had_none = std::mem::replace(&mut self.has_none, self.roster.targets.is_empty());
+        let cost = match (self.roster.targets.first().map(|w| w.id), self.ops.survey()) {
             (Some(id), Some(survey)) => survey.survey(id, &[], &mut Vec::new())?,
             _ => Cost::default(),
         };
@@ -234,7 +230,7 @@ impl<O: Space + Look> Exposure<O> {
     /// Has the round under way end sooner, if by what is known now it is longer than it need be.
     fn hasten(&mut self) {
         let by = self.published + self.spending.length(self.extent()).mul_f64(1.1);
-        if let Some((at, Event::Round)) = self.events.back_mut() {
+        if let Some((at, DueEvent::Round)) = self.events.back_mut() {
             *at = by.min(*at);
         }
     }
@@ -252,19 +248,19 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    fn look_at(&mut self, targets: &mut [Watched], now: Nanos) -> Result<(), OpsError> {
+    fn look_at(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Result<(), OpsError> {
         self.armed.clear();
         let nr_targets = targets.len().max(1);
         let mut blocks = std::mem::take(&mut self.blocks);
-        let mut awoken = Vec::with_capacity(targets.len());
+        let mut reactivated = Vec::with_capacity(targets.len());
         for w in targets.iter_mut() {
             let (moment, activity) = self.moment_and_activity(w, now);
-            if w.goes_on_resting(activity, &moment, self.spending.round) {
+            if w.rest.goes_on(activity, &moment, self.spending.round) {
                 w.running.update(now, moment.ran);
-                awoken.push(Vec::new());
+                reactivated.push(Vec::new());
                 continue;
             }
-            let seemed_to_rest = w.rest_is_unbroken(activity);
+            let seemed_to_rest = w.rest.is_unbroken(activity);
             let terms = self.terms(w);
             w.end_rest(&terms);
             let Some(survey) = self.ops.survey() else { break };
@@ -284,35 +280,39 @@ impl<O: Space + Look> Exposure<O> {
                 woke.extend(self.read_sentinels(w, &moment)?);
                 woke.sort_unstable();
                 if w.is_new || self.spending.is_in_credit() {
-                    w.cut_at_borders(&terms);
+                    cut_at_borders(&mut w.pieces, &terms);
                 }
             }
-            awoken.push(woke);
+            reactivated.push(woke);
             if seemed_to_rest && w.was_touched {
-                w.distrust(at);
+                w.rest.distrust(at);
             }
             let all = self.spending.part >= 1.0;
-            w.whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
+            let whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
+            w.rest.note_whole(whole);
             self.see_hidden(w, at)?;
         }
         self.blocks = blocks;
         // Each round another target has the first turn, and what it leaves is the next one's.
         self.turn = self.turn.wrapping_add(1);
-        let mut order: Vec<(&mut Watched, Vec<u64>)> = targets.iter_mut().zip(awoken).collect();
+        let mut order: Vec<(&mut ExposureTarget, Vec<u64>)> =
+            targets.iter_mut().zip(reactivated).collect();
         let first = self.turn % order.len().max(1);
         order.rotate_left(first);
-        for (done, (w, awoken)) in order.into_iter().enumerate() {
-            if w.is_at_rest() {
+        for (done, (w, reactivated)) in order.into_iter().enumerate() {
+            if w.rest.lasts() {
                 continue;
             }
             let restraint = self.restrain.of(&mut self.ops, w, now);
             let allowance = self.spending.allowance(nr_targets - done, w, restraint);
             let terms = self.terms(w);
-            let stretches = Stretches { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
+            let stretches =
+                StretchState { woken: &w.woken, seams: &w.seams, turned: w.turned, terms };
             let prices = &self.spending.prices;
-            let runs = plan(&w.pieces, &w.regions, &stretches, &awoken, &allowance, prices, now);
+            let runs =
+                plan(&w.pieces, &w.regions, &stretches, &reactivated, &allowance, prices, now);
             if !runs.is_empty() {
-                w.whole = None;
+                w.rest.note_whole(None);
             }
             self.clear(w, &runs, now)?;
         }
@@ -320,8 +320,12 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     /// Reads samples of a large target that nobody has touched; returns what was touched after a long time.
-    fn read_sentinels(&mut self, w: &mut Watched, now: &Moment) -> Result<Vec<u64>, OpsError> {
-        let ranges = w.next_sentinels(self.spending.sentinels());
+    fn read_sentinels(
+        &mut self,
+        w: &mut ExposureTarget,
+        now: &Moment,
+    ) -> Result<Vec<u64>, OpsError> {
+        let ranges = w.sentinels.next(&w.pieces, self.spending.sentinels());
         let terms = self.terms(w);
         let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) else {
             return Ok(Vec::new());
@@ -332,33 +336,38 @@ impl<O: Space + Look> Exposure<O> {
         let mut cost = survey.survey(w.id, &ranges, &mut blocks)?;
         let at = blocks.last().map_or(now.at, |b| b.read_at).max(now.at);
         let moment = Moment { at, ms: self.ms(at), ..*now };
-        let awoken = w.read_some((&ranges, &blocks), None, &moment, &terms);
+        let reactivated = w.read_some((&ranges, &blocks), None, &moment, &terms);
         // To take them in takes longer than to read them.
         if let Some(survey) = self.ops.survey() {
             cost += survey.survey(w.id, &[], &mut Vec::new())?;
         }
         self.spending.pay_for_sentinels(cost, ranges.len());
-        Ok(awoken)
+        Ok(reactivated)
     }
 
     /// Asks once for both.
-    fn moment_and_activity(&mut self, w: &Watched, at: Nanos) -> (Moment, Option<Activity>) {
+    fn moment_and_activity(&mut self, w: &ExposureTarget, at: Nanos) -> (Moment, Option<Activity>) {
         let activity = self.ops.activity(w.id);
         let ran = activity.map(|a| a.ran).or_else(|| self.ops.ran(w.id));
         (Moment { at, ms: self.ms(at), ran }, activity)
     }
 
-    fn moment(&mut self, w: &Watched, at: Nanos) -> Moment {
+    fn moment(&mut self, w: &ExposureTarget, at: Nanos) -> Moment {
         Moment { at, ms: self.ms(at), ran: self.ops.ran(w.id) }
     }
 
-    fn clear(&mut self, w: &mut Watched, runs: &[plan::Run], now: Nanos) -> Result<(), OpsError> {
+    fn clear(
+        &mut self,
+        w: &mut ExposureTarget,
+        runs: &[plan::ClearRun],
+        now: Nanos,
+    ) -> Result<(), OpsError> {
         let pages: u64 = runs.iter().map(|r| r.pages).sum();
         if w.is_large() {
             let sampled = runs.iter().filter(|r| r.sample.is_some());
             sampled.for_each(|r| w.pieces[r.pieces.start].coarsen(self.ms(now)));
         }
-        let range = |r: &plan::Run| match r.sample {
+        let range = |r: &plan::ClearRun| match r.sample {
             Some(sample) => vec![sample],
             None => w.joined(r.pieces.clone()),
         };
@@ -388,15 +397,15 @@ impl<O: Space + Look> Exposure<O> {
         let armed = std::mem::take(&mut self.armed);
         let mut blocks = std::mem::take(&mut self.blocks);
         for (id, ranges) in armed.iter().filter(|(_, ranges)| !ranges.is_empty()) {
-            let Some(at) = self.targets.iter().position(|w| w.id == *id) else { continue };
+            let Some(at) = self.roster.targets.iter().position(|w| w.id == *id) else { continue };
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let cost = survey.survey(*id, ranges, &mut blocks)?;
             self.spending.pay_for_early(cost);
             let at_ns = blocks.last().map_or(now, |b| b.read_at).max(now);
             let (ms, ran) = (self.ms(at_ns), self.ops.ran(*id));
-            let terms = self.terms(&self.targets[at]);
-            self.targets[at].read_some(
+            let terms = self.terms(&self.roster.targets[at]);
+            self.roster.targets[at].read_some(
                 (ranges, &blocks),
                 Some(class),
                 &Moment { at: at_ns, ms, ran },
@@ -406,7 +415,7 @@ impl<O: Space + Look> Exposure<O> {
         (self.armed, self.blocks) = (armed, blocks);
         let reckoned = self.reckoned()?;
         self.spending.pay_for_early(reckoned);
-        if self.spending.may_ask() && self.targets.iter().any(Watched::hides_much) {
+        if self.spending.may_ask() && self.roster.targets.iter().any(ExposureTarget::hides_much) {
             // Nothing is asked: who looks in epochs has something to do soon after each begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
             self.spending.pay_for_asking(cost);
@@ -415,16 +424,16 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     /// Finds out what can be found out about memory whose bits tell nothing.
-    fn see_hidden(&mut self, w: &mut Watched, now: Nanos) -> Result<(), OpsError> {
-        if now >= w.next_aside {
-            w.next_aside = now + ASIDE_EVERY.max(self.spending.round);
-            let ranges = w.aside.ranges();
+    fn see_hidden(&mut self, w: &mut ExposureTarget, now: Nanos) -> Result<(), OpsError> {
+        if now >= w.next_unobservable {
+            w.next_unobservable = now + UNOBSERVABLE_EVERY.max(self.spending.round);
+            let ranges = w.unobservable.ranges();
             let mut blocks = Vec::new();
             if let Some(survey) = self.ops.survey().filter(|_| !ranges.is_empty()) {
                 let cost = survey.survey(w.id, &ranges, &mut blocks)?;
                 self.spending.pay_for_rest(cost);
             }
-            w.aside.see(&blocks, &w.mappings);
+            w.unobservable.see(&blocks, &w.mappings);
         }
         w.hides_little = false;
         let hides_much = w.hides_much();
@@ -433,17 +442,17 @@ impl<O: Space + Look> Exposure<O> {
             let asks: Vec<Ask> = w.ask_hidden(&mut self.rng, self.attrs.window);
             let mut seen: Vec<Seen> = Vec::new();
             let cost = self.ops.look(&asks, &mut seen)?;
-            w.hear(&asks, &seen, self.ms(now));
+            w.take_answers(&asks, &seen, self.ms(now));
             self.spending.pay_for_asking(cost);
         }
         Ok(())
     }
 
     fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
-        let mut targets = std::mem::take(&mut self.targets);
+        let mut targets = std::mem::take(&mut self.roster.targets);
         let quality = self.quality(&mut targets, now);
         let views = targets.iter_mut().map(|w| self.target_view(w)).collect();
-        self.targets = targets;
+        self.roster.targets = targets;
         let aggr = now.since(self.published);
         let most_regions = match self.attrs.windows {
             true => 0,
@@ -464,21 +473,21 @@ impl<O: Space + Look> Exposure<O> {
         });
         self.seq += 1;
         self.published = now;
-        for w in &mut self.targets {
-            w.stolen = 0;
+        for w in &mut self.roster.targets {
+            w.externally_cleared = 0;
         }
-        self.audience.after_aggregation(&snapshot);
+        self.roster.after_aggregation(&snapshot);
         self.handed_over = true;
         snapshot
     }
 
     /// Makes the regions of all targets, and says how much they tell.
-    fn quality(&mut self, targets: &mut [Watched], now: Nanos) -> Quality {
-        self.resident = targets.iter().map(Watched::resident_pages).sum();
+    fn quality(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Quality {
+        self.resident = targets.iter().map(ExposureTarget::resident_pages).sum();
         let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
         let mut all = Worth::default();
         for w in targets.iter_mut() {
-            if let Some(worth) = w.worth_at_rest() {
+            if let Some(worth) = w.rest.worth() {
                 all.add(worth);
                 continue;
             }
@@ -486,18 +495,18 @@ impl<O: Space + Look> Exposure<O> {
             w.extend(now, &terms);
             w.doubt(self.published, &terms);
             if w.is_large() {
-                w.bridge_samples();
+                bridge_samples(&mut w.pieces);
             }
             let resident = w.resident_pages();
             let own = max as u64 * resident / self.resident.max(1);
             let own = usize::try_from(own).unwrap_or(max).max(w.areas());
             let moment = self.moment(w, now);
-            let basis = Basis {
+            let basis = ViewBasis {
                 terms: self.terms(w),
                 now: moment,
                 round: self.spending.round,
                 sample: self.attrs.sample,
-                stolen: (w.stolen as f64 / resident.max(1) as f64)
+                externally_cleared_share: (w.externally_cleared as f64 / resident.max(1) as f64)
                     .max(self.restrain.cleared_by_reclaim(w.id)),
             };
             let mut worth = Worth::default();
@@ -510,22 +519,20 @@ impl<O: Space + Look> Exposure<O> {
         Quality {
             coverage_bp: all.coverage_bp(),
             error_log2: all.error_log2(),
-            stolen: targets.iter().map(|w| w.stolen).sum(),
+            externally_cleared: targets.iter().map(|w| w.externally_cleared).sum(),
             restraint: self.restrain.most(),
         }
     }
 
-    fn target_view(&mut self, w: &mut Watched) -> TargetView {
-        let rested = w.at_rest();
+    fn target_view(&mut self, w: &mut ExposureTarget) -> TargetView {
+        let rested = w.rest.views();
         let ran_now = match &rested {
             Some((ran, _)) => Some(*ran),
             None => self.ops.ran(w.id),
         };
-        let ran = ran_now.zip(w.ran).map(|(now, before)| now.saturating_sub(before));
-        w.ran = ran_now.or(w.ran);
         TargetView {
             id: w.id,
-            ran,
+            ran: ran_since(&mut w.ran, ran_now),
             mappings: Arc::clone(&w.mappings),
             left_out: w.left_out,
             regions: rested.map_or_else(|| std::mem::take(&mut w.views), |(_, regions)| regions),
@@ -534,8 +541,9 @@ impl<O: Space + Look> Exposure<O> {
 }
 
 /// Young pages of `runs` that were never cleared.
-fn first_pages(w: &Watched, runs: &[plan::Run]) -> u64 {
-    let first = |r: &&plan::Run| w.pieces.get(r.pieces.start).is_some_and(|p| !p.was_cleared());
+fn first_pages(w: &ExposureTarget, runs: &[plan::ClearRun]) -> u64 {
+    let first =
+        |r: &&plan::ClearRun| w.pieces.get(r.pieces.start).is_some_and(|p| !p.was_cleared());
     runs.iter().filter(first).map(|r| r.pages).sum()
 }
 
@@ -546,18 +554,18 @@ impl<O: Space + Look> Source for Exposure<O> {
             self.published = now;
             self.next_update = now;
             self.spending.begin(now);
-            self.events.push_back((now, Event::Round));
+            self.events.push_back((now, DueEvent::Round));
         }
         if std::mem::take(&mut self.handed_over) {
             // A snapshot was made, and somebody did something with it.
             self.pay_for_reckoning()?;
         }
         loop {
-            if let Some(why) = self.audience.ended() {
+            if let Some(why) = self.roster.ended() {
                 return Ok(Step::End(why));
             }
             let Some(&(at, event)) = self.events.front() else {
-                self.events.push_back((now, Event::Round));
+                self.events.push_back((now, DueEvent::Round));
                 continue;
             };
             if now < at {
@@ -565,17 +573,16 @@ impl<O: Space + Look> Source for Exposure<O> {
             }
             self.events.pop_front();
             match event {
-                Event::Round => self.begin_round(now)?,
+                DueEvent::Round => self.begin_round(now)?,
                 // What is too late belongs to the next read.
-                Event::Early(_)
-                    if self
-                        .events
-                        .front()
-                        .is_some_and(|(next, e)| *next <= now && matches!(e, Event::Early(_))) => {}
-                Event::Early(class) => self.read_early(class, now)?,
+                DueEvent::Early(_)
+                    if self.events.front().is_some_and(|(next, e)| {
+                        *next <= now && matches!(e, DueEvent::Early(_))
+                    }) => {}
+                DueEvent::Early(class) => self.read_early(class, now)?,
                 // Where there was nothing to clear at first, no time has passed.
-                Event::Publish if now <= self.published => {}
-                Event::Publish => return Ok(Step::Snapshot(self.publish(now))),
+                DueEvent::Publish if now <= self.published => {}
+                DueEvent::Publish => return Ok(Step::Snapshot(self.publish(now))),
             }
         }
     }
@@ -589,7 +596,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.audience.add(observer);
+        self.roster.observe(observer);
     }
 
     fn attrs(&self) -> Attrs {
@@ -599,12 +606,12 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
         let new = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
         if new.window != self.attrs.window {
-            for w in &mut self.targets {
+            for w in &mut self.roster.targets {
                 w.pieces.clear();
-                w.rest = None;
+                w.rest.forget();
             }
         }
-        self.targets.iter_mut().for_each(Watched::disturb);
+        self.roster.targets.iter_mut().for_each(|w| w.rest.disturb());
         self.attrs = new;
         self.spending.set_attrs(&new);
         self.hasten();
@@ -612,26 +619,19 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn set_targets(&mut self, ids: &[TargetId]) {
-        self.targets.retain(|w| ids.contains(&w.id));
-        for &id in ids {
-            if !self.targets.iter().any(|w| w.id == id) {
-                // Who comes later is looked at within the budget: many may come, one after the other.
-                let mut watched = Watched::new(id);
-                watched.is_new = self.began.is_none();
-                self.targets.push(watched);
-            }
-        }
-        self.targets.sort_by_key(|w| w.id);
+        // Who comes later is looked at within the budget: many may come, one after the other.
+        let is_new = self.began.is_none();
+        self.roster.set(ids, |id| ExposureTarget::new(id, is_new));
         self.restrain.retain(|id| ids.contains(&id));
         self.next_update = Nanos(0);
         self.hasten();
     }
 
     fn outlive_targets(&mut self) {
-        self.outlives = true;
+        self.roster.outlive_targets();
     }
 
     fn stop(&mut self) {
-        self.audience.end(EndReason::Stopped);
+        self.roster.stop();
     }
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::stretches::SAMPLED_HZ;
-use super::summary::Summary;
+use super::summary::PieceSummary;
+use super::timing::{EARLY, Elapsed, ExposureTerms, Moment, READS};
 use super::window::{Evidence, Window};
 use super::windows::Windows;
 use crate::ops::Seen;
@@ -12,90 +12,14 @@ use crate::page_mask::{CompactMask, PageMask};
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
+use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 use crate::unknown::Unknown;
 
-/// Delays of the reads of what was just cleared; two a decade are enough for a rate.
-pub(super) const EARLY: [Duration; 6] = [
-    Duration::from_millis(1),
-    Duration::from_millis(3),
-    Duration::from_millis(10),
-    Duration::from_millis(30),
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-];
-/// Those, the next four readings of everything, and the last of all later ones.
-pub(super) const READS: usize = EARLY.len() + 5;
-
-/// The grain of the clock that tells how long a target has run, in s: a tick at 250 Hz.
-const GRAIN: f64 = 0.004;
-
-/// For longer than that, in s, nobody is kept from a CPU that wants one.
-const STALL: f64 = 0.3;
-
-/// Fewer pages do not tell whether a piece wakes.
-pub(super) const FEW: u32 = 8;
-
 /// Pages of the sample of a coarse piece: with fewer, a page that goes away leaves too little.
-const COARSE_SAMPLE: usize = FEW as usize;
+const COARSE_SAMPLE: usize = LEAST_SAMPLE_PAGES as usize;
 
 /// What is presumed weighs as much as so many seconds.
 const PRESUMED_S: f64 = 0.02;
-
-/// When something was read or cleared, and how long the target had run then.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Moment {
-    pub at: Nanos,
-    /// the same in ms since the monitor began
-    pub ms: u32,
-    /// none if that cannot be told
-    pub ran: Option<Duration>,
-}
-
-/// What exposures of a target are judged by.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Terms {
-    /// part of the time in which it runs
-    pub share: f64,
-    /// A sign of heat so many ms before a clear confirms what is seen after it.
-    pub recent: u32,
-    /// Memory that was untouched for so many s has been idle: what touches it then is new.
-    pub long: f64,
-}
-
-/// Time since a clear, in s: of the wall, and of the target.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Elapsed {
-    pub wall: f32,
-    /// as much as wall time if that cannot be told
-    pub ran: f32,
-}
-
-impl Elapsed {
-    const UNREAD: Elapsed = Elapsed { wall: f32::NAN, ran: f32::NAN };
-
-    fn between(from: &Moment, to: &Moment) -> Self {
-        let wall = to.at.since(from.at).as_secs_f32();
-        let ran = to.ran.zip(from.ran).map(|(to, from)| to.saturating_sub(from).as_secs_f32());
-        Elapsed { wall, ran: ran.unwrap_or(wall) }
-    }
-
-    /// For how long the target could touch pages: wall time, unless it ran for less than its share of
-    /// it.
-    ///
-    /// E.g. a target that runs all the time, was stopped just after the clear and ran for 6 of 100 ms
-    /// could for 10, a grain included. One that always runs for a hundredth could for all 100.
-    pub fn open(self, share: f64) -> f64 {
-        ((f64::from(self.ran) + GRAIN) / share.max(1e-6)).min(f64::from(self.wall))
-    }
-
-    /// The same, at least: who has not run for a grain may not have run at all. But who does not run for longer than
-    /// another could keep it from its CPU touches nothing: then wall time counts.
-    fn surely_open(self, share: f64) -> f64 {
-        let ran = (f64::from(self.ran) - GRAIN).max(0.0);
-        let wall = f64::from(self.wall);
-        (ran / share.max(1e-6)).min(wall).max(wall - STALL)
-    }
-}
 
 /// From a clear on.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,7 +58,7 @@ pub(super) struct Piece {
     doubted: bool,
     calm: Option<Calm>,
     /// What changes the piece drops it.
-    summary: Option<Box<Summary>>,
+    summary: Option<Box<PieceSummary>>,
     /// readings of everything in which it was missing
     pub missing: u8,
     /// of a window, once it is cleared as a whole
@@ -182,13 +106,13 @@ pub(super) struct Calm {
 
 /// What a read has changed.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Change {
+pub(super) struct ReadChange {
     /// pages that somebody else has cleared
-    pub stolen: u32,
+    pub externally_cleared: u32,
     /// Some were touched.
     pub touched: bool,
     /// It was touched, after a long time.
-    pub awoken: bool,
+    pub reactivated: bool,
     /// Much of what was idle was touched between this read and the one before: it was idle for so many s.
     pub woken: Option<f64>,
 }
@@ -290,7 +214,7 @@ impl Piece {
         };
         let (from, to) = self.pages(cut);
         let resident = self.resident.get().and(&PageMask::span(from, to));
-        if cut.is_empty() || resident.count() < FEW {
+        if cut.is_empty() || resident.count() < LEAST_SAMPLE_PAGES {
             return None;
         }
         let mut new = Piece::coarse(cut, self.size, touched);
@@ -306,7 +230,7 @@ impl Piece {
     }
 
     /// What its sample has shown is heat, in Hz.
-    pub fn sampled_hz(&self, t: &Terms) -> f64 {
+    pub fn sampled_hz(&self, t: &ExposureTerms) -> f64 {
         if self.found.is_empty() {
             return 0.0;
         }
@@ -379,19 +303,29 @@ impl Piece {
         &self.windows[i]
     }
 
-    /// Has some windows note their heat: each with the length of its memory, or one that stands for all of them with
-    /// that of all.
-    pub fn note_heat(&mut self, windows: Range<usize>, mut note: impl FnMut(&mut Window, u64)) {
-        let whole = windows == (0..self.nr_windows());
-        match self.windows.distinct_mut() {
-            [one] if whole => note(one, self.range.len()),
-            _ => {
+    /// Some windows, each with the length of its memory, or one that stands for all of them with that of all.
+    pub fn heats(&self, windows: Range<usize>) -> impl Iterator<Item = (&Window, u64)> {
+        let one = self.is_one(&windows).then(|| self.range.len());
+        let windows = if one.is_some() { 0..1 } else { windows };
+        let len = move |i: usize| one.unwrap_or_else(|| self.window_range(i).len());
+        windows.map(move |i| (&self.windows[i], len(i)))
+    }
+
+    /// Has some windows note their heat, or the one that stands for all of them.
+    pub fn note_heat(&mut self, windows: Range<usize>, mut note: impl FnMut(&mut Window)) {
+        match self.is_one(&windows) {
+            true => self.windows.distinct_mut().iter_mut().for_each(note),
+            false => {
                 for i in windows {
-                    let len = self.window_range(i).len();
-                    note(&mut self.windows[i], len);
+                    note(&mut self.windows[i]);
                 }
             }
         }
+    }
+
+    /// Whether these are all windows, and one stands for them.
+    fn is_one(&self, windows: &Range<usize>) -> bool {
+        *windows == (0..self.nr_windows()) && self.windows.distinct().len() == 1
     }
 
     /// The pages of a window.
@@ -437,7 +371,7 @@ impl Piece {
 
     /// Whether the target has hardly run since it was cleared, so that nothing is told by that nothing was
     /// touched.
-    pub fn is_stalled(&self, t: &Terms) -> bool {
+    pub fn is_stalled(&self, t: &ExposureTerms) -> bool {
         let stalled = |x: &Exposed| x.last.open(t.share) < f64::from(x.last.wall) / 2.0;
         self.exposed.as_ref().is_some_and(stalled)
     }
@@ -526,14 +460,21 @@ impl Piece {
     }
 
     /// Takes in what a read has shown; `class` is its place among [`READS`].
-    pub fn read(&mut self, block: &Block, class: usize, now: &Moment, t: &Terms) -> Change {
+    pub fn read(
+        &mut self,
+        block: &Block,
+        class: usize,
+        now: &Moment,
+        t: &ExposureTerms,
+    ) -> ReadChange {
         let span = self.span();
         let (resident, mut young) = (block.resident.and(&span), block.young.and(&span));
         if self.coarse && self.was_cleared() {
             // What was not cleared tells nothing.
             young = young.and(&self.armed.get());
         }
-        let (mut stolen, mut touched, mut new) = (0, PageMask::default(), PageMask::default());
+        let (mut externally_cleared, mut touched, mut new) =
+            (0, PageMask::default(), PageMask::default());
         if !self.resident.is(&resident) {
             // What is gone shows nothing more.
             self.calm = None;
@@ -549,7 +490,7 @@ impl Piece {
         // Most memory is as it was.
         if !self.young.is(&young) {
             let was_young = self.young.get();
-            stolen = was_young.without(&young).and(&resident).count();
+            externally_cleared = was_young.without(&young).and(&resident).count();
             touched = young.without(&was_young);
             new = young.and(&self.armed.get()).without(&self.found.get());
             self.young = (&young).into();
@@ -559,7 +500,7 @@ impl Piece {
             self.calm = None;
         }
         let woken = self.wakes(&new, class, now, t);
-        let awoken = self.expose(&new, class, now, t);
+        let reactivated = self.expose(&new, class, now, t);
         if !touched.is_empty() {
             self.change(
                 |p, i| p.count(&touched, i) > 0,
@@ -576,11 +517,17 @@ impl Piece {
                 self.windows.join();
             }
         }
-        Change { stolen, touched: !touched.is_empty(), awoken, woken }
+        ReadChange { externally_cleared, touched: !touched.is_empty(), reactivated, woken }
     }
 
     /// Whether memory wakes of which these pages were touched: for how many seconds it had been idle.
-    fn wakes(&mut self, new: &PageMask, class: usize, now: &Moment, t: &Terms) -> Option<f64> {
+    fn wakes(
+        &mut self,
+        new: &PageMask,
+        class: usize,
+        now: &Moment,
+        t: &ExposureTerms,
+    ) -> Option<f64> {
         // It was idle at a reading of everything before, or is presumed to have been.
         let idle = self.found.is_empty() && (class > EARLY.len() || self.is_presumed_idle());
         if new.is_empty() {
@@ -591,7 +538,7 @@ impl Piece {
         }
         let armed = self.armed.get().count();
         let all = self.found.get().or(new).count();
-        let much = armed >= FEW && all * 4 >= armed;
+        let much = armed >= LEAST_SAMPLE_PAGES && all * 4 >= armed;
         let touched = || self.windows.distinct().iter().map(|w| w.touched).max().unwrap_or(now.ms);
         let x = self.exposed.as_ref()?;
         let idle_for = if idle {
@@ -610,13 +557,13 @@ impl Piece {
     }
 
     /// Takes in that nothing was touched until `now`, as a reading would have shown.
-    pub fn stay_untouched(&mut self, now: &Moment, t: &Terms) {
+    pub fn stay_untouched(&mut self, now: &Moment, t: &ExposureTerms) {
         let class = self.next_full();
         self.expose(&PageMask::default(), class, now, t);
     }
 
     /// Forgets what quiet memory was like before, if that is long enough ago.
-    fn calm_down(&mut self, t: &Terms) -> Option<Calm> {
+    fn calm_down(&mut self, t: &ExposureTerms) -> Option<Calm> {
         let simple = self.hidden.is_empty() && self.young.is_empty();
         let whole = || self.resident() == self.span() && self.resident == self.armed;
         let plain = simple && self.presumed.is_none() && (self.coarse || whole());
@@ -640,7 +587,7 @@ impl Piece {
     }
 
     /// Of calm memory, pages and the page-seconds since they were cleared.
-    pub fn idle(&self, t: &Terms) -> (u32, f64) {
+    pub fn idle(&self, t: &ExposureTerms) -> (u32, f64) {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
         let pages = self.armed.count();
         (pages, f64::from(pages) * seconds)
@@ -657,7 +604,7 @@ impl Piece {
     }
 
     /// Adds a read at which `new` pages were found touched; says whether they had been idle for long.
-    fn expose(&mut self, new: &PageMask, class: usize, now: &Moment, t: &Terms) -> bool {
+    fn expose(&mut self, new: &PageMask, class: usize, now: &Moment, t: &ExposureTerms) -> bool {
         let Some(x) = &mut self.exposed else { return false };
         let elapsed = Elapsed::between(&x.since, now);
         let (was, is) = (x.last.open(t.share), elapsed.open(t.share));
@@ -680,7 +627,7 @@ impl Piece {
         }
         self.summary = None;
         self.found = (&self.found.get().or(new)).into();
-        let mut awoken = false;
+        let mut reactivated = false;
         self.change(
             |p, i| p.count(new, i),
             |w, count| {
@@ -688,13 +635,13 @@ impl Piece {
                     w.stay_idle(was);
                 }
                 if count > 0 && was > t.long && w.current().d == 0.0 {
-                    awoken = true;
+                    reactivated = true;
                     w.suspect = now.ms.max(1);
                 }
                 w.add(count, (is - was).max(0.0), class);
             },
         );
-        awoken
+        reactivated
     }
 
     /// Changes each window by something.
@@ -710,7 +657,7 @@ impl Piece {
 
     /// Takes in what clearing has done: a new exposure begins.
     /// It stays as it is if nothing is told of it: then nothing of it was asked for.
-    pub fn clear(&mut self, c: &Cleared, since: Moment, t: &Terms) {
+    pub fn clear(&mut self, c: &Cleared, since: Moment, t: &ExposureTerms) {
         let span = self.span();
         let told = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));
         if told.and(&span).is_empty() {
@@ -794,18 +741,18 @@ impl Piece {
         self.hidden = some.map(|(why, mask)| (*why, mask.into())).collect();
     }
 
-    /// Takes in what somebody who sees them has told of hidden pages of a window.
-    pub fn tell(&mut self, addr: u64, seen: &Seen, ms: u32) {
+    /// Takes in what another way to look has reported of the hidden pages of a window.
+    pub fn take_report(&mut self, addr: u64, seen: &Seen, ms: u32) {
         let Some(since) = seen.since else { return };
         self.summary = None;
         let i = usize::try_from(addr / self.size - self.range.start / self.size).unwrap_or(0);
         let told = u16::try_from(seen.present).unwrap_or(u16::MAX);
         let w = &mut self.windows[i];
-        w.told = told;
+        w.reported = told;
         if seen.young + seen.later > 0 {
             w.touched = ms;
         }
-        w.be_told(seen.young, told, seen.read_at.since(since).as_secs_f64());
+        w.take_report(seen.young, told, seen.read_at.since(since).as_secs_f64());
     }
 
     /// Whether it was cleared and read together with another one, and nothing else is presumed of it.
@@ -819,8 +766,8 @@ impl Piece {
     }
 
     /// What the current exposure has shown.
-    fn exposure(&self, t: &Terms) -> Exposure {
-        Exposure {
+    fn exposure(&self, t: &ExposureTerms) -> CurrentExposure {
+        CurrentExposure {
             open: self.exposed.as_ref().map(|x| x.last.open(t.share)),
             quiet: self.found.is_empty(),
             since: self.exposed.as_ref().map_or(0, |x| x.since.ms),
@@ -830,7 +777,7 @@ impl Piece {
 
     /// Of the windows within `range`, in the current exposure: touched pages, page-seconds until then,
     /// and the pages that would have been touched at `hz`.
-    pub fn against(&self, range: AddrRange, hz: f64, t: &Terms) -> [f64; 3] {
+    pub fn against(&self, range: AddrRange, hz: f64, t: &ExposureTerms) -> [f64; 3] {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.surely_open(t.share));
         let touched = -(-hz * seconds).exp_m1();
         let whole =
@@ -844,7 +791,7 @@ impl Piece {
     }
 
     /// Whether a window was touched after a long time, and not cleared since: how often, nobody knows.
-    pub fn is_awoken(&self, i: usize) -> bool {
+    pub fn is_reactivated(&self, i: usize) -> bool {
         !self.is_extended(i)
             && self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
     }
@@ -859,26 +806,26 @@ impl Piece {
         self.count_kept(&self.found, i) > 0
     }
 
-    /// Sums it up, unless that was done and nothing has changed it since; says whether it did. What memory says that was
-    /// not touched since it was cleared depends on the time.
-    pub fn sum_up(&mut self, t: &Terms) -> bool {
+    /// Whether it is to be summed up: something was touched since it was cleared, and what was kept holds no more.
+    pub fn lacks_summary(&mut self, t: &ExposureTerms) -> bool {
         if !self.is_seen() || self.is_quiet() {
             self.summary = None;
             return false;
         }
-        let holds = self.summary.as_ref().is_some_and(|s| s.recent.contains(&t.recent));
-        if !holds {
-            self.summary = Some(Box::new(Summary::of(self, t)));
-        }
-        !holds
+        !self.summary.as_ref().is_some_and(|s| s.recent.contains(&t.recent))
+    }
+
+    /// Keeps what it says until something changes it.
+    pub fn keep_summary(&mut self, summary: PieceSummary) {
+        self.summary = Some(Box::new(summary));
     }
 
     /// What it says, if it was summed up.
-    pub fn summary(&self) -> Option<&Summary> {
+    pub fn summary(&self) -> Option<&PieceSummary> {
         self.summary.as_deref()
     }
 
-    /// Of these lengths of [`Terms::recent`], the ones by which the same signs of heat are confirmed.
+    /// Of these lengths of [`ExposureTerms::recent`], the ones by which the same signs of heat are confirmed.
     pub fn same_recent(&self, recent: u32) -> Range<u32> {
         let since = self.exposed.as_ref().map_or(0, |x| x.since.ms);
         let signs = self.windows.distinct().iter().map(|w| w.suspect);
@@ -890,7 +837,7 @@ impl Piece {
     }
 
     /// What is known of a window, by all exposures.
-    pub fn evidence(&self, i: usize, t: &Terms) -> Evidence {
+    pub fn evidence(&self, i: usize, t: &ExposureTerms) -> Evidence {
         if let Some(evidence) = self.presumed_of(i) {
             return evidence;
         }
@@ -900,13 +847,13 @@ impl Piece {
 
     /// Whether a window looks hotter than before in this exposure, and that is the first sign of it: it may
     /// be a burst that came just after the clear.
-    pub fn is_sudden(&self, i: usize, t: &Terms) -> bool {
+    pub fn is_sudden(&self, i: usize, t: &ExposureTerms) -> bool {
         let (shown, w) = (self.exposure(t), &self.windows[i]);
         w.is_sudden(shown.of(w), shown.is_confirmed(w))
     }
 
     /// The same of any of its windows.
-    pub fn is_sudden_anywhere(&self, t: &Terms) -> bool {
+    pub fn is_sudden_anywhere(&self, t: &ExposureTerms) -> bool {
         !self.huge && (0..self.windows.distinct().len()).any(|i| self.is_sudden(i, t))
     }
 
@@ -923,7 +870,7 @@ impl Piece {
     }
 
     /// What it has shown since it was last cleared.
-    pub fn shown_since(&self, t: &Terms) -> Option<Shown> {
+    pub fn shown_since(&self, t: &ExposureTerms) -> Option<Shown> {
         let x = self.exposed.as_ref()?;
         let exposure = self.exposure(t);
         let zero = Shown {
@@ -1000,7 +947,7 @@ impl Piece {
 
     /// Whether a part of it would have shown that it is touched, and did not.
     pub fn is_idle_for_sure(&self) -> bool {
-        self.is_quiet() && self.sentinels() >= FEW
+        self.is_quiet() && self.sentinels() >= LEAST_SAMPLE_PAGES
     }
 
     /// Pages that would show that it wakes.
@@ -1042,7 +989,7 @@ impl Piece {
     }
 
     /// Time until each read of the current exposure, in s; NaN where there was none.
-    pub fn reads(&self, t: &Terms) -> Option<[f64; READS]> {
+    pub fn reads(&self, t: &ExposureTerms) -> Option<[f64; READS]> {
         let x = self.exposed.as_ref()?;
         Some(x.reads.map(|r| if r.wall.is_nan() { f64::NAN } else { r.open(t.share) }))
     }
@@ -1050,18 +997,18 @@ impl Piece {
 
 /// What the current exposure of a piece has shown of its windows.
 #[derive(Debug, Clone, Copy)]
-struct Exposure {
+struct CurrentExposure {
     /// in s; none if there is no exposure
     open: Option<f64>,
     /// Nothing was touched.
     quiet: bool,
     /// when it began
     since: u32,
-    /// see [`Terms::recent`]
+    /// see [`ExposureTerms::recent`]
     recent: u32,
 }
 
-impl Exposure {
+impl CurrentExposure {
     fn of(&self, w: &Window) -> Evidence {
         match self.open {
             None => Evidence::default(),
@@ -1080,7 +1027,7 @@ impl Exposure {
 mod tests {
     use super::*;
 
-    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 0, long: 8.0 };
 
     fn moment(s: u64) -> Moment {
         Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }

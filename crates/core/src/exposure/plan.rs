@@ -3,14 +3,18 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::budget::Prices;
 use super::coarse::{is_hot, is_large};
-use super::ledger::Prices;
-use super::piece::{FEW, Piece, Terms};
-use super::stretches::{SAMPLED_HZ, Seams, Woken, hot_cells, is_sampled, sampled, within};
-use super::watched::Known;
+use super::piece::Piece;
+use super::published::{PublishedRegion, is_sampled};
+use super::stretches::{Seams, WokenStretch, hot_cells, sampled, within};
+use super::timing::ExposureTerms;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::Restraint;
 use crate::time::Nanos;
+use crate::tuning::{
+    LEAST_SAMPLE_PAGES, LONG_REGION_TURN, LONGEST_REGION_TURN, SAMPLED_HZ, TURNING,
+};
 
 /// What may be cleared at once.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +36,7 @@ pub(super) struct Allowance {
 
 /// Adjacent pieces to be cleared, by their indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct ClearRun {
     pub pieces: Range<usize>,
     /// of the one piece, what is cleared, if not all
     pub sample: Option<AddrRange>,
@@ -42,19 +46,19 @@ pub(super) struct Run {
 
 /// What is known of stretches.
 #[derive(Clone, Copy)]
-pub(super) struct Stretches<'a> {
+pub(super) struct StretchState<'a> {
     /// what woke, and of which not enough has been cleared since
-    pub woken: &'a [Woken],
+    pub woken: &'a [WokenStretch],
     pub seams: &'a Seams,
     /// when something last woke or fell idle all at once
     pub turned: Option<Nanos>,
-    pub terms: Terms,
+    pub terms: ExposureTerms,
 }
 
 /// A page is cleared again after that at the earliest where its target is short of memory.
-const SELDOM_S: f64 = 5.0;
+const CLEARED_AGAIN_S: f64 = 5.0;
 /// Runs of what was touched after a long time: what is hot anew is to be seen soon.
-const MOST_AWOKEN: usize = 16;
+const MOST_REACTIVATED: usize = 16;
 /// Of what may be spent, memory that was never cleared gets so much.
 const NEVER_SHARE: f64 = 0.8;
 /// Of a region, one in so many pieces is cleared at a time, and not more than 16 MiB.
@@ -63,19 +67,16 @@ const MOST_IN_REGION: usize = 8;
 /// What is touched less often than that is not disturbed.
 const SLOW_HZ: f64 = 2.0;
 /// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
-/// each few seconds.
+/// each few seconds: see [`LONG_REGION_TURN`].
 const SETTLED: u32 = 4;
-pub(super) const LONG_TURN: Duration = Duration::from_millis(2_750);
-/// The same of a region of less than 1 MiB, whose shootdown tells of as much as those of others do of more.
+/// Of a region of less bytes, a shootdown tells of as much as those of others do of more: see [`LONGEST_REGION_TURN`].
 const LITTLE: u64 = 1 << 20;
-pub(super) const LONGEST_TURN: Duration = Duration::from_millis(5_200);
 /// Whose turns are further apart is not sampled.
-const LATE: Duration = Duration::from_secs(8);
+const LONGEST_SAMPLED_TURN: Duration = Duration::from_secs(8);
 /// Of what woke, one in so many pieces is sampled.
 const WOKEN_CELL: usize = 16;
-/// For so long after something turned all that is hot is sampled.
-pub(super) const TURNING: Duration = Duration::from_millis(600);
-const LATELY: Duration = Duration::from_millis(50);
+/// What is hot was sampled just now if it was so long before something turned.
+const JUST_SAMPLED: Duration = Duration::from_millis(50);
 /// And else a piece of each cell so often.
 const OFTEN: Duration = Duration::from_millis(200);
 /// Of more cells than these, that would take too much.
@@ -91,7 +92,7 @@ const LONG_RUN: usize = 32;
 const ELSEWHERE: Duration = Duration::from_secs(60);
 const PLACES: usize = 32;
 
-/// Chooses runs among `pieces` (sorted). `regions` are those published last, `awoken` the addresses of
+/// Chooses runs among `pieces` (sorted). `regions` are those published last, `reactivated` the addresses of
 /// pieces that were touched after a long time.
 ///
 /// Samples of what woke come first, and while something changes, of all that is hot. Then what was touched after a
@@ -101,13 +102,13 @@ const PLACES: usize = 32;
 /// of slow regions was not cleared for long. Memory that is not young is never cleared.
 pub(super) fn plan(
     pieces: &[Piece],
-    regions: &[Known],
-    stretches: &Stretches<'_>,
-    awoken: &[u64],
+    regions: &[PublishedRegion],
+    stretches: &StretchState<'_>,
+    reactivated: &[u64],
     allowance: &Allowance,
     prices: &Prices,
     now: Nanos,
-) -> Vec<Run> {
+) -> Vec<ClearRun> {
     if allowance.restraint == Restraint::ReadOnly {
         return Vec::new();
     }
@@ -124,7 +125,7 @@ pub(super) fn plan(
         out: Vec::new(),
     };
     p.sample(regions, stretches);
-    p.awoken(awoken);
+    p.reactivated(reactivated);
     p.never();
     p.check(regions, stretches);
     p.watch_idle();
@@ -144,21 +145,21 @@ struct Planner<'a> {
     few: bool,
     /// It is known by samples.
     is_large: bool,
-    terms: Terms,
+    terms: ExposureTerms,
     /// What a region wants is not affordable yet.
     saves_up: bool,
-    out: Vec<Run>,
+    out: Vec<ClearRun>,
 }
 
 /// Samples that are to be taken of a cell: as many at most, unless there was one since then.
-struct Wanted {
+struct WantedSamples {
     cell: Range<usize>,
     most: usize,
     since: Nanos,
 }
 
 /// Whether few of its pages have their bits set again soon.
-fn is_slow(region: &Known) -> bool {
+fn is_slow(region: &PublishedRegion) -> bool {
     region.hz * region.share < SLOW_HZ
 }
 
@@ -177,7 +178,7 @@ impl Planner<'_> {
     fn may_clear(&self, i: usize) -> bool {
         let piece = &self.pieces[i];
         let seldom = self.allowance.restraint == Restraint::ShortRuns;
-        let lately = |at: Nanos| seldom && self.now.since(at).as_secs_f64() < SELDOM_S;
+        let lately = |at: Nanos| seldom && self.now.since(at).as_secs_f64() < CLEARED_AGAIN_S;
         !self.taken[i] && !piece.cleared_at().is_some_and(lately)
     }
 
@@ -214,7 +215,7 @@ impl Planner<'_> {
             pages = more;
             last += 1;
         }
-        self.out.push(Run { pieces: first..last, sample: None, pages });
+        self.out.push(ClearRun { pieces: first..last, sample: None, pages });
         self.allowance.runs = self.allowance.runs.saturating_sub(u32::from(pages > 0));
         self.prices.of(u32::from(pages > 0), pages)
     }
@@ -225,7 +226,7 @@ impl Planner<'_> {
         let sample = if piece.huge { piece.range } else { piece.sample_of(nth, parts) };
         let pages = if piece.huge { 1 } else { sample.len() / PAGE_SIZE };
         self.taken[i] = true;
-        self.out.push(Run { pieces: i..i + 1, sample: Some(sample), pages });
+        self.out.push(ClearRun { pieces: i..i + 1, sample: Some(sample), pages });
         self.allowance.runs = self.allowance.runs.saturating_sub(1);
         self.prices.of(1, pages)
     }
@@ -234,7 +235,7 @@ impl Planner<'_> {
     fn take_sample(&mut self, i: usize, credit: f64) -> bool {
         let piece = &self.pieces[i];
         if piece.is_coarse() {
-            let price = self.prices.of(1, u64::from(FEW));
+            let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
             if self.allowance.seconds + credit < price || self.allowance.runs == 0 {
                 return false;
             }
@@ -252,7 +253,7 @@ impl Planner<'_> {
             return false;
         }
         self.taken[i] = true;
-        self.out.push(Run { pieces: i..i + 1, sample: Some(sample), pages });
+        self.out.push(ClearRun { pieces: i..i + 1, sample: Some(sample), pages });
         self.allowance.runs -= 1;
         self.allowance.seconds -= price;
         true
@@ -267,13 +268,17 @@ impl Planner<'_> {
 
     /// Samples of what woke, and where something has just turned, of all that is hot, since more may have changed: the
     /// middle of each cell first, then halves, quarters, and so on, as far as it can be paid.
-    fn sample(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+    fn sample(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         let pieces = self.pieces;
         let woken = stretches.woken.iter().flat_map(|w| {
             let cells = stretches.seams.cells(pieces, within(pieces, &w.range)).into_iter();
-            cells.map(|cell| Wanted { most: cell.len().div_ceil(WOKEN_CELL), cell, since: w.at })
+            cells.map(|cell| WantedSamples {
+                most: cell.len().div_ceil(WOKEN_CELL),
+                cell,
+                since: w.at,
+            })
         });
-        let woken: Vec<Wanted> = woken.collect();
+        let woken: Vec<WantedSamples> = woken.collect();
         let hot = self.wanted_hot(regions, stretches);
         let most = woken.iter().chain(&hot).map(|w| w.most).max().unwrap_or(0);
         let levels = (0..).map(|level| 1 << level).take_while(|parts| *parts <= most);
@@ -288,13 +293,20 @@ impl Planner<'_> {
     }
 
     /// What is hot, where something has just turned; that first which was looked at longest ago.
-    fn wanted_hot(&self, regions: &[Known], stretches: &Stretches<'_>) -> Vec<Wanted> {
+    fn wanted_hot(
+        &self,
+        regions: &[PublishedRegion],
+        stretches: &StretchState<'_>,
+    ) -> Vec<WantedSamples> {
         let turned = stretches.turned.filter(|_| self.turns(stretches) && self.samples_in_time());
         let Some(at) = turned else { return Vec::new() };
         let cells = hot_cells(self.pieces, &sampled(self.pieces, regions), stretches.seams);
-        let wanted =
-            |cell: Range<usize>| Wanted { most: cell.len(), cell, since: at.before(LATELY) };
-        let mut hot: Vec<Wanted> = cells.into_iter().map(wanted).collect();
+        let wanted = |cell: Range<usize>| WantedSamples {
+            most: cell.len(),
+            cell,
+            since: at.before(JUST_SAMPLED),
+        };
+        let mut hot: Vec<WantedSamples> = cells.into_iter().map(wanted).collect();
         let pieces = self.pieces;
         hot.sort_by_cached_key(|w| pieces[w.cell.clone()].iter().map(Piece::cleared_at).max());
         hot
@@ -302,7 +314,7 @@ impl Planner<'_> {
 
     /// Takes samples in the middles of so many parts of a cell, where none was taken since; says whether that was
     /// affordable.
-    fn take_middles(&mut self, wanted: &Wanted, parts: usize, credit: f64) -> bool {
+    fn take_middles(&mut self, wanted: &WantedSamples, parts: usize, credit: f64) -> bool {
         let pieces = self.pieces;
         let had = |i: usize| pieces[i].cleared_at().is_some_and(|at| at >= wanted.since);
         parts > wanted.most
@@ -312,7 +324,7 @@ impl Planner<'_> {
     }
 
     /// Where all has been as it is, a sample of each cell that is hot now and then: whether it still is.
-    fn check(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+    fn check(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         if self.turns(stretches) || !self.samples_in_time() {
             return;
         }
@@ -333,11 +345,11 @@ impl Planner<'_> {
 
     /// Whether samples would find out any sooner than turns: not where very many targets make rounds long.
     fn samples_in_time(&self) -> bool {
-        self.allowance.turn <= LATE
+        self.allowance.turn <= LONGEST_SAMPLED_TURN
     }
 
     /// Whether something has just woken or fallen idle.
-    fn turns(&self, stretches: &Stretches<'_>) -> bool {
+    fn turns(&self, stretches: &StretchState<'_>) -> bool {
         // Three rounds.
         let turning = TURNING.max(self.allowance.turn.mul_f64(0.75));
         stretches.turned.is_some_and(|at| self.now.since(at) < turning)
@@ -346,7 +358,7 @@ impl Planner<'_> {
     /// Sentinels: a sample of each piece that is presumed idle, and would not show that it wakes.
     fn watch_idle(&mut self) {
         let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
-        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < FEW;
+        let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < LEAST_SAMPLE_PAGES;
         // A few of all first.
         for apart in [WOKEN_CELL, WOKEN_CELL / 4, 1] {
             for i in (apart / 2..self.pieces.len()).step_by(apart) {
@@ -357,10 +369,10 @@ impl Planner<'_> {
         }
     }
 
-    fn awoken(&mut self, awoken: &[u64]) {
+    fn reactivated(&mut self, reactivated: &[u64]) {
         let mut end = None;
         let mut runs = 0;
-        for &start in awoken {
+        for &start in reactivated {
             let goes_on = end == Some(start);
             let Ok(i) = self.pieces.binary_search_by_key(&start, |p| p.range.start) else {
                 continue;
@@ -368,7 +380,7 @@ impl Planner<'_> {
             end = Some(self.pieces[i].range.end);
             let left = self.allowance.seconds + self.allowance.urgent;
             let affordable = left > 0.0 && self.allowance.runs > 0;
-            if goes_on || !affordable || runs == MOST_AWOKEN || !self.may_clear(i) {
+            if goes_on || !affordable || runs == MOST_REACTIVATED || !self.may_clear(i) {
                 continue;
             }
             runs += 1;
@@ -408,7 +420,7 @@ impl Planner<'_> {
     /// makes what is known finer. Says what that costs.
     fn never_sampled(&mut self, never: &[usize], seconds: f64) -> f64 {
         let pieces = self.pieces;
-        let price = self.prices.of(1, u64::from(FEW));
+        let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
         let affordable = ((seconds / price).max(0.0) as usize).min(self.allowance.runs as usize);
         let hot = |i: usize| pieces.get(i).is_some_and(|p| is_hot(p, &self.terms) == Some(true));
         let beside = |i: usize| {
@@ -438,7 +450,7 @@ impl Planner<'_> {
         let stale: Vec<usize> = (0..self.pieces.len())
             .filter(|&i| is_stale(&self.pieces[i]) && self.may_clear(i))
             .collect();
-        let price = self.prices.of(1, u64::from(FEW));
+        let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
         let most = ((seconds / price).max(0.0) as usize).min(stale.len());
         let nth = usize::try_from(self.now.0 / 1_000_000).unwrap_or(0);
         for k in 0..most.min(self.allowance.runs as usize) {
@@ -456,20 +468,20 @@ impl Planner<'_> {
 
     /// How long the next turn of a region is away whose heat is as old as this: what has been as it is
     /// for long is asked less often.
-    fn turn(&self, region: &Known) -> Duration {
+    fn turn(&self, region: &PublishedRegion) -> Duration {
         let turn = self.allowance.turn;
         let long = match region.range.len() {
             ..LITTLE => self.allowance.longest,
             // It may fall idle. Of many such regions, samples must tell.
             _ if is_sampled(region) && self.few => turn,
-            _ => LONG_TURN,
+            _ => LONG_REGION_TURN,
         };
         (region.age / SETTLED).clamp(turn, turn.max(long))
     }
 
     /// Of what is left, a part goes to slow memory that was cleared longest ago: its regions have had their
     /// turns, but few of their pieces in each. What it was like a minute ago says little.
-    fn stale(&mut self, regions: &[Known], stretches: &Stretches<'_>) {
+    fn stale(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         if self.allowance.restraint != Restraint::None || self.saves_up {
             return;
         }
@@ -478,13 +490,13 @@ impl Planner<'_> {
         if self.is_large {
             return self.stale_samples(self.allowance.seconds * share);
         }
-        let old = |at: Nanos| self.now.since(at) >= LONGEST_TURN;
+        let old = |at: Nanos| self.now.since(at) >= LONGEST_REGION_TURN;
         let is_stale = |i: usize| {
             let cleared = self.pieces[i].whole_at();
             cleared.is_some_and(old) && self.may_clear(i) && self.is_due(i)
         };
         let mut stale: Vec<bool> = (0..self.pieces.len()).map(is_stale).collect();
-        for Known { range, .. } in regions.iter().filter(|k| !is_slow(k)) {
+        for PublishedRegion { range, .. } in regions.iter().filter(|k| !is_slow(k)) {
             stale[self.within(range)].fill(false);
         }
         let mut by_age: Vec<usize> = (0..stale.len()).filter(|&i| stale[i]).collect();
@@ -502,7 +514,7 @@ impl Planner<'_> {
         }
     }
 
-    fn regions(&mut self, regions: &[Known]) {
+    fn regions(&mut self, regions: &[PublishedRegion]) {
         let mut wanting: Vec<(Nanos, Range<usize>, AddrRange, usize)> = Vec::new();
         for known in regions {
             let r = &known.range;
@@ -548,12 +560,12 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::piece::Moment;
+    use super::super::timing::Moment;
     use super::*;
     use crate::page_mask::PageMask;
     use crate::survey::{BLOCK_SIZE, Block, Cleared};
 
-    const TERMS: Terms = Terms { share: 1.0, recent: 0, long: 8.0 };
+    const TERMS: ExposureTerms = ExposureTerms { share: 1.0, recent: 0, long: 8.0 };
     const NOW: u64 = 100;
     const PIECES: u64 = 64;
 
@@ -584,21 +596,21 @@ mod tests {
         young_piece(n, cleared, (BLOCK_SIZE / PAGE_SIZE) as usize)
     }
 
-    fn region(blocks: Range<u64>, hz: f64, share: f64) -> Known {
+    fn region(blocks: Range<u64>, hz: f64, share: f64) -> PublishedRegion {
         let range = AddrRange::new(blocks.start * BLOCK_SIZE, blocks.end * BLOCK_SIZE);
-        Known { range, hz, share, age: Duration::from_secs(60), extended: false }
+        PublishedRegion { range, hz, share, age: Duration::from_secs(60), extended: false }
     }
 
     fn allowance(seconds: f64, turn: Duration) -> Allowance {
-        let (longest, restraint) = (LONGEST_TURN, Restraint::None);
+        let (longest, restraint) = (LONGEST_REGION_TURN, Restraint::None);
         Allowance { seconds, runs: 256, urgent: 0.0, sweep: 0.0, turn, longest, restraint }
     }
 
     /// The pieces that are cleared as a whole.
-    fn chosen(pieces: &[Piece], regions: &[Known], allowance: &Allowance) -> Vec<usize> {
+    fn chosen(pieces: &[Piece], regions: &[PublishedRegion], allowance: &Allowance) -> Vec<usize> {
         let now = moment(NOW).at;
         let seams = Seams::default();
-        let stretches = Stretches { woken: &[], seams: &seams, turned: None, terms: TERMS };
+        let stretches = StretchState { woken: &[], seams: &seams, turned: None, terms: TERMS };
         let runs = plan(pieces, regions, &stretches, &[], allowance, &Prices::default(), now);
         runs.into_iter().filter(|r| r.sample.is_none()).flat_map(|r| r.pieces).collect()
     }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::piece::{Moment, Terms};
-use super::view::{NO_HEAT, Viewed};
-use super::watched::Watched;
+use super::timing::Moment;
+use super::view::Viewed;
 use crate::ops::Activity;
 use crate::snapshot::RegionView;
 use crate::time::Nanos;
@@ -13,13 +12,11 @@ use crate::time::Nanos;
 /// others may reclaim it, or touch it without its clock.
 const READ_ROUNDS: u32 = 16;
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// And its mappings.
-const MAPPED_EVERY: Duration = Duration::from_secs(5);
 /// Where a reading finds what its clock has not told of, it is read each time for so long.
 const DISTRUST: Duration = Duration::from_secs(60);
 
 /// What was known of a target when it was last read, and nothing has happened to it since.
-pub(super) struct Rest {
+struct Rest {
     activity: Activity,
     /// when it was read
     read: Moment,
@@ -86,14 +83,20 @@ pub(super) struct Whole {
     pub at: Moment,
 }
 
-impl Watched {
+/// Whether a target is at rest, as far as its clock says.
+#[derive(Default)]
+pub(super) struct Resting {
+    /// the reading of all of it in this round, if nothing was cleared after it
+    whole: Option<Whole>,
+    /// Since it was read it has done nothing.
+    rest: Option<Rest>,
+    /// until when it is not known by its clock whether it does
+    distrusted_until: Nanos,
+}
+
+impl Resting {
     /// Whether it has rested until now, so that there is no need to read it in a round of this length.
-    pub fn goes_on_resting(
-        &mut self,
-        activity: Option<Activity>,
-        now: &Moment,
-        round: Duration,
-    ) -> bool {
+    pub fn goes_on(&mut self, activity: Option<Activity>, now: &Moment, round: Duration) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         let same = activity == Some(rest.activity);
         if same {
@@ -103,25 +106,27 @@ impl Watched {
     }
 
     /// Whether its clock says that it has rested since it was read.
-    pub fn rest_is_unbroken(&self, activity: Option<Activity>) -> bool {
+    pub fn is_unbroken(&self, activity: Option<Activity>) -> bool {
         self.rest.as_ref().is_some_and(|rest| activity == Some(rest.activity))
     }
 
-    /// Whether it has had no occasion to map anything since its mappings were read.
-    pub fn rests_with_its_mappings(&self, activity: Option<Activity>, now: Nanos) -> bool {
-        self.rest_is_unbroken(activity) && now.since(self.mapped) < MAPPED_EVERY
+    fn lasting(&self) -> Option<&Rest> {
+        self.rest.as_ref().filter(|rest| rest.lasts())
     }
 
-    /// Takes in that it rested until it was last asked, before it is read again.
-    pub fn end_rest(&mut self, t: &Terms) {
-        if let Some(rest) = self.rest.take().filter(Rest::lasts) {
-            self.pieces.iter_mut().for_each(|p| p.stay_untouched(&rest.until, t));
-        }
+    /// Whether it rests: the regions published last hold for it but for their age.
+    pub fn lasts(&self) -> bool {
+        self.lasting().is_some()
     }
 
-    /// How long it has run, and what was published of it last, as it is now, if it rests.
-    pub fn at_rest(&self) -> Option<(Duration, Vec<RegionView>)> {
-        let rest = self.rest.as_ref().filter(|rest| rest.lasts())?;
+    /// How much those say.
+    pub fn worth(&self) -> Option<Worth> {
+        self.lasting().map(|rest| rest.worth)
+    }
+
+    /// How long it has run, and those regions as they are now.
+    pub fn views(&self) -> Option<(Duration, Vec<RegionView>)> {
+        let rest = self.lasting()?;
         let passed = rest.until.at.since(rest.read.at);
         let later = |v: &RegionView| RegionView {
             age: if v.age.is_zero() { v.age } else { v.age + passed },
@@ -130,25 +135,25 @@ impl Watched {
         Some((rest.activity.ran, rest.views.iter().map(later).collect()))
     }
 
-    /// Whether it rests: the regions published last hold for it but for their age.
-    pub fn is_at_rest(&self) -> bool {
-        self.rest.as_ref().is_some_and(Rest::lasts)
+    /// Ends it; says until when it lasted.
+    pub fn end(&mut self) -> Option<Moment> {
+        self.rest.take().filter(Rest::lasts).map(|rest| rest.until)
     }
 
-    /// How much those say.
-    pub fn worth_at_rest(&self) -> Option<Worth> {
-        self.rest.as_ref().filter(|rest| rest.lasts()).map(|rest| rest.worth)
+    /// The reading by which it may rest, unless its clock is not trusted.
+    pub fn take_whole(&mut self) -> Option<Whole> {
+        self.whole.take().filter(|whole| whole.at.at >= self.distrusted_until)
     }
 
-    /// After a snapshot: it rests from now on, if all of it is idle, and there is nothing to be done for it.
-    pub fn may_rest(&mut self, worth: Worth) {
-        let Some(Whole { activity, at }) = self.whole.take() else { return };
-        let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT) && self.woken.is_empty();
-        if idle && at.at >= self.distrusted_until && self.pieces.iter().all(|p| p.is_seen()) {
-            let (views, resident) = (self.views.clone(), self.resident_pages());
-            let worth = Worth { resident, ..worth };
-            self.rest = Some(Rest { activity, read: at, until: at, over: false, worth, views });
-        }
+    /// It rests since that reading.
+    pub fn begin(&mut self, whole: Whole, worth: Worth, views: Vec<RegionView>) {
+        let Whole { activity, at } = whole;
+        self.rest = Some(Rest { activity, read: at, until: at, over: false, worth, views });
+    }
+
+    /// All of it was read, or something of it was cleared after that.
+    pub fn note_whole(&mut self, whole: Option<Whole>) {
+        self.whole = whole;
     }
 
     /// Something was touched while its clock stood still: by another process in the same address space.
@@ -162,5 +167,10 @@ impl Watched {
         if let Some(rest) = &mut self.rest {
             rest.over = true;
         }
+    }
+
+    /// Drops what was known when it was last read.
+    pub fn forget(&mut self) {
+        self.rest = None;
     }
 }

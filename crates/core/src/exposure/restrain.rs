@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::watched::Watched;
-use crate::ops::{Look, TargetId};
+use super::target::ExposureTarget;
+use crate::call::TargetId;
+use crate::ops::Look;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::Restraint;
 use crate::survey::Pressure;
@@ -17,7 +18,7 @@ use crate::time::Nanos;
 const REMEMBERED: Duration = Duration::from_secs(6);
 /// Asked for that often; less often with many targets, since asking takes some 0.3 ms.
 const EVERY: Duration = Duration::from_millis(500);
-const SELDOM: Duration = Duration::from_secs(5);
+const LONGEST_EVERY: Duration = Duration::from_secs(5);
 /// Reclaim is near if less than a so-manieth part of the target's memory may be allocated yet.
 const NEAR: u64 = 32;
 /// Tasks that wait for memory for such a part of the time are in trouble, if pages are wanted again.
@@ -27,7 +28,7 @@ const RECLAIMED: f64 = 0.5;
 
 /// What is known of a target's pressure.
 #[derive(Debug, Clone, Copy, Default)]
-struct Known {
+struct TargetPressure {
     asked: Option<(Nanos, Pressure)>,
     short: Option<Nanos>,
     severe: Option<Nanos>,
@@ -38,19 +39,19 @@ struct Known {
 
 /// Decides how much to do without, by target.
 #[derive(Debug, Default)]
-pub(super) struct Restrain(BTreeMap<TargetId, Known>);
+pub(super) struct Restrain(BTreeMap<TargetId, TargetPressure>);
 
 impl Restrain {
     /// What to do without for a target.
-    pub fn of<O: Look>(&mut self, ops: &mut O, w: &Watched, now: Nanos) -> Restraint {
+    pub fn of<O: Look>(&mut self, ops: &mut O, w: &ExposureTarget, now: Nanos) -> Restraint {
         let targets = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
-        let every = (EVERY * (1 + targets.min(100) / 4)).min(SELDOM);
+        let every = (EVERY * (1 + targets.min(100) / 4)).min(LONGEST_EVERY);
         let known = self.0.entry(w.id).or_default();
         if known.asked.is_some_and(|(at, _)| now.since(at) < every) {
             return known.restraint;
         }
         let Some(pressure) = ops.survey().and_then(|s| s.pressure(w.id)) else {
-            *known = Known::default();
+            *known = TargetPressure::default();
             return Restraint::None;
         };
         known.take(now, pressure, w.resident_pages() * PAGE_SIZE);
@@ -74,7 +75,7 @@ impl Restrain {
     }
 }
 
-impl Known {
+impl TargetPressure {
     fn take(&mut self, now: Nanos, is: Pressure, resident: u64) {
         if is.headroom.is_some_and(|left| left < resident / NEAR) {
             self.short = Some(now);
@@ -108,7 +109,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn after(steps: &[(u64, Pressure)]) -> Restraint {
-        let mut known = Known::default();
+        let mut known = TargetPressure::default();
         for (s, p) in steps {
             known.take(Nanos(s * 1_000_000_000), *p, 1024 * MIB);
         }
@@ -123,7 +124,7 @@ mod tests {
     /// What is read from a disk once has reclaim look at pages as well, of files.
     #[test]
     fn what_reclaim_takes_may_have_lost_its_bits() {
-        let mut known = Known::default();
+        let mut known = TargetPressure::default();
         let mut at = |ms: u64, scanned, private_refaults| {
             let is = Pressure { private_refaults, ..seen(scanned, private_refaults, 0, None) };
             known.take(Nanos(ms * 1_000_000), is, 64 * MIB);

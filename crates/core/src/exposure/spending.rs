@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use super::ledger::{Ledger, Mean, Prices};
-use super::plan::{Allowance, LONG_TURN, LONGEST_TURN};
-use super::watched::Watched;
+use super::budget::{Mean, Prices, TokenBucket};
+use super::plan::Allowance;
+use super::target::ExposureTarget;
 use crate::attrs::Attrs;
-use crate::ops::Cost;
+use crate::call::Cost;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::Restraint;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
+use crate::tuning::{LONG_REGION_TURN, LONGEST_REGION_TURN};
 
 /// Of the budget, reading everything and what is reckoned from it may take so much; else it is read less
 /// often.
@@ -20,10 +21,10 @@ const LEAST_READING: f64 = 0.3;
 /// And asking about memory whose bits tell nothing so much.
 const ASKING_SHARE: f64 = 0.25;
 /// From one reading of everything to the next, at least, if the budget allows.
-const SHORTEST: Duration = Duration::from_millis(250);
+const SHORTEST_ROUND: Duration = Duration::from_millis(250);
 /// And at most, as long as there is something that can be left for the next round: if the budget does not
 /// allow to read everything in that time, a part is read, another one each time.
-const LONGEST: Duration = Duration::from_millis(2500);
+const LONGEST_ROUND: Duration = Duration::from_millis(2500);
 /// What cannot be left may take so much of the budget; else rounds become longer still: with very many
 /// targets, or when more is reckoned than read.
 const STRETCH_SHARE: f64 = 0.7;
@@ -45,9 +46,9 @@ const SWEEP_SHARE: f64 = 0.1;
 const BURST: f64 = 1.0;
 const BURST_SHARE: f64 = 0.05;
 /// Rounds from one turn of a region to the next: an interval, less what jitter makes.
-const TURN: f64 = 3.5;
+const TURN_ROUNDS: f64 = 3.5;
 /// Rounds for which what is not spent is kept.
-const KEPT: f64 = 1.5;
+const KEPT_ROUNDS: f64 = 1.5;
 /// Pages of a block.
 const BLOCK_PAGES: u64 = BLOCK_SIZE / PAGE_SIZE;
 /// Without a bound on shootdowns, there are at most so many in a round, and of a large target, so many samples.
@@ -74,13 +75,13 @@ pub(super) struct Spending {
     interval: Duration,
     /// from one turn of a little region to the next
     longest: Duration,
-    seconds: Ledger,
+    seconds: TokenBucket,
     /// none without a bound on them
-    shootdowns: Option<Ledger>,
+    shootdowns: Option<TokenBucket>,
     /// what clearing memory that came later for the first time may cost beside the budget
-    burst: Ledger,
+    burst: TokenBucket,
     /// what asking about hidden memory may cost
-    asking: Ledger,
+    asking: TokenBucket,
     /// of those who were there at the start, pages that were cleared for the first time in this round, and of
     /// how many targets
     swept: (u64, u64),
@@ -154,10 +155,10 @@ impl Spending {
             cost: Cost::default(),
             interval: attrs.interval,
             longest: longest(attrs),
-            seconds: Ledger::new(budget),
+            seconds: TokenBucket::new(budget),
             shootdowns: shootdowns(attrs),
-            burst: Ledger::with(BURST_SHARE * budget, BURST),
-            asking: Ledger::new(ASKING_SHARE * budget),
+            burst: TokenBucket::with(BURST_SHARE * budget, BURST),
+            asking: TokenBucket::new(ASKING_SHARE * budget),
             swept: (0, 0),
             reading: 0.0,
             readings: Each::default(),
@@ -279,7 +280,7 @@ impl Spending {
             // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
             self.seconds.forgive();
         }
-        let kept = self.round.as_secs_f64() * KEPT;
+        let kept = self.round.as_secs_f64() * KEPT_ROUNDS;
         // A block that is all young must be affordable at last, whatever the budget.
         let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.without_clearing();
         self.seconds.accrue(now, kept.max(block / self.seconds.per_second()));
@@ -334,7 +335,7 @@ impl Spending {
         // In which all can be read.
         let all = self.readings.of(self.targets) + self.rest_of_round();
         let affordable = all / (READING_SHARE * self.left());
-        let (low, high) = (SHORTEST.as_secs_f64(), LONGEST.as_secs_f64());
+        let (low, high) = (SHORTEST_ROUND.as_secs_f64(), LONGEST_ROUND.as_secs_f64());
         Duration::from_secs_f64(affordable.clamp(low, high))
     }
 
@@ -356,12 +357,17 @@ impl Spending {
     }
 
     /// What may be cleared of a target, if so many of them are yet to come, this one included.
-    pub fn allowance(&self, nr_targets: usize, w: &Watched, restraint: Restraint) -> Allowance {
+    pub fn allowance(
+        &self,
+        nr_targets: usize,
+        w: &ExposureTarget,
+        restraint: Restraint,
+    ) -> Allowance {
         let targets = nr_targets as f64;
         // What is yet to be read and reckoned in this round.
         let reserve = (self.without_clearing() - self.reading - self.rest).max(0.0);
         let round = self.round.as_secs_f64();
-        let turn = self.round.mul_f64(TURN);
+        let turn = self.round.mul_f64(TURN_ROUNDS);
         let first = (w.is_new || self.burst.balance() > 0.0) && restraint == Restraint::None;
         Allowance {
             // Each may have its part; what one leaves is the next one's.
@@ -391,17 +397,17 @@ fn budget(attrs: &Attrs) -> f64 {
     f64::from(attrs.budget_ppm) / 1e6
 }
 
-fn shootdowns(attrs: &Attrs) -> Option<Ledger> {
-    (attrs.max_clears > 0).then(|| Ledger::new(attrs.max_clears.into()))
+fn shootdowns(attrs: &Attrs) -> Option<TokenBucket> {
+    (attrs.max_clears > 0).then(|| TokenBucket::new(attrs.max_clears.into()))
 }
 
 /// Who wants windows wants the little to be as good as the great.
 fn longest(attrs: &Attrs) -> Duration {
-    if attrs.windows { LONG_TURN } else { LONGEST_TURN }
+    if attrs.windows { LONG_REGION_TURN } else { LONGEST_REGION_TURN }
 }
 
 fn first_round(attrs: &Attrs) -> Duration {
-    if attrs.interval.is_zero() { SHORTEST } else { attrs.interval / 4 }
+    if attrs.interval.is_zero() { SHORTEST_ROUND } else { attrs.interval / 4 }
 }
 
 #[cfg(test)]
@@ -439,7 +445,7 @@ mod tests {
     fn reading_and_reckoning_have_half_of_the_budget() {
         // 1 ms is .4 % of the shortest round, and 5 ms .5 % of a second.
         let s = settled(1, 0.001, 0.0);
-        assert_eq!((s.round, s.part), (SHORTEST, 1.0));
+        assert_eq!((s.round, s.part), (SHORTEST_ROUND, 1.0));
         let s = settled(1, 0.003, 0.002);
         assert!((s.round.as_secs_f64() - 1.0).abs() < 0.01 && s.part > 0.99, "{:?}", s.round);
     }
@@ -449,7 +455,11 @@ mod tests {
     #[test]
     fn much_to_reckon_leaves_something_to_read() {
         let s = settled(1, 0.02, 0.008);
-        assert!(s.round == LONGEST && (s.part - 0.225).abs() < 0.01, "12.5 ms less 8: {}", s.part);
+        assert!(
+            s.round == LONGEST_ROUND && (s.part - 0.225).abs() < 0.01,
+            "12.5 ms less 8: {}",
+            s.part
+        );
     }
 
     /// What cannot be left for the next round makes rounds longer, and the budget is kept.

@@ -18,15 +18,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::piece::{FEW, Piece, Terms};
-use super::watched::Known;
+use super::piece::Piece;
+use super::published::{PublishedRegion, is_sampled};
+use super::timing::ExposureTerms;
 use crate::range::AddrRange;
 use crate::time::Nanos;
+use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 
-/// Slower memory is not sampled: its windows are cleared in turn.
-pub(super) const SAMPLED_HZ: f64 = 2.0;
-/// Of a region that is sampled, nearly all pages are touched.
-const WHOLE: f64 = 0.9;
 /// A sample is idle if it was untouched for so many times the mean time between two touches of a page...
 const MEAN_TIMES: f64 = 3.0;
 /// ... but for one in so many of its pages.
@@ -98,14 +96,9 @@ pub(super) fn within(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
     first..first + inside.count()
 }
 
-/// Whether samples speak for a region: it is hot, and evenly so, as far as it was looked at itself.
-pub(super) fn is_sampled(known: &Known) -> bool {
-    known.hz >= SAMPLED_HZ && (known.share >= WHOLE || known.extended)
-}
-
 /// The pieces that samples speak for, as those that lie in a hot region as a whole: how hot that is, in Hz. Where a
 /// sample differs from what lies around it, regions begin and end within a piece: what it is presumed to be counts.
-pub(super) fn sampled(pieces: &[Piece], regions: &[Known]) -> Vec<Option<f64>> {
+pub(super) fn sampled(pieces: &[Piece], regions: &[PublishedRegion]) -> Vec<Option<f64>> {
     let mut at = 0;
     let rate = |p: &Piece| {
         at += regions[at..].iter().take_while(|k| k.range.end <= p.range.start).count();
@@ -135,7 +128,7 @@ pub(super) fn hot_cells(
 
 /// What a sample says of the memory around it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Verdict {
+enum SampleVerdict {
     Touched,
     /// not since so many ms
     Idle(u32),
@@ -147,15 +140,15 @@ fn verdict(
     piece: &Piece,
     hz: f64,
     (since, idle_since): (Nanos, Nanos),
-    t: &Terms,
-) -> Option<Verdict> {
+    t: &ExposureTerms,
+) -> Option<SampleVerdict> {
     let at = piece.cleared_at().filter(|at| *at >= since.min(idle_since))?;
-    let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(FEW))?;
+    let shown = piece.shown_since(t).filter(|s| s.pages >= f64::from(LEAST_SAMPLE_PAGES))?;
     if shown.touched > shown.pages * ALMOST_NONE {
-        return (at >= since).then_some(Verdict::Touched);
+        return (at >= since).then_some(SampleVerdict::Touched);
     }
     let idle = at >= idle_since && hz * shown.open >= MEAN_TIMES;
-    idle.then_some(Verdict::Idle(shown.since.ms))
+    idle.then_some(SampleVerdict::Idle(shown.since.ms))
 }
 
 /// What the samples in `cell` that were cleared at `since` or later say, for each of its pieces: the nearest one.
@@ -164,9 +157,9 @@ fn verdicts(
     cell: Range<usize>,
     hz: impl Fn(usize) -> f64,
     since: (Nanos, Nanos),
-    t: &Terms,
-) -> Vec<(usize, Verdict)> {
-    let samples: Vec<(usize, Verdict)> =
+    t: &ExposureTerms,
+) -> Vec<(usize, SampleVerdict)> {
+    let samples: Vec<(usize, SampleVerdict)> =
         cell.clone().filter_map(|i| Some((i, verdict(&pieces[i], hz(i), since, t)?))).collect();
     let nearest = |i: usize| {
         let next = samples.partition_point(|(at, _)| *at < i);
@@ -177,7 +170,12 @@ fn verdicts(
 }
 
 /// The rate of all samples in a cell that were touched, in Hz.
-fn pooled(pieces: &[Piece], all: &[(usize, Verdict)], since: Nanos, t: &Terms) -> f64 {
+fn pooled(
+    pieces: &[Piece],
+    all: &[(usize, SampleVerdict)],
+    since: Nanos,
+    t: &ExposureTerms,
+) -> f64 {
     let own = |i: usize| {
         let sampled = pieces[i].cleared_at().is_some_and(|at| at >= since);
         let shown = sampled.then(|| pieces[i].shown_since(t)).flatten();
@@ -196,7 +194,7 @@ pub(super) fn fall_idle(
     cell: Range<usize>,
     sampled: &[Option<f64>],
     now: Nanos,
-    t: &Terms,
+    t: &ExposureTerms,
 ) -> bool {
     let mut fell = false;
     let hz = |i: usize| sampled[i].unwrap_or(HOT_HZ);
@@ -209,11 +207,11 @@ pub(super) fn fall_idle(
             continue;
         }
         match verdict {
-            Verdict::Idle(ms) if known != Some(0.0) => {
+            SampleVerdict::Idle(ms) if known != Some(0.0) => {
                 pieces[i].extend(0.0, idle_since, Some(ms));
                 fell = true;
             }
-            Verdict::Touched
+            SampleVerdict::Touched
                 if known.is_some_and(|k| {
                     k >= SAMPLED_HZ && k.max(pooled) > CONTRARY * k.min(pooled)
                 }) =>
@@ -228,7 +226,7 @@ pub(super) fn fall_idle(
 
 /// Memory that woke between the same two reads.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Woken {
+pub(super) struct WokenStretch {
     pub range: AddrRange,
     /// how often it was touched, if that was once since it fell idle
     pub hz: f64,
@@ -237,14 +235,14 @@ pub(super) struct Woken {
     pub ms: u32,
 }
 
-impl Woken {
+impl WokenStretch {
     /// Its rate if it was gone through once, in Hz: too slow to be sampled.
     pub fn once(&self) -> f64 {
         self.hz.min(SAMPLED_HZ / 2.0)
     }
 
     /// Extends what its samples have shown by now to all of it; says whether they have shown enough.
-    pub fn settle(&self, pieces: &mut [Piece], seams: &Seams, t: &Terms) -> bool {
+    pub fn settle(&self, pieces: &mut [Piece], seams: &Seams, t: &ExposureTerms) -> bool {
         let mut settled = true;
         for cell in seams.cells(pieces, within(pieces, &self.range)) {
             let all = verdicts(pieces, cell, |_| HOT_HZ, (self.at, self.at), t);
@@ -252,9 +250,9 @@ impl Woken {
             let pooled = pooled(pieces, &all, self.at, t);
             for (i, verdict) in all {
                 let (hz, touched) = match verdict {
-                    Verdict::Touched => (pooled, None),
+                    SampleVerdict::Touched => (pooled, None),
                     // It was gone through.
-                    Verdict::Idle(_) => (self.once(), Some(self.ms)),
+                    SampleVerdict::Idle(_) => (self.once(), Some(self.ms)),
                 };
                 if !pieces[i].is_idle_for_sure() {
                     pieces[i].extend(hz, self.at, touched);
@@ -273,9 +271,10 @@ pub(super) fn woken(
     found: &[(u64, f64)],
     at: Nanos,
     ms: u32,
-) -> Vec<Woken> {
-    let is_blind =
-        |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < FEW;
+) -> Vec<WokenStretch> {
+    let is_blind = |p: &Piece| {
+        p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ) && p.sentinels() < LEAST_SAMPLE_PAGES
+    };
     let joined = |a: usize, b: usize| !seams.between(&pieces[a], &pieces[b]);
     let mut out: Vec<(Range<usize>, f64)> = Vec::new();
     for &(start, idle) in found {
@@ -293,7 +292,7 @@ pub(super) fn woken(
             None => out.push((first..end, idle)),
         }
     }
-    let stretch = |(r, idle): (Range<usize>, f64)| Woken {
+    let stretch = |(r, idle): (Range<usize>, f64)| WokenStretch {
         range: AddrRange::new(pieces[r.start].range.start, pieces[r.end - 1].range.end),
         hz: 1.0 / idle.max(0.1),
         at,

@@ -1,19 +1,22 @@
 //! Groups as regions of a snapshot.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
-use super::borders::{Group, Kind, Place};
-use super::counts::{Counts, Since, count, spans};
-use super::piece::{Moment, Piece, READS, Terms};
-use super::watched::Known;
-use super::window::{UNTOUCHED, Window};
+use super::counts::{Counts, Horizons, count, spans};
+use super::piece::{Calm, Piece};
+use super::published::PublishedRegion;
+use super::timing::{ExposureTerms, Moment, READS};
+use super::window::Window;
+use crate::bins::{Bin, Mixture, first_touch_rate, misfit, touched_share};
+use crate::borders::{Group, GroupKind, WindowPlace};
 use crate::estimator::Rate;
 use crate::range::PAGE_SIZE;
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::time::Nanos;
+use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
 use crate::unknown::{Pages, Unknown};
 
 /// Exposures that began so many rounds ago tell of the present.
@@ -26,25 +29,25 @@ const INTERVAL: u32 = 4;
 const COVERED: u32 = 24;
 
 /// What a region's figures are made from.
-pub(super) struct Basis {
-    pub terms: Terms,
+pub(super) struct ViewBasis {
+    pub terms: ExposureTerms,
     pub now: Moment,
     pub round: Duration,
     pub sample: Duration,
     /// of its pages, the part that somebody else has cleared lately, as far as that is known
-    pub stolen: f64,
+    pub externally_cleared_share: f64,
 }
 
-impl Basis {
+impl ViewBasis {
     fn ago(&self, time: Duration) -> Nanos {
         self.now.at.before(time)
     }
 
     /// What of a region tells of the present that was like this before.
-    fn since(&self, before: Option<&Known>) -> Since {
+    fn since(&self, before: Option<&PublishedRegion>) -> Horizons {
         let steady = before.filter(|k| k.hz > 0.0).map_or(Duration::ZERO, |k| k.age);
         let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
-        Since {
+        Horizons {
             fresh: self.ago(fresh.max(self.round * FRESH)),
             covered: self.ago(self.round * COVERED),
             known: self.ago(self.round * STEADY),
@@ -58,16 +61,19 @@ pub(super) struct Viewed {
     /// bytes that can be seen, and of those the ones that this tells of
     pub visible: u64,
     pub covered: u64,
+    /// the heat that its windows are to note; none where nothing is resident
+    pub level: Option<Level>,
 }
 
-/// The view of a group; windows note the heat that they have.
-pub(super) fn view(
+/// The view of a group.
+pub(super) fn project(
     group: &Group,
-    pieces: &mut [Piece],
-    before: Option<&Known>,
-    b: &Basis,
+    pieces: &[Piece],
+    before: Option<&PublishedRegion>,
+    b: &ViewBasis,
 ) -> Viewed {
-    let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, Kind::Absent)) else {
+    let Some((from, to)) = group.windows.filter(|_| !matches!(group.kind, GroupKind::Absent))
+    else {
         return absent(group);
     };
     let counts = count(pieces, (from, to), &b.since(before), &b.terms, b.now.ms);
@@ -76,7 +82,8 @@ pub(super) fn view(
     let visible = counts.visible();
     let (rate, share) = estimate(&counts, before, b);
     let hz = f64::from(rate.hz);
-    let age = age(pieces, (from, to), &counts, &rate, share, b);
+    let level = Level::of(&rate, share, b.now.ms);
+    let age = age(pieces, (from, to), &counts, &level);
     let resident = counts.resident as f64 / pages;
     let accessed = share * -(-hz * b.sample.as_secs_f64()).exp_m1() * resident;
     let view = RegionView {
@@ -93,7 +100,8 @@ pub(super) fn view(
     let covered =
         if counts.covered as f64 >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
     // What was never cleared could be seen, and is to be.
-    Viewed { view, visible: (visible + unseen) * PAGE_SIZE, covered: covered * PAGE_SIZE }
+    let (visible, covered) = ((visible + unseen) * PAGE_SIZE, covered * PAGE_SIZE);
+    Viewed { view, visible, covered, level: Some(level) }
 }
 
 fn absent(group: &Group) -> Viewed {
@@ -107,24 +115,23 @@ fn absent(group: &Group) -> Viewed {
         unknown_bp: Pages::default(),
         support: Some(RateSupport::MEASURED),
     };
-    Viewed { view, visible: 0, covered: 0 }
+    Viewed { view, visible: 0, covered: 0, level: None }
 }
 
 /// Fewer freshly cleared pages than these leave it to what was known before.
 const ENOUGH_PAGES: f64 = 8.0;
 /// Once so many are touched, later reads tell of the slowest pages only.
 const MOST_TOUCHED: f64 = 0.4;
-/// By so much likelier, in natural logarithms, a part of the pages must be touched than all of them.
-const CLEARLY: f64 = 24.0;
 /// Of fewer touched pages than these it may be so if it is likelier by so much.
-const FEW: f64 = 8.0;
-const PERHAPS: f64 = 1.0;
+const FEW_TOUCHED: f64 = 8.0;
+const MAYBE_PARTLY_TOUCHED_LLR: f64 = 1.0;
 /// What was touched as often as this, in Hz, and is untouched for less than that takes, is taken to be touched again.
 const RECURS_HZ: f64 = 0.4;
 
 /// The rate of the touched pages, and their share.
-fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
-    let widen = |r: Rate| Rate { high: r.high / (1.0 - b.stolen.min(0.9)) as f32, ..r };
+fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rate, f64) {
+    let widen =
+        |r: Rate| Rate { high: r.high / (1.0 - b.externally_cleared_share.min(0.9)) as f32, ..r };
     // What is left where most looks sudden is not like the rest of it.
     if c.fresh_pages < ENOUGH_PAGES.max(c.sudden_pages) {
         let known = before.filter(|k| c.lately && k.hz > 0.0 && c.all.touched() > 0.0);
@@ -161,9 +168,9 @@ fn estimate(c: &Counts, before: Option<&Known>, b: &Basis) -> (Rate, f64) {
         return (widen(c.fresh.interval(0.0)), 0.0);
     }
     // Few pages cannot say it clearly; but then it is about little memory.
-    let clearly = CLEARLY.min(4.0 + touched);
+    let clearly = PARTLY_TOUCHED_LLR.min(4.0 + touched);
     // And what they may mean, the interval is to hold.
-    let perhaps = if touched < FEW { PERHAPS } else { clearly };
+    let perhaps = if touched < FEW_TOUCHED { MAYBE_PARTLY_TOUCHED_LLR } else { clearly };
     // Looking for the share takes long: only where one rate for all explains little.
     let misfit = misfit(&c.bins, hz);
     let mixture = if misfit > perhaps { touched_share(&c.bins) } else { None };
@@ -204,64 +211,97 @@ fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
     }
 }
 
-/// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
-pub(super) const NO_HEAT: f64 = 0.02;
-
 /// Binary logarithm of a rate, to the next whole one.
 fn level(hz: f64) -> i8 {
-    hz.max(NO_HEAT).log2().round() as i8
+    hz.max(NO_HEAT_HZ).log2().round() as i8
+}
+
+/// The heat of a region, as its windows note it.
+#[derive(Debug, Clone)]
+pub(super) struct Level {
+    /// binary logarithm of its rate
+    level: i8,
+    /// what may still be the same heat
+    same: RangeInclusive<i8>,
+    is_touched: bool,
+    is_hot: bool,
+    /// in ms
+    now: u32,
+}
+
+impl Level {
+    fn of(rate: &Rate, share: f64, now: u32) -> Self {
+        let hz = f64::from(rate.hz) * share;
+        let at = level(hz);
+        let least = level(f64::from(rate.low) * share).saturating_sub(1);
+        let most = level(f64::from(rate.high) * share).saturating_add(1);
+        let same = least.min(at)..=most.max(at);
+        Level { level: at, same, is_touched: hz > 0.0, is_hot: hz > NO_HEAT_HZ, now }
+    }
+
+    /// Since when a window has this heat that noted another one; what is idle, since it was last touched at first.
+    fn since(&self, noted: i8, kept: u32, touched: u32) -> u32 {
+        match noted {
+            UNTOUCHED_LEVEL if self.is_hot => self.now,
+            UNTOUCHED_LEVEL => touched,
+            _ if self.same.contains(&noted) => kept,
+            _ => self.now,
+        }
+    }
+
+    fn differs(&self, noted: i8) -> bool {
+        noted == UNTOUCHED_LEVEL || noted.abs_diff(self.level) > 1
+    }
+}
+
+/// What a piece that nobody touches notes as a whole, if all of its windows are meant.
+fn calm(piece: &Piece, first: usize, end: usize) -> Option<Calm> {
+    piece.calm().copied().filter(|_| (first, end) == (0, piece.nr_windows()))
 }
 
 /// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
 fn age(
-    pieces: &mut [Piece],
-    (from, to): (Place, Place),
+    pieces: &[Piece],
+    (from, to): (WindowPlace, WindowPlace),
     c: &Counts,
-    rate: &Rate,
-    share: f64,
-    b: &Basis,
+    level: &Level,
 ) -> Duration {
-    let now = b.now.ms;
-    let hz = f64::from(rate.hz) * share;
-    let now_at = level(hz);
-    // What may still be the same heat is taken to be.
-    let least = level(f64::from(rate.low) * share).saturating_sub(1);
-    let most = level(f64::from(rate.high) * share).saturating_add(1);
-    let same = least.min(now_at)..=most.max(now_at);
-    let places: Vec<(usize, usize, usize)> = spans(pieces, from, to).collect();
-    // Since when it has this heat: what is idle, since it was last touched at first.
-    let heat_since = |had: i8, kept: u32, touched: u32| match had {
-        UNTOUCHED if hz > NO_HEAT => now,
-        UNTOUCHED => touched,
-        _ if same.contains(&had) => kept,
-        _ => now,
-    };
-    let (mut sum, mut bytes) = (0.0, 0.0);
-    for (p, first, end) in places {
-        let whole = first == 0 && end == pieces[p].nr_windows();
-        if let Some(calm) = pieces[p].calm().copied().filter(|_| whole) {
-            let kept = heat_since(calm.level, calm.kept, calm.touched.1);
-            if kept != calm.kept || calm.level.abs_diff(now_at) > 1 {
-                pieces[p].set_level(now_at, kept);
-            }
-            let len = pieces[p].range.len() as f64;
-            sum += f64::from(now.saturating_sub(kept)) * len;
-            bytes += len;
-            continue;
-        }
-        pieces[p].note_heat(first..end, |w: &mut Window, len: u64| {
-            let kept = heat_since(w.level, w.kept, w.touched);
-            if w.level == UNTOUCHED || w.level.abs_diff(now_at) > 1 {
-                (w.level, w.kept) = (now_at, kept);
-            }
-            sum += f64::from(now.saturating_sub(w.kept)) * len as f64;
-            bytes += len as f64;
-        });
+    if !level.is_touched {
+        let ms = c.read.unwrap_or(0).saturating_sub(c.touched);
+        return Duration::from_millis(ms.into());
     }
-    let ms = if hz > 0.0 {
-        sum / bytes.max(1.0)
-    } else {
-        f64::from(c.read.unwrap_or(0).saturating_sub(c.touched))
+    let (mut sum, mut bytes) = (0.0, 0.0);
+    let mut add = |since: u32, len: u64| {
+        sum += f64::from(level.now.saturating_sub(since)) * len as f64;
+        bytes += len as f64;
     };
-    Duration::from_millis(ms as u64)
+    for (p, first, end) in spans(pieces, from, to) {
+        let piece = &pieces[p];
+        match calm(piece, first, end) {
+            Some(c) => add(level.since(c.level, c.kept, c.touched.1), piece.range.len()),
+            None => piece.heats(first..end).for_each(|(w, len)| {
+                add(level.since(w.level, w.kept, w.touched), len);
+            }),
+        }
+    }
+    Duration::from_millis((sum / f64::max(bytes, 1.0)) as u64)
+}
+
+/// Has the windows of a group note the heat that it was viewed with.
+pub(super) fn update_ages(group: &Group, pieces: &mut [Piece], level: &Level) {
+    let Some((from, to)) = group.windows else { return };
+    let places: Vec<_> = spans(pieces, from, to).collect();
+    for (p, first, end) in places {
+        let piece = &mut pieces[p];
+        match calm(piece, first, end) {
+            Some(c) if !level.differs(c.level) => {}
+            Some(c) => piece.set_level(level.level, level.since(c.level, c.kept, c.touched.1)),
+            None => piece.note_heat(first..end, |w: &mut Window| {
+                if level.differs(w.level) {
+                    w.kept = level.since(w.level, w.kept, w.touched);
+                    w.level = level.level;
+                }
+            }),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! What is known of a window.
 
-use super::bins::llr_is_below;
-use super::piece::{EARLY, READS};
+use super::timing::{EARLY, READS};
+use crate::bins::llr_is_below;
+use crate::tuning::UNTOUCHED_LEVEL;
 
 /// Touched pages, and page-seconds until they were: their ratio is about a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -12,7 +13,7 @@ pub(super) struct Evidence {
 
 /// Above this, one rate does not explain both of two pieces of evidence; pages of a window are not
 /// independent.
-const CONTRADICTION: f64 = 16.0;
+const CONTRADICTING_LLR: f64 = 16.0;
 
 impl Evidence {
     pub fn plus(self, o: Evidence) -> Evidence {
@@ -30,23 +31,20 @@ impl Evidence {
             return false;
         }
         let both = |x: Evidence| (f64::from(x.d), f64::from(x.e));
-        !llr_is_below(CONTRADICTION, both(self), both(o))
+        !llr_is_below(CONTRADICTING_LLR, both(self), both(o))
     }
 }
 
 /// Of what is known, so much is kept when a window is looked at anew.
-const KEPT: f32 = 0.7;
-
-/// A window's heat when nothing of it was ever touched.
-pub(super) const UNTOUCHED: i8 = i8::MIN;
+const CARRY_OVER: f32 = 0.7;
 
 /// What is known of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
     /// pages that were cleared
     pub pages: u16,
-    /// of hidden pages, those that somebody else has told of
-    pub told: u16,
+    /// of hidden pages, those that another way to look has reported
+    pub reported: u16,
     /// how many pages had been found touched at each read since
     pub found: [u16; READS],
     current: Evidence,
@@ -60,33 +58,33 @@ pub(super) struct Window {
     pub level: i8,
     /// When it looked faster than before, or was touched after a long time, in ms; 0: it never did.
     pub suspect: u32,
-    woken: Woken,
+    burst: Burst,
 }
 
 /// Whether a window in which nothing was touched before was untouched until most of it was touched between two
 /// readings.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Woken {
-    No,
+enum Burst {
+    None,
     /// in this exposure
-    Now,
+    Current,
     /// in the one before
-    Before,
+    Previous,
 }
 
 impl Window {
     pub fn new(ms: u32) -> Self {
         Window {
             pages: 0,
-            told: 0,
+            reported: 0,
             found: [0; READS],
             current: Evidence::default(),
             carried: Evidence::default(),
             touched: ms,
             kept: ms,
-            level: UNTOUCHED,
+            level: UNTOUCHED_LEVEL,
             suspect: 0,
-            woken: Woken::No,
+            burst: Burst::None,
         }
     }
 
@@ -108,7 +106,7 @@ impl Window {
     pub fn add(&mut self, count: u16, seconds: f64, class: usize) {
         let idle = self.current.d == 0.0 && self.carried.d == 0.0;
         if idle && class >= EARLY.len() && count > self.pages / 2 {
-            self.woken = Woken::Now;
+            self.burst = Burst::Current;
         }
         let left = f32::from(self.pages) - self.current.d - f32::from(count) / 2.0;
         self.current.d += f32::from(count);
@@ -127,8 +125,8 @@ impl Window {
         true
     }
 
-    /// The same for pages that others told of, `young` of `pages` in `seconds`.
-    pub fn be_told(&mut self, young: u32, pages: u16, seconds: f64) {
+    /// The same for pages that were reported, `young` of `pages` in `seconds`.
+    pub fn take_report(&mut self, young: u32, pages: u16, seconds: f64) {
         let (d, n) = (young as f32, f32::from(pages));
         self.carried = Evidence { d, e: seconds as f32 * (n - d / 2.0).max(0.0) };
     }
@@ -139,7 +137,7 @@ impl Window {
     /// clear: it is believed if there was another sign of it, not long before.
     pub fn together(&self, current: Evidence, confirmed: bool) -> Evidence {
         let changed = current.contradicts(self.carried);
-        match changed && (confirmed || self.woken == Woken::Before || !self.is_faster(current)) {
+        match changed && (confirmed || self.burst == Burst::Previous || !self.is_faster(current)) {
             true => current,
             false => current.plus(self.carried),
         }
@@ -152,13 +150,13 @@ impl Window {
     /// Whether the current exposure shows it faster than those before, and nothing else does: not even that
     /// most of it had been touched at once when it was cleared.
     pub fn is_sudden(&self, current: Evidence, confirmed: bool) -> bool {
-        let told = confirmed || self.woken == Woken::Before;
-        !told && self.is_faster(current) && current.contradicts(self.carried)
+        let is_confirmed = confirmed || self.burst == Burst::Previous;
+        !is_confirmed && self.is_faster(current) && current.contradicts(self.carried)
     }
 
     /// So many of its pages were touched in an exposure, as a rule.
     pub fn touched_at_once(&self) -> f32 {
-        self.current.d.max(self.carried.d * (1.0 - KEPT) / KEPT)
+        self.current.d.max(self.carried.d * (1.0 - CARRY_OVER) / CARRY_OVER)
     }
 
     /// Drops what was known before where that is of the past; says whether nothing of it is left.
@@ -166,14 +164,14 @@ impl Window {
         if self.carried.d > 0.0 && current.contradicts(self.carried) {
             self.carried = Evidence::default();
         }
-        self.woken = Woken::No;
+        self.burst = Burst::None;
         self.carried.d == 0.0
     }
 
     /// Forgets what exposures have shown: it is presumed to be what others are.
     pub fn forget_all(&mut self) {
         (self.current, self.carried) = (Evidence::default(), Evidence::default());
-        self.woken = Woken::No;
+        self.burst = Burst::None;
         self.found = [0; READS];
     }
 
@@ -181,18 +179,18 @@ impl Window {
     pub fn forget_all_but(&mut self, hz: f32) {
         self.forget_all();
         self.carried = Evidence { d: 1.0, e: 1.0 / hz };
-        self.woken = Woken::Before;
+        self.burst = Burst::Previous;
     }
 
     /// Ends the current exposure.
     pub fn carry(&mut self, current: Evidence, confirmed: bool, ms: u32) {
         let sudden = current.contradicts(self.carried) && self.is_faster(current);
         let all = self.together(current, confirmed);
-        self.carried = Evidence { d: all.d * KEPT, e: all.e * KEPT };
+        self.carried = Evidence { d: all.d * CARRY_OVER, e: all.e * CARRY_OVER };
         if sudden && !confirmed {
             self.suspect = ms.max(1);
         }
-        self.woken = if self.woken == Woken::Now { Woken::Before } else { Woken::No };
+        self.burst = if self.burst == Burst::Current { Burst::Previous } else { Burst::None };
         self.current = Evidence::default();
         self.found = [0; READS];
     }

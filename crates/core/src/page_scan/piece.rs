@@ -7,10 +7,8 @@ use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
+use crate::tuning::UNTOUCHED_LEVEL;
 use crate::unknown::Unknown;
-
-/// A page that was never touched has this level.
-pub(super) const UNTOUCHED: i8 = i8::MIN;
 
 /// What is known of a page. Times are in ms since the monitor began.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +26,7 @@ pub(super) struct Page {
 
 impl Page {
     fn new(ms: u32) -> Self {
-        Page { touched: ms, kept: ms, seen: 0, young: 0, level: UNTOUCHED }
+        Page { touched: ms, kept: ms, seen: 0, young: 0, level: UNTOUCHED_LEVEL }
     }
 
     fn count(&mut self, young: bool) {
@@ -42,14 +40,14 @@ impl Page {
 
 /// A stretch of memory within one block and one mapping.
 #[derive(Debug, Clone)]
-pub(super) struct Piece {
+pub(super) struct ScannedPiece {
     pub range: AddrRange,
     pub huge: bool,
     pub resident: PageMask,
     /// resident pages whose accesses cannot be seen
     pub hidden: Vec<(Unknown, PageMask)>,
-    /// of those, the ones that somebody else has told of
-    pub told: PageMask,
+    /// of those, the ones that another way to look has reported
+    pub reported: PageMask,
     /// pages that were cleared, or that were not young when others were
     armed: PageMask,
     /// as last read
@@ -59,36 +57,36 @@ pub(super) struct Piece {
     /// over the samples of the interval under way
     exposure: Duration,
     samples: u32,
-    /// a sample of what was told of
-    told_for: Duration,
+    /// a sample of what was reported
+    reported_for: Duration,
     /// readings in which it was missing
     pub missing: u8,
     pages: Box<[Page]>,
 }
 
-impl Piece {
+impl ScannedPiece {
     /// One of which nothing is known.
     pub fn new(range: AddrRange, ms: u32) -> Self {
         let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
-        Piece {
+        ScannedPiece {
             range,
             huge: false,
             resident: PageMask::default(),
             hidden: Vec::new(),
-            told: PageMask::default(),
+            reported: PageMask::default(),
             armed: PageMask::default(),
             young: PageMask::default(),
             since: Nanos(0),
             exposure: Duration::ZERO,
             samples: 0,
-            told_for: Duration::ZERO,
+            reported_for: Duration::ZERO,
             missing: 0,
             pages: vec![Page::new(ms); pages].into(),
         }
     }
 
     /// Takes over what is known of pages that are in `old`, a piece of the same block, too.
-    pub fn take_over(&mut self, old: &Piece) {
+    pub fn take_over(&mut self, old: &ScannedPiece) {
         let Some(both) = self.range.intersect(&old.range) else { return };
         let (span, first) = (self.span(both), self.index(self.range.start));
         for (i, page) in old.pages(both) {
@@ -100,12 +98,12 @@ impl Piece {
         add(&mut self.resident, &old.resident);
         add(&mut self.armed, &old.armed);
         add(&mut self.young, &old.young);
-        add(&mut self.told, &old.told);
+        add(&mut self.reported, &old.reported);
         let hidden = old.hidden.iter().map(|(why, mask)| (*why, mask.and(&span)));
         self.hidden.extend(hidden.filter(|(_, mask)| !mask.is_empty()));
         (self.huge, self.since, self.missing) = (old.huge, old.since, old.missing);
         (self.exposure, self.samples) = (old.exposure, old.samples);
-        self.told_for = old.told_for;
+        self.reported_for = old.reported_for;
     }
 
     /// Address of its block.
@@ -142,7 +140,7 @@ impl Piece {
 
     /// Time that a sample tells of, in the mean.
     pub fn exposure(&self) -> Duration {
-        self.exposure.checked_div(self.samples).unwrap_or(self.told_for)
+        self.exposure.checked_div(self.samples).unwrap_or(self.reported_for)
     }
 
     /// Pages whose accesses cannot be seen, told of or not.
@@ -197,7 +195,7 @@ impl Piece {
         let was_unseen = self.unseen();
         self.armed = armed;
         self.hidden = hidden.into_iter().filter(|(_, mask)| !mask.is_empty()).collect();
-        self.told = self.told.and(&self.unseen());
+        self.reported = self.reported.and(&self.unseen());
         self.since = c.cleared_at;
         // Nobody knows what has come of it meanwhile.
         for i in was_unseen.without(&self.unseen()).iter() {
@@ -209,21 +207,22 @@ impl Piece {
 
     /// Takes in what somebody who sees them has told of the hidden pages of a window. What was touched
     /// within a time of their own counts as if it had been within a sampling interval.
-    pub fn tell(&mut self, window: AddrRange, seen: &Seen, ms: u32, sample: Duration) {
+    pub fn take_report(&mut self, window: AddrRange, seen: &Seen, ms: u32, sample: Duration) {
         let Some(since) = seen.since.filter(|_| seen.present > 0) else { return };
-        self.told_for = sample;
+        self.reported_for = sample;
         let seconds = seen.read_at.since(since).as_secs_f64();
         let untouched = 1.0 - f64::from(seen.young) / f64::from(seen.present);
         let young = 1.0 - untouched.powf(sample.as_secs_f64() / seconds.max(1e-9));
         let Some(window) = window.intersect(&self.range) else { return };
         for i in self.unseen().and(&self.span(window)).iter() {
-            let is_new = !self.told.contains(i);
-            self.told.insert(i);
+            let is_new = !self.reported.contains(i);
+            self.reported.insert(i);
             let Some(page) = self.page_mut(i) else { continue };
             if is_new {
                 *page = Page::new(ms);
             }
-            (page.seen, page.young) = (TOLD, (young * f64::from(TOLD)).round() as u16);
+            (page.seen, page.young) =
+                (REPORTED_SAMPLES, (young * f64::from(REPORTED_SAMPLES)).round() as u16);
             if seen.young + seen.later > 0 {
                 page.touched = ms;
             }
@@ -235,12 +234,12 @@ impl Piece {
         (self.exposure, self.samples) = (Duration::ZERO, 0);
         let first = self.index(self.range.start);
         for (i, page) in self.pages.iter_mut().enumerate() {
-            if !self.told.contains(first + i) {
+            if !self.reported.contains(first + i) {
                 (page.seen, page.young) = (0, 0);
             }
         }
     }
 }
 
-/// What was told of a page is so many samples of it.
-const TOLD: u16 = 1000;
+/// What was reported of a page counts as so many samples of it.
+const REPORTED_SAMPLES: u16 = 1000;

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use super::piece::Piece;
+use super::piece::ScannedPiece;
 use super::view::{parts, view};
-use crate::aside::{Aside, MOST_ASKS};
 use crate::attrs::Attrs;
-use crate::exposure::borders::{FIRST, Joined, cover, fit};
-use crate::ops::{Ask, Mapping, Seen, TargetId};
+use crate::borders::{FIRST_PASS, Joined, cover, fit};
+use crate::call::TargetId;
+use crate::ops::{Ask, Mapping, Seen};
 use crate::range::{AddrRange, align_down, join_touching};
 use crate::region::leave_out;
+use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
+use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
 /// A target, and what is known of its memory.
 pub(super) struct Scanned {
@@ -25,9 +27,9 @@ pub(super) struct Scanned {
     /// the mappings that can be seen
     pub visible: Vec<AddrRange>,
     /// mappings that cannot be seen
-    aside: Aside,
+    unobservable: UnobservableMappings,
     /// resident memory, by address
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, ScannedPiece>,
     /// bytes that no region covers
     pub left_out: u64,
     /// how long it had run at the last snapshot
@@ -36,13 +38,19 @@ pub(super) struct Scanned {
     turn: usize,
 }
 
+impl RosterMember for Scanned {
+    fn id(&self) -> TargetId {
+        self.id
+    }
+}
+
 impl Scanned {
     pub fn new(id: TargetId) -> Self {
         Scanned {
             id,
             mappings: Arc::default(),
             visible: Vec::new(),
-            aside: Aside::default(),
+            unobservable: UnobservableMappings::default(),
             pieces: BTreeMap::new(),
             left_out: 0,
             ran: None,
@@ -60,13 +68,13 @@ impl Scanned {
         if *self.mappings == mappings {
             return;
         }
-        self.aside.map(&mappings);
+        self.unobservable.map(&mappings);
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.mappings = Arc::new(mappings);
         for (_, old) in std::mem::take(&mut self.pieces) {
             let parts = in_block(&self.visible, old.block());
             for range in parts.filter(|r| r.intersect(&old.range).is_some()) {
-                let new = || Piece::new(range, 0);
+                let new = || ScannedPiece::new(range, 0);
                 self.pieces.entry(range.start).or_insert_with(new).take_over(&old);
             }
         }
@@ -79,7 +87,8 @@ impl Scanned {
             let ms = block.read_at.since(began).as_micros().div_ceil(1000);
             let ms = u32::try_from(ms).unwrap_or(u32::MAX);
             for range in in_block(&self.visible, block.start) {
-                let piece = self.pieces.entry(range.start).or_insert_with(|| Piece::new(range, ms));
+                let piece =
+                    self.pieces.entry(range.start).or_insert_with(|| ScannedPiece::new(range, ms));
                 piece.read(&block, ms, counts);
                 piece.missing = 0;
             }
@@ -118,14 +127,14 @@ impl Scanned {
 
     /// Stretches of what is mapped.
     pub fn areas(&self) -> usize {
-        join_touching(self.visible.iter().copied()).len() + self.aside.len()
+        join_touching(self.visible.iter().copied()).len() + self.unobservable.len()
     }
 
     /// Windows to ask about whose bits tell nothing, some at a time.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, size: u64) -> Vec<Ask> {
         let target = self.id;
-        let mut asks = self.aside.asks(target, rng, size, |_| true);
-        let windows = |p: &Piece| {
+        let mut asks = self.unobservable.asks(target, rng, size, |_| true);
+        let windows = |p: &ScannedPiece| {
             let (range, unseen) = (p.range, p.unseen());
             let first = align_down(range.start, size);
             let count = (range.end - first).div_ceil(size);
@@ -144,13 +153,13 @@ impl Scanned {
     }
 
     /// The answers.
-    pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32, sample: Duration) {
+    pub fn take_answers(&mut self, asks: &[Ask], seen: &[Seen], ms: u32, sample: Duration) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            if self.aside.hear(ask, seen) {
+            if self.unobservable.take_answer(ask, seen) {
                 continue;
             }
             if let Some((_, p)) = self.pieces.range_mut(..=ask.range.start).next_back() {
-                p.tell(ask.range, seen, ms, sample);
+                p.take_report(ask.range, seen, ms, sample);
             }
         }
     }
@@ -164,19 +173,19 @@ impl Scanned {
         interval: Duration,
     ) -> Vec<RegionView> {
         let areas = join_touching(self.visible.iter().copied());
-        let room = max.saturating_sub(self.aside.len()).max(1);
-        let pieces: Vec<&Piece> = self.pieces.values().collect();
-        let parts = |p: &&Piece, _: usize, out: &mut Joined| {
+        let room = max.saturating_sub(self.unobservable.len()).max(1);
+        let pieces: Vec<&ScannedPiece> = self.pieces.values().collect();
+        let parts = |p: &&ScannedPiece, _: usize, out: &mut Joined| {
             parts(p, now, attrs.windows).into_iter().for_each(|group| out.push(group));
         };
-        let mut joined = Joined::new(FIRST, attrs.windows, now);
+        let mut joined = Joined::new(FIRST_PASS, attrs.windows, now);
         cover(&pieces, |p| p.range, parts, &areas, &mut joined);
         let mut groups = fit(joined, room);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let pieces = &mut self.pieces;
         let mut views: Vec<RegionView> =
             groups.iter().map(|g| view(g.range, pieces, attrs.window, now)).collect();
-        views.extend(self.aside.views(interval));
+        views.extend(self.unobservable.views(interval));
         views.sort_unstable_by_key(|v| v.range.start);
         self.begin_anew();
         views
@@ -184,7 +193,7 @@ impl Scanned {
 
     /// Forgets the interval under way.
     pub fn begin_anew(&mut self) {
-        self.pieces.values_mut().for_each(Piece::restart);
+        self.pieces.values_mut().for_each(ScannedPiece::restart);
     }
 }
 

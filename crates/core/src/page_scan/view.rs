@@ -3,28 +3,29 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::piece::{Page, Piece, UNTOUCHED};
+use super::piece::{Page, ScannedPiece};
+use crate::borders::{Group, GroupKind, join_first};
 use crate::estimator::{Rate, rate};
-use crate::exposure::borders::{Group, Kind, join_first};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::to_bp;
 use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::survey::BLOCK_SIZE;
+use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
 use crate::unknown::{Pages, Unknown};
 
 /// The pages of a piece as groups of those that are alike; with `exact`, of those that are the same.
-pub(super) fn parts(piece: &Piece, now: u32, exact: bool) -> Vec<Group> {
-    let unseen = piece.unseen().without(&piece.told);
+pub(super) fn parts(piece: &ScannedPiece, now: u32, exact: bool) -> Vec<Group> {
+    let unseen = piece.unseen().without(&piece.reported);
     let mut out: Vec<Group> = Vec::new();
     let mut before = None;
     for (i, page) in piece.pages(piece.range) {
         let kind = if !piece.resident.contains(i) {
-            Kind::Absent
+            GroupKind::Absent
         } else if unseen.contains(i) {
-            Kind::Hidden(why(piece, i))
+            GroupKind::Hidden(why(piece, i))
         } else if page.seen == 0 {
-            Kind::Hidden(Unknown::Unseen)
+            GroupKind::Hidden(Unknown::Unseen)
         } else {
             kind(page, piece.exposure(), now)
         };
@@ -33,7 +34,7 @@ pub(super) fn parts(piece: &Piece, now: u32, exact: bool) -> Vec<Group> {
             Some(last) => {
                 last.range.end = start + PAGE_SIZE;
                 // One bit for all of a huge page.
-                if let (Kind::Seen { d, e, .. }, Kind::Seen { d: d1, e: e1, .. }, false) =
+                if let (GroupKind::Seen { d, e, .. }, GroupKind::Seen { d: d1, e: e1, .. }, false) =
                     (&mut last.kind, kind, piece.huge)
                 {
                     (*d, *e) = (*d + d1, *e + e1);
@@ -52,39 +53,42 @@ pub(super) fn parts(piece: &Piece, now: u32, exact: bool) -> Vec<Group> {
     out
 }
 
-fn why(piece: &Piece, page: usize) -> Unknown {
+fn why(piece: &ScannedPiece, page: usize) -> Unknown {
     let mut hidden = piece.hidden.iter().filter(|(_, mask)| mask.contains(page));
     hidden.next().map_or(Unknown::Unseen, |(why, _)| *why)
 }
 
 /// Touches of one page tell as much as so many fewer that were independent: among very many pages, some
 /// differ by chance.
-const ALIKE: f64 = 2.0;
+const TOUCHES_PER_INDEPENDENT_OBSERVATION: f64 = 2.0;
 
 /// Touches and the time until they came, such that their ratio is the page's rate. A page that was not
 /// touched has been so for as long as it is known.
-fn kind(page: &Page, sample: Duration, now: u32) -> Kind {
+fn kind(page: &Page, sample: Duration, now: u32) -> GroupKind {
     let (young, seen) = (f64::from(page.young), f64::from(page.seen));
     let sample = sample.as_secs_f64();
     if page.young == 0 {
         let idle = f64::from(now.saturating_sub(page.touched)) / 1e3;
         let touched = (page.touched, page.touched);
-        return Kind::Seen {
+        return GroupKind::Seen {
             d: 0.0,
-            e: idle.max(seen * sample) / ALIKE,
-            awoken: false,
+            e: idle.max(seen * sample) / TOUCHES_PER_INDEPENDENT_OBSERVATION,
+            reactivated: false,
             lately: false,
             touched,
         };
     }
     let hz = -(-(young / seen).min(1.0 - 0.5 / seen)).ln_1p() / sample.max(1e-6);
-    let (d, e) = (young / ALIKE, young / hz / ALIKE);
-    Kind::Seen { d, e, awoken: false, lately: true, touched: (now, now) }
+    let (d, e) = (
+        young / TOUCHES_PER_INDEPENDENT_OBSERVATION,
+        young / hz / TOUCHES_PER_INDEPENDENT_OBSERVATION,
+    );
+    GroupKind::Seen { d, e, reactivated: false, lately: true, touched: (now, now) }
 }
 
 /// Sums over the pages of a region.
 #[derive(Debug, Default)]
-struct Counts {
+struct PageCounts {
     resident: u64,
     unknown: [u64; Unknown::ALL.len()],
     /// pages of which anything is known
@@ -106,12 +110,12 @@ struct Counts {
 /// What a snapshot says of `range`; pages note the heat that they have.
 pub(super) fn view(
     range: AddrRange,
-    pieces: &mut BTreeMap<u64, Piece>,
+    pieces: &mut BTreeMap<u64, ScannedPiece>,
     window: u64,
     now: u32,
 ) -> RegionView {
     let first = range.start.saturating_sub(BLOCK_SIZE);
-    let mut counts = Counts::default();
+    let mut counts = PageCounts::default();
     for (_, piece) in pieces.range(first..range.end) {
         counts.add(piece, range, window);
     }
@@ -141,9 +145,9 @@ pub(super) fn view(
     }
 }
 
-impl Counts {
-    fn add(&mut self, piece: &Piece, range: AddrRange, window: u64) {
-        let unseen = piece.unseen().without(&piece.told);
+impl PageCounts {
+    fn add(&mut self, piece: &ScannedPiece, range: AddrRange, window: u64) {
+        let unseen = piece.unseen().without(&piece.reported);
         let exposure = piece.exposure().as_secs_f64();
         let mut in_window = None;
         for (i, page) in piece.pages(range).filter(|(i, _)| piece.resident.contains(*i)) {
@@ -178,10 +182,6 @@ impl Counts {
     }
 }
 
-/// So much likelier, in natural logarithms, it must be that a part of the pages is touched than that all
-/// of them are.
-const CLEARLY: f64 = 24.0;
-
 /// The share of `pages` that are touched at all, if `touched` of them were, in `young` samples of `each`
 /// per page; none if all of them may be.
 ///
@@ -209,29 +209,26 @@ fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64>
             + term(touched * each - young, 1.0 - p)
     };
     let alone = likelihood(1.0, young / (pages * each));
-    (share < 0.9 && likelihood(share, low) - alone > CLEARLY).then_some(share)
+    (share < 0.9 && likelihood(share, low) - alone > PARTLY_TOUCHED_LLR).then_some(share)
 }
-
-/// Rates below are no heat, in Hz: nine of ten pages are untouched for 5 s.
-const NO_HEAT: f64 = 0.02;
 
 /// Has the pages of a piece within `range` take note of their rate; the sum of the times for which they
 /// have had it, in ms.
-fn keep(piece: &mut Piece, range: AddrRange, hz: f64, now: u32) -> f64 {
-    let level = hz.max(NO_HEAT).log2().round() as i8;
-    let unseen = piece.unseen().without(&piece.told);
+fn keep(piece: &mut ScannedPiece, range: AddrRange, hz: f64, now: u32) -> f64 {
+    let level = hz.max(NO_HEAT_HZ).log2().round() as i8;
+    let unseen = piece.unseen().without(&piece.reported);
     let places = piece.pages(range).map(|(i, _)| i);
     let seen = |i: &usize| piece.resident.contains(*i) && !unseen.contains(*i);
     let places: Vec<usize> = places.filter(seen).collect();
     let mut sum = 0.0;
     for i in places {
         let Some(page) = piece.page_mut(i).filter(|p| p.seen > 0) else { continue };
-        if page.level == UNTOUCHED {
-            page.kept = if hz > NO_HEAT { now } else { page.touched };
+        if page.level == UNTOUCHED_LEVEL {
+            page.kept = if hz > NO_HEAT_HZ { now } else { page.touched };
         } else if page.level.abs_diff(level) > 1 {
             page.kept = now;
         }
-        if page.level == UNTOUCHED || page.level.abs_diff(level) > 1 {
+        if page.level == UNTOUCHED_LEVEL || page.level.abs_diff(level) > 1 {
             page.level = level;
         }
         sum += f64::from(now.saturating_sub(page.kept));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rangemap::RangeMap;
 
 use super::filter::some;
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::snapshot::{RegionView, Snapshot};
 use crate::time::Nanos;
 

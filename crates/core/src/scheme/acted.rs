@@ -9,7 +9,7 @@ use rangemap::RangeMap;
 
 use super::stats::Why;
 use crate::act::Action;
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::range::AddrRange;
 use crate::snapshot::{RegionView, Snapshot};
 use crate::time::Nanos;

@@ -11,7 +11,7 @@ use super::pattern::mean_hz;
 use super::priority::score;
 use super::stats::Why;
 use crate::act::Action;
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, align_up};
 use crate::snapshot::{RegionView, Snapshot, TargetView};
 use crate::support::share;

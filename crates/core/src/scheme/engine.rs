@@ -10,7 +10,7 @@ use super::running::{Running, Step};
 use super::stats::{Event, Stats};
 use super::{Scheme, SchemeError};
 use crate::act::{Act, Action, Support};
-use crate::ops::OpsError;
+use crate::call::OpsError;
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
 

@@ -6,7 +6,7 @@ use super::super::testing::{Desk, Fate, pages, snapshot, target, view};
 use super::super::*;
 use super::*;
 use crate::act::{Action, Destination, Destinations, Failure, PageFilter, PageKind};
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::RegionView;
 use crate::unknown::{Pages, Unknown};

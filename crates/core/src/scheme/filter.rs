@@ -8,7 +8,8 @@ use rangemap::RangeSet;
 use super::SchemeError;
 use super::metrics::Metrics;
 use crate::act::PageFilter;
-use crate::ops::{Mapping, MappingKind, TargetId};
+use crate::call::TargetId;
+use crate::ops::{Mapping, MappingKind};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::TargetView;
 

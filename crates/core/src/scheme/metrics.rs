@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::survey::Pressure;
 
 /// Figures of the machine, of groups of processes, and of the user's own. What cannot be read is none.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::candidates::Candidate;
 use crate::act::Budget;
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::range::{AddrRange, align_down, align_up};
 
 /// Works handed over at once, at most.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::act::{Action, Applied};
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::range::AddrRange;
 use crate::time::Nanos;
 

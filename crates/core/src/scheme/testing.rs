@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::act::{Act, Action, Applied, Failure, Support, Work};
 use crate::attrs::Attrs;
+use crate::call::{Cost, OpsError, TargetId};
 use crate::estimator::Rate;
-use crate::ops::{Cost, Mapping, MappingKind, OpsError, TargetId};
+use crate::ops::{Mapping, MappingKind};
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::snapshot::{RegionView, Snapshot, TargetView};
 use crate::support::RateSupport;

@@ -8,7 +8,7 @@ use super::super::testing::{Desk, Fate, pages, snapshot, target, view};
 use super::super::*;
 use super::*;
 use crate::act::{Action, Applied, Failure};
-use crate::ops::TargetId;
+use crate::call::TargetId;
 use crate::range::{AddrRange, PAGE_SIZE, join_touching};
 use crate::snapshot::RegionView;
 use crate::survey::BLOCK_SIZE;

@@ -103,7 +103,8 @@ fn what_others_clear_is_counted_and_widens_intervals() {
             tapped.meddle = Some(Box::new(meddle));
         });
         let settled: Vec<_> = snapshots.iter().filter(|s| s.start > seconds(6.0)).collect();
-        let stolen: u64 = settled.iter().map(|s| s.quality.unwrap().stolen).sum();
+        let externally_cleared: u64 =
+            settled.iter().map(|s| s.quality.unwrap().externally_cleared).sum();
         let at = mib(20, 1).start;
         let widths = settled.iter().filter_map(|s| {
             let r = s.targets[0].regions.iter().find(|r| r.range.contains(at))?;
@@ -111,10 +112,10 @@ fn what_others_clear_is_counted_and_widens_intervals() {
         });
         let widths: Vec<f32> = widths.collect();
         assert!(!widths.is_empty());
-        (stolen, widths.iter().sum::<f32>() / widths.len() as f32)
+        (externally_cleared, widths.iter().sum::<f32>() / widths.len() as f32)
     };
-    let ((none, before), (stolen, after)) = (width(false), width(true));
+    let ((none, before), (externally_cleared, after)) = (width(false), width(true));
     assert_eq!(none, 0);
-    assert!(stolen > 2048, "{stolen} pages");
+    assert!(externally_cleared > 2048, "{externally_cleared} pages");
     assert!(after > before, "{before} {after}");
 }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Attrs, Cost, Liveness, Look, Mapping, Nanos, OpsError, Region, RegionSampler,
-    Seen, Snapshot, Space, TargetId, TargetView,
+    AddrRange, Ask, Attrs, Cost, Liveness, Look, Mapping, Monitor, Nanos, OpsError, Region,
+    RegionSampler, Seen, Snapshot, Space, TargetId, TargetView,
 };
 use isotherm_sim::{Machine, Memory, Ops, Pattern, Score, run, score};
 use scene::{MIB, a_quarter_hot, machine, mib, poisson, seconds};

@@ -241,7 +241,7 @@ mod tests {
             end: Nanos((seq + 1) * SECOND),
             attrs: Attrs::default(),
             cost: Cost { clears: 5, lost: Duration::from_millis(1), ..Cost::default() },
-            quality: Some(Quality { coverage_bp, error_log2, stolen: 0, restraint }),
+            quality: Some(Quality { coverage_bp, error_log2, externally_cleared: 0, restraint }),
             targets: Vec::new(),
         }
     }

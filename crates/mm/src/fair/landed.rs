@@ -2,7 +2,7 @@
 //! batches are set anew if a marked one was passed over, and a pass that could find nothing new is
 //! saved on machines of one node.
 
-use super::{AfterFair, FairPass, FairPolicy, Verdict};
+use super::{AfterFair, FairPass, FairPolicy, FairVerdict};
 use crate::zone::Zone;
 
 /// See [`super::Fair::Landed`].
@@ -10,16 +10,16 @@ use crate::zone::Zone;
 pub struct Landed;
 
 impl FairPolicy for Landed {
-    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> Verdict {
+    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> FairVerdict {
         if !local {
-            return Verdict::Stop;
+            return FairVerdict::Stop;
         }
         if zone.depleted {
             pass.skipped += 1;
-            return Verdict::Skip;
+            return FairVerdict::Skip;
         }
         pass.charged += 1;
-        Verdict::Take
+        FairVerdict::Take
     }
 
     fn after(&self, pass: &FairPass, nodes: usize) -> AfterFair {

@@ -22,7 +22,7 @@ pub use v1::V1;
 
 /// What a policy says to a zone in the fair pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FairVerdict {
     /// if its watermark allows
     Take,
     /// not this time
@@ -57,7 +57,7 @@ pub trait FairPolicy: std::fmt::Debug + Send + Sync {
     }
 
     /// What to do with a zone, which may be local or not.
-    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> Verdict;
+    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> FairVerdict;
 
     /// What follows if nothing was found, on a machine of so many nodes.
     fn after(&self, pass: &FairPass, nodes: usize) -> AfterFair;

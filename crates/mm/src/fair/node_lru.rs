@@ -1,7 +1,7 @@
 //! Linux 4.8 (commit e6cbd7f2efb4): lists are per node, so pages age alike in all its zones, and no
 //! policy is needed.
 
-use super::{AfterFair, FairPass, FairPolicy, Off, Verdict};
+use super::{AfterFair, FairPass, FairPolicy, FairVerdict, Off};
 use crate::zone::Zone;
 
 /// See [`super::Fair::NodeLru`].
@@ -13,7 +13,7 @@ impl FairPolicy for NodeLru {
         Off.has_fair_pass()
     }
 
-    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> Verdict {
+    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> FairVerdict {
         Off.judge(pass, zone, local)
     }
 

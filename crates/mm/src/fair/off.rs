@@ -1,6 +1,6 @@
 //! No policy: the highest zone first, until it is at its low watermark. Linux before 3.12.
 
-use super::{AfterFair, FairPass, FairPolicy, Verdict};
+use super::{AfterFair, FairPass, FairPolicy, FairVerdict};
 use crate::zone::Zone;
 
 /// See [`super::Fair::Off`].
@@ -12,8 +12,8 @@ impl FairPolicy for Off {
         false
     }
 
-    fn judge(&self, _pass: &mut FairPass, _zone: &Zone, _local: bool) -> Verdict {
-        Verdict::Take
+    fn judge(&self, _pass: &mut FairPass, _zone: &Zone, _local: bool) -> FairVerdict {
+        FairVerdict::Take
     }
 
     fn after(&self, _pass: &FairPass, _nodes: usize) -> AfterFair {

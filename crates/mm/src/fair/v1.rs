@@ -4,7 +4,7 @@
 //! ones, and those whose reserve keeps everybody out. DMA is such a zone: its batch is never used,
 //! so no batch is ever set anew.
 
-use super::{AfterFair, FairPass, FairPolicy, Verdict};
+use super::{AfterFair, FairPass, FairPolicy, FairVerdict};
 use crate::zone::Zone;
 
 /// See [`super::Fair::V1`].
@@ -12,14 +12,14 @@ use crate::zone::Zone;
 pub struct V1;
 
 impl FairPolicy for V1 {
-    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> Verdict {
+    fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> FairVerdict {
         if zone.batch.read() <= 0 {
             pass.skipped += 1;
-            return Verdict::Skip;
+            return FairVerdict::Skip;
         }
         // Before the test for locality: the flaw.
         pass.charged += 1;
-        if local { Verdict::Take } else { Verdict::Skip }
+        if local { FairVerdict::Take } else { FairVerdict::Skip }
     }
 
     fn after(&self, pass: &FairPass, _nodes: usize) -> AfterFair {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use isotherm_mm::{
-    FAIR, FrameId, KINDS, Layout, ListKind, Memory, NodeLayout, PageKind, Request, Rules, ZoneKind,
+    FAIR, FrameId, KINDS, Layout, ListKind, LruType, Memory, NodeLayout, Request, Rules, ZoneKind,
     ZoneLayout, ZonelistOrder, normal_threshold, pressure_threshold,
 };
 use proptest::prelude::*;
@@ -95,7 +95,7 @@ fn take(memory: &mut Memory, pages: &mut Pages, request: Request) {
         zone.free.read() + handed_in + 1
     };
     assert!(seen > zone.watermarks.min, "{seen} free: {zone:?}");
-    if request.kind == Some(PageKind::Anon) {
+    if request.kind == Some(LruType::Anon) {
         memory.set_mapped(frame, true);
     }
 }
@@ -103,8 +103,8 @@ fn take(memory: &mut Memory, pages: &mut Pages, request: Request) {
 fn go(memory: &mut Memory, pages: &mut Pages, step: &Step) {
     match *step {
         Step::Allocate { cpu, node, class, kind, write, times } => {
-            let kind = [Some(PageKind::File), Some(PageKind::Anon), None][usize::from(kind)];
-            let write = write && kind == Some(PageKind::File);
+            let kind = [Some(LruType::File), Some(LruType::Anon), None][usize::from(kind)];
+            let write = write && kind == Some(LruType::File);
             let request = Request { cpu, node, class: KINDS[class], kind, write, owner: 0 };
             (0..times).for_each(|_| take(memory, pages, request));
         }
@@ -153,8 +153,8 @@ fn check(memory: &Memory, pages: &Pages) {
             i64::try_from(of.count()).unwrap()
         };
         assert_eq!(count(|l| l == ListKind::Free), z.free.exact());
-        assert_eq!(count(|l| l.page_kind() == Some(PageKind::File)), z.file);
-        assert_eq!(count(|l| l.page_kind() == Some(PageKind::Anon)), z.anon);
+        assert_eq!(count(|l| l.lru_type() == Some(LruType::File)), z.file);
+        assert_eq!(count(|l| l.lru_type() == Some(LruType::Anon)), z.anon);
         let dirty = frames().filter(|&f| memory.zone_of(f) == i && memory.is_dirty(f)).count();
         assert_eq!(i64::try_from(dirty).unwrap(), z.dirty);
         assert_eq!(z.stats.allocated - z.stats.freed, (z.managed - z.free.exact()).unsigned_abs());

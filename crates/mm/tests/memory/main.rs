@@ -5,7 +5,7 @@ mod fairness;
 mod invariants;
 mod slow_path;
 
-use isotherm_mm::{Backing, FrameId, Layout, Memory, PageKind, Request, Rules, ZoneKind};
+use isotherm_mm::{Backing, FrameId, Layout, LruType, Memory, Request, Rules, ZoneKind};
 use proptest::prelude::*;
 
 /// Pages by key, to be taken back at any time.
@@ -40,7 +40,7 @@ impl Pages {
 }
 
 pub(crate) fn file(cpu: u32) -> Request {
-    let kind = Some(PageKind::File);
+    let kind = Some(LruType::File);
     Request { cpu, node: 0, class: ZoneKind::Normal, kind, write: false, owner: 0 }
 }
 

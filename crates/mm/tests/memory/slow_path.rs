@@ -1,6 +1,6 @@
 //! What happens when memory runs short.
 
-use isotherm_mm::{Fair, Layout, ListKind, PageKind, Request, Work, ZoneKind};
+use isotherm_mm::{Fair, Layout, ListKind, LruType, ReclaimStats, Request, ZoneKind};
 
 use super::{Pages, file, memory};
 
@@ -46,7 +46,7 @@ fn what_stays_is_not_reclaimed_and_then_nothing_is_left() {
     assert!(others.all(|above| above <= 0));
     assert_eq!(memory.stats().failures, 1);
     // And kswapd gives up instead of going round for ever.
-    assert_eq!(memory.run_kswapd(0, u64::MAX, &mut pages), Work::default());
+    assert_eq!(memory.run_kswapd(0, u64::MAX, &mut pages), ReclaimStats::default());
     assert!(!memory.is_kswapd_awake(0));
 }
 
@@ -70,7 +70,7 @@ fn a_page_used_twice_outlives_those_used_once() {
 fn pages_of_processes_stay_while_there_is_no_swap() {
     let mut memory = memory(&small(), Fair::Landed.rules());
     let mut pages = Pages::default();
-    let anon = Request { kind: Some(PageKind::Anon), ..file(0) };
+    let anon = Request { kind: Some(LruType::Anon), ..file(0) };
     for _ in 0..10_000 {
         let frame = pages.allocate(&mut memory, anon).unwrap();
         memory.set_mapped(frame, true);

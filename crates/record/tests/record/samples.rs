@@ -260,10 +260,10 @@ fn quality() -> impl Strategy<Value = Option<Quality>> {
     let error = prop::option::of(0.0..20f32);
     let restraint = prop::sample::select(restraint.to_vec());
     prop::option::of((0..=10_000u32, error, any::<u64>(), restraint).prop_map(
-        |(coverage_bp, error_log2, stolen, restraint)| Quality {
+        |(coverage_bp, error_log2, externally_cleared, restraint)| Quality {
             coverage_bp,
             error_log2,
-            stolen,
+            externally_cleared,
             restraint,
         },
     ))

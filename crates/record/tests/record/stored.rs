@@ -36,7 +36,7 @@ fn of_exposure() -> Vec<Snapshot> {
         s.quality = Some(Quality {
             coverage_bp: 9_500,
             error_log2: error,
-            stolen: 3,
+            externally_cleared: 3,
             restraint: Restraint::ShortRuns,
         });
     }

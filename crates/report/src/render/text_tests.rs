@@ -110,7 +110,8 @@ fn a_budget_and_what_it_buys_are_told() {
         snapshot.cost.lost = snapshot.cost.cpu / 2;
         let restraint = if seq == 0 { Restraint::None } else { Restraint::ShortRuns };
         let error_log2 = Some(0.5);
-        snapshot.quality = Some(Quality { coverage_bp, error_log2, stolen: 60, restraint });
+        snapshot.quality =
+            Some(Quality { coverage_bp, error_log2, externally_cleared: 60, restraint });
         s.push(&snapshot);
     }
     let text = summary_text(&s.finish().unwrap(), 2);

@@ -40,7 +40,7 @@ struct QualityTally {
     /// of the seconds, those with an error
     errors: f64,
     error_log2: f64,
-    stolen: f64,
+    externally_cleared: f64,
     restrained: f64,
 }
 
@@ -129,7 +129,7 @@ impl CostTally {
             budget_percent: attrs.budget().map(|ppm| f64::from(ppm) / 1e4),
             coverage_percent: told(q.coverage_bp / 100.0),
             error_log2: (q.errors > 0.0).then(|| q.error_log2 / q.errors),
-            stolen_per_s: told(q.stolen),
+            stolen_per_s: told(q.externally_cleared),
             restrained_percent: told(q.restrained * 100.0),
             looks_per_s: self.looks / seconds,
             clears_per_s: self.clears / seconds,
@@ -148,7 +148,7 @@ impl QualityTally {
             self.errors += seconds;
             self.error_log2 += f64::from(error) * seconds;
         }
-        self.stolen += q.stolen as f64 * share;
+        self.externally_cleared += q.externally_cleared as f64 * share;
         if q.restraint > Restraint::None {
             self.restrained += seconds;
         }

@@ -1,6 +1,6 @@
 //! What tasks do to pages: read and write those of files, touch those of processes.
 
-use isotherm_mm::{FrameId, OutOfMemory, PageKind, Request, ZoneKind};
+use isotherm_mm::{FrameId, LruType, OutOfMemory, Request, ZoneKind};
 
 use super::owners::{Entry, Owner};
 use super::system::{Actor, PagedMachine};
@@ -33,7 +33,7 @@ impl PagedMachine {
         let mut next = page;
         while next < end && self.owners.cached(file, next).is_none() {
             let owner = Owner::File(file, next);
-            match self.allocate(actor, Some(PageKind::File), owner, false) {
+            match self.allocate(actor, Some(LruType::File), owner, false) {
                 Ok(frame) => self.owners.cache(file, next, frame),
                 Err(e) if next == page => return Err(e),
                 Err(_) => break,
@@ -55,7 +55,7 @@ impl PagedMachine {
             Some(frame) => frame,
             None => {
                 let owner = Owner::File(file, page);
-                let frame = self.allocate(actor, Some(PageKind::File), owner, true)?;
+                let frame = self.allocate(actor, Some(LruType::File), owner, true)?;
                 self.owners.cache(file, page, frame);
                 frame
             }
@@ -102,7 +102,7 @@ impl PagedMachine {
         self.counts.faults += 1;
         actor.now += u64::from(self.spec.costs.fault_ns);
         let owner = Owner::Process(process, page);
-        let frame = self.allocate(actor, Some(PageKind::Anon), owner, false)?;
+        let frame = self.allocate(actor, Some(LruType::Anon), owner, false)?;
         let was_swapped = self.owners.processes[process][page].swapped;
         if let Some(swap) = self.owners.swap.as_mut().filter(|_| was_swapped) {
             actor.now += swap.bring();
@@ -116,7 +116,7 @@ impl PagedMachine {
     pub(super) fn allocate(
         &mut self,
         actor: &mut Actor,
-        kind: Option<PageKind>,
+        kind: Option<LruType>,
         owner: Owner,
         write: bool,
     ) -> Result<FrameId, OutOfMemory> {

@@ -1,6 +1,6 @@
 //! What goes on while tasks run: kswapd, what is in swap, what is due by now.
 
-use isotherm_mm::Work;
+use isotherm_mm::ReclaimStats;
 
 use super::owners::Owner;
 use super::system::{Actor, PagedMachine};
@@ -70,7 +70,7 @@ impl PagedMachine {
         DirtyLimits::of(zones.map(|z| (z.free.read() - z.watermarks.high).max(0) + z.file).sum())
     }
 
-    pub(super) fn scan_ns(&self, work: Work) -> u64 {
+    pub(super) fn scan_ns(&self, work: ReclaimStats) -> u64 {
         work.scanned * 1_000_000_000 / u64::from(self.spec.costs.kswapd_pages_s)
     }
 

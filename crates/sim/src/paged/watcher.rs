@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Ask, Attrs, AttrsError, Cost, Liveness, Look, Mapping, MappingKind, Nanos, OpsError,
-    PAGE_SIZE, RegionSampler, Seen, Snapshot, Source, Space, Step, TargetId,
+    AddrRange, Ask, Attrs, AttrsError, Cost, Liveness, Look, Mapping, MappingKind, Monitor, Nanos,
+    OpsError, PAGE_SIZE, RegionSampler, Seen, Snapshot, Source, Space, Step, TargetId,
 };
 use isotherm_mm::OutOfMemory;
 

@@ -1,7 +1,7 @@
 //! What is said of the policies, tried on machines that are drawn from a seed.
 
 use isotherm_mm::{
-    Fair, Layout, LayoutError, Memory, PageKind, Request, Rules, ZoneBalance, ZoneKind,
+    Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneBalance, ZoneKind,
 };
 use serde::Serialize;
 
@@ -105,7 +105,7 @@ impl Drawn {
                 cpu: u32::try_from(i % u64::from(self.cpus)).unwrap_or(0),
                 node: 0,
                 class: ZoneKind::Normal,
-                kind: Some(PageKind::File),
+                kind: Some(LruType::File),
                 write: false,
                 owner: i,
             };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use isotherm_core::PAGE_SIZE;
-use isotherm_mm::{OutOfMemory, Rules, Stats, ZoneStats};
+use isotherm_mm::{AllocStats, OutOfMemory, Rules, ZoneStats};
 use serde::Serialize;
 
 use super::load::Load;
@@ -54,7 +54,7 @@ pub struct PhaseFigures {
     /// pages that came from the disk, were written, faulted in
     pub counts: Counts,
     /// what happened to allocations
-    pub allocator: Stats,
+    pub allocator: AllocStats,
     /// times that batches were set anew, for 1000 allocations
     pub resets_per_1000: f64,
     /// zonelists gone through for an allocation
@@ -178,7 +178,7 @@ fn touchers(
 struct Before {
     now: u64,
     counts: Counts,
-    stats: Stats,
+    stats: AllocStats,
     zones: Vec<ZoneStats>,
 }
 

@@ -1,6 +1,6 @@
 //! States that the mails of the seed argue about, and what each policy does in them.
 
-use isotherm_mm::{FAIR, Fair, Layout, LayoutError, Memory, PageKind, Request, Rules, ZoneKind};
+use isotherm_mm::{FAIR, Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneKind};
 use serde::Serialize;
 
 /// Allocations in a scenario.
@@ -111,7 +111,7 @@ fn outcome(fair: Fair, memory: &mut Memory, cpus: u32, allocations: u32) -> Outc
             cpu: i % cpus,
             node: 0,
             class: ZoneKind::Normal,
-            kind: Some(PageKind::File),
+            kind: Some(LruType::File),
             write: false,
             owner: i.into(),
         };

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use crate::ops::{Ask, Mapping, Seen, TargetId};
+use crate::call::TargetId;
+use crate::ops::{Ask, Mapping, Seen};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::region::{Region, age_regions, random_page, set_regions, window_around};
 use crate::region_view::view;
@@ -19,17 +20,17 @@ const LOOKS: usize = 4;
 pub(crate) const MOST_ASKS: usize = 128;
 
 /// Heat that differs by less is the same, in basis points.
-const ALIKE_BP: u32 = 1_000;
+const SAME_HEAT_BP: u32 = 1_000;
 
 /// A region for each mapping that cannot be seen. Their ages are in ms, as readings come as they may.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct UnobservableMappings {
     regions: Vec<Region>,
     /// begins of those of which somebody has told since they were last read
     heard: BTreeSet<u64>,
 }
 
-impl Aside {
+impl UnobservableMappings {
     /// Takes in the mappings, which are sorted and disjoint.
     pub fn map(&mut self, mappings: &[Mapping]) {
         let unseen = mappings.iter().filter(|m| m.unknown.is_some()).map(|m| m.range);
@@ -87,7 +88,7 @@ impl Aside {
     }
 
     /// Takes in an answer, if it is about one of them.
-    pub fn hear(&mut self, ask: &Ask, seen: &Seen) -> bool {
+    pub fn take_answer(&mut self, ask: &Ask, seen: &Seen) -> bool {
         let at = self.regions.partition_point(|r| r.range.end <= ask.range.start);
         let Some(r) = self.regions.get_mut(at).filter(|r| r.range.contains(ask.range.start)) else {
             return false;
@@ -107,7 +108,7 @@ impl Aside {
                 r.conclude();
             }
             let age = r.age;
-            age_regions(std::slice::from_mut(r), ALIKE_BP);
+            age_regions(std::slice::from_mut(r), SAME_HEAT_BP);
             // It counts intervals.
             r.age = if r.age > 0 { age.saturating_add(passed) } else { 0 };
             r.restart(u64::MAX / 4);
@@ -140,20 +141,20 @@ mod tests {
 
     #[test]
     fn what_somebody_tells_of_ages_and_is_not_unknown() {
-        let mut aside = Aside::default();
-        aside.map(&locked());
+        let mut unobservable = UnobservableMappings::default();
+        unobservable.map(&locked());
         let interval = Duration::from_millis(300);
         let ask = Ask { target: TargetId(1), range: RANGE, clear: false };
         for n in 1..30u32 {
             if n % 3 == 1 {
                 let read_at = Nanos(u64::from(n) * 300_000_000);
                 let seen = Seen { pages: 16, present: 16, read_at, ..Seen::default() };
-                assert!(aside.hear(&ask, &seen));
+                assert!(unobservable.take_answer(&ask, &seen));
             }
             if n % 3 == 0 {
-                aside.see(&all_there(), &locked());
+                unobservable.see(&all_there(), &locked());
             }
-            let view = aside.views(interval)[0];
+            let view = unobservable.views(interval)[0];
             assert_eq!((view.resident_bp, view.unknown_bp.total()), (10_000, 0), "{n}");
             assert_eq!(view.age, interval * n);
             let asked = if n % 3 == 1 { RateSupport::MEASURED } else { RateSupport::OLD };
@@ -163,11 +164,11 @@ mod tests {
 
     #[test]
     fn what_nobody_tells_of_is_unknown() {
-        let mut aside = Aside::default();
-        aside.map(&locked());
+        let mut unobservable = UnobservableMappings::default();
+        unobservable.map(&locked());
         for _ in 0..3 {
-            aside.see(&all_there(), &locked());
-            let view = aside.views(Duration::from_secs(1))[0];
+            unobservable.see(&all_there(), &locked());
+            let view = unobservable.views(Duration::from_secs(1))[0];
             assert_eq!(view.unknown_bp.0[Unknown::Mlocked.index()], 10_000);
             assert_eq!(view.age, Duration::ZERO);
         }

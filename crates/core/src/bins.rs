@@ -294,7 +294,7 @@ impl Spread {
     pub fn interval(&self, hz: f64) -> Rate {
         if self.d <= 0.0 {
             let pages = (self.e / self.windows.max(1.0)).max(1e-9);
-            let high = 3.69 / (self.windows * pages / ALIKE).max(1e-9);
+            let high = 3.69 / (self.windows * pages / PAGES_PER_INDEPENDENT_OBSERVATION).max(1e-9);
             return Rate { hz: 0.0, low: 0.0, high: high as f32 };
         }
         self.within(hz, self.error())
@@ -331,7 +331,7 @@ impl Spread {
     }
 
     fn error(&self) -> f64 {
-        let few = if self.windows < 6.0 { ALIKE } else { 1.0 };
+        let few = if self.windows < 6.0 { PAGES_PER_INDEPENDENT_OBSERVATION } else { 1.0 };
         self.times() * (self.variance().max(few / self.d) + MODEL * MODEL).sqrt()
     }
 
@@ -364,7 +364,7 @@ const ONE_TIME: f64 = 1.645;
 const IN_STEP: f64 = 1.6;
 
 /// So many pages of a window tell as much as one that is independent of the others.
-pub const ALIKE: f64 = 8.0;
+pub const PAGES_PER_INDEPENDENT_OBSERVATION: f64 = 8.0;
 
 #[cfg(test)]
 mod tests {

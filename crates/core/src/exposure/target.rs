@@ -6,25 +6,31 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
-use super::bins::ALIKE;
-use super::borders::{Group, groups};
-use super::coarse::is_large;
-use super::piece::{Moment, Piece, Terms};
-use super::plan::TURNING;
-use super::rest::{Rest, Whole};
-use super::stretches::{Seams, Woken, fall_idle, hot_cells, is_sampled, sampled, within, woken};
-use super::view::{Basis, Viewed, view};
-use crate::aside::{Aside, MOST_ASKS};
-use crate::ops::{Ask, Mapping, Seen, TargetId};
+use super::coarse::{Sentinels, is_large};
+use super::counts::sum_up;
+use super::groups::groups;
+use super::piece::Piece;
+use super::published::{PublishedRegion, is_sampled, known_at};
+use super::rest::{Resting, Worth};
+use super::stretches::{Seams, WokenStretch, fall_idle, hot_cells, sampled, within, woken};
+use super::timing::{ExposureTerms, Moment};
+use super::view::{ViewBasis, Viewed, project, update_ages};
+use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
+use crate::borders::Group;
+use crate::call::TargetId;
+use crate::ops::{Activity, Ask, Mapping, Seen};
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
+use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
+use crate::tuning::{NO_HEAT_HZ, TURNING};
 use crate::unknown::Unknown;
+use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
 /// A target, and what is known of its memory.
-pub(super) struct Watched {
+pub(super) struct ExposureTarget {
     pub id: TargetId,
     pub mappings: Arc<Vec<Mapping>>,
     /// when they were read
@@ -34,16 +40,16 @@ pub(super) struct Watched {
     /// resident memory, sorted
     pub pieces: Vec<Piece>,
     /// mappings that cannot be seen
-    pub aside: Aside,
+    pub unobservable: UnobservableMappings,
     /// as of the last snapshot
-    pub regions: Vec<Known>,
+    pub regions: Vec<PublishedRegion>,
     /// bytes that no region covers
     pub left_out: u64,
     /// how long it had run at the last snapshot
     pub ran: Option<Duration>,
-    pub running: Running,
+    pub running: RunShare,
     /// pages cleared by others since the last snapshot
-    pub stolen: u64,
+    pub externally_cleared: u64,
     /// Not all of it has been cleared once.
     pub is_new: bool,
     /// when something woke or fell idle all at once
@@ -51,92 +57,79 @@ pub(super) struct Watched {
     /// borders of what did
     pub seams: Seams,
     /// what woke, until it is known what came of it
-    pub woken: Vec<Woken>,
+    pub woken: Vec<WokenStretch>,
     /// what the next snapshot says
     pub views: Vec<RegionView>,
     /// when what cannot be seen was last told of
-    aside_ms: u32,
+    unobservable_ms: u32,
     /// which of what is hidden was asked about last
     turn: usize,
     /// It is large, and too little of it was hidden at the last reading: to count that takes long.
     pub hides_little: bool,
     /// where the last part that was read ends
     read_to: u64,
-    /// pieces when samples that nobody has touched were last chosen to be read, and which of them were
-    pub(super) nr_sentinels: usize,
-    pub(super) sentinel_turn: usize,
+    /// of a large target
+    pub sentinels: Sentinels,
     /// when to look again how much of what cannot be seen is resident
-    pub next_aside: Nanos,
-    /// the reading of all of it in this round, if nothing was cleared after it
-    pub whole: Option<Whole>,
-    /// Since it was read it has done nothing.
-    pub rest: Option<Rest>,
-    /// until when it is not known by its clock whether it does
-    pub distrusted_until: Nanos,
+    pub next_unobservable: Nanos,
+    pub rest: Resting,
     /// The last reading of everything has found something touched.
     pub was_touched: bool,
 }
 
-/// A region as it was published.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Known {
-    pub range: AddrRange,
-    /// of the pages that are touched
-    pub hz: f64,
-    /// which part that is
-    pub share: f64,
-    /// for how long it has had this heat
-    pub age: Duration,
-    /// Most of what is known of it is of samples.
-    pub extended: bool,
+impl RosterMember for ExposureTarget {
+    fn id(&self) -> TargetId {
+        self.id
+    }
 }
 
-impl Watched {
-    pub fn new(id: TargetId) -> Self {
-        Watched {
+impl ExposureTarget {
+    pub fn new(id: TargetId, is_new: bool) -> Self {
+        ExposureTarget {
             id,
             mappings: Arc::default(),
             mapped: Nanos(0),
             visible: Vec::new(),
             pieces: Vec::new(),
-            aside: Aside::default(),
+            unobservable: UnobservableMappings::default(),
             regions: Vec::new(),
             left_out: 0,
             ran: None,
-            running: Running::default(),
-            stolen: 0,
-            is_new: true,
+            running: RunShare::default(),
+            externally_cleared: 0,
+            is_new,
             turned: None,
             seams: Seams::default(),
             woken: Vec::new(),
             views: Vec::new(),
-            aside_ms: 0,
+            unobservable_ms: 0,
             turn: 0,
             hides_little: false,
             read_to: 0,
-            nr_sentinels: 0,
-            sentinel_turn: 0,
-            next_aside: Nanos(0),
-            whole: None,
-            rest: None,
-            distrusted_until: Nanos(0),
+            sentinels: Sentinels::default(),
+            next_unobservable: Nanos(0),
+            rest: Resting::default(),
             was_touched: false,
         }
     }
 
     /// Forgets all: it has a new address space.
     pub fn forget(&mut self) {
-        *self = Watched::new(self.id);
-        self.is_new = false;
+        *self = ExposureTarget::new(self.id, false);
+    }
+
+    /// Whether it is known by samples.
+    pub fn is_large(&self) -> bool {
+        is_large(self.pieces.len())
     }
 
     /// Time is counted from so many ms later on.
     pub fn rebase(&mut self, ms: u32) {
-        self.aside_ms = self.aside_ms.saturating_sub(ms);
+        self.unobservable_ms = self.unobservable_ms.saturating_sub(ms);
         self.pieces.iter_mut().for_each(|p| p.rebase(ms));
         self.seams.rebase(ms);
         self.woken.clear();
-        self.rest = None;
+        self.rest.forget();
     }
 
     /// Takes in the mappings, which are sorted and disjoint.
@@ -145,10 +138,10 @@ impl Watched {
         if *self.mappings == mappings {
             return;
         }
-        self.disturb();
+        self.rest.disturb();
         self.visible = mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
         self.visible.shrink_to_fit();
-        self.aside.map(&mappings);
+        self.unobservable.map(&mappings);
         self.mappings = Arc::new(mappings);
         let visible = &self.visible;
         let inside = |p: &Piece| {
@@ -194,10 +187,10 @@ impl Watched {
         blocks: &[Block],
         bounds: AddrRange,
         now: &Moment,
-        t: &Terms,
+        t: &ExposureTerms,
         size: u64,
     ) -> Vec<u64> {
-        let mut awoken = Vec::new();
+        let mut reactivated = Vec::new();
         let mut wake = Vec::new();
         let mut new = Vec::new();
         let large = is_large(blocks.len().max(self.pieces.len()));
@@ -230,11 +223,11 @@ impl Watched {
                     let class = piece.next_full();
                     let change = piece.read(&block, class, now, t);
                     piece.missing = 0;
-                    self.stolen += u64::from(change.stolen);
+                    self.externally_cleared += u64::from(change.externally_cleared);
                     self.was_touched |= change.touched;
                     match change.woken {
                         Some(idle) => wake.push((piece.range.start, idle)),
-                        None if change.awoken => awoken.push(piece.range.start),
+                        None if change.reactivated => reactivated.push(piece.range.start),
                         None => {}
                     }
                 }
@@ -249,7 +242,7 @@ impl Watched {
             self.pieces.sort_unstable_by_key(|p| p.range.start);
         }
         self.wake(&wake, now);
-        awoken
+        reactivated
     }
 
     /// Takes in what woke, by the starts of pieces.
@@ -273,7 +266,7 @@ impl Watched {
     }
 
     /// Extends what samples have shown to the stretches that they are of.
-    pub fn extend(&mut self, now: Nanos, t: &Terms) {
+    pub fn extend(&mut self, now: Nanos, t: &ExposureTerms) {
         let pieces = &mut self.pieces;
         let seams = &self.seams;
         self.woken.retain(|w| !w.settle(pieces, seams, t) && now.since(w.at) < WOKEN_FOR);
@@ -306,12 +299,12 @@ impl Watched {
         (ranges, blocks): (&[AddrRange], &[Block]),
         class: Option<usize>,
         now: &Moment,
-        t: &Terms,
+        t: &ExposureTerms,
     ) -> Vec<u64> {
-        let (mut wake, mut awoken) = (Vec::new(), Vec::new());
+        let (mut wake, mut reactivated) = (Vec::new(), Vec::new());
         let mut at = 0;
         for block in one_each(blocks) {
-            let mut stolen = 0;
+            let mut externally_cleared = 0;
             // Others in the block were not asked for.
             at = self.first_in_block(block.start, at);
             let asked = self.in_block(at, block.start).filter(|p| p.is_in(&block));
@@ -325,17 +318,17 @@ impl Watched {
                     };
                 let class = class.unwrap_or_else(|| p.next_full());
                 let change = p.read(&block, class, now, t);
-                stolen += change.stolen;
+                externally_cleared += change.externally_cleared;
                 match change.woken {
                     Some(idle) => wake.push((p.range.start, idle)),
-                    None if change.awoken => awoken.push(p.range.start),
+                    None if change.reactivated => reactivated.push(p.range.start),
                     None => {}
                 }
             }
-            self.stolen += u64::from(stolen);
+            self.externally_cleared += u64::from(externally_cleared);
         }
         self.wake(&wake, now);
-        awoken
+        reactivated
     }
 
     /// The ranges of these pieces, joined within mappings: no range may reach over the end of one.
@@ -352,7 +345,7 @@ impl Watched {
     }
 
     /// Takes in what clearing has done to the pieces within `runs`.
-    pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &Terms, began: Nanos) {
+    pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &ExposureTerms, began: Nanos) {
         let mut at = 0;
         for c in done {
             at = self.first_in_block(c.start, at);
@@ -364,20 +357,42 @@ impl Watched {
 
     /// Resident pages that can be seen.
     pub fn resident_pages(&self) -> u64 {
-        if let Some(worth) = self.worth_at_rest() {
+        if let Some(worth) = self.rest.worth() {
             return worth.resident;
         }
         self.pieces.iter().map(|p| u64::from(p.nr_resident())).sum()
     }
 
+    /// Whether it has had no occasion to map anything since its mappings were read.
+    pub fn rests_with_its_mappings(&self, activity: Option<Activity>, now: Nanos) -> bool {
+        self.rest.is_unbroken(activity) && now.since(self.mapped) < MAPPED_EVERY
+    }
+
+    /// Takes in that it rested until it was last asked, before it is read again.
+    pub fn end_rest(&mut self, t: &ExposureTerms) {
+        if let Some(until) = self.rest.end() {
+            self.pieces.iter_mut().for_each(|p| p.stay_untouched(&until, t));
+        }
+    }
+
+    /// After a snapshot: it rests from now on, if all of it is idle, and there is nothing to be done for it.
+    pub fn may_rest(&mut self, worth: Worth) {
+        let Some(whole) = self.rest.take_whole() else { return };
+        let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT_HZ) && self.woken.is_empty();
+        if idle && self.pieces.iter().all(|p| p.is_seen()) {
+            let worth = Worth { resident: self.resident_pages(), ..worth };
+            self.rest.begin(whole, worth, self.views.clone());
+        }
+    }
+
     /// Stretches of what is mapped.
     pub fn areas(&self) -> usize {
-        join_touching(self.visible.iter().copied()).len() + self.aside.len()
+        join_touching(self.visible.iter().copied()).len() + self.unobservable.len()
     }
 
     /// Where a region has changed as far as it was looked at since `last`, what is known of the rest of it
     /// is in doubt, and where it has become slower it is taken to be no longer true.
-    pub fn doubt(&mut self, last: Nanos, t: &Terms) {
+    pub fn doubt(&mut self, last: Nanos, t: &ExposureTerms) {
         for known in &self.regions {
             let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
             let all = self.pieces[first..].iter();
@@ -409,16 +424,19 @@ impl Watched {
     }
 
     /// Makes the regions of a snapshot, at most `max` of them.
-    pub fn make_regions(&mut self, b: &Basis, max: usize, windows: bool) -> Vec<Viewed> {
+    pub fn make_regions(&mut self, b: &ViewBasis, max: usize, windows: bool) -> Vec<Viewed> {
         let areas = join_touching(self.visible.iter().copied());
-        let room = max.saturating_sub(self.aside.len()).max(1);
-        self.sum_up(&b.terms);
+        let room = max.saturating_sub(self.unobservable.len()).max(1);
+        sum_up(&mut self.pieces, &b.terms);
         let mut groups = groups(&self.pieces, &areas, &b.terms, b.now.ms, room, windows);
         self.left_out = leave_out(&mut groups, room, |g| g.range.len());
         let before = std::mem::take(&mut self.regions);
-        let view = |g: &Group| view(g, &mut self.pieces, known_at(&before, g.range), b);
+        let view = |g: &Group| project(g, &self.pieces, known_at(&before, g.range), b);
         let viewed: Vec<Viewed> = groups.iter().map(view).collect();
-        let known = |v: &Viewed| Known {
+        for (group, level) in groups.iter().zip(viewed.iter().map(|v| &v.level)) {
+            level.iter().for_each(|level| update_ages(group, &mut self.pieces, level));
+        }
+        let known = |v: &Viewed| PublishedRegion {
             range: v.view.range,
             hz: v.view.rate.hz.into(),
             share: f64::from(v.view.touched_bp) / 10_000.0,
@@ -426,18 +444,13 @@ impl Watched {
             extended: v.view.support.is_some_and(|s| s.extended_bp > s.measured_bp),
         };
         self.regions = viewed.iter().map(known).collect();
-        self.views = Vec::with_capacity(viewed.len() + self.aside.len());
+        self.views = Vec::with_capacity(viewed.len() + self.unobservable.len());
         self.views.extend(viewed.iter().map(|v| v.view));
-        let interval = Duration::from_millis(b.now.ms.saturating_sub(self.aside_ms).into());
-        self.aside_ms = b.now.ms;
-        self.views.extend(self.aside.views(interval));
+        let interval = Duration::from_millis(b.now.ms.saturating_sub(self.unobservable_ms).into());
+        self.unobservable_ms = b.now.ms;
+        self.views.extend(self.unobservable.views(interval));
         self.views.sort_unstable_by_key(|v| v.range.start);
         viewed
-    }
-
-    /// Sums up the pieces that have changed since that was last done; says how many.
-    pub fn sum_up(&mut self, t: &Terms) -> usize {
-        self.pieces.iter_mut().map(|p| usize::from(p.sum_up(t))).sum()
     }
 
     /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
@@ -462,7 +475,7 @@ impl Watched {
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
-        let mut asks = self.aside.asks(target, rng, window, |r| self.is_locked(r));
+        let mut asks = self.unobservable.asks(target, rng, window, |r| self.is_locked(r));
         let hidden: Vec<usize> =
             (0..self.pieces.len()).filter(|&i| self.pieces[i].hides()).collect();
         let places =
@@ -476,14 +489,14 @@ impl Watched {
     }
 
     /// The answers.
-    pub fn hear(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
+    pub fn take_answers(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
-            if self.aside.hear(ask, seen) {
+            if self.unobservable.take_answer(ask, seen) {
                 continue;
             }
             let at = self.pieces.partition_point(|p| p.range.end <= ask.range.start);
             if let Some(p) = self.pieces.get_mut(at).filter(|p| p.range.contains(ask.range.start)) {
-                p.tell(ask.range.start, seen, ms);
+                p.take_report(ask.range.start, seen, ms);
             }
         }
     }
@@ -505,12 +518,6 @@ impl Watched {
     }
 }
 
-/// What was known of the middle of `range`.
-fn known_at(known: &[Known], range: AddrRange) -> Option<&Known> {
-    let middle = range.start + range.len() / 2;
-    known.get(known.partition_point(|k| k.range.end <= middle)).filter(|k| k.range.contains(middle))
-}
-
 /// What was just looked at of a region, against what was known of it.
 #[derive(Default)]
 struct Compared {
@@ -525,7 +532,7 @@ impl Compared {
     fn differs(&self) -> Option<Ordering> {
         let (y, n) = (self.touched, self.expected);
         let log = if y > 0.0 { y * (y / n.max(1e-9)).ln() } else { 0.0 };
-        let clear = (log - y + n) / ALIKE > CONTRADICTION;
+        let clear = (log - y + n) / PAGES_PER_INDEPENDENT_OBSERVATION > CHANGED_LLR;
         let order = if y < n / 2.0 { Ordering::Less } else { Ordering::Greater };
         (clear && !(n / 2.0..=n * 2.0).contains(&y)).then_some(order)
     }
@@ -535,6 +542,8 @@ impl Compared {
     }
 }
 
+/// Mappings of a target at rest are read once in so much time all the same.
+const MAPPED_EVERY: Duration = Duration::from_secs(5);
 /// A piece is gone that was missing in so many readings.
 const MISSED: u8 = 2;
 
@@ -550,7 +559,7 @@ const WOKEN_FOR: Duration = Duration::from_secs(2);
 /// One in so many pages is worth asking about.
 const MUCH: u64 = 32;
 /// A difference above is no chance, in natural logarithms.
-const CONTRADICTION: f64 = 6.0;
+const CHANGED_LLR: f64 = 6.0;
 
 /// The part of the block that holds `addr` which lies in the same one of `visible`.
 fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
@@ -561,12 +570,12 @@ fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
 
 /// The part of the time in which a target runs.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Running {
+pub(super) struct RunShare {
     last: Option<(Nanos, Duration)>,
     share: Option<f64>,
 }
 
-impl Running {
+impl RunShare {
     /// Takes in how long it has run by now.
     pub fn update(&mut self, at: Nanos, ran: Option<Duration>) {
         let Some(ran) = ran else { return };
@@ -588,3 +597,7 @@ impl Running {
         self.share.unwrap_or(1.0)
     }
 }
+
+#[cfg(test)]
+#[path = "summary_tests.rs"]
+mod summary_tests;

@@ -4,31 +4,31 @@ use std::time::Duration;
 
 use crate::time::Nanos;
 
-/// An account that fills by so much a second; what is not spent within [`Ledger::KEPT`] is lost.
+/// An account that fills by so much a second; what is not spent within [`TokenBucket::KEPT_SECONDS`] is lost.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ledger {
+pub(super) struct TokenBucket {
     per_second: f64,
     balance: f64,
     at: Option<Nanos>,
 }
 
-impl Ledger {
+impl TokenBucket {
     /// Seconds of income kept at most.
-    const KEPT: f64 = 0.5;
+    const KEPT_SECONDS: f64 = 0.5;
 
     pub fn new(per_second: f64) -> Self {
-        Ledger::with(per_second, 0.0)
+        TokenBucket::with(per_second, 0.0)
     }
 
     /// One that begins with something.
     pub fn with(per_second: f64, balance: f64) -> Self {
-        Ledger { per_second, balance, at: None }
+        TokenBucket { per_second, balance, at: None }
     }
 
     /// Income until `now`; with a bound of so many seconds' worth.
     pub fn accrue(&mut self, now: Nanos, seconds: f64) {
         let passed = self.at.map_or(0.0, |at| now.since(at).as_secs_f64());
-        let most = self.per_second * seconds.max(Ledger::KEPT);
+        let most = self.per_second * seconds.max(TokenBucket::KEPT_SECONDS);
         // What it began with is not taken away.
         self.balance = (self.balance + self.per_second * passed).min(most.max(self.balance));
         self.at = Some(now);
@@ -113,15 +113,15 @@ mod tests {
 
     #[test]
     fn income_is_kept_for_a_while() {
-        let mut ledger = Ledger::new(0.01);
-        ledger.accrue(Nanos(0), 0.0);
-        ledger.accrue(Nanos(1_000_000_000), 0.0);
-        assert!((ledger.balance() - 0.005).abs() < 1e-9);
-        ledger.accrue(Nanos(100_000_000_000), 2.0);
-        assert!((ledger.balance() - 0.02).abs() < 1e-9);
-        ledger.spend(0.05);
-        ledger.accrue(Nanos(102_000_000_000), 0.0);
-        assert!((ledger.balance() + 0.01).abs() < 1e-9, "a debt is paid off");
+        let mut budget = TokenBucket::new(0.01);
+        budget.accrue(Nanos(0), 0.0);
+        budget.accrue(Nanos(1_000_000_000), 0.0);
+        assert!((budget.balance() - 0.005).abs() < 1e-9);
+        budget.accrue(Nanos(100_000_000_000), 2.0);
+        assert!((budget.balance() - 0.02).abs() < 1e-9);
+        budget.spend(0.05);
+        budget.accrue(Nanos(102_000_000_000), 0.0);
+        assert!((budget.balance() + 0.01).abs() < 1e-9, "a debt is paid off");
     }
 
     #[test]

@@ -1,0 +1,393 @@
+//! Regions from windows: neighbours that nothing tells apart are joined.
+
+use crate::bins::llr_is_below;
+use crate::range::AddrRange;
+use crate::unknown::Unknown;
+
+/// A window: indices of its piece and of it in there.
+pub(crate) type WindowPlace = (usize, usize);
+
+/// What is known of a stretch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum GroupKind {
+    /// nothing is resident
+    Absent,
+    /// its accesses cannot be seen
+    Hidden(Unknown),
+    /// touched pages and page-seconds, pages of a window counted as one or two
+    Seen {
+        d: f64,
+        e: f64,
+        /// touched after a long time, which does not tell how often
+        reactivated: bool,
+        /// That it is touched was found after it was cleared a short time ago.
+        lately: bool,
+        /// since when it is untouched, as a time in ms: the part of it for which that is the longest,
+        /// and the one for which it is the shortest
+        touched: (u32, u32),
+    },
+}
+
+/// Adjacent windows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Group {
+    pub range: AddrRange,
+    pub kind: GroupKind,
+    /// the first window and the one behind the last; none where nothing is resident
+    pub windows: Option<(WindowPlace, WindowPlace)>,
+}
+
+/// How easily neighbours are joined.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MergeThresholds {
+    /// if two rates are not more likely than one by so much
+    llr: f64,
+    /// if rates differ by less than so many times
+    rate_ratio: f64,
+    /// if what was untouched for longer was so for less than so many times as long,
+    age_ratio: f64,
+    /// and so many ms
+    age_slack_ms: f64,
+    /// what was touched after a long time with what is touched beside it
+    reactivated: bool,
+    /// whatever they are
+    any: bool,
+}
+
+/// Only what nothing at all tells apart.
+pub(crate) const EXACT: MergeThresholds = MergeThresholds {
+    llr: 0.0,
+    rate_ratio: 1.0,
+    age_ratio: 1.0,
+    age_slack_ms: READINGS_APART_MS,
+    reactivated: true,
+    any: false,
+};
+pub(crate) const FIRST_PASS: MergeThresholds = MergeThresholds {
+    llr: 0.5,
+    rate_ratio: 1.1,
+    age_ratio: 1.02,
+    age_slack_ms: 2.0 * READINGS_APART_MS,
+    reactivated: false,
+    any: false,
+};
+const LAST_PASS: MergeThresholds = MergeThresholds {
+    llr: 6.0,
+    rate_ratio: 1.5,
+    age_ratio: 1.05,
+    age_slack_ms: 2.0 * READINGS_APART_MS,
+    reactivated: true,
+    any: false,
+};
+/// Shorter stretches of nothing do not divide what lies around them.
+const SHORT_GAP: u64 = 256 << 10;
+
+/// Joins groups until there are at most `max`, as far as that is possible: see [`Joined`].
+pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
+    let (all, now) = (joined.all, joined.now);
+    let mut groups = joined.done();
+    let mut thresholds = if all { LAST_PASS } else { FIRST_PASS.more() };
+    if !all {
+        while thresholds.llr < LAST_PASS.llr {
+            join(&mut groups, thresholds, now);
+            thresholds = thresholds.more();
+        }
+        // What lies beside it has been joined by now.
+        thresholds.reactivated = true;
+        join(&mut groups, thresholds, now);
+    }
+    while groups.len() > max && thresholds.llr < 1e12 {
+        thresholds = MergeThresholds {
+            llr: thresholds.llr * 2.0,
+            rate_ratio: thresholds.rate_ratio * 1.2,
+            age_ratio: 1.0 + (thresholds.age_ratio - 1.0) * 2.0,
+            any: thresholds.llr > 1e6,
+            ..thresholds
+        };
+        join(&mut groups, thresholds, now);
+    }
+    groups
+}
+
+impl MergeThresholds {
+    /// That of the next pass.
+    fn more(self) -> Self {
+        MergeThresholds {
+            llr: (self.llr * 1.9).min(LAST_PASS.llr),
+            rate_ratio: (self.rate_ratio * 1.1).min(LAST_PASS.rate_ratio),
+            age_ratio: (self.age_ratio + 0.01).min(LAST_PASS.age_ratio),
+            ..self
+        }
+    }
+}
+
+/// Groups that are joined as they come: thousands of windows never lie side by side.
+pub(crate) struct Joined {
+    out: Vec<Group>,
+    /// the last one, of which nothing was touched, and which is yet to be compared with those before
+    last: Option<Group>,
+    /// how easily windows are joined of which nothing was touched
+    idle: MergeThresholds,
+    /// only what nothing at all tells apart
+    all: bool,
+    now: u32,
+}
+
+impl Joined {
+    pub fn new(idle: MergeThresholds, all: bool, now: u32) -> Self {
+        Joined { out: Vec::new(), last: None, idle, all, now }
+    }
+
+    /// Adds what follows.
+    pub fn push(&mut self, group: Group) {
+        self.push_row(group, 1);
+    }
+
+    /// Adds so many windows that follow, each of which says what the group does; the many of which nothing was touched
+    /// are joined first.
+    pub fn push_row(&mut self, one: Group, windows: usize) {
+        let group = Group { kind: one.kind.times(windows), ..one };
+        let idle = |k: &GroupKind| matches!(k, GroupKind::Seen { d, .. } if *d == 0.0);
+        let waits = group.kind == GroupKind::Absent || idle(&group.kind);
+        if let Some(last) = self.last.as_mut().filter(|l| l.range.end == group.range.start) {
+            let same = matches!((&last.kind, &group.kind), (GroupKind::Absent, GroupKind::Absent))
+                || idle(&last.kind)
+                    && idle(&group.kind)
+                    && alike(last, &group, self.idle, self.now);
+            if same {
+                return unite(last, &group);
+            }
+        }
+        if let Some(before) = self.last.take() {
+            self.join(before, &before);
+        }
+        match waits {
+            true => self.last = Some(group),
+            false => self.join(group, &one),
+        }
+    }
+
+    /// What was joined is compared again with what is before it. Each window of a row would be joined by itself: if one
+    /// is, so are those that follow, as what it was joined with is then more like it.
+    fn join(&mut self, group: Group, one: &Group) {
+        let thresholds = if self.all { EXACT } else { FIRST_PASS };
+        match self.out.last_mut() {
+            Some(last) if are_alike(last, one, thresholds, self.now) => unite(last, &group),
+            _ => self.out.push(group),
+        }
+        let left = unite_last(&mut self.out, thresholds, self.now);
+        self.out.truncate(left);
+    }
+
+    fn done(mut self) -> Vec<Group> {
+        if let Some(last) = self.last.take() {
+            self.join(last, &last);
+        }
+        self.out
+    }
+}
+
+/// The `parts` of `pieces` (sorted), and what lies between, as groups that cover `areas`.
+pub(crate) fn cover<P>(
+    pieces: &[P],
+    range: impl Fn(&P) -> AddrRange,
+    parts: impl Fn(&P, usize, &mut Joined),
+    areas: &[AddrRange],
+    out: &mut Joined,
+) {
+    let mut rest = 0;
+    for area in areas {
+        let mut at = area.start;
+        while let Some(piece) = pieces.get(rest).filter(|p| range(p).start < area.end) {
+            if at < range(piece).start {
+                out.push(absent(AddrRange::new(at, range(piece).start)));
+            }
+            parts(piece, rest, out);
+            at = range(piece).end;
+            rest += 1;
+        }
+        if at < area.end {
+            out.push(absent(AddrRange::new(at, area.end)));
+        }
+    }
+}
+
+fn absent(range: AddrRange) -> Group {
+    Group { range, kind: GroupKind::Absent, windows: None }
+}
+
+impl GroupKind {
+    /// Of so many windows that say this.
+    fn times(self, windows: usize) -> GroupKind {
+        match self {
+            GroupKind::Seen { d, e, reactivated, lately, touched } => GroupKind::Seen {
+                d: d * windows as f64,
+                e: e * windows as f64,
+                reactivated,
+                lately,
+                touched,
+            },
+            other => other,
+        }
+    }
+
+    /// The same at `now`, in ms: what may be touched at any time is touched now, and what was found touched since it
+    /// was cleared was so a short time ago, if it was cleared `lately`.
+    pub fn at(self, now: u32, lately: bool) -> GroupKind {
+        match self {
+            GroupKind::Seen { d, e, reactivated, lately: found, touched: (oldest, newest) } => {
+                GroupKind::Seen {
+                    d,
+                    e,
+                    reactivated,
+                    lately: lately && found,
+                    touched: (oldest.min(now), newest.min(now)),
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Joins what is most alike of `groups`.
+pub(crate) fn join_first(groups: &mut Vec<Group>, now: u32) {
+    join(groups, FIRST_PASS, now);
+}
+
+/// Joins what may be, in one pass: what was joined is compared again with what is before it.
+fn join(groups: &mut Vec<Group>, thresholds: MergeThresholds, now: u32) {
+    let mut left = 0;
+    for next in 0..groups.len() {
+        groups.swap(left, next);
+        left = unite_last(&mut groups[..=left], thresholds, now);
+    }
+    groups.truncate(left);
+}
+
+/// Joins the last one with those before it as far as they are alike; says how many are left.
+fn unite_last(groups: &mut [Group], thresholds: MergeThresholds, now: u32) -> usize {
+    let mut left = groups.len();
+    while let [.., before, last] = &mut groups[..left] {
+        if !are_alike(before, last, thresholds, now) {
+            break;
+        }
+        unite(before, last);
+        left -= 1;
+    }
+    left
+}
+
+/// Whether they lie beside each other, and nothing tells them apart.
+fn are_alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
+    a.range.end == b.range.start && alike(a, b, thresholds, now)
+}
+
+fn alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
+    if thresholds.any {
+        return true;
+    }
+    let short = |g: &Group| g.range.len() < SHORT_GAP;
+    match (a.kind, b.kind) {
+        (GroupKind::Absent, GroupKind::Absent) => true,
+        (GroupKind::Absent, _) => short(a),
+        (_, GroupKind::Absent) => short(b),
+        (GroupKind::Hidden(x), GroupKind::Hidden(y)) => x == y,
+        (
+            GroupKind::Seen { d: d1, e: e1, reactivated: w1, lately: l1, touched: t1 },
+            GroupKind::Seen { d: d2, e: e2, reactivated: w2, lately: l2, touched: t2 },
+        ) => {
+            if e1 <= 0.0 || e2 <= 0.0 {
+                return true;
+            }
+            if d1 == 0.0 && d2 == 0.0 {
+                return as_old(all_of(t1, t2), thresholds, now);
+            }
+            if w1 && w2 {
+                return true;
+            }
+            if w1 || w2 {
+                // A rate of the past would be given to what was touched just once.
+                return thresholds.reactivated && if w1 { l2 } else { l1 };
+            }
+            let (r1, r2) = ((d1 + 0.5) / e1, (d2 + 0.5) / e2);
+            r1.max(r2) < thresholds.rate_ratio * r1.min(r2)
+                || llr_is_below(thresholds.llr, (d1, e1), (d2, e2))
+        }
+        _ => false,
+    }
+}
+
+fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// Readings apart, in ms: what was touched at the same time may be found in one or the other.
+const READINGS_APART_MS: f64 = 500.0;
+
+/// Whether all of it has been untouched for about the same time: ages are facts, so that little is given
+/// up of them before there are too many regions.
+pub(crate) fn as_old((oldest, newest): (u32, u32), thresholds: MergeThresholds, now: u32) -> bool {
+    let ago = |ms: u32| f64::from(now.saturating_sub(ms));
+    ago(oldest) <= ago(newest) * thresholds.age_ratio + thresholds.age_slack_ms
+}
+
+fn unite(left: &mut Group, right: &Group) {
+    left.range.end = right.range.end;
+    left.windows = match (left.windows, right.windows) {
+        (Some((first, _)), Some((_, end))) => Some((first, end)),
+        (one, other) => one.or(other),
+    };
+    left.kind = match (left.kind, right.kind) {
+        (GroupKind::Absent, kind) | (kind, GroupKind::Absent) => kind,
+        (
+            GroupKind::Seen { d: d1, e: e1, reactivated: w1, lately: l1, touched: t1 },
+            GroupKind::Seen { d: d2, e: e2, reactivated: w2, lately: l2, touched: t2 },
+        ) => {
+            let (touched, lately) = (all_of(t1, t2), l1 || l2);
+            match (w1, w2) {
+                // How often is told by the other one.
+                (true, false) => {
+                    GroupKind::Seen { d: d2, e: e2, reactivated: false, lately, touched }
+                }
+                (false, true) => {
+                    GroupKind::Seen { d: d1, e: e1, reactivated: false, lately, touched }
+                }
+                _ => GroupKind::Seen { d: d1 + d2, e: e1 + e2, reactivated: w1, lately, touched },
+            }
+        }
+        (seen @ GroupKind::Seen { .. }, _) | (_, seen @ GroupKind::Seen { .. }) => seen,
+        (hidden, _) => hidden,
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u32 = 60_000;
+
+    /// The n-th 64 KiB, touched `d` times in a page-second.
+    fn touched(n: u64, d: f64, reactivated: bool, lately: bool) -> Group {
+        let range = AddrRange::new(n << 16, (n + 1) << 16);
+        let kind = GroupKind::Seen { d, e: 1.0, reactivated, lately, touched: (NOW, NOW) };
+        Group { range, kind, windows: None }
+    }
+
+    fn left(groups: Vec<Group>) -> usize {
+        let mut joined = Joined::new(FIRST_PASS, false, NOW);
+        groups.into_iter().for_each(|g| joined.push(g));
+        fit(joined, 100).len()
+    }
+
+    #[test]
+    fn a_rate_of_the_past_is_given_to_nobody() {
+        let beside = |lately| vec![touched(0, 100.0, false, lately), touched(1, 1.0, true, false)];
+        assert_eq!(left(beside(true)), 1, "it is as hot as what was found beside it");
+        assert_eq!(left(beside(false)), 2);
+    }
+
+    #[test]
+    fn what_awakes_together_is_one() {
+        assert_eq!(left((0..8).map(|n| touched(n, 1.0 + n as f64, true, false)).collect()), 1);
+    }
+}

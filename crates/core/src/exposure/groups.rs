@@ -1,0 +1,114 @@
+//! Windows that nothing tells apart, as groups.
+
+use super::piece::Piece;
+use super::summary::WindowRow;
+use super::timing::ExposureTerms;
+use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
+use crate::borders::{
+    EXACT, FIRST_PASS, Group, GroupKind, Joined, MergeThresholds, as_old, cover, fit,
+};
+use crate::range::AddrRange;
+use crate::tuning::LONGEST_REGION_TURN;
+use crate::unknown::Unknown;
+
+/// Pages of a huge page that tell as much as one: it has one bit.
+const PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE: f64 = 64.0;
+/// What is touched is cleared again within so many ms, a part of each region.
+const CLEARED_LATELY_MS: u32 = LONGEST_REGION_TURN.as_millis() as u32;
+
+/// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` as far as
+/// that is possible; with `all`, only what nothing at all tells apart is joined.
+///
+/// Neighbours are joined if neither was touched, for about as long; or if their rates differ little; or
+/// if two rates are hardly more likely than one. The threshold rises from low to full, so that the
+/// most alike are joined first, and then further, until there are few enough.
+pub(super) fn groups(
+    pieces: &[Piece],
+    areas: &[AddrRange],
+    t: &ExposureTerms,
+    now: u32,
+    max: usize,
+    all: bool,
+) -> Vec<Group> {
+    let first = if all { EXACT } else { FIRST_PASS };
+    let mut joined = Joined::new(first, all, now);
+    let parts = |p: &Piece, i: usize, out: &mut Joined| {
+        if let Some(kind) = calm(p, t, first, now) {
+            let windows = Some(((i, 0), (i, p.nr_windows())));
+            return out.push(Group { range: p.range, kind, windows });
+        }
+        let lately = p.is_cleared_within(CLEARED_LATELY_MS, now);
+        let push = |row: &WindowRow, out: &mut Joined| {
+            let first = row.end - row.windows;
+            let range =
+                AddrRange::new(p.window_range(first).start, p.window_range(row.end - 1).end);
+            let windows = Some(((i, first), (i, row.end)));
+            out.push_row(Group { range, kind: row.kind.at(now, lately), windows }, row.windows);
+        };
+        match p.summary().filter(|_| !all) {
+            Some(summary) => summary.rows.iter().for_each(|row| push(row, out)),
+            None => kinds(p, t).enumerate().for_each(|(w, kind)| {
+                push(&WindowRow { kind, windows: 1, end: w + 1 }, out);
+            }),
+        }
+    };
+    cover(pieces, |p| p.range, parts, areas, &mut joined);
+    fit(joined, max)
+}
+
+/// Most memory is cold, and need not be gone through window by window.
+fn calm(piece: &Piece, t: &ExposureTerms, first: MergeThresholds, now: u32) -> Option<GroupKind> {
+    let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
+    let e = piece.idle(t).1
+        / if piece.huge {
+            PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE
+        } else {
+            PAGES_PER_INDEPENDENT_OBSERVATION
+        };
+    Some(GroupKind::Seen { d: 0.0, e, reactivated: false, lately: false, touched: calm.touched })
+}
+
+/// What is known of each window, whenever that is: see [`GroupKind::at`].
+fn kinds<'a>(piece: &'a Piece, t: &'a ExposureTerms) -> impl Iterator<Item = GroupKind> + 'a {
+    let hidden = piece.unseen_pages();
+    let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
+    (0..piece.nr_windows()).map(move |i| {
+        let resident = piece.resident_in(i);
+        let lost = piece.count(&hidden, i).saturating_sub(piece.window(i).reported);
+        if resident == 0 {
+            return GroupKind::Absent;
+        }
+        if lost > resident / 2 {
+            let why = piece.hidden().map(|(why, _)| why).next();
+            return GroupKind::Hidden(why.unwrap_or(Unknown::Unseen));
+        }
+        if let Some(why) = unseen {
+            return GroupKind::Hidden(why);
+        }
+        let evidence = piece.evidence(i, t);
+        let alike = match evidence.d {
+            _ if piece.huge => PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE,
+            0.0 => PAGES_PER_INDEPENDENT_OBSERVATION,
+            // Pages that were touched together tell as much as two; one that always is, as one.
+            _ => f64::from(piece.window(i).touched_at_once())
+                .clamp(1.0, PAGES_PER_INDEPENDENT_OBSERVATION),
+        };
+        let (d, e) = (f64::from(evidence.d) / alike, f64::from(evidence.e) / alike);
+        let touched = piece.touched(i);
+        let reactivated = piece.is_reactivated(i);
+        let lately = !reactivated && piece.is_found(i);
+        GroupKind::Seen { d, e, reactivated, lately, touched: (touched, touched) }
+    })
+}
+
+/// All windows of a piece, whenever that is: see [`GroupKind::at`].
+pub(super) fn rows(piece: &Piece, t: &ExposureTerms) -> Box<[WindowRow]> {
+    let mut rows: Vec<WindowRow> = Vec::new();
+    for (w, kind) in kinds(piece, t).enumerate() {
+        match rows.last_mut().filter(|row| row.kind == kind) {
+            Some(row) => (row.windows, row.end) = (row.windows + 1, w + 1),
+            None => rows.push(WindowRow { kind, windows: 1, end: w + 1 }),
+        }
+    }
+    rows.into()
+}
