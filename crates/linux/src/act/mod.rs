@@ -4,16 +4,18 @@
 //! is asked for, nothing is done; then all is read again, a few MiB at a time, what was touched is cut
 //! out, and the rest is acted on at once. What has come of it is read from the page tables.
 
-mod absent;
-mod deed;
+mod actions;
+mod cursor;
+mod eligible;
 mod filter;
-mod migrate;
+mod memory;
+mod operation;
 mod others;
 mod pieces;
 mod prepare;
-mod room;
+mod progress;
 mod support;
-mod tally;
+mod swap_space;
 mod wait;
 mod walk;
 
@@ -22,11 +24,12 @@ use std::time::Duration;
 
 use isotherm_core::{Act, Action, Applied, Budget, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
+use self::eligible::{Prepared, waits_for_touches};
 use self::filter::ask_for_touched;
-use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
+use self::prepare::{note_young, prepare};
+use self::progress::LONGEST_WORK;
+pub(crate) use self::progress::PageTimes;
 pub use self::support::possible;
-use self::tally::LONGEST;
-pub(crate) use self::tally::Paces;
 use self::wait::wait;
 use self::walk::perform;
 use crate::ops::epochs::flush_by_advice;
@@ -88,7 +91,7 @@ impl Vaddr {
         let (mut in_vain, watch) = (Duration::ZERO, Stopwatch::start());
         let first = out.len();
         for (work, prepared) in &prepared {
-            if out.len() > first && (spent >= time || watch.wall() >= LONGEST) {
+            if out.len() > first && (spent >= time || watch.wall() >= LONGEST_WORK) {
                 in_vain += prepared.took;
                 continue;
             }
@@ -99,7 +102,7 @@ impl Vaddr {
             let done = perform(self, &Work { budget, ..(*work).clone() }, prepared)?;
             let took = done.took.saturating_sub(prepared.took);
             spent += took;
-            self.paces.note(work.action, &done, took);
+            self.page_times.note(work.action, &done, took);
             out.push(done);
         }
         // Who has come to nothing would seem to have stopped for want of time.

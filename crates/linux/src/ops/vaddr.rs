@@ -18,7 +18,7 @@ use super::processes::Hold;
 use super::survey::{Price, Told, measure_price};
 use super::targets::Targets;
 use super::window::read_windows;
-use crate::act::Paces;
+use crate::act::PageTimes;
 use crate::proc;
 use crate::sys::CpuLaps;
 use crate::walker::{Reading, WalkError, Walker, fitting};
@@ -42,8 +42,8 @@ pub struct Vaddr {
     pub(crate) targets: Targets<Process>,
     pub(crate) cpu: CpuLaps,
     pub(super) told: Told,
-    /// of actions, so far
-    pub(crate) paces: Paces,
+    /// of actions so far
+    pub(crate) page_times: PageTimes,
 }
 
 impl Vaddr {
@@ -89,7 +89,7 @@ impl Vaddr {
             root,
             targets: Targets::default(),
             cpu: CpuLaps::begin(),
-            paces: Paces::default(),
+            page_times: PageTimes::default(),
         }
     }
 

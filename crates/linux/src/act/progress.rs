@@ -5,21 +5,22 @@ use std::time::Duration;
 
 use isotherm_core::{Action, AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work};
 
+use super::pieces::{Piece, pages_of};
 use crate::sys::Stopwatch;
 
 /// Who hardly gets a CPU stops after that, whatever there is time for: others wait for us.
-pub(super) const LONGEST: Duration = Duration::from_secs(2);
+pub(super) const LONGEST_WORK: Duration = Duration::from_secs(2);
 
 /// However little time is left, a step is this part of a whole one: each has its price.
-const LEAST: u64 = 8;
+const SHORTEST_STEP: u64 = 8;
 /// Of fewer pages nothing is learnt.
-const TELLING: u32 = 8;
+const MIN_PAGES_FOR_PACE: u32 = 8;
 
 /// What a page took lately, all in all, by the name of what was done to it.
 #[derive(Debug, Default)]
-pub(crate) struct Paces(HashMap<&'static str, Duration>);
+pub(crate) struct PageTimes(HashMap<&'static str, Duration>);
 
-impl Paces {
+impl PageTimes {
     pub(super) fn of(&self, action: &Action) -> Option<Duration> {
         self.0.get(action.name()).copied()
     }
@@ -35,36 +36,53 @@ impl Paces {
 /// What a page took of `tried` bytes.
 fn pace(took: Duration, tried: u64) -> Option<Duration> {
     let pages = u32::try_from(tried / PAGE_SIZE).unwrap_or(u32::MAX);
-    (pages >= TELLING).then(|| took / pages)
+    (pages >= MIN_PAGES_FOR_PACE).then(|| took / pages)
+}
+
+/// What the kernel said to one step.
+pub(super) enum Reply {
+    /// It counted pages, or was not asked.
+    Counted(StepResult),
+    /// It took the advice but for these ranges. It does not say to which pages that was done.
+    Advised(Vec<(AddrRange, Failure)>),
 }
 
 /// What has come of one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Done {
+pub(super) struct StepResult {
     /// pages that it was done to
     pub pages: u64,
-    /// pages that it was not done to, and why
-    pub failed: Vec<(Failure, u64)>,
+    /// pages that it was not done to
+    pub failures: Failures,
 }
 
-impl Done {
+impl StepResult {
     /// Done to `pages`, and to `left` not.
     pub fn of(pages: u64, left: u64, why: Failure) -> Self {
-        Done { pages, failed: if left > 0 { vec![(why, left)] } else { Vec::new() } }
+        let mut failures = Failures::default();
+        failures.add(why, left);
+        StepResult { pages, failures }
     }
+}
 
-    /// So many more were not done.
-    pub fn fail(&mut self, why: Failure, pages: u64) {
-        match self.failed.iter_mut().find(|(reason, _)| *reason == why) {
+/// Pages, by why nothing was done to them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Failures(pub Vec<(Failure, u64)>);
+
+impl Failures {
+    /// So many more.
+    pub fn add(&mut self, why: Failure, pages: u64) {
+        match self.0.iter_mut().find(|(reason, _)| *reason == why) {
             Some((_, sum)) => *sum += pages,
-            None => self.failed.push((why, pages)),
+            None if pages > 0 => self.0.push((why, pages)),
+            None => {}
         }
     }
 }
 
 /// Counts a work within its budget.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct WorkProgress {
     range: AddrRange,
     budget: Budget,
     /// what had been spent before it began
@@ -75,13 +93,14 @@ pub(super) struct Tally {
     /// how far it has got
     reached: u64,
     applied: Applied,
-    sum: Done,
+    /// why something was not done
+    pub failures: Failures,
     stopped: bool,
 }
 
-impl Tally {
+impl WorkProgress {
     pub fn new(work: &Work<'_>, before: Duration, pace: Option<Duration>) -> Self {
-        Tally {
+        WorkProgress {
             range: work.range,
             budget: work.budget,
             before,
@@ -89,7 +108,7 @@ impl Tally {
             began: Stopwatch::start(),
             reached: work.range.start,
             applied: Applied::default(),
-            sum: Done::default(),
+            failures: Failures::default(),
             stopped: false,
         }
     }
@@ -98,33 +117,41 @@ impl Tally {
         self.before + self.began.elapsed()
     }
 
+    /// The next step of `pieces`, at most `most` pages, and the rest; none if they are all done, or nothing
+    /// more may be done. A folio is not parted.
+    pub fn next_step<'a>(
+        &mut self,
+        pieces: &'a [Piece],
+        most: u64,
+    ) -> Option<(&'a [Piece], &'a [Piece])> {
+        self.reach(pieces.first()?.start);
+        let (step, rest) = pieces.split_at(fitting(pieces, self.step(most), self.pages_left()));
+        self.stopped |= step.is_empty() || self.is_over();
+        (!self.stopped).then_some((step, rest))
+    }
+
     /// Pages that it may still be tried on.
-    pub fn pages_left(&self) -> u64 {
+    fn pages_left(&self) -> u64 {
         self.budget.bytes.saturating_sub(self.applied.tried) / PAGE_SIZE
     }
 
     /// Of `most` pages, how many are to be the next step: as many as there is time for, as far as is known.
     ///
     /// E.g. where .2 ms are left, and a page took 10 us, 20 of 64.
-    pub fn step(&self, most: u64) -> u64 {
+    fn step(&self, most: u64) -> u64 {
         let took = self.began.elapsed();
         let Some(pace) = pace(took, self.applied.tried).or(self.pace) else { return most };
         let left = self.budget.time.saturating_sub(self.before + took);
         let fitting = left.as_nanos() / pace.as_nanos().max(1);
-        u64::try_from(fitting).unwrap_or(most).clamp(most / LEAST, most)
+        u64::try_from(fitting).unwrap_or(most).clamp(most / SHORTEST_STEP, most)
     }
 
     /// Whether nothing more may be done. Where looking alone takes all of the time, it still gets a step
     /// further: or else it never would.
     pub fn is_over(&self) -> bool {
         let begun = self.reached > self.range.start || self.applied.tried > 0;
-        let late = || self.spent() >= self.budget.time || self.began.wall() >= LONGEST;
+        let late = || self.spent() >= self.budget.time || self.began.wall() >= LONGEST_WORK;
         self.stopped || self.pages_left() == 0 || begun && late()
-    }
-
-    /// Nothing more is to be done, whatever is left.
-    pub fn stop(&mut self) {
-        self.stopped = true;
     }
 
     /// All before `address` is done with.
@@ -132,29 +159,26 @@ impl Tally {
         self.reached = self.reached.max(address.min(self.range.end));
     }
 
-    /// Why something was not done.
-    pub fn note(&mut self, why: Failure, pages: u64) {
-        self.sum.fail(why, pages);
-    }
-
-    /// A step on so many pages. Where there is no room for some there is none for more.
-    pub fn count(&mut self, tried: u64, done: &Done) {
+    /// A step on `pieces`. Where there is no room for some there is none for more.
+    pub fn count(&mut self, pieces: &[Piece], result: &StepResult) {
+        let tried = pages_of(pieces);
         self.applied.tried += tried * PAGE_SIZE;
-        self.applied.applied += done.pages.min(tried) * PAGE_SIZE;
-        for (why, pages) in &done.failed {
-            self.note(*why, *pages);
+        self.applied.applied += result.pages.min(tried) * PAGE_SIZE;
+        for (why, pages) in &result.failures.0 {
+            self.failures.add(*why, *pages);
             self.stopped |= *why == Failure::NoRoom;
         }
+        self.reach(pieces.last().map_or(0, |p| p.range().end));
     }
 
     /// Whether there was room for all that it was tried on.
     pub fn had_room(&self) -> bool {
-        self.sum.failed.iter().all(|(why, _)| *why != Failure::NoRoom)
+        self.failures.0.iter().all(|(why, _)| *why != Failure::NoRoom)
     }
 
     /// What has come of it.
     pub fn end(self) -> Applied {
-        let most = self.sum.failed.iter().max_by_key(|(_, pages)| *pages);
+        let most = self.failures.0.iter().max_by_key(|(_, pages)| *pages);
         Applied {
             passed: (self.reached - self.range.start).saturating_sub(self.applied.tried),
             took: self.spent(),
@@ -164,25 +188,40 @@ impl Tally {
     }
 }
 
+/// How many of `pieces`, from the first on, make a step of `step` pages, and of no more than `most`. A folio
+/// is not parted.
+fn fitting(pieces: &[Piece], step: u64, most: u64) -> usize {
+    let mut sum = 0;
+    let mut fits = |(i, piece): (usize, &Piece)| {
+        sum += u64::from(piece.pages);
+        sum <= most && (i == 0 || sum <= step)
+    };
+    pieces.iter().enumerate().take_while(|p| fits(*p)).count()
+}
+
 #[cfg(test)]
 mod tests {
     use isotherm_core::TargetId;
 
     use super::*;
 
-    fn tally(pages: u64) -> Tally {
+    fn piece(pages: u32) -> Piece {
+        Piece { start: 0, pages, young: false, swaps: true, area: 0 }
+    }
+
+    fn progress(pages: u64) -> WorkProgress {
         let budget = Budget { bytes: pages * PAGE_SIZE, time: Duration::from_secs(3600) };
         let range = AddrRange::new(100 * PAGE_SIZE, 200 * PAGE_SIZE);
         let (action, target, recheck) = (&Action::Cold, TargetId(0), Duration::ZERO);
         let work = Work { action, target, range, budget, filters: &[], recheck, cause: None };
-        Tally::new(&work, Duration::from_millis(5), None)
+        WorkProgress::new(&work, Duration::from_millis(5), None)
     }
 
     #[test]
     fn what_is_neither_tried_nor_ahead_was_passed() {
-        let mut t = tally(50);
+        let mut t = progress(50);
         t.reach(130 * PAGE_SIZE);
-        t.count(10, &Done::of(8, 2, Failure::Busy));
+        t.count(&[piece(10)], &StepResult::of(8, 2, Failure::Busy));
         assert!(!t.is_over());
         assert_eq!(t.pages_left(), 40);
         t.reach(900 * PAGE_SIZE);
@@ -199,7 +238,7 @@ mod tests {
         let us = Duration::from_micros;
         let of = |time, pace| {
             let budget = Budget { time, bytes: u64::MAX };
-            Tally { budget, before: Duration::ZERO, pace, ..tally(1) }.step(64)
+            WorkProgress { budget, before: Duration::ZERO, pace, ..progress(1) }.step(64)
         };
         assert_eq!(of(Duration::from_secs(1), None), 64);
         assert_eq!(of(Duration::from_secs(1), Some(us(10))), 64);
@@ -209,8 +248,10 @@ mod tests {
             19,
             "some has gone"
         );
-        let (mut paces, tried) =
-            (Paces::default(), |pages| Applied { tried: pages * PAGE_SIZE, ..Applied::default() });
+        let (mut paces, tried) = (PageTimes::default(), |pages| Applied {
+            tried: pages * PAGE_SIZE,
+            ..Applied::default()
+        });
         paces.note(&Action::Cold, &tried(7), us(150));
         assert_eq!(paces.of(&Action::Cold), None, "too few");
         paces.note(&Action::Cold, &tried(100), us(1000));
@@ -219,18 +260,37 @@ mod tests {
 
     #[test]
     fn it_ends_with_its_bytes_its_time_and_for_want_of_room() {
-        let mut t = tally(10);
-        t.count(10, &Done::of(10, 0, Failure::Busy));
+        let mut t = progress(10);
+        t.count(&[piece(10)], &StepResult::of(10, 0, Failure::Busy));
         assert!(t.is_over() && t.had_room());
         assert_eq!(t.end().failure, None);
-        let mut t = tally(10);
-        t.count(4, &Done { pages: 1, failed: vec![(Failure::Busy, 2), (Failure::NoRoom, 1)] });
+        let mut t = progress(10);
+        t.count(
+            &[piece(4)],
+            &StepResult {
+                pages: 1,
+                failures: Failures(vec![(Failure::Busy, 2), (Failure::NoRoom, 1)]),
+            },
+        );
         assert!(t.is_over() && !t.had_room());
         assert_eq!(t.end().failure, Some(Failure::Busy), "most of it");
-        assert!(tally(0).is_over());
-        let mut late = Tally { before: Duration::from_secs(3600), ..tally(10) };
+        assert!(progress(0).is_over());
+        let mut late = WorkProgress { before: Duration::from_secs(3600), ..progress(10) };
         assert!(!late.is_over(), "a step is for it, too");
         late.reach(101 * PAGE_SIZE);
         assert!(late.is_over());
+    }
+
+    #[test]
+    fn steps_are_short_and_part_no_folio() {
+        let pages = vec![piece(1); 1000];
+        assert_eq!(fitting(&pages, 64, 10_000), 64);
+        assert_eq!(fitting(&pages, 64, 3), 3);
+        assert_eq!(fitting(&pages, 64, 0), 0);
+        let folios = [piece(512), piece(16), piece(1)];
+        assert_eq!(fitting(&folios, 64, 10_000), 1, "one is longer than a step");
+        assert_eq!(fitting(&folios, 64, 511), 0);
+        assert_eq!(fitting(&folios[1..], 64, 16), 1);
+        assert_eq!(fitting(&[piece(50), piece(16)], 64, 300), 1);
     }
 }
