@@ -15,7 +15,7 @@ use super::epochs::{Epochs, Scope};
 use super::held::{AttachError, Postponed};
 use super::process::Process;
 use super::processes::Hold;
-use super::survey::{Price, Told, measure_price};
+use super::survey::{PressureCache, Price, measure_price};
 use super::targets::Targets;
 use super::window::read_windows;
 use crate::act::PageTimes;
@@ -41,7 +41,7 @@ pub struct Vaddr {
     pub(crate) root: PathBuf,
     pub(crate) targets: Targets<Process>,
     pub(crate) cpu: CpuLaps,
-    pub(super) told: Told,
+    pub(super) pressure: PressureCache,
     /// of actions so far
     pub(crate) page_times: PageTimes,
 }
@@ -85,7 +85,7 @@ impl Vaddr {
             walker,
             clearing,
             epochs: Epochs::new(scope, soft_dirty),
-            told: Told::new(&root),
+            pressure: PressureCache::new(&root),
             root,
             targets: Targets::default(),
             cpu: CpuLaps::begin(),
