@@ -32,8 +32,7 @@ pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
 pub(super) struct Eligible<'a> {
     pub process: &'a Process,
     pub work: &'a Work<'a>,
-    /// with what was touched before; none where nobody has looked before
-    pub prepared: Option<&'a Prepared>,
+    pub prepared: &'a Prepared,
     pub found: &'a [Found],
 }
 
@@ -41,7 +40,7 @@ impl Eligible<'_> {
     /// Folios of the blocks that are `wanted`. Those that were touched are left out, where the action is for
     /// what is not touched, and those that a filter holds back.
     pub fn folios(&self, wanted: impl Fn(&Found) -> bool) -> Vec<Piece> {
-        let cold_only = self.prepared.is_some() && waits_for_touches(self.work);
+        let cold_only = waits_for_touches(self.work);
         self.let_through(self.found.iter().filter(|found| wanted(found)).flat_map(|found| {
             let mut folios = found.pieces.clone();
             if cold_only {
@@ -51,7 +50,8 @@ impl Eligible<'_> {
         }))
     }
 
-    /// The blocks that are `wanted`, knowing which of their pages were touched: each as one piece.
+    /// The blocks that are `wanted`, knowing which of their pages were touched: each as one piece. Only filters
+    /// hold these back.
     pub fn blocks(&self, wanted: impl Fn(&Found, &PageMask) -> bool) -> Vec<Piece> {
         let wanted = |found: &&Found| wanted(found, &found.block.young.or(&self.touched(found)));
         self.let_through(self.found.iter().filter(wanted).map(Found::as_piece))
@@ -59,8 +59,7 @@ impl Eligible<'_> {
 
     /// Pages of the block that were touched before the last look.
     fn touched(&self, found: &Found) -> PageMask {
-        let young = self.prepared.and_then(|prepared| prepared.young.get(&found.block.start));
-        young.copied().unwrap_or_default()
+        self.prepared.young.get(&found.block.start).copied().unwrap_or_default()
     }
 
     fn let_through(&self, pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {

@@ -5,13 +5,14 @@ use std::io;
 use std::os::fd::AsFd;
 
 use isotherm_core::{
-    AddrRange, BLOCK_SIZE, Failure, OpsError, PageMask, align_down, join_touching,
+    AddrRange, BLOCK_SIZE, Failure, OpsError, PageMask, TargetId, align_down, join_touching,
 };
 
 use super::pieces::{Piece, pages_of};
 use super::progress::{Reply, StepResult};
 use crate::ops::process::Process;
 use crate::ops::survey::read_blocks;
+use crate::ops::vaddr::Vaddr;
 use crate::sys::{Advice, advise_all, touch};
 use crate::walker::{Plain, RawBlock, Span, Walker, pages_in_block};
 
@@ -21,7 +22,12 @@ pub(super) struct ProcessMemory<'a> {
     pub process: &'a mut Process,
 }
 
-impl ProcessMemory<'_> {
+impl<'a> ProcessMemory<'a> {
+    pub fn of(ops: &'a mut Vaddr, target: TargetId) -> Result<Self, OpsError> {
+        let Vaddr { walker, targets, .. } = ops;
+        Ok(ProcessMemory { walker, process: targets.get(target)? })
+    }
+
     /// Gives advice on `pieces`, neighbours as one range.
     pub fn advise(&self, pieces: &[Piece], advice: Advice) -> Vec<(AddrRange, Failure)> {
         let ranges = join_touching(pieces.iter().map(Piece::range));

@@ -1,14 +1,10 @@
 //! What comes before the wait: bits are cleared, and noted, so that it shows what is touched.
 
-use isotherm_core::{Action, AddrRange, BLOCK_SIZE, OpsError, PAGE_SIZE, Work};
+use isotherm_core::{Action, AddrRange, OpsError, PAGE_SIZE, Work};
 
-use super::actions::NoHugePage;
-use super::cursor::{Cursor, Next};
-use super::eligible::{Eligible, Prepared, waits_for_touches};
-use super::memory::ProcessMemory;
-use super::operation::Operation;
+use super::demote::split;
+use super::eligible::{Prepared, waits_for_touches};
 use super::pieces::{VisibleRange, visible_ranges};
-use super::progress::Failures;
 use crate::ops::survey::{clear, read_blocks};
 use crate::ops::vaddr::Vaddr;
 use crate::sys::Stopwatch;
@@ -84,37 +80,4 @@ pub(super) fn note_young(
         }
     })?;
     Ok(())
-}
-
-/// Splits huge pages, as many as the budget is enough for, until half of the time has passed.
-fn split(
-    ops: &mut Vaddr,
-    work: &Work<'_>,
-    prepared: &mut Prepared,
-    began: Stopwatch,
-) -> Result<(), OpsError> {
-    let most = usize::try_from(work.budget.bytes / BLOCK_SIZE).unwrap_or(usize::MAX);
-    let Vaddr { walker, targets, .. } = ops;
-    let mut memory = ProcessMemory { walker, process: targets.get(work.target)? };
-    let mut cursor = Cursor::new(memory.process, work.range, NoHugePage.reads());
-    'all: while let Next::Found(found) = cursor.next(&mut memory)? {
-        for block in found.chunks(1) {
-            if prepared.split.len() < most {
-                let process = &*memory.process;
-                let eligible = Eligible { process, work, prepared: None, found: block };
-                prepared.split.extend(NoHugePage.select(&eligible, &mut Failures::default()));
-            }
-            if prepared.split.len() >= most {
-                let end = block.first().map(|found| found.block.start + BLOCK_SIZE);
-                prepared.upto = end.map_or(work.range.end, |end| end.min(work.range.end));
-                break 'all;
-            }
-        }
-        if began.elapsed() >= work.budget.time / 2 {
-            prepared.upto = cursor.position();
-            break;
-        }
-    }
-    // Which of them are split shows after the wait.
-    NoHugePage.apply(&memory, &prepared.split).map(drop)
 }

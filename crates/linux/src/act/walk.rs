@@ -1,15 +1,13 @@
 //! Going through the memory of a work, within its budget.
 
-use isotherm_core::{
-    Action, AddrRange, Applied, BLOCK_SIZE, Budget, Failure, OpsError, PAGE_SIZE, Work,
-};
+use isotherm_core::{AddrRange, Applied, Failure, OpsError, PAGE_SIZE, Work};
 
-use super::actions::{NoHugePage, PageOut, operation};
+use super::actions::operation;
 use super::cursor::{Cursor, Next};
 use super::eligible::{Eligible, Prepared};
 use super::memory::ProcessMemory;
 use super::operation::Operation;
-use super::progress::{Reply, WorkProgress};
+use super::progress::WorkProgress;
 use crate::ops::vaddr::Vaddr;
 
 /// Does `work`, as far as it was prepared.
@@ -20,17 +18,13 @@ pub(super) fn perform(
 ) -> Result<Applied, OpsError> {
     let mut progress = WorkProgress::new(work, prepared.took, ops.page_times.of(work.action));
     let operation = operation(work.action)?;
-    let Vaddr { walker, targets, .. } = ops;
-    let mut memory = ProcessMemory { walker, process: targets.get(work.target)? };
-    if *work.action != Action::NoHugePage {
-        walk(&mut memory, work, prepared, &*operation, &mut progress)?;
-        return Ok(progress.end());
-    }
-    demote(&mut memory, work, prepared, progress)
+    let mut memory = ProcessMemory::of(ops, work.target)?;
+    walk(&mut memory, work, prepared, &*operation, &mut progress)?;
+    Ok(progress.end())
 }
 
 /// Acts on what `operation` selects, part by part, as long as the budget lasts.
-fn walk(
+pub(super) fn walk(
     memory: &mut ProcessMemory<'_>,
     work: &Work<'_>,
     prepared: &Prepared,
@@ -51,8 +45,7 @@ fn walk(
                 break;
             }
         };
-        let process = &*memory.process;
-        let eligible = Eligible { process, work, prepared: Some(prepared), found: &found };
+        let eligible = Eligible { process: memory.process, work, prepared, found: &found };
         let pieces = operation.select(&eligible, &mut progress.failures);
         let mut rest = &pieces[..];
         while let Some((step, later)) = progress.next_step(rest, operation.step()) {
@@ -67,33 +60,4 @@ fn walk(
         }
     }
     Ok(())
-}
-
-/// Counts the huge pages that were split, and pages out what is cold of them.
-fn demote(
-    memory: &mut ProcessMemory<'_>,
-    work: &Work<'_>,
-    prepared: &Prepared,
-    mut progress: WorkProgress,
-) -> Result<Applied, OpsError> {
-    let split = &prepared.split;
-    for piece in split.chunks(1) {
-        let verify = |block: &_, pages: &_| NoHugePage.verify(block, pages);
-        let result = memory.verify(piece, Reply::Advised(Vec::new()), verify)?;
-        progress.count(piece, &result);
-    }
-    progress.reach(prepared.upto);
-    let mut had_room = true;
-    if prepared.waits {
-        let budget = Budget { bytes: split.len() as u64 * BLOCK_SIZE, ..work.budget };
-        let work = Work { budget, ..work.clone() };
-        let mut paged_out = WorkProgress::new(&work, prepared.took, None);
-        let page_out = PageOut { within: Some(split) };
-        walk(memory, &work, prepared, &page_out, &mut paged_out)?;
-        had_room = paged_out.had_room();
-    }
-    // What was split is done, but it is in vain as long as there is no room.
-    let done = progress.end();
-    let failure = if had_room { done.failure } else { Some(Failure::NoRoom) };
-    Ok(Applied { failure, ..done })
 }

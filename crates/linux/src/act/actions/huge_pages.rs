@@ -61,7 +61,7 @@ impl Operation for HugePage {
     }
 }
 
-/// Splits huge pages. This comes before the wait for touches, which show on small pages alone.
+/// Splits huge pages, before the wait for touches.
 pub(in crate::act) struct NoHugePage;
 
 impl Operation for NoHugePage {
@@ -69,8 +69,9 @@ impl Operation for NoHugePage {
         Reads::Huge
     }
 
+    /// Touched or not: which part of one is in use shows after that.
     fn select(&self, eligible: &Eligible<'_>, _: &mut Failures) -> Vec<Piece> {
-        eligible.folios(|found| found.block.huge)
+        eligible.blocks(|found, _| found.block.huge && !found.pieces.is_empty())
     }
 
     /// Advice on a part of a huge page has the kernel split it.

@@ -15,14 +15,13 @@ pub(super) use self::reclaim::PageOut;
 use self::reclaim::{Cold, LruPrio, Stat, WillNeed};
 use super::operation::Operation;
 
-/// How `action` is done.
+/// How `action` is done; [`NoHugePage`] takes two walks, of which [`super::demote`] knows.
 pub(super) fn operation(action: &Action) -> Result<Box<dyn Operation>, OpsError> {
     Ok(match action {
         Action::PageOut => Box::new(PageOut::default()),
         Action::Cold | Action::LruDeprio => Box::new(Cold),
         Action::WillNeed => Box::new(WillNeed),
         Action::HugePage => Box::new(HugePage),
-        Action::NoHugePage => Box::new(NoHugePage),
         Action::LruPrio => Box::new(LruPrio),
         Action::MigrateHot(to) | Action::MigrateCold(to) => {
             Box::new(Migrate(weights(to).map_err(OpsError::Failed)?))
