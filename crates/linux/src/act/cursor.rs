@@ -9,32 +9,32 @@ use crate::ops::survey::{Special, behind};
 use crate::walker::{MAX_ENTRIES, Plain, RawBlock, Reader, Span, Want, in_blocks};
 use crate::x86::Level;
 
-/// Blocks that are read between two looks at the clock where only huge pages are told apart.
+/// Blocks read between two readings of the clock, if only huge pages are of interest.
 const HUGE_AT_ONCE: u32 = 256;
-/// Absent pages are looked for in so many bytes at once: as much as the walker reads in one run.
+/// Bytes in which absent pages are sought at once: as much as the walker reads in one run.
 const ABSENT_AT_ONCE: u64 = MAX_ENTRIES as u64 * PAGE_SIZE;
 
-/// Which memory is read for an action.
+/// The memory to read for an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reads {
-    /// resident folios, in so many blocks at once: that much before the last of them is acted on
+    /// resident folios, so many blocks at once: these are read before the action on the first of them
     Resident { blocks: u32 },
     /// huge pages
     Huge,
-    /// what the kernel could read in: pages in swap, and pages of files that are not mapped
+    /// pages that the kernel could read in: those in swap, and unmapped pages of files
     Absent,
 }
 
-/// What the next part of the memory holds.
+/// The next part of the memory.
 pub(super) enum Next {
     Found(Vec<Found>),
-    /// all is read
+    /// no part remains
     End,
-    /// The process has ended, or is another program by now.
+    /// The process has ended, or runs another program.
     Gone,
 }
 
-/// Goes over those stretches of a range whose accesses can be seen.
+/// Reads those parts of a range whose accesses can be observed.
 pub(super) struct Cursor {
     end: u64,
     ranges: Vec<VisibleRange>,
@@ -43,7 +43,7 @@ pub(super) struct Cursor {
 
 enum Place {
     Resident(Reader<'static>),
-    /// how many of the ranges are done, and an address in the next one
+    /// the number of ranges read, and an address in the next one
     Absent(usize, u64),
 }
 
@@ -87,7 +87,7 @@ impl Cursor {
     }
 }
 
-/// The next blocks that `reader` has, which has the spans of `ranges`, with their folios.
+/// The next blocks of `reader`, which has the spans of `ranges`, with their folios.
 fn resident(
     memory: &mut ProcessMemory<'_>,
     reader: &mut Reader<'_>,
@@ -111,8 +111,7 @@ fn resident(
     Ok(Next::Found(found))
 }
 
-/// Pages of `part` that could be read: all of a file that are not mapped, and of other memory what was
-/// swapped out.
+/// The absent pages of `part`: of a file the pages that are not mapped, of other memory those in swap.
 fn absent(
     memory: &mut ProcessMemory<'_>,
     part: AddrRange,

@@ -1,5 +1,5 @@
-//! Demotion of huge pages: they are split before the wait for touches, which show on small pages alone. What
-//! was not touched by then is paged out.
+//! Demotion of huge pages. isotherm splits them before the wait for touches, because only small pages show
+//! which part is in use. After the wait it pages out the untouched pages.
 
 use isotherm_core::{Applied, BLOCK_SIZE, Budget, Failure, OpsError, Work};
 
@@ -13,7 +13,7 @@ use super::walk::walk;
 use crate::ops::vaddr::Vaddr;
 use crate::sys::Stopwatch;
 
-/// Splits huge pages, as many as the budget is enough for, until half of the time has passed.
+/// Splits as many huge pages as the budget allows, until half of the time has passed.
 pub(super) fn split(
     ops: &mut Vaddr,
     work: &Work<'_>,
@@ -41,11 +41,11 @@ pub(super) fn split(
             break;
         }
     }
-    // Which of them are split shows after the wait.
+    // `demote` verifies after the wait which of them are split.
     NoHugePage.apply(&memory, &prepared.split).map(drop)
 }
 
-/// Counts the huge pages that were split, and pages out what is cold of them.
+/// Counts the huge pages that were split, and pages out their cold pages.
 pub(super) fn demote(
     ops: &mut Vaddr,
     work: &Work<'_>,
@@ -69,7 +69,7 @@ pub(super) fn demote(
         walk(&mut memory, &work, prepared, &page_out, &mut paged_out)?;
         had_room = paged_out.had_room();
     }
-    // What was split is done, but it is in vain as long as there is no room.
+    // The splits count as done, but they are in vain as long as there is no room.
     let done = progress.end();
     let failure = if had_room { done.failure } else { Some(Failure::NoRoom) };
     Ok(Applied { failure, ..done })

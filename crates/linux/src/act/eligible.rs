@@ -1,4 +1,4 @@
-//! What of a part of memory may be acted on at all: the rules that no action can leave out.
+//! The rules that every action obeys: the second look and the filters.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use super::filter::let_through;
 use super::pieces::{Found, Piece};
 use crate::ops::process::Process;
 
-/// What was found out before the wait for touches.
+/// The state of a work before the wait for touches.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
-    /// It was done up to here, as there is no budget for more.
+    /// end of the prepared part of the range: the budget may not suffice for all
     pub upto: u64,
     pub took: Duration,
-    /// Somebody may be touching what was prepared.
+    /// whether the work has to wait for touches
     pub waits: bool,
-    /// huge pages that are to be small ones by now
+    /// huge pages that isotherm has asked the kernel to split
     pub split: Vec<Piece>,
-    /// pages that were touched before the last look, by block
+    /// pages touched before the second look, by block
     pub young: HashMap<u64, PageMask>,
 }
 
-/// Whether what is touched from now on is to be let alone.
+/// Whether pages that are touched from now on are to be left alone.
 pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
     !work.recheck.is_zero() && work.action.prefers() == Some(Heat::Cold)
 }
 
-/// A part of the memory of a work, as it was just read.
+/// A part of the memory of a work, just read.
 pub(super) struct Eligible<'a> {
     pub process: &'a Process,
     pub work: &'a Work<'a>,
@@ -37,8 +37,8 @@ pub(super) struct Eligible<'a> {
 }
 
 impl Eligible<'_> {
-    /// Folios of the blocks that are `wanted`. Those that were touched are left out, where the action is for
-    /// what is not touched, and those that a filter holds back.
+    /// The folios of the `wanted` blocks that the filters let through. Leaves out touched folios if the action
+    /// is for cold memory.
     pub fn folios(&self, wanted: impl Fn(&Found) -> bool) -> Vec<Piece> {
         let cold_only = waits_for_touches(self.work);
         self.let_through(self.found.iter().filter(|found| wanted(found)).flat_map(|found| {
@@ -50,14 +50,14 @@ impl Eligible<'_> {
         }))
     }
 
-    /// The blocks that are `wanted`, knowing which of their pages were touched: each as one piece. Only filters
-    /// hold these back.
+    /// The `wanted` blocks that the filters let through, each as one piece. The second argument of `wanted` is
+    /// the touched pages of the block.
     pub fn blocks(&self, wanted: impl Fn(&Found, &PageMask) -> bool) -> Vec<Piece> {
         let wanted = |found: &&Found| wanted(found, &found.block.young.or(&self.touched(found)));
         self.let_through(self.found.iter().filter(wanted).map(Found::as_piece))
     }
 
-    /// Pages of the block that were touched before the last look.
+    /// Pages of the block that were touched before the second look.
     fn touched(&self, found: &Found) -> PageMask {
         self.prepared.young.get(&found.block.start).copied().unwrap_or_default()
     }

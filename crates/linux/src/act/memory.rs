@@ -1,4 +1,4 @@
-//! The memory of a target: giving advice on it, touching it, and measuring what has come of that.
+//! The memory of a target: giving advice on it, reading it, and verifying the result.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::ops::vaddr::Vaddr;
 use crate::sys::{Advice, advise_all, touch};
 use crate::walker::{Plain, RawBlock, Span, Walker, pages_in_block};
 
-/// A target, and what reads its page tables.
+/// A target, and the reader of its page tables.
 pub(super) struct ProcessMemory<'a> {
     pub walker: &'a mut Walker,
     pub process: &'a mut Process,
@@ -28,7 +28,7 @@ impl<'a> ProcessMemory<'a> {
         Ok(ProcessMemory { walker, process: targets.get(target)? })
     }
 
-    /// Gives advice on `pieces`, neighbours as one range.
+    /// Gives advice on `pieces`, adjacent ones as one range; returns the ranges that the kernel refused.
     pub fn advise(&self, pieces: &[Piece], advice: Advice) -> Vec<(AddrRange, Failure)> {
         let ranges = join_touching(pieces.iter().map(Piece::range));
         let refused = advise_all(self.process.pidfd.as_fd(), &ranges, advice);
@@ -36,7 +36,7 @@ impl<'a> ProcessMemory<'a> {
         refused.into_iter().filter_map(of).collect()
     }
 
-    /// Reads a byte of each of `pieces`; returns of how many that could be done.
+    /// Reads a byte of each of `pieces`; returns how many bytes it could read.
     pub fn touch(&self, pieces: &[Piece]) -> Result<u64, Failure> {
         let pages: Vec<u64> = pieces.iter().map(|p| p.start).collect();
         // Only while it has not ended is the pid its own.
@@ -46,7 +46,8 @@ impl<'a> ProcessMemory<'a> {
         touch(self.process.pid, &pages).map_err(|e| failure(&e, Advice::WillNeed))
     }
 
-    /// What was done to `pieces`: what `is_done` finds in the page tables as they are now.
+    /// Reads the page tables of `pieces` again, unless the kernel has counted, and counts the pieces that
+    /// `is_done` accepts.
     pub fn verify(
         &mut self,
         pieces: &[Piece],
@@ -72,7 +73,7 @@ impl<'a> ProcessMemory<'a> {
     }
 }
 
-/// Counts the pieces that `is_done` finds done in `blocks`; the others that were not `refused` are busy.
+/// Counts the pieces that `is_done` accepts in `blocks`. The other pieces were busy, or `refused`.
 fn count(
     pieces: &[Piece],
     blocks: &HashMap<u64, RawBlock>,
@@ -82,7 +83,7 @@ fn count(
     let mut result = StepResult::default();
     for piece in pieces {
         let start = align_down(piece.start, BLOCK_SIZE);
-        // A block in which nothing is resident is not read.
+        // A block without resident pages is not in `blocks`.
         let block = blocks.get(&start).copied().unwrap_or_default();
         match refused.iter().find(|(range, _)| range.contains(piece.start)) {
             Some((_, why)) => result.failures.add(*why, piece.pages.into()),
@@ -95,7 +96,7 @@ fn count(
     result
 }
 
-/// What the kernel means.
+/// The reason for an error number.
 fn failure(e: &io::Error, advice: Advice) -> Failure {
     match e.raw_os_error() {
         Some(libc::ENOMEM) if advice == Advice::Collapse => Failure::NoRoom,

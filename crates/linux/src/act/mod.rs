@@ -1,8 +1,12 @@
 //! Actions on real processes.
 //!
-//! A batch goes in three steps. What is young is cleared, for actions on what is not touched; for as long as
-//! is asked for, nothing is done; then all is read again, a few MiB at a time, what was touched is cut
-//! out, and the rest is acted on at once. What has come of it is read from the page tables.
+//! A batch has three steps. For actions on cold memory, isotherm clears the young pages. It waits for as long
+//! as the caller requests. Then it reads all pages again, a few MiB at a time, leaves out the touched ones,
+//! acts on the others at once, and reads the result from the page tables.
+//!
+//! `prepare` has the first step and `wait` the second. In the third, `walk` iterates: `cursor` reads,
+//! `eligible` applies the rules for all actions, `actions` has one type for each action, `memory` verifies,
+//! and `progress` counts.
 
 mod actions;
 mod cursor;

@@ -1,4 +1,4 @@
-//! What each action has to say: which pages it is for, the system call, and whether that has worked.
+//! The part of an action that differs from other actions: selecting pages, the system call, verifying it.
 
 use isotherm_core::{OpsError, PageMask};
 
@@ -9,32 +9,32 @@ use super::pieces::Piece;
 use super::progress::{Failures, Reply};
 use crate::walker::RawBlock;
 
-/// An action on the pages of a process. The walk over its memory is not part of it, nor are time and budget.
+/// An action on the pages of a process. The walk over the memory, the time and the budget are not part of it.
 pub(super) trait Operation {
-    /// Pages that it acts on between two looks at the clock: what takes a millisecond at most.
+    /// Pages to act on between two readings of the clock. These should take at most a millisecond.
     fn step(&self) -> u64 {
         64
     }
 
-    /// Which memory is read for it.
+    /// The memory to read for this action.
     fn reads(&self) -> Reads {
         Reads::Resident { blocks: 1 }
     }
 
-    /// The pieces to act on. Eligible pages that it cannot act on are counted in `refused`; those that are
-    /// already as wanted are just left out.
+    /// The pieces to act on. Counts the eligible pages that the action cannot handle in `refused`. Leaves out
+    /// the pages that already are as the action would make them.
     fn select(&self, eligible: &Eligible<'_>, _refused: &mut Failures) -> Vec<Piece> {
         eligible.folios(|_| true)
     }
 
-    /// Makes the system call for these pieces, which are sorted.
+    /// Makes the system call for `pieces`, which are sorted by address.
     ///
     /// # Errors
-    /// If that can never work. A target that has ended is counted.
+    /// If the action can never work here. A target that has ended is no error: its pages are counted as failed.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError>;
 
-    /// Whether the page tables show that it was done to these `pages` of a block: asked about
-    /// [`Reply::Advised`]. An action that does not answer has done nothing.
+    /// Whether the page tables show the result on these `pages` of a block. The walk calls this after
+    /// [`Reply::Advised`] only. By default no page counts as done.
     fn verify(&self, _block: &RawBlock, _pages: &PageMask) -> bool {
         false
     }

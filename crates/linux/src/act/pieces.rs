@@ -7,7 +7,7 @@ use crate::ops::survey::{Behind, Special};
 use crate::sys::page_nodes;
 use crate::walker::{RawBlock, pages_in_block};
 
-/// What is acted on as one: a page, or a folio that is mapped whole.
+/// Memory that an action treats as one: a page, a folio that is mapped whole, or a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     /// address of its first page
@@ -36,7 +36,7 @@ pub(super) fn pages_of(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|p| u64::from(p.pages)).sum()
 }
 
-/// On which node each piece lies; none if it has gone.
+/// The node of each piece; none if its memory is gone.
 pub(super) fn nodes(process: &Process, pieces: &[Piece]) -> Vec<Option<u32>> {
     let heads: Vec<u64> = pieces.iter().map(|p| p.start).collect();
     // Only while it has not ended is the pid its own.

@@ -1,4 +1,4 @@
-//! What a work has done so far, and whether it may go on.
+//! The progress of a work: counts, time and budget.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,15 +8,17 @@ use isotherm_core::{Action, AddrRange, Applied, Budget, Failure, PAGE_SIZE, Work
 use super::pieces::{Piece, pages_of};
 use crate::sys::Stopwatch;
 
-/// Who hardly gets a CPU stops after that, whatever there is time for: others wait for us.
+/// A work stops after this wall-clock time, whatever its budget: where isotherm hardly gets a CPU, the other
+/// works would wait.
 pub(super) const LONGEST_WORK: Duration = Duration::from_secs(2);
 
-/// However little time is left, a step is this part of a whole one: each has its price.
-const SHORTEST_STEP: u64 = 8;
-/// Of fewer pages nothing is learnt.
+/// However little time remains, a step has at least one page in so many of a full one: each step has a fixed
+/// cost.
+const MIN_STEP_DIVISOR: u64 = 8;
+/// The time of fewer pages is no estimate.
 const MIN_PAGES_FOR_PACE: u32 = 8;
 
-/// What a page took lately, all in all, by the name of what was done to it.
+/// The time per page of the last work of each action, by the name of the action.
 #[derive(Debug, Default)]
 pub(crate) struct PageTimes(HashMap<&'static str, Duration>);
 
@@ -25,7 +27,7 @@ impl PageTimes {
         self.0.get(action.name()).copied()
     }
 
-    /// Takes in what a work has come to, and its time.
+    /// Notes the time of a work.
     pub(super) fn note(&mut self, action: &Action, applied: &Applied, took: Duration) {
         if let Some(pace) = pace(took, applied.tried) {
             self.0.insert(action.name(), pace);
@@ -33,44 +35,44 @@ impl PageTimes {
     }
 }
 
-/// What a page took of `tried` bytes.
+/// The time per page of `tried` bytes; none for too few pages.
 fn pace(took: Duration, tried: u64) -> Option<Duration> {
     let pages = u32::try_from(tried / PAGE_SIZE).unwrap_or(u32::MAX);
     (pages >= MIN_PAGES_FOR_PACE).then(|| took / pages)
 }
 
-/// What the kernel said to one step.
+/// The kernel's reply to one step.
 pub(super) enum Reply {
-    /// It counted pages, or was not asked.
+    /// The kernel counted the pages, or isotherm made no call.
     Counted(StepResult),
-    /// It took the advice but for these ranges. It does not say to which pages that was done.
+    /// The kernel took the advice except on these ranges. It does not report single pages.
     Advised(Vec<(AddrRange, Failure)>),
 }
 
-/// What has come of one step.
+/// The result of one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct StepResult {
-    /// pages that it was done to
+    /// pages on which the action worked
     pub pages: u64,
-    /// pages that it was not done to
+    /// pages on which it failed
     pub failures: Failures,
 }
 
 impl StepResult {
-    /// Done to `pages`, and to `left` not.
-    pub fn of(pages: u64, left: u64, why: Failure) -> Self {
+    /// `pages` worked, and `failed` did not.
+    pub fn of(pages: u64, failed: u64, why: Failure) -> Self {
         let mut failures = Failures::default();
-        failures.add(why, left);
+        failures.add(why, failed);
         StepResult { pages, failures }
     }
 }
 
-/// Pages, by why nothing was done to them.
+/// Failed pages, by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Failures(pub Vec<(Failure, u64)>);
 
 impl Failures {
-    /// So many more.
+    /// Counts `pages` more.
     pub fn add(&mut self, why: Failure, pages: u64) {
         match self.0.iter_mut().find(|(reason, _)| *reason == why) {
             Some((_, sum)) => *sum += pages,
@@ -80,20 +82,20 @@ impl Failures {
     }
 }
 
-/// Counts a work within its budget.
+/// Counts the pages of a work, and keeps it within its budget.
 #[derive(Debug)]
 pub(super) struct WorkProgress {
     range: AddrRange,
     budget: Budget,
-    /// what had been spent before it began
+    /// time spent before it began
     before: Duration,
-    /// what a page took of the works before
+    /// time per page of the last work of this action
     pace: Option<Duration>,
     began: Stopwatch,
     /// how far it has got
     reached: u64,
     applied: Applied,
-    /// why something was not done
+    /// of pages tried and not tried
     pub failures: Failures,
     stopped: bool,
 }
@@ -117,8 +119,8 @@ impl WorkProgress {
         self.before + self.began.elapsed()
     }
 
-    /// The next step of `pieces`, at most `most` pages, and the rest; none if they are all done, or nothing
-    /// more may be done. A folio is not parted.
+    /// The next step of `pieces`, at most `most` pages, and the remaining pieces. None if no pieces remain or
+    /// the budget is used. A step never divides a folio.
     pub fn next_step<'a>(
         &mut self,
         pieces: &'a [Piece],
@@ -130,36 +132,36 @@ impl WorkProgress {
         (!self.stopped).then_some((step, rest))
     }
 
-    /// Pages that it may still be tried on.
+    /// Pages that the budget still allows.
     fn pages_left(&self) -> u64 {
         self.budget.bytes.saturating_sub(self.applied.tried) / PAGE_SIZE
     }
 
-    /// Of `most` pages, how many are to be the next step: as many as there is time for, as far as is known.
+    /// The length of the next step: as many of `most` pages as the remaining time is estimated to suffice for.
     ///
-    /// E.g. where .2 ms are left, and a page took 10 us, 20 of 64.
+    /// Example: if 0.2 ms remain and a page took 10 us, it is 20 of 64 pages.
     fn step(&self, most: u64) -> u64 {
         let took = self.began.elapsed();
         let Some(pace) = pace(took, self.applied.tried).or(self.pace) else { return most };
         let left = self.budget.time.saturating_sub(self.before + took);
         let fitting = left.as_nanos() / pace.as_nanos().max(1);
-        u64::try_from(fitting).unwrap_or(most).clamp(most / SHORTEST_STEP, most)
+        u64::try_from(fitting).unwrap_or(most).clamp(most / MIN_STEP_DIVISOR, most)
     }
 
-    /// Whether nothing more may be done. Where looking alone takes all of the time, it still gets a step
-    /// further: or else it never would.
+    /// Whether the work has to stop. Each work completes at least one step, even if reading alone used all of
+    /// the time: otherwise it would never advance.
     pub fn is_over(&self) -> bool {
         let begun = self.reached > self.range.start || self.applied.tried > 0;
         let late = || self.spent() >= self.budget.time || self.began.wall() >= LONGEST_WORK;
         self.stopped || self.pages_left() == 0 || begun && late()
     }
 
-    /// All before `address` is done with.
+    /// Notes that the work has covered its range up to `address`.
     pub fn reach(&mut self, address: u64) {
         self.reached = self.reached.max(address.min(self.range.end));
     }
 
-    /// A step on `pieces`. Where there is no room for some there is none for more.
+    /// Counts a step on `pieces`. The work ends with the first page for which there is no room.
     pub fn count(&mut self, pieces: &[Piece], result: &StepResult) {
         let tried = pages_of(pieces);
         self.applied.tried += tried * PAGE_SIZE;
@@ -171,12 +173,12 @@ impl WorkProgress {
         self.reach(pieces.last().map_or(0, |p| p.range().end));
     }
 
-    /// Whether there was room for all that it was tried on.
+    /// Whether there was room for every page that was tried.
     pub fn had_room(&self) -> bool {
         self.failures.0.iter().all(|(why, _)| *why != Failure::NoRoom)
     }
 
-    /// What has come of it.
+    /// The result of the work.
     pub fn end(self) -> Applied {
         let most = self.failures.0.iter().max_by_key(|(_, pages)| *pages);
         Applied {
@@ -188,8 +190,8 @@ impl WorkProgress {
     }
 }
 
-/// How many of `pieces`, from the first on, make a step of `step` pages, and of no more than `most`. A folio
-/// is not parted.
+/// How many of `pieces`, from the first on, make a step of `step` pages, but of no more than `most`. A single
+/// folio may be longer than a step.
 fn fitting(pieces: &[Piece], step: u64, most: u64) -> usize {
     let mut sum = 0;
     let mut fits = |(i, piece): (usize, &Piece)| {

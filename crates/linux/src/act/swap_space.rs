@@ -9,7 +9,7 @@ pub(super) struct SwapSpace {
     pub free: u64,
 }
 
-/// What each CPU has put by for itself is free, and not to be had: below this it is full.
+/// Swap with less than this free is full: each CPU reserves slots, which count as free and cannot be used.
 const RESERVED: u64 = 1 << 20;
 
 impl SwapSpace {

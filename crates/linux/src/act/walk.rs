@@ -1,4 +1,4 @@
-//! Going through the memory of a work, within its budget.
+//! The walk over the memory of a work.
 
 use isotherm_core::{AddrRange, Applied, Failure, OpsError, PAGE_SIZE, Work};
 
@@ -10,7 +10,7 @@ use super::operation::Operation;
 use super::progress::WorkProgress;
 use crate::ops::vaddr::Vaddr;
 
-/// Does `work`, as far as it was prepared.
+/// Performs the prepared part of `work`.
 pub(super) fn perform(
     ops: &mut Vaddr,
     work: &Work<'_>,
@@ -23,7 +23,7 @@ pub(super) fn perform(
     Ok(progress.end())
 }
 
-/// Acts on what `operation` selects, part by part, as long as the budget lasts.
+/// Reads the memory part by part, and acts on the pages that `operation` selects, until the budget is used.
 pub(super) fn walk(
     memory: &mut ProcessMemory<'_>,
     work: &Work<'_>,

@@ -13,7 +13,7 @@ use crate::act::progress::{Failures, Reply, StepResult};
 use crate::sys::{Advice, takes_advice};
 use crate::walker::RawBlock;
 
-/// Of the 512 pages of a huge page, so many are to be resident and touched before it is made.
+/// Pages of 512 that have to be resident and touched before a huge page is made of them.
 const MIN_TOUCHED: u32 = 448;
 
 /// Whether huge pages may be made. The setting can change at any time.
@@ -41,7 +41,7 @@ pub(in crate::act) fn huge_pages(root: &Path) -> Support {
 pub(super) struct HugePage;
 
 impl Operation for HugePage {
-    /// Blocks of which a huge page would be used: all can be seen, and nearly all is touched.
+    /// Blocks whose accesses can all be observed, and of which nearly all pages are touched.
     fn select(&self, eligible: &Eligible<'_>, _: &mut Failures) -> Vec<Piece> {
         eligible.blocks(|found, touched| {
             let used = touched.and(&found.resident).count() >= MIN_TOUCHED;
@@ -69,12 +69,12 @@ impl Operation for NoHugePage {
         Reads::Huge
     }
 
-    /// Touched or not: which part of one is in use shows after that.
+    /// Touched or not: only small pages show which part is in use.
     fn select(&self, eligible: &Eligible<'_>, _: &mut Failures) -> Vec<Piece> {
         eligible.blocks(|found, _| found.block.huge && !found.pieces.is_empty())
     }
 
-    /// Advice on a part of a huge page has the kernel split it.
+    /// The kernel splits a huge page for advice on a part of it.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let first = |p: &Piece| Piece { pages: 1, ..*p };
         let firsts: Vec<Piece> = pieces.iter().map(first).collect();

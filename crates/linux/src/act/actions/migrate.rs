@@ -21,12 +21,12 @@ pub(in crate::act) fn weights(to: &Destinations) -> Result<Weights, String> {
     Weights::new(all.collect::<Result<Vec<_>, String>>()?).map_err(|e| e.to_string())
 }
 
-/// Moves pages to where their weights send them.
+/// Moves pages to the nodes that the weights assign to them.
 pub(super) struct Migrate(pub Weights);
 
 impl Operation for Migrate {
-    /// This takes longer than other steps: the kernel has all CPUs empty their lists of pages for each, which
-    /// costs more than moving a few.
+    /// Longer than a millisecond: at each call the kernel has all CPUs empty their lists of pages, which costs
+    /// more than moving a few pages.
     fn step(&self) -> u64 {
         2048
     }
@@ -35,7 +35,7 @@ impl Operation for Migrate {
         Reads::Resident { blocks: 4 }
     }
 
-    /// What does not lie where it belongs.
+    /// Leaves out folios that are on their node already.
     fn select(&self, eligible: &Eligible<'_>, _: &mut Failures) -> Vec<Piece> {
         let folios = eligible.folios(|_| true);
         let on = nodes(eligible.process, &folios);
@@ -43,7 +43,7 @@ impl Operation for Migrate {
         placed.filter(|(p, on)| self.home(p) != *on).map(|(p, _)| p).collect()
     }
 
-    /// The kernel says of each folio where it is now.
+    /// The kernel reports the node of each folio.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let (process, all) = (&memory.process, pages_of(pieces));
         let gone = Reply::Counted(StepResult::of(0, all, Failure::Gone));

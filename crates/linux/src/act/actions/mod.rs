@@ -1,5 +1,4 @@
-//! The actions: each says which pages it is for, makes its system call, and knows how to tell that it has
-//! worked.
+//! The actions. Each is one type that implements [`Operation`].
 
 mod huge_pages;
 mod migrate;
@@ -15,7 +14,7 @@ pub(super) use self::reclaim::PageOut;
 use self::reclaim::{Cold, LruPrio, Stat, WillNeed};
 use super::operation::Operation;
 
-/// How `action` is done; [`NoHugePage`] takes two walks, of which [`super::demote`] knows.
+/// The operation of an action, except [`NoHugePage`], which [`super::demote`] performs in two walks.
 pub(super) fn operation(action: &Action) -> Result<Box<dyn Operation>, OpsError> {
     Ok(match action {
         Action::PageOut => Box::new(PageOut::default()),

@@ -1,4 +1,4 @@
-//! Reclaim and its undoing: paging out and in, and moving in the lists that reclaim goes by. And counting.
+//! Actions on folios: paging them out and in, moving them in the LRU lists, counting them.
 
 use isotherm_core::{Failure, OpsError, PageMask};
 
@@ -15,7 +15,7 @@ use crate::walker::RawBlock;
 /// Moves pages to swap, or writes them back and drops them.
 #[derive(Default)]
 pub(in crate::act) struct PageOut<'a> {
-    /// only in these blocks
+    /// only in these blocks, sorted; none: in all
     pub within: Option<&'a [Piece]>,
 }
 
@@ -28,7 +28,7 @@ impl Operation for PageOut<'_> {
         })
     }
 
-    /// As much as there is room for: if the kernel finds none it splits large folios in vain.
+    /// Pages out only as much as fits in swap: without room the kernel would split large folios in vain.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let needed: u64 = pieces.iter().filter(|p| p.swaps).map(Piece::bytes).sum();
         if needed > 0 && !SwapSpace::now().has(needed) {
@@ -42,7 +42,7 @@ impl Operation for PageOut<'_> {
     }
 }
 
-/// Has the kernel read in what is absent.
+/// Has the kernel read in absent pages.
 pub(super) struct WillNeed;
 
 impl Operation for WillNeed {
@@ -50,8 +50,8 @@ impl Operation for WillNeed {
         Reads::Absent
     }
 
-    /// The kernel begins to read all at once; then each page is waited for. The advice alone fills caches,
-    /// which page tables do not show, so that the same memory would be read ahead again and again.
+    /// The kernel begins to read all pages at once. Then isotherm waits for each page. The advice alone only
+    /// fills caches, which page tables do not show: the same memory would be read ahead again and again.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let mut refused = memory.advise(pieces, Advice::WillNeed);
         if let Err(why) = memory.touch(pieces) {
@@ -65,7 +65,7 @@ impl Operation for WillNeed {
     }
 }
 
-/// Moves pages down: clears them, and puts them on the inactive list.
+/// Moves pages down the LRU lists: clears their accessed bits and puts them on the inactive list.
 pub(super) struct Cold;
 
 impl Operation for Cold {
@@ -82,7 +82,7 @@ impl Operation for Cold {
     }
 }
 
-/// Moves pages up.
+/// Moves pages up the LRU lists.
 pub(super) struct LruPrio;
 
 impl Operation for LruPrio {
@@ -90,7 +90,7 @@ impl Operation for LruPrio {
         256
     }
 
-    /// What two reads do to a large folio is not known.
+    /// Refuses large folios: the effect of two reads on them is not known.
     fn select(&self, eligible: &Eligible<'_>, refused: &mut Failures) -> Vec<Piece> {
         let (small, large): (Vec<_>, Vec<_>) =
             eligible.folios(|_| true).into_iter().partition(|p| p.pages == 1);
@@ -98,7 +98,7 @@ impl Operation for LruPrio {
         small
     }
 
-    /// The first touch makes a page of the inactive list a referenced one, the second an active one.
+    /// The first read makes an inactive page referenced, the second makes it active.
     fn apply(&self, memory: &ProcessMemory<'_>, pieces: &[Piece]) -> Result<Reply, OpsError> {
         let all = pages_of(pieces);
         let twice = [0; 2].map(|_| memory.touch(pieces));
