@@ -8,9 +8,10 @@ mod attribution;
 pub mod cgroup;
 pub mod damon;
 pub mod doctor;
-mod figures;
+
 mod log;
 mod machine;
+mod metrics;
 pub mod numa;
 mod ops;
 mod physical;
@@ -28,8 +29,8 @@ pub mod x86;
 
 pub use act::possible;
 pub use attribution::attribution;
-pub use figures::{counts_stalls, fragmentation, free, of_group, of_machine};
 pub use machine::{MachineMemory, machine_memory};
+pub use metrics::{counts_stalls, fragmentation, free, of_group, of_machine};
 pub use ops::{
     AttachError, Clearing, HeldProcesses, Hold, Idle, IdleError, Physical, Postponed, Processes,
     Smaps, Vaddr,

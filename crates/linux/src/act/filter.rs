@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use isotherm_core::{PageFilter, PageKind};
 
-use super::migrate::nodes;
-use super::pieces::Piece;
+use super::pieces::{Piece, nodes};
 use crate::ops::process::Process;
 use crate::sys::monotonic;
 
 /// Leaves the pieces that are let through.
 pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mut Vec<Piece>) {
-    if filters.is_empty() {
+    if filters.is_empty() || pieces.is_empty() {
         return;
     }
     let nodes = match ask_for_nodes(filters) {

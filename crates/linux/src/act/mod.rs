@@ -1,19 +1,26 @@
 //! Actions on real processes.
 //!
-//! A batch goes in three steps. What is young is cleared, for actions on what is not touched; for as long as
-//! is asked for, nothing is done; then all is read again, a few MiB at a time, what was touched is cut
-//! out, and the rest is acted on at once. What has come of it is read from the page tables.
+//! A batch has three steps. For actions on cold memory, isotherm clears the young pages. It waits for as long
+//! as the caller requests. Then it reads all pages again, a few MiB at a time, leaves out the touched ones,
+//! acts on the others at once, and reads the result from the page tables.
+//!
+//! `prepare` has the first step and `wait` the second. In the third, `walk` iterates: `cursor` reads,
+//! `eligible` applies the rules for all actions, `actions` has one type for each action, `memory` verifies,
+//! and `progress` counts.
 
-mod absent;
-mod deed;
+mod actions;
+mod cursor;
+mod demote;
+mod eligible;
 mod filter;
-mod migrate;
+mod memory;
+mod operation;
 mod others;
 mod pieces;
 mod prepare;
-mod room;
+mod progress;
 mod support;
-mod tally;
+mod swap_space;
 mod wait;
 mod walk;
 
@@ -22,11 +29,13 @@ use std::time::Duration;
 
 use isotherm_core::{Act, Action, Applied, Budget, OpsError, PAGE_SIZE, Support, TargetId, Work};
 
+use self::demote::demote;
+use self::eligible::{Prepared, waits_for_touches};
 use self::filter::ask_for_touched;
-use self::prepare::{Prepared, note_young, prepare, waits_for_touches};
+use self::prepare::{note_young, prepare};
+use self::progress::LONGEST_WORK;
+pub(crate) use self::progress::PageTimes;
 pub use self::support::possible;
-use self::tally::LONGEST;
-pub(crate) use self::tally::Paces;
 use self::wait::wait;
 use self::walk::perform;
 use crate::ops::epochs::flush_by_advice;
@@ -88,7 +97,7 @@ impl Vaddr {
         let (mut in_vain, watch) = (Duration::ZERO, Stopwatch::start());
         let first = out.len();
         for (work, prepared) in &prepared {
-            if out.len() > first && (spent >= time || watch.wall() >= LONGEST) {
+            if out.len() > first && (spent >= time || watch.wall() >= LONGEST_WORK) {
                 in_vain += prepared.took;
                 continue;
             }
@@ -96,10 +105,11 @@ impl Vaddr {
             let left = prepared.took + time.saturating_sub(spent);
             let budget = Budget { time: work.budget.time.min(left), ..work.budget };
             work.begin();
+            let perform = if *work.action == Action::NoHugePage { demote } else { perform };
             let done = perform(self, &Work { budget, ..(*work).clone() }, prepared)?;
             let took = done.took.saturating_sub(prepared.took);
             spent += took;
-            self.paces.note(work.action, &done, took);
+            self.page_times.note(work.action, &done, took);
             out.push(done);
         }
         // Who has come to nothing would seem to have stopped for want of time.

@@ -4,12 +4,11 @@ use std::path::Path;
 
 use isotherm_core::{Action, Destinations, Support};
 
-use super::migrate;
-use super::room::Room;
+use super::actions::{huge_pages, weights};
+use super::swap_space::SwapSpace;
 use crate::numa;
 use crate::ops::vaddr::Clearing;
 use crate::proc::KPageFlags;
-use crate::sys::{Advice, takes_advice};
 
 /// Whether `action` is possible at this moment.
 pub(super) fn support(root: &Path, clearing: Clearing, action: &Action) -> Support {
@@ -20,7 +19,7 @@ pub(super) fn support(root: &Path, clearing: Clearing, action: &Action) -> Suppo
 #[must_use]
 pub fn possible(root: &Path, action: &Action) -> Support {
     match action {
-        Action::PageOut => Room::now().check().map_or_else(Support::NotNow, |()| Support::Yes),
+        Action::PageOut => SwapSpace::now().check().map_or_else(Support::NotNow, |()| Support::Yes),
         Action::HugePage => huge_pages(root),
         Action::MigrateHot(to) | Action::MigrateCold(to) => {
             nodes(root, to).map_or_else(Support::No, |()| Support::Yes)
@@ -35,7 +34,7 @@ pub(super) fn never(clearing: Clearing, action: &Action) -> Result<(), String> {
         return Err(needs_second_look("clear_refs"));
     }
     match action {
-        Action::MigrateHot(to) | Action::MigrateCold(to) => migrate::weights(to).map(drop),
+        Action::MigrateHot(to) | Action::MigrateCold(to) => weights(to).map(drop),
         _ => Ok(()),
     }
 }
@@ -46,27 +45,6 @@ pub(super) fn needs_second_look(way: &str) -> String {
         "memory is looked at again before anything is done to it, page by page, and {way} cannot do that: \
          look by bpf, bpf-probe or bpf-iter"
     )
-}
-
-/// Whether huge pages may be made. The setting can change at any time.
-pub(super) fn huge_pages(root: &Path) -> Support {
-    let setting = "sys/kernel/mm/transparent_hugepage/enabled";
-    match std::fs::read_to_string(root.join(setting)) {
-        Ok(text) if text.contains("[never]") => Support::NotNow(format!(
-            "huge pages are switched off on this machine: /{setting} says never"
-        )),
-        Ok(_) => takes_advice(Advice::Collapse).map_or_else(
-            |e| {
-                Support::No(format!(
-                    "the kernel does not take MADV_COLLAPSE: {e}. Linux 6.1 and later do"
-                ))
-            },
-            |()| Support::Yes,
-        ),
-        Err(e) => {
-            Support::No(format!("this kernel has no huge pages: cannot read /{setting}: {e}"))
-        }
-    }
 }
 
 fn nodes(root: &Path, to: &Destinations) -> Result<(), String> {

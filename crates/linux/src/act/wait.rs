@@ -1,4 +1,4 @@
-//! Waiting for touches.
+//! The wait for touches before an action.
 
 use std::path::Path;
 use std::thread::sleep;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use crate::proc::{ThreadTime, is_runnable, threads};
 
-/// Threads of a process that are looked at.
-const THREADS: usize = 64;
-/// Who does not get to run in so many intervals is not waited for any longer.
-const INTERVALS: u32 = 10;
+/// Threads of a process that the wait considers.
+const MAX_THREADS: usize = 64;
+/// After so many intervals isotherm no longer waits for a thread that does not run.
+const MAX_INTERVALS: u32 = 10;
 
-/// When is looked in between, in eighths of the interval since the last time; the rest follows.
-const LOOKS: [u32; 2] = [1, 3];
+/// Times between looks, in eighths of the interval. The remaining eighths follow the last look.
+const LOOKS_AT_EIGHTHS: [u32; 2] = [1, 3];
 
-/// Waits for `interval`, and again if in all of that time a thread of `pids` that wanted to run did not
-/// get to: what it uses would look idle. Has somebody `look` in between: others clear bits, and flush no
-/// TLB.
+/// Waits for `interval`. Waits again if a thread of `pids` was ready to run but did not run during the whole
+/// interval: the memory it uses would look idle. Calls `look` in between, because kswapd and others clear
+/// bits without a TLB flush.
 ///
 /// # Errors
 /// That of `look`.
@@ -28,16 +28,16 @@ pub(super) fn wait<E>(
 ) -> Result<(), E> {
     let times = || -> Vec<(i32, ThreadTime)> {
         pids.iter()
-            .flat_map(|&p| threads(root, p, THREADS).into_iter().map(move |t| (p, t)))
+            .flat_map(|&p| threads(root, p, MAX_THREADS).into_iter().map(move |t| (p, t)))
             .collect()
     };
     let mut before = times();
-    for _ in 0..INTERVALS {
-        for eighths in LOOKS {
+    for _ in 0..MAX_INTERVALS {
+        for eighths in LOOKS_AT_EIGHTHS {
             sleep(interval / 8 * eighths);
             look()?;
         }
-        sleep(interval / 8 * (8 - LOOKS.iter().sum::<u32>()));
+        sleep(interval / 8 * (8 - LOOKS_AT_EIGHTHS.iter().sum::<u32>()));
         let now = times();
         let stood = before.iter().filter(|thread| now.contains(thread));
         if !stood.into_iter().any(|(pid, t)| is_runnable(root, *pid, t.tid)) {

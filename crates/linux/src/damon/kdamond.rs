@@ -11,13 +11,13 @@ use isotherm_core::{Attrs, Cost, EndReason, Nanos, OpsError, Snapshot, Source, S
 use super::attrs::KdamondAttrs;
 use super::clock::Clock;
 use super::error::DamonError;
+use super::members::{Member, Watched, members, target_views};
 use super::reader::Reader;
 use super::results::Aggregated;
 use super::seat::Seat;
 use super::sysfs::{Context, Operations};
 use super::tried;
 use super::views::Scale;
-use super::watched::{Member, Watched, members, target_views};
 use crate::sys::{CpuLaps, monotonic};
 
 /// How soon it is asked again whether there is anybody to be watched.

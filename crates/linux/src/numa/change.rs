@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::error::NumaError;
-use super::ledger::{Change, Ledger, Run, has_leftover};
+use super::undo_log::{Change, Run, UndoLog, has_leftover};
 use super::weights::Setting;
 use crate::state::Thread;
 
@@ -80,10 +80,10 @@ impl Holding {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(PutBack::default());
         }
-        let mut ledger = Ledger::open(&self.root)?;
+        let mut log = UndoLog::open(&self.root)?;
         let own = Thread::own(&self.root);
-        let done = ledger.without_owners(|o| *o != own)?;
-        ledger.close()?;
+        let done = log.without_owners(|o| *o != own)?;
+        log.close()?;
         Ok(done)
     }
 }
@@ -99,30 +99,30 @@ impl Drop for Holding {
 /// # Errors
 /// If there are no weights here, a node is not there, a run has set others, or the kernel refuses.
 pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
-    let mut ledger = Ledger::open(root)?;
-    ledger.refuse_runs()?;
-    let now = ledger.files.read()?;
+    let mut log = UndoLog::open(root)?;
+    log.refuse_runs()?;
+    let now = log.files.read()?;
     let change = planned(&now, wanted)?;
-    let earlier = ledger.state.set.take();
+    let earlier = log.state.set.take();
     let change = match &earlier {
         Some(earlier) => on_top_of(earlier, &now, change),
         None => change,
     };
-    ledger.state.set = Some(change);
-    ledger.save()?;
-    if let Err(e) = ledger.write(wanted, &now) {
+    log.state.set = Some(change);
+    log.save()?;
+    if let Err(e) = log.write(wanted, &now) {
         // What could not be undone stays noted.
         if e.undone {
-            ledger.state.set = earlier;
-            ledger.save()?;
+            log.state.set = earlier;
+            log.save()?;
         }
         return Err(e.why);
     }
     // What the kernel has derived, if it has.
-    if let (Wanted::Default | Wanted::Auto, Some(change)) = (wanted, &mut ledger.state.set) {
-        change.wrote = ledger.files.read()?;
+    if let (Wanted::Default | Wanted::Auto, Some(change)) = (wanted, &mut log.state.set) {
+        change.wrote = log.files.read()?;
     }
-    ledger.close()
+    log.close()
 }
 
 /// Has these weights hold until [`Holding`] is dropped. Whoever wants the same may join.
@@ -130,11 +130,11 @@ pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
 /// # Errors
 /// As those of [`set`].
 pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaError> {
-    let mut ledger = Ledger::open(root)?;
+    let mut log = UndoLog::open(root)?;
     let own = Thread::own(root);
-    match &mut ledger.state.run {
+    match &mut log.state.run {
         Some(run) if weights.iter().all(|(n, w)| run.asked.get(n).unwrap_or(w) == w) => {
-            let now = ledger.files.read()?.weights;
+            let now = log.files.read()?.weights;
             let other = |(node, weight): &(&u32, &u8)| now.get(node) != Some(weight);
             let changed: Vec<u32> = weights.iter().filter(other).map(|(&node, _)| node).collect();
             if !changed.is_empty() {
@@ -142,23 +142,23 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
             }
             run.asked.extend(weights);
             run.owners.push(own);
-            ledger.save()?;
+            log.save()?;
         }
-        Some(_) => ledger.refuse_runs()?,
+        Some(_) => log.refuse_runs()?,
         None => {
-            let now = ledger.files.read()?;
+            let now = log.files.read()?;
             // Writing what is there already would end the automatic mode.
             let other = |(node, weight): &(&u32, &u8)| now.weights.get(node) != Some(weight);
             let wanted = weights.iter().filter(other).map(|(&node, &weight)| (node, weight));
             let wanted = Wanted::Weights(wanted.collect());
             let change = planned(&now, &wanted)?;
             let (asked, owners) = (weights.clone(), vec![own]);
-            ledger.state.run = Some(Run { change, asked, owners });
-            ledger.save()?;
-            if let Err(e) = ledger.write(&wanted, &now) {
+            log.state.run = Some(Run { change, asked, owners });
+            log.save()?;
+            if let Err(e) = log.write(&wanted, &now) {
                 if e.undone {
-                    ledger.state.run = None;
-                    ledger.save()?;
+                    log.state.run = None;
+                    log.save()?;
                 }
                 return Err(e.why);
             }
@@ -172,15 +172,15 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
 /// # Errors
 /// If a run goes on, or the kernel refuses.
 pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
-    let mut ledger = Ledger::open(root)?;
-    ledger.refuse_runs()?;
-    let swept = std::mem::take(&mut ledger.swept);
-    let done = match ledger.state.set.clone() {
-        Some(change) => ledger.undo(&change)?,
+    let mut log = UndoLog::open(root)?;
+    log.refuse_runs()?;
+    let swept = std::mem::take(&mut log.swept);
+    let done = match log.state.set.clone() {
+        Some(change) => log.undo(&change)?,
         None => PutBack::default(),
     };
-    ledger.state.set = None;
-    ledger.close()?;
+    log.state.set = None;
+    log.close()?;
     Ok(swept.and(done))
 }
 
@@ -193,9 +193,9 @@ pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
     if !has_leftover(root) {
         return Ok(PutBack::default());
     }
-    let mut ledger = Ledger::open(root)?;
-    let swept = std::mem::take(&mut ledger.swept);
-    ledger.close()?;
+    let mut log = UndoLog::open(root)?;
+    let swept = std::mem::take(&mut log.swept);
+    log.close()?;
     Ok(swept)
 }
 

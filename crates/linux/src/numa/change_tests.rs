@@ -1,6 +1,6 @@
 use std::fs;
 
-use super::super::ledger::PATH;
+use super::super::undo_log::PATH;
 use super::super::weights::WeightFiles;
 use super::*;
 use crate::testing::put as file;
@@ -129,12 +129,12 @@ fn a_note_that_is_not_understood_stays() {
 fn what_cannot_be_undone_stays_noted() {
     let dir = machine(None, [1, 1, 1]);
     let root = dir.path();
-    let ledger = Ledger::open(root).unwrap();
-    let before = ledger.files.read().unwrap();
+    let log = UndoLog::open(root).unwrap();
+    let before = log.files.read().unwrap();
     // Neither written nor read from now on.
     fs::remove_file(root.join(WEIGHTS).join("node1")).unwrap();
     fs::create_dir(root.join(WEIGHTS).join("node1")).unwrap();
-    let failed = ledger.write(&Wanted::Weights(of(&[(0, 9), (1, 9)])), &before).unwrap_err();
+    let failed = log.write(&Wanted::Weights(of(&[(0, 9), (1, 9)])), &before).unwrap_err();
     assert!(!failed.undone, "{}", failed.why);
 }
 
@@ -204,9 +204,9 @@ fn a_weight_by_hand_after_the_automatic_mode_is_left() {
     for (name, text) in [("auto", "false\n"), ("node1", "7\n")] {
         file(root, &format!("{WEIGHTS}/{name}"), text);
     }
-    let mut ledger = Ledger::open(root).unwrap();
-    ledger.state.set.as_mut().unwrap().wrote.weights.insert(0, 5);
-    ledger.close().unwrap();
+    let mut log = UndoLog::open(root).unwrap();
+    log.state.set.as_mut().unwrap().wrote.weights.insert(0, 5);
+    log.close().unwrap();
     file(root, &format!("{WEIGHTS}/node0"), "5\n");
     let done = put_back(root).unwrap();
     assert_eq!((weights(root), done.nodes, done.left), (vec![3, 7, 1], vec![0], vec![1]));
@@ -217,7 +217,7 @@ fn holding_what_is_so_already_writes_nothing() {
     let dir = machine(Some("true\n"), [5, 2, 1]);
     let root = dir.path();
     let held = hold(root, &of(&[(0, 5), (1, 2)])).unwrap();
-    let change = &Ledger::open(root).unwrap().state.run.as_ref().unwrap().change.clone();
+    let change = &UndoLog::open(root).unwrap().state.run.as_ref().unwrap().change.clone();
     assert_eq!((&change.wrote, change.wrote.auto), (&change.before, Some(true)));
     assert!(matches!(set_to(root, &[(2, 2)]), Err(NumaError::InUse { .. })));
     assert!(!held.end().unwrap().is_something());

@@ -9,11 +9,11 @@ mod error;
 mod files;
 mod laid_out;
 mod layout;
-mod ledger;
 mod nodes;
 mod pieces;
 mod rule;
 mod stream;
+mod undo_log;
 mod weights;
 mod windows;
 

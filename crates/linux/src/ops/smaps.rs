@@ -12,8 +12,8 @@ use isotherm_core::{
 
 use super::epochs;
 use super::held::{AttachError, Held, Postponed, no_refs};
-use super::plain::Plain;
 use super::processes::Hold;
+use super::procfs_process::ProcfsProcess;
 use super::targets::Targets;
 use crate::proc::{self, ClearRefs, Refs, Usage};
 use crate::sys::{CpuLaps, monotonic, thread_cpu};
@@ -32,7 +32,7 @@ pub struct Smaps {
 }
 
 struct Target {
-    process: Plain,
+    process: ProcfsProcess,
     refs: ClearRefs,
     since: Nanos,
     length: Duration,
@@ -77,7 +77,7 @@ impl Target {
     fn step(&mut self, soft_dirty: bool) -> Option<()> {
         let now = monotonic();
         let begin = thread_cpu();
-        let read = |process: &Plain| {
+        let read = |process: &ProcfsProcess| {
             let areas = proc::usage(&process.root, process.pid).ok()?;
             Some(Reading { at: monotonic(), areas })
         };
@@ -143,7 +143,7 @@ impl Reading {
 
 impl Hold for Smaps {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
-        let process = Plain::attach(&self.root, pid)?;
+        let process = ProcfsProcess::attach(&self.root, pid)?;
         let refs = ClearRefs::open(&self.root, pid).map_err(|e| no_refs(pid, e))?;
         let target = Target {
             process,

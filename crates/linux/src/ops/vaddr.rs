@@ -15,10 +15,10 @@ use super::epochs::{Epochs, Scope};
 use super::held::{AttachError, Postponed};
 use super::process::Process;
 use super::processes::Hold;
-use super::survey::{Price, Told, measure_price};
+use super::survey::{PressureCache, Price, measure_price};
 use super::targets::Targets;
 use super::window::read_windows;
-use crate::act::Paces;
+use crate::act::PageTimes;
 use crate::proc;
 use crate::sys::CpuLaps;
 use crate::walker::{Reading, WalkError, Walker, fitting};
@@ -41,9 +41,9 @@ pub struct Vaddr {
     pub(crate) root: PathBuf,
     pub(crate) targets: Targets<Process>,
     pub(crate) cpu: CpuLaps,
-    pub(super) told: Told,
-    /// of actions, so far
-    pub(crate) paces: Paces,
+    pub(super) pressure: PressureCache,
+    /// of actions so far
+    pub(crate) page_times: PageTimes,
 }
 
 impl Vaddr {
@@ -85,11 +85,11 @@ impl Vaddr {
             walker,
             clearing,
             epochs: Epochs::new(scope, soft_dirty),
-            told: Told::new(&root),
+            pressure: PressureCache::new(&root),
             root,
             targets: Targets::default(),
             cpu: CpuLaps::begin(),
-            paces: Paces::default(),
+            page_times: PageTimes::default(),
         }
     }
 

@@ -15,7 +15,7 @@ pub use content::{Content, Holder};
 pub use error::SwapError;
 pub use noted::{Restore, restore, restore_left, set_up};
 
-use self::noted::Held;
+use self::noted::SwapNote;
 use self::zram::Zram;
 use crate::proc::meminfo;
 
@@ -26,7 +26,7 @@ const SHORTEST: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Swap {
     zram: Zram,
-    note: Held,
+    note: SwapNote,
     is_there: bool,
 }
 
@@ -40,7 +40,7 @@ impl Swap {
         let root = Path::new("/");
         let bytes = checked(root, bytes)?;
         let zram = Zram::add(root)?;
-        let note = Held::by_us(root, &zram, bytes).map_err(|e| zram.given_up(e))?;
+        let note = SwapNote::by_us(root, &zram, bytes).map_err(|e| zram.given_up(e))?;
         zram.swap_on(bytes).map_err(|e| note.given_up(&zram, e))?;
         Ok(Swap { zram, note, is_there: true })
     }

@@ -79,13 +79,13 @@ fn given_up(zram: &Zram, note: &Path, why: SwapError) -> SwapError {
 
 /// A note of swap that goes with this process.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct SwapNote {
     path: PathBuf,
     // Locked as long as this lives, and by nobody when it is gone.
     _file: File,
 }
 
-impl Held {
+impl SwapNote {
     /// Notes a device that is about to be swapped to.
     pub fn by_us(root: &Path, zram: &Zram, bytes: u64) -> Result<Self, SwapError> {
         let path = root.join(DIR).join(format!("swap-zram{}.json", zram.number));
@@ -95,7 +95,7 @@ impl Held {
         state::write(&file, SIZE, &noted)
             .map_err(|e| failed("write", &path, e))
             .inspect_err(|_| forget(&path))?;
-        Ok(Held { path, _file: file })
+        Ok(SwapNote { path, _file: file })
     }
 
     /// As [`given_up`], for the device that it tells of.
@@ -339,10 +339,10 @@ mod tests {
     fn what_a_process_holds_is_its_own_until_it_is_gone() {
         let root = machine("4194304\n", "");
         let zram = Zram::known(root.path(), 7);
-        let held = Held::by_us(root.path(), &zram, (4 << 20) + 1).unwrap();
+        let held = SwapNote::by_us(root.path(), &zram, (4 << 20) + 1).unwrap();
         assert!(restore_left(root.path()).unwrap().is_empty());
         assert!(held.path.exists());
-        let another = Held::by_us(root.path(), &zram, 4 << 20).unwrap_err();
+        let another = SwapNote::by_us(root.path(), &zram, 4 << 20).unwrap_err();
         assert!(matches!(another, SwapError::Busy), "{another}");
         let path = held.path.clone();
         drop(held);

@@ -1,5 +1,7 @@
 //! Reading all entries of long stretches of memory.
 
+use std::borrow::Cow;
+
 use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PageMask};
 
 use super::answer::{Identity, identity};
@@ -74,7 +76,7 @@ impl RawBlock {
 
 /// Reads what is left of some spans, run by run.
 pub(crate) struct Reader<'a> {
-    spans: &'a [Span],
+    spans: Cow<'a, [Span]>,
     /// how many of them have been read whole
     done: usize,
     at: u64,
@@ -82,8 +84,10 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(spans: &'a [Span]) -> Self {
-        Reader { spans, done: 0, at: spans.first().map_or(0, |s| s.range.start), most: MAX_BLOCKS }
+    pub fn new(spans: impl Into<Cow<'a, [Span]>>) -> Self {
+        let spans = spans.into();
+        let at = spans.first().map_or(0, |s| s.range.start);
+        Reader { spans, done: 0, at, most: MAX_BLOCKS }
     }
 
     /// At most so many blocks in each run from now on.
@@ -131,11 +135,11 @@ impl<'a> Reader<'a> {
         let found = found.filter_map(|b| of_raw(b, tells_of_huge, &zero, read_at));
         out.extend(found.map(|b| RawBlock { span: self.done + b.span, ..b }));
         let done = (bss.progress.span as usize).min(now.len());
-        self.done += done;
         self.at = match rest.get(done) {
             Some(next) if done == now.len() => next.range.start,
             _ => bss.progress.at,
         };
+        self.done += done;
         Ok(Some(identity(bss)))
     }
 }

@@ -5,6 +5,7 @@ mod bearings;
 mod blocks;
 mod error;
 mod files;
+mod help;
 mod task_iter;
 
 use std::mem::MaybeUninit;
@@ -18,6 +19,7 @@ pub use self::answer::{Answer, Batch, Glance, Identity, MapChanges, fitting};
 use self::answer::{glance, identity, pages_in};
 pub(crate) use self::blocks::{Plain, RawBlock, Reader, Span, in_blocks, pages_in_block};
 pub use self::error::WalkError;
+pub(crate) use self::help::bpf_help;
 use self::task_iter::TaskIter;
 use crate::proc::{self, Ram};
 use crate::proof;
@@ -152,7 +154,7 @@ impl Walker {
                 // What libbpf guesses at without capabilities leads astray.
                 let guesses = !missing_capabilities().is_empty();
                 let reason = if guesses { e.to_string() } else { crate::log::reason(&e) };
-                let help = crate::doctor::bpf_help();
+                let help = bpf_help();
                 WalkError::Load { reason, help, log: crate::log::said() }
             }
         };

@@ -6,8 +6,8 @@ use isotherm_core::{Nanos, TargetId};
 
 use super::Kdamond;
 use crate::damon::error::DamonError;
+use crate::damon::members::Member;
 use crate::damon::sysfs::Operations;
-use crate::damon::watched::Member;
 use crate::sys::monotonic;
 
 /// Targets change at most once in so many aggregation intervals: a change ends the one under way, so

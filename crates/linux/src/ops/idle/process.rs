@@ -10,8 +10,8 @@ use isotherm_core::{
 
 use super::tracking::{Tracking, Window};
 use crate::ops::held::{AttachError, Postponed};
-use crate::ops::plain::Plain;
 use crate::ops::processes::Hold;
+use crate::ops::procfs_process::ProcfsProcess;
 use crate::ops::targets::Targets;
 use crate::proc::{Pagemap, ProcError};
 use crate::sys::{CpuLaps, OwnPages, monotonic};
@@ -35,7 +35,7 @@ pub enum IdleError {
 pub struct Idle {
     tracking: Tracking,
     root: PathBuf,
-    targets: Targets<Plain>,
+    targets: Targets<ProcfsProcess>,
     cpu: CpuLaps,
 }
 
@@ -59,7 +59,7 @@ impl Idle {
 }
 
 /// Looks at a window of `process`.
-fn read(tracking: &Tracking, process: &mut Plain, ask: &Ask) -> Result<Window, OpsError> {
+fn read(tracking: &Tracking, process: &mut ProcfsProcess, ask: &Ask) -> Result<Window, OpsError> {
     let dropped = || Ok(Window::known(Seen::default()));
     let Some(unknown) = process.mapping_at(ask.range.start).map(|m| m.unknown) else {
         return dropped();
@@ -82,7 +82,7 @@ fn read(tracking: &Tracking, process: &mut Plain, ask: &Ask) -> Result<Window, O
 
 impl Hold for Idle {
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError> {
-        let process = Plain::attach(&self.root, pid)?;
+        let process = ProcfsProcess::attach(&self.root, pid)?;
         Ok(self.targets.add(process))
     }
 

@@ -15,7 +15,7 @@ const CLEARED_AT_ONCE: usize = 4;
 
 /// What clearing took of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Taken {
+pub(crate) struct ClearCost {
     /// blocks read
     pub blocks: u64,
     /// entries read
@@ -42,7 +42,7 @@ pub(super) struct Sorted {
 }
 
 /// Stretches to be read for some runs: those with short gaps between them in one.
-struct Stretch {
+struct ClearSpan {
     span: Span,
     area: AddrRange,
     unknown: Option<Unknown>,
@@ -55,32 +55,32 @@ pub(crate) fn clear(
     process: &mut Process,
     runs: &[AddrRange],
     out: &mut Vec<Cleared>,
-) -> Result<Taken, OpsError> {
+) -> Result<ClearCost, OpsError> {
     let stretches = stretches(process, runs);
     let spans: Vec<Span> = stretches.iter().map(|s| s.span).collect();
     let mut reader = Reader::new(&spans);
-    let mut taken = Taken::default();
+    let mut cost = ClearCost::default();
     let mut blocks = Vec::new();
     loop {
         blocks.clear();
         let read = reader.run(walker, process.pid, &mut blocks);
-        let Some(Some(_)) = process.as_it_was(read, |read| *read)? else { return Ok(taken) };
-        taken.blocks += blocks.len() as u64;
-        taken.entries += blocks.iter().map(RawBlock::entries).sum::<u64>();
+        let Some(Some(_)) = process.as_it_was(read, |read| *read)? else { return Ok(cost) };
+        cost.blocks += blocks.len() as u64;
+        cost.entries += blocks.iter().map(RawBlock::entries).sum::<u64>();
         let of = |b: &RawBlock| Some(sort(process, *b, stretches.get(b.span)?));
         let mut sorted: Vec<Sorted> = blocks.iter().filter_map(of).collect();
         sort_folios(walker, process, &mut sorted)?;
-        clear_wanted(process, &mut sorted, &mut taken)?;
+        clear_wanted(process, &mut sorted, &mut cost)?;
         for s in &sorted {
             process.note_touched(s.block.start, &s.wanted.and(&s.block.young), s.cleared_at);
         }
-        out.extend(sorted.iter().filter_map(Sorted::told));
+        out.extend(sorted.iter().filter_map(Sorted::cleared));
     }
 }
 
 /// Only pages between runs that lie in one area can be covered without harm.
-fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<Stretch> {
-    let mut out: Vec<Stretch> = Vec::new();
+fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<ClearSpan> {
+    let mut out: Vec<ClearSpan> = Vec::new();
     for run in runs {
         let Some(mapping) = process.mapping_at(run.start) else { continue };
         let Some(run) = run.intersect(&mapping.range) else { continue };
@@ -93,7 +93,7 @@ fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<Stretch> {
             _ => {
                 let plain =
                     if process.is_sharing(area.start) { Plain::Everywhere } else { Plain::IfYoung };
-                out.push(Stretch {
+                out.push(ClearSpan {
                     span: Span { range: run, plain },
                     area,
                     unknown,
@@ -112,7 +112,7 @@ fn are_near(before: AddrRange, after: AddrRange) -> bool {
 }
 
 /// Sorts out all but folios that are not plain.
-fn sort(process: &mut Process, block: RawBlock, stretch: &Stretch) -> Sorted {
+fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> Sorted {
     let whole = AddrRange::new(block.start, block.start + BLOCK_SIZE);
     let first = stretch.runs.partition_point(|r| r.end <= whole.start);
     let runs = stretch.runs.get(first..).unwrap_or_default();
@@ -151,12 +151,12 @@ impl Sorted {
     }
 
     /// What has come of it.
-    fn told(&self) -> Option<Cleared> {
+    fn cleared(&self) -> Option<Cleared> {
         let resident = self.block.resident.and(&self.asked);
         let (start, huge, cleared_at) = (self.block.start, self.block.huge, self.cleared_at);
-        let mut told = Cleared { start, huge, armed: resident, hidden: Vec::new(), cleared_at };
-        self.hidden.iter().for_each(|(why, pages)| told.hide(*why, pages));
-        (!resident.is_empty()).then_some(told)
+        let mut cleared = Cleared { start, huge, armed: resident, hidden: Vec::new(), cleared_at };
+        self.hidden.iter().for_each(|(why, pages)| cleared.hide(*why, pages));
+        (!resident.is_empty()).then_some(cleared)
     }
 }
 
@@ -164,14 +164,14 @@ impl Sorted {
 fn clear_wanted(
     process: &Process,
     sorted: &mut [Sorted],
-    taken: &mut Taken,
+    cost: &mut ClearCost,
 ) -> Result<(), OpsError> {
     let mut runs = Runs::default();
     for s in sorted.iter() {
         runs.add(s.block.start, s.area, &s.wanted, &s.kept);
         let young = u64::from(s.wanted.and(&s.block.young).count());
         // A huge page has one bit, and is touched again by setting that.
-        taken.young += if s.block.huge { young.min(1) } else { young };
+        cost.young += if s.block.huge { young.min(1) } else { young };
     }
     let ranges = runs.ranges();
     for part in ranges.chunks(CLEARED_AT_ONCE) {
@@ -179,7 +179,7 @@ fn clear_wanted(
         let pieces = failed.iter().filter_map(|&i| part.get(i)).flat_map(|r| in_blocks(*r));
         let pieces: Vec<AddrRange> = pieces.collect();
         let lost = advise_cold(process, &pieces)?;
-        taken.clears += (part.len() + pieces.len()) as u64;
+        cost.clears += (part.len() + pieces.len()) as u64;
         let at = monotonic();
         for range in part {
             of_range(sorted, *range).for_each(|s| s.cleared_at = at);

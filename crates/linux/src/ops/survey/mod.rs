@@ -10,7 +10,7 @@ use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey,
 
 pub(crate) use self::clear::clear;
 pub(crate) use self::folios::{Behind, Special, behind};
-pub(super) use self::pressure::Told;
+pub(super) use self::pressure::PressureCache;
 pub(super) use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
@@ -51,20 +51,20 @@ impl Survey for Vaddr {
         out: &mut Vec<Cleared>,
     ) -> Result<Cost, OpsError> {
         let process = self.targets.get(target)?;
-        let taken = clear(&mut self.walker, process, runs, out)?;
-        let lost = Price::here().of(taken.clears, process.running(), taken.young);
+        let cleared = clear(&mut self.walker, process, runs, out)?;
+        let lost = Price::here().of(cleared.clears, process.running(), cleared.young);
         Ok(Cost {
             cpu: self.cpu.lap(),
-            looks: taken.blocks,
-            pages: taken.entries,
-            clears: taken.clears,
+            looks: cleared.blocks,
+            pages: cleared.entries,
+            clears: cleared.clears,
             lost,
         })
     }
 
     fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
         let process = self.targets.find(target).filter(|p| !p.has_ended())?;
-        self.told.pressure(process.pid, monotonic())
+        self.pressure.get(process.pid, monotonic())
     }
 }
 

@@ -11,39 +11,40 @@ use isotherm_core::{Nanos, PAGE_SIZE, Pressure};
 use crate::cgroup::{Cgroup, MACHINE_PRESSURE, Version, machine_pressure, parse_pressure};
 use crate::proc::{self, pid_file, read_up_to};
 
-/// With more than this share of the machine's memory to be had, there is plenty.
-const PLENTY: u64 = 10;
+/// More than one part in so many of the machine's memory available is plenty.
+const PLENTY_DIVISOR: u64 = 10;
 
-/// What was told so long ago is read anew.
-const FRESH: Duration = Duration::from_millis(100);
+/// What was read so long ago is read anew.
+const MAX_AGE: Duration = Duration::from_millis(100);
 /// The same of all of it, though no task has waited for memory since.
-const CALM: Duration = Duration::from_secs(5);
-/// What is told of a group is kept for so long after it was asked for.
-const KEPT: Duration = Duration::from_secs(60);
+const MAX_AGE_IF_CALM: Duration = Duration::from_secs(5);
+/// A group is forgotten so long after it was last asked for.
+const KEEP_UNUSED: Duration = Duration::from_secs(60);
 /// `/proc/PID/cgroup` is at most so long.
 const MAX_GROUPS: u64 = 64 << 10;
 
-/// Pressure as it was told just now, by what `/proc/PID/cgroup` holds: hundreds of processes of one group
-/// suffer the same, and to ask for each takes a dozen files.
+/// The pressure on processes, cached by the contents of `/proc/PID/cgroup`: hundreds of processes of one
+/// group are under the same pressure, and reading it anew opens a dozen files.
 ///
-/// All that reclaim does is counted as waiting for memory: by kswapd, by tasks that make room themselves, in
-/// groups at their limits. So as long as nobody on the machine has waited, no counter of reclaim has moved.
+/// The kernel counts all work of reclaim as waiting for memory: that of kswapd, of tasks that reclaim
+/// themselves, and of groups at their limits. As long as no task on the machine has waited, no counter of
+/// reclaim has moved.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct PressureCache {
     root: PathBuf,
-    of: HashMap<String, Known>,
-    machine: Machine,
-    waits: Waits,
+    of: HashMap<String, CachedPressure>,
+    machine: MachineReclaim,
+    waits: MemoryStalls,
 }
 
-/// What was told of a group.
+/// The pressure on a group, and when it was read.
 #[derive(Debug)]
-struct Known {
-    told: Option<Pressure>,
+struct CachedPressure {
+    pressure: Option<Pressure>,
     /// when, in part or as a whole
     at: Nanos,
     whole_at: Nanos,
-    /// how long tasks of the machine had waited by then; `None` if that is not told
+    /// how long tasks of the machine had waited by then; `None` if the kernel does not count that
     waited: Option<Duration>,
     /// the group that has a limit, or one above it has
     limited: Option<Cgroup>,
@@ -51,9 +52,9 @@ struct Known {
 
 /// `/proc/pressure/memory`.
 #[derive(Debug)]
-struct Waits(Option<File>);
+struct MemoryStalls(Option<File>);
 
-impl Waits {
+impl MemoryStalls {
     /// How long some task of the machine has waited for memory; `None` if the kernel does not count that.
     fn some(&self) -> Option<Duration> {
         let mut text = [0; 256];
@@ -65,7 +66,7 @@ impl Waits {
 /// What reclaim of the whole machine has looked at. `pgscan_anon` counts that of groups at their limits too,
 /// which is nothing to those outside of them.
 #[derive(Debug, Default)]
-struct Machine {
+struct MachineReclaim {
     anon: u64,
     /// by anybody, for the whole machine
     global: u64,
@@ -73,7 +74,7 @@ struct Machine {
     scanned: u64,
 }
 
-impl Machine {
+impl MachineReclaim {
     /// A machine that reads files makes room for them all the time, which is no shortage: that is where
     /// private memory is scanned, or tasks have to make room themselves.
     fn scanned(&mut self, counters: &proc::Counters) -> u64 {
@@ -87,47 +88,51 @@ impl Machine {
     }
 }
 
-impl Told {
-    /// Nothing is told yet.
+impl PressureCache {
+    /// Nothing is read yet.
     pub fn new(root: &Path) -> Self {
-        let waits = Waits(File::open(root.join(MACHINE_PRESSURE)).ok());
-        let (of, machine) = (HashMap::new(), Machine::default());
-        Told { root: root.to_owned(), of, machine, waits }
+        let waits = MemoryStalls(File::open(root.join(MACHINE_PRESSURE)).ok());
+        let (of, machine) = (HashMap::new(), MachineReclaim::default());
+        PressureCache { root: root.to_owned(), of, machine, waits }
     }
 
     /// What memory pressure does to process `pid`, at `now`.
-    pub fn pressure(&mut self, pid: i32, now: Nanos) -> Option<Pressure> {
+    pub fn get(&mut self, pid: i32, now: Nanos) -> Option<Pressure> {
         let root = &self.root;
         let groups = read_up_to(&pid_file(root, pid, "cgroup"), MAX_GROUPS).unwrap_or_default();
-        if let Some(known) = self.of.get(&groups).filter(|known| now.since(known.at) <= FRESH) {
-            return known.told;
+        if let Some(known) = self.of.get(&groups).filter(|known| now.since(known.at) <= MAX_AGE) {
+            return known.pressure;
         }
         let waited = self.waits.some();
         if let Some(known) = self.of.get_mut(&groups).filter(|known| known.is_calm(waited, now)) {
             known.at = now;
             let limited = known.limited.as_ref().and_then(Cgroup::headroom);
             let headroom = limited.into_iter().chain(machine_headroom(root)).min();
-            known.told = known.told.map(|told| Pressure { headroom, ..told });
-            return known.told;
+            known.pressure = known.pressure.map(|p| Pressure { headroom, ..p });
+            return known.pressure;
         }
-        let (told, limited) = pressure(root, pid, &mut self.machine);
-        self.of.retain(|_, known| now.since(known.at) <= KEPT);
-        let known = Known { told, at: now, whole_at: now, waited, limited };
-        self.of.entry(groups).insert_entry(known).get().told
+        let (pressure, limited) = pressure(root, pid, &mut self.machine);
+        self.of.retain(|_, known| now.since(known.at) <= KEEP_UNUSED);
+        let known = CachedPressure { pressure, at: now, whole_at: now, waited, limited };
+        self.of.entry(groups).insert_entry(known).get().pressure
     }
 }
 
-impl Known {
+impl CachedPressure {
     /// Whether nothing can have happened but that limits have come nearer.
     fn is_calm(&self, waited: Option<Duration>, now: Nanos) -> bool {
-        waited.is_some() && waited == self.waited && now.since(self.whole_at) < CALM
+        waited.is_some() && waited == self.waited && now.since(self.whole_at) < MAX_AGE_IF_CALM
     }
 }
 
 /// What memory pressure does to process `pid`, and its group if that is limited. A group of version 1 tells
 /// less than the machine does, so it is asked only if there is a limit; then its limits tell of reclaim, and
 /// the machine of those who wait.
-fn pressure(root: &Path, pid: i32, machine: &mut Machine) -> (Option<Pressure>, Option<Cgroup>) {
+fn pressure(
+    root: &Path,
+    pid: i32,
+    machine: &mut MachineReclaim,
+) -> (Option<Pressure>, Option<Cgroup>) {
     let group = Cgroup::of_process(root, pid);
     let headroom = group.as_ref().and_then(Cgroup::headroom);
     let limited = group.clone().filter(|_| headroom.is_some());
@@ -164,10 +169,10 @@ pub(crate) fn of_group(group: &Cgroup) -> Option<Pressure> {
 }
 
 pub(crate) fn of_machine(root: &Path) -> Option<Pressure> {
-    by_machine(root, &mut Machine::default())
+    by_machine(root, &mut MachineReclaim::default())
 }
 
-fn by_machine(root: &Path, machine: &mut Machine) -> Option<Pressure> {
+fn by_machine(root: &Path, machine: &mut MachineReclaim) -> Option<Pressure> {
     let counters = proc::vmstat(root).ok()?;
     let count = |name: &str| counters.get(name).copied().unwrap_or_default();
     let refaults = count("workingset_refault_anon");
@@ -184,7 +189,7 @@ fn by_machine(root: &Path, machine: &mut Machine) -> Option<Pressure> {
 /// Until zones reach their low watermarks, if that is not far.
 fn machine_headroom(root: &Path) -> Option<u64> {
     let memory = proc::meminfo(root).ok()?;
-    if memory.available > memory.total / PLENTY {
+    if memory.available > memory.total / PLENTY_DIVISOR {
         return None;
     }
     let zones = proc::zoneinfo(root).ok()?.zones;
@@ -202,7 +207,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn told(root: &Path, pid: i32) -> Option<Pressure> {
-        pressure(root, pid, &mut Machine::default()).0
+        pressure(root, pid, &mut MachineReclaim::default()).0
     }
 
     fn write(root: &TempDir, path: &str, text: &str) {
@@ -282,7 +287,7 @@ mod tests {
     /// Those of a group are at their limit first, then kswapd is at work, then somebody allocates.
     #[test]
     fn reclaim_of_groups_is_not_that_of_the_machine() {
-        let mut machine = Machine::default();
+        let mut machine = MachineReclaim::default();
         let mut at = |anon: u64, kswapd: u64, direct: u64| {
             let named = ["pgscan_anon", "pgscan_kswapd", "pgscan_direct"].map(str::to_owned);
             machine.scanned(&named.into_iter().zip([anon, kswapd, direct]).collect())
@@ -316,8 +321,8 @@ mod tests {
         let root = machine("0::/a/b\n");
         write(&root, "proc/8/cgroup", "0::/a/b\n");
         write(&root, "proc/9/cgroup", "0::/\n");
-        let mut told = Told::new(root.path());
-        let mut at = |ms: u64, pid| told.pressure(pid, Nanos(ms * 1_000_000)).unwrap().major_faults;
+        let mut cache = PressureCache::new(root.path());
+        let mut at = |ms: u64, pid| cache.get(pid, Nanos(ms * 1_000_000)).unwrap().major_faults;
         assert_eq!((at(1000, 7), at(1000, 8)), (2, 2));
         let more = "pgscan 9\nworkingset_refault_anon 3\nworkingset_refault_file 4\npgmajfault 5\n";
         write(&root, "cgroup/unified/a/b/memory.stat", more);
@@ -335,9 +340,9 @@ mod tests {
     #[test]
     fn counters_are_read_anew_when_somebody_has_waited_for_memory() {
         let root = machine("0::/a/b\n");
-        let mut told = Told::new(root.path());
+        let mut cache = PressureCache::new(root.path());
         let mut at = |ms: u64| {
-            let told = told.pressure(7, Nanos(ms * 1_000_000)).unwrap();
+            let told = cache.get(7, Nanos(ms * 1_000_000)).unwrap();
             (told.major_faults, told.headroom)
         };
         let (faults, Some(headroom)) = at(1000) else { panic!("the group has a limit") };
@@ -355,8 +360,8 @@ mod tests {
         write(&root, "cgroup/unified/a/b/memory.stat", &stat(70));
         assert_eq!((at(6900).0, at(7100).0), (50, 70), "after five seconds in any case");
         std::fs::remove_file(root.path().join("proc/pressure/memory")).unwrap();
-        let mut without = Told::new(root.path());
-        let mut at = |ms: u64| without.pressure(7, Nanos(ms * 1_000_000)).unwrap().major_faults;
+        let mut without = PressureCache::new(root.path());
+        let mut at = |ms: u64| without.get(7, Nanos(ms * 1_000_000)).unwrap().major_faults;
         assert_eq!(at(1000), 70);
         write(&root, "cgroup/unified/a/b/memory.stat", &stat(90));
         assert_eq!(at(1500), 90, "where waiting is not counted, each time");

@@ -1,4 +1,4 @@
-//! Figures that schemes go by: of the machine, and of control groups.
+//! Metrics for the goals and watermarks of schemes: of the machine, and of control groups.
 
 use std::path::Path;
 

@@ -12,7 +12,7 @@ use crate::proc::{self, Holdings, Pagemap, Usage};
 
 /// A target of [`super::Smaps`] and of [`super::Idle`].
 #[derive(Debug)]
-pub(crate) struct Plain {
+pub(crate) struct ProcfsProcess {
     held: Held,
     /// Bound to the address space, so that an `exec` shows.
     pub pagemap: Pagemap,
@@ -22,14 +22,14 @@ pub(crate) struct Plain {
     updates: u32,
 }
 
-impl Deref for Plain {
+impl Deref for ProcfsProcess {
     type Target = Held;
     fn deref(&self) -> &Held {
         &self.held
     }
 }
 
-impl Plain {
+impl ProcfsProcess {
     /// Takes hold of process `pid`.
     pub fn attach(root: &Path, pid: i32) -> Result<Self, AttachError> {
         let held = Held::take(root, pid)?;
@@ -39,7 +39,7 @@ impl Plain {
         }
         let holdings = Holdings::default();
         let (mappings, flags) = (Vec::new(), Vec::new());
-        Ok(Plain { held, pagemap, mappings, flags, holdings, updates: 0 })
+        Ok(ProcfsProcess { held, pagemap, mappings, flags, holdings, updates: 0 })
     }
 
     /// Reads the mappings anew; their flags, which cost more, now and then.

@@ -1,4 +1,5 @@
-//! The file in which the changes of the machine's weights are noted, and writing and undoing them.
+//! The file that notes the changes of the machine's weights, so that they can be undone; writing and undoing
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -57,7 +58,7 @@ pub(super) struct NotWritten {
 }
 
 /// The state file, locked, and the files that it is about.
-pub(super) struct Ledger {
+pub(super) struct UndoLog {
     root: PathBuf,
     file: File,
     pub files: WeightFiles,
@@ -66,7 +67,7 @@ pub(super) struct Ledger {
     pub swept: PutBack,
 }
 
-impl Ledger {
+impl UndoLog {
     /// Locks it, and puts back what runs that were killed have left.
     pub fn open(root: &Path) -> Result<Self, NumaError> {
         let files = WeightFiles::find(root)?;
@@ -79,9 +80,9 @@ impl Ledger {
         let known = read(&file, &root.join(PATH))?.filter(|s| s.boot_id == boot_id);
         let state = known.unwrap_or(State { version: VERSION, boot_id, set: None, run: None });
         let swept = PutBack::default();
-        let mut ledger = Ledger { root: root.to_owned(), file, files, state, swept };
-        ledger.swept = ledger.without_owners(|o| o.lives(root))?;
-        Ok(ledger)
+        let mut log = UndoLog { root: root.to_owned(), file, files, state, swept };
+        log.swept = log.without_owners(|o| o.lives(root))?;
+        Ok(log)
     }
 
     /// Only owners stay of whom this is so; when none is left, what was before is put back.
@@ -177,7 +178,7 @@ impl Ledger {
 }
 
 /// A file that tells nothing goes.
-impl Drop for Ledger {
+impl Drop for UndoLog {
     fn drop(&mut self) {
         if self.state.set.is_none() && self.state.run.is_none() {
             let _ = fs::remove_file(self.root.join(PATH));

@@ -1,34 +1,34 @@
-//! Room in swap.
+//! Space in swap.
 
 use rustix::system::sysinfo;
 
 /// Swap of the machine, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct SwapSpace {
     pub total: u64,
     pub free: u64,
 }
 
-/// What each CPU has put by for itself is free, and not to be had: below this it is full.
-const FULL: u64 = 1 << 20;
+/// Swap with less than this free is full: each CPU reserves slots, which count as free and cannot be used.
+const RESERVED: u64 = 1 << 20;
 
-impl Room {
+impl SwapSpace {
     /// As it is now.
     pub fn now() -> Self {
         let info = sysinfo();
         let bytes = |units: u64| units.saturating_mul(u64::from(info.mem_unit));
-        Room { total: bytes(info.totalswap), free: bytes(info.freeswap) }
+        SwapSpace { total: bytes(info.totalswap), free: bytes(info.freeswap) }
     }
 
     /// Whether so much more fits.
     pub fn has(&self, bytes: u64) -> bool {
-        self.free >= bytes.max(FULL)
+        self.free >= bytes.max(RESERVED)
     }
 
     /// Whether anything can be paged out, or why not.
     pub fn check(&self) -> Result<(), String> {
         match self {
-            Room { total: 0, .. } => Err("there is no swap, so that memory without a file can go \
+            SwapSpace { total: 0, .. } => Err("there is no swap, so that memory without a file can go \
                  nowhere: swapon some, or isotherm system swap zram SIZE makes some of compressed memory"
                 .to_owned()),
             room if !room.has(0) => Err(format!(
@@ -47,13 +47,14 @@ mod tests {
 
     #[test]
     fn swap_that_is_missing_or_full_is_said() {
-        let why = |total: u64, free: u64| Room { total: total << 10, free: free << 10 }.check();
+        let why =
+            |total: u64, free: u64| SwapSpace { total: total << 10, free: free << 10 }.check();
         assert!(why(0, 0).unwrap_err().contains("no swap"));
         assert!(why(4096, 100).unwrap_err().contains("full: 100 KiB of 4096"));
         assert_eq!(why(4096, 4096), Ok(()));
-        let room = Room { total: 8 << 20, free: 4 << 20 };
+        let room = SwapSpace { total: 8 << 20, free: 4 << 20 };
         assert!(room.has(4 << 20) && !room.has((4 << 20) + 1));
-        let now = Room::now();
+        let now = SwapSpace::now();
         assert!(now.free <= now.total);
     }
 }

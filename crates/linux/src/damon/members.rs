@@ -14,7 +14,7 @@ use super::resident::{Frames, Present, Resident};
 use super::results::Aggregated;
 use super::sysfs::{Operations, Region, Target};
 use super::views::{Scale, fit, views};
-use crate::ops::Plain;
+use crate::ops::ProcfsProcess;
 use crate::physical::joined_pages;
 use crate::proc::KPageFlags;
 use crate::sys::process_cpu;
@@ -74,7 +74,7 @@ pub(super) struct Member {
 }
 
 enum Kind {
-    Process { process: Box<Plain>, resident: Resident },
+    Process { process: Box<ProcfsProcess>, resident: Resident },
     Physical(Frames),
 }
 
@@ -111,7 +111,7 @@ impl Member {
 
     /// Takes hold of process `pid`; `None` if it has ended.
     pub fn process(root: &Path, id: TargetId, pid: i32) -> Result<Option<Self>, DamonError> {
-        let process = match Plain::attach(root, pid) {
+        let process = match ProcfsProcess::attach(root, pid) {
             Ok(process) => Box::new(process),
             Err(e) if e.is_gone() => return Ok(None),
             Err(e) => return Err(e.into()),

@@ -1,0 +1,142 @@
+//! Reading the memory of a work, part by part.
+
+use isotherm_core::{AddrRange, OpsError, PAGE_SIZE, PageMask};
+
+use super::memory::ProcessMemory;
+use super::pieces::{Found, VisibleRange, visible_ranges};
+use crate::ops::process::Process;
+use crate::ops::survey::{Special, behind};
+use crate::walker::{MAX_ENTRIES, Plain, RawBlock, Reader, Span, Want, in_blocks};
+use crate::x86::Level;
+
+/// Blocks read between two readings of the clock, if only huge pages are of interest.
+const HUGE_AT_ONCE: u32 = 256;
+/// Bytes in which absent pages are sought at once: as much as the walker reads in one run.
+const ABSENT_AT_ONCE: u64 = MAX_ENTRIES as u64 * PAGE_SIZE;
+
+/// The memory to read for an action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reads {
+    /// resident folios, so many blocks at once: these are read before the action on the first of them
+    Resident { blocks: u32 },
+    /// huge pages
+    Huge,
+    /// pages that the kernel could read in: those in swap, and unmapped pages of files
+    Absent,
+}
+
+/// The next part of the memory.
+pub(super) enum Next {
+    Found(Vec<Found>),
+    /// no part remains
+    End,
+    /// The process has ended, or runs another program.
+    Gone,
+}
+
+/// Reads those parts of a range whose accesses can be observed.
+pub(super) struct Cursor {
+    end: u64,
+    ranges: Vec<VisibleRange>,
+    place: Place,
+}
+
+enum Place {
+    Resident(Reader<'static>),
+    /// the number of ranges read, and an address in the next one
+    Absent(usize, u64),
+}
+
+impl Cursor {
+    pub fn new(process: &Process, range: AddrRange, reads: Reads) -> Self {
+        let ranges = visible_ranges(process, range);
+        let reader = |plain, most| {
+            let spans = ranges.iter().map(|r| Span { range: r.range, plain });
+            Place::Resident(Reader::new(spans.collect::<Vec<_>>()).at_most(most))
+        };
+        let place = match reads {
+            Reads::Resident { blocks } => reader(Plain::Everywhere, blocks),
+            Reads::Huge => reader(Plain::Huge, HUGE_AT_ONCE),
+            Reads::Absent => Place::Absent(0, range.start),
+        };
+        Cursor { end: range.end, ranges, place }
+    }
+
+    /// Where the next part begins.
+    pub fn position(&self) -> u64 {
+        match &self.place {
+            Place::Resident(reader) => reader.position().unwrap_or(self.end),
+            Place::Absent(done, _) if *done == self.ranges.len() => self.end,
+            Place::Absent(_, at) => *at,
+        }
+    }
+
+    /// Reads the next part.
+    pub fn next(&mut self, memory: &mut ProcessMemory<'_>) -> Result<Next, OpsError> {
+        match &mut self.place {
+            Place::Resident(reader) => resident(memory, reader, &self.ranges),
+            Place::Absent(done, at) => {
+                let Some(visible) = self.ranges.get(*done) else { return Ok(Next::End) };
+                let start = visible.range.start.max(*at);
+                let part = AddrRange::new(start, visible.range.end.min(start + ABSENT_AT_ONCE));
+                *at = part.end;
+                *done += usize::from(part.end == visible.range.end);
+                absent(memory, part, visible)
+            }
+        }
+    }
+}
+
+/// The next blocks of `reader`, which has the spans of `ranges`, with their folios.
+fn resident(
+    memory: &mut ProcessMemory<'_>,
+    reader: &mut Reader<'_>,
+    ranges: &[VisibleRange],
+) -> Result<Next, OpsError> {
+    let ProcessMemory { walker, process } = memory;
+    let mut blocks = Vec::new();
+    match process.as_it_was(reader.run(walker, process.pid, &mut blocks), |read| *read)? {
+        Some(Some(_)) => {}
+        Some(None) => return Ok(Next::End),
+        None => return Ok(Next::Gone),
+    }
+    let of = |b: RawBlock| Some(Found::of(process, b, *ranges.get(b.span)?));
+    let mut found: Vec<Found> = blocks.into_iter().filter_map(of).collect();
+    let open = found.iter_mut().map(|f| (f.special(), f));
+    let (asked, open): (Vec<Special>, Vec<&mut Found>) =
+        open.filter(|(special, _)| !special.pages.is_empty()).unzip();
+    let behind = behind(walker, process, &asked)?;
+    let told = open.into_iter().zip(behind).filter_map(|(f, b)| Some((f, b?)));
+    told.for_each(|(f, b)| f.add(&b));
+    Ok(Next::Found(found))
+}
+
+/// The absent pages of `part`: of a file the pages that are not mapped, of other memory those in swap.
+fn absent(
+    memory: &mut ProcessMemory<'_>,
+    part: AddrRange,
+    visible: &VisibleRange,
+) -> Result<Next, OpsError> {
+    let windows: Vec<AddrRange> = in_blocks(part).collect();
+    let asked = windows.iter().map(|&window| (window, Want::Entries));
+    let ProcessMemory { walker, process } = memory;
+    let read = walker.read(process.pid, asked);
+    let Some(batch) = process.as_it_was(read, |batch| Some(batch.identity))? else {
+        return Ok(Next::Gone);
+    };
+    let found = windows.iter().zip(batch.answers()).map(|(window, answer)| {
+        let is_absent = |i: &usize| {
+            let entry = answer.entry(*i);
+            let can_be_read = entry.is_swapped() || !(visible.swaps || entry.is_resident());
+            can_be_read && answer.level != Level::Changed
+        };
+        let block = RawBlock { start: window.start, ..RawBlock::default() };
+        let mut found = Found::of(process, block, *visible);
+        let pages = 0..usize::try_from(window.len() / PAGE_SIZE).unwrap_or(0);
+        let absent =
+            pages.filter(is_absent).map(|page| found.piece(PageMask::span(page, page + 1)));
+        found.pieces = absent.collect();
+        found
+    });
+    Ok(Next::Found(found.collect()))
+}

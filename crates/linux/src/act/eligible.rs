@@ -1,0 +1,70 @@
+//! The rules that every action obeys: the second look and the filters.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use isotherm_core::{Heat, PageMask, Work};
+
+use super::filter::let_through;
+use super::pieces::{Found, Piece};
+use crate::ops::process::Process;
+
+/// The state of a work before the wait for touches.
+#[derive(Debug, Default)]
+pub(super) struct Prepared {
+    /// end of the prepared part of the range: the budget may not suffice for all
+    pub upto: u64,
+    pub took: Duration,
+    /// whether the work has to wait for touches
+    pub waits: bool,
+    /// huge pages that isotherm has asked the kernel to split
+    pub split: Vec<Piece>,
+    /// pages touched before the second look, by block
+    pub young: HashMap<u64, PageMask>,
+}
+
+/// Whether pages that are touched from now on are to be left alone.
+pub(super) fn waits_for_touches(work: &Work<'_>) -> bool {
+    !work.recheck.is_zero() && work.action.prefers() == Some(Heat::Cold)
+}
+
+/// A part of the memory of a work, just read.
+pub(super) struct Eligible<'a> {
+    pub process: &'a Process,
+    pub work: &'a Work<'a>,
+    pub prepared: &'a Prepared,
+    pub found: &'a [Found],
+}
+
+impl Eligible<'_> {
+    /// The folios of the `wanted` blocks that the filters let through. Leaves out touched folios if the action
+    /// is for cold memory.
+    pub fn folios(&self, wanted: impl Fn(&Found) -> bool) -> Vec<Piece> {
+        let cold_only = waits_for_touches(self.work);
+        self.let_through(self.found.iter().filter(|found| wanted(found)).flat_map(|found| {
+            let mut folios = found.pieces.clone();
+            if cold_only {
+                folios.retain(|folio| found.is_untouched(folio, &self.touched(found)));
+            }
+            folios
+        }))
+    }
+
+    /// The `wanted` blocks that the filters let through, each as one piece. The second argument of `wanted` is
+    /// the touched pages of the block.
+    pub fn blocks(&self, wanted: impl Fn(&Found, &PageMask) -> bool) -> Vec<Piece> {
+        let wanted = |found: &&Found| wanted(found, &found.block.young.or(&self.touched(found)));
+        self.let_through(self.found.iter().filter(wanted).map(Found::as_piece))
+    }
+
+    /// Pages of the block that were touched before the second look.
+    fn touched(&self, found: &Found) -> PageMask {
+        self.prepared.young.get(&found.block.start).copied().unwrap_or_default()
+    }
+
+    fn let_through(&self, pieces: impl Iterator<Item = Piece>) -> Vec<Piece> {
+        let mut pieces = pieces.collect();
+        let_through(self.process, self.work.filters, &mut pieces);
+        pieces
+    }
+}
