@@ -18,7 +18,7 @@ CARGO_DENY_VERSION := 0.20.2
 MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb check book install-deps clean
+.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -81,6 +81,17 @@ check: install-deps $(target)/tools/bin/cargo-deny
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources
 
+# Builds with the oldest Rust that isotherm supports: `rust-version` of Cargo.toml.
+msrv: install-deps
+	@version=$$(sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml); \
+	toolchain=$$(rustup toolchain list 2>/dev/null | sed -n "s/^\($${version//./\\.}[.-][^ ]*\).*/\1/p" | head -n 1); \
+	if [ -z "$$toolchain" ]; then \
+		echo "Rust $$version is not installed: rustup toolchain install --profile minimal $$version" >&2; \
+		exit 1; \
+	fi; \
+	echo "cargo +$$toolchain check"; \
+	cargo +$$toolchain check --workspace --all-targets --locked --target-dir $(abspath $(target))/msrv
+
 $(target)/tools/bin/cargo-deny:
 	cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(target)/tools \
 		--config profile.release.opt-level=0 --config profile.release.lto=false
@@ -90,7 +101,7 @@ $(target)/tools/bin/cargo-deny:
 outside := (\.\./)+((bench|crates|guests|packaging)/|schemes/[a-z]*\.t|CONTRIBUTING|SECURITY)
 book: $(target)/tools/bin/mdbook-$(MDBOOK_VERSION)
 	$< build --dest-dir $(abspath $(target))/book
-	cd $(target)/book && sed -E -i 's,<a href="\.\./[^"]*">,<a>,g' index.html README.html
+	cd $(target)/book && sed -E -i 's,<a href="\.\./[^"]*">,<a>,g' {index,README,print}.html
 	cd $(target)/book && find . -name '*.html' -exec sed -E -i 's,<a href="$(outside)[^"]*">,<a>,g' {} +
 	@echo "built $(target)/book/index.html"
 
