@@ -15,9 +15,10 @@ to_guests := qemu-system-x86 busybox-static cpio kmod xz-utils zstd lz4 debian-a
 packages := $(to_build) $(to_demo) $(to_test) $(to_guests)
 
 CARGO_DENY_VERSION := 0.20.2
+MDBOOK_VERSION := 0.5.4
 DEMO_SECONDS ?= 30
 
-.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb check install-deps clean
+.PHONY: demo needs-root test soak guests guest-tool guests-page-idle bench evaluate evaluate-short release deb check msrv book install-deps clean
 .DEFAULT_GOAL := release
 
 # Records a redis-server under load and draws its heat map: demo-out/redis.png.
@@ -81,9 +82,36 @@ check: install-deps $(target)/tools/bin/cargo-deny
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 	$(target)/tools/bin/cargo-deny --workspace --locked check --hide-inclusion-graph licenses bans sources
 
+# Builds with the oldest Rust that isotherm supports: `rust-version` of Cargo.toml.
+msrv: install-deps
+	@version=$$(sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml); \
+	toolchain=$$(rustup toolchain list 2>/dev/null | sed -n "s/^\($${version//./\\.}[.-][^ ]*\).*/\1/p" | head -n 1); \
+	if [ -z "$$toolchain" ]; then \
+		echo "Rust $$version is not installed: rustup toolchain install --profile minimal $$version" >&2; \
+		exit 1; \
+	fi; \
+	echo "cargo +$$toolchain check"; \
+	cargo +$$toolchain check --workspace --all-targets --locked --target-dir $(abspath $(target))/msrv
+
 $(target)/tools/bin/cargo-deny:
 	cargo install cargo-deny --version $(CARGO_DENY_VERSION) --locked --root $(target)/tools \
 		--config profile.release.opt-level=0 --config profile.release.lto=false
+
+# The documentation as a website with search. Dead links fail `make test`, which needs no mdBook.
+# Links to files that are not part of the book become plain text.
+outside := (\.\./)+((bench|crates|guests|packaging)/|schemes/[a-z]*\.t|CONTRIBUTING|SECURITY)
+book: $(target)/tools/bin/mdbook-$(MDBOOK_VERSION)
+	$< build --dest-dir $(abspath $(target))/book
+	cd $(target)/book && sed -E -i 's,<a href="\.\./[^"]*">,<a>,g' {index,README,print}.html
+	cd $(target)/book && find . -name '*.html' -exec sed -E -i 's,<a href="$(outside)[^"]*">,<a>,g' {} +
+	@echo "built $(target)/book/index.html"
+
+# With a slow but quick-to-build mdBook: a book takes it a second.
+$(target)/tools/bin/mdbook-$(MDBOOK_VERSION):
+	cargo install mdbook --version $(MDBOOK_VERSION) --locked --root $(target)/tools \
+		--no-default-features --features search \
+		--config profile.release.opt-level=0 --config profile.release.lto=false
+	mv $(target)/tools/bin/mdbook $@
 
 # Installs the Debian packages that are missing, or names them.
 install-deps:

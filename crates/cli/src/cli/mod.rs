@@ -5,6 +5,8 @@ mod control;
 mod groups;
 mod interleave;
 mod lab;
+#[cfg(test)]
+mod markdown;
 mod metrics;
 mod reclaim;
 mod record;

@@ -87,7 +87,9 @@ fn the_package_is_installed_and_taken_away() {
         assert!(root.join(&file).is_file(), "{file}");
     }
     let doc = root.join("usr/share/doc/isotherm/docs");
-    assert!(doc.join("reclaim.md").is_file() && doc.join("abi/testing/control.md").is_file());
+    assert!(
+        doc.join("reference/reclaim.md").is_file() && doc.join("abi/testing/control.md").is_file()
+    );
     let program = root.join("usr/bin/isotherm");
     let doctor = finish(Command::new(&program).args(["system", "doctor"]));
     assert!(doctor.text().contains("way to look"), "{}{}", doctor.text(), doctor.err);
