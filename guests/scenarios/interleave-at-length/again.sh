@@ -10,7 +10,7 @@ within 30 test -s /tmp/kept
 has "that others move pages" /tmp/said "NUMA balancing is on"
 echo 0 >/proc/sys/kernel/numa_balancing
 isotherm interleave apply --pid "$block_pid" --nodes 2 --weights 1 >/dev/null
-within 60 grep -q "round" /tmp/kept
+within 60 grep -qs "round" /tmp/kept
 within 60 settled --nodes 0,1 --weights 5:1
 # It ends with the process, also while that is moved.
 isotherm interleave apply --pid "$block_pid" --nodes 1,2 --weights 1:1 >/tmp/ended 2>&1 &
@@ -28,7 +28,7 @@ awk 'BEGIN { for (;;) { s = "x"; while (length(s) < 16000000) s = s s; print len
 growing=$!
 isotherm interleave apply --pid $growing --nodes 1,2 --weights 1:1 --keep --interval 100ms --json >/out/gone &
 keeper=$!
-within 90 grep -q '"gone":[1-9]' /out/gone
+within 90 grep -qs '"gone":[1-9]' /out/gone
 kill -0 $growing || fail "it has not outlived that its memory is moved"
 kill $growing
 wait $keeper || fail "a process that unmaps what is moved"

@@ -8,7 +8,7 @@ echo $$ >$group/cgroup.procs
 isotherm interleave run --nodes 0,1 -- $(touches 64) 2>/tmp/run &
 run=$!
 echo $$ >/sys/fs/cgroup/cgroup.procs
-within 30 grep -q "by the weights" /tmp/run
+within 30 grep -qs "by the weights" /tmp/run
 for mems in 1-2 0-1 1-2; do
     usleep 50000
     echo $mems >$group/cpuset.mems

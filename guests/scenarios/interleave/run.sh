@@ -28,7 +28,7 @@ ended
 # Killed, and nobody there to put anything back but the next isotherm.
 isotherm interleave run --nodes 0,1 --weights 3:4 -- sleep 1000 2>/tmp/run &
 run=$!
-within 30 grep -q "0=3,1=4" /tmp/run
+within 30 grep -qs "0=3,1=4" /tmp/run
 kill -9 $run
 wait $run || true
 equal "weights after a kill" "$(weights | cut -d ' ' -f 1-2)" "3 4"

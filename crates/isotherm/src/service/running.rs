@@ -177,7 +177,7 @@ impl Job for SchemeJob {
         self.has_snapshot = true;
         self.recording.snapshot(s);
         self.act(on)?;
-        on.watched.status.show(s, || status::done(&self.engine));
+        on.watched.status.show(s, || status::done(&self.engine, self.dry()));
         Ok(ControlFlow::Continue(()))
     }
 

@@ -3,11 +3,12 @@
 use isotherm_core::scheme::Engine;
 use isotherm_report::bytes;
 
-/// What each has done so far.
-pub fn done(engine: &Engine) -> String {
+/// What each has done so far, or would have.
+pub fn done(engine: &Engine, dry: bool) -> String {
+    let would = if dry { "would " } else { "" };
     let of = engine.schemes().map(|(scheme, stats)| {
         let off = if stats.exceeded > 0 { " (quota)" } else { "" };
-        format!("{} {}{off}  ", scheme.name, bytes(stats.applied.bytes))
+        format!("{would}{} {}{off}  ", scheme.name, bytes(stats.applied.bytes))
     });
     of.collect()
 }
