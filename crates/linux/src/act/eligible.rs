@@ -42,10 +42,8 @@ impl Eligible<'_> {
     pub fn folios(&self, wanted: impl Fn(&Found) -> bool) -> Vec<Piece> {
         let cold_only = waits_for_touches(self.work);
         self.let_through(self.found.iter().filter(|found| wanted(found)).flat_map(|found| {
-            let mut folios = found.pieces.clone();
-            if cold_only {
-                folios.retain(|folio| found.is_untouched(folio, &self.touched(found)));
-            }
+            let (mut folios, touched) = (found.pieces.clone(), self.touched(found));
+            folios.retain(|folio| !cold_only || found.is_untouched(folio, &touched));
             folios
         }))
     }
