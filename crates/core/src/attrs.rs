@@ -75,6 +75,7 @@ pub struct Attrs {
 
 /// What is wrong with attributes, and how to mend it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttrsError {
     /// regions
     #[error(

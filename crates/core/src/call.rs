@@ -35,6 +35,7 @@ impl std::ops::AddAssign for Cost {
 
 /// Why an operations set could not do its work at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpsError {
     /// the target was never attached, or has been let go
     #[error("target {0:?} is not known here: attach it first")]

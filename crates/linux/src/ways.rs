@@ -27,6 +27,7 @@ pub enum Way {
 
 /// Why a way to look cannot be taken here.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WayError {
     /// from the walker
     #[error(transparent)]

@@ -74,6 +74,7 @@ pub struct Layout {
 
 /// Why there can be no such memory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// nodes
     #[error("there are {0} nodes: choose 1 to {MAX_NODES}")]

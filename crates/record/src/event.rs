@@ -35,6 +35,7 @@ pub enum Event {
 
 /// Why a record cannot be read, or not further.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// it cannot be opened or read
     #[error("cannot read the record {}: {source}", path.display())]

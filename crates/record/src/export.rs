@@ -28,6 +28,7 @@ pub struct Exported {
 
 /// Why a record cannot be exported.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExportError {
     /// the record cannot be read
     #[error(transparent)]

@@ -17,6 +17,7 @@ pub struct Limits {
 
 /// What is wrong with limits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum LimitsError {
     /// rotation without a size
     #[error("files cannot rotate without a limit of their size: give --max-size as well")]

@@ -35,6 +35,7 @@ pub struct Summary {
 
 /// Why a record cannot be written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// the limits make no sense
     #[error(transparent)]

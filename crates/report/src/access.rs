@@ -105,6 +105,7 @@ pub struct TargetName {
 
 /// Why there is no snapshot to show.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AccessError {
     /// nothing in the time or at the addresses wanted
     #[error(transparent)]

@@ -82,6 +82,7 @@ impl Filter {
 
 /// Why there is nothing to report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FilterError {
     /// nothing was recorded
     #[error("the record holds no snapshot, as its recording was too short: record for longer")]

@@ -83,6 +83,7 @@ const MAX_LEN: u64 = 64 << 20;
 
 /// Why something is no truth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TruthError {
     /// from whoever gives the text
     #[error("the truth cannot be read: {0}")]

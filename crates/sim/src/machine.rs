@@ -14,6 +14,7 @@ use crate::truth::Truth;
 
 /// Why the machine did not do what it was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SimError {
     /// never spawned
     #[error("target {0:?} was never spawned on this machine")]

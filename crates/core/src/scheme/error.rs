@@ -7,6 +7,7 @@ use crate::range::AddrRange;
 
 /// Why a scheme is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SchemeError {
     /// a range that holds nothing
     #[error("the least {0} is above the most: swap them")]

@@ -98,6 +98,7 @@ impl<T> Answer<T> {
 
 /// What goes wrong with the socket itself.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ControlError {
     /// not to be made
     #[error("cannot make the control socket {path}: {source}; name another place with --control")]

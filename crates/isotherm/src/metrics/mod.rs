@@ -36,6 +36,7 @@ pub enum MetricsTo {
 
 /// Why metrics cannot be told.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MetricsError {
     /// on a port
     #[error("cannot tell metrics on {address}: {source}; name another port with --metrics")]

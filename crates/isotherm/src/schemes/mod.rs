@@ -20,6 +20,7 @@ pub use text::TARGETS;
 
 /// What is wrong with a file of schemes, and where.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FileError {
     /// no TOML, other keys than there are, or values that cannot be read
     #[error("{0}")]

@@ -254,7 +254,9 @@ pub fn check_actions<'a>(
     }
     if dry && supports(&Action::Stat) == Support::Yes {
         let all = never.into_iter().chain(not_now);
-        return Ok(all.map(|why| format!("this could not be done here; the dry run goes on: {why}")).collect());
+        return Ok(all
+            .map(|why| format!("this could not be done here; the dry run goes on: {why}"))
+            .collect());
     }
     if !never.is_empty() {
         bail!("this cannot be done here: {}", never.join("\n  "));

@@ -187,6 +187,7 @@ const KEEPS: &str =
 
 /// What is watched.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum What {
     /// processes; by kernel DAMON these ranges of one, if there are any
     Processes(Vec<AddrRange>),

@@ -22,6 +22,7 @@ use crate::proc::read_up_to;
 
 /// Why a control group cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CgroupError {
     /// by name
     #[error(

@@ -14,6 +14,7 @@ use crate::proc::{MGLRU, ProcError};
 
 /// Why a kdamond of ours cannot be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DamonError {
     /// the kernel has none
     #[error("kernel DAMON is not to be had: {0}")]

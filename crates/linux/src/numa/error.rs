@@ -9,6 +9,7 @@ use crate::state::hint;
 
 /// Why nodes, weights or the placement of pages cannot be told or changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NumaError {
     /// a file
     #[error("cannot {what} {path}: {source}{}", hint(.source))]

@@ -15,6 +15,7 @@ use crate::walker::WalkError;
 
 /// Why a process cannot be watched.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AttachError {
     /// no such pid
     #[error("there is no process {0} here (pids count in isotherm's own pid namespace)")]

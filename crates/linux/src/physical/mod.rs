@@ -42,6 +42,7 @@ impl Stretch {
 
 /// Why physical memory, or a part of it, cannot be told.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PhysicalError {
     /// from `/proc`
     #[error(transparent)]

@@ -58,6 +58,7 @@ pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo
 
 /// A kernel interface could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProcError {
     /// by the system
     #[error("cannot read {path}: {source}")]

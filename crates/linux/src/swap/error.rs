@@ -8,6 +8,7 @@ use crate::state::hint;
 
 /// Why swap in compressed memory cannot be made or taken away.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SwapError {
     /// no zram
     #[error("there is no zram here ({path} is missing): load the module (modprobe zram)")]

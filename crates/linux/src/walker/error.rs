@@ -8,6 +8,7 @@ use crate::sys::is_transient;
 
 /// Why page tables cannot be read by BPF here.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WalkError {
     /// load
     #[error("the kernel does not load the BPF program that reads page tables: {reason}. {help}")]

@@ -18,6 +18,7 @@ pub enum FilesOf {
 
 /// Why the kernel refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FileError {
     /// ENOENT
     #[error("there is no such file: name a node with memory, or a kernel that has it")]

@@ -31,6 +31,7 @@ pub enum Basis {
 
 /// Why there can be no such policy; EINVAL, all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PolicyError {
     /// none of the nodes is allowed, or none was named
     #[error("none of the policy's nodes is allowed: name one that the cpuset has")]

@@ -8,6 +8,7 @@ pub const MAX_WEIGHTS: usize = 1024;
 
 /// Why nodes with weights make no sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WeightsError {
     /// none
     #[error("no node is named: name at least one")]

@@ -32,6 +32,7 @@ pub use words::{is_printable, printable};
 
 /// Why figures could not be rendered.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RenderError {
     /// the font that is built in
     #[error(

@@ -108,6 +108,7 @@ pub struct Costs {
 
 /// Why there can be no such machine.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpecError {
     /// no TOML, or other keys than there are
     #[error("the machine cannot be read: {0}")]

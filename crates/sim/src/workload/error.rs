@@ -6,6 +6,7 @@ use super::check::{MAX_COUNTS, MAX_NAME};
 
 /// Why something is no workload.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkloadError {
     /// no TOML, or other keys than there are
     #[error("the workload cannot be read: {0}")]

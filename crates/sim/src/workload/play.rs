@@ -34,6 +34,7 @@ pub struct Played {
 
 /// Why a workload could not be played.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlayError {
     /// of the machine
     #[error("the simulated machine refuses the workload: {0}")]

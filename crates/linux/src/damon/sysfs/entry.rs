@@ -13,6 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A file of DAMON could not be read or written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SysfsError {
     /// the kernel does not have it
     #[error("{path} is not there: it takes Linux {since} or later")]

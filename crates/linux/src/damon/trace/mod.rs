@@ -19,6 +19,7 @@ use page::Page;
 
 /// Why the tracepoint is not to be had.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TraceError {
     /// no tracefs, or no right to use it
     #[error("{what} {path}: {source}")]

@@ -19,6 +19,7 @@ use crate::walker::own_pid;
 
 /// Why idle page tracking cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdleError {
     /// no bitmap
     #[error(

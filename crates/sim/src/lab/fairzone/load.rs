@@ -14,6 +14,7 @@ pub enum Load {
 
 /// Why something is no workload.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LoadError {
     /// of files
     #[error(transparent)]

@@ -20,6 +20,7 @@ pub fn find(name: &str) -> Option<Rules> {
 
 /// Why something is no set of rules.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RulesError {
     /// no TOML, or other keys than there are
     #[error("the policy cannot be read: {0}")]

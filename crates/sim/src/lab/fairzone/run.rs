@@ -16,6 +16,7 @@ const AGE_STEP_NS: u64 = 2_000_000_000;
 
 /// Why an experiment could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LabError {
     /// of the machine
     #[error(transparent)]

@@ -47,6 +47,7 @@ pub struct StreamPhase {
 
 /// Why something is no description of streams.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StreamsError {
     /// no TOML, or other keys than there are
     #[error("the workload cannot be read: {0}")]

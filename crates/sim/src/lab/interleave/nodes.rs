@@ -44,6 +44,7 @@ fn line() -> u32 {
 
 /// Why something is no machine.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum NodesError {
     /// no TOML, or other keys than there are
     #[error("the machine cannot be read: {0}")]

@@ -134,6 +134,7 @@ pub enum ClaimUnit {
 
 /// Why a file is not of that kind.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PublishedError {
     /// no TOML, or other keys than there are
     #[error("the figures cannot be read: {0}")]
