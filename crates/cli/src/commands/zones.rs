@@ -74,6 +74,10 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         let now = Reading::take(root())?;
+        // Intervals that were missed, as others had the CPU, are one long interval.
+        while next + o.interval <= now.at {
+            next = next + o.interval;
+        }
         say_missing(&now, &last);
         let change = Change::between(&last, &now);
         let state = State::new(&now);
