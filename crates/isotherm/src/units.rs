@@ -9,7 +9,6 @@ use isotherm_linux::Way;
 use isotherm_linux::damon::sysfs::IntervalsGoal;
 pub use isotherm_sim::workload::units::{duration, size};
 
-use crate::interleave::SetTo;
 use crate::watch::LookBy;
 
 /// The name of a way to look, `damon`, or `auto`.
@@ -159,6 +158,19 @@ pub struct WeightList(pub Vec<u8>);
 /// `9:1`.
 pub fn weights(text: &str) -> Result<WeightList, String> {
     text.split(':').map(weight).collect::<Result<_, _>>().map(WeightList)
+}
+
+/// What weights are set to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SetTo {
+    /// these
+    Weights(BTreeMap<u32, u8>),
+    /// those of the kernel
+    Auto,
+    /// those of nobody
+    Default,
+    /// those before
+    Restore,
 }
 
 /// `0=9,1=1`, or a word.

@@ -10,7 +10,6 @@ use isotherm_linux::cgroup::{Cgroup, Subtree};
 use isotherm_linux::{proc, sys};
 use tracing::info;
 
-use super::follower::start_of;
 use super::selection::Selection;
 use crate::ROOT;
 
@@ -115,4 +114,9 @@ fn subtree(group: &Cgroup) -> Result<Subtree> {
             group.dir().display()
         )
     })
+}
+
+/// In ticks since boot.
+pub(super) fn start_of(pid: i32) -> Option<u64> {
+    Some(proc::stat(ROOT.as_ref(), pid).ok()?.start_ticks)
 }

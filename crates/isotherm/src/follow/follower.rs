@@ -12,7 +12,7 @@ use isotherm_record::TargetFact;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, warn};
 
-use super::exclusions::Exclusions;
+use super::exclusions::{Exclusions, start_of};
 use super::members::Members;
 use super::selection::Selection;
 use super::started::Started;
@@ -554,11 +554,6 @@ impl Follower {
 
 fn fact(id: TargetId, pid: i32, command: String) -> TargetFact {
     TargetFact { id, pid: u32::try_from(pid).ok(), command }
-}
-
-/// In ticks since boot.
-pub(super) fn start_of(pid: i32) -> Option<u64> {
-    Some(proc::stat(ROOT.as_ref(), pid).ok()?.start_ticks)
 }
 
 /// Each process takes three descriptors, and there may be more processes than a third of what is usual.

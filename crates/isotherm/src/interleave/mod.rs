@@ -8,26 +8,14 @@ pub mod keep;
 pub mod probe;
 pub mod rule;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::units::WeightList;
 
+pub use crate::units::SetTo;
+
 pub use family::{Family, MOST};
 pub use hot::ranges as hot_ranges;
-
-/// What weights are set to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SetTo {
-    /// these
-    Weights(BTreeMap<u32, u8>),
-    /// those of the kernel
-    Auto,
-    /// those of nobody
-    Default,
-    /// those before
-    Restore,
-}
 
 /// Which nodes, and how much of each.
 #[derive(Debug, Clone, Default)]

@@ -8,7 +8,8 @@ use isotherm_core::scheme::{Engine, Stats};
 use isotherm_core::{Snapshot, TargetId, TargetView};
 
 use super::text::{Family, Form, Kind, Labels, Text};
-use crate::session::{BytesByHeat, Scene};
+use crate::session::memory::BytesByHeat;
+use crate::session::scene::Scene;
 
 /// Processes told one by one, those with most resident memory; the rest is told as one.
 const MOST_PROCESSES: usize = 200;

@@ -18,7 +18,7 @@ use tracing::warn;
 
 use self::http::Http;
 use crate::served::Wait;
-use crate::session::Scene;
+use crate::session::scene::Scene;
 
 pub use text::Form;
 

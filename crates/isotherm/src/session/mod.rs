@@ -3,8 +3,9 @@
 mod attributions;
 mod gauge;
 mod job;
-mod memory;
+pub(crate) mod memory;
 pub(crate) mod probes;
+pub(crate) mod scene;
 mod state;
 mod status;
 
@@ -33,6 +34,7 @@ pub use job::Job;
 
 use self::job::Keep;
 pub use memory::BytesByHeat;
+pub use scene::Scene;
 pub use state::{Record as RecordState, WatchStatus};
 pub use status::{Progress, Silent, Status};
 
@@ -84,20 +86,6 @@ pub struct SessionState {
     pub metrics: Metrics,
     /// the manager of services
     pub(crate) notify: Notify,
-}
-
-/// How things are: for metrics and for who asks.
-pub struct Scene<'a> {
-    /// the last one
-    pub snapshot: Option<&'a Snapshot>,
-    /// the processes
-    pub follower: &'a Follower,
-    /// whose they are
-    pub attributions: &'a Attributions,
-    /// for how long, and what it costs
-    pub status: &'a Status,
-    /// where schemes are at work
-    pub engine: Option<&'a Engine>,
 }
 
 impl SessionState {

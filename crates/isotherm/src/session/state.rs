@@ -7,9 +7,9 @@ use isotherm_core::{Attribution, Attrs, TargetId, TargetView};
 use isotherm_record::Summary;
 use serde::Serialize;
 
-use super::Scene;
 use super::gauge::Spent;
 use super::memory::BytesByHeat;
+use super::scene::Scene;
 use crate::control::Attributes;
 
 /// `docs/abi/testing/control.md`.

@@ -161,7 +161,7 @@ impl Grown<'_> {
 fn kinds(a: &Reading, b: &Reading, machine: &Grown<'_>) -> Vec<KindChange> {
     let mut of_kind: BTreeMap<usize, (&str, Vec<&Zone>)> = BTreeMap::new();
     for z in b.zones.zones.iter().filter(|z| z.managed > 0) {
-        let rank = super::state::kind(&z.name).map_or(usize::MAX, |k| k.index());
+        let rank = kind(&z.name).map_or(usize::MAX, |k| k.index());
         of_kind.entry(rank).or_insert((&z.name, Vec::new())).1.push(z);
     }
     let one = |(name, zones): (&str, Vec<&Zone>)| {
@@ -240,4 +240,9 @@ fn of_node(a: &Reading, b: &Reading, node: u32) -> NodeChange {
         numa_miss: of_zones("numa_miss"),
         refaulted_bytes: own.of_all("workingset_refault").map(bytes),
     }
+}
+
+/// None for zones of devices.
+pub fn kind(name: &str) -> Option<isotherm_mm::ZoneKind> {
+    isotherm_mm::KINDS.into_iter().find(|k| k.name() == name)
 }

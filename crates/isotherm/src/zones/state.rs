@@ -5,7 +5,7 @@ use isotherm_linux::proc::Zone;
 use isotherm_mm::{Generation, Watermarks, ZoneKind, unusable_free_index, watermarks};
 use serde::Serialize;
 
-use super::change::reserve;
+use super::change::{kind, reserve};
 use super::reading::Reading;
 
 /// All zones, at one time.
@@ -133,9 +133,4 @@ fn expected(r: &Reading, z: &Zone, lowmem: i64) -> Option<Expected> {
 
 fn pages(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// None for zones of devices.
-pub fn kind(name: &str) -> Option<ZoneKind> {
-    isotherm_mm::KINDS.into_iter().find(|k| k.name() == name)
 }

@@ -7,7 +7,8 @@ use isotherm_mm::mempolicy::weights_from_bandwidth;
 use isotherm_report::{Line, Lines, Plot};
 use serde::Serialize;
 
-use super::measuring::PAUSES;
+/// Turns of a loop after each 256 KiB: from a light load to all that can be had.
+pub(super) const PAUSES: [u32; 7] = [30_000, 8000, 3000, 1200, 500, 150, 0];
 
 /// Load and latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -8,13 +8,11 @@ use anyhow::Result;
 use isotherm_linux::numa::{Bound, Mix, NumaError, measure};
 use tracing::info;
 
-use super::figures::{NodeFigures, Point, Probed};
+use super::figures::{NodeFigures, PAUSES, Point, Probed};
 use crate::interleave::root;
 use crate::interleave::rule::Machine;
 use crate::stop::Stop;
 
-/// Turns of a loop after each 256 KiB: from a light load to all that can be had.
-pub(super) const PAUSES: [u32; 7] = [30_000, 8000, 3000, 1200, 500, 150, 0];
 /// One measurement takes so long, if there is time for all.
 const SLICE: Duration = Duration::from_secs(1);
 /// Of each node: three mixes, idle, and the curve.
