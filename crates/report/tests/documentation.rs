@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 /// Folders that hold what a build or a bench has made.
-const MADE: [&str; 4] = ["target", "demo-out", "evaluation", "evaluation-short"];
+const MADE: [&str; 4] = ["target", "demo-out", "evaluation-out", "evaluation-short"];
 
 fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
