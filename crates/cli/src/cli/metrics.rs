@@ -1,4 +1,4 @@
-//! Options of what tells metrics.
+//! Options of metrics.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -8,17 +8,18 @@ use clap::Args;
 use isotherm::metrics::MetricsTo;
 use isotherm::units;
 
-/// All regions are counted each time.
+/// The minimum of `--metrics-every`: each export counts all regions.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Where metrics go, and how often.
+/// Where isotherm exports metrics, and how often.
 #[derive(Debug, Args)]
 pub struct Metrics {
-    /// Tell metrics for Prometheus: in a file, FILE.prom, written whole each time (for the textfile
-    /// collector of node_exporter), or at http://127.0.0.1:PORT/metrics, for this machine alone
+    /// Export metrics for Prometheus: to FILE.prom, which isotherm replaces as a whole each time
+    /// (for the textfile collector of node_exporter), or at http://127.0.0.1:PORT/metrics, for this
+    /// machine only
     #[arg(long = "metrics", value_name = "FILE.prom|127.0.0.1:PORT", value_parser = to)]
     pub to: Option<MetricsTo>,
-    /// Write the file so often
+    /// Time between two writes of the file
     #[arg(long = "metrics-every", value_name = "TIME", default_value = "15s", requires = "to")]
     #[arg(value_parser = units::at_least(SECOND, "metrics are told once a second at most"))]
     pub every: Duration,
