@@ -9,7 +9,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use super::{record, report};
 use crate::cli::{self, Input, Selection, UsageError};
 
-/// Looks for a while, and shows the regions of the last snapshot. The record of that is in memory.
+/// Watches for `--duration`, and shows the regions of the last snapshot. The record is in memory
+/// only.
 pub fn run(o: cli::Now) -> Result<ExitCode> {
     if o.targets.selection(false).is_empty() || !o.targets.command.is_empty() {
         let text = "now looks at what runs: give --pid PID, --comm NAME, --cgroup PATH or --all; \

@@ -1,4 +1,4 @@
-//! `isotherm system swap`: swap in compressed memory, made and taken away.
+//! `isotherm system swap`: creates and removes swap in compressed memory.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use super::report::output::print;
 use crate::cli::{Swap, SwapTask, UsageError};
 use crate::log::say;
 
-/// Makes it, or takes it away.
+/// Creates the swap, or removes it.
 pub fn run(o: &Swap) -> Result<ExitCode> {
     let text = match &o.task {
         SwapTask::Zram { size, name } => make(*size, name.as_deref()),

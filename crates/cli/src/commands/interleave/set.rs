@@ -11,7 +11,7 @@ use super::root;
 use crate::cli::Set;
 use crate::commands::report::output::print;
 
-/// Sets weights, or puts back those before.
+/// Sets weights, or restores the previous ones.
 pub fn run(o: &Set) -> Result<ExitCode> {
     let wanted = match &o.to {
         SetTo::Weights(weights) => {
@@ -38,7 +38,7 @@ pub fn run(o: &Set) -> Result<ExitCode> {
     print(text.as_bytes())
 }
 
-/// In words.
+/// The result of a restore, in words.
 pub fn put_back_text(done: &PutBack) -> String {
     let list = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let mut parts = Vec::new();

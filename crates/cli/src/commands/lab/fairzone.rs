@@ -17,7 +17,7 @@ use super::figures::{ages, rates};
 use crate::cli::{self, Figure, UsageError};
 use crate::commands::report::output::{Output, print};
 
-/// Runs the experiment, or one of those that go with it.
+/// Runs the experiment, its scenarios, or its properties.
 pub fn run(o: &cli::Fairzone) -> Result<ExitCode> {
     if o.scenarios {
         let all = scenarios()?;
@@ -32,7 +32,7 @@ pub fn run(o: &cli::Fairzone) -> Result<ExitCode> {
     experiment(o)
 }
 
-/// As text or, with a version, as JSON.
+/// Prints the result as text, or as JSON with a version.
 fn show(
     o: &cli::Fairzone,
     text: impl FnOnce() -> String,
@@ -107,7 +107,7 @@ fn load(name: Option<&str>) -> Result<Load> {
     Load::parse(&text).map_err(|e| usage(path, &e))
 }
 
-/// Rules with their names; those of a file are called by its path.
+/// The rules of each policy, with its name. Rules from a file have its path as name.
 fn policies_of(names: &[String]) -> Result<Vec<(String, Rules)>> {
     if names.is_empty() {
         let all = policies::policies().into_iter();
