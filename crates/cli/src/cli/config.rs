@@ -149,13 +149,14 @@ fn args(name: &str, value: &Value) -> Result<Vec<String>, String> {
     let arg = reclaim.and_then(|reclaim| reclaim.get_arguments().find(of_name));
     let Some(arg) = arg else {
         return Err(format!(
-            "`{name}` is no option of isotherm reclaim: --help lists them; or write [[scheme]]"
+            "`{name}` is not an option of isotherm reclaim: isotherm reclaim --help lists them; schemes are \
+             [[scheme]]"
         ));
     };
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, Value::Boolean(true)) => Ok(vec![format!("--{name}")]),
         (ArgAction::SetTrue, Value::Boolean(false)) => Ok(Vec::new()),
-        (ArgAction::SetTrue, _) => Err(format!("`{name}` is true or false")),
+        (ArgAction::SetTrue, _) => Err(format!("`{name}` must be true or false")),
         (ArgAction::Append, Value::Array(values)) => {
             values.iter().map(|value| arg_of(name, value)).collect()
         }
@@ -168,7 +169,7 @@ fn arg_of(name: &str, value: &Value) -> Result<String, String> {
         Value::String(text) => text.clone(),
         Value::Integer(n) => n.to_string(),
         Value::Float(x) => x.to_string(),
-        _ => return Err(format!("`{name}` takes a text or a number")),
+        _ => return Err(format!("`{name}` requires a text or a number")),
     };
     Ok(format!("--{name}={text}"))
 }
@@ -186,7 +187,7 @@ fn parse(typed: &[OsString]) -> Result<Reclaim, UsageError> {
     let begin = ["isotherm", "reclaim"].map(OsString::from);
     match Cli::try_parse_from(begin.iter().chain(typed)).map(|cli| cli.command) {
         Ok(Command::Reclaim(options)) => Ok(options),
-        Ok(_) => Err(UsageError::new("these are no options of isotherm reclaim".to_owned())),
+        Ok(_) => Err(UsageError::new("these are not options of isotherm reclaim".to_owned())),
         Err(e) => Err(UsageError::new(why(&e))),
     }
 }
@@ -258,8 +259,8 @@ ipis = 7
     fn what_is_wrong_is_told_with_its_place() {
         for (text, place, said) in [
             ("all = true\nmin-age = \"old\"", "line 2, column 11", "20ms"),
-            ("colour = 1", "line 1, column 1", "no option"),
-            ("config = \"x\"", "line 1, column 1", "no option"),
+            ("colour = 1", "line 1, column 1", "not an option"),
+            ("config = \"x\"", "line 1, column 1", "not an option"),
             ("\nall = 3", "line 2, column 1", "true or false"),
             ("quota = [\"10ms/1s\"]", "line 1, column 1", "a text or a number"),
             ("all = tru", "line 1, column 7", ""),

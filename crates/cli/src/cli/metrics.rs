@@ -21,7 +21,7 @@ pub struct Metrics {
     pub to: Option<MetricsTo>,
     /// Time between two writes of the file
     #[arg(long = "metrics-every", value_name = "TIME", default_value = "15s", requires = "to")]
-    #[arg(value_parser = units::at_least(SECOND, "metrics are told once a second at most"))]
+    #[arg(value_parser = units::at_least(SECOND, "metrics are exported at most once a second"))]
     pub every: Duration,
 }
 
@@ -34,8 +34,8 @@ fn to(text: &str) -> Result<MetricsTo, String> {
     let local = text.strip_prefix("localhost:").and_then(port);
     let address: SocketAddr = local.or_else(|| text.parse().ok()).ok_or_else(|| {
         format!(
-            "{text:?} is no place for metrics: name a file that ends in .prom, as node_exporter reads \
-             no others, or a port of this machine, as 127.0.0.1:9100"
+            "{text:?} is not a destination for metrics: name a file that ends in .prom, because \
+             node_exporter reads no others, or a port of this machine, for example 127.0.0.1:9100"
         )
     })?;
     match address.ip() {
@@ -43,7 +43,7 @@ fn to(text: &str) -> Result<MetricsTo, String> {
         IpAddr::V6(ip) if ip.is_loopback() => Ok(MetricsTo::Port(address)),
         ip => Err(format!(
             "{ip} can be reached from outside, and anybody there could read which processes run here: \
-             take 127.0.0.1 or [::1], and have something before it that asks who it is"
+             use 127.0.0.1 or [::1], and put a proxy with authentication before it"
         )),
     }
 }

@@ -127,7 +127,7 @@ fn pace(text: &str) -> Result<Pace, String> {
     if text == NONE {
         return Ok(Pace { time: None, window: SECOND });
     }
-    let wrong = || format!("{text:?} is no time in a window: write 10ms/1s, or none");
+    let wrong = || format!("{text:?} is not a time in a window: write 10ms/1s, or none");
     let (time, window) = text.split_once('/').ok_or_else(wrong)?;
     let read = |text| units::duration(text).map_err(|_| wrong());
     Ok(Pace { time: Some(read(time)?), window: read(window)? })
@@ -148,7 +148,7 @@ fn marks(text: &str) -> Result<Marks, String> {
         return Ok(Marks(None));
     }
     let wrong =
-        || format!("{text:?} are no watermarks: write three shares, as 50%,40%,20%, or none");
+        || format!("{text:?} are not watermarks: write three shares, as 50%,40%,20%, or none");
     let share = |text| units::percent(text).map(|p| (p * 100.0).round() as u32);
     let shares: Vec<u32> =
         text.split(',').map(share).collect::<Result<_, _>>().map_err(|_| wrong())?;

@@ -87,13 +87,13 @@ impl Record {
         let of_one = self.targets.pid.len() == 1 && !self.targets.selection(false).has_more();
         let wrong = if !self.node.is_empty() || self.addr_unit.is_some() {
             // The parser does not require --physical where it would conflict with --pid.
-            "--node and --addr-unit are of --physical memory"
+            "--node and --addr-unit require --physical"
         } else if !self.range.is_empty() && !by_damon {
-            "--range takes --physical, or --look damon"
+            "--range requires --physical or --look damon"
         } else if self.intervals_goal.is_some() && !by_damon {
-            "--intervals-goal takes --look damon: the kernel tunes its own"
+            "--intervals-goal requires --look damon: the kernel tunes only its own intervals"
         } else if !self.range.is_empty() && !of_one {
-            "--range is of one process: give one --pid, and no command, --cgroup, --comm, --all or --children"
+            "--range is for one process: give one --pid, and no command, --cgroup, --comm, --all or --children"
         } else {
             return Ok(What::Processes(self.range.clone()));
         };

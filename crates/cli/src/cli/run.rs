@@ -85,7 +85,7 @@ impl Acting {
         }
         if self.watching.look == LookBy::Damon {
             return Err(UsageError::new(
-                "memory is looked at again before anything is done to it, page by page, and damon cannot do \
+                "isotherm looks at memory again, page by page, before it acts on it, and damon cannot do \
                  that: look by bpf, bpf-probe or bpf-iter",
             ));
         }

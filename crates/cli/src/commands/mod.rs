@@ -84,7 +84,7 @@ fn standard_input() -> Result<File> {
     };
     let mut again = file.try_clone().context("cannot keep what comes by standard input")?;
     *kept = Some(file);
-    again.rewind().context("cannot read again what came by standard input")?;
+    again.rewind().context("cannot read the copy of standard input again")?;
     Ok(again)
 }
 

@@ -94,7 +94,7 @@ impl Service {
             self.config.as_ref().map(|(_, config)| config.schemes(Duration::from_secs(1), NAME));
         match more.transpose()?.is_none_or(|more| more.is_empty()) {
             true => Ok(()),
-            false => Err(UsageError::new("[[scheme]] and --look damon do not go together")),
+            false => Err(UsageError::new("[[scheme]] and --look damon cannot be combined")),
         }
     }
 }
@@ -144,7 +144,7 @@ impl ServiceConfig for Service {
 
     fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
         let Some((path, before)) = &self.config else {
-            anyhow::bail!("there is no file to read anew: --config names one");
+            anyhow::bail!("there is no file to re-read: --config names one");
         };
         let service = Service::read(path.clone(), self.typed.clone())?;
         if let Some((_, config)) = &service.config {
@@ -243,8 +243,8 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
     if !o.acting.targets.all {
         return wrong(
-            "pages out of the whole machine, and cannot look at single pages again: give --all, or look by \
-             bpf, bpf-probe or bpf-iter",
+            "pages out memory of the whole machine, and cannot look at single pages again: give --all, or \
+             look by bpf, bpf-probe or bpf-iter",
         );
     }
     if o.acting.log.is_some() || o.acting.passed {
@@ -258,7 +258,7 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     }
     if o.acting.targets.selection(true).excludes() {
         return wrong(
-            "pages out of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
+            "pages out memory of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
         );
     }
     checked(o)?;

@@ -54,7 +54,7 @@ impl ServiceConfig for Typed {
     }
 
     fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
-        bail!("isotherm run is not told anew: isotherm service commit sends other schemes")
+        bail!("isotherm run re-reads nothing: isotherm service commit sends other schemes")
     }
 }
 

@@ -75,7 +75,8 @@ fn recording(o: &Recording) -> Result<ExitCode> {
     match &o.task {
         RecordingTask::Start { file, max_size, of } => {
             // The service has another working directory.
-            let file = std::path::absolute(file).context("there is no directory here")?;
+            let file =
+                std::path::absolute(file).context("cannot determine the working directory")?;
             tell(of, &Request::Record { file: Some(file), max_size: *max_size, off: false })
         }
         RecordingTask::Stop { of } => {

@@ -81,7 +81,7 @@ fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
             Memory::Huge => Backing::Huge,
             Memory::Shared => Backing::Inherited,
         };
-        arena.back(range, backing).context("cannot say what the memory is made of")?;
+        arena.back(range, backing).context("cannot set the backing of the memory")?;
     }
     fill(&arena, seed);
     (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));

@@ -137,7 +137,8 @@ pub fn kind(
     let kind = match (asked, of_all.given(), of_regions.given()) {
         (None, Some(all), Some(regions)) => {
             return Err(UsageError::new(format!(
-                "{all} is of the exposure monitor and {regions} of the regions monitor: leave out one of them"
+                "{all} belongs to the exposure monitor and {regions} to the regions monitor: leave out one \
+                 of them"
             )));
         }
         (Some(kind), ..) => kind,
@@ -156,7 +157,7 @@ pub fn kind(
     };
     match others {
         Some(name) => Err(UsageError::new(format!(
-            "{name} is of the {} monitor, not of {}: leave it out, or choose --monitor {0}",
+            "{name} belongs to the {} monitor, not to {}: leave it out, or choose --monitor {0}",
             whose.name(),
             kind.name(),
         ))),
@@ -204,7 +205,7 @@ mod tests {
         let windows = OfAll { windows: true, ..OfAll::default() };
         assert_eq!(pages(windows, sample).ok(), Some(MonitorKind::Pages));
         let text = pages(ALL, OfRegions::default()).unwrap_err().to_string();
-        assert!(text.starts_with("--ipis is of the exposure monitor"), "{text}");
+        assert!(text.starts_with("--ipis belongs to the exposure monitor"), "{text}");
     }
 
     #[test]
@@ -215,7 +216,7 @@ mod tests {
         assert!(wrong(None, ALL, regions()).contains("--split"));
         for asked in [MonitorKind::Exposure, MonitorKind::Pages] {
             let text = wrong(Some(asked), OfAll::default(), regions());
-            assert!(text.starts_with("--split is of the regions monitor"), "{text}");
+            assert!(text.starts_with("--split belongs to the regions monitor"), "{text}");
         }
         let text = wrong(Some(MonitorKind::Regions), ALL, OfRegions::default());
         assert!(text.contains("choose --monitor exposure"), "{text}");

@@ -54,14 +54,12 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
     let allowed = numa::allowed_nodes_of(root(), o.pid)?;
     let (weights, from) = machine.rule(&o.layout.chosen(), &allowed, o.pid)?;
     keep::warn_of_balancing(if o.keep {
-        "what it moves is laid out again each round, against it"
+        "isotherm moves those pages back in each round"
     } else {
-        "--keep has isotherm stay, and lay out again"
+        "with --keep isotherm moves them back"
     });
     if o.hot && o.keep {
-        say(
-            "isotherm: what is hot is looked for once, and not again: start anew when that changes",
-        );
+        say("isotherm: apply looks for hot memory only once: start it again when that changes");
     }
     let hot = o.hot.then(|| hot_ranges(o.pid, o.watch, &stop)).transpose()?;
     if stop.is_over() {

@@ -43,6 +43,6 @@ fn sweep() {
             set::put_back_text(&done)
         )),
         Ok(_) => {}
-        Err(e) => say(format_args!("isotherm: weights that were left cannot be put back: {e}")),
+        Err(e) => say(format_args!("isotherm: cannot restore the weights of a killed run: {e}")),
     }
 }

@@ -76,7 +76,7 @@ fn agreed(plan: &Plan) -> Result<bool> {
     }
     say(format_args!(
         "isotherm: probe saturates the memory of this machine for {:?} at most, with {} threads and {} MiB on one \
-         node after the other. All that runs on it will be slower meanwhile. Begin? [y/N]",
+         node after the other. All programs on it will be slower meanwhile. Start? [y/N]",
         plan.time,
         plan.threads,
         plan.bytes_a_node() >> 20

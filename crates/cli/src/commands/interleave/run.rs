@@ -46,11 +46,11 @@ pub fn run(o: &Run) -> Result<ExitCode> {
         return Ok(exit(status, &stop));
     };
     say(format_args!(
-        "isotherm: this kernel has no weighted interleave (Linux 6.9 has): the command starts on node {}, and \
-         isotherm moves what belongs elsewhere",
+        "isotherm: this kernel has no weighted interleave (Linux 6.9 has it): the command starts on node {}, \
+         and isotherm moves pages that belong elsewhere",
         fastest(&weights)
     ));
-    keep::warn_of_balancing("what it moves is moved back");
+    keep::warn_of_balancing("isotherm moves those pages back");
     let moved = move_while_it_runs(o, (&mut started, &family), &weights, &stop)?;
     let status = started.end(&stop)?;
     say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
@@ -91,7 +91,7 @@ fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
     if from != From::Given {
         say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
         if !rustix::process::geteuid().is_root() {
-            say("isotherm: others may change them meanwhile: only root's runs are noted");
+            say("isotherm: others may change them meanwhile: isotherm notes only root's runs");
             return Ok(None);
         }
     }
@@ -100,8 +100,8 @@ fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
         return Ok(Some(holding));
     }
     say(format_args!(
-        "isotherm: weights are those of the whole machine: {} holds for all who interleave by weight, until \
-         this ends",
+        "isotherm: weights apply to the whole machine: {} holds for all processes that interleave by weight, \
+         until this run ends",
         text(weights)
     ));
     Ok(Some(holding))
@@ -150,7 +150,8 @@ fn move_while_it_runs(
         let pids = family.pids(started.pid());
         if pids.len() >= MOST && !std::mem::replace(&mut too_many, true) {
             say(format_args!(
-                "isotherm: the command has started {MOST} processes or more: those beyond stay as they are"
+                "isotherm: the command has started {MOST} processes or more: isotherm leaves the others as \
+                 they are"
             ));
         }
         for pid in pids {

@@ -31,8 +31,8 @@ pub fn run(o: &Set) -> Result<ExitCode> {
         _ => "",
     };
     let text = format!(
-        "weights of this machine: {}{mode}. They are those of all who interleave by weight; \
-         isotherm interleave set restore puts back what was before\n",
+        "weights of this machine: {}{mode}. They hold for all processes that interleave by weight; isotherm \
+         interleave set restore restores the previous ones\n",
         now.text()
     );
     print(text.as_bytes())
@@ -55,10 +55,12 @@ pub fn put_back_text(done: &PutBack) -> String {
     }
     if !done.left.is_empty() {
         let left = list(&done.left);
-        parts.push(format!("those of nodes {left} were set by somebody else since, and are left"));
+        parts.push(format!(
+            "another program has set those of nodes {left} since, and isotherm leaves them"
+        ));
     }
     if parts.is_empty() {
-        return "there is nothing of isotherm's to put back".to_owned();
+        return "there is nothing to restore".to_owned();
     }
     parts.join("; ")
 }

@@ -107,7 +107,7 @@ fn policy_of<'a>(policies: &'a BTreeMap<u64, String>, m: &Mapping) -> &'a str {
 /// The nodes of a policy of weighted interleave; `None` for other policies.
 fn weighted(policy: &str) -> Option<Result<Vec<u32>>> {
     let nodes = policy.strip_prefix("weighted interleave")?.rsplit(':').next()?;
-    Some(parse_list(nodes).with_context(|| format!("the policy {policy} is not understood")))
+    Some(parse_list(nodes).with_context(|| format!("cannot parse the policy {policy}")))
 }
 
 fn of_nodes(nodes: Vec<u32>) -> Chosen {

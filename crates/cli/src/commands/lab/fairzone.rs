@@ -52,7 +52,7 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
     let load = load(o.workload.as_deref())?;
     if matches!(load, Load::Process(_)) && !o.threads.is_empty() {
         let text =
-            "--threads is of streams: a workload of a process says by itself how many it has";
+            "--threads is for streams: a workload of a process defines its own number of threads";
         return Err(UsageError::new(text).into());
     }
     let policies = policies_of(&o.policy)?;
@@ -123,7 +123,7 @@ fn rules(name: &str) -> Result<Rules> {
     let path = Path::new(name);
     let known: Vec<&str> = policies::policies().into_iter().map(|p| p.0).collect();
     let text = text_of(path, || {
-        format!("{name} is no policy: name one ({}), or a file of rules", known.join(", "))
+        format!("{name} is not a policy: name one ({}), or a file of rules", known.join(", "))
     })?;
     policies::parse(&text).map_err(|e| usage(path, &e))
 }

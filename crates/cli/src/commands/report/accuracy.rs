@@ -36,15 +36,15 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     let accuracy = builder.finish();
     if !covered {
         bail!(
-            "target {} of {} has no memory where the truth has: the record is of another process, \
-             or name the workload by --target",
+            "target {} of {} has no memory at the addresses of the truth: the record is of another process, \
+             or --target must name the workload",
             target.0,
             o.input.path.display()
         );
     }
     if accuracy.snapshots == 0 {
         bail!(
-            "no snapshot of {} is from the time of the truth, later than 2 s after the begin: \
+            "no snapshot of {} is from the time of the truth, and later than 2 s after the recording began: \
              record the workload while it runs, and for longer",
             o.input.path.display()
         );

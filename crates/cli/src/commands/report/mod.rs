@@ -193,8 +193,8 @@ fn each_snapshot(
     })?;
     if !any && lost.places > 0 {
         bail!(
-            "no snapshot of the record can be read, as it is damaged: {} are missing; isotherm record \
-             --check says where it is damaged",
+            "no snapshot of the record can be read, because it is damaged: {} are missing; isotherm record \
+             --check reports where",
             lost.snapshots
         );
     }

@@ -78,7 +78,7 @@ fn by_name(path: &Path) -> Result<Form, UsageError> {
         Some("png") => Ok(Form::Png),
         Some("svg") => Ok(Form::Svg),
         _ => Err(UsageError::new(format!(
-            "{} does not say what picture it is to be: give it a name that ends in .png or .svg",
+            "{} does not determine the format of the picture: choose a name that ends in .png or .svg",
             path.display()
         ))),
     }

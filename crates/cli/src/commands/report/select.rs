@@ -39,7 +39,7 @@ fn chosen(words: &[String], targets: &[TargetFact]) -> Result<Option<BTreeSet<Ta
     for word in words {
         let found = fitting(word, targets);
         if found.is_empty() {
-            bail!("no target fits {word:?}: the record has {}", list(targets));
+            bail!("no target matches {word:?}: the record has {}", list(targets));
         }
         ids.extend(found);
     }
@@ -53,7 +53,7 @@ pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId> {
     let ids = chosen(&words, targets)?.unwrap_or_else(all);
     match (ids.first(), ids.len()) {
         (Some(&id), 1) => Ok(id),
-        _ => bail!("say by --target which target is meant: the record has {}", list(targets)),
+        _ => bail!("choose a target with --target: the record has {}", list(targets)),
     }
 }
 
