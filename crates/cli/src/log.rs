@@ -1,4 +1,4 @@
-//! What is said on standard error.
+//! Messages on standard error.
 
 use std::fmt::{self, Display};
 use std::io::{self, Write};
@@ -9,19 +9,20 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Says a line. That nobody listens any more is no reason to stop working.
+/// Prints a line on standard error. An error is ignored: isotherm continues if standard error is
+/// closed.
 pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Has events of this level and above said, or of more levels if `verbose` says so.
+/// Starts to print events, of more levels the greater `verbose` is.
 pub fn begin(verbose: u8) {
     let level = match verbose {
         0 => Level::INFO,
         1 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    // systemd sets it where standard error is the journal, which takes a priority before each line.
+    // systemd sets it if standard error is the journal, which accepts a priority before each line.
     let to_journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
@@ -29,11 +30,11 @@ pub fn begin(verbose: u8) {
         .log_internal_errors(false)
         .event_format(Line { to_journal })
         .finish();
-    // It is set once, at the start.
+    // isotherm sets it only once, so this cannot fail.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// `isotherm: what there is to say`; the level only for those who ask for more.
+/// Formats `isotherm: message`, with the level only if `-v` is given.
 struct Line {
     to_journal: bool,
 }
@@ -64,7 +65,7 @@ where
     }
 }
 
-/// Of syslog.
+/// The priority of syslog for a level.
 fn priority(level: Level) -> u8 {
     match level {
         Level::ERROR => 3,

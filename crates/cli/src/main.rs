@@ -1,4 +1,4 @@
-//! isotherm finds the memory of a running program that is hot, and shows it.
+//! isotherm finds the hot memory of running programs, shows it, and acts on it.
 
 mod cli;
 mod commands;

@@ -142,9 +142,9 @@ pub fn sweep() {
     match damon::sweep(crate::ROOT.as_ref()) {
         Ok(None) => {}
         Ok(Some(pid)) => {
-            info!("isotherm {pid}, which was killed, has left a kdamond: it was taken away")
+            info!("isotherm {pid}, which was killed, has left a kdamond: it was removed")
         }
-        Err(e) => warn!("a kdamond that was left cannot be taken away: {e}"),
+        Err(e) => warn!("cannot remove a kdamond that a killed isotherm has left: {e}"),
     }
 }
 
@@ -266,7 +266,9 @@ impl Job for RecordJob {
             Request::Stop => {}
             Request::Attributes(new) => {
                 let Some(attrs) = on.watch.attrs() else {
-                    bail!("the kernel's monitor keeps its attributes: record anew with others");
+                    bail!(
+                        "the kernel's monitor keeps its attributes: start a new recording with others"
+                    );
                 };
                 let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
                 on.watch.set_attrs(attrs)?;

@@ -15,7 +15,7 @@ use toml::{Spanned, Value};
 
 use super::{Cli, Command, Reclaim, UsageError};
 
-/// Whom it is about, and what only counts at the start.
+/// Options that cannot change while a service runs: its targets, and settings of the start.
 const LASTING: [&str; 19] = [
     "pid",
     "comm",
@@ -37,12 +37,12 @@ const LASTING: [&str; 19] = [
     "monitor",
     "seed",
 ];
-/// Who is named on the command line is meant instead of those in the file.
+/// Options that select targets: one on the command line replaces all of them in the file.
 const TARGETS: [&str; 5] = ["pid", "comm", "cgroup", "all", "children"];
-/// What a file has beside options.
+/// The key of the schemes in a file.
 const SCHEMES: &str = "scheme";
 
-/// What a file holds: options by their names, and schemes.
+/// The contents of a file: options by their names, and schemes.
 #[derive(Debug)]
 pub struct Config {
     path: PathBuf,
@@ -53,14 +53,15 @@ pub struct Config {
 /// An option in a file.
 #[derive(Debug)]
 struct Given {
-    /// as it would be typed
+    /// the option as it would be typed
     args: Vec<String>,
-    /// where its value begins, in bytes
+    /// offset of its value in the file, in bytes
     at: usize,
 }
 
 impl Config {
-    /// Reads the options; those that are none, or have values that are none, are told with their place.
+    /// Reads the options. An unknown option or an invalid value is an error with its line and
+    /// column.
     pub fn read(path: &Path, text: String) -> Result<Self, UsageError> {
         let read = toml::from_str::<BTreeMap<Spanned<String>, Spanned<Value>>>(&text);
         let values = read.map_err(|e| UsageError::new(format!("{}: {e}", path.display())))?;
@@ -79,8 +80,8 @@ impl Config {
         Ok(config)
     }
 
-    /// The options of a command line, of which `typed` is all behind `reclaim`, with those of this file where
-    /// it has none.
+    /// The options of the command line, completed by the options of this file. `typed` is
+    /// everything after `reclaim`.
     pub fn under(&self, typed: &[OsString]) -> Result<Reclaim, UsageError> {
         let own = parse(typed)?;
         let hidden = |name: &str| {
@@ -93,8 +94,8 @@ impl Config {
         parse(&all).map_err(|e| self.placed(e, typed))
     }
 
-    /// What is wrong with options, with the place of the first one named there that this file has and that is
-    /// not among those `typed`, if there is one.
+    /// Adds a place to an error about options: line and column of the first option that the error
+    /// names, if the file has it and it is not `typed`. Else it adds only the path.
     pub fn placed(&self, e: UsageError, typed: &[OsString]) -> UsageError {
         let is_typed = |name: &str| {
             let long = format!("--{name}");
@@ -118,13 +119,14 @@ impl Config {
         }
     }
 
-    /// Its schemes, beside the one that options make, which is called `taken`.
+    /// The schemes of the file. None may have the name `taken`, which belongs to the scheme made
+    /// from options.
     pub fn schemes(&self, interval: Duration, taken: &str) -> Result<Vec<Scheme>, UsageError> {
         schemes::among(&self.text, interval, taken)
             .map_err(|e| UsageError::new(format!("{}: {e}", self.path.display())))
     }
 
-    /// What cannot change while a service runs, and differs from `before`.
+    /// Fails if an option that cannot change while a service runs differs from `before`.
     pub fn check_change(&self, before: &Config) -> Result<(), UsageError> {
         let args = |config: &Config, name: &str| Some(config.options.get(name)?.args.clone());
         let changed = LASTING.into_iter().find(|&name| args(self, name) != args(before, name));
@@ -147,13 +149,14 @@ fn args(name: &str, value: &Value) -> Result<Vec<String>, String> {
     let arg = reclaim.and_then(|reclaim| reclaim.get_arguments().find(of_name));
     let Some(arg) = arg else {
         return Err(format!(
-            "`{name}` is no option of isotherm reclaim: --help lists them; or write [[scheme]]"
+            "`{name}` is not an option of isotherm reclaim: isotherm reclaim --help lists them; schemes are \
+             [[scheme]]"
         ));
     };
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, Value::Boolean(true)) => Ok(vec![format!("--{name}")]),
         (ArgAction::SetTrue, Value::Boolean(false)) => Ok(Vec::new()),
-        (ArgAction::SetTrue, _) => Err(format!("`{name}` is true or false")),
+        (ArgAction::SetTrue, _) => Err(format!("`{name}` must be true or false")),
         (ArgAction::Append, Value::Array(values)) => {
             values.iter().map(|value| arg_of(name, value)).collect()
         }
@@ -166,12 +169,12 @@ fn arg_of(name: &str, value: &Value) -> Result<String, String> {
         Value::String(text) => text.clone(),
         Value::Integer(n) => n.to_string(),
         Value::Float(x) => x.to_string(),
-        _ => return Err(format!("`{name}` takes a text or a number")),
+        _ => return Err(format!("`{name}` requires a text or a number")),
     };
     Ok(format!("--{name}={text}"))
 }
 
-/// Whether one option is right by itself; what it takes beside it may be among the others.
+/// Checks one option by itself. An option that it requires may be elsewhere in the file.
 fn check(args: &[String]) -> Result<(), String> {
     let words = ["isotherm", "reclaim"].into_iter().chain(args.iter().map(String::as_str));
     match Cli::try_parse_from(words) {
@@ -184,12 +187,12 @@ fn parse(typed: &[OsString]) -> Result<Reclaim, UsageError> {
     let begin = ["isotherm", "reclaim"].map(OsString::from);
     match Cli::try_parse_from(begin.iter().chain(typed)).map(|cli| cli.command) {
         Ok(Command::Reclaim(options)) => Ok(options),
-        Ok(_) => Err(UsageError::new("these are no options of isotherm reclaim".to_owned())),
+        Ok(_) => Err(UsageError::new("these are not options of isotherm reclaim".to_owned())),
         Err(e) => Err(UsageError::new(why(&e))),
     }
 }
 
-/// Without the words for who has typed it.
+/// The reason of an error, without usage and hints of the command line.
 fn why(e: &clap::Error) -> String {
     e.source().map_or_else(
         || {
@@ -256,8 +259,8 @@ ipis = 7
     fn what_is_wrong_is_told_with_its_place() {
         for (text, place, said) in [
             ("all = true\nmin-age = \"old\"", "line 2, column 11", "20ms"),
-            ("colour = 1", "line 1, column 1", "no option"),
-            ("config = \"x\"", "line 1, column 1", "no option"),
+            ("colour = 1", "line 1, column 1", "not an option"),
+            ("config = \"x\"", "line 1, column 1", "not an option"),
             ("\nall = 3", "line 2, column 1", "true or false"),
             ("quota = [\"10ms/1s\"]", "line 1, column 1", "a text or a number"),
             ("all = tru", "line 1, column 7", ""),
@@ -306,7 +309,7 @@ ipis = 7
         }
     }
 
-    /// All by themselves, and with what they take beside them.
+    /// Checks each option by itself, and with the option that it requires.
     #[test]
     fn every_option_is_a_key() {
         let examples = BTreeMap::from([

@@ -1,4 +1,4 @@
-//! Options of what speaks with a service.
+//! Options of the commands that control a service.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use isotherm::units;
 
-/// Which service.
+/// The service to control.
 #[derive(Debug, Args)]
 pub struct Control {
-    /// Socket of the service [default: /run/isotherm/control.sock; for others than root
+    /// Socket of the service [default: /run/isotherm/control.sock; for users other than root
     /// $XDG_RUNTIME_DIR/isotherm/control.sock]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
@@ -23,24 +23,24 @@ pub struct Service {
     pub task: ServiceTask,
 }
 
-/// What `service` does.
+/// The tasks of `service`.
 #[derive(Debug, Subcommand)]
 pub enum ServiceTask {
-    /// Tell what it does: what is hot and cold, what it has done, and what it costs
+    /// Show its state: hot and cold memory, its actions, and its cost
     Status(Status),
-    /// Have it act no more, and go on watching
+    /// Stop acting, and keep watching
     Pause(Control),
-    /// Have it act again
+    /// Act again
     Resume(Control),
-    /// Have it go on by other schemes
+    /// Replace its schemes
     Commit(Commit),
-    /// Have it watch at another cost, or in other steps
+    /// Change the cost or the intervals of watching
     Attributes(SetAttributes),
-    /// Have it watch these processes too, or no longer
+    /// Watch further processes, or stop watching processes
     Targets(SetTargets),
-    /// Have it write a record of what it sees, or end that
+    /// Start or end a record that the service writes
     Record(Recording),
-    /// End it
+    /// End the service
     Stop(Control),
 }
 
@@ -57,8 +57,9 @@ pub struct Status {
 /// Options of `service commit`.
 #[derive(Debug, Args)]
 pub struct Commit {
-    /// Schemes: TOML where the name ends in .toml, else one a line. One of the name of one before goes on
-    /// with its statistics; that of isotherm reclaim is called reclaim
+    /// File with the new schemes: TOML if its name ends in .toml, else one scheme per line. A
+    /// scheme with the name of a previous one continues its statistics; the scheme of isotherm
+    /// reclaim is called reclaim
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     #[command(flatten)]
@@ -70,26 +71,28 @@ pub struct Commit {
 #[group(id = "new", required = true, multiple = true, args = ["budget", "ipis", "interval", "sample", "aggr",
     "update", "regions"])]
 pub struct SetAttributes {
-    /// What watching may cost, as a share of one CPU: own CPU time, and what the targets lose by it
+    /// Limit of the cost of watching, as a share of one CPU: own CPU time, plus the time that the
+    /// targets lose
     #[arg(long, value_name = "SHARE", value_parser = units::budget)]
     pub budget: Option<u32>,
-    /// TLB shootdowns that watching may cause in a second; 0: as many as the budget allows
+    /// Maximum number of TLB shootdowns per second that watching may cause; 0: as many as the
+    /// budget allows
     #[arg(long, value_name = "N")]
     pub ipis: Option<u32>,
     /// Time from one clear of a page to the next
     #[arg(long, value_name = "auto|TIME", value_parser = units::interval)]
     pub interval: Option<Duration>,
-    /// Time between clearing and reading accessed bits, of --monitor regions and pages
+    /// Time between clearing and reading accessed bits, with --monitor regions and pages
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub sample: Option<Duration>,
-    /// Time from one snapshot to the next, of --monitor regions and pages; ages of regions stay the times
-    /// that they are
+    /// Time from one snapshot to the next, with --monitor regions and pages; the ages of regions,
+    /// in seconds, do not change
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub aggr: Option<Duration>,
     /// Time between two readings of the mappings
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub update: Option<Duration>,
-    /// Least and greatest number of regions
+    /// Minimum and maximum number of regions
     #[arg(long, value_name = "MIN..MAX", value_parser = units::regions)]
     pub regions: Option<(u32, u32)>,
     #[command(flatten)]
@@ -100,10 +103,10 @@ pub struct SetAttributes {
 #[derive(Debug, Args)]
 #[group(id = "whom", required = true, multiple = true, args = ["add", "remove"])]
 pub struct SetTargets {
-    /// Watch this process too; may be given several times
+    /// Also watch this process; may be given several times
     #[arg(long, value_name = "PID")]
     pub add: Vec<i32>,
-    /// Watch this process no longer, as long as it lives; may be given several times
+    /// Stop watching this process, for as long as it lives; may be given several times
     #[arg(long, value_name = "PID")]
     pub remove: Vec<i32>,
     #[command(flatten)]
@@ -118,21 +121,21 @@ pub struct Recording {
     pub task: RecordingTask,
 }
 
-/// What `service record` does.
+/// The tasks of `service record`.
 #[derive(Debug, Subcommand)]
 pub enum RecordingTask {
-    /// Begin a record of what the service sees; it is the service that writes it
+    /// Start a record of the service's snapshots; the service itself writes the file
     Start {
-        /// Record to write; an earlier record of that name is kept as FILE.old
+        /// Record to write; isotherm keeps an earlier record of that name as FILE.old
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// It has at most this size, and ends there
+        /// Maximum size of the record; it ends there
         #[arg(long, value_name = "SIZE", value_parser = units::size)]
         max_size: Option<u64>,
         #[command(flatten)]
         of: Control,
     },
-    /// Give the record its end
+    /// End the record
     Stop {
         #[command(flatten)]
         of: Control,

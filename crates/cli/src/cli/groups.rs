@@ -1,4 +1,4 @@
-//! The commands in groups, with those first that a newcomer needs.
+//! The commands in groups, ordered by when a newcomer needs them.
 
 use std::fmt::Write;
 
@@ -9,25 +9,25 @@ use super::Cli;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("See which memory is hot", &["record", "now", "report", "export"]),
     ("Act on memory", &["run", "reclaim", "interleave"]),
-    ("Look after what runs, and the machine", &["service", "system"]),
+    ("Control services, and check the machine", &["service", "system"]),
     ("Experiment", &["lab"]),
 ];
 
 const BEGIN: &str = "\
 Begin with:
-  isotherm system doctor                     what works on this machine
-  isotherm record --pid PID --duration 30s   watch a process, into isotherm.rec
-  isotherm report heatmap                    draw what was seen
+  isotherm system doctor                     check this machine
+  isotherm record --pid PID --duration 30s   record a process to isotherm.rec
+  isotherm report heatmap                    draw the record
 ";
 
-/// The command line, as it is parsed and documented.
+/// The command line, for the parser and for the documentation.
 pub fn command() -> clap::Command {
     let command = Cli::command();
     let groups = GROUPS.iter().map(|(title, names)| group(&command, title, names));
     let groups = groups.collect::<String>();
     command.help_template(format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{BEGIN}\n{groups}Options:\n{{options}}\n\n\
-         isotherm COMMAND --help tells of the options of a command."
+         isotherm COMMAND --help describes the options of a command."
     ))
 }
 
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_newcomer_is_told_to_type_is_right() {
+    fn the_suggested_first_commands_parse() {
         for line in BEGIN.lines().skip(1) {
             let words = line.split("  ").find(|part| !part.trim().is_empty()).unwrap();
             let words = words.trim().replace("PID", "1");

@@ -15,20 +15,22 @@ pub struct Interleave {
     pub task: Task,
 }
 
-/// What `interleave` does.
+/// The tasks of `interleave`.
 #[derive(Debug, Subcommand)]
 pub enum Task {
-    /// Show nodes, distances, bandwidth and latency, tiers, and weights, and where each comes from
+    /// Show nodes, distances, bandwidth and latency, tiers, and weights, with the source of each
     Show(Show),
-    /// Measure bandwidth and latency of each node, which saturates the machine, and find weights
+    /// Measure bandwidth and latency of each node, and derive weights; the measurement saturates
+    /// the machine
     Probe(Probe),
-    /// Set the weights of the machine, or put back what was before
+    /// Set the weights of the machine, or restore the previous ones
     Set(Set),
-    /// Run a command whose memory is interleaved by weight
+    /// Run a command, and interleave its memory by weight
     Run(Run),
-    /// Lay out the memory that a process has by weight: all of it, or what is hot
+    /// Move the memory of a process to nodes by weight: all of it, or only hot memory
     Apply(Apply),
-    /// Compare where memory lies with what the weights ask for. Exit status 1 if it lies elsewhere
+    /// Compare where memory lies with where the weights place it. Exit status 1 if it lies
+    /// elsewhere
     Verify(Verify),
 }
 
@@ -46,16 +48,16 @@ pub struct Probe {
     /// Nodes to measure [default: all with memory]
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     pub nodes: Vec<u32>,
-    /// Begin without asking
+    /// Start without asking
     #[arg(long)]
     pub yes: bool,
-    /// It takes this time at most; what it has by then is told
+    /// Time limit; isotherm then prints the results that it has
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = units::duration)]
     pub time: Duration,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Draw latency over bandwidth, .png or .svg
+    /// Draw latency over bandwidth to this file, .png or .svg
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
@@ -63,26 +65,26 @@ pub struct Probe {
 /// Options of `interleave set`.
 #[derive(Debug, Args)]
 pub struct Set {
-    /// Weights (0=9,1=1); auto: the kernel derives them from bandwidth; default: as if nobody had set
-    /// any; restore: what was before isotherm has set some
+    /// Weights (0=9,1=1); auto: the kernel derives them from bandwidth; default: as if none had
+    /// been set; restore: the weights before isotherm set any
     #[arg(value_name = "N=W,N=W,..|auto|default|restore", value_parser = units::set_to)]
     pub to: SetTo,
 }
 
-/// Which nodes, and how much of each.
+/// The nodes to place pages on, and their weights.
 #[derive(Debug, Clone, Args)]
 pub struct Layout {
-    /// Nodes [default: all with memory that the process may use]
+    /// Nodes to place pages on [default: all with memory that the process may use]
     #[arg(long, value_name = "N,N,..", value_delimiter = ',')]
     pub nodes: Vec<u32>,
-    /// Their weights, in the same order [default: those of the machine, or else by the bandwidth that
-    /// firmware tells]
+    /// Weights of the nodes, in the same order [default: those of the machine, or else by the
+    /// bandwidth that firmware reports]
     #[arg(long, value_name = "W:W:..", value_parser = units::weights)]
     pub weights: Option<units::WeightList>,
 }
 
 impl Layout {
-    /// The same for the library.
+    /// The layout as the library's type.
     pub fn chosen(&self) -> Chosen {
         Chosen { nodes: self.nodes.clone(), weights: self.weights.clone() }
     }
@@ -93,7 +95,7 @@ impl Layout {
 pub struct Run {
     #[command(flatten)]
     pub layout: Layout,
-    /// Where the kernel has no weighted interleave: time between two rounds of moving pages
+    /// Time between two rounds of moving pages, if the kernel has no weighted interleave
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     pub interval: Duration,
     /// Command to run
@@ -109,13 +111,13 @@ pub struct Apply {
     pub pid: i32,
     #[command(flatten)]
     pub layout: Layout,
-    /// Only what is hot: watch the process for a while first
+    /// Watch the process first, then move only hot memory
     #[arg(long)]
     pub hot: bool,
-    /// How long it is watched
+    /// How long --hot watches the process
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::duration)]
     pub watch: Duration,
-    /// Stay, and lay out again what has come since, or was moved by somebody else
+    /// Keep running, and also move memory that was added since, or that something else has moved
     #[arg(long)]
     pub keep: bool,
     /// Time between two rounds of --keep
@@ -137,8 +139,8 @@ pub struct Verify {
     pub pid: Option<i32>,
     #[command(flatten)]
     pub layout: Layout,
-    /// Instead, try each memory policy of the kernel on memory of our own, and compare where that lies
-    /// with the rule
+    /// Instead, test each memory policy of the kernel on memory of isotherm's own, and compare
+    /// where it lies with the rule
     #[arg(long, conflicts_with_all = ["pid", "nodes", "weights"])]
     pub kernel: bool,
     /// Print JSON

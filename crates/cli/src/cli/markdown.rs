@@ -13,8 +13,8 @@ values, and the exit statuses.
 This page is generated: `UPDATE_DOCS=1 cargo test options_page` writes it. Do not edit it by hand.
 ";
 
-/// One section for each command that does something, in the order of `--help`: its usage and a table
-/// of its arguments and options for each heading of its help.
+/// One section for each command without subcommands, in the order of `--help`: its usage, and a
+/// table of its arguments and options for each heading of its help.
 pub fn page(mut command: Command) -> String {
     command.build();
     let mut text = HEAD.to_owned();
@@ -37,7 +37,7 @@ fn section(command: &Command, text: &mut String) {
     own.for_each(|subcommand| section(subcommand, text));
 }
 
-/// A table for each heading of the help of a command; the first has what is below no heading.
+/// A table for each heading of the help of a command. The first has the options without a heading.
 fn tables(command: &Command, text: &mut String) {
     let is_own = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
     let args: Vec<&Arg> = command.get_arguments().filter(is_own).collect();
@@ -57,7 +57,7 @@ fn tables(command: &Command, text: &mut String) {
     }
 }
 
-/// An option with its short form and value, what it does, its default and its possible values.
+/// An option with its short form and value, its help, its default and its possible values.
 fn row(arg: &Arg) -> String {
     let short = arg.get_short().map(|short| format!("`-{short}`, ")).unwrap_or_default();
     let mut help = one_line(
@@ -83,7 +83,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A text that does not end its cell of a table.
+/// A text with `|` escaped, so that it stays in one cell of a table.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// `UPDATE_DOCS=1` writes it.
+    /// `UPDATE_DOCS=1` writes the page.
     #[test]
     fn the_options_page_is_what_the_program_has() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/options.md");

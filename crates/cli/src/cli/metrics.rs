@@ -1,4 +1,4 @@
-//! Options of what tells metrics.
+//! Options of metrics.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -8,19 +8,20 @@ use clap::Args;
 use isotherm::metrics::MetricsTo;
 use isotherm::units;
 
-/// All regions are counted each time.
+/// The minimum of `--metrics-every`: each export counts all regions.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Where metrics go, and how often.
+/// Where isotherm exports metrics, and how often.
 #[derive(Debug, Args)]
 pub struct Metrics {
-    /// Tell metrics for Prometheus: in a file, FILE.prom, written whole each time (for the textfile
-    /// collector of node_exporter), or at http://127.0.0.1:PORT/metrics, for this machine alone
+    /// Export metrics for Prometheus: to FILE.prom, which isotherm replaces as a whole each time
+    /// (for the textfile collector of node_exporter), or at http://127.0.0.1:PORT/metrics, for this
+    /// machine only
     #[arg(long = "metrics", value_name = "FILE.prom|127.0.0.1:PORT", value_parser = to)]
     pub to: Option<MetricsTo>,
-    /// Write the file so often
+    /// Time between two writes of the file
     #[arg(long = "metrics-every", value_name = "TIME", default_value = "15s", requires = "to")]
-    #[arg(value_parser = units::at_least(SECOND, "metrics are told once a second at most"))]
+    #[arg(value_parser = units::at_least(SECOND, "metrics are exported at most once a second"))]
     pub every: Duration,
 }
 
@@ -33,8 +34,8 @@ fn to(text: &str) -> Result<MetricsTo, String> {
     let local = text.strip_prefix("localhost:").and_then(port);
     let address: SocketAddr = local.or_else(|| text.parse().ok()).ok_or_else(|| {
         format!(
-            "{text:?} is no place for metrics: name a file that ends in .prom, as node_exporter reads \
-             no others, or a port of this machine, as 127.0.0.1:9100"
+            "{text:?} is not a destination for metrics: name a file that ends in .prom, because \
+             node_exporter reads no others, or a port of this machine, for example 127.0.0.1:9100"
         )
     })?;
     match address.ip() {
@@ -42,7 +43,7 @@ fn to(text: &str) -> Result<MetricsTo, String> {
         IpAddr::V6(ip) if ip.is_loopback() => Ok(MetricsTo::Port(address)),
         ip => Err(format!(
             "{ip} can be reached from outside, and anybody there could read which processes run here: \
-             take 127.0.0.1 or [::1], and have something before it that asks who it is"
+             use 127.0.0.1 or [::1], and put a proxy with authentication before it"
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! What may be typed.
+//! The command line: commands, options and values.
 
 mod config;
 mod control;
@@ -39,14 +39,14 @@ pub use report::{
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};
 
-/// Where recordings go, and reports look, if nothing else is said.
+/// The default file of recordings and reports.
 pub const DEFAULT_RECORD: &str = "isotherm.rec";
 
-/// Finds the memory of a running program that is hot, and shows it.
+/// Find the hot memory of running programs, show it, and act on it.
 #[derive(Debug, Parser)]
 #[command(name = "isotherm", version, arg_required_else_help = true)]
 pub struct Cli {
-    /// Report more on standard error: what is done, and with -vv each step
+    /// Report more on standard error: actions, and with -vv each step
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// what to do
@@ -59,24 +59,25 @@ pub struct Cli {
 pub enum Command {
     /// Record which memory of a process is accessed how often
     Record(Record),
-    /// Look at what runs for a few seconds, and print its regions; nothing is recorded
+    /// Watch processes for a few seconds, and print their regions, without recording
     Now(Now),
-    /// Act on memory by what is seen of it, as schemes say
+    /// Act on memory by how it is accessed, according to schemes
     Run(RunSchemes),
-    /// Page out memory that nobody has touched for long, a little at a time, while memory is short
+    /// Page out memory that no process has touched for a long time, in small steps, while memory is
+    /// short
     #[command(args_override_self = true)]
     Reclaim(Reclaim),
-    /// Speak with a running record, run or reclaim: ask how it goes, change what it does, end it
+    /// Control a running record, run or reclaim: show its state, change its settings, end it
     Service(Service),
-    /// Show what a record holds
+    /// Show the contents of a record
     Report(Report),
     /// Write a record in another format
     Export(Export),
-    /// Share memory between nodes by weight: show, measure, set, use and check weights
+    /// Distribute memory over nodes by weight: show, measure, set, apply and check weights
     Interleave(Interleave),
-    /// Find out what works on this machine, look at its memory zones, make swap
+    /// Check this machine, show its memory zones, create swap
     System(System),
-    /// Make experiments: touch memory in a known way, or ask a simulated machine
+    /// Run experiments: touch memory in a known way, or simulate a machine
     Lab(Lab),
 }
 
@@ -88,23 +89,23 @@ pub struct System {
     pub task: SystemTask,
 }
 
-/// What `system` does.
+/// The tasks of `system`.
 #[derive(Debug, Subcommand)]
 pub enum SystemTask {
-    /// Tell what works on this machine, what does not, and what to do about it
+    /// Check which features work on this machine, and print a remedy for each that does not
     Doctor(Doctor),
-    /// Show the memory zones of this machine: what is free, who allocates where, who has to wait
+    /// Show the memory zones of this machine: free memory, allocations by zone, and stalls
     Zones(Zones),
-    /// Make swap in compressed memory, or take it away again
+    /// Create swap in compressed memory, or remove it
     Swap(Swap),
-    /// Print what completes commands and options in a shell
+    /// Print a script that completes commands and options in a shell
     Completions {
-        /// Shell to print them for
+        /// Shell that will run the script
         shell: clap_complete::Shell,
     },
     /// Write a manual page for each command
     ManPages {
-        /// Folder to write them to; it must be there
+        /// Existing folder to write the pages to
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
     },
@@ -115,7 +116,7 @@ pub enum SystemTask {
 pub struct Now {
     #[command(flatten)]
     pub targets: Targets,
-    /// Look for this long; memory is cold after --cold only
+    /// Watch for this long; memory is cold only if it was untouched for --cold
     #[arg(long, value_name = "TIME", default_value = "6s", value_parser = units::duration)]
     pub duration: Duration,
     /// which regions
@@ -131,7 +132,7 @@ pub struct Now {
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// An Arrow IPC stream: a row a snapshot, with list columns
+    /// Write an Arrow IPC stream: one row per snapshot, with list columns
     #[arg(long, required = true)]
     pub arrow: bool,
     /// which record
@@ -153,20 +154,19 @@ pub struct Doctor {
 /// Options of `lab workload`.
 #[derive(Debug, Args)]
 pub struct Workload {
-    /// One of --list, or a file that describes one
+    /// Name of a workload from --list, or a file that describes a workload
     #[arg(value_name = "NAME|FILE", required_unless_present = "list")]
     pub name: Option<String>,
-    /// Print the names there are
+    /// Print the names of all workloads
     #[arg(long)]
     pub list: bool,
-    /// Where its layout and its random numbers begin
+    /// Seed of the layout and of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write here, at the end, what was really touched
+    /// Write to this file, at the end, which memory was really touched
     #[arg(long, value_name = "FILE.json")]
     pub truth: Option<PathBuf>,
-    /// End after this time, and go through the phases again until then [default: as the workload
-    /// says]
+    /// End after this time, and repeat the phases until then [default: as the workload defines]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
 }
@@ -179,25 +179,27 @@ pub struct Swap {
     pub task: SwapTask,
 }
 
-/// What `system swap` does.
+/// The tasks of `system swap`.
 #[derive(Debug, Subcommand)]
 pub enum SwapTask {
-    /// Make swap in compressed memory, used before all other, until restore or the next boot
+    /// Create swap in compressed memory, used before all other swap; it stays until restore or the
+    /// next boot
     Zram {
-        /// How much fits in, before compression
+        /// Capacity, before compression
         #[arg(value_parser = units::size)]
         size: u64,
-        /// What to call it, so that others may have their own; restore --name takes it away
+        /// Name of this swap, so that other users may create their own; restore --name removes it
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Take away what swap zram has made, and what measurements and tests that were killed have left; what it
-    /// holds goes back to memory, if it fits
+    /// Remove the swap that zram created, and swap that killed measurements and tests left behind;
+    /// its content moves back to memory, if it fits
     Restore {
-        /// Only what was made by this name
+        /// Remove only the swap of this name
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// Also if processes have memory in it that are not below the one that started isotherm
+        /// Remove it even if a process has memory in swap and is neither the parent of isotherm nor
+        /// a descendant of that parent
         #[arg(long)]
         force: bool,
     },
@@ -206,19 +208,19 @@ pub enum SwapTask {
 /// Options of `system zones`.
 #[derive(Debug, Args)]
 pub struct Zones {
-    /// Print what has happened since the last time, over and over, until Ctrl-C
+    /// Print the changes since the last print, again and again, until Ctrl-C
     #[arg(short, long, conflicts_with = "command")]
     pub watch: bool,
-    /// Time from one print of --watch to the next
+    /// Time between two prints of --watch
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     pub interval: Duration,
     /// End --watch after this time
     #[arg(long, value_name = "TIME", value_parser = units::duration, requires = "watch")]
     pub duration: Option<Duration>,
-    /// Print JSON: an object, or one a line with --watch
+    /// Print JSON: one object, or with --watch one per line
     #[arg(long)]
     pub json: bool,
-    /// Command to run; what has happened until it ends is shown
+    /// Command to run; isotherm shows the changes from its start to its end
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

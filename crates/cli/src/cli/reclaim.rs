@@ -15,45 +15,48 @@ use super::run::Acting;
 /// Options of `reclaim`.
 #[derive(Debug, Args)]
 pub struct Reclaim {
-    /// Page out what nobody has touched for so long
+    /// Page out memory that no process has touched for this long
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = units::duration)]
     pub min_age: Duration,
-    /// Go by single pages: page out those that nobody has touched for so long also where the next ones are
-    /// in use, as in a hash table
+    /// Decide page by page: page out each page that no process has touched for --min-age even if
+    /// its neighbours are in use, as in a hash table
     #[arg(long)]
     pub pages: bool,
-    /// Time for paging out, in each window of time; or none
+    /// Time for paging out in each window of time; none: no limit
     #[arg(long, value_name = "TIME/WINDOW", default_value = "10ms/1s", value_parser = pace)]
     pub quota: Pace,
-    /// Bytes paged out at most in each such window; or none
+    /// Maximum number of bytes to page out in each window of --quota; none: no limit
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = quota_size)]
     pub quota_size: Bytes,
-    /// Act while so much of the machine's memory is free: not above HIGH, from below MID on, and not below
-    /// LOW, where reclaim of the kernel's own has to do it at once. none: always
+    /// Act only while the free memory of the machine is between LOW and HIGH: isotherm starts to
+    /// act below MID and stops above HIGH; below LOW it leaves reclaim to the kernel. none: always
+    /// act
     #[arg(long, value_name = "HIGH,MID,LOW", default_value = "50%,40%,20%", value_parser = marks)]
     pub watermarks: Marks,
-    /// How often it is looked at how much is free [default: 5s; 500ms with --look damon]
+    /// Time between two checks of the watermarks [default: 5s; 500ms with --look damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub watermarks_interval: Option<Duration>,
-    /// Page out only what lies at these addresses: of each process, or with --look damon physical ones; may
-    /// be given several times
+    /// Page out only memory at these addresses: virtual addresses in each process, or physical ones
+    /// with --look damon; may be given several times
     #[arg(long, value_name = "FROM..TO", value_parser = pages)]
     pub range: Vec<AddrRange>,
-    /// Page out no anonymous memory: heaps, stacks and what else has no file. Private copies of the pages of a
-    /// file go with the file, but with --look damon they stay
+    /// Page out no anonymous memory: no heap, no stack, no mapping without a file. A private copy
+    /// of a file's page counts as part of the file, but with --look damon as anonymous
     #[arg(long)]
     pub skip_anon: bool,
-    /// Move the quota so that this comes about: refault=SHARE of the working set is read back within a
-    /// minute, or psi=SHARE of the time some tasks wait for memory. Of the machine with --all, else of
-    /// the control group of the targets; may be given several times
+    /// Adjust the quota until this goal is met: refault=SHARE of the working set is read back
+    /// within a minute, or some tasks wait for memory for psi=SHARE of the time. The figure is that
+    /// of the machine with --all, else of the control group of the targets; may be given several
+    /// times
     #[arg(long, value_name = "GOAL", value_parser = aim)]
     pub goal: Vec<Aim>,
-    /// Listen on this socket for isotherm service status and all that speaks with a service, or none [default:
-    /// /run/isotherm/control.sock; for others than root $XDG_RUNTIME_DIR/isotherm/control.sock]
+    /// Listen on this socket for the commands of isotherm service; none: no socket [default:
+    /// /run/isotherm/control.sock; for users other than root
+    /// $XDG_RUNTIME_DIR/isotherm/control.sock]
     #[arg(long, value_name = "PATH|none")]
     pub control: Option<PathBuf>,
-    /// Take options from this file as well: TOML, by their names here; those typed here win. At SIGHUP it
-    /// is read anew
+    /// Also read options from this TOML file, by their names here; options on the command line win.
+    /// SIGHUP re-reads the file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -61,43 +64,43 @@ pub struct Reclaim {
 }
 
 impl Reclaim {
-    /// Where it is to listen, if anywhere.
+    /// The path of the control socket; `None` with `--control none`.
     pub fn socket(&self) -> Option<PathBuf> {
         let path = self.control.clone().unwrap_or_else(default_path);
         Some(path).filter(|path| path != Path::new(NONE))
     }
 }
 
-/// What stands for no bound, and no socket.
+/// The value for no limit, and for no socket.
 const NONE: &str = "none";
 
-/// So much time, in each window of so much.
+/// A quota of time in each window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// none: no bound
+    /// none: no limit
     pub time: Option<Duration>,
     pub window: Duration,
 }
 
-/// Bytes; none: no bound.
+/// Bytes; none: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub Option<u64>);
 
-/// Shares of 10,000, high, mid and low; none: always.
+/// The watermarks high, mid and low, in shares of 10,000; none: always act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks(pub Option<[u32; 3]>);
 
-/// What is to be brought about, of whomever.
+/// A goal, without the scope that it applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
-    /// of a million
+    /// refaulted share of the working set, in ppm
     Refaults(u32),
-    /// of a second
+    /// stalled time in each second
     Stalled(Duration),
 }
 
 impl Aim {
-    /// Of the machine, or of those that are watched.
+    /// The goal for the machine, or for the control group of the targets.
     pub fn of(self, machine: bool) -> Goal {
         let of = if machine { Scope::Machine } else { Scope::Group(TARGETS.into()) };
         match self {
@@ -107,7 +110,7 @@ impl Aim {
     }
 }
 
-/// Addresses that begin and end with a page.
+/// A range of addresses, at multiples of the page size.
 fn pages(text: &str) -> Result<AddrRange, String> {
     let range = units::addresses(text)?;
     let is_aligned = |addr: u64| addr.is_multiple_of(PAGE_SIZE) || addr == u64::MAX;
@@ -124,7 +127,7 @@ fn pace(text: &str) -> Result<Pace, String> {
     if text == NONE {
         return Ok(Pace { time: None, window: SECOND });
     }
-    let wrong = || format!("{text:?} is no time in a window: write 10ms/1s, or none");
+    let wrong = || format!("{text:?} is not a time in a window: write 10ms/1s, or none");
     let (time, window) = text.split_once('/').ok_or_else(wrong)?;
     let read = |text| units::duration(text).map_err(|_| wrong());
     Ok(Pace { time: Some(read(time)?), window: read(window)? })
@@ -145,7 +148,7 @@ fn marks(text: &str) -> Result<Marks, String> {
         return Ok(Marks(None));
     }
     let wrong =
-        || format!("{text:?} are no watermarks: write three shares, as 50%,40%,20%, or none");
+        || format!("{text:?} are not watermarks: write three shares, as 50%,40%,20%, or none");
     let share = |text| units::percent(text).map(|p| (p * 100.0).round() as u32);
     let shares: Vec<u32> =
         text.split(',').map(share).collect::<Result<_, _>>().map_err(|_| wrong())?;

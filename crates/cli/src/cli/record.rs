@@ -19,47 +19,49 @@ use super::{DEFAULT_RECORD, Metrics, Targets, UsageError, Watching};
 pub struct Record {
     #[command(flatten)]
     pub targets: Targets,
-    /// Watch the physical memory of the machine, whoever uses it: by kernel DAMON where that is free,
-    /// else by page_idle
+    /// Watch the physical memory of the machine, whichever process uses it: with kernel DAMON if
+    /// nothing else uses it, else with page_idle
     #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm", "all", "command", "children", "except_comm",
         "except_cgroup", "except_pid"])]
     pub physical: bool,
-    /// Only memory of this node, with --physical; may be given several times
+    /// Watch only memory of this node, with --physical; may be given several times
     #[arg(long, value_name = "N", requires = "physical")]
     pub node: Vec<u32>,
-    /// Only these addresses: physical ones with --physical, else those of the one process that is
-    /// watched with --look damon; may be given several times
+    /// Watch only these addresses: physical ones with --physical, else virtual ones of the single
+    /// process that --look damon watches; may be given several times
     #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
     pub range: Vec<AddrRange>,
-    /// Record nothing; tell whether this record is sound: its checksums, bounds, order, and that
-    /// regions cover what is mapped. Exit status 1 if it is not
+    /// Record nothing; check whether this record is sound: its checksums, bounds, order, and that
+    /// regions cover all mapped memory. Exit status 1 if it is not
     #[arg(long, value_name = "FILE", exclusive = true)]
     pub check: Option<PathBuf>,
-    /// Record to write; an earlier record of that name is kept as FILE.old. - is standard output
+    /// Record to write; isotherm keeps an earlier record of that name as FILE.old. - is standard
+    /// output
     #[arg(short, long, value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub output: PathBuf,
-    /// Have the kernel tune the intervals until this share of all accesses that it could see is seen
-    /// within so many aggregation intervals, as 4%,3,5ms..10s; the last are bounds of the sampling
+    /// Let the kernel tune its intervals until it observes this share of all accesses that it could
+    /// observe, within N aggregation intervals: 4%,3,5ms..10s. MIN..MAX bounds the sampling
     /// interval (--look damon, Linux 6.15)
     #[arg(long, value_name = "SHARE,N,MIN..MAX", value_parser = units::intervals_goal)]
     #[arg(help_heading = "Options of --look damon")]
     pub intervals_goal: Option<IntervalsGoal>,
-    /// Bytes that a step of a physical address stands for (--look damon, Linux 6.18)
+    /// Number of bytes in one unit of a physical address (--look damon, Linux 6.18)
     #[arg(long, value_name = "SIZE", value_parser = units::size, requires = "physical")]
     #[arg(help_heading = "Options of --look damon")]
     pub addr_unit: Option<u64>,
-    /// End after this time [default: when all targets have ended, no --cgroup is left, and no --comm or
-    /// --all is given, or at Ctrl-C]. A started command that still runs is then ended too (SIGTERM,
-    /// after 5 s SIGKILL)
+    /// End after this time [default: at Ctrl-C, or when all targets have ended, every --cgroup is
+    /// removed, and neither --comm nor --all is given]. isotherm then also ends a command that it
+    /// started, with SIGTERM, and with SIGKILL after 5 s
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
-    /// The record has at most this size, over all its files
+    /// Maximum size of the record, over all its files
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     pub max_size: Option<u64>,
-    /// Keep the newest part of --max-size in N files instead of ending when it is reached
+    /// Keep the newest part of the record in N files, instead of ending at --max-size
     #[arg(long, value_name = "N")]
     pub rotate: Option<u32>,
-    /// Listen on this socket for isotherm service status, pause, resume, stop, attributes and targets
+    /// Listen on this socket for the commands isotherm service status, pause, resume, stop,
+    /// attributes and targets
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     #[command(flatten)]
@@ -76,7 +78,7 @@ impl Record {
         Ok(limits)
     }
 
-    /// What is watched, and how to look at it.
+    /// The memory to watch: of processes, or physical.
     pub fn what(&self) -> Result<What, UsageError> {
         if self.physical {
             return Ok(What::Memory(Part { nodes: self.node.clone(), ranges: self.range.clone() }));
@@ -84,14 +86,14 @@ impl Record {
         let by_damon = self.watching.look == LookBy::Damon;
         let of_one = self.targets.pid.len() == 1 && !self.targets.selection(false).has_more();
         let wrong = if !self.node.is_empty() || self.addr_unit.is_some() {
-            // The parser does not ask for --physical where it would conflict with --pid.
-            "--node and --addr-unit are of --physical memory"
+            // The parser does not require --physical where it would conflict with --pid.
+            "--node and --addr-unit require --physical"
         } else if !self.range.is_empty() && !by_damon {
-            "--range takes --physical, or --look damon"
+            "--range requires --physical or --look damon"
         } else if self.intervals_goal.is_some() && !by_damon {
-            "--intervals-goal takes --look damon: the kernel tunes its own"
+            "--intervals-goal requires --look damon: the kernel tunes only its own intervals"
         } else if !self.range.is_empty() && !of_one {
-            "--range is of one process: give one --pid, and no command, --cgroup, --comm, --all or --children"
+            "--range is for one process: give one --pid, and no command, --cgroup, --comm, --all or --children"
         } else {
             return Ok(What::Processes(self.range.clone()));
         };

@@ -14,28 +14,28 @@ use super::DEFAULT_RECORD;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Which record.
+/// The record to read.
 #[derive(Debug, Clone, Args)]
 pub struct Input {
     /// Record to read; - is standard input
     #[arg(short = 'i', long = "input", value_name = "FILE", default_value = DEFAULT_RECORD)]
     pub path: PathBuf,
-    /// Leave out what is damaged, instead of ending there; every report says what is missing
+    /// Leave out damaged parts, instead of ending there; every report states how much is missing
     #[arg(long)]
     pub skip_damaged: bool,
 }
 
-/// Which part of which record, and what is called hot and cold.
+/// The record, the part of it to show, and the thresholds of hot and cold.
 #[derive(Debug, Args)]
 pub struct Selection {
     /// which record
     #[command(flatten)]
     pub input: Input,
-    /// Only this part of the recording, counted from its begin (10s..20s)
+    /// Show only this part of the recording, counted from its beginning (10s..20s)
     #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
     pub time: Option<Range<Duration>>,
-    /// Only this target: its pid, a part of its command line, or its number in the record; may be
-    /// given several times
+    /// Show only this target: its pid, a part of its command line, or its number in the record; may
+    /// be given several times
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Vec<String>,
     /// how it is shown
@@ -43,16 +43,16 @@ pub struct Selection {
     pub shown: Shown,
 }
 
-/// What every report of memory is shown by.
+/// Options of all reports of memory.
 #[derive(Debug, Clone, Args)]
 pub struct Shown {
-    /// Only these addresses (0x7f0000000000..0x7f0010000000)
+    /// Show only these addresses (0x7f0000000000..0x7f0010000000)
     #[arg(long, value_name = "FROM..TO", value_parser = units::addresses)]
     pub addr: Option<AddrRange>,
-    /// Hot: touched this often a second, or more
+    /// Memory is hot if it is touched at this rate in Hz or more
     #[arg(long, value_name = "HZ", default_value = "10", value_parser = units::rate)]
     pub hot: f64,
-    /// Cold: untouched for this long, or longer
+    /// Memory is cold if it is untouched for this long or longer
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::duration)]
     pub cold: Duration,
     /// Print JSON
@@ -78,23 +78,27 @@ pub struct Report {
 /// The reports.
 #[derive(Debug, Subcommand)]
 pub enum ReportKind {
-    /// How much is hot, warm and cold, the working set, and where the heat is
+    /// Show how much memory is hot, warm and cold, the working set, and where the hot memory lies
     Summary(Summary),
-    /// Time across, addresses up, colour for heat: a PNG, an SVG, or in the terminal
+    /// Draw heat as colour, over time (across) and addresses (up): a PNG, an SVG, or in the
+    /// terminal
     Heatmap(Heatmap),
-    /// How much memory is in use: as a distribution and over time
+    /// Show how much memory is in use: as a distribution, or over time
     Wss(Over),
-    /// How many regions there were, against the bounds, and how big: what accuracy and cost hang on
+    /// Show the number of regions, against the bounds, and their sizes, which determine accuracy
+    /// and cost
     Regions(Over),
-    /// The regions of one snapshot
+    /// Show the regions of one snapshot
     Access(Access),
-    /// Every region of every snapshot, a line each; as JSON, a line a snapshot
+    /// Print every region of every snapshot, one per line; as JSON, one snapshot per line
     Raw(Raw),
-    /// What to tell the kernel: which ranges to lock, make huge or page out, and how big a limit
+    /// Recommend which ranges to lock, make huge or page out, and how big a memory limit to set
     Advice(Advice),
-    /// Whose memory is hot, warm, cold, unknown or saved: by control group or process, over time
+    /// Show how much memory is hot, warm, cold, unknown or saved, by control group or process, over
+    /// time
     Cgroups(Cgroups),
-    /// How right a recording of `isotherm lab workload` is, against the truth that it wrote
+    /// Measure how accurate a recording of `isotherm lab workload` is, against the truth that it
+    /// wrote
     Accuracy(Accuracy),
 }
 
@@ -104,7 +108,7 @@ pub struct Summary {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
-    /// Mappings named at most
+    /// Maximum number of mappings to name
     #[arg(long, value_name = "N", default_value_t = 15)]
     pub top: usize,
 }
@@ -115,8 +119,8 @@ pub struct Heatmap {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
-    /// Picture to write, PNG or SVG by its name; - is standard output: a PNG, unless that is a
-    /// terminal [default: draw in the terminal]
+    /// Picture to write, PNG or SVG by its name; - writes a PNG to standard output, unless that is
+    /// a terminal [default: draw in the terminal]
     #[arg(short, long, value_name = "FILE.png|FILE.svg|-")]
     pub output: Option<PathBuf>,
 }
@@ -127,17 +131,18 @@ pub struct Over {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
-    /// Parts of the time, in percent, in which the values told were not exceeded
+    /// Percentiles over time: for each P, print the smallest value that was not exceeded for P % of
+    /// the time
     #[arg(
         long, value_name = "P,P,...", default_value = "0,25,50,75,100", value_delimiter = ',',
         value_parser = units::percent
     )]
     pub percentiles: Vec<f64>,
-    /// Print how it went over time, instead of percentiles; pictures and JSON have both
+    /// Print the values over time instead of percentiles; pictures and JSON have both
     #[arg(long)]
     pub over_time: bool,
-    /// Picture to write, PNG or SVG by its name; - is standard output: a PNG, unless that is a
-    /// terminal [default: print text]
+    /// Picture to write, PNG or SVG by its name; - writes a PNG to standard output, unless that is
+    /// a terminal [default: print text]
     #[arg(short, long, value_name = "FILE.png|FILE.svg|-")]
     pub output: Option<PathBuf>,
 }
@@ -148,11 +153,11 @@ pub struct Access {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
-    /// The snapshot that was going on at this time, counted from the begin of the recording
+    /// Show the snapshot that covers this time, counted from the beginning of the recording
     /// [default: the last one]
     #[arg(long, value_name = "TIME", value_parser = units::duration, conflicts_with = "snapshot")]
     pub at: Option<Duration>,
-    /// The snapshot of this number
+    /// Show the snapshot with this number
     #[arg(long, value_name = "N")]
     pub snapshot: Option<u64>,
     /// which regions
@@ -160,31 +165,32 @@ pub struct Access {
     pub order: Order,
 }
 
-/// Which regions of a snapshot are shown, and in which order.
+/// The regions of a snapshot to show, and their order.
 #[derive(Debug, Args)]
 pub struct Order {
-    /// What to sort by: addresses from the lowest, all else from the greatest
+    /// Sort by this figure: addresses from the lowest, all others from the greatest
     #[arg(long, value_name = "WHAT", default_value = "addr", value_parser = sort())]
     pub sort: SortBy,
-    /// Sort the other way round
+    /// Reverse the order
     #[arg(long)]
     pub reverse: bool,
-    /// Only regions of these sizes (1M..)
+    /// Show only regions of these sizes (1M..)
     #[arg(long, value_name = "FROM..TO", value_parser = units::sizes)]
     pub size: Option<Range<u64>>,
-    /// Only regions touched this often, in Hz (10..)
+    /// Show only regions with these access rates, in Hz (10..)
     #[arg(long, value_name = "FROM..TO", value_parser = units::rates)]
     pub rate: Option<Range<f64>>,
-    /// Only regions that have kept their heat for this long (5s..)
+    /// Show only regions that have kept their heat for this long (5s..)
     #[arg(long, value_name = "FROM..TO", value_parser = units::times)]
     pub age: Option<Range<Duration>>,
-    /// Only regions in mappings whose name holds this; with * or ? in it, the whole name must fit
+    /// Show only regions in mappings whose name contains this text; a pattern with * or ? must
+    /// match the whole name
     #[arg(long, value_name = "NAME|GLOB")]
     pub mapping: Option<String>,
 }
 
 impl Access {
-    /// Which snapshot, which of its regions, and their order.
+    /// The choice of a snapshot, its regions, and their order.
     pub fn choice(&self) -> Choice {
         let number = self.snapshot.map(Pick::Number);
         let pick = self.at.map(Pick::At).or(number).unwrap_or_default();
@@ -193,7 +199,7 @@ impl Access {
 }
 
 impl Order {
-    /// Of the last snapshot.
+    /// The choice of regions and order, for the last snapshot.
     pub fn choice(&self) -> Choice {
         Choice {
             pick: Pick::default(),
@@ -226,25 +232,25 @@ pub struct Advice {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
-    /// What may be locked in all: RLIMIT_MEMLOCK
+    /// Maximum memory to lock in total: RLIMIT_MEMLOCK
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = units::size)]
     pub lock_limit: u64,
-    /// What was idle for this long in the end may go
+    /// Memory that was idle for this long at the end may be paged out
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::duration)]
     pub min_age: Duration,
-    /// What was touched within this time is needed; half of the record if that is shorter
+    /// Memory that was touched within this time is needed; half of the record if that is shorter
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::duration)]
     pub window: Duration,
-    /// What a limit leaves free beyond what was needed, in percent of it
+    /// Headroom of a limit above the needed memory, in percent of the needed memory
     #[arg(long, value_name = "PERCENT", default_value = "10", value_parser = units::percent)]
     pub headroom: f64,
-    /// Ranges named at most, of each action
+    /// Maximum number of ranges to name for each action
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub top: usize,
 }
 
 impl Advice {
-    /// What is worth something.
+    /// The thresholds of the recommendations.
     pub fn wishes(&self) -> Wishes {
         Wishes {
             lock_limit: self.lock_limit,
@@ -261,19 +267,20 @@ pub struct Cgroups {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
-    /// What a row is: a control group with all in those below it, or a process
+    /// Rows are control groups, each including the groups below it, or processes
     #[arg(
         long, value_name = "cgroup|process", default_value = "cgroup",
         value_parser = PossibleValuesParser::new(["cgroup", "process"])
             .map(|name| if name == "process" { By::Process } else { By::Cgroup })
     )]
     pub by: By,
-    /// Print a line for each part of the time of this length, instead of means and the last snapshot; JSON
-    /// has both. Parts of a record that would have more than 1024 are twice, 4, 8, ... times as long
+    /// Print one line for each part of the time of this length, instead of means and the last
+    /// snapshot; JSON has both. If there were more than 1024 parts, they are 2, 4, 8, ... times as
+    /// long
     #[arg(long, value_name = "TIME")]
     #[arg(value_parser = units::at_least(MILLISECOND, "parts of a record are no shorter"))]
     pub every: Option<Duration>,
-    /// Rows at most, those with most resident memory first; JSON has all
+    /// Maximum number of rows, sorted by resident memory, the most first; JSON has all rows
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
 }
@@ -284,20 +291,20 @@ pub struct Accuracy {
     /// which record
     #[command(flatten)]
     pub input: Input,
-    /// What was really touched: written by isotherm lab workload --truth
+    /// File with the real accesses, as isotherm lab workload --truth writes it
     #[arg(long, value_name = "FILE.json")]
     pub truth: PathBuf,
-    /// The target that was the workload, if there are several: its pid, a part of its command line,
-    /// or its number in the record
+    /// Target that ran the workload, if the record has several: its pid, a part of its command
+    /// line, or its number in the record
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Option<String>,
-    /// Leave out this much at the begin of each phase of the workload where each moment is scored
+    /// Leave out this time at the beginning of each phase of the workload from the scores over time
     #[arg(long, value_name = "TIME", default_value = "600ms", value_parser = units::duration)]
     pub settle: Duration,
-    /// Print how right each second is
+    /// Print the scores of each second
     #[arg(long, conflicts_with = "json")]
     pub over_time: bool,
-    /// Print JSON, each second included
+    /// Print JSON, including the scores of each second
     #[arg(long)]
     pub json: bool,
 }

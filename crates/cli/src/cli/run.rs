@@ -1,4 +1,4 @@
-//! Options of `run`, and of all commands that act by schemes.
+//! Options of `run`, and of all commands that act according to schemes.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,39 +14,41 @@ use super::{Metrics, Targets, UsageError, Watching};
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Schemes to act by: TOML where the name ends in .toml, else one a line; may be given several times
+    /// File with schemes: TOML if its name ends in .toml, else one scheme per line; may be given
+    /// several times
     #[arg(long, value_name = "FILE", required_unless_present = "scheme_line")]
     pub scheme: Vec<PathBuf>,
-    /// A scheme to act by, as a line of such a file: '4K max min 5 2s max pageout'; may be given several
-    /// times. Those of files have their turn first, then these, each in the order in which they are given
+    /// Scheme, as a line of such a file: '4K max min 5 2s max pageout'; may be given several times.
+    /// The schemes of files come first, then these, each in the given order
     #[arg(long, value_name = "SCHEME")]
     pub scheme_line: Vec<String>,
-    /// Listen on this socket for isotherm service status and all that speaks with a service
+    /// Listen on this socket for the commands of isotherm service
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     #[command(flatten)]
     pub acting: Acting,
 }
 
-/// Options of all commands that act by schemes.
+/// Options of all commands that act according to schemes.
 #[derive(Debug, Args)]
 pub struct Acting {
-    /// Do nothing; print what would be done, to what, and what a second of it would cost
+    /// Do nothing; print each action that isotherm would do, on which memory, and the cost per
+    /// second
     #[arg(long)]
     pub dry_run: bool,
-    /// Write here, a JSON object a line, what was done, when, to what, and what came of it; it is added
-    /// to what is there. If it cannot be written any more, the run ends
+    /// Append each action to this file, as one JSON object per line, with its time, its memory and
+    /// its result. If a write fails, the run ends
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Have --log and --dry-run tell, too, what matched and was passed over, and why
+    /// Make --log and --dry-run also report skipped matches, with reasons
     #[arg(long)]
     pub passed: bool,
     /// Print the statistics at the end as JSON
     #[arg(long)]
     pub json: bool,
-    /// End after this time [default: when all targets have ended and no --cgroup, --comm or --all is
-    /// given, or at Ctrl-C]. A started command that still runs is then ended too (SIGTERM, after 5 s
-    /// SIGKILL)
+    /// End after this time [default: at Ctrl-C, or when all targets have ended and none of
+    /// --cgroup, --comm and --all is given]. isotherm then also ends a command that it started,
+    /// with SIGTERM, and with SIGKILL after 5 s
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
     #[command(flatten)]
@@ -58,7 +60,8 @@ pub struct Acting {
 }
 
 impl Acting {
-    /// The same for the library; `awaited`: processes and control groups need not exist yet.
+    /// The options as the library's type. With `awaited`, processes and control groups need not
+    /// exist yet.
     pub fn acting(&self, awaited: bool) -> service::Acting {
         service::Acting {
             targets: self.targets.selection(awaited),
@@ -73,7 +76,7 @@ impl Acting {
         }
     }
 
-    /// Whether that makes sense, before anything is opened.
+    /// Checks the options, before anything is opened.
     pub fn check(&self) -> Result<Attrs, UsageError> {
         if self.targets.selection(false).is_empty() {
             return Err(UsageError::new(
@@ -82,7 +85,7 @@ impl Acting {
         }
         if self.watching.look == LookBy::Damon {
             return Err(UsageError::new(
-                "memory is looked at again before anything is done to it, page by page, and damon cannot do \
+                "isotherm looks at memory again, page by page, before it acts on it, and damon cannot do \
                  that: look by bpf, bpf-probe or bpf-iter",
             ));
         }

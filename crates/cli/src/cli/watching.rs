@@ -1,4 +1,4 @@
-//! Whom to watch, and how: options of all commands that watch.
+//! Options of all commands that watch: the targets, and how to watch them.
 
 mod monitor;
 
@@ -16,35 +16,37 @@ use isotherm_linux::damon::KdamondAttrs;
 use self::monitor::{OfAll, OfRegions};
 use super::UsageError;
 
-/// Which processes.
+/// The processes to watch.
 #[derive(Debug, Args)]
 pub struct Targets {
     /// Process to watch; may be given several times
     #[arg(short, long, value_name = "PID")]
     pub pid: Vec<i32>,
-    /// Watch the processes of this control group and of those below it, as they come and go, until it
-    /// is removed: a path below the mount of cgroups (system.slice/ssh.service), or a directory; may be
-    /// given several times
+    /// Watch the processes of this control group and of the groups below it, as they come and go,
+    /// until the group is removed: a path below the cgroup mount (system.slice/ssh.service), or a
+    /// directory; may be given several times
     #[arg(long, value_name = "PATH")]
     pub cgroup: Vec<PathBuf>,
-    /// Watch the processes of this name, as in /proc/PID/comm, as they come and go; may be given several
-    /// times
+    /// Watch processes of this name, as in /proc/PID/comm, as they come and go; may be given
+    /// several times
     #[arg(long, value_name = "NAME")]
     pub comm: Vec<String>,
     /// Watch all processes, as they come and go
     #[arg(long, conflicts_with_all = ["pid", "cgroup", "comm"])]
     pub all: bool,
-    /// Watch the children of the processes as well; those of a started command always are
+    /// Also watch the children of the processes; isotherm always watches the children of a command
+    /// that it started
     #[arg(long)]
     pub children: bool,
-    /// Never watch processes of this name, whatever else selects them: looked up as they come, and again
-    /// each 5 s at least; may be given several times
+    /// Never watch processes of this name, whatever else selects them; isotherm checks the name of
+    /// each new process, and again at least every 5 s; may be given several times
     #[arg(long, value_name = "NAME")]
     pub except_comm: Vec<String>,
-    /// Never watch the processes of this control group and of those below it; may be given several times
+    /// Never watch the processes of this control group and of the groups below it; may be given
+    /// several times
     #[arg(long, value_name = "PATH")]
     pub except_cgroup: Vec<PathBuf>,
-    /// Never watch this process; its children are others. May be given several times
+    /// Never watch this process; this does not exclude its children. May be given several times
     #[arg(long, value_name = "PID")]
     pub except_pid: Vec<i32>,
     /// Command to start and watch
@@ -53,7 +55,8 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// The same for the library; `awaited`: names and control groups need not exist yet.
+    /// The targets as the library's type. With `awaited`, names and control groups need not exist
+    /// yet.
     pub fn selection(&self, awaited: bool) -> Selection {
         let mut s = Selection::default();
         s.pids.clone_from(&self.pid);
@@ -68,29 +71,31 @@ impl Targets {
     }
 }
 
-/// How they are watched.
+/// How to watch the targets.
 #[derive(Debug, Args)]
 pub struct Watching {
-    /// How to look: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps or damon; auto is the
-    /// first of these that works here (isotherm system doctor), but damon only with record --physical
+    /// Way to look at accesses: auto, bpf, bpf-probe, bpf-iter, clear_refs, page_idle, smaps or
+    /// damon; auto is the first of these that works on this machine (isotherm system doctor), but
+    /// damon only with record --physical
     #[arg(long, value_name = "WAY", default_value = "auto", value_parser = units::way)]
     pub look: LookBy,
-    /// How to find out what is hot: exposure (clear once, read many times, within a budget), regions
-    /// (random windows of adaptive regions, by the kernel's rules) or pages (clear and read all pages)
-    /// [default: exposure where --look can read all at once, as bpf and bpf-iter can, unless an option
-    /// of regions is given; else regions]
+    /// Monitor that finds hot memory: exposure (clear once, read many times, within a budget),
+    /// regions (random windows of adaptive regions, by the kernel's rules) or pages (clear and read
+    /// all pages) [default: exposure if --look can read all pages at once, as bpf and bpf-iter can,
+    /// unless an option of regions is given; else regions]
     #[arg(long, value_name = "KIND", value_parser = units::monitor)]
     pub monitor: Option<MonitorKind>,
     /// Time between two readings of the mappings
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::duration)]
     pub update: Duration,
-    /// Least and greatest number of regions
+    /// Minimum and maximum number of regions
     #[arg(long, value_name = "MIN..MAX", default_value = "100..1000", value_parser = units::regions)]
     pub regions: (u32, u32),
-    /// Memory looked at together; regions of the exposure monitor are cut at multiples of it
+    /// Size of a window, memory that isotherm looks at together; the exposure monitor cuts regions
+    /// at multiples of it
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = units::size)]
     pub window: u64,
-    /// Where the random numbers begin [default: different each time]
+    /// Seed of the random numbers [default: different each time]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     #[command(flatten, next_help_heading = "Options of --monitor exposure (pages: --windows)")]
@@ -103,7 +108,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Whether that makes sense; the attributes for a way that is not chosen yet are those of the best.
+    /// Checks the options. With `auto`, the attributes are for the best way to look.
     pub fn check(&self) -> Result<Attrs, UsageError> {
         match self.look {
             LookBy::Auto => self.attrs_for(Way::Bpf, true),
@@ -112,7 +117,8 @@ impl Watching {
         }
     }
 
-    /// The attributes of the kernel's monitor, with its own defaults. It takes part of ours.
+    /// The attributes of the kernel's monitor, with its own defaults. It has only some of
+    /// isotherm's options; others are an error.
     pub fn damon_attrs(&self) -> Result<Attrs, UsageError> {
         let window = (self.window != Attrs::default().window).then_some("--window");
         let monitor = self.monitor.map(|_| "--monitor");

@@ -9,7 +9,7 @@ use textwrap::fill;
 
 use crate::cli::Doctor;
 
-/// Tells what works here.
+/// Reports which features work on this machine.
 pub fn run(o: &Doctor) -> Result<ExitCode> {
     let findings = examine("/".as_ref());
     let written = print(&findings, o.json);

@@ -27,7 +27,7 @@ pub fn run(o: &Export) -> Result<ExitCode> {
     };
     let mut noting = Noting { out: &mut out, error: None };
     let exported = export_arrow(reader, BufWriter::new(&mut noting));
-    // Kept as it was, so that it can be seen whether the pipe was closed.
+    // The original error, so that the caller can detect a closed pipe.
     if let Some(e) = noting.error {
         return Err(e).with_context(|| format!("cannot write {}", o.output.display()));
     }
@@ -45,7 +45,7 @@ pub fn run(o: &Export) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps the error that writing has come to.
+/// A writer that keeps the first error of writing.
 struct Noting<W> {
     out: W,
     error: Option<io::Error>,

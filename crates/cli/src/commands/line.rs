@@ -1,4 +1,4 @@
-//! The line on standard error that tells how it goes.
+//! The status line on standard error.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use isotherm_linux::sys;
 
 use crate::log::say;
 
-/// Where standard error is no terminal, a line comes this often.
+/// Time between two lines if standard error is no terminal.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// One line that changes; where there is no terminal, a line now and then.
+/// A line that is updated in place on a terminal; else one line every `EVERY`.
 pub struct Line {
     bar: ProgressBar,
     next: Nanos,
 }
 
 impl Line {
-    /// From now on.
+    /// Starts the interval now.
     pub fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let to =

@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands, one file for each.
 
 pub mod doctor;
 pub mod export;
@@ -28,7 +28,7 @@ use tempfile::NamedTempFile;
 
 use crate::cli::{Input, UsageError};
 
-/// Opens a record; where there is none, says how to make one.
+/// Opens a record. If there is none, the error says how to record one.
 fn open(input: &Input) -> Result<Reader> {
     let reader = if input.path == Path::new("-") {
         Reader::new(standard_input()?, Path::new("on standard input"))
@@ -51,7 +51,7 @@ fn open(input: &Input) -> Result<Reader> {
     Ok(if input.skip_damaged { reader.skip_damaged() } else { reader })
 }
 
-/// What a damaged record does not have.
+/// The missing parts of a damaged record, as text.
 fn lost_text(lost: &Lost) -> String {
     format!(
         "the record is damaged: {} snapshot{} missing, as {} bytes in {} place{} cannot be read",
@@ -63,7 +63,7 @@ fn lost_text(lost: &Lost) -> String {
     )
 }
 
-/// What came by standard input, from its begin on. It is kept in a file without a name, as most reports
+/// Standard input, from its beginning. It is copied to a file without a name, because most reports
 /// read a record more than once.
 fn standard_input() -> Result<File> {
     static KEPT: Mutex<Option<File>> = Mutex::new(None);
@@ -84,23 +84,23 @@ fn standard_input() -> Result<File> {
     };
     let mut again = file.try_clone().context("cannot keep what comes by standard input")?;
     *kept = Some(file);
-    again.rewind().context("cannot read again what came by standard input")?;
+    again.rewind().context("cannot read the copy of standard input again")?;
     Ok(again)
 }
 
-/// A file that is being written. A regular one takes its place when it is whole: until then, and if it
-/// fails, what was there before stays.
+/// A file that is being written. A regular file is moved into place when it is complete. Until
+/// then, and after a failure, the previous file stays.
 enum Output {
     Aside(NamedTempFile, PathBuf),
-    /// a device or a pipe, or a file in a directory in which no other can be made
+    /// a device or a pipe, or a file in a directory in which no file can be created
     Direct(File),
 }
 
 impl Output {
-    /// Begins a file that is readable by whom the umask says, or as the one that is there.
+    /// Creates a file with the permissions of the existing file, else those of the umask.
     fn create(path: &Path) -> Result<Self> {
         let cannot = || format!("cannot write {}", path.display());
-        // A link stays one.
+        // A link stays a link.
         let place = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let there = place.metadata().ok();
         if there.as_ref().is_some_and(|m| !m.is_file()) {
@@ -111,7 +111,7 @@ impl Output {
         let mut builder = tempfile::Builder::new();
         builder.prefix(".isotherm.").permissions(Permissions::from_mode(mode));
         match (builder.tempfile_in(dir.unwrap_or(Path::new("."))), there) {
-            // Whether that one may be written at all is the file's matter.
+            // The permissions of the existing file decide whether it may be written.
             (Ok(file), Some(_)) => {
                 OpenOptions::new().write(true).open(&place).with_context(cannot)?;
                 Ok(Output::Aside(file, place))
@@ -122,7 +122,7 @@ impl Output {
         }
     }
 
-    /// Gives it its place.
+    /// Moves the file into place.
     fn finish(mut self) -> std::io::Result<()> {
         self.flush()?;
         match self {
@@ -149,7 +149,7 @@ impl Write for Output {
     }
 }
 
-/// Begins a file to write to, unless that is the record which is being read.
+/// Creates the output file. Fails if it is the record that is being read.
 fn create(output: &Path, input: &Path) -> Result<Output> {
     let inode = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
     if inode(output).is_some_and(|o| inode(input) == Some(o)) {

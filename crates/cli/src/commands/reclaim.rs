@@ -1,4 +1,4 @@
-//! `isotherm reclaim`: one scheme with good defaults, that an operator leaves running.
+//! `isotherm reclaim`: one scheme with good defaults, which an operator leaves running.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,16 +24,16 @@ use super::run::act;
 use super::service::machine;
 use crate::cli::{Aim, Config, Reclaim, UsageError};
 
-/// The scheme that options make.
+/// The name of the scheme that is made from options.
 const NAME: &str = "reclaim";
-/// How often watermarks are looked at,
+/// Default time between two checks of the watermarks.
 const MARKS_EVERY: Duration = Duration::from_secs(5);
-/// and by the kernel: where they have it rest, it answers no sooner.
+/// The same for the kernel's monitor. While watermarks deactivate it, it answers only this often.
 const KERNEL_MARKS_EVERY: Duration = Duration::from_millis(500);
 
-/// Pages out until it is told to end.
+/// Pages out memory until a signal, a request or `--duration` ends it.
 pub fn run(options: Reclaim) -> Result<ExitCode> {
-    // Behind the name of the program and `reclaim`, which has no options before it.
+    // The arguments after the name of the program and `reclaim`; no options may stand before it.
     let typed = std::env::args_os().skip(2).collect();
     let service = match options.config {
         None => Service::new(options, None, typed),
@@ -48,7 +48,7 @@ pub fn run(options: Reclaim) -> Result<ExitCode> {
     act(&(Rc::new(service) as Rc<dyn ServiceConfig>), json)
 }
 
-/// Has the kernel page out, and says what has come of it.
+/// Lets the kernel page out, and prints the result.
 fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
     let done = kernel::run(KernelReclaim {
         asked,
@@ -66,7 +66,7 @@ fn by_kernel(o: &Reclaim, asked: damon::Reclaim) -> Result<ExitCode> {
     print(text.as_bytes())
 }
 
-/// One scheme made of options, and what else a file has.
+/// The configuration: one scheme made from options, and further schemes from a file.
 struct Service {
     options: Reclaim,
     acting: service::Acting,
@@ -76,7 +76,7 @@ struct Service {
 
 impl Service {
     fn new(options: Reclaim, config: Option<(PathBuf, Config)>, typed: Vec<OsString>) -> Self {
-        // It may be started before those that it is for.
+        // The service may start before its targets.
         let acting = options.acting.acting(true);
         Service { options, acting, config, typed }
     }
@@ -88,13 +88,13 @@ impl Service {
         Ok(Service::new(options, Some((path, config)), typed))
     }
 
-    /// The kernel has one scheme from us.
+    /// Fails if the file has schemes: the kernel's monitor runs only the one made from options.
     fn check_alone(&self) -> Result<(), UsageError> {
         let more =
             self.config.as_ref().map(|(_, config)| config.schemes(Duration::from_secs(1), NAME));
         match more.transpose()?.is_none_or(|more| more.is_empty()) {
             true => Ok(()),
-            false => Err(UsageError::new("[[scheme]] and --look damon do not go together")),
+            false => Err(UsageError::new("[[scheme]] and --look damon cannot be combined")),
         }
     }
 }
@@ -144,7 +144,7 @@ impl ServiceConfig for Service {
 
     fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
         let Some((path, before)) = &self.config else {
-            anyhow::bail!("there is no file to read anew: --config names one");
+            anyhow::bail!("there is no file to re-read: --config names one");
         };
         let service = Service::read(path.clone(), self.typed.clone())?;
         if let Some((_, config)) = &service.config {
@@ -154,15 +154,15 @@ impl ServiceConfig for Service {
     }
 }
 
-/// What the options say; without any, what DAMON_RECLAIM of the kernel does
-/// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest of what nobody touches first.
+/// The scheme of the options. The defaults are those of the kernel's DAMON_RECLAIM
+/// (`Documentation/admin-guide/mm/damon/reclaim.rst`): the oldest untouched memory goes first.
 fn scheme(o: &Reclaim) -> Scheme {
     let every = Pattern { size: PAGE_SIZE..=u64::MAX, ..Pattern::default() };
     let untouched = Pattern { hz: 0.0..=0.0, age: o.min_age..=Duration::MAX, ..every.clone() };
     let pattern = if o.pages { every } else { untouched };
     let mut scheme = Scheme::new(NAME, pattern, Action::PageOut);
     if o.pages {
-        // Each page has an age of its own, whatever is beside it.
+        // Each page has its own age, independent of its neighbours.
         let kind = PageKind::Touched { within: o.min_age };
         scheme.page_filters = vec![PageFilter { kind, matching: true, allow: false }];
     }
@@ -188,7 +188,7 @@ fn scheme(o: &Reclaim) -> Scheme {
     scheme
 }
 
-/// What lies in none of `ranges`; nothing, if there are none.
+/// The addresses outside of all `ranges`; empty if there are no ranges.
 fn outside(ranges: &[AddrRange]) -> Vec<AddrRange> {
     if ranges.is_empty() {
         return Vec::new();
@@ -207,7 +207,7 @@ fn outside(ranges: &[AddrRange]) -> Vec<AddrRange> {
     gaps
 }
 
-/// The option of which a key of the scheme `reclaim` is made.
+/// The option that sets a key of the scheme `reclaim`.
 fn option_of(key: &str) -> &'static str {
     match key {
         "quota.time" | "quota.reset" => "--quota",
@@ -220,12 +220,12 @@ fn option_of(key: &str) -> &'static str {
     }
 }
 
-/// The scheme that the options say, if it makes sense.
+/// The scheme of the options, after a check.
 fn checked(o: &Reclaim) -> Result<Scheme, UsageError> {
     let scheme = scheme(o);
     match scheme.check() {
         Ok(()) => Ok(scheme),
-        // `--pages` is a filter, too, of what was touched within --min-age.
+        // `--pages` is also a filter, of pages that were touched within `--min-age`.
         Err(SchemeError::Scheme { why, .. }) => {
             let option = match *why {
                 SchemeError::Within(_) => "--min-age",
@@ -237,13 +237,14 @@ fn checked(o: &Reclaim) -> Result<Scheme, UsageError> {
     }
 }
 
-/// What the kernel is to do, but for where; what it cannot is told.
+/// The request to the kernel, without the addresses. An option that the kernel cannot do is an
+/// error.
 fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     let wrong = |what: &str| Err(UsageError::new(format!("kernel DAMON {what}")));
     if !o.acting.targets.all {
         return wrong(
-            "pages out of the whole machine, and cannot look at single pages again: give --all, or look by \
-             bpf, bpf-probe or bpf-iter",
+            "pages out memory of the whole machine, and cannot look at single pages again: give --all, or \
+             look by bpf, bpf-probe or bpf-iter",
         );
     }
     if o.acting.log.is_some() || o.acting.passed {
@@ -257,7 +258,7 @@ fn asked(o: &Reclaim) -> Result<damon::Reclaim, UsageError> {
     }
     if o.acting.targets.selection(true).excludes() {
         return wrong(
-            "pages out of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
+            "pages out memory of the whole machine: leave out --except-comm, --except-cgroup and --except-pid",
         );
     }
     checked(o)?;

@@ -1,4 +1,4 @@
-//! `isotherm run`: acts on memory by what is seen of it, as schemes say.
+//! `isotherm run`: acts on memory according to schemes, by how it is accessed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,11 +17,11 @@ use super::line::Line;
 use super::report::output::print;
 use crate::cli::{RunSchemes, UsageError};
 
-/// Schemes in files, and those that were typed.
+/// The schemes of files, and those of the command line.
 struct Typed {
     options: RunSchemes,
     acting: service::Acting,
-    /// what is in each of the files
+    /// the contents of each file
     texts: Vec<String>,
 }
 
@@ -54,11 +54,11 @@ impl ServiceConfig for Typed {
     }
 
     fn reread(&self) -> Result<Rc<dyn ServiceConfig>> {
-        bail!("isotherm run is not told anew: isotherm service commit sends other schemes")
+        bail!("isotherm run re-reads nothing: isotherm service commit sends other schemes")
     }
 }
 
-/// Acts by the schemes in files and of the command line.
+/// Acts according to the schemes of files and of the command line.
 pub fn run(options: RunSchemes) -> Result<ExitCode> {
     let text =
         |path: &PathBuf| text_of(path, || format!("cannot read the schemes {}", path.display()));
@@ -68,7 +68,7 @@ pub fn run(options: RunSchemes) -> Result<ExitCode> {
     act(&(Rc::new(Typed { options, acting, texts }) as Rc<dyn ServiceConfig>), json)
 }
 
-/// Acts as it is configured until there is a reason to end, and says what has come of it.
+/// Acts according to `config` until a reason to end, and prints the statistics.
 pub fn act(config: &Rc<dyn ServiceConfig>, json: bool) -> Result<ExitCode> {
     let acted = service::act(config, Box::new(Line::new()), |table| show(table, json))?;
     Ok(match acted.failed {

@@ -1,4 +1,4 @@
-//! `isotherm service`: what speaks with one that runs.
+//! `isotherm service`: the commands that control a running service.
 
 use std::process::ExitCode;
 
@@ -14,10 +14,10 @@ use crate::cli::{
     Commit, Control, Recording, RecordingTask, ServiceTask, SetAttributes, SetTargets, Status,
 };
 
-/// So many processes are shown to people, those with the most cold memory first.
+/// Maximum number of processes in the text of `status`, those with the most cold memory first.
 const MAX_SHOWN: usize = 20;
 
-/// Speaks with a service.
+/// Runs a command of `isotherm service`.
 pub fn run(task: ServiceTask) -> Result<ExitCode> {
     match task {
         ServiceTask::Status(o) => status(&o),
@@ -31,18 +31,18 @@ pub fn run(task: ServiceTask) -> Result<ExitCode> {
     }
 }
 
-/// Has it do something.
+/// Sends a request to the service.
 fn tell(o: &Control, request: &Request) -> Result<ExitCode> {
     say_to(o.control.as_deref(), request)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Has it go on by the schemes in a file.
+/// Replaces the schemes by those of a file.
 fn commit(o: &Commit) -> Result<ExitCode> {
     let schemes = text_of(&o.file, || format!("cannot read the schemes {}", o.file.display()))?;
     let request = Request::Commit { schemes, form: Form::of(&o.file) };
     match say_to(o.of.control.as_deref(), &request) {
-        // The service has been sent the text alone.
+        // The service does not know the name of the file.
         Err(e @ ControlError::Refused(_)) => {
             Err(anyhow::Error::from(e).context(o.file.display().to_string()))
         }
@@ -50,7 +50,7 @@ fn commit(o: &Commit) -> Result<ExitCode> {
     }
 }
 
-/// Has it watch in another way.
+/// Changes the attributes of watching.
 fn attributes(o: &SetAttributes) -> Result<ExitCode> {
     let new = Attributes {
         budget: o.budget.map(|ppm| f64::from(ppm) / 1e6),
@@ -65,17 +65,18 @@ fn attributes(o: &SetAttributes) -> Result<ExitCode> {
     tell(&o.of, &Request::Attributes(new))
 }
 
-/// Has it watch others.
+/// Adds and removes targets.
 fn targets(o: SetTargets) -> Result<ExitCode> {
     tell(&o.of, &Request::Targets { add: o.add, remove: o.remove })
 }
 
-/// Has it write a record, or end that.
+/// Starts or ends a record.
 fn recording(o: &Recording) -> Result<ExitCode> {
     match &o.task {
         RecordingTask::Start { file, max_size, of } => {
-            // The service has another directory.
-            let file = std::path::absolute(file).context("there is no directory here")?;
+            // The service has another working directory.
+            let file =
+                std::path::absolute(file).context("cannot determine the working directory")?;
             tell(of, &Request::Record { file: Some(file), max_size: *max_size, off: false })
         }
         RecordingTask::Stop { of } => {
@@ -84,7 +85,7 @@ fn recording(o: &Recording) -> Result<ExitCode> {
     }
 }
 
-/// Shows how it goes.
+/// Prints the state of the service.
 fn status(o: &Status) -> Result<ExitCode> {
     let mut answer = ask(o.of.control.as_deref(), &Request::Status)?;
     let status = answer["status"].take();
@@ -93,7 +94,7 @@ fn status(o: &Status) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For people.
+/// The state as text.
 fn text(s: &Value) -> String {
     let doing = match (s["paused"].as_bool(), s["dry_run"].as_bool()) {
         (Some(true), _) => "paused",
@@ -126,8 +127,8 @@ fn text(s: &Value) -> String {
     out
 }
 
-/// Memory of the machine, where nobody tells whose it is: what the kernel leaves alone, and what it takes
-/// that nobody else sees.
+/// Memory of the whole machine, if its processes are not known: memory that the kernel never acts
+/// on, and memory that only the kernel observes.
 pub fn machine(total: &Value) -> String {
     if !total.is_object() {
         return String::new();
@@ -142,7 +143,7 @@ pub fn machine(total: &Value) -> String {
     in_use + &unknown(&total["unknown_by"]) + &seen.unwrap_or_default()
 }
 
-/// Whose memory it is, and how hot.
+/// The memory of each process, by heat.
 fn processes(s: &Value) -> String {
     let mut out = format!(
         "\n{:>8} {:<16} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n",
@@ -181,7 +182,7 @@ fn cost(c: &Value) -> String {
     out + "\n"
 }
 
-/// Percent as they were typed: to the millionth of a CPU.
+/// A budget in percent as it was typed: rounded to a millionth of a CPU.
 fn as_typed(percent: f64) -> f64 {
     (percent * 1e4).round() / 1e4
 }
@@ -212,13 +213,13 @@ fn memory(pid: &str, comm: &str, m: &Value) -> String {
     )
 }
 
-/// What is never acted on, by reason.
+/// The memory that isotherm never acts on, by reason.
 fn unknown(by: &Value) -> String {
     let reasons = reasons(by);
     reasons.map_or_else(String::new, |by| format!("unknown memory is never acted on: {by}\n"))
 }
 
-/// Bytes by reason, if there are any.
+/// Bytes by reason; `None` if there are none.
 fn reasons(by: &Value) -> Option<String> {
     let reasons = by.as_object().into_iter().flatten();
     let reasons: Vec<String> = reasons.map(|(why, n)| format!("{why} {}", size(n))).collect();

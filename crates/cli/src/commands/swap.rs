@@ -1,4 +1,4 @@
-//! `isotherm system swap`: swap in compressed memory, made and taken away.
+//! `isotherm system swap`: creates and removes swap in compressed memory.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use super::report::output::print;
 use crate::cli::{Swap, SwapTask, UsageError};
 use crate::log::say;
 
-/// Makes it, or takes it away.
+/// Creates the swap, or removes it.
 pub fn run(o: &Swap) -> Result<ExitCode> {
     let text = match &o.task {
         SwapTask::Zram { size, name } => make(*size, name.as_deref()),
@@ -28,7 +28,7 @@ fn make(size: u64, name: Option<&str>) -> Result<String, SwapError> {
     let device = set_up(Path::new("/"), name, size)?;
     let name = name.map_or_else(String::new, |name| format!(" --name {name}"));
     Ok(format!(
-        "swapping to {}, {} before compression; isotherm system swap restore{name} takes it away\n",
+        "swapping to {}, {} before compression; isotherm system swap restore{name} removes it\n",
         device.display(),
         bytes(size)
     ))
@@ -37,13 +37,15 @@ fn make(size: u64, name: Option<&str>) -> Result<String, SwapError> {
 fn take_away(name: Option<&str>, force: bool) -> Result<String, SwapError> {
     let caller = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
     let o = Restore { name, force, caller };
-    let mut tell = |content: &_| say(format_args!("isotherm: to be taken away: {content}"));
+    let mut tell = |content: &_| say(format_args!("isotherm: to be removed: {content}"));
     let gone: String = restore(Path::new("/"), &o, &mut tell)?
         .iter()
-        .map(|device| format!("{} is gone, what it held is back\n", device.display()))
+        .map(|device| {
+            format!("{} is removed, and its content is back in memory\n", device.display())
+        })
         .collect();
     Ok(match gone.is_empty() {
-        true => "there is no swap of isotherm's to take away (that of a measurement goes with its process)\n"
+        true => "there is no swap of isotherm's to remove (that of a measurement ends with its process)\n"
             .to_owned(),
         false => gone,
     })

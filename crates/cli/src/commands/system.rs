@@ -1,4 +1,4 @@
-//! `isotherm system`: what is of the machine, not of a process.
+//! `isotherm system`: commands for the machine as a whole.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use super::report::output::print;
 use super::{doctor, swap, zones};
 use crate::cli::{SystemTask, command};
 
-/// Does it.
+/// Runs the requested task.
 pub fn run(task: SystemTask) -> Result<ExitCode> {
     match task {
         SystemTask::Doctor(o) => doctor::run(&o),

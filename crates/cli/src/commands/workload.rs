@@ -37,7 +37,7 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-/// Runs a workload on memory of our own, and writes what it has really done.
+/// Runs a workload on memory of its own, and writes the truth about its touches.
 fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     let workload = find(name)?;
     let layout = Layout::new(&workload, o.seed);
@@ -57,7 +57,7 @@ fn touch(o: &cli::Workload, name: &str) -> Result<()> {
     check(&arena)
 }
 
-/// A workload by its name, or read from a file.
+/// Finds a workload by its name, or reads it from a file.
 fn find(name: &str) -> Result<Workload> {
     if let Some(named) = Named::find(name) {
         return Ok(named.workload()?);
@@ -71,7 +71,7 @@ fn find(name: &str) -> Result<Workload> {
     Workload::parse(&text).map_err(|e| UsageError::new(format!("{name}: {e}")).into())
 }
 
-/// All memory, each page written.
+/// Maps all memory, and writes to each page.
 fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
     let too_big = || format!("cannot map {} MiB", layout.len() >> 20);
     let arena = Arena::map(layout.len()).with_context(too_big)?;
@@ -81,7 +81,7 @@ fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
             Memory::Huge => Backing::Huge,
             Memory::Shared => Backing::Inherited,
         };
-        arena.back(range, backing).context("cannot say what the memory is made of")?;
+        arena.back(range, backing).context("cannot set the backing of the memory")?;
     }
     fill(&arena, seed);
     (0..layout.len() / PAGE_SIZE).for_each(|page| arena.write(page));
@@ -89,7 +89,8 @@ fn populated(layout: &Layout, seed: u64) -> Result<Arena> {
     Ok(arena)
 }
 
-/// Says on standard output that the memory is there, and where; and where touches are counted.
+/// Prints on standard output the addresses of the memory and of the touch counters, once the memory
+/// is populated.
 fn tell(arena: &Arena, child: Option<&SleepingChild>, counts: AddrRange) -> Result<()> {
     let (range, pid) = (arena.range(), std::process::id());
     let child = child.map(SleepingChild::pid);

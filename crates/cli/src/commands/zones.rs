@@ -16,14 +16,14 @@ use serde::Serialize;
 use crate::cli::{UsageError, Zones};
 use crate::log::say;
 
-/// How often signals are looked for.
+/// Time between two checks for signals.
 const WAKE: Duration = Duration::from_millis(50);
-/// The interval that ends with --duration counts.
+/// Tolerance at the end, so that an interval that ends with `--duration` counts.
 const GRACE: Duration = Duration::from_millis(50);
-/// A shorter --watch would see itself.
+/// The minimum of `--interval`. With less, the command would mostly observe itself.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// Shows what there is, or what has happened.
+/// Prints the zones, or their changes.
 pub fn run(o: &Zones) -> Result<ExitCode> {
     if o.interval < SHORTEST {
         return Err(UsageError::new(format!("make --interval {SHORTEST:?} or longer")).into());
@@ -47,7 +47,7 @@ fn root() -> &'static Path {
     Path::new("/")
 }
 
-/// Runs the command; its exit status is ours.
+/// Runs the command, and returns its exit status.
 fn around(o: &Zones, first: &Reading) -> Result<ExitCode> {
     let stop = Stop::at_signals()?;
     let Some(program) = resolve(&o.command)? else { return Ok(ExitCode::SUCCESS) };
@@ -69,7 +69,7 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
         while sys::monotonic() < next && !stop.is_over() {
             std::thread::sleep(WAKE.min(next.since(sys::monotonic())));
         }
-        // What a part of an interval would show belongs to none.
+        // An incomplete interval is not printed.
         if sys::monotonic() < next {
             return Ok(ExitCode::SUCCESS);
         }
@@ -94,13 +94,13 @@ fn watch(o: &Zones, mut last: Reading) -> Result<ExitCode> {
     }
 }
 
-/// What can no longer be read.
+/// Prints the files that can no longer be read.
 fn say_missing(now: &Reading, last: &Reading) {
     let new = now.missing.iter().filter(|what| !last.missing.contains(what));
     new.for_each(|what| say(format_args!("isotherm: {what}")));
 }
 
-/// What is printed.
+/// The JSON output.
 #[derive(Serialize)]
 struct Shown<'a> {
     schema_version: u32,

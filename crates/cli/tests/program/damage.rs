@@ -152,7 +152,7 @@ fn a_record_without_a_readable_snapshot_is_said_to_be_damaged() {
     let done = run_in(dir, &["report", "summary", "-i", "none.rec", "--skip-damaged"]);
     assert_eq!((done.status, done.text()), (1, ""), "{}", done.err);
     assert!(
-        done.err.contains("as it is damaged") && !done.err.contains("too short"),
+        done.err.contains("because it is damaged") && !done.err.contains("too short"),
         "{}",
         done.err
     );

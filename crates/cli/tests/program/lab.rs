@@ -100,14 +100,14 @@ fn what_makes_no_sense_is_told() {
     fs::write(dir.path().join("tiny.toml"), MACHINE.replace("4000", "0")).unwrap();
     fs::write(dir.path().join("long.toml"), " ".repeat(2 << 20)).unwrap();
     for (args, status, said) in [
-        (&["--policy", "no-such"][..], 1, "no-such is no policy"),
+        (&["--policy", "no-such"][..], 1, "no-such is not a policy"),
         (&["--policy", "bad.toml"], 2, "v9"),
         (&["--machine", "tiny.toml"], 2, "choose 1 or more"),
         (&["--machine", "gone.toml"], 1, "gone.toml"),
         (&["--workload", "machine.toml"], 2, "machine.toml"),
         (&["--workload", "long.toml"], 1, "longer than 1 MiB"),
         (&["--threads", "0"], 2, "--threads"),
-        (&["--workload", "zipf", "--threads", "2"], 2, "--threads is of streams"),
+        (&["--workload", "zipf", "--threads", "2"], 2, "--threads is for streams"),
         (&["--properties", "0"], 2, "--properties"),
         (&["--scenarios", "--threads", "1"], 2, "--scenarios"),
         (&["-o", "x.jpeg"], 2, ".png or .svg"),

@@ -67,10 +67,10 @@ fn what_makes_no_sense_is_said() {
         ),
         (&["--look", "smaps", "--sample", "20ms"], 2, "make --sample 100ms or longer"),
         (&["--look", "clear_refs", "--sample", "5ms"], 2, "make --sample 10ms or longer"),
-        (&["--node", "0"], 2, "of --physical memory"),
-        (&["--addr-unit", "4K", "--look", "damon"], 2, "of --physical memory"),
-        (&["--range", "1000..2000"], 2, "--range takes --physical, or --look damon"),
-        (&["--intervals-goal", "4%,3,5ms..10s"], 2, "--intervals-goal takes --look damon"),
+        (&["--node", "0"], 2, "require --physical"),
+        (&["--addr-unit", "4K", "--look", "damon"], 2, "require --physical"),
+        (&["--range", "1000..2000"], 2, "--range requires --physical or --look damon"),
+        (&["--intervals-goal", "4%,3,5ms..10s"], 2, "--intervals-goal requires --look damon"),
         (&["--look", "damon", "--window", "128K"], 2, "its own rules for --window"),
     ] {
         let done = run_in(dir.path(), &[&["record", "--pid", &me], options].concat());

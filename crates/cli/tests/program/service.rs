@@ -44,7 +44,7 @@ fn a_config_read_anew_keeps_what_is_known() {
         "pid = {pid}\ndry-run = true\nregions = \"50..600\"\nquota-size = \"0\"\n\
          [[scheme]]\naction = \"stat\"\n"
     );
-    reload(&service, &changed, "read anew");
+    reload(&service, &changed, "re-read the file");
     let after = service.status();
     assert_eq!(after["attributes"]["max_regions"], 600);
     assert_eq!(after["schemes"][1]["scheme"], "stat");
@@ -55,7 +55,10 @@ fn a_config_read_anew_keeps_what_is_known() {
         (format!("pid = {pid}\ndry-run = true\n[[scheme]]\naction = 3\n"), "line 4, column 10"),
         (format!("pid = {}\ndry-run = true\n", load.pid() + 1), "`pid` cannot change"),
         (format!("pid = {pid}\ndry-run = true\nlook = \"smaps\"\n"), "`look` cannot change"),
-        (format!("pid = {pid}\ndry-run = true\nbudget = \"1%\"\n"), "--budget is of the exposure"),
+        (
+            format!("pid = {pid}\ndry-run = true\nbudget = \"1%\"\n"),
+            "--budget belongs to the exposure",
+        ),
     ] {
         reload(&service, &text, said);
         let now = service.status();
@@ -87,7 +90,7 @@ fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
     service.until_working();
     let cold = || service.status()["total"]["cold"].as_u64().unwrap();
     until("what is cold", || cold() >= 30 * MIB);
-    reload(&service, &text("0.7%"), "read anew");
+    reload(&service, &text("0.7%"), "re-read the file");
     // Some snapshots later.
     std::thread::sleep(Duration::from_millis(1500));
     assert!(cold() >= 30 * MIB, "{} bytes", cold());
@@ -122,7 +125,7 @@ fn full_swap_locks_nobody_out() {
     };
     told(&service);
     until("what fails", || failed(&service).is_some_and(|bytes| bytes > 0));
-    reload(&service, &text("1500ms"), "read anew");
+    reload(&service, &text("1500ms"), "re-read the file");
     assert!(service.err().matches(FULL).count() >= 2, "{}", service.err());
     fs::write(service.dir.path().join("mine.toml"), PAGE_OUT).unwrap();
     let committed = service.asked(&["commit", "mine.toml"]);
@@ -406,7 +409,7 @@ fn what_it_was_told_outlives_a_crash() {
         (&json!(true), &json!("mine"))
     );
     assert_eq!(status["attributes"]["max_regions"], 200);
-    let said = "goes on as a service was told that did not end cleanly: attributes, committed \
+    let said = "continues with the settings of a service that did not end cleanly: attributes, committed \
                 schemes, paused";
     assert!(service.err().contains(said), "{}", service.err());
     assert_eq!(service.end(Signal::TERM), Some(0), "{}", service.err());

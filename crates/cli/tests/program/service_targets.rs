@@ -62,7 +62,8 @@ fn who_is_not_there_yet_is_waited_for() {
     let options = ["--comm", &name, "--cgroup", &group, "--dry-run"];
     let service = Service::start_in(TempDir::new().unwrap(), &options, &[told.place()]);
     assert_eq!(told.next(), "READY=1");
-    for said in [format!("nobody is called `{name}` yet"), format!("no control group {group} yet")]
+    for said in
+        [format!("no process is called `{name}` yet"), format!("no control group {group} yet")]
     {
         assert!(service.err().contains(&said), "{}", service.err());
     }

@@ -82,7 +82,7 @@ fn swap_goes_by_name_and_not_from_under_others() {
     };
     let refused = by_another("");
     let pid = format!("(pid {})", load.pid());
-    for part in ["not taken away", &pid, "--force", "to be taken away: /dev/zram"] {
+    for part in ["not taken away", &pid, "--force", "to be removed: /dev/zram"] {
         assert!(refused.err.contains(part), "{part}: {}", refused.err);
     }
     assert_eq!((refused.status, swaps().lines().count()), (1, 2));

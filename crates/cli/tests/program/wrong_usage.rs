@@ -65,7 +65,7 @@ fn wrong_usage_is_told_with_what_would_be_right() {
         (&["--window", "4M"], &["a window", "2097152"]),
         (&["--split", "4294967296"], &["--split", "4294967295"]),
         (&["--monitor", "page"], &["--monitor", "exposure, regions, pages"]),
-        (&["--monitor", "exposure", "--split", "2"], &["--split is of the regions monitor"]),
+        (&["--monitor", "exposure", "--split", "2"], &["--split belongs to the regions monitor"]),
         (&["--monitor", "regions", "--windows"], &["--windows", "--monitor exposure"]),
         (&["--budget", "1%", "--aggr", "1s"], &["--budget", "--aggr", "leave out one"]),
         (&["--budget", "0.001%"], &["a budget of 10", "0.01 % to 100 %"]),

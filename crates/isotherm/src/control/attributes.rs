@@ -57,7 +57,7 @@ impl Attributes {
             self.budget.is_some() || self.ipis.is_some() || self.interval_seconds.is_some();
         if of_exposure && attrs.budget().is_none() {
             return Err(format!(
-                "budget, ipis and interval are of the exposure monitor, and the {} monitor is at work: it \
+                "budget, ipis and interval belong to the exposure monitor, and the {} monitor is running: it \
                  takes sample, aggr, update and regions",
                 attrs.monitor.name()
             ));

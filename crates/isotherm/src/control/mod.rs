@@ -132,7 +132,7 @@ pub enum ControlError {
         path: String,
     },
     /// cannot be spoken with
-    #[error("cannot speak with the service on {path}: {source}")]
+    #[error("cannot communicate with the service on {path}: {source}")]
     Speak {
         /// of the socket
         path: String,
@@ -141,8 +141,8 @@ pub enum ControlError {
     },
     /// does not answer
     #[error(
-        "the service on {path} has not answered within {seconds} s: it is at work on something long, or \
-         stopped. Try again; if it stays so, look at its process (ps) and its log"
+        "the service on {path} has not answered within {seconds} s: it is busy with a long operation, or \
+         stopped. Try again; if that does not help, look at its process (ps) and its log"
     )]
     Silent {
         /// of the socket
@@ -151,7 +151,7 @@ pub enum ControlError {
         seconds: u64,
     },
     /// has no sense
-    #[error("the service on {path} has answered what is no answer: {what}")]
+    #[error("the service on {path} has sent an invalid answer: {what}")]
     Senseless {
         /// of the socket
         path: String,
@@ -159,7 +159,7 @@ pub enum ControlError {
         what: String,
     },
     /// longer than is read
-    #[error("a request of {0} bytes, of {MAX_LINE} at most: schemes are a few lines")]
+    #[error("a request of {0} bytes is longer than {MAX_LINE} bytes: schemes are a few lines")]
     TooLong(usize),
     /// by the service
     #[error("{0}")]

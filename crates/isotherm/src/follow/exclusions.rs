@@ -41,7 +41,7 @@ impl Exclusions {
             match start_of(pid) {
                 Some(start) => _ = excluded.pids.insert(pid, start),
                 None if o.awaited => {
-                    info!("there is no process {pid} to spare");
+                    info!("there is no process {pid} to exclude");
                 }
                 None => bail!("there is no process {pid}, which --except-pid names: leave it out"),
             }
@@ -52,7 +52,7 @@ impl Exclusions {
                 Err(e) if !o.awaited => return Err(e.into()),
                 Err(_) => {
                     let name = path.display();
-                    info!("there is no control group {name} to spare yet");
+                    info!("there is no control group {name} to exclude yet");
                     excluded.missing.push(path.clone());
                 }
             }

@@ -337,7 +337,7 @@ impl Follower {
             );
             let is_new = |e: &AttachError| if e.is_transient() { !was_short } else { before == 0 };
             if let Some(e) = why.filter(|e| is_new(e) && !e.is_gone()) {
-                warn!("passing over some of the processes: {e}");
+                warn!("skipping some of the processes: {e}");
             }
         }
         if asks {

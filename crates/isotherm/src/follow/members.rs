@@ -51,7 +51,7 @@ impl Members {
             if !o.awaited {
                 bail!("no process is called `{name}`: ps -eo comm shows their names");
             }
-            info!("nobody is called `{name}` yet: waiting for them");
+            info!("no process is called `{name}` yet: waiting for one");
         }
         Ok(members)
     }

@@ -39,7 +39,7 @@ pub enum MetricsTo {
 #[non_exhaustive]
 pub enum MetricsError {
     /// on a port
-    #[error("cannot tell metrics on {address}: {source}; name another port with --metrics")]
+    #[error("cannot serve metrics on {address}: {source}; name another port with --metrics")]
     Listen {
         /// of this machine
         address: SocketAddr,

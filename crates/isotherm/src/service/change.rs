@@ -52,7 +52,8 @@ impl SchemeJob {
         let mut notes = check_actions(new.iter(), |action| act.supports(action), self.dry())?;
         if !RequiredPrivileges::of(new.iter().map(|s| &s.action)).are_within(&self.required) {
             bail!(
-                "this takes privileges that were given up at the start, as no scheme took them: end the \
+                "this requires privileges that isotherm gave up at the start, because no scheme required \
+                 them: end the \
                  service, and start it with these schemes"
             );
         }
@@ -86,11 +87,11 @@ impl SchemeJob {
         Notify::say(&[NotifyState::Reloading, now]);
         match self.try_reload(on) {
             Ok(notes) => {
-                info!("read anew what is in --config");
+                info!("re-read the file of --config");
                 notes.iter().for_each(|note| warn!("{note}"));
             }
             Err(e) => warn!(
-                "what is in --config cannot be gone by, and nothing has changed: {}",
+                "the file of --config cannot be applied, and nothing has changed: {}",
                 chain(&e)
             ),
         }
@@ -103,7 +104,7 @@ impl SchemeJob {
         let now = on.watch.attrs().context("there is no monitor of ours")?;
         if attrs.monitor != now.monitor {
             bail!(
-                "these options take the {} monitor, and the {} monitor is at work: restart the service",
+                "these options require the {} monitor, and the {} monitor is running: restart the service",
                 attrs.monitor.name(),
                 now.monitor.name()
             );
@@ -142,7 +143,7 @@ impl SchemeJob {
                     self.save(|changes| changes.attributes = left.attributes);
                     taken.push("attributes");
                 }
-                Err(e) => warn!("attributes of before are left out: {e}"),
+                Err(e) => warn!("the previous attributes are not restored: {e}"),
             }
         }
         if let Some(Schemes { text, form }) = left.schemes {
@@ -152,7 +153,7 @@ impl SchemeJob {
                     notes.iter().for_each(|note| warn!("{note}"));
                 }
                 Err(e) => {
-                    warn!("schemes of before are left out: {}", chain(&e));
+                    warn!("the previous schemes are not restored: {}", chain(&e));
                 }
             }
         }
@@ -161,7 +162,10 @@ impl SchemeJob {
             taken.push("paused");
         }
         if !taken.is_empty() {
-            info!("goes on as a service was told that did not end cleanly: {}", taken.join(", "));
+            info!(
+                "continues with the settings of a service that did not end cleanly: {}",
+                taken.join(", ")
+            );
         }
         attrs
     }

@@ -146,7 +146,7 @@ impl Service {
                 return Ok(cause.to_string());
             }
             if stop.takes_reload() {
-                info!("what is in --config is read at the start alone with --look damon");
+                info!("with --look damon isotherm reads the file of --config only at the start");
             }
             if now >= tell {
                 tell = now + SAY;
@@ -211,7 +211,9 @@ impl Service {
                 self.paused = false;
             }
             Request::Pause | Request::Resume => {}
-            _ => bail!("with --look damon the kernel does it all: restart it with other options"),
+            _ => bail!(
+                "with --look damon the kernel does all the work: restart isotherm with other options"
+            ),
         }
         Ok(Answer::done())
     }

@@ -48,7 +48,10 @@ impl SideRecord {
             bail!("there is a recording already, to {}: end it first", before.display());
         }
         if !file.is_absolute() {
-            bail!("{} is no whole path: the service has a directory of its own", file.display());
+            bail!(
+                "{} is not an absolute path: the service has its own working directory",
+                file.display()
+            );
         }
         let facts = facts(attrs, self.seed, self.look.clone());
         let mut writer = Writer::create(file, &facts, limits)?;

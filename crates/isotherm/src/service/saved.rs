@@ -68,7 +68,7 @@ impl Saved {
         match file.map_err(anyhow::Error::from).and_then(|file| self.read(file)) {
             Ok(left) if left.command == self.command => Some(left),
             Ok(_) => {
-                warn!("{name} was left by a service of other options, and is not taken up");
+                warn!("{name} is from a service with other options, and is ignored");
                 self.forget();
                 None
             }
@@ -77,8 +77,8 @@ impl Saved {
                 let moved = fs::rename(&self.path, &aside);
                 let moved = moved.map_or_else(|e| e.to_string(), |()| aside.display().to_string());
                 warn!(
-                    "{name}, where a service leaves what is to outlive a crash, is not understood, \
-                     and set aside ({moved}): {}",
+                    "{name}, the state of a service that outlives a crash, cannot be parsed, and was set \
+                     aside ({moved}): {}",
                     chain(&e)
                 );
                 None
@@ -89,13 +89,13 @@ impl Saved {
     fn read(&self, file: File) -> Result<Changes> {
         let is = file.metadata()?;
         if !is.is_file() {
-            bail!("it is no regular file");
+            bail!("it is not a regular file");
         }
         if is.uid() != geteuid().as_raw() {
-            bail!("it is of user {}, not of the service's own", is.uid());
+            bail!("it belongs to user {}, not to the user of the service", is.uid());
         }
         let text = text_in(file, &self.path, || "it cannot be read".to_owned())?;
-        serde_json::from_str(&text).context("it holds something else")
+        serde_json::from_str(&text).context("its contents are invalid")
     }
 
     /// Changes what is kept. That it cannot be is said; it concerns nobody but after a crash.
@@ -107,7 +107,7 @@ impl Saved {
         }
         if let Err(e) = self.write() {
             let name = self.path.display();
-            warn!("a crash would undo this, as {name} cannot be written: {e}");
+            warn!("a crash would undo this, because {name} cannot be written: {e}");
         }
     }
 

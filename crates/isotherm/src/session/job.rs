@@ -101,6 +101,6 @@ impl Job for Keep {
     }
 
     fn request(&mut self, _: &mut JobContext<'_>, _: Request) -> Result<Answer<()>> {
-        bail!("nothing can be asked of this")
+        bail!("this accepts no requests")
     }
 }

@@ -80,7 +80,7 @@ pub fn of_kdamond() -> Attrs {
 pub fn check_sample(way: Way, attrs: &Attrs) -> Result<(), UsageError> {
     if attrs.sample < way.shortest_sample() {
         return Err(UsageError::new(format!(
-            "--look {} tells nothing within {:?}: make --sample {:?} or longer",
+            "--look {} reports nothing within {:?}: make --sample {:?} or longer",
             way.name(),
             attrs.sample,
             way.shortest_sample(),
@@ -234,7 +234,7 @@ fn of_memory(part: &Part, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn 
             let why = chain(&why);
             let idle = physical::Idle::open(&memory).map_err(|e| {
                 anyhow!(
-                    "physical memory cannot be looked at here.\n  damon: {why}\n  page_idle: {e}"
+                    "physical memory cannot be observed here.\n  damon: {why}\n  page_idle: {e}"
                 )
             })?;
             info!("looking by page_idle, since damon does not work: {why}");

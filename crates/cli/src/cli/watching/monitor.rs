@@ -1,4 +1,4 @@
-//! Which monitor watches, and the options that only one kind takes.
+//! The choice of a monitor, and the options of single kinds of monitors.
 
 use std::time::Duration;
 
@@ -8,24 +8,26 @@ use isotherm_core::{Attrs, AttrsError, MonitorKind};
 
 use crate::cli::UsageError;
 
-/// What watches if nothing is said and all can be read at once.
+/// The default monitor where all pages can be read at once.
 const BEST: MonitorKind = MonitorKind::Exposure;
 
 /// Options of the monitors that read all memory.
 #[derive(Debug, Default, Args)]
 pub struct OfAll {
-    /// What watching may cost, as a share of one CPU: own CPU time, and what the targets lose by it
-    /// [default: 1%]
+    /// Limit of the cost of watching, as a share of one CPU: own CPU time, plus the time that the
+    /// targets lose [default: 1%]
     #[arg(long, value_name = "SHARE", value_parser = units::budget)]
     budget: Option<u32>,
-    /// TLB shootdowns that watching may cause in a second [default: as many as the budget allows]
+    /// Maximum number of TLB shootdowns per second that watching may cause [default: as many as the
+    /// budget allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ipis: Option<u32>,
-    /// Time from one clear of a page to the next; all memory is read four times in it. auto is as short
-    /// as the budget allows, and 1s at least [default: auto]
+    /// Time from one clear of a page to the next; isotherm reads all memory four times in it. auto
+    /// is as short as the budget allows, and at least 1s [default: auto]
     #[arg(long, value_name = "auto|TIME", value_parser = units::interval)]
     interval: Option<Duration>,
-    /// Tell of windows instead of regions: neighbours are joined only if nothing tells them apart
+    /// Report windows instead of regions; isotherm joins neighbouring windows only if nothing
+    /// distinguishes them
     #[arg(long)]
     windows: bool,
 }
@@ -41,20 +43,20 @@ pub struct OfRegions {
     /// page_idle and smaps; 100ms for damon]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     aggr: Option<Duration>,
-    /// Regions are cut at multiples of this size [default: 64K]
+    /// Cut regions at multiples of this size [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     min_region: Option<u64>,
-    /// Parts that a region is split into each aggregation interval [default: 4]
+    /// Split a region into this many parts in each aggregation interval [default: 4]
     #[arg(long, value_name = "N")]
     split: Option<u32>,
-    /// Sampling intervals from one clear to the next at least, in a region whose heat is clear; 1 is
-    /// the kernel's way, and each clear costs the target a TLB shootdown [default: 8]
+    /// Minimum number of sampling intervals from one clear to the next, in a region whose heat is
+    /// clear; 1 is the kernel's rule, and each clear costs the target a TLB shootdown [default: 8]
     #[arg(long, value_name = "N")]
     clear_every: Option<u32>,
-    /// Split regions in which all looks agreed as well, as the kernel does
+    /// Also split regions in which all looks agreed, as the kernel does
     #[arg(long)]
     split_uniform: bool,
-    /// One part more when splitting has found nothing new, as the kernel does
+    /// Split into one part more after splitting has found nothing new, as the kernel does
     #[arg(long)]
     extra_split: bool,
 }
@@ -65,12 +67,12 @@ fn first(options: &[(&'static str, bool)]) -> Option<&'static str> {
 }
 
 impl OfAll {
-    /// The name of one that is given.
+    /// The name of the first of these options that is given.
     pub fn given(&self) -> Option<&'static str> {
         self.given_of_budget().or_else(|| first(&[("--windows", self.windows)]))
     }
 
-    /// Of one that the page scan has not.
+    /// The name of the first given option that the page scan does not have.
     fn given_of_budget(&self) -> Option<&'static str> {
         first(&[
             ("--budget", self.budget.is_some()),
@@ -79,7 +81,7 @@ impl OfAll {
         ])
     }
 
-    /// `attrs` with what is given.
+    /// `attrs`, changed by the given options.
     pub fn over(&self, attrs: Attrs) -> Attrs {
         Attrs {
             budget_ppm: self.budget.unwrap_or(attrs.budget_ppm),
@@ -92,13 +94,14 @@ impl OfAll {
 }
 
 impl OfRegions {
-    /// The name of one that is given.
+    /// The name of the first of these options that is given.
     pub fn given(&self) -> Option<&'static str> {
         first(&[("--sample", self.sample.is_some()), ("--aggr", self.aggr.is_some())])
             .or_else(|| self.given_beside_intervals())
     }
 
-    /// Of one that is not an interval, which the kernel's monitor has too.
+    /// The name of the first given option that is not an interval. The kernel's monitor also has
+    /// intervals.
     pub fn given_beside_intervals(&self) -> Option<&'static str> {
         first(&[
             ("--min-region", self.min_region.is_some()),
@@ -109,7 +112,7 @@ impl OfRegions {
         ])
     }
 
-    /// `attrs` with what is given.
+    /// `attrs`, changed by the given options.
     pub fn over(&self, attrs: Attrs) -> Attrs {
         Attrs {
             sample: self.sample.unwrap_or(attrs.sample),
@@ -124,7 +127,7 @@ impl OfRegions {
     }
 }
 
-/// The monitor that is asked for, or that takes the options given.
+/// The requested monitor, or the one that the given options belong to.
 pub fn kind(
     asked: Option<MonitorKind>,
     of_all: &OfAll,
@@ -134,7 +137,8 @@ pub fn kind(
     let kind = match (asked, of_all.given(), of_regions.given()) {
         (None, Some(all), Some(regions)) => {
             return Err(UsageError::new(format!(
-                "{all} is of the exposure monitor and {regions} of the regions monitor: leave out one of them"
+                "{all} belongs to the exposure monitor and {regions} to the regions monitor: leave out one \
+                 of them"
             )));
         }
         (Some(kind), ..) => kind,
@@ -153,7 +157,7 @@ pub fn kind(
     };
     match others {
         Some(name) => Err(UsageError::new(format!(
-            "{name} is of the {} monitor, not of {}: leave it out, or choose --monitor {0}",
+            "{name} belongs to the {} monitor, not to {}: leave it out, or choose --monitor {0}",
             whose.name(),
             kind.name(),
         ))),
@@ -201,7 +205,7 @@ mod tests {
         let windows = OfAll { windows: true, ..OfAll::default() };
         assert_eq!(pages(windows, sample).ok(), Some(MonitorKind::Pages));
         let text = pages(ALL, OfRegions::default()).unwrap_err().to_string();
-        assert!(text.starts_with("--ipis is of the exposure monitor"), "{text}");
+        assert!(text.starts_with("--ipis belongs to the exposure monitor"), "{text}");
     }
 
     #[test]
@@ -212,7 +216,7 @@ mod tests {
         assert!(wrong(None, ALL, regions()).contains("--split"));
         for asked in [MonitorKind::Exposure, MonitorKind::Pages] {
             let text = wrong(Some(asked), OfAll::default(), regions());
-            assert!(text.starts_with("--split is of the regions monitor"), "{text}");
+            assert!(text.starts_with("--split belongs to the regions monitor"), "{text}");
         }
         let text = wrong(Some(MonitorKind::Regions), ALL, OfRegions::default());
         assert!(text.contains("choose --monitor exposure"), "{text}");

@@ -19,19 +19,19 @@ use crate::cli::{Apply, UsageError};
 use crate::commands::report::output::print;
 use crate::log::say;
 
-/// How often signals are looked for.
+/// Time between two checks for signals.
 const WAKE: Duration = Duration::from_millis(100);
 
-/// A round, as it is printed.
+/// A round, in the form of the JSON output.
 #[derive(Serialize)]
 struct Round<'a> {
     schema_version: u32,
     pid: i32,
     weights: Vec<Weight>,
     weights_from: &'static str,
-    /// what was meant, of the process; none if all of it
+    /// size of the hot memory; `None` without `--hot`
     hot_bytes: Option<u64>,
-    /// from 1 on
+    /// number of the round, from 1 on
     round: u32,
     #[serde(flatten)]
     laid_out: &'a LaidOut,
@@ -43,7 +43,7 @@ struct Weight {
     weight: u8,
 }
 
-/// Lays out what is there; with --keep, again and again.
+/// Places the memory of the process; with `--keep` in repeated rounds.
 pub fn run(o: &Apply) -> Result<ExitCode> {
     if o.interval < WAKE {
         return Err(UsageError::new(format!("make --interval {WAKE:?} or longer")).into());
@@ -54,14 +54,12 @@ pub fn run(o: &Apply) -> Result<ExitCode> {
     let allowed = numa::allowed_nodes_of(root(), o.pid)?;
     let (weights, from) = machine.rule(&o.layout.chosen(), &allowed, o.pid)?;
     keep::warn_of_balancing(if o.keep {
-        "what it moves is laid out again each round, against it"
+        "isotherm moves those pages back in each round"
     } else {
-        "--keep has isotherm stay, and lay out again"
+        "with --keep isotherm moves them back"
     });
     if o.hot && o.keep {
-        say(
-            "isotherm: what is hot is looked for once, and not again: start anew when that changes",
-        );
+        say("isotherm: apply looks for hot memory only once: start it again when that changes");
     }
     let hot = o.hot.then(|| hot_ranges(o.pid, o.watch, &stop)).transpose()?;
     if stop.is_over() {
@@ -103,7 +101,7 @@ impl Applying<'_> {
             say(format_args!("isotherm: process {pid} has ended; {} pages were moved", out.moved));
             return Ok(());
         }
-        // Later rounds have nothing to tell if nothing has moved meanwhile.
+        // Later rounds print nothing if no page is misplaced.
         if self.round == 1 || out.misplaced > 0 || done.is_err() {
             self.print(&out)?;
         }

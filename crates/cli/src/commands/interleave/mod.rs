@@ -1,4 +1,4 @@
-//! `isotherm interleave`: memory shared between nodes by weight.
+//! `isotherm interleave`: memory distributed over nodes by weight.
 
 mod apply;
 mod nodes_text;
@@ -17,7 +17,7 @@ use isotherm_linux::numa;
 use crate::cli::{Interleave, Task};
 use crate::log::say;
 
-/// Does what is asked for.
+/// Runs the requested task.
 pub fn run(o: &Interleave) -> Result<ExitCode> {
     sweep();
     match &o.task {
@@ -34,8 +34,8 @@ fn root() -> &'static Path {
     Path::new("/")
 }
 
-/// Puts back what a run has left that was killed. What comes in the way of that is no reason to do
-/// nothing.
+/// Restores the weights that a killed run left behind. A failure is printed and does not stop the
+/// command.
 fn sweep() {
     match numa::sweep(root()) {
         Ok(done) if done.is_something() => say(format_args!(
@@ -43,6 +43,6 @@ fn sweep() {
             set::put_back_text(&done)
         )),
         Ok(_) => {}
-        Err(e) => say(format_args!("isotherm: weights that were left cannot be put back: {e}")),
+        Err(e) => say(format_args!("isotherm: cannot restore the weights of a killed run: {e}")),
     }
 }

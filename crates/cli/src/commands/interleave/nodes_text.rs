@@ -1,4 +1,4 @@
-//! Pages of nodes as text.
+//! Pages per node as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,8 @@ use isotherm_core::PAGE_SIZE;
 use isotherm_linux::numa::{LaidOut, Left};
 use isotherm_report::bytes;
 
-/// `node 0: 640M of 641M, node 1: ...`: what lies there, of what is asked for.
+/// `N0 640 of 641, N1 ...`: for each node, the pages that lie there, and the pages that the weights
+/// place there.
 pub fn found_of_asked(found: &BTreeMap<u32, u64>, asked: &BTreeMap<u32, u64>) -> String {
     let nodes: BTreeSet<u32> = found.keys().chain(asked.keys()).copied().collect();
     let of = |map: &BTreeMap<u32, u64>, node: u32| map.get(&node).copied().unwrap_or(0);
@@ -14,7 +15,7 @@ pub fn found_of_asked(found: &BTreeMap<u32, u64>, asked: &BTreeMap<u32, u64>) ->
     nodes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What has come of a layout, in a line.
+/// The result of placing pages, in one line.
 pub fn laid_out(out: &LaidOut) -> String {
     let size = |pages: u64| bytes(pages * PAGE_SIZE);
     let mut text = format!(
@@ -30,7 +31,7 @@ pub fn laid_out(out: &LaidOut) -> String {
     text
 }
 
-/// What is not judged page by page.
+/// The pages of folios, which are not judged page by page.
 pub fn folios(out: &LaidOut) -> String {
     let mut text = String::new();
     if out.left.partial > 0 {

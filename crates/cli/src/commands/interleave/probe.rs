@@ -18,10 +18,10 @@ use crate::cli::{Probe, UsageError};
 use crate::commands::report::output::{Output, print};
 use crate::log::say;
 
-/// Less would tell nothing.
+/// The minimum of `--time`; a shorter measurement has no useful result.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// Measures, if that is all right.
+/// Measures the nodes, after the user has agreed.
 pub fn run(o: &Probe) -> Result<ExitCode> {
     if o.time < SHORTEST {
         return Err(UsageError::new(format!("make --time {SHORTEST:?} or longer")).into());
@@ -42,7 +42,7 @@ pub fn run(o: &Probe) -> Result<ExitCode> {
     let probed: Probed = measuring.end();
     match output {
         Some(output) => {
-            // The figures go to standard output as well.
+            // The figures also go to standard output.
             show(o, &probed)?;
             output.write(&probed, || probed.text(), || lines_picture(&probed.picture()))
         }
@@ -55,7 +55,7 @@ fn show(o: &Probe, probed: &Probed) -> Result<ExitCode> {
     print(text.as_bytes())
 }
 
-/// Nodes that are there and may be used; all, if none are named.
+/// The nodes to measure: the named ones, if they exist and are allowed, else all allowed ones.
 fn chosen(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>> {
     let allowed: Vec<u32> = allowed_nodes().map_err(NumaError::Policy)?.nodes().collect();
     if nodes.is_empty() {
@@ -67,7 +67,7 @@ fn chosen(machine: &Machine, nodes: &[u32]) -> Result<Vec<u32>> {
     Ok(rule.nodes().iter().map(|n| n.0).collect())
 }
 
-/// Asks, where there is somebody to be asked.
+/// Asks the user whether to start. Without a terminal it fails.
 fn agreed(plan: &Plan) -> Result<bool> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let text = "probe saturates the memory of this machine, and all that runs on it waits: --yes has it \
@@ -76,7 +76,7 @@ fn agreed(plan: &Plan) -> Result<bool> {
     }
     say(format_args!(
         "isotherm: probe saturates the memory of this machine for {:?} at most, with {} threads and {} MiB on one \
-         node after the other. All that runs on it will be slower meanwhile. Begin? [y/N]",
+         node after the other. All programs on it will be slower meanwhile. Start? [y/N]",
         plan.time,
         plan.threads,
         plan.bytes_a_node() >> 20

@@ -17,10 +17,10 @@ use super::{nodes_text, root, set};
 use crate::cli::{Run, UsageError};
 use crate::log::say;
 
-/// How often signals, and the end of the command, are looked for.
+/// Time between two checks for signals and for the end of the command.
 const WAKE: Duration = Duration::from_millis(50);
 
-/// Runs the command; its exit status is ours.
+/// Runs the command, and returns its exit status.
 pub fn run(o: &Run) -> Result<ExitCode> {
     if o.interval < WAKE {
         return Err(UsageError::new(format!("make --interval {WAKE:?} or longer")).into());
@@ -46,18 +46,18 @@ pub fn run(o: &Run) -> Result<ExitCode> {
         return Ok(exit(status, &stop));
     };
     say(format_args!(
-        "isotherm: this kernel has no weighted interleave (Linux 6.9 has): the command starts on node {}, and \
-         isotherm moves what belongs elsewhere",
+        "isotherm: this kernel has no weighted interleave (Linux 6.9 has it): the command starts on node {}, \
+         and isotherm moves pages that belong elsewhere",
         fastest(&weights)
     ));
-    keep::warn_of_balancing("what it moves is moved back");
+    keep::warn_of_balancing("isotherm moves those pages back");
     let moved = move_while_it_runs(o, (&mut started, &family), &weights, &stop)?;
     let status = started.end(&stop)?;
     say(format_args!("isotherm: {}", nodes_text::laid_out(&moved)));
     Ok(exit(status, &stop))
 }
 
-/// That of the command; as a shell says it, if a signal to us has ended it.
+/// The exit status of the command, or 128 plus the number of the signal that ended isotherm.
 fn exit(status: Option<u8>, stop: &Stop) -> ExitCode {
     let by_signal = match stop.cause() {
         Some(Cause::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(1),
@@ -66,7 +66,7 @@ fn exit(status: Option<u8>, stop: &Stop) -> ExitCode {
     ExitCode::from(status.unwrap_or(by_signal))
 }
 
-/// Says what has been put back, if not all is as before.
+/// Restores the weights, and prints which ones it left.
 fn put_back(holding: Holding) -> Result<()> {
     let done = holding.end()?;
     if !done.left.is_empty() {
@@ -79,19 +79,19 @@ fn mask(weights: &Weights) -> NodeMask {
     weights.nodes().iter().map(|n| n.0).collect()
 }
 
-/// That of the greatest weight: the fewest pages are to be moved from there.
+/// The node of the greatest weight: fewer pages have to be moved from there than from any other.
 fn fastest(weights: &Weights) -> u32 {
     let nodes = weights.nodes().iter();
     nodes.min_by_key(|(node, weight)| (u8::MAX - weight, *node)).map_or(0, |n| n.0)
 }
 
-/// Has these weights hold for all, if they were given. Those of the machine are held as long as this
-/// runs by whoever may, so that no other run changes them.
+/// Sets the given weights for the whole machine. Without given weights, root's run notes those of
+/// the machine, so that no other run changes them meanwhile.
 fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
     if from != From::Given {
         say(format_args!("isotherm: by the weights of the machine, {}", text(weights)));
         if !rustix::process::geteuid().is_root() {
-            say("isotherm: others may change them meanwhile: only root's runs are noted");
+            say("isotherm: others may change them meanwhile: isotherm notes only root's runs");
             return Ok(None);
         }
     }
@@ -100,18 +100,18 @@ fn hold(weights: &Weights, from: From) -> Result<Option<Holding>> {
         return Ok(Some(holding));
     }
     say(format_args!(
-        "isotherm: weights are those of the whole machine: {} holds for all who interleave by weight, until \
-         this ends",
+        "isotherm: weights apply to the whole machine: {} holds for all processes that interleave by weight, \
+         until this run ends",
         text(weights)
     ));
     Ok(Some(holding))
 }
 
-/// Whether the kernel has weighted interleave: tried on ourselves.
+/// Whether the kernel has weighted interleave: isotherm sets the policy for itself to find out.
 fn kernel_interleaves(weights: &Weights) -> Result<bool> {
     let attempt = |mode| set_policy(mode, &mask(weights));
     let tried = attempt(PolicyMode::WEIGHTED_INTERLEAVE);
-    // If it does not take these nodes either way, it is not the mode that it refuses.
+    // If plain interleave fails as well, the kernel refuses the nodes, not the mode.
     let plain = tried.as_ref().map_or_else(|_| attempt(PolicyMode::INTERLEAVE), |()| Ok(()));
     set_policy(PolicyMode::DEFAULT, &NodeMask::default()).map_err(NumaError::Policy)?;
     match (tried, plain) {
@@ -121,7 +121,7 @@ fn kernel_interleaves(weights: &Weights) -> Result<bool> {
     }
 }
 
-/// Does something under a policy, which what it starts inherits.
+/// Calls `act` under a policy, which the processes that it starts inherit.
 fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Result<T> {
     set_policy(policy.0, &policy.1).map_err(NumaError::Policy)?;
     let done = act();
@@ -129,8 +129,8 @@ fn with_policy<T>(policy: (PolicyMode, NodeMask), act: impl FnOnce() -> T) -> Re
     Ok(done)
 }
 
-/// Rounds over the command and all that it has started, until that ends: what the last round has found,
-/// and what all have moved.
+/// Moves the pages of the command and its descendants in rounds, until the command ends. Returns
+/// the findings of the last round, and the number of pages that all rounds moved.
 fn move_while_it_runs(
     o: &Run,
     (started, family): (&mut Started, &Family),
@@ -150,13 +150,14 @@ fn move_while_it_runs(
         let pids = family.pids(started.pid());
         if pids.len() >= MOST && !std::mem::replace(&mut too_many, true) {
             say(format_args!(
-                "isotherm: the command has started {MOST} processes or more: those beyond stay as they are"
+                "isotherm: the command has started {MOST} processes or more: isotherm leaves the others as \
+                 they are"
             ));
         }
         for pid in pids {
             let (out, done) = match Layout::of(root(), pid) {
                 Ok(mut layout) => keep::round(&mut layout, weights, None),
-                // One that has ended meanwhile is no failure.
+                // A process that has ended meanwhile is no failure.
                 Err(NumaError::Attach(e)) if e.is_gone() => continue,
                 Err(e) => (LaidOut::default(), Err(e.into())),
             };
@@ -168,7 +169,7 @@ fn move_while_it_runs(
                 say(format_args!("isotherm: {e}"));
             }
         }
-        // In one that met the end of the command, nothing was found.
+        // A round during which the command ended finds no pages.
         if round.pages > 0 {
             last = round;
         }

@@ -11,7 +11,7 @@ use super::root;
 use crate::cli::Set;
 use crate::commands::report::output::print;
 
-/// Sets weights, or puts back those before.
+/// Sets weights, or restores the previous ones.
 pub fn run(o: &Set) -> Result<ExitCode> {
     let wanted = match &o.to {
         SetTo::Weights(weights) => {
@@ -31,14 +31,14 @@ pub fn run(o: &Set) -> Result<ExitCode> {
         _ => "",
     };
     let text = format!(
-        "weights of this machine: {}{mode}. They are those of all who interleave by weight; \
-         isotherm interleave set restore puts back what was before\n",
+        "weights of this machine: {}{mode}. They hold for all processes that interleave by weight; isotherm \
+         interleave set restore restores the previous ones\n",
         now.text()
     );
     print(text.as_bytes())
 }
 
-/// In words.
+/// The result of a restore, in words.
 pub fn put_back_text(done: &PutBack) -> String {
     let list = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let mut parts = Vec::new();
@@ -55,10 +55,12 @@ pub fn put_back_text(done: &PutBack) -> String {
     }
     if !done.left.is_empty() {
         let left = list(&done.left);
-        parts.push(format!("those of nodes {left} were set by somebody else since, and are left"));
+        parts.push(format!(
+            "another program has set those of nodes {left} since, and isotherm leaves them"
+        ));
     }
     if parts.is_empty() {
-        return "there is nothing of isotherm's to put back".to_owned();
+        return "there is nothing to restore".to_owned();
     }
     parts.join("; ")
 }

@@ -15,12 +15,13 @@ use super::root;
 use crate::cli::Show;
 use crate::commands::report::output::print;
 
-/// What is shown.
+/// The output.
 #[derive(Serialize)]
 struct Shown {
     schema_version: u32,
     nodes: Vec<Row>,
-    /// `auto`, `manual`; `fixed` where there is no automatic mode; none without weighted interleave
+    /// `auto`, `manual`, or `fixed` if the kernel has no automatic mode; `None` without weighted
+    /// interleave
     mode: Option<&'static str>,
     weights_dir: Option<PathBuf>,
     auto_file: Option<PathBuf>,
@@ -32,11 +33,11 @@ struct Row {
     #[serde(flatten)]
     node: Node,
     weight: Option<u8>,
-    /// what the weight would be if the kernel derived it
+    /// the weight that the kernel would derive
     weight_by_bandwidth: Option<u8>,
 }
 
-/// Shows what there is.
+/// Prints the nodes with their figures.
 pub fn run(o: &Show) -> Result<ExitCode> {
     let shown = Shown::read()?;
     let text = if o.json { json(&shown)? + "\n" } else { shown.text() };
@@ -81,7 +82,7 @@ impl Shown {
         out + &distances(&self.nodes) + &self.sources()
     }
 
-    /// Where each figure comes from, and what is not there.
+    /// The source of each figure, and the missing figures.
     fn sources(&self) -> String {
         let mut out = String::from("\n");
         let told = self.nodes.iter().any(|r| r.node.cpu.is_some() || r.node.any.is_some());
@@ -142,7 +143,7 @@ impl Row {
     }
 }
 
-/// From each node to each.
+/// The table of distances between nodes.
 fn distances(rows: &[Row]) -> String {
     let nodes: Vec<u32> = rows.iter().map(|r| r.node.node).collect();
     let heads: String = nodes.iter().map(|n| format!("{n:>6}")).collect();

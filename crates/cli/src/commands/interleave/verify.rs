@@ -29,7 +29,7 @@ struct Row {
     found: LaidOut,
 }
 
-/// All of a process.
+/// The result for a process.
 #[derive(Serialize)]
 struct Verified {
     schema_version: u32,
@@ -39,7 +39,7 @@ struct Verified {
     misplaced: u64,
 }
 
-/// Compares.
+/// Compares the placement of memory with the weights.
 pub fn run(o: &Verify) -> Result<ExitCode> {
     let Some(pid) = o.pid else { return of_kernel(o.json) };
     let verified = verify(pid, &o.layout)?;
@@ -48,7 +48,7 @@ pub fn run(o: &Verify) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(verified.misplaced > 0)))
 }
 
-/// Tries the kernel's policies.
+/// Tests the kernel's policies.
 fn of_kernel(as_json: bool) -> Result<ExitCode> {
     let tried = cases::try_all()?;
     let text = if as_json { json(&tried)? + "\n" } else { tried.text() };
@@ -60,7 +60,8 @@ fn verify(pid: i32, o: &cli::Layout) -> Result<Verified> {
     let machine = Machine::read()?;
     let mut layout = Layout::of(root(), pid)?;
     let allowed = numa::allowed_nodes_of(root(), pid)?;
-    // What is asked for holds for all; otherwise each mapping has its own policy.
+    // Nodes or weights of the command line apply to all mappings; otherwise each has its own
+    // policy.
     let is_given = !o.nodes.is_empty() || o.weights.is_some();
     let given =
         is_given.then(|| machine.rule(&o.chosen(), &allowed, pid)).transpose()?.map(|rule| rule.0);
@@ -98,15 +99,15 @@ fn verify(pid: i32, o: &cli::Layout) -> Result<Verified> {
     Ok(Verified { schema_version: 1, pid, mappings: rows, pages, misplaced })
 }
 
-/// Each area has a line of its own in both files.
+/// The policy of a mapping. Each area has its own line in both files.
 fn policy_of<'a>(policies: &'a BTreeMap<u64, String>, m: &Mapping) -> &'a str {
     policies.get(&m.range.start).map_or("default", String::as_str)
 }
 
-/// The nodes of a policy of weighted interleave; none of another.
+/// The nodes of a policy of weighted interleave; `None` for other policies.
 fn weighted(policy: &str) -> Option<Result<Vec<u32>>> {
     let nodes = policy.strip_prefix("weighted interleave")?.rsplit(':').next()?;
-    Some(parse_list(nodes).with_context(|| format!("the policy {policy} is not understood")))
+    Some(parse_list(nodes).with_context(|| format!("cannot parse the policy {policy}")))
 }
 
 fn of_nodes(nodes: Vec<u32>) -> Chosen {

@@ -17,7 +17,7 @@ use super::figures::{ages, rates};
 use crate::cli::{self, Figure, UsageError};
 use crate::commands::report::output::{Output, print};
 
-/// Runs the experiment, or one of those that go with it.
+/// Runs the experiment, its scenarios, or its properties.
 pub fn run(o: &cli::Fairzone) -> Result<ExitCode> {
     if o.scenarios {
         let all = scenarios()?;
@@ -32,7 +32,7 @@ pub fn run(o: &cli::Fairzone) -> Result<ExitCode> {
     experiment(o)
 }
 
-/// As text or, with a version, as JSON.
+/// Prints the result as text, or as JSON with a version.
 fn show(
     o: &cli::Fairzone,
     text: impl FnOnce() -> String,
@@ -52,7 +52,7 @@ fn experiment(o: &cli::Fairzone) -> Result<ExitCode> {
     let load = load(o.workload.as_deref())?;
     if matches!(load, Load::Process(_)) && !o.threads.is_empty() {
         let text =
-            "--threads is of streams: a workload of a process says by itself how many it has";
+            "--threads is for streams: a workload of a process defines its own number of threads";
         return Err(UsageError::new(text).into());
     }
     let policies = policies_of(&o.policy)?;
@@ -107,7 +107,7 @@ fn load(name: Option<&str>) -> Result<Load> {
     Load::parse(&text).map_err(|e| usage(path, &e))
 }
 
-/// Rules with their names; those of a file are called by its path.
+/// The rules of each policy, with its name. Rules from a file have its path as name.
 fn policies_of(names: &[String]) -> Result<Vec<(String, Rules)>> {
     if names.is_empty() {
         let all = policies::policies().into_iter();
@@ -123,7 +123,7 @@ fn rules(name: &str) -> Result<Rules> {
     let path = Path::new(name);
     let known: Vec<&str> = policies::policies().into_iter().map(|p| p.0).collect();
     let text = text_of(path, || {
-        format!("{name} is no policy: name one ({}), or a file of rules", known.join(", "))
+        format!("{name} is not a policy: name one ({}), or a file of rules", known.join(", "))
     })?;
     policies::parse(&text).map_err(|e| usage(path, &e))
 }

@@ -6,7 +6,7 @@ use isotherm_sim::lab::fairzone::{Fairzone, Run, ZoneFigures, published};
 /// The phase whose rates are drawn.
 const PHASE: &str = "SeqRead";
 
-/// How old pages are when they leave a zone: a plot for each policy, a line for each zone.
+/// Ages of pages when they leave a zone: a plot for each policy, a line for each zone.
 pub fn ages(found: &Fairzone) -> Lines {
     let threads = found.runs.first().map_or(1, |r| r.threads);
     let runs = found.runs.iter().filter(|r| r.threads == threads);
@@ -29,7 +29,7 @@ fn plot_of_ages(run: &Run) -> Plot {
         let mut stats = run.phases.iter().filter_map(|p| Some(p.zones.get(i)?.stats));
         stats.any(|s| s.allocated > 0)
     };
-    // A zone that nothing leaves keeps its colour.
+    // A zone that no page leaves keeps its colour.
     let line = |(i, zone)| {
         let points: Vec<(f64, f64)> = run.ages.get(i).cloned().unwrap_or_default();
         let stuck = if points.is_empty() { ": nothing leaves" } else { "" };
@@ -44,8 +44,8 @@ fn name_of(zone: &ZoneFigures) -> String {
     format!("node {} {}", zone.node, zone.kind)
 }
 
-/// Rates of those who read one page after the other, over the number of threads: a plot for each
-/// policy, with what was published.
+/// Rates of sequential reads, over the number of threads: a plot for each policy, with the
+/// published rates.
 pub fn rates(found: &Fairzone) -> Lines {
     let mut threads: Vec<u32> = found.runs.iter().map(|r| r.threads).collect();
     threads.sort_unstable();

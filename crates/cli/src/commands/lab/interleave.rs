@@ -13,7 +13,7 @@ use super::weights::{latency, throughput};
 use crate::cli::{InterleaveFigure, InterleaveLab, UsageError};
 use crate::commands::report::output::{Output, print};
 
-/// Predicts what was published, or what a machine would give.
+/// Predicts the published figures, or those of a given machine.
 pub fn run(o: &InterleaveLab) -> Result<ExitCode> {
     let output = o.output.as_deref().map(Output::picture).transpose()?;
     if let Some(path) = &o.machine {

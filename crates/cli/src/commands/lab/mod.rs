@@ -11,7 +11,7 @@ use anyhow::Result;
 
 use crate::cli::{Experiment, Lab};
 
-/// Makes an experiment.
+/// Runs an experiment.
 pub fn run(o: &Lab) -> Result<ExitCode> {
     match &o.experiment {
         Experiment::Fairzone(o) => fairzone::run(o),

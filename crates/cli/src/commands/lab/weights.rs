@@ -3,10 +3,10 @@
 use isotherm_report::{Line, Lines, Plot};
 use isotherm_sim::lab::interleave::{LAW, LoadPoint, Loads, Mark, NETWORK, WeightCurve};
 
-/// Weights of DRAM that have a name on the axis.
+/// Weights of DRAM that have a label on the axis.
 const RATIOS: [u32; 9] = [1, 2, 3, 4, 6, 9, 16, 32, 64];
 
-/// A plot of each machine, with what is best and what was published.
+/// A plot for each machine, with the optimum and the published figures.
 pub fn throughput(curves: &[WeightCurve]) -> Lines {
     Lines {
         title: "Throughput over weights".into(),

@@ -9,7 +9,7 @@ use isotherm_record::{Missing, ReadError, Verdict, verify};
 
 use crate::log::say;
 
-/// Says whether a record is sound.
+/// Checks whether a record is sound, and prints the result.
 pub fn run(path: &Path) -> Result<ExitCode> {
     let verdict = verify(path).with_context(|| format!("cannot check {}", path.display()))?;
     if let Some(torn) = &verdict.torn {
@@ -22,7 +22,7 @@ pub fn run(path: &Path) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Whether it breaks off before its first snapshot, and nobody writes it any more.
+/// Whether it ends before its first snapshot, and no process writes it any more.
 fn is_cut_to_nothing(v: &Verdict) -> bool {
     let goes_on = |e: &ReadError| matches!(e, ReadError::Torn { why: Missing::Recording, .. });
     v.snapshots == 0 && v.torn.as_ref().is_some_and(|torn| !goes_on(torn))

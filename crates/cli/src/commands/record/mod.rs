@@ -19,13 +19,13 @@ use super::line::Line;
 use crate::cli::{Now, Record, UsageError};
 use crate::log::say;
 
-/// Records until there is a reason to end.
+/// Records until a signal, a request, a limit or the end of the targets.
 pub fn run(o: Record) -> Result<ExitCode> {
     if let Some(path) = &o.check {
         return check::run(path);
     }
     let options = options(&o)?;
-    // Before anything is opened, for the ways that are not chosen yet.
+    // Check the options before anything is opened, while the way to look is still open.
     let _ = o.watching.check()?;
     if options.to_stdout() {
         check_stdout(&o)?;
@@ -33,7 +33,7 @@ pub fn run(o: Record) -> Result<ExitCode> {
     keep(&options, &o, Box::new(Line::new()), |done| say(last_lines(done, &o.output)))
 }
 
-/// Records for a while, silently, unless nothing was seen.
+/// Records without a message, except if there was no snapshot.
 pub fn in_passing(o: &Now, path: &Path) -> Result<ExitCode> {
     let options = RecordOptions {
         targets: o.targets.selection(false),
@@ -55,7 +55,7 @@ pub fn in_passing(o: &Now, path: &Path) -> Result<ExitCode> {
     })
 }
 
-/// What is to be recorded.
+/// The options of the recorder.
 fn options(o: &Record) -> Result<RecordOptions> {
     let targets = o.targets.selection(false);
     if targets.is_empty() && !o.physical {
@@ -77,7 +77,7 @@ fn options(o: &Record) -> Result<RecordOptions> {
     })
 }
 
-/// Records, and ends as the command that was started has ended.
+/// Records, and returns the exit status of the command that it started.
 fn keep(
     options: &RecordOptions,
     attrs: &dyn AttrsFor,
@@ -91,7 +91,7 @@ fn keep(
     })
 }
 
-/// Whether standard output can have the record.
+/// Fails if the record cannot be written to standard output.
 fn check_stdout(o: &Record) -> Result<(), UsageError> {
     let text = if io::stdout().is_terminal() {
         "a record is not for a terminal: give -o FILE, or pipe it into a program"

@@ -1,4 +1,4 @@
-//! What the recorder says at its end.
+//! The message at the end of a recording.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use isotherm::session::End;
 use isotherm_core::MonitorKind;
 use isotherm_report::bytes;
 
-/// What was recorded and what it cost; and what to type next.
+/// The length, size and cost of the recording, and the next command to type.
 pub fn last_lines(
     Recorded { end, summary: s, seconds, cost, watched, monitor }: &Recorded,
     path: &Path,
@@ -39,7 +39,7 @@ pub fn last_lines(
     format!("{recorded}, {} in {name}; {}{next}", bytes(s.bytes), cost)
 }
 
-/// The option that says how soon there is a first snapshot.
+/// The option that determines the time to the first snapshot.
 fn interval_option(monitor: MonitorKind) -> &'static str {
     match monitor {
         MonitorKind::Exposure => "--interval",

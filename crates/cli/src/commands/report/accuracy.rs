@@ -36,15 +36,15 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     let accuracy = builder.finish();
     if !covered {
         bail!(
-            "target {} of {} has no memory where the truth has: the record is of another process, \
-             or name the workload by --target",
+            "target {} of {} has no memory at the addresses of the truth: the record is of another process, \
+             or --target must name the workload",
             target.0,
             o.input.path.display()
         );
     }
     if accuracy.snapshots == 0 {
         bail!(
-            "no snapshot of {} is from the time of the truth, later than 2 s after the begin: \
+            "no snapshot of {} is from the time of the truth, and later than 2 s after the recording began: \
              record the workload while it runs, and for longer",
             o.input.path.display()
         );
@@ -58,7 +58,7 @@ pub fn run(o: &cli::Accuracy) -> Result<ExitCode> {
     print(text.as_bytes())
 }
 
-/// Whether a region of the target lies in memory that the truth is about.
+/// Whether a region of the target lies in the memory that the truth covers.
 fn covers(s: &Snapshot, target: TargetId, truth: &GroundTruth) -> bool {
     let own = s.targets.iter().filter(|t| t.id == target);
     own.flat_map(|t| &t.regions).any(|r| !truth.stretches_in(r.range).is_empty())
@@ -117,7 +117,7 @@ fn number(x: Option<f64>, digits: usize) -> String {
     x.map_or_else(|| "-".to_owned(), |x| format!("{x:.digits$}"))
 }
 
-/// As a map of rates.
+/// The scores of the record as a map of rates.
 fn blocks(b: &Blocks) -> String {
     let right = b.intervals_right.map_or_else(String::new, |share| {
         format!("; {:.0} % of the 95 % intervals hold the truth", share * 100.0)
@@ -141,13 +141,13 @@ fn f1(f: &F1) -> String {
     format!("hot {}, warm {}", number(f.hot, 3), number(f.warm, 3))
 }
 
-/// A line for each second.
+/// One line for each second.
 fn over_time(o: &OverTime) -> String {
     let line = |s: &isotherm_sim::SecondF1| format!("{:>5} s  {}\n", s.at, f1(&s.f1));
     o.seconds.iter().fold("\nF1 by second of the truth\n".to_owned(), |text, s| text + &line(s))
 }
 
-/// Nothing where nothing changed.
+/// The delays until changes of heat show; empty if there were no changes.
 fn delay(d: &Delay) -> String {
     if d.seen + d.missed == 0 {
         return String::new();

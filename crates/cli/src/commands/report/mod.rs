@@ -27,7 +27,7 @@ use crate::cli;
 use crate::cli::{Input, ReportKind, Selection};
 use crate::log::say;
 
-/// Makes the report asked for.
+/// Makes the requested report.
 pub fn run(o: cli::Report) -> Result<ExitCode> {
     match o.kind {
         ReportKind::Summary(o) => summary(&o),
@@ -155,7 +155,7 @@ fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
     print(text.as_bytes())
 }
 
-/// Written as it is read: a record may be bigger than memory.
+/// Writes while it reads, because a record may be larger than memory.
 fn raw(o: &cli::Raw) -> Result<ExitCode> {
     let as_json = o.selection.shown.json;
     let mut raw = Raw::new(options(&o.selection)?);
@@ -173,7 +173,7 @@ fn raw(o: &cli::Raw) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Hands over each snapshot of the record. One that breaks off is shown as far as it goes.
+/// Calls `push` for each snapshot. An incomplete record is shown as far as it goes.
 fn each_snapshot(
     input: &Input,
     warn: bool,
@@ -193,8 +193,8 @@ fn each_snapshot(
     })?;
     if !any && lost.places > 0 {
         bail!(
-            "no snapshot of the record can be read, as it is damaged: {} are missing; isotherm record \
-             --check says where it is damaged",
+            "no snapshot of the record can be read, because it is damaged: {} are missing; isotherm record \
+             --check reports where",
             lost.snapshots
         );
     }
@@ -211,8 +211,8 @@ fn each_snapshot(
     }
 }
 
-/// Hands over each event, with what has been skipped before it. Gives why the record breaks off, if it
-/// does.
+/// Calls `take` for each event, with the losses before it. Returns the reason if the record is
+/// incomplete.
 fn each_event(
     mut reader: Reader,
     mut take: impl FnMut(&Event, Lost) -> Result<()>,
@@ -227,23 +227,24 @@ fn each_event(
     Ok(None)
 }
 
-/// Title, names of the targets and what to show, from the record's facts and the command line.
+/// Title, names of the targets and selection, from the record's facts and the command line.
 fn options(selection: &Selection) -> Result<Options> {
     select::options(selection, &head(&selection.input)?)
 }
 
-/// What a record says of itself and its targets.
+/// The facts of a record about itself and its targets.
 #[derive(Default)]
 struct Head {
     facts: Option<Facts>,
     targets: Vec<TargetFact>,
-    /// the first of each, by recording
+    /// the first attribution of each target, by recording
     attributions: Vec<BTreeMap<TargetId, Attribution>>,
-    /// what cannot be read
+    /// the parts that cannot be read
     gaps: Vec<Gap>,
 }
 
-/// In the next recording of a record a number may stand for another process.
+/// Whether two facts are of the same target. In the next recording of a record, a number may stand
+/// for another process.
 fn is_same(one: &TargetFact, other: &TargetFact) -> bool {
     (one.id, one.pid) == (other.id, other.pid)
 }
@@ -252,7 +253,7 @@ fn head(input: &Input) -> Result<Head> {
     let mut head = Head::default();
     let mut gaps = Gaps::default();
     let reader = open(input)?;
-    // Where gaps are, the snapshots around them tell.
+    // The snapshots around a gap give its time.
     let reader = if input.skip_damaged { reader } else { reader.without_snapshots() };
     each_event(reader, |event, lost| {
         match event {
@@ -260,7 +261,8 @@ fn head(input: &Input) -> Result<Head> {
                 head.facts = Some(f.clone());
                 head.attributions.push(BTreeMap::new());
             }
-            // Told again, it has become another program: what it is called last is its name.
+            // A second fact means that the target has become another program: the last name
+            // counts.
             Event::Target(t) => match head.targets.iter_mut().find(|known| is_same(known, t)) {
                 Some(known) => known.clone_from(t),
                 None => head.targets.push(t.clone()),
@@ -279,13 +281,13 @@ fn head(input: &Input) -> Result<Head> {
     Ok(head)
 }
 
-/// Looks for gaps.
+/// Finds gaps.
 #[derive(Default)]
 struct Gaps {
     found: Vec<Gap>,
-    /// when the first snapshot began, and the last one ended
+    /// begin of the first snapshot, and end of the last one
     span: Option<(Nanos, Nanos)>,
-    /// what was skipped before that
+    /// the losses before the first snapshot
     lost: Lost,
 }
 
@@ -296,13 +298,13 @@ impl Gaps {
         self.span = Some((begin, s.end));
     }
 
-    /// Behind the last snapshot.
+    /// Adds the losses after the last snapshot.
     fn end(&mut self, lost: Lost) {
         let at = self.span.map_or(Duration::ZERO, |(begin, end)| end.since(begin));
         self.add(at..at, lost);
     }
 
-    /// What was skipped may have held no snapshot.
+    /// Adds a gap, if the lost bytes held a snapshot.
     fn add(&mut self, time: Range<Duration>, lost: Lost) {
         let snapshots = lost.snapshots - self.lost.snapshots.min(lost.snapshots);
         if lost.places > self.lost.places && (snapshots > 0 || !time.is_empty()) {

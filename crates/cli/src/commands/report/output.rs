@@ -1,4 +1,4 @@
-//! Where a report goes, and in which form.
+//! Output of reports: the destination and the format.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::cli::{Selection, UsageError};
 use crate::commands::create;
 use crate::log::say;
 
-/// What a report is written as.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     Text,
@@ -20,16 +20,16 @@ pub enum Form {
     Svg,
 }
 
-/// Where a report goes, and as what.
+/// The destination and the format of a report.
 pub struct Output<'a> {
     form: Form,
-    /// standard output if not given
+    /// standard output if `None`
     path: Option<&'a Path>,
     input: &'a Path,
 }
 
 impl<'a> Output<'a> {
-    /// By the name of the file that is asked for, before anything is read.
+    /// Chooses the format by the name of the file, before anything is read.
     pub fn new(output: Option<&'a Path>, selection: &'a Selection) -> Result<Self, UsageError> {
         let path = output.filter(|path| *path != Path::new("-"));
         let form = match (path, output) {
@@ -41,7 +41,7 @@ impl<'a> Output<'a> {
         Ok(Output { form, path, input: &selection.input.path })
     }
 
-    /// A picture, by the name of its file; of what is in no record.
+    /// A picture of figures that are not from a record, in the format of the file's name.
     pub fn picture(path: &'a Path) -> Result<Self, UsageError> {
         Ok(Output { form: by_name(path)?, path: Some(path), input: Path::new("") })
     }
@@ -50,7 +50,7 @@ impl<'a> Output<'a> {
         self.form
     }
 
-    /// Writes figures in the form asked for.
+    /// Writes figures in the chosen format.
     pub fn write(
         &self,
         figures: &impl serde::Serialize,
@@ -78,13 +78,13 @@ fn by_name(path: &Path) -> Result<Form, UsageError> {
         Some("png") => Ok(Form::Png),
         Some("svg") => Ok(Form::Svg),
         _ => Err(UsageError::new(format!(
-            "{} does not say what picture it is to be: give it a name that ends in .png or .svg",
+            "{} does not determine the format of the picture: choose a name that ends in .png or .svg",
             path.display()
         ))),
     }
 }
 
-/// To standard output.
+/// Writes to standard output.
 pub fn print(bytes: &[u8]) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     let written = out.write_all(bytes).and_then(|()| out.flush());
@@ -92,16 +92,16 @@ pub fn print(bytes: &[u8]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Cells for the terminal that there is.
+/// The number of cells that fit the terminal.
 pub fn terminal_shape() -> Shape {
     let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
     let size = size.filter(|s| s.ws_col > 0 && s.ws_row > 0);
     let (columns, rows) = size.map_or((100, 40), |s| (s.ws_col.into(), s.ws_row.into()));
-    // A line is left for the prompt.
+    // One line is for the prompt.
     Shape::terminal(columns, rows - 1)
 }
 
-/// What the terminal can show.
+/// The capabilities of the terminal.
 pub fn style() -> Style {
     let var = |name| std::env::var(name).unwrap_or_default();
     if !std::io::stdout().is_terminal() || !var("NO_COLOR").is_empty() || var("TERM") == "dumb" {

@@ -1,4 +1,4 @@
-//! What the facts of a record and the command line select, and what it is called.
+//! The selection of targets by the command line, and the titles of reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use isotherm_report::{Filter, Options, printable};
 use super::Head;
 use crate::cli::Selection;
 
-/// Targets that are listed at most where none fits.
+/// Maximum number of targets to list if none matches.
 const LISTED: usize = 20;
 
-/// What every report is told.
+/// The options of every report.
 pub fn options(selection: &Selection, head: &Head) -> Result<Options> {
     let (facts, targets) = (head.facts.as_ref(), head.targets.as_slice());
     let chosen = chosen(&selection.target, targets)?;
@@ -33,32 +33,32 @@ pub fn options(selection: &Selection, head: &Head) -> Result<Options> {
     })
 }
 
-/// The targets that any of `words` fits; all if there are no words.
+/// The targets that match any of `words`; `None` (all) if there are no words.
 fn chosen(words: &[String], targets: &[TargetFact]) -> Result<Option<BTreeSet<TargetId>>> {
     let mut ids = BTreeSet::new();
     for word in words {
         let found = fitting(word, targets);
         if found.is_empty() {
-            bail!("no target fits {word:?}: the record has {}", list(targets));
+            bail!("no target matches {word:?}: the record has {}", list(targets));
         }
         ids.extend(found);
     }
     Ok((!words.is_empty()).then_some(ids))
 }
 
-/// The only target that `word` fits, or that there is.
+/// The only target that matches `word`, or the only target of the record.
 pub fn only(word: Option<&str>, targets: &[TargetFact]) -> Result<TargetId> {
     let words: Vec<String> = word.map(str::to_owned).into_iter().collect();
     let all = || targets.iter().map(|t| t.id).collect();
     let ids = chosen(&words, targets)?.unwrap_or_else(all);
     match (ids.first(), ids.len()) {
         (Some(&id), 1) => Ok(id),
-        _ => bail!("say by --target which target is meant: the record has {}", list(targets)),
+        _ => bail!("choose a target with --target: the record has {}", list(targets)),
     }
 }
 
-/// A number is a pid, and if no target has it, the number of a target; anything else is a part of
-/// a command line.
+/// The targets that match a word: a number is a pid, or if no target has it, the number of a
+/// target; any other word is a part of a command line.
 fn fitting(word: &str, targets: &[TargetFact]) -> Vec<TargetId> {
     let ids = |fits: &dyn Fn(&TargetFact) -> bool| -> Vec<TargetId> {
         targets.iter().filter(|t| fits(t)).map(|t| t.id).collect()
@@ -97,7 +97,7 @@ fn label(t: &TargetFact) -> String {
     }
 }
 
-/// What is no process has a name, not a command line.
+/// The short name of a target. A target that is no process has a name, not a command line.
 fn short(t: &TargetFact) -> &str {
     if t.pid.is_some() { program(&t.command) } else { &t.command }
 }
