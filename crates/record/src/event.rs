@@ -24,8 +24,8 @@ pub enum Event {
         /// its mappings from now on
         mappings: Arc<Vec<Mapping>>,
     },
-    /// The owner of a target, and its memory that is swapped out. It comes before the snapshot in whose
-    /// interval, or after which, it was read.
+    /// The program and the cgroup of a target, its bytes in swap and its major faults. It comes before the
+    /// snapshot in whose interval, or after which, it was read.
     Attribution(Attribution),
     /// an aggregation interval, with its mappings
     Snapshot(Arc<Snapshot>),

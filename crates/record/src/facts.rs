@@ -120,7 +120,7 @@ pub struct TargetFact {
     pub id: TargetId,
     /// pid, if it is a process
     pub pid: Option<u32>,
-    /// its command line
+    /// its command line, or `physical memory`
     pub command: String,
 }
 

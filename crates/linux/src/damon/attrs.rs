@@ -10,7 +10,7 @@ use super::sysfs::{Bounds, Intervals, IntervalsGoal, MonitoringAttrs};
 /// Attributes of a kdamond: those of [`Attrs`] that DAMON has, and some of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KdamondAttrs {
-    /// intervals and limits of regions; DAMON ignores the other attributes
+    /// intervals and limits of regions; the other attributes describe the fixed behaviour of DAMON
     pub attrs: Attrs,
     /// lets the kernel tune the intervals (since Linux 6.15)
     pub intervals_goal: Option<IntervalsGoal>,

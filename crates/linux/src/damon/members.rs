@@ -42,7 +42,7 @@ pub enum Watched {
         target: TargetId,
         /// ranges of physical addresses in bytes: sorted and disjoint
         ranges: Vec<AddrRange>,
-        /// names of the memory: sorted and disjoint
+        /// these ranges as mappings, with their names: sorted and disjoint
         mappings: Vec<Mapping>,
     },
 }

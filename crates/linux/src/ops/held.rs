@@ -157,7 +157,7 @@ impl Held {
 
     /// The state of the process after its mappings were read again. If reading failed for a temporary reason,
     /// the failure is noted and the previous mappings stay. The same holds if isotherm may not read the
-    /// process: it has changed its user since the last exec, or is about to end, and isotherm must continue to
+    /// process: since its last exec, it runs as another user, or it is about to end. isotherm must continue to
     /// watch the other targets.
     pub fn outcome(&self, read: Result<Liveness, AttachError>) -> Result<Liveness, OpsError> {
         match read {

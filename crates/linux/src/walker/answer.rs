@@ -30,8 +30,8 @@ pub struct Glance {
     pub changes: Option<MapChanges>,
 }
 
-/// The number of times that the write lock of the memory map was released, and the size in pages and the number
-/// of areas of the map.
+/// `mm_lock_seq` of the memory map, which grows with each write lock; and its size in pages with the number of
+/// its areas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapChanges(u64, u64);
 
