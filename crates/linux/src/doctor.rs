@@ -1,4 +1,4 @@
-//! What works on this machine: found by trying, never from the kernel's configuration.
+//! Checks what works on this machine, always by trying it, never from the kernel's configuration.
 
 mod physical;
 
@@ -15,20 +15,20 @@ use crate::walker::{WalkError, Walker, Want, bpf_help, own_pid};
 use crate::ways::{Way, WayError};
 use crate::x86::Level;
 
-/// How a thing stands.
+/// The result of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// works
     Works,
-    /// works in part, or is worth knowing
+    /// works with limits, or is worth knowing
     Limited,
-    /// does not, so that nothing can be recorded
+    /// does not work, so that nothing can be recorded
     Fails,
 }
 
 impl State {
-    /// For a column of seven characters.
+    /// The word for a column of seven characters.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -39,18 +39,18 @@ impl State {
     }
 }
 
-/// One thing tried.
+/// One check with its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// what was tried
+    /// the feature that was tried
     pub what: &'static str,
-    /// how it went
+    /// the result
     pub state: State,
-    /// in words, with the reason if it does not work; maybe several lines
+    /// description, with the reason if it does not work; may have several lines
     pub detail: String,
-    /// what to do about it
+    /// what the user can do
     pub advice: Option<String>,
-    /// what the kernel said of it, line by line, where that is more than a reason
+    /// messages of the kernel, line by line, if there is more than a reason
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl Finding {
     }
 }
 
-/// Tries everything; `root` is `/`, or a tree for tests.
+/// Runs all checks; `root` is `/`, or a directory tree for tests.
 #[must_use]
 pub fn examine(root: &Path) -> Vec<Finding> {
     let mut findings = vec![capabilities()];
@@ -82,7 +82,7 @@ pub fn examine(root: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The ways to look. One that does not work is worth a note as long as another one does.
+/// Checks each way of looking. A way that does not work is only a note if another one works.
 fn ways() -> Vec<Finding> {
     let opened = Way::ALL.map(|way| (way, way.open().map(drop)));
     let any = opened.iter().any(|(_, opened)| opened.is_ok());
@@ -126,7 +126,7 @@ fn capabilities() -> Finding {
         .advise("run as root, or see docs/reference/permissions.md for the least that is needed")
 }
 
-/// Clears a young page of our own, and looks whether it became old and can become young again.
+/// Clears a young page of isotherm's own, and checks that it becomes old and can become young again.
 fn clearing(walker: &mut Walker) -> Finding {
     let what = "clearing accessed bits by process_madvise";
     match try_clearing(walker) {
@@ -188,11 +188,11 @@ fn shared_pages(root: &Path) -> Finding {
     }
 }
 
-/// Foreign processes tried at most: one that has just ended, or is protected in a way of its own,
-/// says little about the others.
+/// Maximal number of foreign processes to try: a process that has just ended, or that has a protection of its
+/// own, is little evidence about others.
 const FOREIGN_TRIED: usize = 8;
 
-/// Tries some processes that belong to somebody else.
+/// Tries some processes of other users.
 fn other_users(root: &Path) -> Finding {
     use std::os::unix::fs::MetadataExt;
     let me = rustix::process::geteuid().as_raw();
@@ -202,7 +202,7 @@ fn other_users(root: &Path) -> Finding {
             let stat = stat(root, pid).ok()?;
             (e.metadata().ok()?.uid() != me && !stat.kernel_thread).then_some(pid)
         });
-    // What looking by BPF opens.
+    // The file that the BPF walker opens.
     let tried = pids.map(|pid| open_maps(root, pid).map(drop));
     foreign(tried.filter(|tried| !tried.as_ref().is_err_and(ProcError::is_gone)))
 }
@@ -229,7 +229,7 @@ fn foreign(tried: impl Iterator<Item = Result<(), ProcError>>) -> Finding {
     }
 }
 
-/// Whether a kdamond could be had; what an isotherm that was killed has left of one is taken away.
+/// Whether isotherm could use a kdamond. A kdamond that a killed isotherm has left is removed.
 fn kernel_damon(root: &Path) -> Finding {
     let what = "the kernel's DAMON";
     let left = match damon::sweep(root) {
@@ -255,7 +255,7 @@ fn kernel_damon(root: &Path) -> Finding {
     }
 }
 
-/// Others who clear accessed bits: then what looks old need not be idle.
+/// Finds other users that clear accessed bits: because of them, memory that looks old need not be idle.
 fn others_who_clear(root: &Path) -> Vec<Finding> {
     let what = "others who clear accessed bits";
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();

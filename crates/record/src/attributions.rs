@@ -1,4 +1,4 @@
-//! The table of attribution: one row for each time that something was told of a target.
+//! The table of attributions: one row per attribution of a target.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,21 +1,21 @@
-//! What is wrong with a value. Whoever knows the file adds where.
+//! The error of an invalid value. A caller that knows the file adds the place.
 
 use std::borrow::Cow;
 
 use arrow_schema::ArrowError;
 
-/// A value that may not stand in a record, in words that complete "the frame is damaged: ".
+/// An invalid value, as text that completes "the frame is damaged: ".
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Bad(pub Cow<'static, str>);
 
 impl Bad {
-    /// From fixed words.
+    /// From a constant text.
     pub(crate) const fn new(words: &'static str) -> Self {
         Bad(Cow::Borrowed(words))
     }
 
-    /// From words made up for the case.
+    /// From a formatted text.
     pub(crate) fn because(words: String) -> Self {
         Bad(Cow::Owned(words))
     }
@@ -27,7 +27,7 @@ impl From<ArrowError> for Bad {
     }
 }
 
-/// `Ok` if `holds`, else what is wrong.
+/// `Ok` if `holds`, otherwise an error with `words`.
 pub(crate) fn ensure(holds: bool, words: &'static str) -> Result<(), Bad> {
     if holds { Ok(()) } else { Err(Bad::new(words)) }
 }

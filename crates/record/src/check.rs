@@ -1,6 +1,5 @@
-//! What holds for every snapshot, every set of mappings and all that is told of targets in a record.
-//! Writer and reader both check it: the one so that nothing false gets in, the other so that nothing false
-//! gets out.
+//! Rules for all snapshots, mappings and attributions in a record. Both the writer and the reader check them,
+//! so that invalid data neither enter nor leave a record.
 
 use isotherm_core::{
     AddrRange, Attribution, Mapping, Quality, RateSupport, RegionView, Snapshot, TargetView,
@@ -8,14 +7,15 @@ use isotherm_core::{
 
 use crate::bad::{Bad, ensure};
 
-/// A whole, in basis points.
+/// 1 in basis points.
 const WHOLE_BP: u32 = 10_000;
-/// Bytes of the name of a program: the kernel's 15, each of which may have been no UTF-8, and some.
+/// Maximal length of a program's name in bytes: the kernel's 15, each of which may become a 3-byte replacement
+/// character, and some reserve.
 const MOST_COMM: usize = 64;
-/// Bytes of the path of a control group, as in the kernel.
+/// Maximal length of a cgroup's path in bytes, as in the kernel.
 const MOST_CGROUP: usize = 4096;
 
-/// Whether `s` may stand in a record.
+/// Checks that `s` may be in a record.
 pub(crate) fn snapshot(s: &Snapshot) -> Result<(), Bad> {
     ensure(s.start <= s.end, "a snapshot ends before it starts")?;
     ensure(
@@ -26,12 +26,12 @@ pub(crate) fn snapshot(s: &Snapshot) -> Result<(), Bad> {
     s.targets.iter().try_for_each(target)
 }
 
-/// Whether `mappings` may stand in a record.
+/// Checks that `mappings` may be in a record.
 pub(crate) fn mappings(mappings: &[Mapping]) -> Result<(), Bad> {
     disjoint(mappings.iter().map(|m| m.range), "mappings overlap or are out of order")
 }
 
-/// Whether `a` may stand in a record.
+/// Checks that `a` may be in a record.
 pub(crate) fn attribution(a: &Attribution) -> Result<(), Bad> {
     ensure(a.comm.len() <= MOST_COMM, "the name of a program is longer than any is")?;
     ensure(a.cgroup.len() <= MOST_CGROUP, "the path of a control group is longer than any is")

@@ -1,4 +1,4 @@
-//! Snapshots on their way into a record: columns that grow row by row.
+//! Snapshots to be written to a record: columns that grow row by row.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use crate::quality::{self, Qualities};
 use crate::scalars::{self, SCALARS, nanos};
 use crate::versions;
 
-/// Bytes that a row, a target and a region take in the columns.
+/// Bytes of a row, a target and a region in the columns.
 const ROW: usize = SCALARS.len() * 8 + quality::ROW;
 const TARGET: usize = 4 + 9 + 8 + 8 + 4;
 const REGION: usize = 8 + 8 + 8 + 3 * 4 + 3 * 2 + 2 * Unknown::ALL.len() + 2 * 3;
 
-/// Bytes that `s` takes in the columns.
+/// Bytes of `s` in the columns.
 pub(crate) fn bytes_of(s: &Snapshot) -> usize {
     ROW + s.targets.len() * TARGET + s.nr_regions() * REGION
 }
 
-/// The name of the column for a reason.
+/// The name of the column for a reason why pages are unknown.
 pub(crate) fn unknown_name(why: Unknown) -> String {
     format!("unknown_{}_bp", why.name())
 }
 
-/// Snapshots not yet written, as columns.
+/// Snapshots that are not written yet, as columns.
 #[derive(Default)]
 pub(crate) struct Columns {
     rows: Vec<[u64; SCALARS.len()]>,
@@ -66,7 +66,7 @@ struct Regions {
 }
 
 impl Columns {
-    /// Bytes held.
+    /// Bytes of all snapshots held.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -75,12 +75,12 @@ impl Columns {
         self.rows.is_empty()
     }
 
-    /// Snapshots held.
+    /// Number of snapshots held.
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Appends `s`, whose targets use `sets`. After an error nothing is held.
+    /// Appends `s`, whose targets use `sets`. After an error, all snapshots held are dropped.
     pub(crate) fn push(&mut self, s: &Snapshot, sets: &[u64]) -> Result<(), Bad> {
         let appended = self.append(s, sets);
         if appended.is_err() {
@@ -102,7 +102,7 @@ impl Columns {
         Ok(())
     }
 
-    /// All that is held, which is then empty. Without snapshots it shows the columns' types.
+    /// Takes all snapshots out. Without snapshots, the batch still has all columns with their types.
     pub(crate) fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let held = std::mem::take(self);
         let mut columns = Vec::new();

@@ -1,4 +1,5 @@
-//! Whether what a record tells makes sense as a whole: what no single frame can show.
+//! Checks whether the content of a record is consistent over all frames: problems that no single frame can
+//! show.
 
 use std::collections::HashMap;
 
@@ -9,10 +10,10 @@ use isotherm_core::{
 use crate::event::Event;
 use crate::facts::{End, TargetFact};
 
-/// Shares are rounded one by one, so that their sum may be above the whole by this.
+/// Each share is rounded separately, so that their sum may exceed the whole by this.
 const ROUNDING_BP: u64 = 8;
 
-/// What a record has told so far.
+/// The content of a record so far.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
     targets: HashMap<TargetId, TargetFact>,
@@ -28,7 +29,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Takes in an event, and tells what is wrong with it.
+    /// Adds an event, and returns its problems.
     pub(crate) fn take(&mut self, event: &Event) -> Vec<String> {
         match event {
             Event::Facts(_) => {
@@ -44,8 +45,8 @@ impl Content {
         }
     }
 
-    /// Each file tells the targets again; a number never stands for another process, which may become
-    /// another program.
+    /// Each file repeats the targets. A number never means another process, but that process may change its
+    /// program.
     fn target(&mut self, fact: &TargetFact) -> Vec<String> {
         match self.targets.insert(fact.id, fact.clone()) {
             Some(before) if before.pid != fact.pid => {
@@ -66,7 +67,7 @@ impl Content {
             self.attrs = Some(s.attrs);
         }
         let (regions, most) = (s.nr_regions(), s.attrs.max_regions);
-        // Windows have no bound of the user's.
+        // The user's limit of regions does not apply to windows.
         if regions > most as usize && !s.attrs.windows {
             wrong.push(format!("{regions} regions are above the bound of {most}"));
         }
@@ -108,7 +109,7 @@ impl Content {
         wrong
     }
 
-    /// What the older files had that are gone is known by its count only.
+    /// Checks the end. Snapshots in older files that were deleted are known only by their count.
     fn end(&self, end: &End) -> Vec<String> {
         let first = self.first_seq.unwrap_or(0);
         if end.snapshots != first + self.snapshots {
@@ -122,7 +123,7 @@ impl Content {
     }
 }
 
-/// Regions and what is left out are exactly what is mapped, and no region lies across a gap.
+/// Checks that regions and the omitted bytes are exactly the mapped memory, and that no region contains a gap.
 fn cover(view: &TargetView) -> Option<String> {
     let areas = join_touching(view.mappings.iter().map(|m| m.range));
     let holds = |r: &AddrRange| {
@@ -145,7 +146,7 @@ fn cover(view: &TargetView) -> Option<String> {
     })
 }
 
-/// Shares above one, and order, are damage of the frame.
+/// Checks one region. Shares above one and a wrong order are damage of the frame, which is detected earlier.
 fn region(r: &RegionView) -> Option<String> {
     let what = if r.range.is_empty() {
         "is empty"

@@ -1,4 +1,4 @@
-//! What a reader says: events, or why there are no more.
+//! The results of a reader: events, or the reason why there are no more.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,114 +9,114 @@ use isotherm_core::{Attribution, Mapping, Snapshot, TargetId};
 use crate::facts::{End, Facts, TargetFact};
 use crate::frame::VERSION;
 
-/// What a record tells, in its order.
+/// The content of a record, in its order.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "facts come once a record, and events are not kept")]
 pub enum Event {
-    /// a recording begins; once for all its files
+    /// a recording begins; once for all of its files
     Facts(Facts),
-    /// A target. Told again at the beginning of each file.
+    /// A target. Each file repeats it at its beginning.
     Target(TargetFact),
-    /// the mappings of a target are new
+    /// a target has new mappings
     Mappings {
-        /// whose
+        /// the target
         target: TargetId,
-        /// what they are from now on
+        /// its mappings from now on
         mappings: Arc<Vec<Mapping>>,
     },
-    /// Whose a target is, and what of it is not in memory; before the snapshot in whose interval, or
-    /// after which, it was read.
+    /// The program and the cgroup of a target, its bytes in swap and its major faults. It comes before the
+    /// snapshot in whose interval, or after which, it was read.
     Attribution(Attribution),
-    /// an aggregation interval, its mappings attached
+    /// an aggregation interval, with its mappings
     Snapshot(Arc<Snapshot>),
     /// the record is complete up to here
     End(End),
 }
 
-/// Why a record cannot be read, or not further.
+/// The reason why a record cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// it cannot be opened or read
+    /// The file cannot be opened or read.
     #[error("cannot read the record {}: {source}", path.display())]
     Io {
-        /// which file
+        /// path of the file
         path: PathBuf,
-        /// what the system said
+        /// error of the system
         source: io::Error,
     },
-    /// it is something else
+    /// The file is not a record.
     #[error(
         "{} is no isotherm record, for it does not begin like one: give a file that isotherm has recorded",
         path.display()
     )]
     NotARecord {
-        /// which file
+        /// path of the file
         path: PathBuf,
     },
-    /// Its end is missing. All that was read before is right.
+    /// The end is missing. Everything that was read so far is correct.
     #[error("the record {} breaks off after byte {at}: {why}", path.display())]
     Torn {
-        /// which file
+        /// path of the file
         path: PathBuf,
-        /// where what is whole ends
+        /// offset of the end of the complete data
         at: u64,
-        /// as far as it can be told
+        /// reason, as far as it can be determined
         why: Missing,
     },
-    /// A frame is damaged. All that was read before is right.
+    /// A frame is damaged. Everything that was read so far is correct.
     #[error(
         "the record {} is damaged in the frame at byte {at}: {why}; what comes after it can be read with --skip-damaged",
         path.display()
     )]
     Damaged {
-        /// which file
+        /// path of the file
         path: PathBuf,
-        /// where the frame begins
+        /// offset of the frame
         at: u64,
-        /// what is wrong with it
+        /// kind of the damage
         why: String,
     },
-    /// a later isotherm wrote it
+    /// A later isotherm has written the record.
     #[error(
         "the record {} is of version {found}, and this isotherm reads versions up to {VERSION}: use a later isotherm",
         path.display()
     )]
     Version {
-        /// which file
+        /// path of the file
         path: PathBuf,
-        /// its version
+        /// version of the record
         found: u16,
     },
 }
 
-/// Why a record has no end.
+/// The reason why a record has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
-    /// somebody writes it
+    /// a process still writes it
     #[error(
         "its recording goes on, and writes every 5 s; all before is right, and what comes is to be read later"
     )]
     Recording,
-    /// it ends within a frame, and nobody writes it
+    /// it ends within a frame, and no process writes it
     #[error(
         "the file ends within a frame, as it was cut in copying, or the machine went down; all before is right: copy it again if there is a longer one"
     )]
     Cut,
-    /// it ends with a frame, and nobody writes it
+    /// it ends after a complete frame, and no process writes it
     #[error(
         "its recording was killed, or the file was copied while it went on; all before is right, and at most the last 5 s of the recording are missing"
     )]
     Killed,
 }
 
-/// What was passed over in a damaged record.
+/// The data of a damaged record that were skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lost {
-    /// places that are damaged
+    /// number of damaged places
     pub places: u64,
-    /// bytes in the frames there
+    /// bytes in the skipped frames
     pub bytes: u64,
-    /// snapshots that are missing, by the numbers of those that are not, and by the end
+    /// missing snapshots, according to the numbers of the others and to the end
     pub snapshots: u64,
 }

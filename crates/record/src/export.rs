@@ -1,4 +1,4 @@
-//! A record for other tools.
+//! Exports a record for other tools.
 
 use std::io::Write;
 
@@ -12,17 +12,17 @@ use crate::facts::Facts;
 use crate::reader::Reader;
 use crate::sets::Sets;
 
-/// Bytes of snapshots in one Arrow record batch, about.
+/// Approximate size of the snapshots in one Arrow record batch, in bytes.
 const BATCH: usize = 1 << 20;
 
-/// What an export has come to.
+/// The result of an export.
 #[derive(Debug)]
 pub struct Exported {
-    /// snapshots exported
+    /// number of exported snapshots
     pub snapshots: u64,
-    /// set if the record breaks off: worth a warning
+    /// set if the record has no end: worth a warning
     pub torn: Option<ReadError>,
-    /// what was skipped
+    /// data that were skipped
     pub lost: Lost,
 }
 
@@ -33,10 +33,10 @@ pub enum ExportError {
     /// the record cannot be read
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// the stream cannot be written
+    /// the output cannot be written
     #[error("cannot write the Arrow stream: {0}")]
     Write(String),
-    /// two recordings in one file
+    /// one file contains two recordings
     #[error("there is more than one recording in this record: export them one by one")]
     Mixed,
 }
@@ -53,11 +53,11 @@ impl From<Bad> for ExportError {
     }
 }
 
-/// Writes the snapshots of a record as a plain Arrow IPC stream, with the columns that they have in
-/// the record, unpacked. The facts are metadata of its schema.
+/// Writes the snapshots of a record as a plain Arrow IPC stream, with the same columns as in the record,
+/// uncompressed. The metadata of its schema are the facts.
 ///
 /// # Errors
-/// If the record cannot be read, for more than that it breaks off, or `out` cannot be written.
+/// If the record cannot be read (a missing end is not an error), or `out` cannot be written.
 pub fn export_arrow(reader: Reader, out: impl Write) -> Result<Exported, ExportError> {
     let mut reader = reader;
     let mut next = reader.next();

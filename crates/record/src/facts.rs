@@ -1,4 +1,4 @@
-//! What a recording says about itself.
+//! The metadata of a recording.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -10,36 +10,36 @@ use crate::bad::Bad;
 use crate::scalars::{self, ATTRS};
 use crate::versions;
 
-/// The facts of a recording, as known at its start.
+/// The facts of a recording that are known at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// the isotherm that recorded
+    /// version of the isotherm that recorded
     pub isotherm_version: String,
     /// name of the machine
     pub host: String,
-    /// its kernel, as `uname -r` says
+    /// its kernel, as `uname -r` prints it
     pub kernel: String,
     /// the command line of the recorder
     pub command: String,
-    /// when recording started, on the clock of the snapshots
+    /// start of the recording, on the clock of the snapshots
     pub started: Nanos,
     /// the same moment on the wall clock, in milliseconds since 1970 (UTC)
     pub started_unix_ms: u64,
-    /// what the monitor was told at the start; snapshots carry later changes
+    /// attributes of the monitor at the start; snapshots contain later changes
     pub attrs: Attrs,
-    /// of the monitor's random numbers
+    /// seed of the monitor's random numbers
     pub seed: u64,
-    /// how accesses were looked at
+    /// the way of observing accesses
     pub look: String,
-    /// whatever else should be known
+    /// free text
     pub note: String,
 }
 
-/// Before each key, so that other users of a schema's metadata are left in peace.
+/// Prefix of each key, so that the keys do not collide with those of other users of a schema's metadata.
 const PREFIX: &str = "isotherm.";
 
 impl Facts {
-    /// Facts of which only these are known; the rest is empty or zero.
+    /// Facts with these values; all other fields are empty or zero.
     #[must_use]
     pub fn new(isotherm_version: &str, attrs: Attrs, started: Nanos) -> Self {
         Facts {
@@ -56,7 +56,7 @@ impl Facts {
         }
     }
 
-    /// Keys and values.
+    /// The facts as keys and values.
     pub(crate) fn entries(&self) -> Result<Vec<(String, String)>, Bad> {
         let words = [
             ("version", &self.isotherm_version),
@@ -77,12 +77,12 @@ impl Facts {
         Ok(words.chain(numbers).map(|(key, value)| (format!("{PREFIX}{key}"), value)).collect())
     }
 
-    /// As the metadata of a schema.
+    /// The facts as metadata of a schema.
     pub(crate) fn metadata(&self) -> Result<HashMap<String, String>, Bad> {
         Ok(self.entries()?.into_iter().collect())
     }
 
-    /// From the metadata of a schema. Keys of a later isotherm are passed over.
+    /// Reads facts from the metadata of a schema. Unknown keys of a later isotherm are ignored.
     pub(crate) fn from_metadata(metadata: &Metadata) -> Result<Self, Bad> {
         let mut attrs = [0; ATTRS.len()];
         for (value, key) in attrs.iter_mut().zip(ATTRS) {
@@ -113,31 +113,31 @@ fn entry<T: FromStr>(metadata: &Metadata, key: &str) -> Result<T, Bad> {
         .ok_or_else(|| Bad::because(format!("the fact {PREFIX}{key} is missing or no number")))
 }
 
-/// A target of a recording. It may appear while recording goes on, as a child does.
+/// A target of a recording. It may appear during the recording, such as a new child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetFact {
-    /// as in the snapshots
+    /// its id in the snapshots
     pub id: TargetId,
-    /// the process, if it is one
+    /// pid, if it is a process
     pub pid: Option<u32>,
-    /// what it runs
+    /// its command line, or `physical memory`
     pub command: String,
 }
 
-/// Why a file of a record ends.
+/// The reason why a file of a record ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Why {
-    /// every target ended
+    /// all targets ended
     TargetsGone,
-    /// the recorder was asked to stop
+    /// a user or program stopped the recorder
     Stopped,
-    /// the record that was played had no more snapshots
+    /// the played record had no more snapshots
     Played,
-    /// the limit of its size was reached
+    /// the size limit was reached
     MaxSize,
-    /// it goes on in the next file
+    /// the record continues in the next file
     Rotated,
-    /// recording failed; the end's note says how
+    /// recording failed; the end's note contains the error
     Failed,
 }
 
@@ -173,12 +173,12 @@ impl From<EndReason> for Why {
     }
 }
 
-/// The last row of a file that was not cut off.
+/// The last row of a complete file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// why it ends here
+    /// why the file ends
     pub why: Why,
-    /// more words on that, possibly none
+    /// details of the reason; may be empty
     pub note: String,
     /// snapshots written since the recording started
     pub snapshots: u64,

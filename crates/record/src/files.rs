@@ -1,5 +1,5 @@
-//! Where frames go: to files, of which FILE is the current one, FILE.1 the one before, and so on; or
-//! to anything else that can be written.
+//! Destinations of frames: files, of which FILE is the current one, FILE.1 the previous one, and so on; or any
+//! other writer.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,9 +13,9 @@ use crate::frame::MAGIC;
 use crate::limits::MOST_FILES;
 use crate::outcome::WriteError;
 
-/// Where frames go.
+/// A destination of frames.
 pub trait Sink {
-    /// Appends whole frames. When it returns, they outlive the process.
+    /// Appends whole frames. After it returns, they survive the end of the process.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -27,21 +27,21 @@ pub trait Sink {
     /// If there cannot be another file.
     fn rotate(&mut self) -> io::Result<()>;
 
-    /// What was appended is worth keeping: it may take the place of what was there before.
+    /// Makes the appended frames permanent: they may replace an earlier record.
     ///
     /// # Errors
-    /// If it cannot have its place.
+    /// If the record cannot be moved to its place.
     fn settle(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Whether it has its place. What has none is gone when the sink is dropped.
+    /// Whether the record is at its final place. If not, it is deleted when the sink is dropped.
     fn is_settled(&self) -> bool {
         true
     }
 }
 
-/// Anything to write to, without rotation.
+/// Any writer, without rotation.
 impl<W: Write> Sink for W {
     fn append(&mut self, frames: &[u8]) -> io::Result<()> {
         self.write_all(frames)?;
@@ -53,7 +53,7 @@ impl<W: Write> Sink for W {
     }
 }
 
-/// The file `age` rotations old of the record at `path`.
+/// The path of the file that is `age` rotations old, of the record at `path`.
 pub(crate) fn part(path: &Path, age: u32) -> PathBuf {
     if age == 0 { path.to_owned() } else { with_suffix(path, &age.to_string()) }
 }
@@ -89,32 +89,32 @@ fn state(path: &Path) -> io::Result<State> {
     })
 }
 
-/// Files on a disk, locked as long as they are written. An earlier record keeps its place until there is
-/// something better.
+/// Files on a disk, locked while they are written. An earlier record keeps its place until the new one has
+/// content.
 #[derive(Debug)]
 pub struct Files {
     path: PathBuf,
     keep: u32,
     file: File,
-    /// bytes in `file`; none if what it ends with cannot be taken back
+    /// bytes in `file`; none if a partial write cannot be undone
     len: Option<u64>,
     aside: Option<Aside>,
 }
 
-/// A file that waits for its place, and what is to be done then.
+/// A file that waits for its final place, with the operations that are due then.
 #[derive(Debug)]
 struct Aside {
     /// removed when dropped
     file: TempPath,
     stale: Vec<PathBuf>,
     renames: Vec<(PathBuf, PathBuf)>,
-    /// the earlier record, locked so that nobody else takes its place meanwhile
+    /// the earlier record, locked so that no other recording replaces it in the meantime
     _earlier: Vec<File>,
 }
 
 impl Files {
-    /// Begins a record at `path` that keeps at most `keep` files. An earlier record there is moved
-    /// to FILE.old when this one settles, whatever else is there stays and is an error.
+    /// Begins a record at `path` that keeps at most `keep` files. When this record settles, an earlier one at
+    /// `path` is moved to FILE.old. Any other file there stays, and is an error.
     pub(crate) fn create(path: &Path, keep: u32) -> Result<Self, WriteError> {
         let io = |source| WriteError::Io { path: path.to_owned(), source };
         let earlier = records(path, keep)?;
@@ -132,14 +132,14 @@ impl Files {
             (file, Some(Aside { file: temporary, stale, renames, _earlier }))
         };
         lock(&file, path)?;
-        // Whoever came first has written it meanwhile.
+        // Another recording has created and written the file in the meantime.
         if aside.is_none() && file.metadata().map_err(io)?.len() > 0 {
             return Err(WriteError::Busy { path: path.to_owned() });
         }
         Ok(Files { path: path.to_owned(), keep, file, len: Some(0), aside })
     }
 
-    /// Standard output, which is not closed at the end, and has no second file.
+    /// Standard output, which is not closed at the end, and cannot be rotated.
     #[cfg(unix)]
     pub(crate) fn stdout(name: &Path) -> Result<Self, WriteError> {
         use std::os::fd::AsFd;
@@ -149,13 +149,13 @@ impl Files {
     }
 }
 
-/// Tries to lock a file so often, and waits so long in between: who reads a record asks for a moment
-/// whether it is locked.
+/// The number of attempts to lock a file, and the pause between them: a reader of a record locks it for a
+/// moment to check whether it is locked.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Locks a file that is being written, until it is closed. Where files cannot be locked, nothing
-/// keeps two recordings apart.
+/// Locks a file while it is written, until it is closed. On file systems without locks, two recordings of the
+/// same file are not detected.
 fn lock(file: &File, path: &Path) -> Result<(), WriteError> {
     for _ in 0..TRIES {
         match file.try_lock() {
@@ -166,7 +166,7 @@ fn lock(file: &File, path: &Path) -> Result<(), WriteError> {
     Err(WriteError::Busy { path: path.to_owned() })
 }
 
-/// Locks the files of these ages of the record at `path`, unless somebody writes one.
+/// Locks the files of these ages of the record at `path`; fails if another process writes one of them.
 fn lock_all(path: &Path, ages: &[u32]) -> Result<Vec<File>, WriteError> {
     let mut files = Vec::new();
     for &age in ages {
@@ -174,7 +174,7 @@ fn lock_all(path: &Path, ages: &[u32]) -> Result<Vec<File>, WriteError> {
         match File::open(&path) {
             Ok(file) => {
                 lock(&file, &path)?;
-                // Another recording may have taken its place just before.
+                // Another recording may have replaced it just before.
                 if !is_at(&file, &path) {
                     return Err(WriteError::Busy { path });
                 }
@@ -187,7 +187,7 @@ fn lock_all(path: &Path, ages: &[u32]) -> Result<Vec<File>, WriteError> {
     Ok(files)
 }
 
-/// Whether `file` is the one at `path` now.
+/// Whether `file` is still the file at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {
@@ -202,13 +202,13 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Whether somebody writes the file at `path`.
+/// Whether a process writes the file at `path`.
 pub(crate) fn is_written(path: &Path) -> bool {
     let locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
     File::open(path).is_ok_and(locked)
 }
 
-/// Addresses and command lines are nobody else's business.
+/// Creates a file that only its owner may read, because it contains addresses and command lines.
 fn begin(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
@@ -217,8 +217,8 @@ fn begin(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// In the same directory, so that it can be renamed; of a name of its own, so that two recordings
-/// of one name do not meet. Readable by its owner alone as well.
+/// Creates a temporary file. It is in the same directory, so that it can be renamed. It has a unique name, so
+/// that two recordings of the same name do not collide. Only its owner may read it.
 fn begin_aside(path: &Path) -> io::Result<(File, TempPath)> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(".".as_ref());
     let mut prefix = OsString::from(".");
@@ -228,8 +228,7 @@ fn begin_aside(path: &Path) -> io::Result<(File, TempPath)> {
     Ok(file.into_parts())
 }
 
-/// Ages of the files at `path` that are records. Anything else in the place of one that will be
-/// needed is an error.
+/// The ages of the files at `path` that are records. Another file in a place that will be `needed` is an error.
 fn records(path: &Path, needed: u32) -> Result<Vec<u32>, WriteError> {
     let mut found = Vec::new();
     for age in 0..MOST_FILES {
@@ -257,7 +256,7 @@ impl Sink for Files {
         let written = self.file.write_all(frames);
         match written {
             Ok(()) => self.len = self.len.map(|len| len + frames.len() as u64),
-            // a full disk: what was there before stays whole
+            // a full disk: remove the partial write
             Err(_) => self.len.map_or(Ok(()), |len| self.file.set_len(len))?,
         }
         written
@@ -271,7 +270,7 @@ impl Sink for Files {
         for age in (0..self.keep.saturating_sub(1)).rev() {
             rename_if_there(&part(&self.path, age), &part(&self.path, age + 1))?;
         }
-        // The file before stays locked until this one is.
+        // The previous file stays locked until the new one is locked.
         let next = begin(&self.path)?;
         lock(&next, &self.path).map_err(io::Error::other)?;
         self.file = next;

@@ -1,4 +1,4 @@
-//! Frames: what a record file is made of. All numbers are little-endian.
+//! Frames, the units of a record file. All numbers are little-endian.
 //!
 //! ```text
 //!  0                  8         10     12        16         20          24            24 + length
@@ -9,24 +9,24 @@
 //!  +------------------+---------+------+---------+----------+-----------+------ - - - ------+
 //! ```
 //!
-//! The header has a checksum of its own, so that a length is believed only when it is right: a
-//! damaged payload is skipped at once, and after a damaged header the next one is searched for.
+//! The header has its own checksum, so that isotherm uses a length only after checking it. It skips a damaged
+//! payload at once. After a damaged header, it searches for the next header.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use crate::bad::Bad;
 
-/// First bytes of every frame, and so of every record.
+/// First bytes of every frame, and therefore of every record.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89ISOTHM\n";
-/// The version written. It says which columns the tables have.
+/// The version that this program writes. It determines the columns of the tables.
 pub(crate) const VERSION: u16 = 4;
-/// Bytes in a payload at most, packed or unpacked.
+/// Maximal size of a payload in bytes, compressed or uncompressed.
 pub(crate) const MAX_PAYLOAD: usize = 64 << 20;
 /// Bytes before the payload.
 const HEADER_LEN: usize = 24;
-/// A disk writes as much at once, or nothing of it.
+/// A disk writes this many bytes completely, or none of them.
 const SECTOR: u64 = 512;
-/// Bytes asked of the input at once.
+/// Bytes per read of the input.
 const BUFFER: usize = 64 << 10;
 
 /// The table that a frame's message belongs to.
@@ -40,12 +40,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// In the order in which a file begins them.
+    /// All kinds, in the order at the beginning of a file.
     pub(crate) const ALL: [Kind; 5] =
         [Kind::Snapshots, Kind::Mappings, Kind::Targets, Kind::End, Kind::Attribution];
 }
 
-/// A frame that has passed its checksums.
+/// A frame with correct checksums.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub version: u16,
@@ -55,7 +55,7 @@ pub(crate) struct Frame {
     pub payload: Vec<u8>,
 }
 
-/// Why there is no next frame.
+/// The reason why there is no next frame.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error(transparent)]
@@ -125,12 +125,12 @@ fn parse(bytes: &[u8; HEADER_LEN], at: u64) -> Result<Header, FrameError> {
     Ok(Header { version, kind, length, crc: u32_at(bytes, 16) })
 }
 
-/// Takes frames off an input, none of whose lengths it believes.
+/// Splits an input into frames, without trusting their lengths.
 pub(crate) struct Frames<R> {
     input: BufReader<R>,
     /// offset of the first byte of `ahead`
     at: u64,
-    /// bytes read that no frame has claimed, at most a header
+    /// bytes read that belong to no frame yet, at most one header
     ahead: Vec<u8>,
 }
 
@@ -140,7 +140,7 @@ impl<R: Read> Frames<R> {
         Frames { input, at: 0, ahead: Vec::with_capacity(HEADER_LEN) }
     }
 
-    /// Bytes taken so far.
+    /// Offset of the next frame.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
@@ -178,19 +178,19 @@ impl<R: Read> Frames<R> {
         Ok(Some(Frame { version: header.version, kind: header.kind, at, payload }))
     }
 
-    /// `error`, unless the frame at `at` was never written whole. `zeros` bytes before where the
-    /// input stands are zero.
+    /// Returns `error`, unless the frame at `at` was never written completely. The last `zeros` bytes that were
+    /// read are zero.
     fn torn_or(&mut self, error: FrameError, at: u64, zeros: u64) -> FrameError {
         match self.is_unwritten(at, zeros) {
-            // a file of zeros is no record
+            // a file of zeros is not a record
             Ok(true) if at > 0 => FrameError::Torn { at },
             Ok(_) => error,
             Err(e) => e.into(),
         }
     }
 
-    /// Whether all is zero up to the end of the input, from a sector or the beginning of the frame
-    /// on: so looks a file that had grown, but was not yet written, when power failed.
+    /// Whether all bytes up to the end of the input are zero, starting at a sector or at the beginning of the
+    /// frame. A file looks like this if it had grown but was not yet written when power failed.
     fn is_unwritten(&mut self, at: u64, zeros: u64) -> io::Result<bool> {
         let mut end = self.at + self.ahead.len() as u64;
         let first_zero = end - zeros;
@@ -209,7 +209,7 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    /// After damage: goes on to where a sound header begins, or to the end of the input.
+    /// After damage: moves to the next valid header, or to the end of the input.
     pub(crate) fn skip(&mut self) -> io::Result<()> {
         loop {
             self.fill()?;
@@ -236,7 +236,7 @@ impl<R: Read> Frames<R> {
         Ok(())
     }
 
-    /// Up to `length` bytes. Grows with what is there, not with what is promised.
+    /// Reads up to `length` bytes. Memory grows with the available bytes, not with the stated length.
     fn payload(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut payload = Vec::new();
         self.input.by_ref().take(length as u64).read_to_end(&mut payload)?;

@@ -1,8 +1,9 @@
-//! The record file: what a [`Source`](isotherm_core::Source) has shown, kept.
+//! The record file: the stored snapshots of a [`Source`](isotherm_core::Source).
 //!
-//! A record is five tables (snapshots, mappings, targets, attribution, the end) written in turn as they grow.
-//! Each table is an Arrow IPC stream whose messages lie in frames of their own, so that damage to
-//! one frame costs no other. The schema message of the snapshots carries the recording's [`Facts`].
+//! A record consists of five tables (snapshots, mappings, targets, attribution, end), whose rows are written
+//! alternately as they grow. Each table is an Arrow IPC stream. Each of its messages is in a frame of its own, so
+//! that damage to one frame does not affect the others. The schema message of the snapshots contains the
+//! [`Facts`] of the recording.
 //! `docs/abi/testing/record.md` is the specification.
 //!
 //! ```
@@ -13,7 +14,7 @@
 //! let path = dir.path().join("demo.isotherm");
 //! let facts = Facts::new("0.1.0", Attrs::default(), Nanos(0));
 //! let writer = Writer::create(&path, &facts, Limits::default())?;
-//! // writer.snapshot(&snapshot)? for each one that the source delivers
+//! // writer.snapshot(&snapshot)? for each snapshot that the source delivers
 //! writer.finish(Why::Stopped, "")?;
 //!
 //! for event in Reader::open(&path)? {

@@ -1,49 +1,49 @@
-//! How big a record may become.
+//! Limits for the size of a record.
 
-/// A file smaller than this could not hold what every file begins with.
+/// Smallest size of a file in bytes: a smaller file could not hold the frames with which every file begins.
 const SMALLEST_FILE: u64 = 64 << 10;
-/// Files at most, as each rotation renames them all.
+/// Maximal number of files, because each rotation renames all of them.
 pub(crate) const MOST_FILES: u32 = 1000;
 
-/// How big a record may become.
+/// Limits for the size of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limits {
-    /// Bytes of all files together at most. Without `rotate` the recording ends there.
+    /// Maximal size of all files together, in bytes. Without `rotate`, the recording ends when it is reached.
     pub max_size: Option<u64>,
-    /// Files kept, the current one included, each with an equal part of `max_size`: FILE is the
-    /// current one, FILE.1 the one before, and so on. The oldest makes room.
+    /// Number of files to keep, including the current one. Each may have an equal part of `max_size`. FILE is
+    /// the current one, FILE.1 the previous one, and so on; rotation deletes the oldest.
     pub rotate: Option<u32>,
 }
 
-/// What is wrong with limits.
+/// The reason why limits are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitsError {
-    /// rotation without a size
+    /// rotation without a maximal size
     #[error("files cannot rotate without a limit of their size: give --max-size as well")]
     RotateWithoutSize,
-    /// number of files
+    /// the number of files is out of range
     #[error("a record cannot rotate through {0} files: choose 2 to {MOST_FILES}")]
     Files(u32),
-    /// size
+    /// the maximal size is too small
     #[error(
         "{size} bytes for {files} file(s) are too few: each needs {SMALLEST_FILE} at least, so give --max-size {least} or more"
     )]
     Size {
-        /// asked size
+        /// requested size in bytes
         size: u64,
-        /// asked number of files
+        /// requested number of files
         files: u32,
-        /// what would do
+        /// smallest valid size in bytes
         least: u64,
     },
 }
 
 impl Limits {
-    /// Bytes that one file may have.
+    /// The maximal size of one file in bytes.
     ///
     /// # Errors
-    /// If the limits make no sense; says what would.
+    /// If the limits are invalid; the error contains valid ones.
     pub fn file_size(&self) -> Result<u64, LimitsError> {
         let files = self.rotate.unwrap_or(1);
         if self.rotate.is_some() && !(2..=MOST_FILES).contains(&files) {

@@ -1,4 +1,4 @@
-//! List columns: made from values and lengths, and taken apart again.
+//! List columns: built from values and lengths, and split again.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use arrow_schema::{ArrowError, Field, Schema};
 
 use crate::bad::Bad;
 
-/// A column and what it is called.
+/// A column with its name and type.
 pub(crate) type Column = (Field, ArrayRef);
 
-/// Rows of these columns.
+/// A record batch with these columns.
 pub(crate) fn batch(columns: Vec<Column>) -> Result<RecordBatch, ArrowError> {
     let (fields, arrays): (Vec<Field>, Vec<ArrayRef>) = columns.into_iter().unzip();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
 }
 
-/// A column with one value a row.
+/// A column with one value per row.
 pub(crate) fn plain(name: &str, nullable: bool, values: ArrayRef) -> Column {
     (Field::new(name, values.data_type().clone(), nullable), values)
 }
 
-/// Numbers as an array.
+/// An array of numbers.
 pub(crate) fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(UInt64Array::from_iter_values(values))
 }
 
-/// Words as an array.
+/// An array of strings.
 pub(crate) fn words<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
     Arc::new(StringArray::from_iter_values(values))
 }
 
-/// `name`, with one allocation for all that are the same.
+/// `name` as a shared string: equal names share one allocation.
 pub(crate) fn shared(names: &mut HashSet<Arc<str>>, name: &str) -> Arc<str> {
     if let Some(known) = names.get(name) {
         return known.clone();
@@ -46,7 +46,7 @@ pub(crate) fn shared(names: &mut HashSet<Arc<str>>, name: &str) -> Arc<str> {
     new
 }
 
-/// Where the lists of these lengths begin and end.
+/// The offsets of lists with these lengths.
 pub(crate) fn offsets(
     lengths: impl IntoIterator<Item = usize>,
 ) -> Result<OffsetBuffer<i32>, ArrowError> {
@@ -54,7 +54,7 @@ pub(crate) fn offsets(
         .map_err(|e| ArrowError::InvalidArgumentError(e.to_string()))
 }
 
-/// A column with one list a row.
+/// A column with one list per row.
 pub(crate) fn list(
     name: &str,
     nullable: bool,
@@ -77,7 +77,7 @@ pub(crate) fn column<T: Array + Clone + 'static>(
         .ok_or_else(|| Bad::because(format!("the column {name} is missing or of another type")))
 }
 
-/// A list column taken apart, so that its type is looked at once.
+/// A list column as offsets and values, so that its type is checked only once.
 pub(crate) struct Lists<T> {
     offsets: OffsetBuffer<i32>,
     pub values: T,
@@ -92,7 +92,7 @@ impl<T: Array + Clone + 'static> Lists<T> {
         Ok(Lists { offsets: lists.offsets().clone(), values })
     }
 
-    /// Where in `values` the list of `row` lies.
+    /// The range in `values` of the list of `row`.
     pub(crate) fn bounds(&self, row: usize) -> Option<std::ops::Range<usize>> {
         let (from, to) = (self.offsets.get(row)?, self.offsets.get(row + 1)?);
         Some(usize::try_from(*from).ok()?..usize::try_from(*to).ok()?)
@@ -100,7 +100,7 @@ impl<T: Array + Clone + 'static> Lists<T> {
 }
 
 impl<P: ArrowPrimitiveType> Lists<PrimitiveArray<P>> {
-    /// The list of `row`, nulls as whatever stands there.
+    /// The list of `row`; the values at nulls are arbitrary.
     pub(crate) fn row(&self, row: usize) -> Option<&[P::Native]> {
         self.values.values().get(self.bounds(row)?)
     }

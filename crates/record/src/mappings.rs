@@ -1,4 +1,4 @@
-//! The table of mappings: one row for each set of them.
+//! The table of mappings: one row per set.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use crate::bad::{Bad, ensure};
 use crate::check;
 use crate::lists::{Lists, batch, column, list, numbers, offsets, plain, shared, words};
 
-/// The mappings of one target. Sets are numbered in the order of their first use; a change makes a
-/// new one. That a snapshot names its sets is what keeps it from being shown with others, should
-/// the frame with the right ones be lost.
+/// The mappings of one target. Sets are numbered in the order of their first use; a change creates a new set. A
+/// snapshot names its sets, so that it cannot be combined with wrong ones if the frame with the right ones is
+/// lost.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct MappingSet {
     pub number: u64,
@@ -57,7 +57,7 @@ struct Columns {
     kind: Lists<StringArray>,
     name: Lists<StringArray>,
     unknown: Lists<StringArray>,
-    /// one allocation for each name, as a library has several mappings
+    /// one allocation per name, because a library has several mappings
     names: HashSet<Arc<str>>,
 }
 
@@ -96,7 +96,7 @@ impl Columns {
             None => None,
         };
         Some(Mapping {
-            // not `AddrRange::new`, which would mend a range that is the wrong way round
+            // not `AddrRange::new`, which would silently repair a range whose end precedes its start
             range: AddrRange { start, end },
             kind: MappingKind::ALL.into_iter().find(|k| k.name() == kind)?,
             name: shared(&mut self.names, text(&self.name.values, at)?),

@@ -1,8 +1,8 @@
-//! Arrow IPC messages: one fills the payload of a frame, packed.
+//! Arrow IPC messages: one compressed message is the payload of a frame.
 //!
-//! A table's columns follow from the frame's version, so rows can be read even when the frame with
-//! the table's schema is lost; the schema is there for other readers. There are no dictionaries,
-//! which would make one frame depend on another.
+//! The frame's version determines the columns of a table, so rows can be read even if the frame with the
+//! table's schema is lost. The schema is present for other readers. There are no dictionaries, because they
+//! would make one frame depend on another.
 
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
@@ -19,10 +19,10 @@ use crate::bad::{Bad, ensure};
 use crate::frame::MAX_PAYLOAD;
 use crate::packed::{beginning, unpack};
 
-/// A head is far below that: 100 columns take 16 KiB.
+/// Maximal size of a message head, in bytes. Real heads are far smaller: 100 columns need 16 KiB.
 const MAX_HEAD: usize = 1 << 20;
 
-/// Turns schemas and rows into messages.
+/// Encodes schemas and rows as messages.
 pub(crate) struct Encoder {
     options: IpcWriteOptions,
     context: IpcWriteContext,
@@ -62,20 +62,20 @@ impl Encoder {
     }
 }
 
-/// What a message says.
+/// A decoded message.
 #[derive(Debug)]
 pub(crate) enum Message {
     Schema(Schema),
     Rows(RecordBatch),
 }
 
-/// Whether a message holds rows, told from its head alone.
+/// Whether a message contains rows, according to its head.
 pub(crate) fn holds_rows(payload: &Buffer) -> Result<bool, Bad> {
     let (head, _) = split(&beginning(payload, MAX_HEAD)?)?;
     Ok(MessageBuffer::try_new(head)?.as_ref().header_type() == MessageHeader::RecordBatch)
 }
 
-/// Reads a message of the table whose columns are `schema`.
+/// Decodes a message of the table with the columns `schema`.
 pub(crate) fn decode(payload: Buffer, schema: &SchemaRef) -> Result<Message, Bad> {
     let (head, body) = split(&unpack(payload)?)?;
     let head = MessageBuffer::try_new(head)?;
@@ -100,7 +100,7 @@ pub(crate) fn decode(payload: Buffer, schema: &SchemaRef) -> Result<Message, Bad
     }
 }
 
-/// Cuts an encapsulated message (continuation mark, length of the head, head, body) in two.
+/// Splits an encapsulated message (continuation mark, length of the head, head, body) into head and body.
 fn split(bytes: &Buffer) -> Result<(Buffer, Buffer), Bad> {
     let number = |at: usize| -> Option<u32> {
         Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
@@ -112,8 +112,8 @@ fn split(bytes: &Buffer) -> Result<(Buffer, Buffer), Bad> {
     Ok((bytes.slice_with_length(8, length), bytes.slice(8 + length)))
 }
 
-/// Checks what the Arrow reader takes on trust: that buffers lie within the body and hold whole
-/// values, and that what is unpacked stays within bounds.
+/// Checks what the Arrow reader does not: that all buffers lie within the body and contain whole values, and
+/// that the uncompressed size is within limits.
 fn check(rows: &arrow_ipc::RecordBatch, body: &[u8], schema: &Schema) -> Result<(), Bad> {
     let sane = |n: i64| usize::try_from(n).is_ok_and(|n| n <= MAX_PAYLOAD);
     let mut nodes = rows.nodes().into_iter().flatten();
@@ -142,7 +142,7 @@ fn check(rows: &arrow_ipc::RecordBatch, body: &[u8], schema: &Schema) -> Result<
     Ok(())
 }
 
-/// Bytes in a value of each buffer of a column: validity, offsets, values.
+/// Appends the bytes per value of each buffer of a column: validity, offsets, values.
 fn add_widths(column: &DataType, widths: &mut Vec<usize>) {
     match column {
         DataType::List(item) => {
@@ -154,8 +154,8 @@ fn add_widths(column: &DataType, widths: &mut Vec<usize>) {
     }
 }
 
-/// Bytes that a packed buffer unpacks to, as it says. -1 stands for one that is not packed after
-/// all.
+/// The uncompressed size of a compressed buffer, according to the buffer itself. -1 marks a buffer that is not
+/// compressed.
 fn unpacked_length(bytes: &[u8]) -> Result<usize, Bad> {
     let wrong = || Bad::new("a packed column has no sound length");
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {

@@ -1,4 +1,4 @@
-//! What comes of writing a record.
+//! The results of writing a record.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,87 +7,87 @@ use arrow_schema::ArrowError;
 
 use crate::limits::LimitsError;
 
-/// Whether there is room for more.
+/// Whether the record can grow further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// there is
+    /// the record can grow
     Going,
-    /// The record has reached its size and has been given its end: nothing more is written.
+    /// The record has reached its maximal size and has its end: nothing more is written.
     Full,
 }
 
-/// What a recording has come to.
+/// The totals of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// snapshots written
+    /// number of snapshots written
     pub snapshots: u64,
-    /// frames written
+    /// number of frames written
     pub frames: u64,
-    /// bytes written, those in files that have made room included
+    /// bytes written, including those in files that rotation has deleted
     pub bytes: u64,
-    /// files begun
+    /// number of files begun
     pub files: u64,
-    /// Whether the record is where it should be. One without snapshots does not take the place of
-    /// an earlier one, and is gone.
+    /// Whether the record is at its final place. A record without snapshots does not replace an earlier one,
+    /// and is deleted.
     pub in_place: bool,
 }
 
-/// Why a record cannot be written.
+/// The reason why a record cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// the limits make no sense
+    /// the limits are invalid
     #[error(transparent)]
     Limits(#[from] LimitsError),
-    /// something else is there
+    /// The path contains another kind of file.
     #[error(
         "{} exists and is no isotherm record, so it is left alone: choose another name, or remove it first",
         path.display()
     )]
     Foreign {
-        /// what is there
+        /// path of that file
         path: PathBuf,
     },
-    /// another recording writes it
+    /// Another recording writes this record.
     #[error(
         "the record {} is being written by another recording: choose another name, or end that one first",
         path.display()
     )]
     Busy {
-        /// which file
+        /// path of the file
         path: PathBuf,
     },
-    /// the disk or the directory
+    /// The disk or the directory has returned an error.
     #[error(
         "cannot write the record {}: {source}; see that its directory exists, is writable, and has room",
         path.display()
     )]
     Io {
-        /// which file
+        /// path of the file
         path: PathBuf,
-        /// what the system said
+        /// error of the system
         source: io::Error,
     },
-    /// what a file begins with, and one frame, do not fit in it
+    /// The beginning of each file plus one frame exceed the maximal size of a file.
     #[error(
         "the record {} needs files of {needed} bytes, but may have only {allowed}: raise --max-size, or lower --rotate",
         path.display()
     )]
     Small {
-        /// which record
+        /// path of the record
         path: PathBuf,
-        /// bytes that would do
+        /// sufficient size of a file in bytes
         needed: u64,
-        /// bytes that a file may have
+        /// maximal size of a file in bytes
         allowed: u64,
     },
-    /// the snapshot is not one that a source may deliver
+    /// The data are invalid: no source may deliver such a snapshot.
     #[error("{what} cannot be recorded, as {why}: this is a fault of isotherm, please report it")]
     Refused {
-        /// a snapshot, facts, mappings
+        /// kind of the data: a snapshot, facts or mappings
         what: &'static str,
-        /// what is wrong with it
+        /// why they are invalid
         why: String,
     },
 }

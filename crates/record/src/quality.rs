@@ -1,4 +1,4 @@
-//! How much to believe a snapshot: columns that are null where the monitor does not tell.
+//! The quality of a snapshot: columns that are null if the monitor does not report it.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use isotherm_core::{Quality, Restraint};
 use crate::bad::Bad;
 use crate::lists::{Column, column, plain};
 
-/// Bytes of a row.
+/// Bytes per row.
 pub(crate) const ROW: usize = 4 * 9;
 
 const RESTRAINTS: [Restraint; 3] = [Restraint::None, Restraint::ShortRuns, Restraint::ReadOnly];
 
-/// Qualities on their way into a record.
+/// Qualities to be written to a record.
 #[derive(Default)]
 pub(crate) struct Qualities(Vec<Option<Quality>>);
 
@@ -34,7 +34,7 @@ impl Qualities {
     }
 }
 
-/// The columns on their way out.
+/// The quality columns of a record.
 pub(crate) struct Columns {
     coverage_bp: UInt64Array,
     error_log2: Float32Array,
@@ -52,7 +52,7 @@ impl Columns {
         })
     }
 
-    /// What `row`, which must be there, says of itself.
+    /// The quality of the snapshot in `row`, which must exist.
     pub(crate) fn row(&self, row: usize) -> Result<Option<Quality>, Bad> {
         let number = |column: &UInt64Array| column.is_valid(row).then(|| column.value(row));
         let Some(coverage) = number(&self.coverage_bp) else {

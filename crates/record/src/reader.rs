@@ -14,34 +14,33 @@ use crate::limits::MOST_FILES;
 use crate::state::State;
 use crate::verify::Problem;
 
-/// Places of damage kept until they are asked for.
+/// Maximal number of damaged places that are kept until [`Reader::take_damage`].
 const MOST_DAMAGE: usize = 100;
 
-/// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless that is damage and
-/// damage is skipped.
+/// Reads a record: an iterator of its [`Event`]s. It ends after an error, unless the error is damage and damage
+/// is skipped.
 pub struct Reader {
     frames: Frames<Box<dyn Read + Send>>,
     path: PathBuf,
-    /// whether there is a file at `path`
+    /// whether the input is the file at `path`
     named: bool,
-    /// a frame was whole
+    /// whether at least one frame was complete
     any: bool,
-    /// files of the record still to be read
+    /// files of the record that remain to be read
     later: VecDeque<PathBuf>,
     state: State,
     ready: VecDeque<Event>,
-    /// where the last frame begins
+    /// offset of the last frame
     at: u64,
     skips: bool,
     lost: Lost,
-    /// what was skipped since it was last asked for
+    /// damage that was skipped since the last `take_damage`
     damage: Vec<Problem>,
     done: bool,
 }
 
 impl Reader {
-    /// Opens the record at `path`, with the older files of the same recording (FILE.1, FILE.2, ...)
-    /// before it.
+    /// Opens the record at `path`. Reads the older files of the same recording (FILE.1, FILE.2, ...) first.
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -54,10 +53,10 @@ impl Reader {
         Ok(Reader { later, named: true, ..Reader::new(open(&first)?, &first)? })
     }
 
-    /// Reads a record from `input`, which errors call `name`.
+    /// Reads a record from `input`; errors contain `name` as its path.
     ///
     /// # Errors
-    /// Never for what `input` holds.
+    /// Never because of the content of `input`.
     pub fn new(input: impl Read + Send + 'static, name: &Path) -> Result<Self, ReadError> {
         let io = |e| ReadError::Io { path: name.to_owned(), source: io::Error::other(e) };
         Ok(Reader {
@@ -76,37 +75,37 @@ impl Reader {
         })
     }
 
-    /// Passes over what is damaged, and counts it, instead of ending there.
+    /// Skips damaged data and counts them, instead of ending with an error.
     #[must_use]
     pub fn skip_damaged(self) -> Self {
         Reader { skips: true, ..self }
     }
 
-    /// Passes over snapshots and mappings, unread: for who wants the rest only.
+    /// Skips snapshots and mappings without reading them, for callers that need only the other events.
     #[must_use]
     pub fn without_snapshots(mut self) -> Self {
         self.state.pass_snapshots();
         self
     }
 
-    /// The file that is read, and the byte at which the frame begins that the last event is from.
+    /// The current file, and the offset of the frame of the last event.
     #[must_use]
     pub fn place(&self) -> (&Path, u64) {
         (&self.path, self.at)
     }
 
-    /// The damage that was passed over since this was last asked.
+    /// Returns the damage that was skipped since the last call.
     pub(crate) fn take_damage(&mut self) -> Vec<Problem> {
         std::mem::take(&mut self.damage)
     }
 
-    /// What has been passed over so far.
+    /// The data that were skipped so far.
     #[must_use]
     pub fn lost(&self) -> Lost {
         Lost { snapshots: self.state.missing(), ..self.lost }
     }
 
-    /// Adds to what is ready.
+    /// Reads the next frame or snapshot, and adds its events to `ready`.
     fn step(&mut self) -> Result<(), ReadError> {
         if let Some(snapshot) = self.state.snapshot() {
             self.ready.push_back(Event::Snapshot(snapshot.map_err(|why| self.damaged(why))?));
@@ -159,7 +158,7 @@ impl Reader {
         }
     }
 
-    /// Without an end, and for this reason if nobody writes it.
+    /// The error for a missing end. `why` is the reason unless a recorder still writes the file.
     fn torn(&self, at: u64, why: Missing) -> ReadError {
         let written = self.named && self.later.is_empty() && is_written(&self.path);
         let why = if written { Missing::Recording } else { why };
@@ -170,7 +169,7 @@ impl Reader {
         ReadError::Damaged { path: self.path.clone(), at: self.at, why: why.to_string() }
     }
 
-    /// Goes on behind what is damaged.
+    /// Skips damage at `at`, and continues at the next frame.
     fn skip(&mut self, at: u64, what: String) -> Result<(), ReadError> {
         let path = self.path.clone();
         if self.damage.len() < MOST_DAMAGE {
@@ -179,7 +178,7 @@ impl Reader {
         self.frames.skip().map_err(|source| ReadError::Io { path, source })?;
         self.state.skipped();
         let bytes = self.frames.at() - self.at;
-        // a second bad row of a frame is no second place
+        // a second bad row of the same frame is not a second place
         self.lost.places += u64::from(bytes > 0);
         self.lost.bytes += bytes;
         self.at = self.frames.at();
@@ -193,7 +192,7 @@ impl Iterator for Reader {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             match self.ready.pop_front() {
-                // it goes on in the next file
+                // the record continues in the next file
                 Some(Event::End(end)) if end.why == Why::Rotated && !self.later.is_empty() => {}
                 Some(event) => return Some(Ok(event)),
                 None if self.done => return None,
@@ -222,8 +221,8 @@ fn open(path: &Path) -> Result<Box<dyn Read + Send>, ReadError> {
     Ok(Box::new(File::open(path).map_err(io)?))
 }
 
-/// Older files of the same recording, the newest first. Others may have been left there by an
-/// earlier one.
+/// Older files of the same recording, the newest first. Files of an earlier recording with such names are
+/// ignored.
 fn older(path: &Path) -> Vec<PathBuf> {
     let Some(facts) = facts_of(path) else {
         return Vec::new();
@@ -232,7 +231,7 @@ fn older(path: &Path) -> Vec<PathBuf> {
     (1..MOST_FILES).map(|age| part(path, age)).take_while(same).collect()
 }
 
-/// The facts that a file begins with, if it does.
+/// The facts at the start of a file, if it has any.
 fn facts_of(path: &Path) -> Option<Facts> {
     let mut reader = Reader::new(open(path).ok()?, path).ok()?;
     match reader.next() {

@@ -1,23 +1,23 @@
-//! Rates as a record holds them: without the digits that nobody knows.
+//! Rates as a record stores them: without meaningless digits.
 //!
-//! The interval of a rate seldom leaves more than a digit certain, and noise does not compress: kept
-//! whole, the rates would be most of a record.
+//! The interval of a rate seldom leaves more than one significant digit, and noise does not compress: unrounded
+//! rates would fill most of a record.
 
 use isotherm_core::{Rate, Snapshot};
 
-/// Bits of mantissa after the first that are kept at least: an error of a quarter at most.
+/// Minimal number of mantissa bits to keep after the first one: the relative error is at most 1/4.
 const LEAST: u32 = 1;
-/// And at most: an error of a 512th.
+/// Maximal number of mantissa bits to keep: the relative error is at most 1/512.
 const MOST: u32 = 8;
-/// The error is at most this part of the interval, by ratios.
+/// The error is at most this part of the interval, both on a logarithmic scale.
 const PART: f32 = 1.0 / 16.0;
-/// Bits of mantissa that an `f32` has.
+/// Mantissa bits of an `f32`.
 const MANTISSA: u32 = f32::MANTISSA_DIGITS - 1;
 
-/// `s` as a record holds it: its rates, and the ends of their intervals, rounded to as few bits of
-/// mantissa (1 to 8) as change none of them by more than a 16th of the interval, ln(high / low).
-/// The order of the three is kept, as are zero and infinity. E.g. 2.86 Hz, .40 to 17.9, becomes
-/// 3 Hz, .38 to 16.
+/// `s` as a record stores it. Its rates, and the ends of their intervals, are rounded to as few bits of
+/// mantissa (1 to 8) as change none of them by more than 1/16 of the interval, ln(high / low). The order of the
+/// three values is kept, as are zero and infinity. Example: 2.86 Hz with the interval 0.40 to 17.9 becomes 3 Hz
+/// with 0.38 to 16.
 #[must_use]
 pub fn rounded(s: &Snapshot) -> Snapshot {
     let mut s = s.clone();
@@ -27,21 +27,22 @@ pub fn rounded(s: &Snapshot) -> Snapshot {
     s
 }
 
-/// All three on one grid, so that their order is kept.
+/// Rounds all three values with the same number of bits, so that their order is kept.
 fn rate(r: Rate) -> Rate {
     let bits = bits(r);
     Rate { hz: keep(r.hz, bits), low: keep(r.low, bits), high: keep(r.high, bits) }
 }
 
-/// An interval that is open above is taken to reach as far above the rate as below.
+/// The number of mantissa bits for `r`. An interval that is open above counts as symmetric around the rate on a
+/// logarithmic scale.
 fn bits(r: Rate) -> u32 {
     let ratio = if r.high.is_finite() { r.high / r.low } else { (r.hz / r.low).powi(2) };
-    // With n bits the error is 2^-(n + 1) at most. What is negative or no number becomes 0.
+    // With n bits, the error is at most 2^-(n + 1). A negative number or NaN becomes 0 bits before the clamp.
     let wanted = -(PART * ratio.ln()).log2() - 1.0;
     (wanted.ceil() as u32).clamp(LEAST, MOST)
 }
 
-/// The nearest number with so many `bits` of mantissa; what is finite stays so.
+/// The nearest number with `bits` bits of mantissa; a finite number stays finite.
 fn keep(hz: f32, bits: u32) -> f32 {
     let drop = MANTISSA - bits;
     let cut = |x: u32| f32::from_bits(x >> drop << drop);

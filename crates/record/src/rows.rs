@@ -1,4 +1,4 @@
-//! Snapshots on their way out of a record, one row at a time, so that a frame is never there twice.
+//! Reads snapshots from a record, one row at a time, so that a frame is never in memory twice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::scalars::{self, SCALARS};
 const SHORT_LISTS: &str = "the lists of a snapshot are not of one length";
 const SHORT: Bad = Bad::new(SHORT_LISTS);
 
-/// Gives the mappings of a set that a target uses, if the record has shown it.
+/// Returns the mappings of a set of a target, if the record has contained the set.
 pub(crate) type FindSet<'a> = &'a dyn Fn(u64, TargetId) -> Option<Arc<Vec<Mapping>>>;
 
 /// The rows of a frame of snapshots.
@@ -139,7 +139,7 @@ impl Targets {
         bounds.into_iter().flatten().all(|b| b.len() == len)
     }
 
-    /// The `i`th target of `row` without its regions, and how many those are.
+    /// The `i`th target of `row` without its regions, and the number of its regions.
     fn view(&self, row: usize, i: usize, find: FindSet<'_>) -> Result<(TargetView, usize), Bad> {
         let id = TargetId(nth(&self.id, row, i)?);
         let set = nth(&self.mapping_set, row, i)?;
@@ -176,7 +176,7 @@ impl Regions {
         })
     }
 
-    /// What the rates of the regions of `row` rest on, where that is told.
+    /// The support of each rate of the regions in `row`, if the record contains it.
     fn supports(&self, row: usize) -> Result<Vec<Option<RateSupport>>, Bad> {
         let of = |lists: &Lists<UInt16Array>| -> Result<UInt16Array, Bad> {
             let there = |b: &Range<usize>| b.start <= b.end && b.end <= lists.values.len();
@@ -218,7 +218,7 @@ impl Regions {
 }
 
 impl Slices<'_> {
-    /// `len` regions from the `from`th on.
+    /// `len` regions, starting with number `from`.
     fn views(&self, from: usize, len: usize) -> Result<Vec<RegionView>, Bad> {
         let to = from.checked_add(len).filter(|&to| to <= self.start.len());
         let to = to.ok_or(Bad::new(SHORT_TARGETS))?;
@@ -231,7 +231,7 @@ impl Slices<'_> {
             *bp = (*column.get(i)?).into();
         }
         Some(RegionView {
-            // not `AddrRange::new`, which would mend a range that is the wrong way round
+            // not `AddrRange::new`, which would silently repair a range whose end precedes its start
             range: AddrRange { start: *self.start.get(i)?, end: *self.end.get(i)? },
             accesses_bp: (*self.accesses_bp.get(i)?).into(),
             age: Duration::from_nanos(*self.age_ns.get(i)?),
@@ -256,7 +256,7 @@ fn nth<P: ArrowPrimitiveType>(
     lists.row(row).and_then(|values| values.get(i)).copied().ok_or(SHORT)
 }
 
-/// The list of `row`, if it is as long as `other`.
+/// The list of `row`, if it has the same length as `other`.
 fn as_long<'a, P: ArrowPrimitiveType>(
     lists: &'a Lists<PrimitiveArray<P>>,
     row: usize,

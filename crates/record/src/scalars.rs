@@ -1,4 +1,4 @@
-//! What a snapshot has one of: its times, its attributes, its cost.
+//! The single values of a snapshot: its times, attributes and cost.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use isotherm_core::{Attrs, Cost, MonitorKind, Nanos, Snapshot};
 
 use crate::bad::Bad;
 
-/// Names of the columns with one number for each snapshot.
+/// Names of the columns with one number per snapshot.
 pub(crate) const SCALARS: [&str; 24] = [
     "seq", "start_ns", "end_ns", "cpu_ns", "looks", "pages", "clears", "lost_ns", ATTRS[0],
     ATTRS[1], ATTRS[2], ATTRS[3], ATTRS[4], ATTRS[5], ATTRS[6], ATTRS[7], ATTRS[8], ATTRS[9],
@@ -33,12 +33,12 @@ pub(crate) const ATTRS: [&str; 16] = [
     "windows",
 ];
 
-/// Nanoseconds of a duration, if they fit.
+/// The nanoseconds of a duration, if they fit in 64 bits.
 pub(crate) fn nanos(d: Duration) -> Result<u64, Bad> {
     u64::try_from(d.as_nanos()).map_err(|_| Bad::because(format!("{d:?} is longer than 584 years")))
 }
 
-/// The values behind [`ATTRS`].
+/// The values for [`ATTRS`], in the same order.
 pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 16], Bad> {
     Ok([
         nanos(a.sample)?,
@@ -60,7 +60,7 @@ pub(crate) fn from_attrs(a: &Attrs) -> Result<[u64; 16], Bad> {
     ])
 }
 
-/// The attributes behind the values of [`ATTRS`].
+/// The attributes for the values of [`ATTRS`].
 pub(crate) fn to_attrs(values: [u64; 16]) -> Result<Attrs, Bad> {
     const OUT_OF_RANGE: Bad = Bad::new("an attribute is out of range");
     let [sample, aggr, update, min, max, min_region_size, window, values @ ..] = values;
@@ -87,7 +87,7 @@ pub(crate) fn to_attrs(values: [u64; 16]) -> Result<Attrs, Bad> {
     })
 }
 
-/// The values behind [`SCALARS`].
+/// The values for [`SCALARS`], in the same order.
 pub(crate) fn from_snapshot(s: &Snapshot) -> Result<[u64; 24], Bad> {
     let c = &s.cost;
     let cost = [nanos(c.cpu)?, c.looks, c.pages, c.clears, nanos(c.lost)?];

@@ -1,4 +1,4 @@
-//! Which sets of mappings a writer has to have written.
+//! The sets of mappings that a writer must have written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use isotherm_core::{Snapshot, TargetId, TargetView};
 
 use crate::mappings::MappingSet;
 
-/// The sets in use. A reader forgets a set with the first snapshot that has no use for it, and so
-/// does this: a target that was away gets a new set.
+/// The sets in use. A reader forgets a set at the first snapshot that does not use it, and this type does the
+/// same: a target that was absent gets a new set.
 #[derive(Default)]
 pub(crate) struct Sets {
     current: BTreeMap<TargetId, MappingSet>,
-    /// of use only to snapshots that are not written yet
+    /// sets that only snapshots not yet written use
     retired: Vec<MappingSet>,
     next: u64,
 }
@@ -25,25 +25,25 @@ impl Sets {
         self.retired.extend(gone.iter().filter_map(|id| self.current.remove(id)));
     }
 
-    /// The number of the set that `target` uses, unless its mappings are new.
+    /// The number of the set that `target` uses, unless its mappings have changed.
     pub(crate) fn number(&self, target: &TargetView) -> Option<u64> {
         let set = self.current.get(&target.id)?;
         let same = Arc::ptr_eq(&set.mappings, &target.mappings) || set.mappings == target.mappings;
         same.then_some(set.number)
     }
 
-    /// A set for the mappings of `target`, not yet in use.
+    /// A set for the mappings of `target`, not in use yet.
     pub(crate) fn new_set(&self, target: &TargetView) -> MappingSet {
         MappingSet { number: self.next, target: target.id, mappings: target.mappings.clone() }
     }
 
-    /// Puts `set` in use, in place of the one that its target has used.
+    /// Puts `set` in use, in place of the previous set of its target.
     pub(crate) fn add(&mut self, set: MappingSet) {
         self.next = set.number + 1;
         self.retired.extend(self.current.insert(set.target, set));
     }
 
-    /// The numbers of the sets that the targets of `s` use, new ones put in use.
+    /// The numbers of the sets that the targets of `s` use; puts new ones in use.
     pub(crate) fn numbers(&mut self, s: &Snapshot) -> Vec<u64> {
         self.leave(s);
         let number = |target| {
@@ -60,12 +60,12 @@ impl Sets {
         self.current.contains_key(&target)
     }
 
-    /// Forgets the retired sets: no snapshot waits for them.
+    /// Forgets the retired sets, after all snapshots that use them are written.
     pub(crate) fn forget_retired(&mut self) {
         self.retired.clear();
     }
 
-    /// All sets that snapshots to come may use, in the order of their numbers.
+    /// All sets that later snapshots may use, in the order of their numbers.
     pub(crate) fn all(&self) -> Vec<MappingSet> {
         let mut all: Vec<_> = self.retired.iter().chain(self.current.values()).cloned().collect();
         all.sort_by_key(|set| set.number);

@@ -1,4 +1,4 @@
-//! What a record has told so far, and what its next frame adds.
+//! The state after the frames of a record that were read so far.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::rows::Rows;
 use crate::tables::{Schemas, to_end, to_targets};
 use crate::versions;
 
-/// Mappings held at most: a limit on what comes from outside, far above what a machine has.
+/// Maximal number of mappings in memory: a limit for untrusted input, far above that of real machines.
 const MOST_MAPPINGS: usize = 4 << 20;
 
-/// What a record has told so far.
+/// The state after the frames that were read so far.
 pub(crate) struct State {
     schemas: Schemas,
     facts: Option<Facts>,
@@ -30,20 +30,20 @@ pub(crate) struct State {
     /// number of the newest set that a snapshot has used
     newest_set: Option<u64>,
     last_seq: Option<u64>,
-    /// when something was read of a target last
+    /// the latest time at which data of a target were read
     last_told: Option<Nanos>,
     missing: u64,
-    /// snapshots that the end counts behind the last one
+    /// snapshots after the last one, according to the end
     missing_at_end: u64,
-    /// something was skipped before the first snapshot
+    /// whether a frame was skipped before the first snapshot
     begins_damaged: bool,
-    /// snapshots before the first one, unless there were older files
+    /// missing snapshots before the first one, unless older files were deleted
     missing_at_begin: u64,
-    /// ends that were told in this recording
+    /// ends so far in this recording
     ends: u64,
     rows: Option<Rows>,
     ended: bool,
-    /// snapshots and mappings are not wanted
+    /// whether snapshots and mappings are skipped
     passes: bool,
 }
 
@@ -67,27 +67,27 @@ impl State {
         })
     }
 
-    /// Leaves rows of snapshots and mappings unread from now on.
+    /// Skips rows of snapshots and mappings from now on.
     pub(crate) fn pass_snapshots(&mut self) {
         self.passes = true;
     }
 
-    /// Whether the last thing told was an end.
+    /// Whether the last event was an end.
     pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// Snapshots that are missing, by the numbers of those that are not, and by the end.
+    /// The number of missing snapshots, according to the numbers of the others and to the end.
     pub(crate) fn missing(&self) -> u64 {
         self.missing + self.missing_at_begin + self.missing_at_end
     }
 
-    /// Something was skipped.
+    /// Notes that a frame was skipped.
     pub(crate) fn skipped(&mut self) {
         self.begins_damaged |= self.last_seq.is_none();
     }
 
-    /// Takes in a frame. Its snapshots come from [`State::snapshot`], the rest goes to `events`.
+    /// Processes a frame. [`State::snapshot`] returns its snapshots; all other events are appended to `events`.
     pub(crate) fn take(&mut self, frame: Frame, events: &mut VecDeque<Event>) -> Result<(), Bad> {
         let (version, kind) = (frame.version, frame.kind);
         let payload = Buffer::from_vec(frame.payload);
@@ -148,7 +148,7 @@ impl State {
                 let end = to_end(rows)?;
                 self.ends += 1;
                 if end.files > self.ends {
-                    // Older files have made room.
+                    // Older files were deleted, so that their snapshots are not missing.
                     self.missing_at_begin = 0;
                 }
                 self.missing_at_end = match self.last_seq {
@@ -163,7 +163,7 @@ impl State {
         Ok(())
     }
 
-    /// Each file of a record tells again what is needed; only what is new is an event.
+    /// Adds a set. Each file of a record repeats the sets that it needs; only a new set is an event.
     fn add(&mut self, set: MappingSet) -> Result<Option<Event>, Bad> {
         if let Some(known) = self.sets.get(&set.number) {
             ensure(*known == set, "it changes a set of mappings that was told before")?;
@@ -176,7 +176,7 @@ impl State {
         Ok(Some(event))
     }
 
-    /// The next snapshot of the last frame.
+    /// The next snapshot of the current frame.
     pub(crate) fn snapshot(&mut self) -> Option<Result<Arc<Snapshot>, Bad>> {
         let sets = &self.sets;
         let find = |number: u64, target| {
@@ -201,7 +201,7 @@ impl State {
                 last + 1
             }
             None => {
-                // The numbers begin with zero.
+                // The numbers start with zero.
                 self.missing_at_begin = if self.begins_damaged { seq } else { 0 };
                 seq
             }
@@ -212,7 +212,7 @@ impl State {
         Ok(())
     }
 
-    /// Forgets the sets of before that this snapshot has no use for; the writer does the same.
+    /// Forgets the earlier sets that this snapshot does not use; the writer does the same.
     fn forget_sets(&mut self, used: &[u64]) {
         self.newest_set = self.newest_set.max(used.iter().copied().max());
         let newest = self.newest_set;

@@ -1,4 +1,4 @@
-//! The small tables, targets and the end, and the columns of all five.
+//! The small tables, targets and end, and the columns of all five tables.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::lists::{batch, column, numbers, plain, words};
 use crate::mappings::from_sets;
 use crate::versions;
 
-/// The columns of each table, as they are written.
+/// The columns of each table in the current version.
 pub(crate) struct Schemas {
     snapshots: SchemaRef,
-    /// as version 1 had them
+    /// columns of version 1
     snapshots_1: SchemaRef,
-    /// as versions 2 and 3 had them
+    /// columns of versions 2 and 3
     snapshots_3: SchemaRef,
     mappings: SchemaRef,
     targets: SchemaRef,

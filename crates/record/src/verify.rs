@@ -1,4 +1,4 @@
-//! Whether a record is sound: its frames and checksums, each value, and all of it together.
+//! Checks a record: its frames and checksums, each value, and the consistency of the whole.
 
 use std::path::{Path, PathBuf};
 
@@ -6,38 +6,38 @@ use crate::content::Content;
 use crate::event::{Event, Lost, ReadError};
 use crate::reader::Reader;
 
-/// Problems that are kept with their words.
+/// Number of problems that are kept with their description.
 const KEPT: usize = 20;
 
-/// What a record is worth.
+/// The result of verifying a record.
 #[derive(Debug)]
 pub struct Verdict {
-    /// snapshots that were read
+    /// number of snapshots that were read
     pub snapshots: u64,
-    /// regions in them
+    /// number of regions in them
     pub regions: u64,
-    /// targets, over all recordings in it
+    /// number of targets, over all recordings in it
     pub targets: u64,
-    /// what is wrong: the first 20 problems, in the order of the record
+    /// the first 20 problems, in the order of the record
     pub problems: Vec<Problem>,
-    /// how many problems there are
+    /// total number of problems
     pub nr_problems: u64,
-    /// what could not be read because of damage
+    /// data that could not be read because of damage
     pub lost: Lost,
-    /// The end is missing: the recording was killed or still goes on, which is no damage.
+    /// Set if the end is missing: the recording was killed or still runs, which is no damage.
     pub torn: Option<ReadError>,
 }
 
-/// One thing that is wrong.
+/// One problem of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// in which file
+    /// file that contains it
     pub path: PathBuf,
-    /// byte at which the frame begins that holds it
+    /// offset of the first byte of its frame
     pub at: u64,
-    /// in which snapshot, if in one
+    /// number of its snapshot, if it concerns one
     pub snapshot: Option<u64>,
-    /// in words
+    /// description
     pub what: String,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Display for Problem {
 }
 
 impl Verdict {
-    /// Whether nothing is wrong. A missing end is nothing wrong.
+    /// Whether there is no problem. A missing end is not a problem.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.nr_problems == 0
@@ -66,11 +66,11 @@ impl Verdict {
     }
 }
 
-/// Reads the record at `path` to its end, with the older files of the same recording, and goes on
-/// behind what is damaged.
+/// Reads the record at `path` to its end, including the older files of the same recording. Continues after
+/// damage.
 ///
 /// # Errors
-/// If it cannot be opened or read, is no record, or is of a later version.
+/// If it cannot be opened or read, is not a record, or has a later version.
 pub fn verify(path: &Path) -> Result<Verdict, ReadError> {
     if let Some(Err(e)) = Reader::open(path)?.next()
         && !matches!(e, ReadError::Damaged { .. } | ReadError::Torn { .. })
@@ -101,7 +101,7 @@ fn check(mut reader: Reader) -> Result<Verdict, ReadError> {
         let event = match event {
             None => break,
             Some(Ok(event)) => event,
-            // Not even what the record is was read.
+            // Not even the facts of the record could be read.
             Some(Err(torn @ ReadError::Torn { .. })) if !begun => return Err(torn),
             Some(Err(torn @ ReadError::Torn { .. })) => {
                 verdict.torn = Some(torn);

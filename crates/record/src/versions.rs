@@ -1,11 +1,12 @@
-//! What earlier versions of the file lack, and what stands in its place when they are read.
+//! Differences of earlier versions of the file, and the values that replace missing data.
 //!
-//! Version 3 did not say what the rate of a region rests on, and knew no page cache whose reads cannot be seen.
+//! Version 3 did not contain the support of a region's rate, and had no unknown page cache whose reads cannot
+//! be observed.
 //!
-//! Version 2 told nothing of targets but their regions: there were four tables.
+//! Version 2 had no attributions: there were four tables.
 //!
-//! Version 1 had one monitor, that of regions. It told neither of a snapshot's quality nor of what
-//! looking cost the targets, and the rate of a region was that of all its pages.
+//! Version 1 had only the monitor of regions. It contained neither the quality of a snapshot nor the cost of
+//! looking for the targets, and the rate of a region was the rate of all its pages.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use isotherm_core::MonitorKind;
 use crate::bad::Bad;
 use crate::lists::{self, Column, Lists, column, list, plain};
 
-/// Numbers that version 2 has added to each snapshot, and what they were before.
+/// Numbers that version 2 has added to each snapshot, with their values for version 1.
 const NUMBERS: [(&str, u64); 6] = [
     ("lost_ns", 0),
     ("monitor", MonitorKind::Regions as u64),
@@ -27,7 +28,7 @@ const NUMBERS: [(&str, u64); 6] = [
     ("interval_ns", 0),
     ("windows", 0),
 ];
-/// Likewise, and there was none.
+/// Columns that version 2 has added to each snapshot, which are null for version 1.
 const NULLS: [(&str, DataType); 4] = [
     ("coverage_bp", DataType::UInt64),
     ("error_log2", DataType::Float32),
@@ -35,13 +36,13 @@ const NULLS: [(&str, DataType); 4] = [
     ("restraint", DataType::UInt64),
 ];
 
-/// Columns that version 4 has added, with a value for each region, and there was none.
+/// Columns that version 4 has added, with one value per region; null for earlier versions.
 pub(crate) const SUPPORT: [&str; 2] = ["measured_bp", "extended_bp"];
 
-/// The column that version 4 has added with a share for each region: nothing was unknown for that reason.
+/// Column that version 4 has added, with a share per region; 0 for earlier versions.
 pub(crate) const CACHE: &str = "unknown_cache_bp";
 
-/// What the number called `name` was before version 2, which has added it.
+/// The value for version 1 of the number `name`; none if version 2 has not added it.
 pub(crate) fn added_in_2(name: &str) -> Option<u64> {
     NUMBERS.iter().find(|(added, _)| *added == name).map(|&(_, before)| before)
 }
@@ -64,7 +65,7 @@ pub(crate) fn of_1(snapshots: &Schema) -> SchemaRef {
     without(&of_3(snapshots), added)
 }
 
-/// Snapshots of an earlier version with the columns of this one, at the end.
+/// Converts snapshots of an earlier version to the current columns; new columns are at the end.
 pub(crate) fn upgraded(version: u16, batch: RecordBatch) -> Result<RecordBatch, Bad> {
     match version {
         1 => from_3(from_1(batch)?),

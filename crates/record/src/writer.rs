@@ -24,25 +24,25 @@ use crate::round::rounded;
 use crate::sets::Sets;
 use crate::tables::{Schemas, from_ends, from_targets};
 
-/// Snapshots are written before what waits is older than this.
+/// Waiting snapshots are written before they are older than this.
 const FLUSH: Duration = Duration::from_secs(5);
-/// Bytes of snapshots that wait at most.
+/// Maximal size of the waiting snapshots, in bytes.
 const BATCH: usize = 1 << 20;
-/// What is told of targets waits for snapshots up to so many times.
+/// Maximal number of attributions that wait for snapshots.
 const ATTRIBUTIONS: usize = 4096;
-/// Bytes kept free in each file for its end.
+/// Bytes reserved in each file for its end.
 const END_ROOM: u64 = 2048;
-/// Bytes of the end's note at most, so that the end fits the room kept for it.
+/// Maximal size of the end's note in bytes, so that the end fits in the reserved space.
 const NOTE: usize = 512;
 
 struct Target {
     fact: TargetFact,
-    /// told since the last flush: snapshots may not have it yet
+    /// whether it was added since the last flush: snapshots may not contain it yet
     new: bool,
 }
 
-/// Writes a record. What has been handed over is written at the latest when 5 s of snapshots wait,
-/// so that a kill costs no more than that; [`Writer::finish`] writes the rest and the end.
+/// Writes a record. It writes at the latest when 5 s of snapshots wait, so that a kill loses no more than that.
+/// [`Writer::finish`] writes the remaining data and the end.
 pub struct Writer<S = Files> {
     sink: S,
     path: PathBuf,
@@ -56,7 +56,7 @@ pub struct Writer<S = Files> {
     columns: Columns,
     attributions: Vec<Attribution>,
     last_told: Option<Nanos>,
-    /// start of the first snapshot that waits, start and end of the last one
+    /// start of the first waiting snapshot, start and end of the last one
     waits: Option<(Nanos, Nanos, Nanos)>,
     last_seq: Option<u64>,
     file_len: u64,
@@ -65,11 +65,11 @@ pub struct Writer<S = Files> {
 }
 
 impl Writer<Files> {
-    /// Begins a record at `path`. An earlier record there is kept as FILE.old, and stays FILE until
-    /// this one has snapshots in it, or for good if it never has.
+    /// Begins a record at `path`. An earlier record there stays FILE until this one contains snapshots, and is
+    /// then kept as FILE.old. If this one never contains any, the earlier record stays.
     ///
     /// # Errors
-    /// If something else is there, the limits make no sense, or the file cannot be written.
+    /// If another kind of file is there, the limits are invalid, or the file cannot be written.
     pub fn create(path: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
         limits.file_size()?;
         let files = Files::create(path, limits.rotate.unwrap_or(1))?;
@@ -79,20 +79,20 @@ impl Writer<Files> {
 
 #[cfg(unix)]
 impl Writer<Files> {
-    /// Begins a record on standard output, which errors call `name`.
+    /// Begins a record on standard output; errors contain `name` as its path.
     ///
     /// # Errors
-    /// If the limits make no sense, or it cannot be written.
+    /// If the limits are invalid, or it cannot be written.
     pub fn stdout(name: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
         Writer::to(Files::stdout(name)?, name, facts, limits)
     }
 }
 
 impl<S: Sink> Writer<S> {
-    /// Begins a record in `sink`, which errors call `name`.
+    /// Begins a record in `sink`; errors contain `name` as its path.
     ///
     /// # Errors
-    /// If the limits make no sense, or the sink cannot be written.
+    /// If the limits are invalid, or the sink cannot be written.
     pub fn to(sink: S, name: &Path, facts: &Facts, limits: Limits) -> Result<Self, WriteError> {
         let metadata = facts.metadata().map_err(|why| WriteError::refused("a fact", why))?;
         let schemas = Schemas::new()?;
@@ -121,14 +121,15 @@ impl<S: Sink> Writer<S> {
         Ok(writer)
     }
 
-    /// Tells of a target. Do so before the first snapshot that has it; again when it runs something else.
+    /// Adds a target. Call it before the first snapshot with the target, and again when the target runs another
+    /// program.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn target(&mut self, fact: TargetFact) -> Result<Progress, WriteError> {
         let message = self.encoder.rows(&from_targets(std::slice::from_ref(&fact))?)?;
         let progress = self.put(Kind::Targets, &message)?;
-        // One that is told again has another name: the files that follow have that alone.
+        // A repeated target has a new command: later files contain only that one.
         match self.targets.iter_mut().find(|t| t.fact.id == fact.id) {
             Some(known) => known.fact = fact,
             None => self.targets.push(Target { fact, new: true }),
@@ -136,11 +137,11 @@ impl<S: Sink> Writer<S> {
         Ok(progress)
     }
 
-    /// Takes over what is told of a target, to be written before the snapshots that wait. With a name longer
-    /// than a record may hold, 64 bytes of a program or 4096 of a control group, it is left out.
+    /// Adds an attribution of a target, to be written before the waiting snapshots. It is omitted if a name is
+    /// longer than a record may contain: 64 bytes for a program, 4096 for a cgroup.
     ///
     /// # Errors
-    /// If it was read before what was told last, or cannot be written.
+    /// If it was read before the previous attribution, or cannot be written.
     pub fn attribution(&mut self, a: Attribution) -> Result<Progress, WriteError> {
         if check::attribution(&a).is_err() {
             return Ok(self.progress());
@@ -156,7 +157,7 @@ impl<S: Sink> Writer<S> {
 
     fn attribute(&mut self) -> Result<Progress, WriteError> {
         let mut waiting = std::mem::take(&mut self.attributions);
-        // This file may not tell of others.
+        // This file may not contain attributions of other targets.
         let known: HashSet<TargetId> = self.targets.iter().map(|t| t.fact.id).collect();
         waiting.retain(|a| known.contains(&a.target));
         if waiting.is_empty() {
@@ -166,10 +167,10 @@ impl<S: Sink> Writer<S> {
         self.put(Kind::Attribution, &message)
     }
 
-    /// Takes over a snapshot, its rates [`rounded`], and writes those that wait if it is time.
+    /// Adds a snapshot, with its rates [`rounded`], and writes the waiting ones if that is due.
     ///
     /// # Errors
-    /// If it is not one that a source may deliver, or cannot be written.
+    /// If no source may deliver such a snapshot, or it cannot be written.
     pub fn snapshot(&mut self, s: &Snapshot) -> Result<Progress, WriteError> {
         self.check(s).map_err(|why| WriteError::refused("a snapshot", why))?;
         self.sets.leave(s);
@@ -188,13 +189,13 @@ impl<S: Sink> Writer<S> {
         if self.is_due() { self.flush() } else { Ok(Progress::Going) }
     }
 
-    /// When to call [`Writer::flush`] at the latest, should no snapshot come before.
+    /// The latest time for a call of [`Writer::flush`] if no further snapshot comes; none if no snapshot waits.
     #[must_use]
     pub fn flush_by(&self) -> Option<Nanos> {
         self.waits.map(|(first, ..)| first + FLUSH)
     }
 
-    /// Writes the snapshots that wait.
+    /// Writes the waiting snapshots.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -218,10 +219,10 @@ impl<S: Sink> Writer<S> {
         Ok(progress)
     }
 
-    /// Writes what waits and the end, unless the record is full and has its end already.
+    /// Writes the waiting snapshots and the end, unless the record is full and already has its end.
     ///
     /// # Errors
-    /// If they cannot be written. The record is given an end that says so, if there is room.
+    /// If they cannot be written. The record then gets an end with the error, if there is space.
     pub fn finish(mut self, why: Why, note: &str) -> Result<Summary, WriteError> {
         match self.flush() {
             Ok(Progress::Going) => self.end(why, note)?,
@@ -234,13 +235,14 @@ impl<S: Sink> Writer<S> {
         Ok(self.summary())
     }
 
-    /// What it has come to so far.
+    /// The totals so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
         Summary { in_place: self.sink.is_settled(), ..self.summary }
     }
 
-    /// Whether the record has its place: not as long as an earlier one of its name is better.
+    /// Whether the record is at its final place: false while an earlier record stays there because this one has
+    /// no snapshots.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.sink.is_settled()
@@ -261,8 +263,8 @@ impl<S: Sink> Writer<S> {
         Ok(())
     }
 
-    /// The number of the set of mappings that `target` uses, written if it is new; none if there
-    /// was no room.
+    /// The number of the set of mappings that `target` uses; writes the set if it is new. None if the record is
+    /// full.
     fn set_of(&mut self, target: &TargetView) -> Result<Option<u64>, WriteError> {
         if let Some(number) = self.sets.number(target) {
             return Ok(Some(number));
@@ -278,8 +280,8 @@ impl<S: Sink> Writer<S> {
         Ok(Some(number))
     }
 
-    /// Whether waiting for one more snapshot, if it takes as long as the last one, would make what
-    /// waits too old or too much.
+    /// Whether the waiting snapshots would be too old or too large after one more snapshot of the same length
+    /// as the last one.
     fn is_due(&self) -> bool {
         let most = usize::try_from(self.file_size / 2).unwrap_or(BATCH).min(BATCH);
         let old = self
@@ -288,8 +290,8 @@ impl<S: Sink> Writer<S> {
         old || self.columns.bytes() >= most
     }
 
-    /// Writes a frame where there is room for it: in this file, or else in the next one, or else
-    /// the record is full.
+    /// Writes a frame to this file. If there is no space, writes it to the next file, or, without rotation, the
+    /// record is full.
     fn put(&mut self, kind: Kind, message: &[u8]) -> Result<Progress, WriteError> {
         if self.full {
             return Ok(Progress::Full);
@@ -311,8 +313,8 @@ impl<S: Sink> Writer<S> {
         Ok(Progress::Going)
     }
 
-    /// The frames that every file begins with, so that it can be read alone. They leave room for
-    /// `more` bytes.
+    /// The frames with which every file begins, so that it can be read alone. Fails if they do not leave `more`
+    /// bytes.
     fn beginning(&mut self, more: u64) -> Result<Vec<Vec<u8>>, WriteError> {
         let mut messages = Vec::new();
         for kind in Kind::ALL {

@@ -1,4 +1,4 @@
-//! How a kdamond is to monitor.
+//! Monitoring attributes of a kdamond.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use super::sysfs::{Bounds, Intervals, IntervalsGoal, MonitoringAttrs};
 /// Attributes of a kdamond: those of [`Attrs`] that DAMON has, and some of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KdamondAttrs {
-    /// intervals and bounds of the regions; the rest is as DAMON does it
+    /// intervals and limits of regions; the other attributes describe the fixed behaviour of DAMON
     pub attrs: Attrs,
-    /// have the kernel tune the intervals (Linux 6.15)
+    /// lets the kernel tune the intervals (since Linux 6.15)
     pub intervals_goal: Option<IntervalsGoal>,
-    /// bytes that one step of a physical address stands for (Linux 6.18)
+    /// bytes per step of a physical address (since Linux 6.18)
     pub addr_unit: Option<u64>,
 }
 
@@ -26,10 +26,10 @@ impl From<Attrs> for KdamondAttrs {
 }
 
 impl KdamondAttrs {
-    /// These, if the kernel takes them.
+    /// Returns the attributes if the kernel accepts them.
     ///
     /// # Errors
-    /// What it does not take, and what it would.
+    /// Which attribute the kernel does not accept, and which values it would accept.
     pub fn checked(self) -> Result<Self, DamonError> {
         let attrs = self.attrs.checked()?;
         if let Some(goal) = &self.intervals_goal {

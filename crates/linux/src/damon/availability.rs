@@ -1,4 +1,4 @@
-//! Whose kernel DAMON is.
+//! The current user of kernel DAMON.
 
 use std::fmt::{self, Display};
 use std::fs;
@@ -9,34 +9,34 @@ use super::claim::{self, Standing};
 use super::sysfs::{self, Command, Element, Kdamond, Operations, SysfsError};
 use crate::proc::is_first_namespace;
 
-/// Whether a kdamond can be had.
+/// Whether isotherm can use a kdamond.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Availability {
-    /// nobody uses DAMON, or only what an isotherm that was killed has left
+    /// yes: DAMON has no user, or only a kdamond that a killed isotherm has left
     Free,
-    /// somebody does
+    /// no: DAMON has another user
     Held(Holder),
-    /// not in this kernel, or not for us
+    /// no: the kernel lacks DAMON, or isotherm may not use it
     Absent(String),
 }
 
-/// Who uses DAMON.
+/// The user of DAMON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Holder {
     /// another isotherm, by its pid
     Isotherm(i32),
-    /// who made these kdamonds
+    /// the creator of these kdamonds
     Kdamonds(Vec<Foreign>),
-    /// a module of the kernel, as `DAMON_STAT`
+    /// a kernel module, such as `DAMON_STAT`
     Module(String),
 }
 
-/// A kdamond that is not ours.
+/// A kdamond of another user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreign {
     /// its number in sysfs
     pub number: u64,
-    /// of its thread, if it runs
+    /// pid of its thread, if it runs
     pub pid: Option<i32>,
 }
 
@@ -66,10 +66,10 @@ impl Display for Holder {
     }
 }
 
-/// Kdamonds that are looked at at most.
+/// Maximal number of kdamonds that are read.
 const MOST: u64 = 64;
 
-/// Whose DAMON is; nothing is changed.
+/// Determines the user of DAMON; changes nothing.
 #[must_use]
 pub fn availability(root: &Path) -> Availability {
     let dir = sysfs::kdamonds(root);
@@ -128,7 +128,7 @@ fn why_absent(e: &SysfsError) -> String {
     }
 }
 
-/// The operations sets in the kernel, as its symbols tell: asking DAMON itself takes a kdamond.
+/// The operations sets of the kernel, according to its symbols: asking DAMON itself would require a kdamond.
 #[must_use]
 pub fn operations(root: &Path) -> Vec<Operations> {
     let Ok(file) = fs::File::open(root.join("proc/kallsyms")) else { return Vec::new() };

@@ -1,7 +1,7 @@
-//! The file that says that a kdamond is isotherm's, so that a crash leaves nothing for ever.
+//! The file that marks a kdamond as isotherm's, so that a crash leaves nothing behind for ever.
 //!
-//! It is locked while its owner lives. A later isotherm that finds it without a lock takes away what it
-//! names, if that is still the same: sysfs gives each directory a number that it does not use again
+//! The owner locks it while it lives. A later isotherm that finds the file unlocked removes the kdamond that it
+//! names, if that is still the same one: sysfs gives each directory an inode number that it does not use again
 //! before the next boot.
 
 use std::fs::{self, File};
@@ -22,38 +22,39 @@ use crate::state::{self, boot_id};
 
 const PATH: &str = "run/isotherm/damon.json";
 const SIZE: usize = 4096;
-/// Who only asks what it tells locks it for a moment: so often that is waited for, and so long.
+/// A process that only reads the file locks it for a moment: the number of attempts, and the pause between
+/// them.
 const WAITS: u32 = 10;
 const WAIT: Duration = Duration::from_millis(10);
 
-/// What is ours.
+/// The kdamond and the trace instance of isotherm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Mark {
     boot_id: String,
     owner: Thread,
-    /// `kdamonds/0` is just being made: an empty one is ours
+    /// `kdamonds/0` is being created: an empty one is isotherm's
     #[serde(default)]
     pub making: bool,
-    /// of the directory `kdamonds/0` that we have made
+    /// inode number of the directory `kdamonds/0` that isotherm has created
     pub directory: Option<u64>,
-    /// its thread
+    /// thread of the kdamond
     pub kdamond: Option<Thread>,
-    /// in tracefs
+    /// instance in tracefs
     pub instance: Option<PathBuf>,
 }
 
-/// What the file tells of.
+/// The state that the file shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// an isotherm that lives, by its pid
+    /// a live isotherm, with its pid
     Living(i32),
-    /// what one that was killed has left
+    /// a kdamond that a killed isotherm has left
     Leftover,
-    /// nothing
+    /// no kdamond of isotherm
     None,
 }
 
-/// The locked file; dropped, it is removed with all that it names.
+/// The locked file. When dropped, it is removed with everything that it names.
 #[derive(Debug)]
 pub(super) struct Claim {
     file: File,
@@ -62,7 +63,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Takes it; what an isotherm that was killed has left is taken away before.
+    /// Locks the file, and removes what a killed isotherm has left.
     pub fn take(root: &Path) -> Result<Self, DamonError> {
         let path = root.join(PATH);
         let failed = |what| move |source| DamonError::State { what, path: root.join(PATH), source };
@@ -81,7 +82,7 @@ impl Claim {
         Ok(claim)
     }
 
-    /// Writes what is ours by now.
+    /// Writes the current mark.
     pub fn save(&self) -> Result<(), DamonError> {
         let written = state::write(&self.file, SIZE, &self.mark);
         written.map_err(|source| DamonError::State {
@@ -91,7 +92,7 @@ impl Claim {
         })
     }
 
-    /// Stops and removes the kdamond, if it is still ours.
+    /// Stops and removes the kdamond, if it is still isotherm's.
     pub fn take_away(&mut self) -> Result<(), DamonError> {
         take_away(&self.root, &self.mark)?;
         (self.mark.making, self.mark.directory) = (false, None);
@@ -99,7 +100,7 @@ impl Claim {
     }
 }
 
-/// A kdamond that could not be taken away stays marked, for a later isotherm to try.
+/// A kdamond that could not be removed stays marked, so that a later isotherm can try again.
 impl Drop for Claim {
     fn drop(&mut self) {
         if self.take_away().is_ok() {
@@ -108,7 +109,7 @@ impl Drop for Claim {
     }
 }
 
-/// What the file tells of now; nothing is changed.
+/// The current state of the file; changes nothing.
 pub(super) fn standing(root: &Path) -> Standing {
     match lock_or_owner(root, false) {
         Ok(Err(pid)) => Standing::Living(pid),
@@ -120,7 +121,7 @@ pub(super) fn standing(root: &Path) -> Standing {
     }
 }
 
-/// Takes away the kdamond that an isotherm that was killed has left; the pid of that, if there was one.
+/// Removes the kdamond that a killed isotherm has left; returns the pid of that isotherm, if there was one.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -142,7 +143,7 @@ fn take_away_left(root: &Path, file: &File) -> Result<Option<i32>, DamonError> {
     Ok(take_away(root, &mark)?.then_some(mark.owner.pid))
 }
 
-/// Stops and removes the kdamond that `mark` names, if it is still that one.
+/// Stops and removes the kdamond of `mark`, if it is still the same; returns whether it was.
 fn take_away(root: &Path, mark: &Mark) -> Result<bool, DamonError> {
     if !is_ours(root, mark) {
         return Ok(false);
@@ -153,7 +154,7 @@ fn take_away(root: &Path, mark: &Mark) -> Result<bool, DamonError> {
     Ok(true)
 }
 
-/// Stops a kdamond. One that has just stopped by itself refuses.
+/// Stops a kdamond. If it has just stopped by itself, the error of the kernel is ignored.
 pub(super) fn off(kdamond: &Path) -> Result<(), SysfsError> {
     if running(kdamond).is_none() {
         return Ok(());
@@ -162,8 +163,7 @@ pub(super) fn off(kdamond: &Path) -> Result<(), SysfsError> {
     stopped.or_else(|e| if running(kdamond).is_none() { Ok(()) } else { Err(e) })
 }
 
-/// Whether the only kdamond is the one of `mark`: in the same directory, and the same thread if it
-/// runs.
+/// Whether the only kdamond is that of `mark`: the same directory, and the same thread if it runs.
 pub(super) fn is_ours(root: &Path, mark: &Mark) -> bool {
     let all = sysfs::kdamonds(root);
     let directory = fs::metadata(all.join("0")).ok().map(|m| m.ino());
@@ -181,7 +181,8 @@ pub(super) fn is_ours(root: &Path, mark: &Mark) -> bool {
         && running(&all.join("0")).is_none_or(same_thread)
 }
 
-/// The file, locked; else the pid of who has it, who is not one that only asks.
+/// The locked file, or the pid of the owner of the lock. Processes that only read the file do not count as
+/// owner.
 fn lock_or_owner(root: &Path, create: bool) -> io::Result<Result<File, i32>> {
     for wait in 0..=WAITS {
         if let Some(file) = state::lock(&root.join(PATH), create)? {
@@ -201,7 +202,7 @@ fn read(file: &File) -> Option<Mark> {
     state::read(file, SIZE)
 }
 
-/// Who has written the file.
+/// The thread that has written the file.
 fn owner(path: &Path) -> Option<Thread> {
     Some(read(&File::open(path).ok()?)?.owner)
 }

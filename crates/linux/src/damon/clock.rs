@@ -1,20 +1,20 @@
-//! When results come, and for how long each is.
+//! When results come, and the length of their intervals.
 
 use std::time::Duration;
 
 use isotherm_core::Nanos;
 
-/// A kdamond that tells nothing for so many aggregation intervals is late, or silent.
+/// A kdamond without a result for this many aggregation intervals is late, or silent.
 const LATE_INTERVALS: u32 = 3;
 const SILENT_INTERVALS: u32 = 20;
-/// And silent only after this time.
+/// A kdamond counts as silent only if this time has passed in addition.
 const SILENT: Duration = Duration::from_secs(10);
-/// How often it is asked whether there is a result that is due, at most and at least.
+/// Minimal and maximal time between two checks for a due result.
 const SOONEST: Duration = Duration::from_millis(10);
 const LATEST: Duration = Duration::from_secs(1);
 
-/// A kdamond keeps time by counting its sampling intervals, each of which takes a little longer than
-/// it is to; so what an interval takes is measured.
+/// A kdamond measures time by counting its sampling intervals, each of which lasts a little longer than
+/// requested. So isotherm measures the real length of an interval.
 #[derive(Debug)]
 pub(super) struct Clock {
     last_end: Nanos,
@@ -23,13 +23,14 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// From now on a result comes about every `interval`.
+    /// Starts the clock: from now on, a result comes about every `interval`.
     pub fn begin(now: Nanos, interval: Duration) -> Self {
         Clock { last_end: now, pace: interval, dropped: 0 }
     }
 
-    /// When the interval ended `at` began, and how long it was. If results were dropped since the
-    /// last one (`dropped` counts them all), it is taken to be as long as others were.
+    /// The start and the length of the interval that ended `at`. `dropped` is the total number of dropped
+    /// results. If it has grown since the last result, the length is assumed to be that of the earlier
+    /// intervals.
     pub fn interval(&mut self, at: Nanos, dropped: u64) -> (Nanos, Duration) {
         let at = at.max(self.last_end + Duration::from_nanos(1));
         let last_end = std::mem::replace(&mut self.last_end, at);
@@ -38,7 +39,7 @@ impl Clock {
             return (last_end.max(Nanos(at.0.saturating_sub(pace))), self.pace);
         }
         let length = at.since(last_end);
-        // A single late one says little of the others.
+        // A single late result is little evidence about the others.
         self.pace = (self.pace * 7 + length) / 8;
         (last_end, length)
     }
@@ -48,23 +49,23 @@ impl Clock {
         self.last_end
     }
 
-    /// What an aggregation interval takes.
+    /// Measured length of an aggregation interval.
     pub fn pace(&self) -> Duration {
         self.pace
     }
 
-    /// When a result may be there.
+    /// The time of the next check for a result.
     pub fn next(&self, now: Nanos) -> Nanos {
         let again = now + (self.pace / 20).clamp(SOONEST, LATEST);
         (self.last_end + self.pace + SOONEST).max(again).min(now + LATEST)
     }
 
-    /// Whether a result should have come.
+    /// Whether a result is overdue.
     pub fn is_late(&self, now: Nanos) -> bool {
         now.since(self.last_end) > self.pace * LATE_INTERVALS
     }
 
-    /// Whether none is to be expected any more.
+    /// Whether no further result can be expected.
     pub fn is_silent(&self, now: Nanos) -> bool {
         now.since(self.last_end) > self.pace * SILENT_INTERVALS + SILENT
     }

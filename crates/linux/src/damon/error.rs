@@ -1,4 +1,4 @@
-//! Why a kdamond of ours cannot be had.
+//! Errors of isotherm's kdamond.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,96 +12,96 @@ use super::trace::TraceError;
 use crate::ops::AttachError;
 use crate::proc::{MGLRU, ProcError};
 
-/// Why a kdamond of ours cannot be had.
+/// The reason why isotherm cannot use a kdamond.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DamonError {
-    /// the kernel has none
+    /// The kernel has no DAMON, or isotherm cannot use it.
     #[error("kernel DAMON is not to be had: {0}")]
     Absent(String),
-    /// somebody else
+    /// DAMON has another user.
     #[error(
         "kernel DAMON belongs to {0}. isotherm leaves it alone: end that first, or look in another way"
     )]
     Held(Holder),
-    /// EBUSY at `on`
+    /// The kernel returned EBUSY when the kdamond was started.
     #[error(
         "kernel DAMON is busy: it did not take 'on' (EBUSY), so another user of it, as a module of the kernel, is running. isotherm leaves it alone"
     )]
     Busy,
-    /// EINVAL at `on`
+    /// The kernel refused to start the kdamond.
     #[error(
         "kernel DAMON did not start: {source}. A target may have ended, or the kernel does not take these attributes"
     )]
     NotStarted {
-        /// what the kernel said
+        /// error of the kernel
         source: SysfsError,
     },
-    /// an operations set
+    /// The kernel lacks this operations set.
     #[error("kernel DAMON here cannot monitor by {}: it takes {}", .0.name(), config(*.0))]
     NoOperations(Operations),
-    /// page cache whose reads are not noted, and no filter for it alone
+    /// The kernel does not record reads of page cache, and has no filter for it.
     #[error(
         "MGLRU is on ({MGLRU}), so that kernel DAMON does not see reads of page cache that no process maps, and this kernel cannot leave that alone but by paging out anonymous memory only, which is to be left alone too. Leave out --skip-anon, take Linux 6.15 or later, or turn MGLRU off: echo n >{MGLRU}"
     )]
     CacheUnseen,
-    /// nothing to watch
+    /// There is no memory to watch.
     #[error("kernel DAMON has nothing to watch: give at least one target, or range")]
     NoTargets,
-    /// only processes follow each other
+    /// Targets can be changed only if they are whole processes.
     #[error("targets of a kdamond can only be changed if they are processes")]
     FixedTargets,
-    /// attributes
+    /// The attributes are invalid.
     #[error(transparent)]
     Attrs(#[from] AttrsError),
-    /// tuning
+    /// The sampling interval is outside of the limits of tuning.
     #[error(
         "a sampling interval of {sample:?} is not within those that it may be tuned to, {min:?} to {max:?}: begin with one that is (--sample {min:?})"
     )]
     OutOfGoal {
-        /// to begin with
+        /// initial sampling interval
         sample: Duration,
-        /// at least
+        /// minimum
         min: Duration,
-        /// at most
+        /// maximum
         max: Duration,
     },
-    /// steps of addresses
+    /// The address unit is invalid.
     #[error("a step of an address stands for a power of two of bytes, not for {0}: try 4096")]
     AddrUnit(u64),
-    /// the state file
+    /// The state file cannot be used.
     #[error(
         "cannot {what} {path}, which tells that a kdamond is isotherm's: {source}. It takes root"
     )]
     State {
-        /// what failed
+        /// failed operation
         what: &'static str,
-        /// which
+        /// the file
         path: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// a process
+    /// A process cannot be watched.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// from sysfs
+    /// error of sysfs
     #[error(transparent)]
     Sysfs(#[from] SysfsError),
-    /// from tracefs
+    /// error of tracefs
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// from `/proc`
+    /// error of reading `/proc`
     #[error(transparent)]
     Proc(#[from] ProcError),
-    /// ended from outside
+    /// Another user has stopped or replaced the kdamond.
     #[error("the kdamond of isotherm has been stopped or taken over by somebody else")]
     Stopped,
-    /// no results
+    /// The kdamond delivers no results.
     #[error(
         "the kdamond of isotherm runs and tells nothing (results dropped as events were lost: {dropped})"
     )]
     Silent {
-        /// how many
+        /// number of dropped results
         dropped: u64,
     },
 }

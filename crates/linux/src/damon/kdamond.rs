@@ -1,4 +1,4 @@
-//! A kdamond of ours as a source of snapshots.
+//! isotherm's kdamond as a source of snapshots.
 
 mod targets;
 
@@ -20,18 +20,18 @@ use super::tried;
 use super::views::Scale;
 use crate::sys::{CpuLaps, monotonic};
 
-/// How soon it is asked again whether there is anybody to be watched.
+/// Interval of the check for new targets while there are none.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A kdamond of ours, which runs until it is dropped.
+/// isotherm's own kdamond, which runs until it is dropped.
 pub struct Kdamond {
-    // Fields are dropped in this order: nobody reads a kdamond that is gone.
+    // Fields are dropped in this order, so that the reader ends before the kdamond.
     reader: Reader,
     seat: Seat,
     root: PathBuf,
     operations: Operations,
     asked: KdamondAttrs,
-    /// as in force now
+    /// attributes in force
     attrs: Attrs,
     members: Vec<Member>,
     clock: Clock,
@@ -39,24 +39,24 @@ pub struct Kdamond {
     cpu: CpuLaps,
     thread_cpu: Duration,
     seq: u64,
-    /// targets that wait for their turn, and when that is
+    /// targets that wait for the next change, and its earliest time
     waiting: Option<Vec<(TargetId, i32)>>,
     next_change: Nanos,
-    /// when it is asked what tuning has come to
+    /// time of the next check of tuned intervals
     next_tuned: Nanos,
     /// Targets were changed, and no result has come since.
     committed: bool,
-    /// Others may come when all targets have ended.
+    /// Continues without targets, because new ones may come.
     outlives: bool,
     ended: Option<EndReason>,
 }
 
 impl Kdamond {
-    /// Sets up a kdamond and starts it, if there is anybody to be watched; what a killed isotherm has left is taken away before.
-    /// `root` is `/`, or a tree for tests.
+    /// Sets up a kdamond and starts it, if there are targets. Before that, removes a kdamond that a killed
+    /// isotherm has left. `root` is `/`, or a directory tree for tests.
     ///
     /// # Errors
-    /// If DAMON is not there, or somebody else's, or does not take what is asked.
+    /// If DAMON is missing, has another user, or refuses the attributes.
     pub fn start(root: &Path, watched: Watched, asked: KdamondAttrs) -> Result<Self, DamonError> {
         let asked = asked.checked()?;
         let attrs = asked.attrs;
@@ -88,7 +88,7 @@ impl Kdamond {
         Ok(kdamond)
     }
 
-    /// Starts it with all that have not ended; DAMON does not take one that has.
+    /// Starts the kdamond with all targets that have not ended: DAMON refuses ended ones.
     fn begin(&mut self) -> Result<(), DamonError> {
         loop {
             self.members.retain(|m| !m.is_over());
@@ -111,7 +111,7 @@ impl Kdamond {
 
     fn context(&self) -> Context {
         let unit = self.unit();
-        // What tuning has come to stays.
+        // Intervals that the kernel has tuned stay in force.
         let asked = KdamondAttrs { attrs: self.attrs, ..self.asked.clone() };
         let monitoring_attrs = asked.monitoring_attrs();
         let sample_us = monitoring_attrs.intervals.sample_us;
@@ -132,7 +132,7 @@ impl Kdamond {
         self.asked.addr_unit.unwrap_or(1).max(1)
     }
 
-    /// By which interface results come, and why not by the better one.
+    /// The interface that delivers results, and why it is not the better one.
     #[must_use]
     pub fn results(&self) -> String {
         self.reader.to_string()
@@ -144,15 +144,16 @@ impl Kdamond {
         self.attrs
     }
 
-    /// Goes on when all targets have ended: others may come.
+    /// Continue after all targets have ended: new ones may come.
     pub fn outlive_targets(&mut self) {
         self.outlives = true;
     }
 
-    /// Ends it, and takes it away: the next step answers [`Step::End`].
+    /// Stops and removes the kdamond: the next step returns [`Step::End`].
     ///
     /// # Errors
-    /// If it is not ours any more, or the kernel refuses. What stays then is marked as ours.
+    /// If another user has replaced the kdamond, or the kernel refuses. In the second case it stays marked as
+    /// isotherm's.
     pub fn stop(&mut self) -> Result<(), DamonError> {
         self.ended.get_or_insert(EndReason::Stopped);
         self.seat.stop()?;
@@ -168,7 +169,7 @@ impl Kdamond {
             return self.nobody(now);
         }
         match self.look(now) {
-            // The kernel refuses to answer for targets that have ended since they were asked.
+            // The kernel refuses to answer if targets have ended in the meantime.
             Err(_) if self.members.iter().all(Member::is_over) => self.nobody(now),
             looked => looked,
         }
@@ -188,7 +189,7 @@ impl Kdamond {
         }
     }
 
-    /// There is nobody left to be watched.
+    /// Handles the case that no target remains.
     fn nobody(&mut self, now: Nanos) -> Result<Step, DamonError> {
         if !self.outlives {
             self.ended = Some(EndReason::TargetsGone);
@@ -200,10 +201,10 @@ impl Kdamond {
         Ok(Step::Wait(now + ASK_AGAIN))
     }
 
-    /// A kdamond that is overdue may have been stopped.
+    /// Checks whether an overdue kdamond was stopped.
     fn check(&mut self, now: Nanos) -> Result<(), DamonError> {
         if self.clock.is_late(now) && !self.seat.is_running() {
-            // The kernel has taken a change of targets, and then found that it cannot go on.
+            // The kernel has accepted a change of targets, and then could not continue.
             return if self.committed { self.restart() } else { Err(DamonError::Stopped) };
         }
         if self.clock.is_silent(now) {
@@ -215,10 +216,10 @@ impl Kdamond {
     fn update(&mut self, now: Nanos) -> Result<(), DamonError> {
         let members = self.members.iter_mut().filter(|m| !m.dropped);
         for member in members {
-            // One that cannot be read any more has ended, which the next step finds.
+            // A target that cannot be read any more has ended; the next step detects that.
             let _ = member.update(now);
         }
-        // The kernel answers after a sampling interval.
+        // The kernel answers after one sampling interval.
         if self.asked.intervals_goal.is_some() && now >= self.next_tuned {
             self.next_tuned = now + self.attrs.interval();
             let tuned = self.seat.tuned()?;
@@ -248,16 +249,16 @@ impl Kdamond {
         let cpu = self.cpu.lap() + thread.saturating_sub(self.thread_cpu);
         self.thread_cpu = thread;
         self.seq += 1;
-        // DAMON clears without a flush: no shootdowns.
+        // DAMON clears without a flush, so there are no shootdowns.
         let cost = Cost { cpu, looks, pages: looks, clears: 0, lost: Duration::ZERO };
         Snapshot { seq: self.seq - 1, start, end, attrs: self.attrs, cost, quality: None, targets }
     }
 }
 
 impl Source for Kdamond {
-    /// A step lasts as long as it takes to read the mappings of all targets; without tracefs, or where
-    /// the kernel tunes the intervals, up to a sampling interval and a tenth of a second more; with
-    /// new targets up to an aggregation interval, if that is at most a second.
+    /// A step lasts as long as reading the mappings of all targets. Without tracefs, or if the kernel tunes the
+    /// intervals, it lasts up to a sampling interval and 0.1 s longer; with new targets up to an aggregation
+    /// interval longer, if that is at most one second.
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError> {
         self.try_step(now).map_err(|e| OpsError::Failed(e.to_string()))
     }

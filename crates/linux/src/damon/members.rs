@@ -1,4 +1,4 @@
-//! What a kdamond watches, and what is known of it without DAMON.
+//! The targets of a kdamond, and their state that is known without DAMON.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,30 +19,30 @@ use crate::physical::joined_pages;
 use crate::proc::KPageFlags;
 use crate::sys::process_cpu;
 
-/// Behind it is the kernel, and its page of `vsyscall`.
+/// End of user addresses: above are the kernel and its `vsyscall` page.
 const USER_END: u64 = 1 << 63;
 
-/// What to watch.
+/// The memory to watch.
 #[derive(Debug, Clone)]
 pub enum Watched {
     /// all memory of processes, by their pids
     Processes(Vec<(TargetId, i32)>),
     /// fixed ranges of a process
     Ranges {
-        /// whose
+        /// id in snapshots
         target: TargetId,
-        /// its pid
+        /// pid of the process
         pid: i32,
-        /// where
+        /// ranges of virtual addresses
         ranges: Vec<AddrRange>,
     },
     /// physical memory
     Physical {
-        /// what it is called in snapshots
+        /// id in snapshots
         target: TargetId,
-        /// where, in bytes: sorted and disjoint
+        /// ranges of physical addresses in bytes: sorted and disjoint
         ranges: Vec<AddrRange>,
-        /// what that is: sorted, disjoint
+        /// these ranges as mappings, with their names: sorted and disjoint
         mappings: Vec<Mapping>,
     },
 }
@@ -57,19 +57,19 @@ impl Watched {
     }
 }
 
-/// A target, at the position that it has in DAMON.
+/// A target, at its position in DAMON.
 pub(super) struct Member {
     pub id: TargetId,
     mappings: Arc<Vec<Mapping>>,
     /// adjacent mappings joined
     areas: Vec<AddrRange>,
-    /// where, if that is fixed
+    /// fixed ranges to watch; empty for all memory
     ranges: Vec<AddrRange>,
     kind: Kind,
     ran: Option<Duration>,
-    /// when it was found to have another program, by `exec`
+    /// when an `exec` was detected
     replaced: Option<Nanos>,
-    /// to be left out of snapshots
+    /// whether to omit it from snapshots
     pub dropped: bool,
 }
 
@@ -78,7 +78,7 @@ enum Kind {
     Physical(Frames),
 }
 
-/// All members of what is to be watched. A process that has ended is passed over.
+/// All members of `watched`. A process that has ended is skipped.
 pub(super) fn members(root: &Path, watched: Watched) -> Result<Vec<Member>, DamonError> {
     match watched {
         Watched::Processes(all) => {
@@ -109,7 +109,7 @@ impl Member {
         Member { id, mappings, areas, ranges, kind, ran, replaced, dropped }
     }
 
-    /// Takes hold of process `pid`; `None` if it has ended.
+    /// Holds process `pid`; `None` if it has ended.
     pub fn process(root: &Path, id: TargetId, pid: i32) -> Result<Option<Self>, DamonError> {
         let process = match ProcfsProcess::attach(root, pid) {
             Ok(process) => Box::new(process),
@@ -120,7 +120,7 @@ impl Member {
         Ok(Some(Member::new(id, Vec::new(), kind)))
     }
 
-    /// The pages of `ranges`, sorted and disjoint, up to the end of what is mapped now.
+    /// The pages of `ranges`, sorted and disjoint, up to the end of the memory that is mapped now.
     fn clipped(&mut self, ranges: &[AddrRange]) -> Result<Vec<AddrRange>, DamonError> {
         let Kind::Process { process, .. } = &mut self.kind else { return Ok(ranges.to_vec()) };
         let mut mappings = Vec::new();
@@ -134,7 +134,7 @@ impl Member {
         if ranges.is_empty() { Err(DamonError::NoTargets) } else { Ok(ranges) }
     }
 
-    /// As DAMON is to be told; with `unit` bytes a step of an address.
+    /// The target for DAMON; addresses are in steps of `unit` bytes.
     pub fn target(&self, unit: u64) -> Target {
         let region = |r: &AddrRange| Region { start: r.start / unit, end: r.end / unit };
         Target {
@@ -144,7 +144,7 @@ impl Member {
         }
     }
 
-    /// Of its process, if it is one.
+    /// The pid of its process; `None` for physical memory.
     pub fn pid(&self) -> Option<i32> {
         match &self.kind {
             Kind::Process { process, .. } => Some(process.pid),
@@ -152,7 +152,7 @@ impl Member {
         }
     }
 
-    /// Physical memory does not end.
+    /// Whether its process has ended. Physical memory never ends.
     pub fn has_ended(&self) -> bool {
         match &self.kind {
             Kind::Process { process, .. } => process.has_ended(),
@@ -160,12 +160,12 @@ impl Member {
         }
     }
 
-    /// Whether there is nothing more to be told of it.
+    /// Whether no further results about it are needed or possible.
     pub fn is_over(&self) -> bool {
         self.dropped || self.has_ended()
     }
 
-    /// Reads anew what is mapped and resident.
+    /// Reads its mappings and resident memory again.
     pub fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         let Kind::Process { process, resident } = &mut self.kind else { return Ok(()) };
         let mut mappings = Vec::new();
@@ -190,7 +190,7 @@ impl Member {
         }
     }
 
-    /// How long it has had its program, if there was another one.
+    /// The time since its last `exec`; without limit if there was none.
     fn oldest(&self, now: Nanos) -> Duration {
         self.replaced.map_or(Duration::MAX, |at| now.since(at))
     }
@@ -222,7 +222,8 @@ impl Member {
     }
 }
 
-/// What a result that ended at `end` has shown of those that are still watched, with `most` regions of all together.
+/// The result that ended at `end`, for all targets that are still watched, with at most `most` regions in
+/// total.
 pub(super) fn target_views(
     members: &mut [Member],
     mut result: Aggregated,
@@ -247,8 +248,9 @@ pub(super) fn target_views(
     targets
 }
 
-/// DAMON asks the tables of KVM guests too, and clears bits of locked, shared and huge pages as of any
-/// other. It does not see devices, nor what is on no LRU list.
+/// Whether DAMON cannot observe such memory. DAMON also observes KVM guests, and clears the bits of locked,
+/// shared and huge pages like those of any other page. It does not observe devices, or pages that are on no LRU
+/// list.
 fn is_hidden(why: Unknown) -> bool {
     matches!(why, Unknown::Dma | Unknown::Special)
 }

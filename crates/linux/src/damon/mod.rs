@@ -1,7 +1,7 @@
 //! The kernel's own monitor, DAMON, as a source of snapshots.
 //!
-//! [`Kdamond`] makes a kdamond of ours, reads its results, and takes it away again. DAMON has one user
-//! at a time: a kdamond that is not ours, running or only set up, is left alone.
+//! [`Kdamond`] creates isotherm's kdamond, reads its results, and removes it. DAMON has one user at a time:
+//! isotherm does not touch a kdamond of another user, even if it is only set up and not running.
 
 mod attrs;
 mod availability;

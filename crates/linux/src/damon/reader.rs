@@ -15,12 +15,12 @@ use crate::walker::own_pid;
 
 pub(super) enum Reader {
     Trace(Trace),
-    /// and why not by the tracepoint
+    /// with the reason why the tracepoint cannot be used
     Tried(Tried, TraceError),
 }
 
 impl Reader {
-    /// The tracepoint if it can be had. The instance is noted before it is made.
+    /// Opens the tracepoint if it can be used. The instance is noted before it is created.
     pub fn open(root: &Path, seat: &mut Seat, max_regions: u32) -> Result<Self, DamonError> {
         let place = trace::place(root, own_pid());
         if let Some(place) = &place {
@@ -32,14 +32,14 @@ impl Reader {
         })
     }
 
-    /// The kdamond has started.
+    /// Called after the kdamond has started.
     pub fn begin(&mut self, now: Nanos, attrs: &Attrs) {
         if let Reader::Tried(tried, _) = self {
             tried.begin(now + attrs.interval());
         }
     }
 
-    /// The next result of the kdamond in `seat` that is there by `now`; they come every `interval`.
+    /// The next result of the kdamond in `seat` that exists by `now`; results come every `interval`.
     pub fn next(
         &mut self,
         now: Nanos,
@@ -56,7 +56,7 @@ impl Reader {
         })
     }
 
-    /// Drops what has not been told yet: positions of targets are to change.
+    /// Drops results that were not returned yet, because the positions of targets are about to change.
     pub fn forget(&mut self) -> Result<(), DamonError> {
         match self {
             Reader::Trace(trace) => Ok(trace.forget()?),
@@ -64,7 +64,7 @@ impl Reader {
         }
     }
 
-    /// How many results could not be told whole.
+    /// Number of results that were incomplete or missed.
     pub fn dropped(&self) -> u64 {
         match self {
             Reader::Trace(trace) => trace.dropped(),

@@ -1,6 +1,6 @@
-//! A kdamond of ours that pages out what nobody has touched for long, wherever it lies in physical memory.
-//! What it does is the kernel's DAMON_RECLAIM
-//! (`Documentation/admin-guide/mm/damon/reclaim.rst`), by a scheme in sysfs.
+//! A kdamond that pages out memory that was not touched for a long time, anywhere in physical memory. It does
+//! the same as the kernel's DAMON_RECLAIM (`Documentation/admin-guide/mm/damon/reclaim.rst`), with a scheme in
+//! sysfs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,73 +16,74 @@ use super::sysfs::{
 };
 use crate::proc::Mglru;
 
-/// What is paged out, and how much of it.
+/// Which memory is paged out, and how much of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reclaim {
-    /// how it is watched
+    /// attributes of monitoring
     pub attrs: KdamondAttrs,
-    /// physical addresses
+    /// ranges of physical addresses
     pub memory: Vec<AddrRange>,
-    /// untouched for so long
+    /// minimal time without an access
     pub min_age: Duration,
-    /// time for it in each window, in whole milliseconds, 1 at least; none: no bound
+    /// time quota per window, in whole milliseconds, at least 1; none: no limit
     pub time: Option<Duration>,
-    /// bytes in each window, 1 at least; none: no bound
+    /// size quota per window in bytes, at least 1; none: no limit
     pub bytes: Option<u64>,
-    /// of the quotas
+    /// length of the quota window
     pub window: Duration,
-    /// free memory of the machine, of 10,000, high, mid and low, and how often that is looked at
+    /// high, mid and low watermark of the machine's free memory, in 1/10,000, and the interval of the check
     pub watermarks: Option<([u32; 3], Duration)>,
-    /// some tasks wait for memory for so long in each window: what the quota is moved by
+    /// goal of the quota: time per window for which some tasks wait for memory
     pub stalled: Option<Duration>,
-    /// not what is anonymous
+    /// skip anonymous memory
     pub skip_anon: bool,
-    /// only count
+    /// only count, do not page out
     pub dry: bool,
 }
 
-/// What it has come to.
+/// The total work of a kdamond.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reclaimed {
-    /// regions that it was tried on
+    /// regions to which the scheme was tried
     pub tried: u64,
-    /// their bytes
+    /// bytes of these regions
     pub tried_bytes: u64,
-    /// regions of which something went
+    /// regions of which at least a part was paged out
     pub applied: u64,
-    /// bytes that went
+    /// bytes that were paged out
     pub applied_bytes: u64,
-    /// windows in which a quota was used up
+    /// windows in which a quota was exhausted
     pub exceeded: u64,
 }
 
-/// What a filter keeps from being paged out, as the kernel does not note that it is read or written.
+/// Memory that a filter excludes from paging out, because the kernel does not record its reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spared {
-    /// nothing: MGLRU is off
+    /// none: MGLRU is off
     Nothing,
-    /// what no process maps
+    /// pages that no process maps
     Unmapped,
-    /// all that is not anonymous: before Linux 6.15 there is no filter for what no process maps
+    /// all memory that is not anonymous: before Linux 6.15 there is no filter for unmapped pages
     Files,
 }
 
-/// The kdamond at work, until it is dropped.
+/// A running kdamond; stopped when dropped.
 pub struct Reclaimer {
     seat: Seat,
     context: Context,
     spared: Spared,
     mglru: Mglru,
-    /// of those before, whose counts went with them
+    /// work of earlier runs, whose counters ended with them
     before: Reclaimed,
     cpu_before: Duration,
 }
 
 impl Reclaimer {
-    /// Sets up a kdamond, if nobody has one, and starts it. `root` is `/`, or a tree for tests.
+    /// Sets up a kdamond, if no other user has one, and starts it. `root` is `/`, or a directory tree for
+    /// tests.
     ///
     /// # Errors
-    /// If DAMON is not there, or somebody else's, or does not take what is asked.
+    /// If DAMON is missing, has another user, or refuses the attributes.
     pub fn start(root: &Path, asked: &Reclaim) -> Result<Self, DamonError> {
         let mglru = Mglru::open(root);
         let mut spared = if mglru.hides_reads() { Spared::Unmapped } else { Spared::Nothing };
@@ -104,22 +105,22 @@ impl Reclaimer {
         Ok(Reclaimer { seat, context, spared, mglru, before, cpu_before })
     }
 
-    /// What is left alone since the kernel does not note how it is used.
+    /// Memory that is excluded because the kernel does not record its use.
     #[must_use]
     pub fn spared(&self) -> Spared {
         self.spared
     }
 
-    /// Whether MGLRU was turned on since: page cache that is in use would be paged out as cold.
+    /// Whether MGLRU was turned on since the start: then page cache in use would be paged out as cold.
     #[must_use]
     pub fn is_misled(&self) -> bool {
         self.spared == Spared::Nothing && self.mglru.hides_reads()
     }
 
-    /// What it has done since it was started first.
+    /// The total work since the first start.
     ///
     /// # Errors
-    /// If it has ended, or is not ours any more.
+    /// If the kdamond has ended, or another user has replaced it.
     pub fn reclaimed(&self) -> Result<Reclaimed, DamonError> {
         if !self.seat.is_running() {
             return Err(DamonError::Stopped);
@@ -133,10 +134,10 @@ impl Reclaimer {
         self.cpu_before + self.seat.cpu()
     }
 
-    /// Ends watching and acting, for a while: what has been seen is forgotten.
+    /// Stops monitoring and paging out until [`Reclaimer::resume`]. The monitoring results so far are lost.
     ///
     /// # Errors
-    /// If it is not ours any more.
+    /// If another user has replaced the kdamond.
     pub fn pause(&mut self) -> Result<(), DamonError> {
         let (before, cpu_before) = (self.reclaimed()?, self.cpu());
         self.seat.stop()?;
@@ -144,25 +145,26 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// What it had done when it was paused.
+    /// The total work until the last pause.
     #[must_use]
     pub fn before(&self) -> Reclaimed {
         self.before
     }
 
-    /// Goes on after that.
+    /// Continues after a pause.
     ///
     /// # Errors
-    /// If it is not ours any more, or does not start.
+    /// If another user has replaced the kdamond, or it does not start.
     pub fn resume(&mut self) -> Result<(), DamonError> {
         self.seat.set_up(&self.context)?;
         self.seat.start()
     }
 
-    /// Ends it, and takes it away.
+    /// Stops and removes the kdamond.
     ///
     /// # Errors
-    /// If it is not ours any more, or the kernel refuses. What stays then is marked as ours.
+    /// If another user has replaced the kdamond, or the kernel refuses. In the second case it stays marked as
+    /// isotherm's.
     pub fn stop(&mut self) -> Result<(), DamonError> {
         self.seat.stop()?;
         self.seat.leave()
@@ -196,7 +198,7 @@ fn context(asked: &Reclaim, spared: Spared) -> Result<Context, DamonError> {
     })
 }
 
-/// Ages are counted in aggregation intervals.
+/// The scheme; DAMON counts ages in aggregation intervals.
 fn scheme(asked: &Reclaim, spared: Spared, aggr: Duration) -> Scheme {
     let age = asked.min_age.as_nanos().div_ceil(aggr.as_nanos().max(1));
     let longest = u64::from(u32::MAX);
@@ -209,7 +211,7 @@ fn scheme(asked: &Reclaim, spared: Spared, aggr: Duration) -> Scheme {
             nr_accesses: Bounds { min: 0, max: 0 },
             age: Bounds { min: age, max: longest },
         },
-        // To the kernel 0 is no bound.
+        // For the kernel, 0 means no limit.
         quotas: Quotas {
             ms: asked.time.map_or(0, |time| millis(time).max(1)),
             bytes: asked.bytes.map_or(0, |bytes| bytes.max(1)),
@@ -223,7 +225,7 @@ fn scheme(asked: &Reclaim, spared: Spared, aggr: Duration) -> Scheme {
             let interval_us = u64::try_from(interval.as_micros()).unwrap_or(u64::MAX);
             Watermarks { metric: WatermarkMetric::FreeMemRate, interval_us, high, mid, low }
         }),
-        // A filter rejects, unless told otherwise.
+        // The default of a filter is to reject.
         filters: asked.skip_anon.then(anonymous).into_iter().chain(spared.filter()).collect(),
         ..Scheme::default()
     }

@@ -1,10 +1,11 @@
-//! What of a region is there, and what of that DAMON can see: it does not know the first.
+//! The resident part of a region, and the part of it that DAMON can observe: DAMON itself does not know which
+//! pages are resident.
 
 use isotherm_core::{AddrRange, Mapping, PAGE_SIZE, Pages, Unknown};
 
 use crate::proc::{FrameContent, KPageFlags, Pagemap};
 
-/// Of the bytes of a range: how many are resident, and how many of these are unknown.
+/// Resident bytes of a range, and those of them that are unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Presence {
     pub resident: u64,
@@ -12,19 +13,19 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// Resident bytes whose accesses DAMON sees.
+    /// Resident bytes whose accesses DAMON observes.
     pub fn seen(&self) -> u64 {
         self.resident.saturating_sub(self.unknown.total())
     }
 
-    /// The same, if it has not looked at what it sees.
+    /// The same range, if DAMON has not looked at its observable part.
     pub fn unseen(mut self) -> Self {
         let seen = self.seen();
         self.unknown.0[Unknown::Unseen.index()] += seen;
         self
     }
 
-    /// Of `bytes` of which nothing can be told.
+    /// `bytes` without any information.
     fn untold(bytes: u64) -> Self {
         Presence { resident: bytes, ..Presence::default() }.unseen()
     }
@@ -37,13 +38,13 @@ impl std::ops::AddAssign for Presence {
     }
 }
 
-/// Tells what of a range is there.
+/// Reports which memory of a range is resident.
 pub(super) trait Present {
-    /// Of `range`, which lies within what is mapped.
+    /// The presence in `range`, which lies within mapped memory.
     fn presence(&self, range: AddrRange) -> Presence;
 }
 
-/// Resident ranges kept of one process at most: each takes 24 bytes.
+/// Maximal number of resident ranges of one process: each needs 24 bytes.
 const MOST_RANGES: usize = 1 << 20;
 
 /// Resident memory of a process.
@@ -52,14 +53,14 @@ pub(super) struct Resident {
     ranges: Vec<AddrRange>,
     /// resident bytes before each range
     before: Vec<u64>,
-    /// from here on there was no room for ranges
+    /// address from which on there was no space for ranges
     untold_from: Option<u64>,
-    /// mappings that DAMON does not see into
+    /// mappings that DAMON cannot observe
     hidden: Vec<(AddrRange, Unknown)>,
 }
 
 impl Resident {
-    /// Reads it anew.
+    /// Reads the resident memory again.
     pub fn read(&mut self, pagemap: &mut Pagemap, mappings: &[Mapping]) {
         self.ranges.clear();
         for mapping in mappings {
@@ -68,7 +69,7 @@ impl Resident {
         self.index(mappings, MOST_RANGES);
     }
 
-    /// Prepares for questions; with `limit` ranges, there may have been more.
+    /// Prepares lookups. If there are `limit` ranges, further ones may have been omitted.
     fn index(&mut self, mappings: &[Mapping], limit: usize) {
         let last = self.ranges.last().filter(|_| self.ranges.len() >= limit);
         self.untold_from = last.map(|r| r.end);
@@ -109,11 +110,11 @@ impl Present for Resident {
     }
 }
 
-/// Physical memory, judged by some of its page frames. DAMON sees what is on an LRU list.
+/// Physical memory, estimated from a sample of its page frames. DAMON observes pages on LRU lists.
 #[derive(Debug)]
 pub(super) struct Frames(pub KPageFlags);
 
-/// Page frames looked at in a range; a share is then off by a quarter of it at most, mostly.
+/// Sampled page frames per range: the error of a share is mostly at most a quarter of the range.
 const FRAMES: u64 = 16;
 
 impl Present for Frames {

@@ -1,21 +1,21 @@
-//! What DAMON tells each aggregation interval, however it is read.
+//! The results of DAMON in each aggregation interval, independent of the interface.
 
 use std::collections::BTreeMap;
 
 use isotherm_core::{AddrRange, Nanos};
 
-/// A region as DAMON has it.
+/// A region as DAMON reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RawRegion {
-    /// in DAMON's addresses, whose steps may stand for more than a byte
+    /// in DAMON's addresses, whose unit may be larger than one byte
     pub range: AddrRange,
-    /// sampling intervals in which it was accessed
+    /// sampling intervals with an access
     pub nr_accesses: u32,
-    /// aggregation intervals for which it has been so
+    /// aggregation intervals since its accesses last changed
     pub age: u32,
 }
 
-/// One result.
+/// The result of one aggregation interval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Aggregated {
     /// when the interval ended

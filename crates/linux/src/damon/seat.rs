@@ -1,4 +1,4 @@
-//! The kdamond of ours in sysfs: made, started, changed, and taken away again.
+//! isotherm's kdamond in sysfs: created, started, changed, and removed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use super::sysfs::{
 };
 use crate::sys::process_cpu;
 
-/// A kdamond of ours, set up; taken away when dropped.
+/// A kdamond that is set up; removed when dropped.
 pub(super) struct Seat {
     root: PathBuf,
     claim: Claim,
 }
 
 impl Seat {
-    /// Makes a kdamond, if nobody has one.
+    /// Creates a kdamond, if no other user has one.
     pub fn take(root: &Path) -> Result<Self, DamonError> {
-        // First who has it: where there is no DAMON, no state is to be written.
+        // Check first: without DAMON, no state may be written.
         refuse(availability(root))?;
         let mut claim = Claim::take(root)?;
         let all = sysfs::kdamonds(root);
@@ -30,7 +30,7 @@ impl Seat {
             refuse(availability(root))?;
             return Err(DamonError::Busy);
         }
-        // A kill between here and the end leaves an empty one.
+        // A kill between here and the end leaves an empty kdamond.
         claim.mark.making = true;
         claim.save()?;
         sysfs::write(&all.join(Kdamond::COUNT), &1u64)?;
@@ -41,7 +41,7 @@ impl Seat {
         Ok(seat)
     }
 
-    /// Takes it away for good.
+    /// Removes the kdamond.
     pub fn leave(&mut self) -> Result<(), DamonError> {
         self.claim.take_away()
     }
@@ -55,18 +55,18 @@ impl Seat {
         self.dir().join("contexts/0")
     }
 
-    /// That the kdamond is still the one that was made: before anything is written to it.
+    /// Checks that the kdamond is still the one that isotherm has created. Called before each write.
     pub fn check(&self) -> Result<(), DamonError> {
         is_ours(&self.root, &self.claim.mark).then_some(()).ok_or(DamonError::Stopped)
     }
 
-    /// Remembers a trace instance, so that it is taken away as well.
+    /// Notes a trace instance, so that it is removed too.
     pub fn note_instance(&mut self, instance: &Path) -> Result<(), DamonError> {
         self.claim.mark.instance = Some(instance.to_owned());
         self.claim.save()
     }
 
-    /// Writes what is to be monitored; a kdamond that runs heeds it with a commit.
+    /// Writes the context. A running kdamond applies it with a commit.
     pub fn set_up(&self, context: &Context) -> Result<(), DamonError> {
         self.check()?;
         let count = self.dir().join("contexts").join(Context::COUNT);
@@ -83,10 +83,10 @@ impl Seat {
         found.then_some(()).ok_or(DamonError::NoOperations(operations))
     }
 
-    /// Starts it.
+    /// Starts the kdamond.
     pub fn start(&mut self) -> Result<(), DamonError> {
         self.check()?;
-        // A kill between here and the end leaves one that is known by its directory alone.
+        // A kill between here and the end leaves a kdamond that is known only by its directory.
         let before = self.claim.mark.kdamond.take();
         if before.is_some() {
             self.claim.save()?;
@@ -103,14 +103,14 @@ impl Seat {
         self.claim.save()
     }
 
-    /// Stops it, maybe to start it anew. Its thread stays in the mark: another one in the same
-    /// directory is somebody else's.
+    /// Stops the kdamond, which may be started again later. Its thread stays in the mark: another thread in the
+    /// same directory belongs to another user.
     pub fn stop(&self) -> Result<(), DamonError> {
         self.check()?;
         Ok(off(&self.dir())?)
     }
 
-    /// Has a kdamond that runs heed what was set up since.
+    /// Makes a running kdamond apply the context.
     pub fn commit(&self) -> Result<(), DamonError> {
         self.command(Command::Commit)
     }
@@ -120,7 +120,7 @@ impl Seat {
         Ok(sysfs::write(&self.dir().join("state"), &command)?)
     }
 
-    /// Whether it runs, and is the one that was started.
+    /// Whether it runs, and is the kdamond that isotherm has started.
     pub fn is_running(&self) -> bool {
         running(&self.dir()).is_some() && self.check().is_ok()
     }
@@ -130,13 +130,13 @@ impl Seat {
         self.claim.mark.kdamond.and_then(|k| process_cpu(k.pid)).unwrap_or_default()
     }
 
-    /// What the first scheme has done since it was started.
+    /// The statistics of the first scheme since its start.
     pub fn stats(&self) -> Result<Stats, DamonError> {
         self.command(Command::UpdateStats)?;
         Ok(sysfs::read(&self.context().join("schemes/0/stats"))?)
     }
 
-    /// The intervals that tuning has come to.
+    /// The intervals after tuning.
     pub fn tuned(&self) -> Result<Intervals, DamonError> {
         self.command(Command::UpdateTunedIntervals)?;
         Ok(sysfs::read(&self.context().join("monitoring_attrs/intervals"))?)

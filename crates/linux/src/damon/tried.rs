@@ -1,5 +1,5 @@
-//! Results by `tried_regions`, where tracefs is not to be had: a scheme for each target that does
-//! nothing but count is tried on all of it.
+//! Results from `tried_regions`, if tracefs cannot be used: for each target, a scheme that only counts is tried
+//! on all of its memory.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,12 +13,12 @@ use super::sysfs::{
 };
 use crate::sys::monotonic;
 
-/// The kernel takes the biggest number of its type, and a longer one not at all.
+/// The kernel accepts the largest number of the field's type, but no longer text.
 const ALL_SIZES: Bounds = Bounds { min: 0, max: u64::MAX };
 const ALL_COUNTS: Bounds = Bounds { min: 0, max: u32::MAX as u64 };
 
-/// A scheme for each of `targets`. They are tried every sampling interval, as what is told then is a
-/// sum that moves: the counts of the last aggregation interval up to now.
+/// A scheme for each of `targets`. They are tried every sampling interval, because `tried_regions` then
+/// contains a moving sum: the counts of the last aggregation interval until now.
 pub(super) fn schemes(targets: usize, sample_us: u64) -> Vec<Scheme> {
     let scheme = |i: usize| Scheme {
         action: Action::Stat,
@@ -31,7 +31,7 @@ pub(super) fn schemes(targets: usize, sample_us: u64) -> Vec<Scheme> {
     (0..targets).map(scheme).collect()
 }
 
-/// Keeps out what is not of target `i`.
+/// A filter that rejects the memory of all targets but `i`.
 fn others_than(i: usize) -> Filter {
     Filter {
         kind: FilterType::Target,
@@ -41,7 +41,7 @@ fn others_than(i: usize) -> Filter {
     }
 }
 
-/// Asks the kdamond in `kdamond` for what its regions are now.
+/// Reads the current regions of the kdamond in directory `kdamond`.
 ///
 /// # Errors
 /// If it does not run, or its files cannot be read.
@@ -64,32 +64,32 @@ fn regions(tried: TriedRegions) -> Vec<RawRegion> {
     raw.collect()
 }
 
-/// Asks once in an interval.
+/// Reads once per interval.
 #[derive(Debug)]
 pub(super) struct Tried {
     kdamond: PathBuf,
     next: Nanos,
-    /// times that it was asked so late that results have passed untold
+    /// number of reads that came so late that at least one result was missed
     pub late: u64,
 }
 
 impl Tried {
-    /// Of the kdamond in this directory.
+    /// Reads the kdamond in this directory.
     pub fn new(kdamond: PathBuf) -> Self {
         Tried { kdamond, next: Nanos(0), late: 0 }
     }
 
-    /// It has started; there is something to ask for from `first` on.
+    /// Called after a start; the first result exists from `first` on.
     pub fn begin(&mut self, first: Nanos) {
         self.next = first;
     }
 
-    /// Whether it is time to ask.
+    /// Whether the next read is due.
     pub fn is_due(&self, now: Nanos) -> bool {
         now >= self.next
     }
 
-    /// What there is: always of one interval, however long ago it was asked.
+    /// The current result: always of one aggregation interval, however long ago the last read was.
     pub fn ask(&mut self, now: Nanos, interval: Duration) -> Result<Aggregated, SysfsError> {
         self.late += u64::from(now.since(self.next) > interval / 2);
         self.next = now + interval;

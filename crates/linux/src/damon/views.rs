@@ -1,4 +1,4 @@
-//! From DAMON's regions to those of a snapshot.
+//! Converts DAMON's regions to those of a snapshot.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use isotherm_core::{AddrRange, Pages, RateSupport, RegionView, rate};
 use super::resident::{Presence, Present};
 use super::results::RawRegion;
 
-/// What counts of DAMON mean.
+/// The meaning of DAMON's counts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
-    /// sampling intervals in an aggregation interval
+    /// sampling intervals per aggregation interval
     pub samples: u32,
-    /// what a sampling interval really took
+    /// measured length of a sampling interval
     pub sample: Duration,
-    /// what an aggregation interval really took
+    /// measured length of an aggregation interval
     pub aggr: Duration,
-    /// bytes that one step of an address stands for
+    /// bytes per step of an address
     pub unit: u64,
-    /// no region is older: since then it is of this program
+    /// maximal age of a region: time since the last `exec`
     pub oldest: Duration,
 }
 
-/// Looks at memory that can be seen, over a region's age, without which nothing is told of it: of so
-/// many none hits what is accessed in two sampling intervals of three with a chance of 4 %.
+/// Minimal number of looks at observable memory over the age of a region; with fewer, the region is unknown. If
+/// memory is accessed in two of three sampling intervals, three looks miss it with a probability of 4 %.
 const FEW_LOOKS: f64 = 3.0;
 
-/// The parts of `raw` that are mapped. `areas` are sorted, disjoint and do not touch.
+/// The mapped parts of `raw`. `areas` are sorted, disjoint and do not touch each other.
 ///
-/// DAMON's regions may cover gaps: of a process it leaves out the two biggest alone. What it looks at
-/// in a gap, or at a page that is not resident, looks not accessed; so of n sampling intervals only
-/// as many tell something about memory that can be seen as it has of the region.
+/// DAMON's regions may cover gaps: for a process, DAMON leaves out only the two largest ones. A sample in a
+/// gap, or at a page that is not resident, always looks not accessed. So of n sampling intervals, only the
+/// share that the observable memory has of the region counts as looks.
 pub(super) fn views(
     raw: &[RawRegion],
     areas: &[AddrRange],
@@ -69,8 +69,8 @@ pub(super) fn views(
     views
 }
 
-/// Leaves out the smallest regions of `targets`, so that all together are at most `most`: where a
-/// process has many areas, DAMON's regions have more parts than there may be regions.
+/// Removes the smallest regions of `targets`, so that at most `most` remain in total: if a process has many
+/// areas, DAMON's regions have more parts than the limit allows.
 pub(super) fn fit(targets: &mut [Vec<RegionView>], most: usize) {
     let mut sizes: Vec<u64> = targets.iter().flatten().map(|v| v.range.len()).collect();
     let Some(excess) = sizes.len().checked_sub(most).filter(|&n| n > 0) else { return };

@@ -1,4 +1,4 @@
-//! Whether physical memory can be watched.
+//! Checks whether physical memory can be watched.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,8 +7,8 @@ use super::{Finding, State};
 use crate::ops::Physical;
 use crate::physical::{Stretch, physical_memory};
 
-/// What memory there is, and whether idle page tracking tells of it. Kernel DAMON, the other way, is
-/// tried elsewhere.
+/// The memory of the machine, and whether idle page tracking can observe it. Another check tries kernel DAMON,
+/// the alternative.
 pub(super) fn findings(root: &Path) -> Vec<Finding> {
     let what = "physical memory";
     let memory = match physical_memory(root) {
@@ -25,7 +25,7 @@ pub(super) fn findings(root: &Path) -> Vec<Finding> {
     ]
 }
 
-/// `node 0: DMA 15 MiB, Normal 1008 MiB`, a line a node.
+/// `node 0: DMA 15 MiB, Normal 1008 MiB`, one line per node.
 fn told(memory: &[Stretch]) -> String {
     let mut nodes: BTreeMap<u32, Vec<(&str, u64)>> = BTreeMap::new();
     for stretch in memory {

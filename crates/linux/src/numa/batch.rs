@@ -1,14 +1,14 @@
-//! Pieces that are to go to one node, until all have been tried.
+//! Pieces to move to one node, until all have been tried.
 
 use super::laid_out::LaidOut;
 use super::pieces::Piece;
 use crate::sys::UNTOLD;
 
-/// The kernel stops moving at what it cannot move, and is asked again for what comes after, as long as
-/// that gets less, so often.
+/// The kernel stops at a page that it cannot move. isotherm then calls it again for the remaining pages, at
+/// most this often, while their number decreases.
 const ATTEMPTS: u32 = 256;
 
-/// Pieces for a node.
+/// Pieces to move to one node.
 #[derive(Debug)]
 pub(super) struct Batch {
     node: i32,
@@ -16,7 +16,7 @@ pub(super) struct Batch {
     attempts: u32,
 }
 
-/// What has come of an attempt to move a piece.
+/// The result of an attempt to move a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Moved,
@@ -29,8 +29,8 @@ enum Fate {
 }
 
 impl Fate {
-    /// `now` is where it lies, `said` what the kernel has said when it was to move, each a node or a
-    /// negative error number. What counts is where it lies.
+    /// The result for a piece: `now` is its current node, `said` the kernel's result of the move; each is a
+    /// node or a negative error number. The current node has precedence.
     fn of(target: i32, now: i32, said: i32, full: bool) -> Self {
         match (now, said) {
             (now, _) if now == target => Fate::Moved,
@@ -53,13 +53,13 @@ impl Batch {
         self.node
     }
 
-    /// What is to be tried; nothing when all have been.
+    /// The pieces to try next; empty when all have been tried.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }
 
-    /// Counts what has come of an attempt, and keeps what is to be tried again. `full`: the node had
-    /// no memory left.
+    /// Counts the results of an attempt, and keeps the pieces to try again. `full`: the node had no free
+    /// memory.
     pub fn tried(&mut self, now: &[i32], said: &[i32], full: bool, out: &mut LaidOut) {
         self.attempts += 1;
         let before = self.pieces.len();
@@ -75,7 +75,8 @@ impl Batch {
                 Fate::Untold => rest.push(*piece),
             }
         }
-        // The first one was tried, and stopped the kernel: the others are not to wait for it.
+        // The first piece was tried, and stopped the kernel: it moves to the end, so that the others need not
+        // wait for it.
         if !rest.is_empty() {
             rest.rotate_left(1);
         }

@@ -1,8 +1,8 @@
-//! Changes of the machine's weights, and what was there before, so that it can be put back: by who has
-//! asked for it, at the end of a run, or by a later isotherm if this one is killed.
+//! Changes of the machine's weights. The previous weights are noted, so that they can be restored: on request,
+//! at the end of a run, or by a later isotherm if this one is killed.
 //!
-//! Two may lie on each other: what was set, and above it what holds while commands run. Each is taken
-//! back node by node, and only where it still stands.
+//! Two changes may overlap: a permanent one, and above it one that lasts while commands run. Each is undone
+//! node by node, and only where it is still in force.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,33 +14,33 @@ use super::undo_log::{Change, Run, UndoLog, has_leftover};
 use super::weights::Setting;
 use crate::state::Thread;
 
-/// What weights are to be.
+/// The requested weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
-    /// these, the others as they are
+    /// these weights; those of other nodes stay
     Weights(BTreeMap<u32, u8>),
     /// derived by the kernel
     Auto,
-    /// as if nobody had set any
+    /// the default of the kernel
     Default,
 }
 
-/// What has been put back.
+/// The result of restoring weights.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct PutBack {
-    /// nodes whose weight is as before
+    /// nodes whose previous weight is restored
     pub nodes: Vec<u32>,
-    /// nodes whose weight somebody else has set since: left alone
+    /// nodes whose weight another program has changed since: untouched
     pub left: Vec<u32>,
-    /// whether the automatic mode is as before
+    /// whether the automatic mode is restored
     pub mode: bool,
-    /// whether the automatic mode, which was on, cannot be turned on again: there is no bandwidth to
-    /// derive from
+    /// whether the automatic mode was on and cannot be turned on again, because the kernel has no bandwidth
+    /// data
     pub mode_lost: bool,
 }
 
 impl PutBack {
-    /// Whether there was something to put back, or to leave.
+    /// Whether there was any weight to restore, or to leave untouched.
     #[must_use]
     pub fn is_something(&self) -> bool {
         self.mode || self.mode_lost || !self.nodes.is_empty() || !self.left.is_empty()
@@ -59,8 +59,8 @@ impl PutBack {
     }
 }
 
-/// Weights that hold while this lives; then what was before is put back, unless another one wants the
-/// same.
+/// Weights that are in force while this value lives. Then the previous weights are restored, unless another
+/// holder wants the same weights.
 #[derive(Debug)]
 pub struct Holding {
     root: PathBuf,
@@ -68,10 +68,10 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Ends it; returns what was put back, nothing if another one holds the same.
+    /// Ends it; returns what was restored, which is nothing if another holder has the same weights.
     ///
     /// # Errors
-    /// If the kernel refuses. It stays noted then, for a later isotherm to try.
+    /// If the kernel refuses. The note then stays, so that a later isotherm can try again.
     pub fn end(mut self) -> Result<PutBack, NumaError> {
         self.put_back()
     }
@@ -94,10 +94,10 @@ impl Drop for Holding {
     }
 }
 
-/// Sets weights, for good; returns how it is now. If that fails in between, nothing is changed.
+/// Sets weights permanently; returns the new setting. If that fails, the previous weights are restored.
 ///
 /// # Errors
-/// If there are no weights here, a node is not there, a run has set others, or the kernel refuses.
+/// If the kernel has no weights, a node does not exist, a run holds other weights, or the kernel refuses.
 pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
     let mut log = UndoLog::open(root)?;
     log.refuse_runs()?;
@@ -111,21 +111,21 @@ pub fn set(root: &Path, wanted: &Wanted) -> Result<Setting, NumaError> {
     log.state.set = Some(change);
     log.save()?;
     if let Err(e) = log.write(wanted, &now) {
-        // What could not be undone stays noted.
+        // If the previous weights could not be restored, the note stays.
         if e.undone {
             log.state.set = earlier;
             log.save()?;
         }
         return Err(e.why);
     }
-    // What the kernel has derived, if it has.
+    // Note the weights that the kernel has derived, if any.
     if let (Wanted::Default | Wanted::Auto, Some(change)) = (wanted, &mut log.state.set) {
         change.wrote = log.files.read()?;
     }
     log.close()
 }
 
-/// Has these weights hold until [`Holding`] is dropped. Whoever wants the same may join.
+/// Sets these weights until [`Holding`] is dropped. Several holders may request the same weights.
 ///
 /// # Errors
 /// As those of [`set`].
@@ -147,7 +147,7 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
         Some(_) => log.refuse_runs()?,
         None => {
             let now = log.files.read()?;
-            // Writing what is there already would end the automatic mode.
+            // Writing an unchanged weight would end the automatic mode.
             let other = |(node, weight): &(&u32, &u8)| now.weights.get(node) != Some(weight);
             let wanted = weights.iter().filter(other).map(|(&node, &weight)| (node, weight));
             let wanted = Wanted::Weights(wanted.collect());
@@ -167,10 +167,10 @@ pub fn hold(root: &Path, weights: &BTreeMap<u32, u8>) -> Result<Holding, NumaErr
     Ok(Holding { root: root.to_owned(), ended: false })
 }
 
-/// Puts back what isotherm has set, as far as it still stands.
+/// Restores the weights from before isotherm's changes, where these are still in force.
 ///
 /// # Errors
-/// If a run goes on, or the kernel refuses.
+/// If a run still holds weights, or the kernel refuses.
 pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
     let mut log = UndoLog::open(root)?;
     log.refuse_runs()?;
@@ -184,12 +184,12 @@ pub fn put_back(root: &Path) -> Result<PutBack, NumaError> {
     Ok(swept.and(done))
 }
 
-/// Puts back what a run that was killed has left.
+/// Restores the weights from before a run that was killed.
 ///
 /// # Errors
 /// If the kernel refuses.
 pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
-    // Whoever may not write it is told of it only if there is something to do.
+    // Without permission to write, the caller gets an error only if there is something to restore.
     if !has_leftover(root) {
         return Ok(PutBack::default());
     }
@@ -199,7 +199,7 @@ pub fn sweep(root: &Path) -> Result<PutBack, NumaError> {
     Ok(swept)
 }
 
-/// What a change would come to.
+/// The change that would result from `wanted`.
 fn planned(now: &Setting, wanted: &Wanted) -> Result<Change, NumaError> {
     let mut wrote = now.clone();
     match wanted {
@@ -221,8 +221,8 @@ fn planned(now: &Setting, wanted: &Wanted) -> Result<Change, NumaError> {
     Ok(Change { before: now.clone(), wrote })
 }
 
-/// A change after another one: what was before both of them, but for what somebody else has changed
-/// between.
+/// Combines a change with an earlier one: the previous weights are those before both, except for weights that
+/// another program has changed in between.
 fn on_top_of(earlier: &Change, now: &Setting, change: Change) -> Change {
     let first = |node: &u32, weight: u8| {
         let ours = earlier.wrote.weights.get(node) == Some(&weight);
@@ -230,7 +230,8 @@ fn on_top_of(earlier: &Change, now: &Setting, change: Change) -> Change {
         (*node, before.copied().unwrap_or(weight))
     };
     let same_mode = now.auto == earlier.wrote.auto;
-    // Weights of the automatic mode that was ours are the kernel's; before it were others.
+    // Weights of isotherm's own automatic mode come from the kernel; the earlier change has noted the weights
+    // before it.
     if same_mode && now.auto == Some(true) {
         return Change { before: earlier.before.clone(), ..change };
     }

@@ -1,4 +1,4 @@
-//! Why nodes, weights or the placement of pages cannot be told or changed.
+//! Errors of nodes, weights and the placement of pages.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,138 +7,138 @@ use crate::ops::AttachError;
 use crate::proc::ProcError;
 use crate::state::hint;
 
-/// Why nodes, weights or the placement of pages cannot be told or changed.
+/// The reason why nodes, weights or the placement of pages cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NumaError {
-    /// a file
+    /// A file operation has failed.
     #[error("cannot {what} {path}: {source}{}", hint(.source))]
     File {
         /// read or write
         what: &'static str,
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// a text
+    /// A text is not understood.
     #[error("{path} holds what isotherm does not understand: {text}")]
     Parse {
-        /// which
+        /// path of the file
         path: PathBuf,
         /// the text in question
         text: String,
     },
-    /// no nodes
+    /// The kernel reports no nodes.
     #[error("this kernel tells of no nodes (CONFIG_NUMA): there is nothing to interleave")]
     NoNodes,
-    /// no weights
+    /// The kernel has no weights.
     #[error(
         "this kernel has no weighted interleave (Linux 6.9 has): there are no weights to be set. Weights that are given to run, apply and verify need none of it"
     )]
     NoWeights,
-    /// no node
+    /// There is no such node with memory.
     #[error("there is no node {node} with memory: those that have some are {}", list(.have))]
     NoNode {
-        /// which
+        /// the requested node
         node: u32,
         /// those that have memory
         have: Vec<u32>,
     },
-    /// no automatic mode
+    /// The kernel has no automatic mode.
     #[error(
         "this kernel has no automatic weights (Linux 6.16 has): isotherm interleave show tells what they would be, if firmware tells of bandwidth"
     )]
     NoAuto,
-    /// no bandwidth
+    /// Firmware reports no bandwidth.
     #[error(
         "the kernel has no automatic weights here: firmware tells of no bandwidth (HMAT, CDAT). isotherm interleave probe measures it"
     )]
     NoBandwidth,
-    /// somebody else's run
+    /// A run of another isotherm holds other weights.
     #[error(
         "isotherm {owner} runs a command with the weights {theirs}, and weights are those of the whole machine: wait until it has ended, or use the same"
     )]
     InUse {
-        /// who
+        /// pid of that isotherm
         owner: i32,
         /// as `0=9,1=1`
         theirs: String,
     },
-    /// somebody else's change
+    /// Another program has changed weights while a run holds them.
     #[error(
         "the weights of nodes {} are not those that you ask for, and isotherm runs a command, with which they stay: wait until it has ended, or set them back",
         list(.nodes)
     )]
     Changed {
-        /// whose
+        /// nodes with changed weights
         nodes: Vec<u32>,
     },
-    /// the state file
+    /// The state file cannot be used.
     #[error("cannot {what} {path}, which tells what isotherm has changed: {source}. It takes root")]
     State {
-        /// what failed
+        /// failed operation
         what: &'static str,
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// what the state file holds
+    /// The state file is not understood.
     #[error(
         "{path} notes what weights were before isotherm has changed them, and this isotherm does not understand it: {text}. One of the version that wrote it can put them back (isotherm interleave set restore). If weights are as you want them (isotherm interleave show), remove the file"
     )]
     Note {
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// how it begins
+        /// first characters of the file
         text: String,
     },
-    /// cpuset
+    /// The cpuset of the process does not allow the node.
     #[error(
         "process {pid} may use memory of the nodes {} only, and not of node {node}: its cpuset says so",
         list(.allowed)
     )]
     NotAllowed {
-        /// whose
+        /// pid of the process
         pid: i32,
-        /// which
+        /// the requested node
         node: u32,
-        /// those that it may use
+        /// nodes that the cpuset allows
         allowed: Vec<u32>,
     },
-    /// page frames
+    /// The kernel hides page frames from isotherm.
     #[error(
         "which pages belong to one large folio is not told (/proc/kpageflags): it takes root, and CAP_SYS_ADMIN. Without that, parts of a folio would be moved against each other"
     )]
     NoFrames,
-    /// moving
+    /// The placement of pages cannot be read or changed.
     #[error("pages of process {pid} cannot be {what}: {source}{}", rights(.source))]
     Pages {
-        /// asked for, or moved
+        /// found or moved
         what: &'static str,
-        /// whose
+        /// pid of the process
         pid: i32,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// a policy
+    /// A memory policy cannot be set.
     #[error("the kernel does not take the memory policy: {0}")]
     Policy(io::Error),
-    /// own memory
+    /// isotherm cannot allocate memory on a node.
     #[error("{mib} MiB on node {node} cannot be had to measure with: {source}")]
     Memory {
-        /// how much
+        /// requested size in MiB
         mib: u64,
-        /// where
+        /// the node
         node: u32,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// a process
+    /// A process cannot be held.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// from `/proc`
+    /// error of reading `/proc`
     #[error(transparent)]
     Proc(#[from] ProcError),
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use super::error::NumaError;
 use crate::sys::MAX_NODES;
 
-/// The text of a file of the kernel; none if it is not there.
+/// The text of a kernel file; none if the file is missing.
 pub(super) fn text(path: &Path) -> Result<Option<String>, NumaError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -16,18 +16,18 @@ pub(super) fn text(path: &Path) -> Result<Option<String>, NumaError> {
     }
 }
 
-/// A number that may not be told.
+/// The number in a file; none if it is missing or is no number.
 pub(super) fn number<T: FromStr>(path: &Path) -> Option<T> {
     text(path).ok()??.parse().ok()
 }
 
-/// `0-2,5`, as the kernel lists nodes.
+/// Parses a list of nodes in the kernel's format, such as `0-2,5`.
 pub(super) fn list(path: &Path, text: &str) -> Result<Vec<u32>, NumaError> {
     parse_list(text)
         .ok_or_else(|| NumaError::Parse { path: path.to_owned(), text: text.to_owned() })
 }
 
-/// `0-2,5`, as the kernel lists nodes; none if it is something else.
+/// Parses a list of nodes in the kernel's format, such as `0-2,5`; none if the text has another format.
 #[must_use]
 pub fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();

@@ -1,48 +1,48 @@
-//! What has come of laying out memory.
+//! The result of moving memory.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Why pages stayed where they were, in pages of 4 KiB.
+/// Pages that stayed on their node, by reason, in pages of 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Left {
     /// mapped by other processes too (EACCES)
     pub shared: u64,
-    /// gone meanwhile, unmapped or swapped out
+    /// unmapped or swapped out in the meantime
     pub gone: u64,
-    /// in use by the kernel or a device, or of no list (EBUSY and others)
+    /// in use by the kernel or a device, or on no LRU list (EBUSY and others)
     pub busy: u64,
-    /// the node that they were to go to is full
+    /// the requested node is full
     pub no_room: u64,
-    /// parts of large folios that are not in the range whole
+    /// parts of large folios that lie only partly in the range
     pub partial: u64,
 }
 
 impl Left {
-    /// All of them.
+    /// The sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.shared + self.gone + self.busy + self.no_room + self.partial
     }
 }
 
-/// What was found, and what has come of it, in pages of 4 KiB.
+/// The placement before moving and the result, in pages of 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct LaidOut {
-    /// pages that were looked at
+    /// pages that were checked
     pub pages: u64,
-    /// of these, in folios of more than one page
+    /// pages of these in folios of more than one page
     pub in_folios: u64,
-    /// on each node, as found
+    /// pages on each node before moving
     pub found: BTreeMap<u32, u64>,
-    /// on each node, as the rule asks
+    /// pages for each node according to the rule
     pub asked: BTreeMap<u32, u64>,
-    /// elsewhere than the rule asks, as found
+    /// pages that were on another node than the rule requests
     pub misplaced: u64,
-    /// of these, moved
+    /// misplaced pages that were moved
     pub moved: u64,
-    /// of these, not moved, and why
+    /// misplaced pages that were not moved, by reason
     pub left: Left,
 }
 

@@ -1,4 +1,4 @@
-//! Where the memory of a process lies, and moving it.
+//! The placement of a process's memory on nodes, and moving it.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -16,10 +16,10 @@ use crate::ops::{Held, refused};
 use crate::proc::{KPageFlags, Pagemap, ProcError};
 use crate::sys::{self, UNTOLD};
 
-/// Pages that are moved at a time, but for the last ones of a node: a few at a time cost a flush of all
-/// CPUs' lists of pages each.
+/// Minimal number of pages to move at a time, except for the last ones of a node: each call flushes the page
+/// lists of all CPUs.
 const MOVED: u64 = 16_384;
-/// Resident stretches that are looked for at a time.
+/// Maximal number of resident stretches that are searched at a time.
 const STRETCHES: usize = 4096;
 
 /// The memory of a process, held by a pidfd.
@@ -28,7 +28,7 @@ pub struct Layout {
     pieces: Pieces,
 }
 
-/// A piece that lies on the wrong node, and the right one.
+/// A piece on the wrong node, and the right node.
 #[derive(Debug, Clone, Copy)]
 struct Misplaced {
     piece: Piece,
@@ -36,10 +36,10 @@ struct Misplaced {
 }
 
 impl Layout {
-    /// Of process `pid`.
+    /// The memory of process `pid`.
     ///
     /// # Errors
-    /// If there is none, or it may not be looked at.
+    /// If the process does not exist, or isotherm may not read it.
     pub fn of(root: &Path, pid: i32) -> Result<Self, NumaError> {
         let held = Held::take(root, pid)?;
         let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
@@ -47,35 +47,35 @@ impl Layout {
         Ok(Layout { held, pieces: Pieces::new(pagemap, flags) })
     }
 
-    /// Turns to the memory that it has now: after an exec it is another one.
+    /// Switches to the current memory of the process, which changes with an exec.
     ///
     /// # Errors
-    /// If it may not be looked at any more. A process that has ended is no failure.
+    /// If isotherm may not read it any more. A process that has ended is not an error.
     pub fn renew(&mut self) -> Result<(), NumaError> {
         let pagemap = Pagemap::open(&self.held.root, self.held.pid);
-        // Only if it still runs, that was its own.
+        // If the process still runs, the pagemap was its own.
         if !self.held.has_ended() {
             self.pieces.turn_to(pagemap.map_err(|e| refused(self.held.pid, e))?);
         }
         Ok(())
     }
 
-    /// Its pid.
+    /// The pid of the process.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.held.pid
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.held.has_ended()
     }
 
-    /// Compares what lies in `range` with the rule.
+    /// Compares the memory in `range` with the rule.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// If the kernel does not report the placement.
     pub fn look(
         &mut self,
         range: AddrRange,
@@ -86,11 +86,11 @@ impl Layout {
         Ok(sum)
     }
 
-    /// Moves what lies in each range to where its rule asks, piece by piece. What has been done so far
-    /// stands in `sum` also if it fails in between. A process that ends meanwhile is no failure.
+    /// Moves the memory of each range to the nodes that its rule requests, piece by piece. If it fails in
+    /// between, `sum` contains the work so far. A process that ends in the meantime is not an error.
     ///
     /// # Errors
-    /// If the kernel refuses to tell or to move.
+    /// If the kernel does not report the placement, or refuses to move.
     pub fn lay_out<R: Fn(Piece) -> u32>(
         &mut self,
         parts: impl IntoIterator<Item = (AddrRange, R)>,
@@ -114,7 +114,7 @@ impl Layout {
         waiting.into_iter().try_for_each(|(node, (pieces, _))| self.move_to(node, pieces, sum))
     }
 
-    /// The resident parts of a range.
+    /// Calls `each` for the resident parts of a range.
     fn parts(
         &mut self,
         range: AddrRange,
@@ -147,7 +147,7 @@ impl Layout {
         out.left.partial += found.partial;
         let mut misplaced = Vec::new();
         for (piece, on) in found.pieces.iter().zip(self.nodes(&found.pieces)?) {
-            // What is gone again, and the zero page, lie nowhere.
+            // Pages that were unmapped in the meantime, and the zero page, are on no node.
             let Ok(on) = u32::try_from(on) else { continue };
             let (pages, to) = (piece.pages(), rule(*piece));
             out.pages += pages;
@@ -162,7 +162,7 @@ impl Layout {
         Ok(misplaced)
     }
 
-    /// On which node each lies, or the negative error number of why none.
+    /// The node of each piece, or a negative error number.
     fn nodes(&self, pieces: &[Piece]) -> Result<Vec<i32>, NumaError> {
         let addrs: Vec<u64> = pieces.iter().map(|p| p.start).collect();
         match sys::page_nodes(self.held.pid, &addrs) {
@@ -172,7 +172,7 @@ impl Layout {
         }
     }
 
-    /// Moves them, and counts what the kernel says afterwards.
+    /// Moves the pieces, and counts the results that the kernel reports afterwards.
     fn move_to(&self, node: u32, pieces: Vec<Piece>, out: &mut LaidOut) -> Result<(), NumaError> {
         let mut batch = Batch::new(node, pieces);
         while !batch.pieces().is_empty() {
@@ -203,7 +203,7 @@ impl Layout {
         told.unwrap_or_else(|e| e)
     }
 
-    /// A process that ends is without memory for a moment before it has ended (EINVAL).
+    /// Whether the process is ending: it then has no memory for a moment before it has ended (EINVAL).
     fn is_ending(&self, e: &std::io::Error) -> bool {
         let gone = [libc::EINVAL, libc::ESRCH].map(Some);
         self.held.has_ended() || gone.contains(&e.raw_os_error())

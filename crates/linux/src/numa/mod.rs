@@ -1,7 +1,7 @@
-//! Nodes: what firmware and kernel tell of them, the machine's weights of interleaving, and where the
-//! pages of a process lie.
+//! Nodes: the data of firmware and kernel about them, the machine's interleave weights, and the placement of a
+//! process's pages.
 //!
-//! What lies where is told and changed by the folio; which node it belongs on is the caller's rule.
+//! Placement is read and changed by folio. The caller's rule determines the node of each folio.
 
 mod batch;
 mod change;

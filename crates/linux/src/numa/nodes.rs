@@ -1,5 +1,5 @@
-//! `/sys/devices/system/node`: nodes with memory, their distances, and what firmware tells of latency
-//! and bandwidth (HMAT, CDAT); `/sys/devices/virtual/memory_tiering`.
+//! `/sys/devices/system/node`: nodes with memory, their distances, and the latency and bandwidth that firmware
+//! reports (HMAT, CDAT); `/sys/devices/virtual/memory_tiering`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::proc::ProcError;
 
 const NODES: &str = "sys/devices/system/node";
 const TIERS: &str = "sys/devices/virtual/memory_tiering";
-/// A limit, as what firmware tells comes from outside.
+/// Maximal number of tiers that are read, because the data come from firmware.
 const MOST_TIERS: usize = 4096;
 
 /// A node with memory.
@@ -20,39 +20,39 @@ const MOST_TIERS: usize = 4096;
 pub struct Node {
     /// its number
     pub node: u32,
-    /// its memory; 0 if that is not told
+    /// size of its memory; 0 if unknown
     pub total_bytes: u64,
-    /// of this, free
+    /// free part of it
     pub free_bytes: u64,
     /// its CPUs, as the kernel lists them: `0-3,8`; empty if it has none
     pub cpus: String,
-    /// from here to each node: 10 is the own memory
+    /// distance from here to each node: 10 is the node itself
     pub distances: BTreeMap<u32, u32>,
-    /// how the best initiator of any kind reaches it (`access0`)
+    /// access from the best initiator of any kind (`access0`)
     pub any: Option<Access>,
-    /// how the best initiator with CPUs reaches it (`access1`)
+    /// access from the best initiator with CPUs (`access1`)
     pub cpu: Option<Access>,
-    /// its memory tier: the lower the faster; 4 is ordinary memory
+    /// its memory tier: a lower number is faster; 4 is ordinary memory
     pub tier: Option<u32>,
 }
 
-/// How a node is reached from its best initiators, as firmware tells.
+/// The access to a node from its best initiators, as firmware reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Access {
-    /// nodes with CPUs or other masters that reach it best
+    /// nodes with CPUs or other initiators with the best access
     pub initiators: Vec<u32>,
-    /// in MB/s
+    /// read bandwidth in MB/s
     pub read_mb_s: Option<u32>,
-    /// in MB/s
+    /// write bandwidth in MB/s
     pub write_mb_s: Option<u32>,
-    /// in ns
+    /// read latency in ns
     pub read_ns: Option<u32>,
-    /// in ns
+    /// write latency in ns
     pub write_ns: Option<u32>,
 }
 
 impl Node {
-    /// Reading and writing bandwidth from where the kernel takes it: CPUs alone; 0 is unknown.
+    /// Read and write bandwidth in MB/s, from the source that the kernel uses: CPUs only; 0 is unknown.
     #[must_use]
     pub fn bandwidth(&self) -> (u32, u32) {
         let access = self.cpu.as_ref();
@@ -60,17 +60,17 @@ impl Node {
         (of(|a| a.read_mb_s), of(|a| a.write_mb_s))
     }
 
-    /// Where it is told.
+    /// Its directory in sysfs.
     #[must_use]
     pub fn dir(&self) -> PathBuf {
         Path::new("/").join(NODES).join(format!("node{}", self.node))
     }
 }
 
-/// All nodes with memory, the lowest first.
+/// All nodes with memory, in ascending order.
 ///
 /// # Errors
-/// If the kernel tells of none.
+/// If the kernel reports none.
 pub fn nodes(root: &Path) -> Result<Vec<Node>, NumaError> {
     let dir = root.join(NODES);
     let path = dir.join("has_memory");
@@ -90,7 +90,7 @@ fn node(dir: &Path, id: u32, online: &[u32], tier: Option<u32>) -> Result<Node, 
         line.split_whitespace().nth(3)?.parse::<u64>().ok()
     };
     let bytes = |key| kib(key).unwrap_or(0).saturating_mul(1024);
-    // One for each node that is online, in ascending order.
+    // One distance for each online node, in ascending order.
     let distances = text(&dir.join("distance"))?.unwrap_or_default();
     let distances = distances.split_whitespace().filter_map(|d| d.parse().ok());
     Ok(Node {
@@ -105,7 +105,7 @@ fn node(dir: &Path, id: u32, online: &[u32], tier: Option<u32>) -> Result<Node, 
     })
 }
 
-/// None if firmware tells of neither latency nor bandwidth.
+/// None if firmware reports neither latency nor bandwidth.
 fn access(dir: &Path) -> Option<Access> {
     let told = |name: &str| number(&dir.join(name)).filter(|&n| n > 0);
     let access = Access {
@@ -119,7 +119,7 @@ fn access(dir: &Path) -> Option<Access> {
     tells.map(|_| access)
 }
 
-/// The numbers of entries of `dir` that are called `prefix` and a number, in ascending order.
+/// The numbers of the entries of `dir` whose names are `prefix` and a number, in ascending order.
 pub(super) fn numbered(dir: &Path, prefix: &str) -> Vec<u32> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().take(MOST_TIERS);
     let number = |name: &str| name.strip_prefix(prefix)?.parse().ok();
@@ -139,10 +139,10 @@ fn tiers(root: &Path) -> BTreeMap<u32, u32> {
     numbered(&dir, "memory_tier").into_iter().flat_map(of).collect()
 }
 
-/// Nodes whose memory a process may use: those of its cpuset.
+/// The nodes whose memory a process may use: those of its cpuset.
 ///
 /// # Errors
-/// If it is gone, or tells of none.
+/// If the process has ended, or its status lists none.
 pub fn allowed_nodes_of(root: &Path, pid: i32) -> Result<Vec<u32>, NumaError> {
     let path = root.join(format!("proc/{pid}/status"));
     let status = std::fs::read_to_string(&path);
@@ -151,8 +151,8 @@ pub fn allowed_nodes_of(root: &Path, pid: i32) -> Result<Vec<u32>, NumaError> {
     list(&path, allowed.ok_or(NumaError::NoNodes)?.trim())
 }
 
-/// Whether NUMA balancing moves pages: 1 towards who uses them, 2 between tiers, 3 both; 0 not, none
-/// if this kernel cannot.
+/// The mode of NUMA balancing: 1 moves pages towards the CPUs that use them, 2 between tiers, 3 both; 0 is off;
+/// none if this kernel does not have it.
 #[must_use]
 pub fn balancing(root: &Path) -> Option<u32> {
     number(&root.join("proc/sys/kernel/numa_balancing"))

@@ -1,4 +1,4 @@
-//! Pages and folios: what moves as one.
+//! Pages and folios, which move as a unit.
 
 use std::collections::BTreeSet;
 
@@ -7,31 +7,31 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use super::error::NumaError;
 use crate::proc::{KPageFlags, Pagemap, PagemapEntry, ProcError};
 
-/// What moves as one: a page, or a folio of 2^order pages that is mapped whole.
+/// A unit of moving: a page, or a folio of 2^order pages that is mapped completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// the address of its first page
     pub start: u64,
-    /// 0 is a page
+    /// 0 for a single page
     pub order: u32,
 }
 
 impl Piece {
-    /// Pages of 4 KiB in it.
+    /// Its number of 4 KiB pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
         1 << self.order
     }
 }
 
-/// What is known of a present page.
+/// A present page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Page {
     addr: u64,
     frame: u64,
-    /// the first of a folio of several
+    /// whether it is the first page of a large folio
     head: bool,
-    /// another one than the first of its folio
+    /// whether it is a later page of a large folio
     tail: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Pieces {
     flags: KPageFlags,
 }
 
-/// Pieces of a range, and pages of it that are part of a folio which is not in it whole.
+/// The pieces of a range, and the number of pages whose folio lies only partly in the range.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub pieces: Vec<Piece>,
@@ -58,12 +58,12 @@ impl Pieces {
         &mut self.pagemap
     }
 
-    /// Reads other page tables from now on.
+    /// Switches to other page tables.
     pub fn turn_to(&mut self, pagemap: Pagemap) {
         self.pagemap = pagemap;
     }
 
-    /// Those of `range`.
+    /// The pieces of `range`.
     pub fn of(&mut self, range: AddrRange) -> Result<Found, NumaError> {
         let entries: Vec<PagemapEntry> = self.pagemap.read(range).collect();
         let addrs = (range.start..range.end).step_by(PAGE_SIZE as usize);
@@ -89,12 +89,12 @@ impl Pieces {
     }
 }
 
-/// Whether `b` goes on with the folio of `a`.
+/// Whether `b` continues the folio of `a`.
 fn follows(a: &Page, b: &Page) -> bool {
     b.tail && b.addr == a.addr + PAGE_SIZE && b.frame == a.frame.wrapping_add(1)
 }
 
-/// The last frames of what there is of each folio.
+/// The last frame of the present part of each folio.
 fn ends(pages: &[Page]) -> impl Iterator<Item = u64> + '_ {
     pages
         .chunk_by(follows)
@@ -103,7 +103,7 @@ fn ends(pages: &[Page]) -> impl Iterator<Item = u64> + '_ {
         .map(|p| p.frame)
 }
 
-/// Heads with the tails that follow them. `is_tail` tells of the frame behind a run.
+/// Joins heads with the tails that follow them. `is_tail` is asked about the frame after a run.
 fn found(pages: &[Page], is_tail: impl Fn(u64) -> bool) -> Found {
     let mut found = Found::default();
     for run in pages.chunk_by(follows) {

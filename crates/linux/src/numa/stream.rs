@@ -1,5 +1,5 @@
-//! How fast the memory of a node is: threads that stream over memory bound to it, and one that follows
-//! a chain through it.
+//! Measures the speed of a node's memory: some threads stream over memory bound to the node, and one thread
+//! follows a chain through it.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,34 +11,34 @@ use isotherm_core::AddrRange;
 use super::error::NumaError;
 use crate::sys::{self, Arena, Backing, Existing, NodeMask, PolicyMode};
 
-/// Bytes that a CPU reads or writes of memory at a time, and in words.
+/// Size of a cache line, in bytes and in words.
 const LINE: usize = 64;
 const WORDS: usize = LINE / 8;
-/// A chain has one line of so many: those beside it may come along unasked.
+/// A chain uses one line of this many, because a CPU may prefetch the adjacent ones.
 const APART: usize = 4;
-/// Words of a page.
+/// Words per page.
 const PAGE: usize = 512;
-/// Lines streamed over between two looks at the time: 256 KiB.
+/// Lines streamed over between two checks of the stop flag: 256 KiB.
 const BATCH: usize = 4096;
-/// Steps of a chain between two looks at the time.
+/// Steps of a chain between two checks of the stop flag.
 const STEPS: usize = 1024;
 
-/// Reads and writes of lines, as they reach memory.
+/// The mix of reads and writes of cache lines that reach memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// reads alone
+    /// only reads
     Read,
-    /// two reads for a write
+    /// two reads per write
     TwoToOne,
-    /// a read for each write
+    /// one read per write
     OneToOne,
 }
 
 impl Mix {
-    /// All of them.
+    /// All mixes.
     pub const ALL: [Mix; 3] = [Mix::Read, Mix::TwoToOne, Mix::OneToOne];
 
-    /// The word for it.
+    /// The name in options and output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,8 +48,8 @@ impl Mix {
         }
     }
 
-    /// Goes over some lines once; returns the bytes that this moves from and to memory. A line that
-    /// is written is read before: so each write is a read too.
+    /// Streams over some lines once; returns the bytes that this moves from and to memory. The CPU reads a line
+    /// before it writes it: so each write is also a read.
     fn touch(self, lines: &[AtomicU64]) -> u64 {
         let mut sum = 0u64;
         let mut moved = 0usize;
@@ -72,31 +72,31 @@ impl Mix {
     }
 }
 
-/// Memory of ours on one node.
+/// Own memory on one node.
 pub struct Bound {
     arena: Arena,
 }
 
-/// What was measured in a while.
+/// The result of one measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Streamed {
-    /// from and to memory, in bytes a second
+    /// traffic from and to memory, in bytes per second
     pub bytes_per_s: f64,
-    /// of a step of the chain, in ns; none if nobody followed it, or if there was no time
+    /// mean time per step of the chain, in ns; none if no thread followed it, or if the time was too short
     pub ns: Option<f64>,
 }
 
 impl Bound {
-    /// `len` bytes of node `node`, touched; none if it is over before that is done.
+    /// Maps `len` bytes on node `node`, and touches them; none if `is_over` returns true before that is done.
     ///
     /// # Errors
-    /// If there are not so many.
+    /// If the node does not have this much memory.
     pub fn map(node: u32, len: u64, is_over: impl Fn() -> bool) -> Result<Option<Self>, NumaError> {
         let failed = |source| NumaError::Memory { mib: len >> 20, node, source };
         let arena = Arena::map(len).map_err(failed)?;
         let nodes: NodeMask = [node].into_iter().collect();
         sys::bind(arena.range(), PolicyMode::BIND, &nodes, Existing::Leave).map_err(failed)?;
-        // Misses in the TLB are not what is measured.
+        // Huge pages, so that TLB misses do not disturb the measurement.
         arena.back(AddrRange::new(0, len), Backing::Huge).map_err(failed)?;
         for batch in arena.words().chunks(BATCH * WORDS) {
             if is_over() {
@@ -107,11 +107,11 @@ impl Bound {
         Ok(Some(Bound { arena }))
     }
 
-    /// Makes one chain of every fourth line, in an order that no CPU foresees.
+    /// Links every fourth line to one chain, in an order that no CPU can predict.
     pub fn chain(&self) {
         let links = self.arena.words().len() / (WORDS * APART);
         let mut order: Vec<u32> = (0..u32::try_from(links).unwrap_or(u32::MAX)).collect();
-        // Sattolo's algorithm: a permutation that is one circle.
+        // Sattolo's algorithm: a permutation with a single cycle.
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         for i in (1..order.len()).rev() {
             random ^= random << 13;
@@ -125,7 +125,7 @@ impl Bound {
         }
     }
 
-    /// Follows the chain until it is told to stop; the mean of a step, in ns.
+    /// Follows the chain until `stop` is set; returns the mean time per step, in ns.
     fn follow(&self, stop: &AtomicBool) -> Option<f64> {
         let words = self.arena.words();
         let (since, mut at, mut steps) = (Instant::now(), 0usize, 0usize);
@@ -140,7 +140,7 @@ impl Bound {
         (steps > 0).then(|| since.elapsed().as_nanos() as f64 / steps as f64)
     }
 
-    /// Streams over it until it is told to stop, with a pause after each batch; bytes moved.
+    /// Streams over the memory until `stop` is set, with a pause after each batch; returns the bytes moved.
     fn stream(&self, mix: Mix, pause: u32, stop: &AtomicBool) -> u64 {
         let mut moved = 0;
         loop {
@@ -155,8 +155,8 @@ impl Bound {
     }
 }
 
-/// Streams over each of `load` in a thread of its own, with a pause of `pause` turns of a loop after each
-/// 256 KiB, while another thread follows the chain through `chained`.
+/// Streams over each of `load` in a thread of its own, with a pause of `pause` loop iterations after each 256
+/// KiB, while another thread follows the chain through `chained`.
 #[must_use]
 pub fn measure(
     load: &[Bound],

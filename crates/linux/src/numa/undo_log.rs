@@ -1,5 +1,4 @@
-//! The file that notes the changes of the machine's weights, so that they can be undone; writing and undoing
-//! them.
+//! The file that notes changes of the machine's weights, so that they can be undone; writing and undoing them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,25 +15,25 @@ use super::weights::{Setting, WeightFiles, weights_text};
 use crate::state::{self, Thread, boot_id};
 
 pub(super) const PATH: &str = "run/isotherm/interleave.json";
-/// Of the file: four times the weights of 1024 nodes fit.
+/// Maximal size of the file: enough for four times the weights of 1024 nodes.
 const SIZE: usize = 64 << 10;
-/// Of the file's format.
+/// Version of the file's format.
 const VERSION: u32 = 1;
-/// Characters of a file that is not understood.
+/// Number of characters that an error shows of a file that is not understood.
 const SHOWN: usize = 120;
-/// The file is locked for a moment at a time: so often that is waited for, and so long.
+/// The file is locked only for a moment: the number of attempts, and the pause between them.
 const WAITS: u32 = 200;
 const WAIT: Duration = Duration::from_millis(10);
 
-/// What was changed.
+/// The setting before and after a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Change {
     pub before: Setting,
-    /// In the automatic mode, weights are the kernel's, and not ours.
+    /// In the automatic mode, these weights come from the kernel.
     pub wrote: Setting,
 }
 
-/// What holds as long as one of the owners lives.
+/// Weights that are in force while one of the owners lives.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Run {
     pub change: Change,
@@ -50,25 +49,25 @@ pub(super) struct State {
     pub run: Option<Run>,
 }
 
-/// Why something was not written, and whether what was before is there again.
+/// Why a setting was not written, and whether the previous one is restored.
 #[derive(Debug)]
 pub(super) struct NotWritten {
     pub undone: bool,
     pub why: NumaError,
 }
 
-/// The state file, locked, and the files that it is about.
+/// The locked state file, and the files with the weights.
 pub(super) struct UndoLog {
     root: PathBuf,
     file: File,
     pub files: WeightFiles,
     pub state: State,
-    /// what was left by runs that were killed, and put back when this was opened
+    /// what was restored after killed runs when this was opened
     pub swept: PutBack,
 }
 
 impl UndoLog {
-    /// Locks it, and puts back what runs that were killed have left.
+    /// Locks the file, and restores the weights from before killed runs.
     pub fn open(root: &Path) -> Result<Self, NumaError> {
         let files = WeightFiles::find(root)?;
         let failed = |what| move |source| NumaError::State { what, path: root.join(PATH), source };
@@ -85,7 +84,7 @@ impl UndoLog {
         Ok(log)
     }
 
-    /// Only owners stay of whom this is so; when none is left, what was before is put back.
+    /// Keeps only owners for which `stays` is true. If none remains, restores the previous weights.
     pub fn without_owners(
         &mut self,
         stays: impl Fn(&Thread) -> bool,
@@ -103,14 +102,14 @@ impl UndoLog {
         Ok(done)
     }
 
-    /// Fails if a run goes on.
+    /// Fails while a run holds weights.
     pub fn refuse_runs(&self) -> Result<(), NumaError> {
         let Some(run) = &self.state.run else { return Ok(()) };
         let owner = run.owners.first().map_or(0, |o| o.pid);
         Err(NumaError::InUse { owner, theirs: weights_text(&run.asked) })
     }
 
-    /// Writes what is wanted; what was before if that fails.
+    /// Writes the wanted setting. If that fails, restores the previous one.
     pub fn write(&self, wanted: &Wanted, before: &Setting) -> Result<(), NotWritten> {
         let written = match wanted {
             Wanted::Weights(weights) => {
@@ -125,12 +124,12 @@ impl UndoLog {
         })
     }
 
-    /// Puts back what was before, where what was written still stands.
+    /// Restores the previous setting, where the written one is still in force.
     pub fn undo(&self, Change { before, wrote }: &Change) -> Result<PutBack, NumaError> {
         let now = self.files.read()?;
         let mut done = PutBack::default();
         let by_mode = wrote.auto == Some(true);
-        // What the automatic mode has derived is derived again.
+        // The kernel derives the weights of the automatic mode again.
         if by_mode && before.auto == Some(true) {
             return Ok(done);
         }
@@ -138,7 +137,7 @@ impl UndoLog {
         for (&node, &weight) in &now.weights {
             let Some(&first) = before.weights.get(&node) else { continue };
             let same = wrote.weights.get(&node) == Some(&weight);
-            // As long as the mode stands, all of them are the kernel's.
+            // While the mode is in force, all weights come from the kernel.
             let derived = by_mode && mode_stands;
             let stands = derived || (same && (mode_stands || by_mode));
             if stands && (derived || weight != first) {
@@ -152,7 +151,7 @@ impl UndoLog {
         if before.auto == Some(true) && done.left.is_empty() && is_manual()? {
             match self.files.write_auto(true) {
                 Ok(()) => done.mode = true,
-                // It was on, but derives nothing: the weights are what they were.
+                // The mode was on, but the kernel cannot derive weights: they are as before.
                 Err(NumaError::NoBandwidth) => done.mode_lost = true,
                 Err(e) => return Err(e),
             }
@@ -160,7 +159,7 @@ impl UndoLog {
         Ok(done)
     }
 
-    /// Writes it.
+    /// Writes the state file.
     pub fn save(&self) -> Result<(), NumaError> {
         let path = self.root.join(PATH);
         state::write(&self.file, SIZE, &self.state).map_err(|source| NumaError::State {
@@ -170,14 +169,14 @@ impl UndoLog {
         })
     }
 
-    /// Writes it; returns how it is.
+    /// Writes the state file; returns the current setting.
     pub fn close(self) -> Result<Setting, NumaError> {
         self.save()?;
         self.files.read()
     }
 }
 
-/// A file that tells nothing goes.
+/// Removes a file without content.
 impl Drop for UndoLog {
     fn drop(&mut self) {
         if self.state.set.is_none() && self.state.run.is_none() {
@@ -186,8 +185,8 @@ impl Drop for UndoLog {
     }
 }
 
-/// What is noted; none in a file that was just made. What is not understood may be somebody's only note
-/// of what was before.
+/// The content of the state file; none in a new file. A file that is not understood is an error, because it may
+/// be the only note of the previous weights.
 fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
     let failed = |source| NumaError::State { what: "read", path: path.to_owned(), source };
     let mut text = String::new();
@@ -205,7 +204,7 @@ fn read(file: &File, path: &Path) -> Result<Option<State>, NumaError> {
     }
 }
 
-/// Whether a run has left something that nobody has put back.
+/// Whether a killed run has left weights that were not restored.
 pub(super) fn has_leftover(root: &Path) -> bool {
     let file = File::open(root.join(PATH)).ok();
     let run = file.and_then(|f| state::read::<State>(&f, SIZE)).and_then(|s| s.run);

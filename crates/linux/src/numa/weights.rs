@@ -1,7 +1,7 @@
 //! `/sys/kernel/mm/mempolicy/weighted_interleave`: the machine's weights.
 //!
-//! `nodeN` holds a weight, since Linux 6.9. Since 6.16 a file tells whether the kernel has derived them
-//! from bandwidth; writing a weight ends that.
+//! `nodeN` contains a weight (since Linux 6.9). Since 6.16, another file shows whether the kernel has derived
+//! the weights from bandwidth; writing a weight ends that mode.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,21 @@ use super::files::text;
 use crate::sys::MAX_NODES;
 
 const WEIGHTS: &str = "sys/kernel/mm/mempolicy/weighted_interleave";
-/// What the file of the automatic mode may be called: Linux 6.16, and before that was mended.
+/// Possible names of the file of the automatic mode in Linux 6.16: the intended one, and the one before its
+/// correction.
 const AUTO: [&str; 2] = ["auto", "__auto_type"];
 
-/// What the files say.
+/// The content of the files.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Setting {
-    /// whether the kernel derives them from bandwidth; none if it cannot
+    /// whether the kernel derives the weights from bandwidth; none if it cannot
     pub auto: Option<bool>,
-    /// of each node with memory
+    /// weight of each node with memory
     pub weights: BTreeMap<u32, u8>,
 }
 
 impl Setting {
-    /// As it is typed: `0=9,1=1`.
+    /// The weights as an argument: `0=9,1=1`.
     #[must_use]
     pub fn text(&self) -> String {
         weights_text(&self.weights)
@@ -37,7 +38,7 @@ pub(super) fn weights_text(weights: &BTreeMap<u32, u8>) -> String {
     weights.iter().map(|(node, w)| format!("{node}={w}")).collect::<Vec<_>>().join(",")
 }
 
-/// The files.
+/// The files with the weights.
 #[derive(Debug, Clone)]
 pub struct WeightFiles {
     dir: PathBuf,
@@ -45,7 +46,7 @@ pub struct WeightFiles {
 }
 
 impl WeightFiles {
-    /// Finds them.
+    /// Finds the files.
     ///
     /// # Errors
     /// If this kernel has none.
@@ -58,19 +59,19 @@ impl WeightFiles {
         Ok(WeightFiles { dir, auto })
     }
 
-    /// The directory in which they are.
+    /// The directory of the files.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file that tells of the automatic mode, if this kernel has it.
+    /// The file of the automatic mode, if this kernel has it.
     #[must_use]
     pub fn auto_path(&self) -> Option<&Path> {
         self.auto.as_deref()
     }
 
-    /// What they say.
+    /// Reads the files.
     ///
     /// # Errors
     /// If they cannot be read or understood.
@@ -83,7 +84,7 @@ impl WeightFiles {
         for node in super::nodes::numbered(&self.dir, "node").into_iter().filter(|&n| n < MAX_NODES)
         {
             let path = self.node(node);
-            // A node may go while this is read.
+            // A node may disappear in the meantime.
             if let Some(text) = text(&path)? {
                 let weight = text.parse().map_err(|_| NumaError::Parse { path, text })?;
                 weights.insert(node, weight);
@@ -96,12 +97,12 @@ impl WeightFiles {
         self.dir.join(format!("node{node}"))
     }
 
-    /// Sets the weight of a node; 0 is the default, before Linux 6.16.
+    /// Sets the weight of a node; before Linux 6.16, 0 is the default.
     pub(super) fn write(&self, node: u32, weight: u8) -> Result<(), NumaError> {
         write(&self.node(node), &weight.to_string())
     }
 
-    /// Has the kernel derive all weights, or not any more.
+    /// Turns the automatic mode on or off.
     pub(super) fn write_auto(&self, on: bool) -> Result<(), NumaError> {
         let path = self.auto.as_ref().ok_or(NumaError::NoAuto)?;
         write(path, if on { "1" } else { "0" }).map_err(|e| match e {
@@ -112,14 +113,15 @@ impl WeightFiles {
         })
     }
 
-    /// Sets all weights to what they are when nobody has set any.
+    /// Sets all weights to the default of the kernel.
     pub(super) fn write_default(&self) -> Result<(), NumaError> {
         let all = || self.read().map(|s| s.weights.into_keys());
         if self.auto.is_none() {
             return all()?.try_for_each(|node| self.write(node, 0));
         }
         match self.write_auto(true) {
-            // Nothing is to be derived from: all are 1. Writing that where it is so would end the mode.
+            // Without bandwidth data, all default weights are 1. Writing a weight that is already 1 would end
+            // the mode.
             Err(NumaError::NoBandwidth) => {
                 let set = self.read()?.weights.into_iter().filter(|(_, weight)| *weight != 1);
                 set.map(|(node, _)| node).try_for_each(|node| self.write(node, 1))
@@ -129,7 +131,7 @@ impl WeightFiles {
     }
 }
 
-/// As the kernel shows switches: `true`, `Y` or `1`.
+/// The kernel shows a switch as `true`, `Y` or `1`.
 fn switch(path: &Path) -> Result<bool, NumaError> {
     let text = text(path)?.unwrap_or_default();
     match text.as_str() {

@@ -1,12 +1,12 @@
-//! Resident memory in windows: what is read, compared and moved at a time.
+//! Windows of resident memory: the unit of reading, comparing and moving.
 
 use isotherm_core::AddrRange;
 
-/// A multiple of huge pages.
+/// Size of a window, a multiple of huge pages.
 const PART: u64 = 64 << 20;
 
-/// Stretches cut at multiples of [`PART`], and those within one of these joined: one read of page
-/// tables and one move take the same.
+/// Cuts stretches at multiples of [`PART`], and joins those within one part: one read of page tables and one
+/// move can handle them together.
 pub(super) fn windows(stretches: &[AddrRange]) -> Vec<AddrRange> {
     let mut out: Vec<AddrRange> = Vec::new();
     for s in stretches {

@@ -1,17 +1,17 @@
-//! Which mappings cannot be seen, and why.
+//! Which mappings cannot be observed, and the reason.
 
 use isotherm_core::{AddrRange, Mapping, MappingKind, Unknown};
 
 use crate::proc::Holdings;
 
-/// `vm_flags` of the kernel, the same on x86-64 since 4.x.
+/// `vm_flags` of the kernel: unchanged on x86-64 since 4.x.
 const VM_PFNMAP: u64 = 0x400;
 const VM_LOCKED: u64 = 0x2000;
 const VM_IO: u64 = 0x4000;
 const VM_HUGETLB: u64 = 0x40_0000;
 const VM_MIXEDMAP: u64 = 0x1000_0000;
 
-/// Why an area with these `vm_flags` cannot be seen.
+/// The reason why an area with these `vm_flags` cannot be observed, if any.
 pub fn by_flags(flags: u64) -> Option<Unknown> {
     [
         (VM_HUGETLB, Unknown::Hugetlb),
@@ -22,14 +22,14 @@ pub fn by_flags(flags: u64) -> Option<Unknown> {
     .find_map(|(mask, why)| (flags & mask != 0).then_some(why))
 }
 
-/// The one of `mappings` (sorted, disjoint) that holds `addr`.
+/// The mapping that contains `addr`; `mappings` are sorted and disjoint.
 pub fn mapping_at(mappings: &[Mapping], addr: u64) -> Option<&Mapping> {
     let i = mappings.partition_point(|m| m.range.end <= addr);
     mappings.get(i).filter(|m| m.range.contains(addr))
 }
 
-/// Marks each mapping with the reason that holds for it, if any; where only a part is hidden, it is
-/// cut out as a mapping of its own.
+/// Marks each mapping with the reason why it cannot be observed, if any. A hidden part of a mapping becomes a
+/// mapping of its own.
 pub fn annotate(
     mappings: Vec<Mapping>,
     flags: &[Option<u64>],
@@ -43,8 +43,8 @@ pub fn annotate(
             (MappingKind::Special, _) => Some(Unknown::Special),
             _ if hides_all.is_some() => hides_all,
             (_, Some(flags)) => by_flags(flags),
-            // The kernel gives no flags while the process is busy mapping: it is as it was. Of a new
-            // mapping it is not known yet whether it can be seen.
+            // The kernel returns no flags while the process changes its mappings: the previous reason stays
+            // valid. For a new mapping, isotherm does not know yet whether it can be observed.
             (_, None) => match mapping_at(before, m.range.start) {
                 Some(b) if b.range.start == m.range.start && b.kind == m.kind => b.unknown,
                 _ => Some(Unknown::Unseen),

@@ -1,4 +1,4 @@
-//! On how many CPUs a process runs: each is interrupted by a TLB shootdown.
+//! The number of CPUs on which a process runs: a TLB shootdown interrupts each of them.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use isotherm_core::Nanos;
 
 use crate::sys::{monotonic, online_cpus, process_cpu};
 
-/// How many CPUs a process keeps busy.
+/// Estimates how many CPUs a process keeps busy.
 #[derive(Debug)]
 pub(super) struct Busy {
     since: Nanos,
-    /// CPU time that it had used then
+    /// CPU time that the process had used at `since`
     ran: Duration,
     pub threads: u32,
     cpus: u32,
 }
 
 impl Busy {
-    /// Shorter times tell nothing: it may have waited for a CPU, or for us.
+    /// Shorter intervals are not used: during them the process, or isotherm, may have waited for a CPU.
     const SHORTEST: Duration = Duration::from_millis(20);
 
     pub fn begin(pid: i32) -> Self {
@@ -25,7 +25,8 @@ impl Busy {
         Busy { since: monotonic(), ran, threads: 1, cpus: 1 }
     }
 
-    /// On how many CPUs it has run since this was asked last.
+    /// The mean number of CPUs on which the process has run since the last call. Calls within less than
+    /// `SHORTEST` return the previous result.
     pub fn cpus(&mut self, pid: i32) -> u32 {
         let now = monotonic();
         let time = now.since(self.since);
@@ -37,8 +38,8 @@ impl Busy {
     }
 }
 
-/// On how many CPUs a process runs that used so much CPU time in so much time: rounded up, but not
-/// for a trifle.
+/// The mean number of CPUs of a process that used `used` CPU time in `time`, rounded up; an excess of up to
+/// 0.02 CPUs is ignored. 0 if it used none, else from 1 to the smaller of `threads` and `cpus`.
 fn running(used: Duration, time: Duration, threads: u32, cpus: u32) -> u32 {
     let busy = used.as_secs_f64() / time.as_secs_f64();
     if !busy.is_finite() || used.is_zero() {

@@ -1,4 +1,4 @@
-//! Clearing the accessed bits of windows by advice.
+//! Clears the accessed bits of windows by `MADV_COLD`.
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
@@ -13,10 +13,10 @@ use crate::sys::{Advice, advise_all, monotonic};
 use crate::walker::{Answer, Walker, Want, fitting};
 use crate::x86::Level;
 
-/// Ranges cleared between two time stamps: at 10 to 25 us each, a stamp is wrong by 1.6 ms at most.
+/// Ranges cleared between two time stamps: at 10 to 25 us each, the error of a stamp is at most 1.6 ms.
 const CLEARED_AT_ONCE: usize = 64;
 
-/// Decides on the large folios of the plans: they may be cleared only if they are mapped whole.
+/// Decides on the large folios of the plans: they may be cleared only if they are mapped completely.
 pub(super) fn check_folios(
     walker: &mut Walker,
     process: &Process,
@@ -54,8 +54,8 @@ fn is_mapped_whole(range: AddrRange, answer: &Answer<'_>) -> bool {
     answer.level == Level::Pte && is_whole((0..pages).map(frame))
 }
 
-/// Clears the planned ranges where that was asked for; returns how many. A range that is refused
-/// makes its window a dropped one.
+/// Clears the planned ranges of the asks that request it; returns the number of ranges. If the kernel refuses a
+/// range, its window is dropped.
 pub(super) fn clear(
     process: &Process,
     asks: &[Ask],
@@ -65,7 +65,7 @@ pub(super) fn clear(
     let mut todo: Vec<(AddrRange, usize)> = Vec::new();
     let wanted = asks.iter().zip(windows.iter()).enumerate().filter(|(_, (a, _))| a.clear);
     for (i, w) in wanted.filter_map(|(i, (_, w))| Some((i, w.work.as_ref()?))) {
-        // Two windows in one huge page or folio: both were read, it is cleared once.
+        // Two windows may lie in one huge page or folio: both were read, but it is cleared once.
         todo.extend(w.clear.ranges.iter().filter(|r| done.insert(**r)).map(|r| (*r, i)));
     }
     let mut cleared = 0;
@@ -86,7 +86,10 @@ pub(super) fn clear(
     Ok(cleared)
 }
 
-/// Gives all `ranges` the advice; the indices of those that the kernel does not take are returned.
+/// Gives the advice for all `ranges`; returns the indices of the ranges that the kernel refuses.
+///
+/// # Errors
+/// If isotherm may not give advice to this process.
 pub(crate) fn advise_cold(process: &Process, ranges: &[AddrRange]) -> Result<Vec<usize>, OpsError> {
     let failed = advise_all(process.pidfd.as_fd(), ranges, Advice::Cold);
     let mut refused = Vec::new();

@@ -1,4 +1,4 @@
-//! Taking hold of a process, so that it can never become another one.
+//! Holding a process by a pidfd, so that its pid can never mean another process.
 
 use std::cell::{Ref, RefCell};
 use std::io;
@@ -17,86 +17,86 @@ use crate::walker::WalkError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// no such pid
+    /// There is no process with this pid.
     #[error("there is no process {0} here (pids count in isotherm's own pid namespace)")]
     NoProcess(i32),
-    /// it is there, and `/proc` hides it
+    /// The process exists, but `/proc` hides it.
     #[error(
         "process {0} exists, and /proc does not show it: it is another user's, and /proc is mounted with hidepid. Run as root, or as a member of the group that the mount option gid= names (findmnt /proc)"
     )]
     Hidden(i32),
-    /// it is there, and BPF does not find it
+    /// The process exists, but BPF does not find it.
     #[error(
         "process {pid} ({comm}) exists, and the kernel does not let a BPF program find it, so that its page tables cannot be read: the system protects it from being inspected (cat /proc/{pid}/maps is refused, too, if so). Watch another process; or try --look smaps"
     )]
     Protected {
-        /// which
+        /// pid of the process
         pid: i32,
-        /// its name
+        /// name of the process
         comm: String,
     },
-    /// all capabilities, and still not
+    /// The process cannot be read although isotherm has all capabilities.
     #[error(
         "process {pid} ({comm}) exists, and the system protects it from being looked at, also by root: {source}. A security module, a user namespace above this one, or the sandbox that isotherm runs in does that: run isotherm outside of it, or watch another process"
     )]
     Forbidden {
-        /// which
+        /// pid of the process
         pid: i32,
-        /// its name
+        /// name of the process
         comm: String,
-        /// what the system said
+        /// error of the system
         source: io::Error,
     },
-    /// a thread
+    /// The pid is the id of a thread, not of a process.
     #[error("{0} is a thread, not a process: give the pid of its process")]
     Thread(i32),
-    /// kernel thread
+    /// The process is a kernel thread.
     #[error("process {0} ({1}) is a thread of the kernel: it has no memory of its own")]
     KernelThread(i32, String),
-    /// resources
+    /// isotherm or the machine lacks resources, such as descriptors.
     #[error(
         "process {pid} cannot be watched for now: {source}. Each process takes three descriptors: raise the limit on open files (ulimit -Hn, or LimitNOFILE= of the unit) or watch fewer"
     )]
     Short {
-        /// which
+        /// pid of the process
         pid: i32,
-        /// what the system said
+        /// error of the system
         source: io::Error,
     },
-    /// permissions
+    /// isotherm lacks the permission to read the process.
     #[error(
         "process {pid} may not be looked at: {source}. It takes CAP_SYS_PTRACE (and, but for looking by BPF, CAP_DAC_READ_SEARCH) for processes of other users: run as root"
     )]
     Refused {
-        /// which
+        /// pid of the process
         pid: i32,
-        /// what the system said
+        /// error of the system
         source: io::Error,
     },
-    /// clearing
+    /// isotherm cannot clear accessed bits by `process_madvise`.
     #[error(
         "accessed bits of process {pid} cannot be cleared: {source}. process_madvise takes CAP_SYS_NICE (and CAP_SYS_PTRACE for processes of other users): run as root; and Linux 5.10 or later"
     )]
     NoClearing {
-        /// which
+        /// pid of the process
         pid: i32,
-        /// what the system said
+        /// error of the system
         source: io::Error,
     },
-    /// clearing all at once
+    /// isotherm cannot clear all accessed bits at once by `clear_refs`.
     #[error(
         "accessed bits of process {pid} cannot be cleared: {source}. clear_refs takes CAP_DAC_OVERRIDE for processes of other users: run as root"
     )]
     NoClearRefs {
-        /// which
+        /// pid of the process
         pid: i32,
-        /// what the system said
+        /// error of the system
         source: ProcError,
     },
-    /// from the walker
+    /// error of the walker
     #[error(transparent)]
     Walk(#[from] WalkError),
-    /// from `/proc`
+    /// error of reading `/proc`
     #[error(transparent)]
     Proc(#[from] ProcError),
 }
@@ -106,18 +106,18 @@ pub enum AttachError {
 pub(crate) struct Held {
     pub pid: i32,
     pub pidfd: OwnedFd,
-    /// of the file system in which `/proc` is
+    /// root of the file system that contains `/proc`
     pub root: PathBuf,
     postponed: RefCell<Postponed>,
 }
 
-/// Readings of targets that failed for a reason that passes, such as want of memory, or because a target may
-/// not be read any more. What was known before stays, and the next reading is tried as usual.
+/// Readings of targets that failed for a temporary reason, such as a shortage of memory, or because a target
+/// may no longer be read. The previous results stay valid, and isotherm tries the next reading as usual.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Postponed {
-    /// how many so far
+    /// number of failed readings so far
     pub count: u64,
-    /// why the last one failed; empty if none has
+    /// reason for the last failure; empty if there was none
     pub why: String,
 }
 
@@ -130,11 +130,12 @@ impl std::ops::AddAssign<&Postponed> for Postponed {
     }
 }
 
-/// Descriptors that processes leave free, for reading their mappings, the record and the control socket.
+/// Descriptors that processes must leave free: isotherm needs them to read mappings, and for the record and the
+/// control socket.
 const SPARE_DESCRIPTORS: u64 = 32;
 
 impl Held {
-    /// Takes hold of process `pid`, counted in our own pid namespace.
+    /// Opens a pidfd of process `pid` in isotherm's own pid namespace.
     pub fn take(root: &Path, pid: i32) -> Result<Self, AttachError> {
         proc::check_namespace(root)?;
         let stat = proc::stat(root, pid).map_err(|e| match e.is_gone() {
@@ -154,9 +155,10 @@ impl Held {
         Ok(Held { pid, pidfd, root: root.to_owned(), postponed })
     }
 
-    /// How the process is whose mappings were read anew. If that failed for a reason that passes, it is
-    /// noted, and what is known stays. The same if it may not be read: it runs as somebody else since its last
-    /// exec, or is about to end, and the other targets are to be watched all the same.
+    /// The state of the process after its mappings were read again. If reading failed for a temporary reason,
+    /// the failure is noted and the previous mappings stay. The same holds if isotherm may not read the
+    /// process: since its last exec, it runs as another user, or it is about to end. isotherm must continue to
+    /// watch the other targets.
     pub fn outcome(&self, read: Result<Liveness, AttachError>) -> Result<Liveness, OpsError> {
         match read {
             Ok(state) => Ok(state),
@@ -169,17 +171,17 @@ impl Held {
         }
     }
 
-    /// Notes that a reading failed, and why.
+    /// Notes that a reading failed, and the reason.
     pub fn postpone(&self, why: &dyn std::fmt::Display) {
         *self.postponed.borrow_mut() += &Postponed { count: 1, why: why.to_string() };
     }
 
-    /// What has been noted so far.
+    /// The failures noted so far.
     pub fn postponed(&self) -> Ref<'_, Postponed> {
         self.postponed.borrow()
     }
 
-    /// A pidfd becomes readable when its process ends.
+    /// Whether the process has ended: its pidfd is readable then.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0)
@@ -187,7 +189,7 @@ impl Held {
 }
 
 impl AttachError {
-    /// Whether the process has ended, rather than something being wrong.
+    /// Whether the error means that the process has ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         match self {
@@ -198,7 +200,7 @@ impl AttachError {
         }
     }
 
-    /// Whether it may work a little later: isotherm or the machine is short of memory or descriptors.
+    /// Whether a later attempt may succeed: isotherm or the machine is short of memory or descriptors.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -210,7 +212,7 @@ impl AttachError {
         }
     }
 
-    /// Whether the process may not be looked at now.
+    /// Whether isotherm may not read the process now.
     fn is_denied(&self) -> bool {
         match self {
             AttachError::Proc(e) => e.is_denied(),
@@ -220,20 +222,20 @@ impl AttachError {
     }
 }
 
-/// A new descriptor is the lowest that is free.
+/// Whether enough descriptors remain free. A new descriptor always gets the lowest free number.
 fn leaves_descriptors(newest: &OwnedFd) -> bool {
     let used = u64::try_from(newest.as_raw_fd()).unwrap_or(0);
     getrlimit(Resource::Nofile).current.is_none_or(|most| used + SPARE_DESCRIPTORS <= most)
 }
 
-/// Whether there is such a process, whoever may look at it. Threads and processes that have just ended
-/// count.
+/// Whether a process with this pid exists, even if isotherm may not read it. Threads and processes that have
+/// just ended count.
 fn exists(pid: i32) -> bool {
     let sent = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).map(test_kill_process);
     matches!(sent, Some(Ok(()) | Err(rustix::io::Errno::PERM)))
 }
 
-/// Why BPF does not find a process that is held: it has ended, or is protected.
+/// The reason for which BPF does not find a held process: it has ended, or is protected.
 pub(super) fn not_found(held: &Held, e: WalkError) -> AttachError {
     match (e, proc::comm(&held.root, held.pid)) {
         (WalkError::NoTask(pid), Ok(comm)) if !held.has_ended() => {
@@ -262,7 +264,7 @@ pub(crate) fn refused(pid: i32, e: ProcError) -> AttachError {
     }
 }
 
-/// Whoever has all capabilities need not be told to run as root.
+/// A user with all capabilities does not get the advice to run as root.
 fn not_permitted(pid: i32, source: io::Error) -> AttachError {
     match proc::comm("/".as_ref(), pid) {
         Ok(comm) if may_look_at_all() => AttachError::Forbidden { pid, comm, source },

@@ -1,4 +1,4 @@
-//! Processes that are held, and looked at by others.
+//! Held processes that another source observes.
 
 use std::ops::Deref;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use super::held::{AttachError, Held};
 use super::processes::Hold;
 use super::targets::Targets;
 
-/// Holds processes, and nothing more: for a source that looks by itself.
+/// Only holds processes: for a source that observes them by itself.
 #[derive(Debug, Default)]
 pub struct HeldProcesses(Targets<Kept>);
 
@@ -25,7 +25,7 @@ impl Deref for Kept {
 }
 
 impl HeldProcesses {
-    /// The pid of a target that is held.
+    /// The pid of a held target.
     #[must_use]
     pub fn pid(&self, target: TargetId) -> Option<i32> {
         self.0.find(target).map(|held| held.pid)

@@ -1,4 +1,4 @@
-//! Operations sets over the real machine, one file each, and what they share.
+//! Operations sets for the real machine, one file each, and their common code.
 
 mod annotate;
 mod busy;

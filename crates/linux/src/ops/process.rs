@@ -19,11 +19,11 @@ use crate::proc::{self, ClearRefs, Holdings, Pagemap};
 use crate::sys::{Advice, process_madvise};
 use crate::walker::{Glance, Identity, MapChanges, WalkError, Walker};
 
-/// Descriptors are looked through every so many readings of the mappings: a server may hold
-/// hundreds of thousands.
+/// isotherm checks the open descriptors once in this many readings of the mappings: a server may hold hundreds
+/// of thousands.
 pub(super) const HOLDINGS_EVERY: u32 = 10;
-/// Of the windows in areas where no page is known to be mapped more than once, and in which no page
-/// is young, one in so many is asked for such pages: asking costs more than reading.
+/// In areas without known shared pages, one in this many windows without a young page is checked for pages that
+/// are mapped more than once. The check costs more than reading.
 const SHARED_EVERY: u32 = 32;
 
 /// A target of [`super::Vaddr`].
@@ -31,37 +31,38 @@ const SHARED_EVERY: u32 = 32;
 pub(crate) struct Process {
     held: Held,
     pub identity: Identity,
-    /// `/proc/PID/maps`: as long as it is open, no later address space can lie where this one does, so
-    /// that a new one is always told by its place.
+    /// `/proc/PID/maps`: while it is open, no later address space can have the same kernel address, so that a
+    /// new address space always has another address.
     _space: File,
-    /// Where the walker does not tell of every page who maps it, if that is allowed.
+    /// Used where the walker does not know for every page how often it is mapped; `None` if not permitted or
+    /// not needed.
     pagemap: Option<Pagemap>,
     pub mappings: Vec<Mapping>,
-    /// of when they were read
+    /// change counts of the mappings at the time when they were read
     changes: Option<MapChanges>,
     holdings: Holdings,
     updates: u32,
-    /// Mappings (by their start) in which pages mapped more than once have been seen lately, and
-    /// before that: a child that shared everything may have gone.
+    /// Mappings (by their start) in which pages that are mapped more than once were found in the current
+    /// period, and in the previous one: a child that shared everything may have ended.
     sharing: [HashSet<u64>; 2],
-    /// Private mappings of files (by their start): code above all. What others do with their own is
-    /// no affair of this process.
+    /// Private mappings of files (by their start): mostly code. Accesses of other processes through their own
+    /// mappings are irrelevant to this process.
     private_files: HashSet<u64>,
     asked: u32,
-    /// For clearing all at once; `None` if that is not allowed.
+    /// Clears all bits at once; `None` if that is not permitted.
     pub refs: Option<ClearRefs>,
-    /// Whether clearing all at once would hold the process up for too long.
+    /// Whether clearing all bits at once would block the process for too long.
     pub stalls: bool,
-    /// CPU time that it had used when all was cleared.
+    /// CPU time that the process had used when all bits were last cleared.
     pub ran_at_clear: Option<Duration>,
     busy: Busy,
-    /// What the epoch under way looks at.
+    /// The areas that the current epoch observes.
     pub in_epoch: Vec<AddrRange>,
-    /// CPU time that it had used when that began.
+    /// CPU time that the process had used when the current epoch began.
     pub ran_at_flush: Duration,
-    /// How often it was acted on.
+    /// Number of actions on this process.
     pub acts: u64,
-    /// When its pages were last touched, once somebody has asked for that.
+    /// When its pages were last touched; `None` until a caller requests this.
     pub touched: Option<Touched>,
 }
 
@@ -73,8 +74,8 @@ impl Deref for Process {
 }
 
 impl Process {
-    /// Takes hold of process `pid` and tries what looking takes: with `cold`, clearing by advice, else
-    /// clearing all at once.
+    /// Holds process `pid` and checks that isotherm can observe it: with `cold`, that it may clear by advice,
+    /// otherwise that it may clear all bits at once.
     pub fn attach(
         walker: &mut Walker,
         root: &Path,
@@ -86,7 +87,7 @@ impl Process {
         let space = proc::open_maps(root, pid).map_err(|e| refused(pid, e))?;
         let refs = ClearRefs::open(root, pid);
         let refs = if cold {
-            // Nothing to clear yet: whether it would be allowed is told all the same.
+            // There is nothing to clear yet, but the call still reports whether clearing is permitted.
             process_madvise(held.pidfd.as_fd(), &[], Advice::Cold)
                 .map_err(|e| not_cleared(pid, e))?;
             refs.ok()
@@ -119,7 +120,7 @@ impl Process {
         })
     }
 
-    /// Notes an `exec`, and reads the mappings anew.
+    /// Detects an `exec`, and reads the mappings again.
     pub fn update(&mut self, walker: &mut Walker) -> Result<Liveness, AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
         let glance = walker.glance(pid)?;
@@ -141,7 +142,7 @@ impl Process {
             self.touched = None;
         }
         match self.read_mappings(walker, &glance) {
-            // That it is another program now has to be told at once.
+            // The caller must learn of the new program at once.
             Err(e) if replaced && e.is_transient() => self.postpone(&e),
             read => read?,
         }
@@ -152,8 +153,8 @@ impl Process {
         })
     }
 
-    /// Reads the mappings anew if the address space is the one that is known; returns whether it is. An
-    /// `exec` stays to be told by [`Process::update`].
+    /// Reads the mappings again if the address space is the known one, and returns whether it is.
+    /// [`Process::update`] still reports a later `exec`.
     pub fn refresh(&mut self, walker: &mut Walker) -> Result<bool, AttachError> {
         let glance = walker.glance(self.held.pid)?;
         let same = glance.identity == self.identity;
@@ -163,8 +164,9 @@ impl Process {
         Ok(same && !self.has_ended())
     }
 
-    /// What was `read`, if it is of this process as it was: none if that has ended, is another program
-    /// by now, or cannot be read for a reason that passes. `of` tells whose it is, if anything was read.
+    /// Returns `read` if it comes from the known address space of this process. None if the process has ended,
+    /// runs another program now, or cannot be read for a temporary reason. `of` returns the identity of the
+    /// process from which `read` comes, if anything was read.
     pub fn as_it_was<T>(
         &self,
         read: Result<T, WalkError>,
@@ -181,8 +183,8 @@ impl Process {
         }
     }
 
-    /// Reads the mappings, unless they are as they were at the last `glance`. Now and then they are read all
-    /// the same: the name of a file changes without them.
+    /// Reads the mappings, unless they are unchanged since the last `glance`. Every `HOLDINGS_EVERY` calls they
+    /// are read in any case: the name of a file can change without a change of the mappings.
     fn read_mappings(&mut self, walker: &mut Walker, glance: &Glance) -> Result<(), AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
         self.busy.threads = glance.threads;
@@ -191,7 +193,7 @@ impl Process {
             self.updates = self.updates.wrapping_add(1);
             return Ok(());
         }
-        // Until all is read, nothing is known to be unchanged.
+        // Until everything is read, no mapping counts as unchanged.
         self.changes = None;
         if in_turn {
             self.holdings = walker.holdings(root, pid, &self.holdings)?;
@@ -204,7 +206,7 @@ impl Process {
         let flags = walker.vma_flags(pid, &starts)?;
         self.private_files = private_files(&mappings, &flags).collect();
         let mut mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
-        // Those that have not changed share their names with whoever was told of them before.
+        // Unchanged mappings share their names with the copies that callers already have.
         if mappings != self.mappings {
             mappings.shrink_to_fit();
             self.mappings = mappings;
@@ -222,45 +224,46 @@ impl Process {
         Ok(())
     }
 
-    /// Knows of no mappings until they are read again.
+    /// Forgets all mappings until they are read again.
     pub fn forget_mappings(&mut self) {
         self.mappings.clear();
         self.changes = None;
     }
 
-    /// Writes down that these pages of the block from `start` on were young, and are cleared.
+    /// Records that the `young` pages of the block at `start` were young at `now`, and are cleared.
     pub fn note_touched(&mut self, start: u64, young: &PageMask, now: Nanos) {
         if let Some(touched) = &mut self.touched {
             touched.note(start, young, now);
         }
     }
 
-    /// Takes in what was read of a block.
+    /// Records the result of reading a block.
     pub fn note_read(&mut self, block: &Block) {
         if let Some(touched) = &mut self.touched {
             touched.read(block.start, &block.resident, &block.young, block.read_at);
         }
     }
 
-    /// On how many CPUs it has run since this was asked last.
+    /// The mean number of CPUs on which the process has run since the last call.
     pub fn running(&mut self) -> u32 {
         self.busy.cpus(self.held.pid)
     }
 
-    /// The mapping that holds `addr`.
+    /// The mapping that contains `addr`.
     pub fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
         mapping_at(&self.mappings, addr)
     }
 
-    /// Whether memory in the mapping that begins at `area` may be used by processes that are not watched
-    /// in a way that matters to this one.
+    /// Whether processes that are not watched may use the memory of the mapping at `area` in a way that is
+    /// relevant to this process.
     pub fn has_strangers(&self, area: u64) -> bool {
         !self.private_files.contains(&area)
     }
 
-    /// Which of these `pages` from `start` on are mapped more than once: `mapped` tells by how many entries a
-    /// page is. Where it does not, pagemap is asked; and those of which nobody tells count as shared, so that
-    /// they are unknown. Areas in which some are known to be, as far as `noted` reaches, are remembered.
+    /// Which of `pages`, counted from `start`, are mapped more than once. `mapped` returns the number of
+    /// entries that map a page. Where it returns none, pagemap is read. Pages that pagemap does not cover
+    /// either count as shared, and are therefore unknown. An area with known shared pages inside `noted` is
+    /// remembered.
     pub fn shared(
         &mut self,
         start: u64,
@@ -293,27 +296,27 @@ impl Process {
         shared.or(&open)
     }
 
-    /// The same of a huge page, which is `alone` or not, if that is told.
+    /// The same for a huge page. `alone` is whether one entry maps it, if that is known.
     pub fn is_huge_shared(&mut self, start: u64, area: u64, alone: Option<bool>) -> bool {
         let first = PageMask::span(0, 1);
         let mapped = |_| alone.map(|alone| if alone { 1 } else { 2 });
         !self.shared(start, &first, (first, area), mapped).is_empty()
     }
 
-    /// Whether pages mapped more than once have been seen in the mapping that begins at `area`.
+    /// Whether pages that are mapped more than once were found in the mapping at `area`.
     pub fn is_sharing(&self, area: u64) -> bool {
         self.sharing.iter().any(|starts| starts.contains(&area))
     }
 
-    /// Remembers an area in which these pages are mapped more than once, if any are.
+    /// Remembers the area if any of these pages is mapped more than once.
     fn note_shared(&mut self, shared: PageMask, area: u64) {
         if !shared.is_empty() {
             self.sharing[0].insert(area);
         }
     }
 
-    /// Whether it is worth asking which pages of a window are mapped more than once, also if none is
-    /// young (one that is may be so for ever): always where such pages were seen, else now and then.
+    /// Whether to check which pages of a window are mapped more than once, even if none is young (a young page
+    /// may stay young for ever): always where such pages were found, otherwise once in `SHARED_EVERY` calls.
     pub fn asks_for_shared(&mut self, area: u64) -> bool {
         self.asked = self.asked.wrapping_add(1);
         self.is_sharing(area) || self.asked.is_multiple_of(SHARED_EVERY)

@@ -1,4 +1,4 @@
-//! What every operations set for processes can do.
+//! Functions of every operations set for processes.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,27 +6,28 @@ use isotherm_core::{Act, Look, Space, TargetId};
 
 use super::held::{AttachError, Postponed};
 
-/// Holds processes, each by a pidfd, so that it can never become another one.
+/// Holds processes, each by a pidfd, so that a pid can never mean another process.
 pub trait Hold {
-    /// Takes hold of process `pid`, counted in our own pid namespace.
+    /// Holds process `pid` of isotherm's own pid namespace as a new target.
     ///
     /// # Errors
-    /// If there is no such process, or it cannot be watched.
+    /// If there is no such process, or isotherm cannot watch it.
     fn attach(&mut self, pid: i32) -> Result<TargetId, AttachError>;
 
-    /// Whether a target runs still.
+    /// Whether a target still runs.
     fn is_alive(&self, target: TargetId) -> bool;
 
-    /// The targets that have ended, all of them asked at once, sorted.
+    /// The targets that have ended, sorted. One call checks all targets.
     fn ended(&self) -> Vec<TargetId>;
 
-    /// What is readable as long as a target that has ended is held; none if each has to be asked.
+    /// A descriptor that is readable while an ended target is held; `None` if the caller has to check each
+    /// target.
     fn ends(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Lets go of a target.
+    /// Releases a target.
     fn detach(&mut self, target: TargetId);
 
-    /// Readings of targets that failed for a reason that passes, so far.
+    /// The readings of targets that have failed for a temporary reason so far.
     fn postponed(&self) -> Postponed {
         Postponed::default()
     }

@@ -1,4 +1,4 @@
-//! A process that is looked at without BPF.
+//! A process that is observed without BPF.
 
 use std::ops::Deref;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::proc::{self, Holdings, Pagemap, Usage};
 #[derive(Debug)]
 pub(crate) struct ProcfsProcess {
     held: Held,
-    /// Bound to the address space, so that an `exec` shows.
+    /// It belongs to one address space, so that it detects an `exec`.
     pub pagemap: Pagemap,
     pub mappings: Vec<Mapping>,
     flags: Vec<Usage>,
@@ -30,7 +30,7 @@ impl Deref for ProcfsProcess {
 }
 
 impl ProcfsProcess {
-    /// Takes hold of process `pid`.
+    /// Holds process `pid`, and opens its pagemap.
     pub fn attach(root: &Path, pid: i32) -> Result<Self, AttachError> {
         let held = Held::take(root, pid)?;
         let pagemap = Pagemap::open(root, pid).map_err(|e| refused(pid, e))?;
@@ -42,7 +42,7 @@ impl ProcfsProcess {
         Ok(ProcfsProcess { held, pagemap, mappings, flags, holdings, updates: 0 })
     }
 
-    /// Reads the mappings anew; their flags, which cost more, now and then.
+    /// Reads the mappings again, and every `HOLDINGS_EVERY` calls also their flags, which cost more.
     fn update(&mut self) -> Result<Liveness, AttachError> {
         let (root, pid) = (&self.held.root, self.held.pid);
         let mappings = proc::mappings(root, pid)?;
@@ -56,7 +56,7 @@ impl ProcfsProcess {
             self.holdings = proc::holdings(root, pid, &self.holdings);
             match proc::usage(root, pid) {
                 Ok(flags) => self.flags = flags,
-                // That it is another program now has to be told at once.
+                // The caller must learn of the new program at once.
                 Err(e) if replaced && e.is_transient() => {
                     self.mappings.clear();
                     self.postpone(&e);
@@ -66,7 +66,7 @@ impl ProcfsProcess {
             }
         }
         self.updates = self.updates.wrapping_add(1);
-        // Mappings that have come since the flags were read count as ordinary ones.
+        // Mappings that are newer than the flags count as ordinary mappings.
         let flags: Vec<Option<u64>> =
             mappings.iter().map(|m| self.flags_of(m.range).or(Some(0))).collect();
         self.mappings = annotate(mappings, &flags, &self.mappings, &self.holdings);
@@ -77,7 +77,7 @@ impl ProcfsProcess {
         })
     }
 
-    /// Reads the mappings anew, into `out` too.
+    /// Reads the mappings again, and copies them to `out`.
     pub fn mappings_into(&mut self, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError> {
         out.clear();
         let read = self.update();
@@ -94,7 +94,7 @@ impl ProcfsProcess {
         usage.range.intersect(&range).map(|_| usage.vm_flags)
     }
 
-    /// The mapping that holds `addr`.
+    /// The mapping that contains `addr`.
     pub fn mapping_at(&self, addr: u64) -> Option<&Mapping> {
         mapping_at(&self.mappings, addr)
     }

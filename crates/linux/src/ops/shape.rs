@@ -1,33 +1,33 @@
-//! Which ranges to clear, so that no huge page and no large folio is split by it.
+//! Which ranges to clear without splitting a huge page or a large folio.
 //!
-//! `MADV_COLD` splits a huge page or a large folio that it is not given whole, and one that is not
-//! mapped whole. So each range holds whole folios only.
+//! `MADV_COLD` splits a huge page or a large folio if the range covers only a part of it, or if only a part of
+//! it is mapped. So each range contains whole folios only.
 
 use isotherm_core::{AddrRange, PAGE_SIZE, PageMask, align_down};
 
 use crate::x86::{Folio, HUGE_SIZE, Level};
 
-/// What to clear in a window.
+/// The ranges to clear in a window.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Ranges to clear as they are: base pages, or the whole huge page.
     pub ranges: Vec<AddrRange>,
-    /// Large folios, to be cleared whole if they are mapped whole.
+    /// Large folios: to be cleared only if they are mapped completely.
     pub folios: Vec<AddrRange>,
     /// Young pages that cannot be cleared without splitting a folio.
     pub partial: PageMask,
-    /// Young pages too new to be on an LRU list: the kernel would pass them over.
+    /// Young pages that are too new to be on an LRU list: the kernel would skip them.
     pub new: PageMask,
 }
 
-/// A window as the planner sees it.
+/// The state of a window, as input of [`plan`].
 #[derive(Debug, Clone, Copy)]
 pub struct Pages<'a> {
-    /// where
+    /// address range of the window
     pub window: AddrRange,
-    /// the area it lies in
+    /// the area that contains it
     pub area: AddrRange,
-    /// where the walk ended
+    /// level at which the page table walk ended
     pub level: Level,
     /// pages that are mapped
     pub mapped: &'a PageMask,
@@ -35,11 +35,10 @@ pub struct Pages<'a> {
     pub young: &'a PageMask,
 }
 
-/// The plan for a window; `folio` tells of each mapped page what stands behind it.
+/// The plan for a window; `folio` returns the folio of a mapped page.
 ///
-/// A range costs 10 to 25 us however long it is, a page in it some 50 ns: so one range goes from
-/// the first young page to the last, over old and absent ones, as long as no large folio lies
-/// between.
+/// A range costs 10 to 25 us independent of its length, and each page in it about 50 ns. So one range extends
+/// from the first young page to the last, across old and absent pages, unless a large folio lies between them.
 pub fn plan(pages: &Pages<'_>, folio: impl Fn(usize) -> Option<Folio>) -> Plan {
     let mut plan = Plan::default();
     let mut pages_of_young = pages.young.iter();
@@ -59,8 +58,8 @@ pub fn plan(pages: &Pages<'_>, folio: impl Fn(usize) -> Option<Folio>) -> Plan {
 }
 
 impl Plan {
-    /// Takes in one page; `open` tells whether the last range may be prolonged up to it, and the
-    /// answer whether it may be beyond.
+    /// Adds one page. `open` is whether the last range may be extended to this page; the result is whether it
+    /// may be extended beyond it.
     fn add(
         &mut self,
         pages: &Pages<'_>,
@@ -108,14 +107,14 @@ impl Plan {
     }
 }
 
-/// The huge page that holds `addr`.
+/// The huge page that contains `addr`.
 pub fn huge_page(addr: u64) -> AddrRange {
     let start = align_down(addr, HUGE_SIZE);
     AddrRange::new(start, start + HUGE_SIZE)
 }
 
-/// Where the folio of the page at `at` would be mapped whole; `None` if that is impossible: outside
-/// the mapping, or in two page tables.
+/// The range of the whole folio of the page at `at`; `None` if it cannot be mapped completely: it would leave
+/// the mapping, or lie in two page tables.
 pub fn whole(at: u64, folio: Folio, mapping: AddrRange) -> Option<AddrRange> {
     let start = at.checked_sub(u64::from(folio.index) * PAGE_SIZE)?;
     let range = AddrRange::new(start, start.checked_add(PAGE_SIZE << folio.order)?);
@@ -123,8 +122,7 @@ pub fn whole(at: u64, folio: Folio, mapping: AddrRange) -> Option<AddrRange> {
     (fits && start / HUGE_SIZE == (range.end - 1) / HUGE_SIZE).then_some(range)
 }
 
-/// Whether these page frames, in the order of their addresses, are one whole naturally aligned
-/// folio.
+/// Whether these page frames, in the order of their addresses, are exactly one naturally aligned folio.
 pub fn is_whole(frames: impl ExactSizeIterator<Item = Option<u64>>) -> bool {
     let pages = frames.len() as u64;
     let mut first = None;

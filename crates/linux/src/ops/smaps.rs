@@ -1,5 +1,5 @@
-//! The straightforward way, for kernels where nothing else works: `clear_refs`, then `Referenced` in
-//! `smaps`, mapping by mapping.
+//! The simplest method, for kernels where no other one works: `clear_refs`, then `Referenced` in `smaps`, for
+//! each mapping.
 
 use std::ops::Deref;
 use std::os::fd::BorrowedFd;
@@ -18,12 +18,13 @@ use super::targets::Targets;
 use crate::proc::{self, ClearRefs, Refs, Usage};
 use crate::sys::{CpuLaps, monotonic, thread_cpu};
 
-/// When the bits are read first; rates above a few of these cannot be told apart.
+/// Time from the clear to the first read, which limits the rates that can be distinguished to a few times its
+/// inverse.
 pub(crate) const FIRST_READ: Duration = Duration::from_millis(100);
-/// An answer is for a whole mapping, as if that had so many pages: what it holds is shares.
+/// An answer covers a whole mapping as if it had this many pages: its counts are shares of the mapping.
 const SCALE: u32 = 4096;
 
-/// The operations set for processes without any BPF.
+/// The operations set for processes without BPF.
 pub struct Smaps {
     root: PathBuf,
     soft_dirty: bool,
@@ -73,7 +74,7 @@ impl Deref for Target {
 }
 
 impl Target {
-    /// Reads or clears what is due; what cannot be read is the same as nothing new.
+    /// Reads or clears if that is due. A failed reading counts as no new result.
     fn step(&mut self, soft_dirty: bool) -> Option<()> {
         let now = monotonic();
         let begin = thread_cpu();
@@ -106,7 +107,7 @@ impl Target {
         Some(())
     }
 
-    /// What the last epoch has shown of the mapping that holds `range`.
+    /// The result of the last epoch for the mapping that contains `range`.
     fn answer(&self, range: AddrRange) -> Seen {
         let Some(mapping) = self.process.mapping_at(range.start) else { return Seen::default() };
         let Some(epoch) = &self.complete else { return Seen::default() };
@@ -127,7 +128,7 @@ impl Target {
     }
 }
 
-/// However small a part, it is more than nothing.
+/// `part` of `whole`, in units of 1/`SCALE`; at least 1 if `part` is not 0.
 fn share(part: u64, whole: u64) -> u32 {
     let scaled = u128::from(part) * u128::from(SCALE) / u128::from(whole.max(1));
     let scaled = u32::try_from(scaled).unwrap_or(SCALE).min(SCALE);
@@ -183,7 +184,7 @@ impl Look for Smaps {
         for part in asks.chunk_by(|a, b| a.target == b.target) {
             let Some(id) = part.first().map(|a| a.target) else { continue };
             let target = self.targets.get(id)?;
-            // A process that ends is found to be gone when its mappings are read.
+            // If the process has ended, the next reading of its mappings reports it.
             let _ = target.step(self.soft_dirty);
             out.extend(part.iter().map(|ask| target.answer(ask.range)));
         }

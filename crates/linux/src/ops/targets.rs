@@ -13,12 +13,12 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use super::held::{Held, Postponed};
 use crate::sys::process_cpu;
 
-/// Processes that are held; an id is never used again.
+/// Held processes; an id is never used again.
 #[derive(Debug)]
 pub(crate) struct Targets<P> {
     processes: BTreeMap<TargetId, P>,
     next_id: u32,
-    /// Tells of the pidfds of all of them.
+    /// epoll instance with the pidfds of all targets; `None` if it could not be set up
     ends: Option<OwnedFd>,
     /// of targets that were removed
     postponed: Postponed,
@@ -40,21 +40,21 @@ impl<P: Deref<Target = Held>> Targets<P> {
             epoll::add(ends, &process.pidfd, data, EventFlags::IN).is_ok()
         });
         if !told {
-            // Then each is asked.
+            // From now on, each target is checked separately.
             self.ends = None;
         }
         self.processes.insert(id, process);
         id
     }
 
-    /// Closing its pidfd takes it out of what is told of, too.
+    /// Removes a target. Closing its pidfd also removes it from `ends`.
     pub fn remove(&mut self, target: TargetId) {
         if let Some(removed) = self.processes.remove(&target) {
             self.postponed += &removed.postponed();
         }
     }
 
-    /// Readings that failed for a reason that passes, of all targets there were.
+    /// Readings that failed for a temporary reason, of all current and former targets.
     pub fn postponed(&self) -> Postponed {
         let mut all = self.postponed.clone();
         self.processes.values().for_each(|p| all += &p.postponed());
@@ -77,7 +77,8 @@ impl<P: Deref<Target = Held>> Targets<P> {
         self.find(target).is_some_and(|p| !p.has_ended())
     }
 
-    /// Those that have ended, sorted. To ask thousands one by one takes longer than all else.
+    /// The targets that have ended, sorted. Checking thousands of targets one by one would take longer than all
+    /// other work.
     pub fn ended(&self) -> Vec<TargetId> {
         let mut events = Vec::with_capacity(self.processes.len().max(1));
         let at_once = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
@@ -92,12 +93,13 @@ impl<P: Deref<Target = Held>> Targets<P> {
         ended
     }
 
-    /// What is readable as long as one that has ended is among them; none where each has to be asked.
+    /// A descriptor that is readable while an ended target is held; `None` if the caller has to check each
+    /// target.
     pub fn ends(&self) -> Option<BorrowedFd<'_>> {
         self.ends.as_ref().map(AsFd::as_fd)
     }
 
-    /// CPU time that a target has used since it began.
+    /// CPU time that a target has used since it started; `None` if it has ended.
     pub fn ran(&self, target: TargetId) -> Option<Duration> {
         let process = self.find(target)?;
         process_cpu(process.pid).filter(|_| !process.has_ended())

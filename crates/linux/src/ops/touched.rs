@@ -1,4 +1,4 @@
-//! When pages were last touched, for all that accessed bits have told before they were cleared.
+//! When pages were last touched, according to all accessed bits that were read before they were cleared.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,37 +6,38 @@ use std::time::Duration;
 use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, PageMask, align_down};
 
 const PAGES: usize = (BLOCK_SIZE / PAGE_SIZE) as usize;
-/// Stamps are in seconds from 1 on; when they run out, what is older than half of this becomes as old.
+/// Largest stamp. Stamps are seconds, counted from 1. When they run out, all stamps older than half of this
+/// range become equally old.
 const LAST: u64 = u16::MAX as u64;
 
-/// Seconds in which the pages of a block were last cleared while they were young; 0: never.
+/// For each page of a block, the second in which it was last cleared while young; 0: never.
 type Stamps = Box<[u16; PAGES]>;
 
-/// Two bytes for each page in whose block any was young and cleared, and a bit for each in whose block any is
-/// young: at most 544 KiB for 1 GiB.
+/// The last touches of pages. It needs two bytes for each page of a block in which any page was young and
+/// cleared, and one bit for each page of a block in which any page is young: at most 544 KiB for 1 GiB.
 #[derive(Debug)]
 pub(crate) struct Touched {
-    /// what stamps are counted from
+    /// the time from which stamps are counted
     zero: Nanos,
-    /// since when clears are written down
+    /// the time since when clears are recorded
     since: Nanos,
     blocks: HashMap<u64, Stamps>,
-    /// pages that were young when they were last read, and were not cleared by us since
+    /// pages that were young at their last reading, and that isotherm has not cleared since
     young: HashMap<u64, PageMask>,
 }
 
 impl Touched {
-    /// Nothing is known of what was before `now`.
+    /// Without knowledge of the time before `now`.
     pub fn since(now: Nanos) -> Self {
         Touched { zero: now, since: now, blocks: HashMap::new(), young: HashMap::new() }
     }
 
-    /// These pages of the block from `start` on were young until `now`, and are cleared.
+    /// Records that the `young` pages of the block at `start` were young until `now`, and are cleared.
     pub fn note(&mut self, start: u64, young: &PageMask, now: Nanos) {
         if young.is_empty() {
             return;
         }
-        // Rounded up: a page is not taken to be older than it is.
+        // Rounded up, so that no page counts as older than it is.
         let stamp = self.second(now) + 1;
         let stamps = self.blocks.entry(start).or_insert_with(|| Box::new([0; PAGES]));
         young.iter().for_each(|page| stamps[page] = stamp);
@@ -45,8 +46,9 @@ impl Touched {
         }
     }
 
-    /// Takes in a reading of the `resident` pages of the block from `start` on: what was young and is not any
-    /// more was cleared by somebody else (reclaim, DAMON), and touched until then, for all that is known.
+    /// Records a reading of the `resident` pages of the block at `start`. A page that was young and is not
+    /// young any more was cleared by another program or the kernel (reclaim, DAMON): it counts as touched until
+    /// now.
     pub fn read(&mut self, start: u64, resident: &PageMask, young: &PageMask, now: Nanos) {
         let before = self.young.get(&start).copied().unwrap_or_default();
         self.note(start, &before.and(resident).without(young), now);
@@ -59,14 +61,14 @@ impl Touched {
     }
 
     /// Whether any page of `range`, which lies in one block, was touched within `time` before `now`, or may
-    /// have been: what the last reading has shown young is taken to be so still.
+    /// have been. A page that was young at its last reading counts as still young.
     pub fn within(&self, range: AddrRange, time: Duration, now: Nanos) -> bool {
         if now.since(self.since) < time {
             return true;
         }
         let start = align_down(range.start, BLOCK_SIZE);
         let page = |addr: u64| ((addr - start) / PAGE_SIZE) as usize;
-        // Whoever has cleared it since the last reading has not done so for us.
+        // If another program has cleared it since the last reading, isotherm has not recorded that.
         let was_young = |young: &PageMask| young.count_in(page(range.start), page(range.end)) > 0;
         if self.young.get(&start).is_some_and(was_young) {
             return true;
@@ -77,20 +79,20 @@ impl Touched {
         last > 0 && now.since(self.zero + Duration::from_secs(last.into())) < time
     }
 
-    /// Forgets blocks of which nothing is mapped any more.
+    /// Forgets blocks without any mapped memory.
     pub fn keep(&mut self, is_mapped: impl Fn(AddrRange) -> bool) {
         let is_mapped = |start: u64| is_mapped(AddrRange::new(start, start + BLOCK_SIZE));
         self.blocks.retain(|start, _| is_mapped(*start));
         self.young.retain(|start, _| is_mapped(*start));
     }
 
-    /// Of `now`, below [`LAST`].
+    /// The second of `now`, below [`LAST`].
     fn second(&mut self, now: Nanos) -> u16 {
         let second = now.since(self.zero).as_secs();
         if second < LAST {
             return second as u16;
         }
-        // All is counted from a later second on. What was before it is long ago.
+        // The stamps are moved to a later origin. Touches before that origin become equally old.
         let shift = second - LAST / 2;
         self.zero = self.zero + Duration::from_secs(shift);
         let less = u16::try_from(shift).unwrap_or(u16::MAX);

@@ -1,5 +1,5 @@
-//! Virtual memory of processes: page tables read by BPF, accessed bits cleared by `MADV_COLD`, and by
-//! `clear_refs` where that does not reach.
+//! Virtual memory of processes: BPF reads page tables; `MADV_COLD` clears accessed bits, and `clear_refs`
+//! clears those that `MADV_COLD` does not.
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use crate::walker::{Reading, WalkError, Walker, fitting};
 /// How accessed bits are cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clearing {
-    /// Page by page, with `MADV_COLD`; what that does not clear (memory mapped more than once, or
-    /// locked), at once for a whole process every second or more, with `clear_refs`, if permitted.
+    /// Page by page, with `MADV_COLD`. For memory that this does not clear (mapped more than once, or locked):
+    /// `clear_refs` for the whole process at once, every second or less often, if permitted.
     Cold,
-    /// All at once, with `clear_refs`.
+    /// All bits of a process at once, with `clear_refs`.
     Refs,
 }
 
@@ -47,34 +47,34 @@ pub struct Vaddr {
 }
 
 impl Vaddr {
-    /// An operations set without targets, that reads in the fastest way that works here and clears
-    /// page by page.
+    /// An operations set without targets. It uses the fastest way of reading that works here, and clears page
+    /// by page.
     ///
     /// # Errors
-    /// If page tables cannot be read by BPF here: why not in the fastest way.
+    /// If BPF cannot read page tables here: the reason why the fastest way failed.
     pub fn new() -> Result<Self, WalkError> {
         Ok(Self::over(Walker::fastest()?, Clearing::Cold))
     }
 
-    /// The same, but cleared in this way.
+    /// As [`Vaddr::new`], but with this way of clearing.
     ///
     /// # Errors
-    /// As those of [`Vaddr::new`].
+    /// The same as those of [`Vaddr::new`].
     pub fn clearing(clearing: Clearing) -> Result<Self, WalkError> {
         Ok(Self::over(Walker::fastest()?, clearing))
     }
 
-    /// An operations set without targets that works in this way.
+    /// An operations set without targets that uses these ways of reading and clearing.
     ///
     /// # Errors
-    /// If page tables cannot be read by BPF in this way here.
+    /// If BPF cannot read page tables in this way here.
     pub fn with(reading: Reading, clearing: Clearing) -> Result<Self, WalkError> {
         Ok(Self::over(Walker::load(reading)?, clearing))
     }
 
     fn over(walker: Walker, clearing: Clearing) -> Self {
         let root = PathBuf::from("/");
-        // Where it cannot be told, nothing is cleared that may be wanted.
+        // If this cannot be determined, isotherm must not clear soft-dirty bits that another program may need.
         let soft_dirty = proc::has_soft_dirty(&root).unwrap_or(true);
         measure_price();
         let scope = match clearing {
@@ -93,12 +93,12 @@ impl Vaddr {
         }
     }
 
-    /// From now on as on kernels with soft-dirty bits, for tests of what is done there.
+    /// From now on works as on kernels with soft-dirty bits, for tests of that path.
     pub fn pretend_soft_dirty(&mut self) {
         self.epochs.pretend_soft_dirty();
     }
 
-    /// How page tables are read.
+    /// The way in which page tables are read.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.walker.reading()
@@ -124,7 +124,7 @@ impl Vaddr {
                 cost.clears += cleared;
                 cost.lost += Price::here().of(cleared, process.running(), young);
             }
-            // What could not be read at all is dropped.
+            // Windows that could not be read are dropped.
             out.extend(windows.iter().map(|w| w.seen(epochs)));
             out.extend(std::iter::repeat_n(Seen::default(), now.len() - windows.len()));
             rest = later;
@@ -167,11 +167,11 @@ impl Look for Vaddr {
         for part in asks.chunk_by(|a, b| a.target == b.target) {
             cost += self.look_at(part, out)?;
         }
-        // Who asks for no clears has just read all that is waited for.
+        // A caller that requests no clears now has all results that it waits for.
         if asks.iter().all(|a| !a.clear) {
             cost += self.epochs.step(&mut self.walker, &mut self.targets)?;
         }
-        // All this thread did since the last look: the monitor's own work counts too.
+        // All CPU time of this thread since the last look: it includes the work of the monitor itself.
         cost.cpu = self.cpu.lap();
         Ok(cost)
     }

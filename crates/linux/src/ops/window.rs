@@ -1,4 +1,4 @@
-//! Windows: reading them, and finding out what of them can be seen.
+//! Reads windows, and determines which of their pages can be observed.
 
 use isotherm_core::{AddrRange, Ask, Nanos, OpsError, PAGE_SIZE, PageMask, Seen, Unknown};
 
@@ -9,10 +9,10 @@ use crate::sys::monotonic;
 use crate::walker::{Answer, Walker, Want};
 use crate::x86::{Entry, Level};
 
-/// One window as read.
+/// One window after reading.
 pub(super) struct Window {
     pub seen: Seen,
-    /// What is left to find out. Most windows are old, and done with.
+    /// The remaining work. Most windows have no young page, and need none.
     pub work: Option<Box<Work>>,
 }
 
@@ -20,17 +20,17 @@ pub(super) struct Work {
     range: AddrRange,
     resident: PageMask,
     young: PageMask,
-    /// pages that no advice clears
+    /// pages that `MADV_COLD` does not clear
     unclearable: PageMask,
-    /// why they are unknown, where epochs do not tell of them either
+    /// the reason why they are unknown if epochs have no result for them
     why: Unknown,
-    /// what to ask epochs about
+    /// pages to look up in epochs
     asked: Vec<Asked>,
     pub partial: PageMask,
     pub clear: Plan,
 }
 
-/// Reads the windows of `asks`; none if the process is no longer what it was.
+/// Reads the windows of `asks`; returns none if the process has ended or has been replaced.
 pub(super) fn read_windows(
     walker: &mut Walker,
     process: &mut Process,
@@ -54,7 +54,8 @@ pub(super) fn read_windows(
     Ok(out)
 }
 
-/// Who else maps a page is told by its folio: of those with a young page, and where it is worth asking.
+/// The information to request for a window. The folio of a page reports how often the page is mapped: this is
+/// requested for windows with a young page, and where the check is worthwhile.
 fn want(process: &mut Process, epochs: &Epochs, ask: &Ask) -> Want {
     let mapping = process.mapping_at(ask.range.start).map(|m| (m.range.start, m.unknown));
     let Some((area, unknown)) = mapping else { return Want::FoliosIfYoung };
@@ -62,13 +63,13 @@ fn want(process: &mut Process, epochs: &Epochs, ask: &Ask) -> Want {
         None => epochs.cover_all() && process.has_strangers(area),
         Some(why) => why == Unknown::Mlocked,
     };
-    // What was accessed is for those who ask, not for those who clear.
+    // Results of epochs are for asks that only read, not for those that clear.
     let for_epoch = by_epoch && !ask.clear && process.takes_epochs();
     if process.asks_for_shared(area) || for_epoch { Want::Folios } else { Want::FoliosIfYoung }
 }
 
-/// Which of the first `pages` pages are resident, and which of these young. The zero page is mapped,
-/// but it is no memory of the process.
+/// Which of the first `pages` pages are resident, and which of those are young. The zero page is mapped, but it
+/// is not memory of the process.
 pub(super) fn resident_and_young(
     answer: &Answer<'_>,
     pages: usize,
@@ -98,7 +99,7 @@ pub(super) fn resident_and_young(
 }
 
 impl Window {
-    /// It says nothing.
+    /// A window without a result.
     pub(super) fn dropped() -> Self {
         Window { seen: Seen::default(), work: None }
     }
@@ -131,7 +132,7 @@ impl Window {
         if resident.is_empty() || !(all || asked || !young.is_empty()) {
             return Window { seen, work: None };
         }
-        // Of the zero page nobody has less for that others map it too.
+        // Other mappings of the zero page do not matter to this process.
         let unclearable = if all {
             resident
         } else {
@@ -161,11 +162,11 @@ impl Window {
         Window { seen, work: Some(Box::new(work)) }
     }
 
-    /// What the window has shown.
+    /// The result of the window.
     ///
-    /// Where one part of it is looked at by clearing and one by epochs, exposures differ, and one
-    /// answer cannot hold both: then it is now of the one, now of the other, as if the window had no
-    /// other pages.
+    /// If clearing observes one part of the window and epochs observe another, their exposures differ, and one
+    /// answer cannot contain both. Then a pseudo-random choice returns one part, as if the window had no other
+    /// pages.
     pub(super) fn seen(&self, epochs: &Epochs) -> Seen {
         let mut seen = self.seen;
         let Some(w) = &self.work else { return seen };

@@ -1,4 +1,4 @@
-//! What a swap device holds, whose it is, and whether it fits where it would go.
+//! The content of a swap device, its owners, and whether it fits in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,35 +8,35 @@ use super::error::SwapError;
 use crate::cgroup::Cgroup;
 use crate::proc::{self, meminfo};
 
-/// What is left of memory, at least, when all is back.
+/// Memory that must remain available after the content was brought back, in bytes.
 const SPARE: u64 = 64 << 20;
-/// So many processes are named.
+/// Maximal number of processes that a message names.
 const NAMED: usize = 5;
 
 /// A process with memory in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// which
+    /// its pid
     pub pid: i32,
     /// its name
     pub comm: String,
-    /// bytes of it in swap, of all devices (`VmSwap`)
+    /// its bytes in swap, on all devices (`VmSwap`)
     pub swapped: u64,
-    /// whether it is not the caller's own: neither the process that asks for this nor one below it
+    /// whether it belongs to others: it is neither the caller nor one of its descendants
     pub foreign: bool,
 }
 
-/// What a device holds.
+/// The content of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Content {
-    /// which
+    /// the device
     pub device: PathBuf,
-    /// what it was called when it was made
+    /// the name that it was given when it was made
     pub name: Option<String>,
-    /// bytes in it (`/proc/swaps`)
+    /// bytes in use (`/proc/swaps`)
     pub used: u64,
-    /// Who has memory in swap, the most first. The kernel does not tell on which device: where there are
-    /// several in use, it may be on another.
+    /// Processes with memory in swap, the largest first. The kernel does not report the device: if several are
+    /// in use, the memory may be on another one.
     pub holders: Vec<Holder>,
 }
 
@@ -65,7 +65,7 @@ fn list<'a>(holders: impl Iterator<Item = &'a Holder>) -> String {
 }
 
 impl Content {
-    /// As it is now; `caller` and the processes below it are not foreign.
+    /// The current content; `caller` and its descendants are not foreign.
     pub fn of(root: &Path, device: PathBuf, name: Option<String>, caller: Option<i32>) -> Self {
         let used = used(root, &device);
         let mut content = Content { device, name, used, holders: Vec::new() };
@@ -83,8 +83,10 @@ impl Content {
         content
     }
 
+    /// Checks that only the caller's own processes have memory in swap.
+    ///
     /// # Errors
-    /// If others than the caller's own processes have memory in swap.
+    /// If other processes have memory in swap.
     pub fn check_foreign(&self) -> Result<(), SwapError> {
         let foreign: Vec<&Holder> = self.holders.iter().filter(|h| h.foreign).collect();
         if foreign.is_empty() {
@@ -94,8 +96,10 @@ impl Content {
         Err(SwapError::Foreign { device: self.device.clone(), who })
     }
 
+    /// Checks that the content fits in memory, and in the limits of the cgroups of its owners.
+    ///
     /// # Errors
-    /// If it does not fit in memory, or in the limits of the groups of those whose it is.
+    /// If it does not fit.
     pub fn check_fits(&self, root: &Path) -> Result<(), SwapError> {
         if self.used == 0 {
             return Ok(());
@@ -120,7 +124,7 @@ impl Content {
         Ok(())
     }
 
-    /// What each group would get back, with all below it.
+    /// The bytes that would return to each cgroup, including its descendants.
     fn by_group(&self, root: &Path) -> Vec<(Cgroup, u64)> {
         let mut groups: BTreeMap<PathBuf, (Cgroup, u64)> = BTreeMap::new();
         for holder in &self.holders {
@@ -134,7 +138,7 @@ impl Content {
     }
 }
 
-/// Bytes that a device holds; none if it is not swapped to.
+/// Bytes in use on a device; 0 if it is not used for swap.
 fn used(root: &Path, device: &Path) -> u64 {
     let text = std::fs::read_to_string(root.join("proc/swaps")).unwrap_or_default();
     let Ok(below) = device.strip_prefix(root) else { return 0 };
@@ -146,7 +150,7 @@ fn used(root: &Path, device: &Path) -> u64 {
     text.lines().find_map(of).unwrap_or(0) << 10
 }
 
-/// A process and all below it; nobody if that is the first of all.
+/// A process and all of its descendants; empty for pid 1.
 fn below(root: &Path, top: Option<i32>) -> BTreeSet<i32> {
     let Some(top) = top.filter(|&pid| pid > 1) else { return BTreeSet::new() };
     let mut found = BTreeSet::from([top]);

@@ -1,4 +1,4 @@
-//! Why there can be no swap in compressed memory.
+//! Errors of swap in compressed memory.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,129 +10,129 @@ use crate::state::hint;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SwapError {
-    /// no zram
+    /// The kernel has no zram.
     #[error("there is no zram here ({path} is missing): load the module (modprobe zram)")]
     NoZram {
-        /// what is missing
+        /// the missing file
         path: PathBuf,
     },
-    /// a senseless size
+    /// The size is out of range.
     #[error(
         "swap of {bytes} bytes makes no sense: choose {} MiB to {} MiB, twice the memory of this machine",
         .shortest >> 20, .longest >> 20
     )]
     Size {
-        /// as asked for
+        /// requested size in bytes
         bytes: u64,
-        /// at least
+        /// minimum in bytes
         shortest: u64,
-        /// at most
+        /// maximum in bytes
         longest: u64,
     },
-    /// there is some already
+    /// Swap of this name already exists.
     #[error(
         "isotherm has made {device} already, of {} MiB: {restore} takes it away; or give yours another name (--name NAME)",
         .bytes >> 20
     )]
     InUse {
-        /// which
+        /// its device
         device: PathBuf,
-        /// its size
+        /// its size in bytes
         bytes: u64,
-        /// what to type
+        /// command that removes it
         restore: String,
     },
-    /// a name that makes no sense as that of a file
+    /// The name cannot be used in a file name.
     #[error(
         "swap cannot be called `{0}`: write 1 to 64 letters, digits, `-`, `_` and `.`, no `.` first"
     )]
     Name(String),
-    /// not made
+    /// isotherm has made no swap of this name.
     #[error(
         "isotherm has made no swap called {0} (or the machine was started anew since): isotherm system swap zram SIZE --name {0} makes some"
     )]
     NoSuch(String),
-    /// of others
+    /// Processes of others have memory in it.
     #[error(
         "{device} is not taken away, as others have memory in swap that would be brought back: {who}. End them, or say --force"
     )]
     Foreign {
-        /// which
+        /// the device
         device: PathBuf,
-        /// with how much
+        /// the processes, with their bytes
         who: String,
     },
-    /// it would not fit
+    /// The content does not fit in memory or in the limit of a cgroup.
     #[error(
         "{device} is not taken away, as {need} would come back to {place}, which has room for {room}: processes would be killed. End something that needs memory there, or raise the limit, and try again"
     )]
     NoRoom {
-        /// which
+        /// the device
         device: PathBuf,
-        /// where
+        /// memory, or the cgroup
         place: String,
-        /// how much
+        /// size of the content
         need: String,
-        /// how much there is
+        /// available space
         room: String,
     },
-    /// somebody else's
+    /// Another program has changed the device.
     #[error(
         "{device} is not as isotherm has made it, and is left alone: somebody else has set it to {bytes} bytes. Remove {noted} if that is as it should be"
     )]
     NotOurs {
-        /// which
+        /// the device
         device: PathBuf,
-        /// its size
+        /// its size in bytes
         bytes: u64,
-        /// the file in which it is noted
+        /// the file that notes it
         noted: PathBuf,
     },
-    /// a file
+    /// A file operation has failed.
     #[error("cannot {what} {path}: {source}{}", hint(.source))]
     File {
-        /// read or write
+        /// read, write or another operation
         what: &'static str,
-        /// which
+        /// the file
         path: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// what is noted
+    /// A state file is not readable for this isotherm.
     #[error(
         "{0} holds what isotherm does not understand: swapon --show tells what there is; remove that file when it is right"
     )]
     Noted(PathBuf),
-    /// two at once
+    /// Another isotherm makes or removes this swap now.
     #[error("another isotherm is making or taking away swap: try again when it has done so")]
     Busy,
-    /// swapon
+    /// swapon has failed.
     #[error("cannot swap to {device}: {source}{}", hint(.source))]
     On {
-        /// which
+        /// the device
         device: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// swapoff
+    /// swapoff has failed.
     #[error("cannot take back what is in {device}: {source}{}", off_hint(.source))]
     Off {
-        /// which
+        /// the device
         device: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// neither made nor taken away again
+    /// The device could neither be used nor be removed.
     #[error("{why}. What was added for it cannot be taken away: {removal}. Do it by: {how}")]
     Left {
-        /// why there is no swap
+        /// why it cannot be used
         why: Box<SwapError>,
-        /// why the device stays
+        /// why it cannot be removed
         removal: Box<SwapError>,
-        /// what to type
+        /// commands that remove it
         how: String,
     },
-    /// from `/proc`
+    /// error of reading `/proc`
     #[error(transparent)]
     Proc(#[from] ProcError),
 }

@@ -1,8 +1,8 @@
-//! Swap in compressed memory, made by isotherm and taken away again.
+//! Swap in compressed memory, made and removed by isotherm.
 //!
-//! A zram device is added for it, so that none of anybody else's is touched. What was made is noted in a
-//! file, so that a later isotherm can take it away: what was made for good when asked to, the rest when
-//! its process was killed.
+//! isotherm adds a zram device for it, so that devices of other programs stay untouched. A file notes each
+//! device, so that a later isotherm can remove it: permanent swap on request, and other swap if its process was
+//! killed.
 
 mod content;
 mod error;
@@ -19,10 +19,10 @@ use self::noted::SwapNote;
 use self::zram::Zram;
 use crate::proc::meminfo;
 
-/// Swap is at least so long.
+/// Smallest swap, in bytes.
 const SHORTEST: u64 = 1 << 20;
 
-/// Swap that is there as long as this lives; [`restore_left`] takes it away if its process is killed.
+/// Swap that exists while this value lives. If its process is killed, [`restore_left`] removes the swap.
 #[derive(Debug)]
 pub struct Swap {
     zram: Zram,
@@ -31,11 +31,10 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// Makes swap of `bytes`, rounded down to whole pages, used before all other.
+    /// Makes swap of `bytes`, rounded down to whole pages. The kernel uses it before all other swap.
     ///
     /// # Errors
-    /// If so much makes no sense, the kernel has no zram, or refuses, or it cannot be noted in
-    /// `/run/isotherm`.
+    /// If the size is out of range, the kernel has no zram or refuses, or `/run/isotherm` cannot be written.
     pub fn start(bytes: u64) -> Result<Self, SwapError> {
         let root = Path::new("/");
         let bytes = checked(root, bytes)?;
@@ -45,22 +44,22 @@ impl Swap {
         Ok(Swap { zram, note, is_there: true })
     }
 
-    /// The name of its device, as `zram1`.
+    /// The name of its device, such as `zram1`.
     #[must_use]
     pub fn device(&self) -> String {
         format!("zram{}", self.zram.number)
     }
 
-    /// Takes it away now: all that is in it is brought back.
+    /// Removes the swap now, after bringing its content back to memory.
     ///
     /// # Errors
-    /// If there is no room for that, or the kernel refuses otherwise; it is tried once more then.
+    /// If there is not enough memory, or the kernel refuses for another reason. Dropping then tries once more.
     pub fn end(mut self) -> Result<(), SwapError> {
         self.remove()
     }
 
     fn remove(&mut self) -> Result<(), SwapError> {
-        // Its number may be somebody else's once it is gone.
+        // After its removal, another device may get its number.
         if self.is_there {
             self.zram.remove()?;
             self.is_there = false;
@@ -69,7 +68,7 @@ impl Swap {
         Ok(())
     }
 
-    /// What to type if its process is killed before it can clean up.
+    /// The command to run if the process is killed before it can clean up.
     pub const HOW_TO_REMOVE: &str = "isotherm system swap restore";
 }
 
@@ -79,7 +78,7 @@ impl Drop for Swap {
     }
 }
 
-/// Whether there is sense in so much: in compressed memory fits a few times what there is of it.
+/// Checks that the size is useful: compressed memory holds only a few times its own size.
 fn checked(root: &Path, bytes: u64) -> Result<u64, SwapError> {
     let longest = meminfo(root)?.total.saturating_mul(2);
     match bytes {

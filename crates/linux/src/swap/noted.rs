@@ -1,5 +1,5 @@
-//! Swap that stays until it is taken away, noted in a file; and that of a process, noted in one that
-//! this process has locked: whoever finds it free knows that the process was killed.
+//! Permanent swap, noted in a file; and swap of a process, noted in a file that this process has locked: if the
+//! lock is free, the process was killed.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -15,9 +15,9 @@ use super::zram::Zram;
 use crate::state::{self, boot_id};
 
 const DIR: &str = "run/isotherm";
-/// What stays is noted there, if it has no name.
+/// The file that notes permanent swap without a name.
 const PATH: &str = "run/isotherm/swap.json";
-/// How long a name may be, in bytes.
+/// Maximal length of a name, in bytes.
 const MAX_NAME: usize = 64;
 const SIZE: usize = 4096;
 const VERSION: u32 = 1;
@@ -30,7 +30,7 @@ struct Noted {
     bytes: u64,
 }
 
-/// Where swap of this name is noted.
+/// The file that notes swap of this name.
 fn place(root: &Path, name: Option<&str>) -> Result<PathBuf, SwapError> {
     let Some(name) = name else { return Ok(root.join(PATH)) };
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
@@ -41,11 +41,11 @@ fn place(root: &Path, name: Option<&str>) -> Result<PathBuf, SwapError> {
     Ok(root.join(DIR).join(format!("swap@{name}.json")))
 }
 
-/// Makes swap of `bytes`, rounded down to whole pages, used before all other; returns its device. It
-/// stays when isotherm ends. There is one of each name, and one without.
+/// Makes permanent swap of `bytes`, rounded down to whole pages, and returns its device. The kernel uses it
+/// before all other swap. It stays when isotherm ends. There is at most one per name, and one without a name.
 ///
 /// # Errors
-/// If there is some of this name already, the kernel has no zram, or refuses.
+/// If swap of this name already exists, or the kernel has no zram or refuses.
 pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, SwapError> {
     let bytes = align_down(checked(root, bytes)?, PAGE_SIZE);
     let path = place(root, name)?;
@@ -60,7 +60,7 @@ pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, Sw
     }
     let zram = Zram::add(root).inspect_err(|_| forget(&path))?;
     let noted = Noted { version: VERSION, boot_id, number: zram.number, bytes };
-    // Noted before it is used: a crash in between leaves something that can be taken away.
+    // Noted before it is used, so that a later isotherm can remove it after a crash.
     let done = state::write(&file, SIZE, &noted)
         .map_err(|e| failed("write", &path, e))
         .and_then(|()| zram.swap_on(bytes));
@@ -68,7 +68,8 @@ pub fn set_up(root: &Path, name: Option<&str>, bytes: u64) -> Result<PathBuf, Sw
     Ok(zram.device())
 }
 
-/// Removes a device that is of no use, and its note, which stays if the device does; returns why it is none.
+/// Removes a device that cannot be used, and its note. If the device stays, its note stays too. Returns the
+/// error for the caller.
 fn given_up(zram: &Zram, note: &Path, why: SwapError) -> SwapError {
     let why = zram.given_up(why);
     if !matches!(why, SwapError::Left { .. }) {
@@ -77,16 +78,16 @@ fn given_up(zram: &Zram, note: &Path, why: SwapError) -> SwapError {
     why
 }
 
-/// A note of swap that goes with this process.
+/// The note of swap that lives as long as this process.
 #[derive(Debug)]
 pub(super) struct SwapNote {
     path: PathBuf,
-    // Locked as long as this lives, and by nobody when it is gone.
+    // Locked while this value lives; unlocked after a kill.
     _file: File,
 }
 
 impl SwapNote {
-    /// Notes a device that is about to be swapped to.
+    /// Notes a device before it is used for swap.
     pub fn by_us(root: &Path, zram: &Zram, bytes: u64) -> Result<Self, SwapError> {
         let path = root.join(DIR).join(format!("swap-zram{}.json", zram.number));
         let (file, boot_id) = begin(root, &path)?;
@@ -98,42 +99,42 @@ impl SwapNote {
         Ok(SwapNote { path, _file: file })
     }
 
-    /// As [`given_up`], for the device that it tells of.
+    /// As [`given_up`], for the device of this note.
     pub fn given_up(&self, zram: &Zram, why: SwapError) -> SwapError {
         given_up(zram, &self.path, why)
     }
 
-    /// What it tells of is gone.
+    /// Removes the note of a device that no longer exists.
     pub fn forget(&self) {
         forget(&self.path);
     }
 }
 
-/// Which swap is taken away, and at what price.
+/// Which swap to remove, and under which conditions.
 #[derive(Debug, Clone, Default)]
 pub struct Restore<'a> {
-    /// that of this name alone; none: what has no name, and what killed processes have left
+    /// the swap of this name; none: the swap without a name, and that of killed processes
     pub name: Option<&'a str>,
-    /// also if processes have memory in it that are not the caller's own
+    /// remove it even if processes of others have memory in it
     pub force: bool,
-    /// who asks: it, and the processes below it, are the caller's own
+    /// the caller: it and its descendants are the caller's own processes
     pub caller: Option<i32>,
 }
 
-/// Takes away what [`set_up`] has made, also if that was broken off, and, if no name is given, what killed
-/// processes have left; returns the devices, none if there are none of isotherm's. `tell` hears of each
-/// before it goes.
+/// Removes the swap that [`set_up`] has made, even if that was interrupted, and, if no name is given, that of
+/// killed processes. Returns the devices; none if isotherm has made none. `tell` is called with the content of
+/// each device before its removal.
 ///
 /// # Errors
-/// If a device is somebody else's by now, others have memory in what [`set_up`] has made, what a device holds
-/// does not fit in memory or in the limits of control groups, or the kernel refuses.
+/// If another program has changed a device, other processes have memory in swap of [`set_up`], the content of a
+/// device does not fit in memory or in the limits of cgroups, or the kernel refuses.
 pub fn restore(
     root: &Path,
     o: &Restore<'_>,
     tell: &mut dyn FnMut(&Content),
 ) -> Result<Vec<PathBuf>, SwapError> {
     let path = place(root, o.name)?;
-    // Whose process is gone cannot say that they are its own.
+    // The processes in swap of a killed owner can no longer be attributed to it, so they are not checked.
     let left = match o.name {
         None => take_away_left(root, tell),
         Some(_) => Ok(Vec::new()),
@@ -155,10 +156,10 @@ pub fn restore(
     Ok(gone)
 }
 
-/// Takes away the swap of processes that were killed before they could; returns its devices.
+/// Removes the swap of killed processes; returns its devices.
 ///
 /// # Errors
-/// As [`restore`]; the first one, when the others are gone.
+/// As those of [`restore`]. If several removals fail, the first error, after all others were tried.
 pub fn restore_left(root: &Path) -> Result<Vec<PathBuf>, SwapError> {
     take_away_left(root, &mut |_| ())
 }
@@ -177,7 +178,7 @@ fn take_away_left(root: &Path, tell: &mut dyn FnMut(&Content)) -> Result<Vec<Pat
             continue;
         }
         let path = dir.join(name);
-        // Whoever has it locked lives, and takes it away himself.
+        // A live owner holds the lock, and removes the swap itself.
         let taken = lock(&path, false).and_then(|locked| match locked {
             Locked::Ours(file) => {
                 let mut check = |content: &Content| {
@@ -196,7 +197,7 @@ fn take_away_left(root: &Path, tell: &mut dyn FnMut(&Content)) -> Result<Vec<Pat
     failure.map_or(Ok(gone), Err)
 }
 
-/// Takes away what is noted in this file, and the file, unless `check` objects or it does not fit elsewhere.
+/// Removes the swap of this note, and the note, unless `check` fails or the content does not fit in memory.
 fn take_away(
     root: &Path,
     path: &Path,
@@ -226,7 +227,7 @@ fn take_away(
     Ok(Some(zram.device()))
 }
 
-/// The file, made if need be and locked, and the mark of this boot.
+/// The note, created if necessary and locked, and the id of this boot.
 fn begin(root: &Path, path: &Path) -> Result<(File, String), SwapError> {
     let dir = root.join(DIR);
     fs::create_dir_all(&dir).map_err(|e| failed("make", &dir, e))?;
@@ -235,7 +236,7 @@ fn begin(root: &Path, path: &Path) -> Result<(File, String), SwapError> {
     Ok((file, boot_id))
 }
 
-/// A file of notes.
+/// The result of locking a note.
 enum Locked {
     Ours(File),
     OfAnother,
@@ -251,7 +252,7 @@ fn lock(path: &Path, create: bool) -> Result<Locked, SwapError> {
     }
 }
 
-/// What is noted; none in a file that was just made.
+/// The content of a note; none in a new file.
 fn read(mut file: &File, path: &Path) -> Result<Option<Noted>, SwapError> {
     let mut text = String::new();
     let read = (&mut file).take(SIZE as u64).read_to_string(&mut text);

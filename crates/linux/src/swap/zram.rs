@@ -13,13 +13,14 @@ use super::error::SwapError;
 use crate::sys::{swap_off, swap_on};
 
 const CONTROL: &str = "sys/class/zram-control";
-/// Who has it open for a moment, as udev, keeps it from being removed: so often that is waited for, and
-/// so long.
+/// A program that has the device open for a moment, such as udev, prevents its removal: isotherm tries again
+/// this often, with this pause.
 const WAITS: u32 = 100;
 const WAIT: Duration = Duration::from_millis(20);
 
-/// The kernel says ENOMEM also of a page that its process reads back at the same moment (`unuse_pte_range` in
-/// mm/swapfile.c finds no folio then), however much memory there is. What was taken back by then stays so.
+/// Number of attempts of swapoff. The kernel also returns ENOMEM if a process reads back a page at the same
+/// moment (`unuse_pte_range` in mm/swapfile.c then finds no folio), even with enough memory. Each attempt keeps
+/// the progress of the previous ones.
 const TRIES: u32 = 20;
 
 fn swap_off_at_last(device: &Path) -> io::Result<()> {
@@ -32,7 +33,7 @@ fn swap_off_at_last(device: &Path) -> io::Result<()> {
     swap_off(device)
 }
 
-/// A device that was added.
+/// A device that isotherm has added.
 #[derive(Debug, Clone)]
 pub(super) struct Zram {
     root: PathBuf,
@@ -40,7 +41,7 @@ pub(super) struct Zram {
 }
 
 impl Zram {
-    /// Adds one, of no size yet.
+    /// Adds a device without a size.
     pub fn add(root: &Path) -> Result<Self, SwapError> {
         let path = root.join(CONTROL).join("hot_add");
         let text = fs::read_to_string(&path).map_err(|source| match source.kind() {
@@ -53,7 +54,7 @@ impl Zram {
         Ok(Zram { root: root.to_owned(), number })
     }
 
-    /// One that was added before.
+    /// A device that was added earlier.
     pub fn known(root: &Path, number: u32) -> Self {
         Zram { root: root.to_owned(), number }
     }
@@ -66,12 +67,12 @@ impl Zram {
         self.root.join(format!("sys/block/zram{}", self.number)).join(name)
     }
 
-    /// Its size in bytes; none if it is not there.
+    /// Its size in bytes; none if it does not exist.
     pub fn bytes(&self) -> Option<u64> {
         fs::read_to_string(self.file("disksize")).ok()?.trim().parse().ok()
     }
 
-    /// Gives it a size, in whole pages, and swaps to it.
+    /// Sets the size, rounded down to whole pages, and uses the device for swap.
     pub fn swap_on(&self, bytes: u64) -> Result<(), SwapError> {
         let (pages, device) = (bytes / PAGE_SIZE, self.device());
         write(&self.file("disksize"), &(pages * PAGE_SIZE).to_string())?;
@@ -82,11 +83,11 @@ impl Zram {
         swap_on(&device).map_err(|source| SwapError::On { device, source })
     }
 
-    /// Takes back what is in it, and removes it.
+    /// Brings its content back to memory, and removes the device.
     pub fn remove(&self) -> Result<(), SwapError> {
         let device = self.device();
         match swap_off_at_last(&device) {
-            // It is not swapped to.
+            // The device is not used for swap.
             Err(e) if e.kind() == ErrorKind::InvalidInput => {}
             off => off.map_err(|source| SwapError::Off { device, source })?,
         }
@@ -104,7 +105,8 @@ impl Zram {
         removed
     }
 
-    /// Removes it, as it is of no use, which is what is returned; with why it stays, if it does.
+    /// Removes a device that cannot be used, and returns `why`. If the removal fails, the result contains both
+    /// errors.
     pub fn given_up(&self, why: SwapError) -> SwapError {
         match self.remove() {
             Ok(()) => why,
@@ -129,7 +131,7 @@ fn write(path: &Path, text: &str) -> Result<(), SwapError> {
     })
 }
 
-/// How swap of so many pages begins: `union swap_header` of `include/linux/swap.h`, version 1.
+/// The first page of swap of `pages` pages: `union swap_header` of `include/linux/swap.h`, version 1.
 fn header(pages: u64) -> [u8; PAGE_SIZE as usize] {
     let mut page = [0; PAGE_SIZE as usize];
     let last = u32::try_from(pages.saturating_sub(1)).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! What the BPF program has answered.
+//! The answers of the BPF program.
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
@@ -9,28 +9,29 @@ use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
 /// Pages that one table maps.
 const TABLE: u64 = HUGE_SIZE / PAGE_SIZE;
 
-/// Who was read.
+/// Identifies a process and its address space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// nanoseconds since boot when the task started
     pub start_boottime: u64,
-    /// which address space: changes with `exec`
+    /// address of its `mm_struct`: changes with `exec`
     pub mm: u64,
 }
 
-/// What is known of a process without looking at its memory.
+/// State of a process that is known without reading its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Glance {
-    /// who it is
+    /// identity of the process
     pub identity: Identity,
-    /// how many threads it has
+    /// number of its threads
     pub threads: u32,
     /// differs after its mappings have changed; `None` if the kernel does not count changes
-    /// (`CONFIG_PER_VMA_LOCK`, from 6.4 on)
+    /// (`CONFIG_PER_VMA_LOCK`, since 6.4)
     pub changes: Option<MapChanges>,
 }
 
-/// How often the memory map was let go by who may have changed it, its size in pages, and its areas.
+/// `mm_lock_seq` of the memory map, which grows with each write lock; and its size in pages with the number of
+/// its areas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapChanges(u64, u64);
 
@@ -39,7 +40,7 @@ pub struct MapChanges(u64, u64);
 pub struct Answer<'a> {
     /// where the walk ended
     pub level: Level,
-    /// one entry a page for [`Level::Pte`], one in all otherwise
+    /// one entry per page for [`Level::Pte`], otherwise one entry in total
     pub entries: &'a [u64],
     folios: &'a [u64],
     large_folios: bool,
@@ -54,7 +55,7 @@ impl Answer<'_> {
         Entry(self.entries.get(index).copied().unwrap_or(0))
     }
 
-    /// The page frame behind the resident page at `index` of the window `range`.
+    /// The page frame of the resident page at `index` of the window `range`.
     #[must_use]
     pub fn frame(&self, range: AddrRange, index: usize) -> u64 {
         let frame = self.entry(index).frame();
@@ -66,8 +67,8 @@ impl Answer<'_> {
         }
     }
 
-    /// The folio behind a page, if that was asked for, and what is told of such folios could be
-    /// proven; in a huge page that of its first page.
+    /// The folio of a page, if it was requested and if the proof has confirmed the walker's data about such
+    /// folios. In a huge page, the folio of its first page.
     #[must_use]
     pub fn folio(&self, index: usize) -> Option<Folio> {
         let index = if self.level == Level::Pte { index } else { 0 };
@@ -78,10 +79,10 @@ impl Answer<'_> {
     }
 }
 
-/// The answers of one run, in the order of the windows asked for.
+/// The answers of one run, in the order of the requested windows.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// whose page tables they are
+    /// identity of the process
     pub identity: Identity,
     pub(super) bss: &'a types::bss,
     pub(super) windows: usize,
@@ -90,7 +91,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Window by window.
+    /// The answers, window by window.
     pub fn answers(&self) -> impl Iterator<Item = Answer<'_>> {
         self.bss.windows.iter().zip(&self.bss.levels).take(self.windows).map(|(w, &level)| {
             let level = Level::from_raw(level);
@@ -107,7 +108,7 @@ impl Batch<'_> {
     }
 }
 
-/// How many of `ranges`, from the first on, fit one run.
+/// The number of leading `ranges` that fit in one run.
 #[must_use]
 pub fn fitting(ranges: impl Iterator<Item = AddrRange>) -> usize {
     let mut pages = 0;

@@ -1,4 +1,4 @@
-//! Where the kernel keeps the memory that page tables lie in, and its struct pages.
+//! Finds the addresses of the kernel's direct map, which contains the page tables, and of its struct pages.
 
 use isotherm_core::AddrRange;
 
@@ -25,9 +25,9 @@ impl Walker {
         Ok(self.bss()?.peeked)
     }
 
-    /// The direct map begins at a multiple of 1 GiB, below our own page table, which lies in it.
-    /// The right beginning is the one under which our page tables lead to a page of ours that holds
-    /// a word nobody else has.
+    /// The direct map begins at a multiple of 1 GiB, below isotherm's own page table, which lies in it. A
+    /// candidate is right if isotherm's page tables, read through it, lead to a page of its own that contains a
+    /// unique word.
     pub(super) fn find_direct_map(&mut self) -> Result<(), WalkError> {
         const TRIES: u64 = 1 << 16; // 64 TiB
         let word = magic();
@@ -35,8 +35,8 @@ impl Walker {
         page.write(0, word);
         let pid = own_pid();
         let pgd = self.anchors()?.pgd;
-        // /proc/cpuinfo tells what the CPU could do. What the kernel does shows in the layout: with
-        // four levels there are no addresses of the kernel below these.
+        // /proc/cpuinfo reports the abilities of the CPU, not the choice of the kernel. The layout shows the
+        // choice: with four levels, no kernel address lies below this one.
         self.five_levels = pgd < 0xffff_8000_0000_0000;
         for k in 0..TRIES.min(pgd / GIB) {
             self.direct_map = (pgd / GIB - k) * GIB;
@@ -45,7 +45,7 @@ impl Walker {
                 batch.answers().next().filter(|a| a.level == Level::Pte).map(|a| a.entry(0))
             };
             let Some(entry) = entry.filter(|e| e.is_resident()) else { continue };
-            // Under a wrong guess the entry is garbage.
+            // If the candidate is wrong, the entry is garbage.
             let address = entry.frame() * 4096;
             if self.is_ram(address) && self.peek(self.direct_map.wrapping_add(address))? == word {
                 return Ok(());
@@ -57,7 +57,7 @@ impl Walker {
         })
     }
 
-    /// See `find_anchors` in `walk.bpf.c`. Two pages must give the same answer.
+    /// See `find_anchors` in `walk.bpf.c`. Two pages must yield the same address.
     pub(super) fn find_struct_pages(&mut self) -> Result<(), WalkError> {
         let a = self.anchors()?;
         let missing = |detail: String| WalkError::Bearings { what: "the struct pages", detail };
@@ -90,7 +90,7 @@ impl Walker {
     }
 }
 
-/// A word that stands nowhere else in memory, most likely.
+/// A word that most likely occurs nowhere else in memory.
 fn magic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let seed = (now.tv_nsec.unsigned_abs() << 32) ^ now.tv_sec.unsigned_abs();

@@ -1,4 +1,4 @@
-//! Reading all entries of long stretches of memory.
+//! Reads all page table entries of long stretches of memory.
 
 use std::borrow::Cow;
 
@@ -10,25 +10,26 @@ use crate::skel::types;
 use crate::sys::monotonic;
 use crate::x86::{Entry, Level};
 
-/// Most stretches in one run of the program.
+/// Maximal number of stretches in one run of the BPF program.
 pub(super) const MAX_SPANS: usize = 512;
-/// Most blocks in one run: 2 GiB, so that it takes about 1 ms.
+/// Maximal number of blocks in one run: 2 GiB, so that a run takes about 1 ms.
 const MAX_BLOCKS: u32 = 1024;
-/// Where the state of folios is read as well: half a millisecond, or several where it is in no cache.
+/// The same, if the state of folios is read too. A run then takes half a millisecond, or several if the state
+/// is not in a CPU cache.
 const MAX_BLOCKS_PLAIN: u32 = 32;
 
-/// A stretch to be read: page-aligned.
+/// A stretch to read: page-aligned.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Span {
     pub range: AddrRange,
     pub plain: Plain,
 }
 
-/// In which blocks it is wanted which pages are plain.
+/// The blocks for which the walker determines which pages are plain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plain {
     Nowhere,
-    /// in huge pages alone
+    /// only in huge pages
     Huge,
     IfYoung,
     Everywhere,
@@ -49,35 +50,35 @@ impl Plain {
     }
 }
 
-/// A block in which something is mapped.
+/// A block with at least one mapped page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RawBlock {
     /// address of its first page
     pub start: u64,
-    /// for which of the spans it was read
+    /// index of the span for which it was read
     pub span: usize,
-    /// One entry maps all of it.
+    /// Whether one entry maps the whole block.
     pub huge: bool,
     pub resident: PageMask,
     pub young: PageMask,
-    /// Pages that are folios by themselves, on an LRU list, and mapped once; of a huge page all, if it
-    /// is mapped once. `None` if that was not wanted, or is not told of huge pages here.
+    /// Pages that are folios by themselves, on an LRU list, and mapped once; all pages of a huge page if it is
+    /// mapped once. `None` if this was not requested, or cannot be determined for huge pages here.
     pub plain: Option<PageMask>,
     /// when it was read
     pub read_at: Nanos,
 }
 
 impl RawBlock {
-    /// Entries that were read of it.
+    /// The number of entries that were read for this block.
     pub fn entries(&self) -> u64 {
         if self.huge { 1 } else { 512 }
     }
 }
 
-/// Reads what is left of some spans, run by run.
+/// Reads the remaining part of some spans, run by run.
 pub(crate) struct Reader<'a> {
     spans: Cow<'a, [Span]>,
-    /// how many of them have been read whole
+    /// number of spans that have been read completely
     done: usize,
     at: u64,
     most: u32,
@@ -90,17 +91,18 @@ impl<'a> Reader<'a> {
         Reader { spans, done: 0, at, most: MAX_BLOCKS }
     }
 
-    /// At most so many blocks in each run from now on.
+    /// Limits each later run to `most` blocks.
     pub fn at_most(self, most: u32) -> Self {
         Reader { most: most.min(MAX_BLOCKS), ..self }
     }
 
-    /// Where the next run begins; `None` if all is read.
+    /// The address at which the next run begins; `None` if everything has been read.
     pub fn position(&self) -> Option<u64> {
         self.spans.get(self.done).map(|s| self.at.max(s.range.start))
     }
 
-    /// Appends the blocks of one run to `out`, and tells whose they are; `None` if all is read.
+    /// Appends the blocks of one run to `out`, and returns the identity of the process; `None` if everything
+    /// has been read.
     ///
     /// # Errors
     /// If there is no such process or it has no memory.
@@ -166,7 +168,7 @@ fn of_raw(
     (!resident.is_empty()).then_some(block)
 }
 
-/// The pages of the block from `start` on that lie in `range`.
+/// The pages of the block at `start` that lie in `range`.
 pub(crate) fn pages_in_block(start: u64, range: AddrRange) -> PageMask {
     let page = |addr: u64| {
         let offset = addr.saturating_sub(start).min(BLOCK_SIZE);
@@ -175,7 +177,7 @@ pub(crate) fn pages_in_block(start: u64, range: AddrRange) -> PageMask {
     PageMask::span(page(range.start), page(range.end))
 }
 
-/// The parts of `range` by the page tables they lie in.
+/// The parts of `range`, split at the boundaries of page tables.
 pub(crate) fn in_blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
     let first = range.start / BLOCK_SIZE;
     (first..range.end.div_ceil(BLOCK_SIZE)).filter_map(move |block| {

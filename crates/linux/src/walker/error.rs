@@ -1,4 +1,4 @@
-//! Why page tables cannot be read by BPF.
+//! Errors of reading page tables by BPF.
 
 use std::io;
 
@@ -6,88 +6,88 @@ use crate::proc::ProcError;
 use crate::proof;
 use crate::sys::is_transient;
 
-/// Why page tables cannot be read by BPF here.
+/// The reason why page tables cannot be read by BPF here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WalkError {
-    /// load
+    /// The kernel does not load the program.
     #[error("the kernel does not load the BPF program that reads page tables: {reason}. {help}")]
     Load {
-        /// what libbpf or the kernel said
+        /// message of libbpf or the kernel
         reason: String,
-        /// what may help
+        /// possible remedy
         help: String,
-        /// the last lines of what libbpf and the kernel said
+        /// last lines of the log of libbpf and the kernel
         log: Vec<String>,
     },
-    /// signals
+    /// Signals have interrupted loading every time.
     #[error("the kernel was interrupted while it checked the BPF program: try again")]
     Interrupted,
-    /// run
+    /// The program does not run.
     #[error("the BPF program does not run: {0}")]
     Run(String),
-    /// run, for want of memory or descriptors
+    /// The program does not run because memory or descriptors are short.
     #[error("the BPF program cannot run just now: {what}: {source}")]
     Short {
-        /// which part of it
+        /// part of the program
         what: &'static str,
-        /// what the system said
+        /// error of the system
         source: io::Error,
     },
-    /// calibration
+    /// isotherm does not find an address in the kernel.
     #[error(
         "cannot find {what} in kernel memory ({detail}): this kernel lays its memory out in a way isotherm does not know; reading page tables by BPF is not possible here"
     )]
     Bearings {
-        /// what is missing
+        /// the missing address
         what: &'static str,
-        /// how it was sought
+        /// how isotherm has searched for it
         detail: String,
     },
-    /// proof
+    /// The proof with isotherm's own pages has failed.
     #[error(
         "reading page tables by BPF does not give the truth on this kernel, so it is not used: {0}"
     )]
     Proof(#[from] proof::ProofError),
-    /// which memory is System RAM
+    /// isotherm cannot determine which memory is System RAM.
     #[error(
         "cannot tell which physical addresses are System RAM, so no page table is followed: {0}"
     )]
     Ram(#[from] ProcError),
-    /// the target has no such task
+    /// There is no such process.
     #[error("no process {0} in this pid namespace")]
     NoTask(i32),
-    /// kernel threads
+    /// The process has no memory, such as a kernel thread.
     #[error("process {0} has no memory of its own: it is a kernel thread, or it has just ended")]
     NoMemory(i32),
-    /// old kernels
+    /// The kernel is too old for this type of program.
     #[error(
         "this kernel lets no BPF program of this kind find a process: bpf_task_from_pid is for it since Linux 6.10"
     )]
     NoFunction,
-    /// old kernels in containers
+    /// The kernel is too old for this type of program in a container.
     #[error(
         "this kernel (before 6.14) lets such a BPF program find processes in the initial pid namespace only, and this is another one: --look bpf-iter works here too, or run isotherm outside of the container"
     )]
     Namespace,
-    /// no child
+    /// isotherm cannot start a child process for the proof.
     #[error(
         "the proof that page tables are read rightly takes a child process for a moment, and none can be had: {0}. Raise the limit on processes (pids.max of the control group, ulimit -u), or let isotherm fork"
     )]
     Fork(io::Error),
-    /// system calls on own pages
+    /// A system call on isotherm's own pages has failed.
     #[error("own test pages: {0}")]
     OwnPages(#[from] io::Error),
 }
 
 impl WalkError {
-    /// Whether the process has ended, rather than something being wrong.
+    /// Whether the error means that the process has ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, WalkError::NoTask(_) | WalkError::NoMemory(_))
     }
 
-    /// Whether it may work a little later: see [`is_transient`].
+    /// Whether a later attempt may succeed: see [`is_transient`].
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             WalkError::Short { .. } | WalkError::Interrupted => true,
@@ -96,7 +96,7 @@ impl WalkError {
         }
     }
 
-    /// A run of part `what` of the program failed.
+    /// The error for a failed run of part `what` of the program.
     pub(crate) fn failed(what: &'static str, source: io::Error) -> Self {
         match is_transient(&source) {
             true => WalkError::Short { what, source },

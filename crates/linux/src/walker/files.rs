@@ -1,4 +1,4 @@
-//! What a process has open by which others may reach its memory.
+//! Open files of a process through which others may access its memory.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use crate::proc::{self, Descriptor, Holdings, MAX_FDS};
 const FILE: usize = 40;
 
 impl Walker {
-    /// What process `pid` holds that hides accesses to its memory; nothing if there is no such process.
+    /// The open files of process `pid` that hide accesses to its memory; none if there is no such process.
     ///
     /// # Errors
-    /// If the program does not run.
+    /// If the BPF program does not run.
     pub(crate) fn holdings(
         &mut self,
         root: &Path,
@@ -23,7 +23,7 @@ impl Walker {
         Ok(proc::holdings_of(root, pid, self.descriptors(root, pid)?, before))
     }
 
-    /// Devices, and what lies in no directory; and whether these are all.
+    /// The open devices and anonymous files, and whether the list is complete.
     fn descriptors(&mut self, root: &Path, pid: i32) -> Result<(Vec<Descriptor>, bool), WalkError> {
         let failed = |e| WalkError::failed("the list of open files", e);
         let files = written(&self.skel.progs.list_files, pid, MAX_FDS * FILE).map_err(failed)?;
@@ -33,7 +33,7 @@ impl Walker {
     }
 }
 
-/// None of a device that the kernel has no name for, such as a terminal.
+/// `None` for a device without a name in the kernel, such as a terminal.
 fn descriptor(root: &Path, file: &[u8; FILE]) -> Option<Descriptor> {
     let [fd, device, ..] = *file.as_chunks().0 else { return None };
     let [fd, device] = [fd, device].map(u32::from_ne_bytes);

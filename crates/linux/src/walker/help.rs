@@ -1,10 +1,10 @@
-//! What to do where the BPF program does not load.
+//! Advice for systems on which the BPF program does not load.
 
 use std::path::Path;
 
 use crate::sys::missing_capabilities;
 
-/// What may help where the BPF program does not load, as far as it can be told.
+/// Advice for a system on which the BPF program does not load, as far as isotherm can determine the reason.
 pub(crate) fn bpf_help() -> String {
     help_with_bpf("/".as_ref(), &missing_capabilities())
 }

@@ -1,4 +1,4 @@
-//! The BPF page-table reader: loading it, and running it.
+//! The BPF page table reader: loads and runs it.
 
 mod answer;
 mod bearings;
@@ -26,42 +26,42 @@ use crate::proof;
 use crate::skel::{WalkSkel, WalkSkelBuilder, types};
 use crate::sys::{missing_capabilities, monotonic};
 
-/// Most windows, and most pages over all windows, in one run.
+/// Maximal number of windows in one run.
 pub const MAX_WINDOWS: usize = 512;
-/// See [`MAX_WINDOWS`].
+/// Maximal number of pages over all windows in one run.
 pub const MAX_ENTRIES: usize = 8192;
 const MAX_VMAS: usize = 64;
-/// Of a process that is busy mapping, flags are asked for again for so long, at this pace.
+/// If a process is changing its mappings, its flags are requested again for this long, with this pause.
 const VMA_PATIENCE: Duration = Duration::from_millis(4);
 const VMA_PAUSE: Duration = Duration::from_micros(200);
 /// As in `walk.bpf.c`.
 const VMA_IS_BUSY: u64 = 1 << 62;
 const MAX_RAM: usize = 16;
 
-/// How the program reads kernel memory and finds the process: what a kernel offers is found by
-/// trying, the fastest first.
+/// How the program reads kernel memory and finds the process. isotherm tries the ways in this order, the
+/// fastest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
-    /// direct loads, in a program of type `syscall` (Linux 6.10)
+    /// direct loads, in a program of type `syscall` (since Linux 6.10)
     Direct,
-    /// by `bpf_probe_read_kernel`, in such a program
+    /// `bpf_probe_read_kernel`, in a program of type `syscall`
     Probe,
-    /// by `bpf_probe_read_kernel`, in a task iterator (Linux 6.1)
+    /// `bpf_probe_read_kernel`, in a task iterator (since Linux 6.1)
     Iterator,
 }
 
-/// Of which pages the folios are wanted; the numbers are those of `enum want` in `walk.bpf.c`.
+/// The pages whose folios are requested. The numbers are those of `enum want` in `walk.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// of none
+    /// none
     Entries = 0,
-    /// of those of a window with a young page: they are what can be cleared
+    /// all pages of a window with a young page: only such pages can be cleared
     FoliosIfYoung = 1,
-    /// of all
+    /// all pages
     Folios = 2,
 }
 
-/// Reads page-table entries of processes in our own pid namespace.
+/// Reads page table entries of processes in isotherm's own pid namespace.
 pub struct Walker {
     // Declared before the storage it refers to, so that it is dropped first.
     skel: WalkSkel<'static>,
@@ -72,37 +72,37 @@ pub struct Walker {
     direct_map: u64,
     vmemmap: u64,
     zero_frames: Vec<u64>,
-    /// What is told of them is true; until the proof it is taken to be.
+    /// Whether data about large folios is correct; assumed until the proof.
     large_folios: bool,
-    /// So is by how many entries each of their pages is mapped. A huge page that is mapped whole is told
-    /// all the same.
+    /// The same for the number of entries that map each of their pages. For a huge page that is mapped as a
+    /// whole, the number is always known.
     counts_pages: bool,
-    /// what was read last, to be read into again
+    /// buffer for the next reading
     blocks: Vec<RawBlock>,
 }
 
-/// The memory in which libbpf's object lives; freed when dropped.
+/// The memory of libbpf's object; freed when dropped.
 struct Storage(*mut MaybeUninit<OpenObject>);
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw` in `Walker::open`, and the skeleton that
-        // referred to it is dropped before (it is declared first in `Walker`).
+        // SAFETY: the pointer comes from `Box::into_raw` in `Walker::try_open`. The skeleton that refers to it
+        // is dropped earlier (`Walker` declares it first).
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-// SAFETY: the skeleton holds raw pointers to maps and programs of its own object, which no one else
-// has; libbpf objects may be used from another thread as long as it is one at a time, and every
-// method that uses them takes `&mut self`.
+// SAFETY: the skeleton holds raw pointers to maps and programs of its own object, which has no other user.
+// libbpf objects may be used from any thread, but only from one at a time: every method that uses them takes
+// `&mut self`.
 unsafe impl Send for Walker {}
 
 impl Walker {
-    /// Loads the program to read in this way, finds its bearings, and has it prove itself on pages
-    /// of our own.
+    /// Loads the program for this way of reading, finds the kernel's structures, and proves that reading is
+    /// correct with isotherm's own pages.
     ///
     /// # Errors
-    /// Says what is missing here, why, and what would help.
+    /// What is missing here, why, and what would help.
     pub fn load(reading: Reading) -> Result<Self, WalkError> {
         let mut walker = Self::open(reading)?;
         let ram = proc::system_ram("/".as_ref())?;
@@ -116,17 +116,18 @@ impl Walker {
         Ok(walker)
     }
 
-    /// Reads in the fastest way that works here.
+    /// Loads the fastest program that works here.
     ///
     /// # Errors
-    /// If none does: why not the fastest.
+    /// If none works: the reason why the fastest one does not.
     pub fn fastest() -> Result<Self, WalkError> {
         Self::load(Reading::Direct).or_else(|e| {
             Self::load(Reading::Probe).or_else(|_| Self::load(Reading::Iterator)).map_err(|_| e)
         })
     }
 
-    /// The verifier gives up when a signal comes (EAGAIN), as when a child ends: then once more.
+    /// A signal, such as for the end of a child, interrupts the verifier (EAGAIN): then loading is tried again,
+    /// up to 5 times in total.
     fn open(reading: Reading) -> Result<Self, WalkError> {
         const TRIES: u32 = 5;
         let mut opened = Self::try_open(reading);
@@ -143,15 +144,15 @@ impl Walker {
         crate::log::quiet();
         let storage = Box::into_raw(Box::new(MaybeUninit::uninit()));
         let guard = Storage(storage);
-        // SAFETY: the box stays where it is and alive as long as `guard`, which `Walker` drops
-        // after the skeleton; nobody else has the pointer.
+        // SAFETY: the box stays at its address and alive as long as `guard`, which `Walker` drops after the
+        // skeleton; there is no other copy of the pointer.
         let place: &'static mut MaybeUninit<OpenObject> = unsafe { &mut *storage };
         let load_error = |e: libbpf_rs::Error| match e.kind() {
             libbpf_rs::ErrorKind::WouldBlock | libbpf_rs::ErrorKind::Interrupted => {
                 WalkError::Interrupted
             }
             _ => {
-                // What libbpf guesses at without capabilities leads astray.
+                // Without capabilities, libbpf's guess at the reason is misleading.
                 let guesses = !missing_capabilities().is_empty();
                 let reason = if guesses { e.to_string() } else { crate::log::reason(&e) };
                 let help = bpf_help();
@@ -180,39 +181,39 @@ impl Walker {
         })
     }
 
-    /// Room for blocks, empty, which is to be [given back](Self::give_back).
+    /// An empty buffer for blocks, to be [given back](Self::give_back) after use.
     pub(crate) fn room(&mut self) -> Vec<RawBlock> {
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.clear();
         blocks
     }
 
-    /// Keeps that room for the next reading.
+    /// Keeps the buffer for the next reading.
     pub(crate) fn give_back(&mut self, blocks: Vec<RawBlock>) {
         self.blocks = blocks;
     }
 
-    /// Frames of the zero pages: mapped, but no memory of the process. That of a huge page is the
-    /// first of its frames.
+    /// Frames of the zero pages: they are mapped, but are not memory of the process. For the huge zero page,
+    /// its first frame.
     #[must_use]
     pub fn zero_frames(&self) -> &[u64] {
         &self.zero_frames
     }
 
-    /// Whether it tells of every page by how many entries it is mapped. If not, pagemap is to be asked.
+    /// Whether the walker returns the number of entries that map each page. If not, pagemap has to be read.
     #[must_use]
     pub fn counts_pages(&self) -> bool {
         self.counts_pages
     }
 
-    /// How it reads.
+    /// The way of reading.
     #[must_use]
     pub fn reading(&self) -> Reading {
         self.reading
     }
 
-    /// Reads windows (page-aligned, each within one 2 MiB) of process `pid`, at most as many as
-    /// [`fitting`] says.
+    /// Reads windows (page-aligned, each within one 2 MiB block) of process `pid`, at most as many as
+    /// [`fitting`] returns.
     ///
     /// # Errors
     /// If there is no such process or it has no memory.
@@ -236,7 +237,7 @@ impl Walker {
         Ok(Batch { identity: identity(bss), bss, windows: count, large_folios, counts_pages })
     }
 
-    /// Who process `pid` is.
+    /// The identity of process `pid`.
     ///
     /// # Errors
     /// If there is no such process or it has no memory.
@@ -244,7 +245,7 @@ impl Walker {
         Ok(self.glance(pid)?.identity)
     }
 
-    /// Who process `pid` is, and whether its mappings are what they were.
+    /// The identity of process `pid`, and the change counts of its mappings.
     ///
     /// # Errors
     /// If there is no such process or it has no memory.
@@ -253,8 +254,8 @@ impl Walker {
         Ok(glance(self.bss()?))
     }
 
-    /// The `vm_flags` of the areas that hold `addrs`, `None` where there is none or the process
-    /// was busy mapping all the time: it is asked again for up to `VMA_PATIENCE`.
+    /// The `vm_flags` of the areas that contain `addrs`; `None` where there is no area, or where the process
+    /// was changing its mappings for all of `VMA_PATIENCE`.
     ///
     /// # Errors
     /// If there is no such process or it has no memory.
@@ -311,7 +312,8 @@ impl Walker {
         self.skel.maps.bss_data.as_deref_mut().ok_or_else(missing)
     }
 
-    /// The biggest ranges, if there are more than the program can hold: the rest is not followed.
+    /// Sets the ranges of RAM. If there are more than the program can hold, it gets the largest ones, and does
+    /// not follow page tables in the others.
     fn set_ram(&mut self, ram: &[Ram]) {
         let mut ram = ram.to_vec();
         ram.sort_by_key(|r| std::cmp::Reverse(r.end - r.start));
@@ -324,7 +326,7 @@ impl Walker {
     }
 }
 
-/// Our own pid, as BPF run by us resolves it.
+/// isotherm's own pid, as BPF resolves it when isotherm runs the program.
 pub(crate) fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
@@ -341,7 +343,7 @@ fn run(program: &ProgramMut<'_>) -> Result<(), WalkError> {
     Ok(())
 }
 
-/// The error number of those failures that pass.
+/// The error number of a temporary failure; `None` for other failures.
 fn passing(kind: libbpf_rs::ErrorKind) -> Option<i32> {
     match kind {
         libbpf_rs::ErrorKind::OutOfMemory => Some(libc::ENOMEM),
@@ -355,7 +357,7 @@ fn passing(kind: libbpf_rs::ErrorKind) -> Option<i32> {
 const READ_WINDOWS: u32 = 0;
 const READ_VMA_FLAGS: u32 = 1;
 const READ_BLOCKS: u32 = 2;
-/// In `enum status` there.
+/// A value of `enum status` in `walk.bpf.c`.
 const NO_TASK: u32 = 1;
 
 fn check(status: u32, pid: i32) -> Result<(), WalkError> {

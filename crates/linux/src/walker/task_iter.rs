@@ -1,4 +1,4 @@
-//! Running programs of types `iter/task` and `iter/task_file` for one process.
+//! Runs programs of the types `iter/task` and `iter/task_file` for one process.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,16 +9,15 @@ use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use super::WalkError;
 
-/// Links of the program to processes, by pid in our own pid namespace: which process has the pid is
-/// found anew in each run.
+/// Links of the program to processes, by pid in isotherm's own pid namespace. Each run resolves the pid again.
 #[derive(Debug, Default)]
 pub(super) struct TaskIter(HashMap<i32, OwnedFd>);
 
-/// Links kept at most; each is a descriptor.
+/// Maximal number of links; each one uses a descriptor.
 const MAX_LINKS: usize = 256;
 
 impl TaskIter {
-    /// Runs the program for process `pid`; not at all if there is none.
+    /// Runs the program for process `pid`; does nothing if there is no such process.
     pub(super) fn run(&mut self, program: &ProgramMut<'_>, pid: i32) -> Result<(), WalkError> {
         let failed = |e| WalkError::failed("the task iterator", e);
         if !self.0.contains_key(&pid) {
@@ -36,7 +35,7 @@ impl TaskIter {
     }
 }
 
-/// All that the program writes of process `pid`, at most `limit` bytes; nothing if there is none.
+/// The output of the program for process `pid`, at most `limit` bytes; nothing if there is no such process.
 pub(super) fn written(program: &ProgramMut<'_>, pid: i32, limit: usize) -> io::Result<Vec<u8>> {
     let mut iter = begin(&link(program, pid)?)?;
     let (mut out, mut part) = (Vec::new(), [0; 4096]);
@@ -44,7 +43,7 @@ pub(super) fn written(program: &ProgramMut<'_>, pid: i32, limit: usize) -> io::R
         match iter.read(&mut part) {
             Ok(0) => break,
             Ok(n) => out.extend_from_slice(part.get(..n).unwrap_or_default()),
-            // After a million that it had nothing to say of it would be asked again.
+            // The kernel returns this after a million objects without output: continue reading.
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => break,
             Err(e) => return Err(e),
@@ -54,7 +53,7 @@ pub(super) fn written(program: &ProgramMut<'_>, pid: i32, limit: usize) -> io::R
 }
 
 fn begin(link: &OwnedFd) -> io::Result<File> {
-    // SAFETY: a call without memory; the descriptor that it returns is nobody else's.
+    // SAFETY: the call uses no memory; the returned descriptor has no other owner.
     unsafe {
         let fd = libbpf_sys::bpf_iter_create(link.as_raw_fd());
         if fd < 0 { Err(io::Error::last_os_error()) } else { Ok(File::from_raw_fd(fd)) }
@@ -70,8 +69,7 @@ fn link(program: &ProgramMut<'_>, pid: i32) -> io::Result<OwnedFd> {
         iter_info_len: u32::try_from(size_of_val(&info)).unwrap_or(0),
         ..Default::default()
     };
-    // SAFETY: `opts` and `info` live until the call returns; the descriptor that it returns is
-    // nobody else's.
+    // SAFETY: `opts` and `info` live until the call returns; the returned descriptor has no other owner.
     unsafe {
         let fd = libbpf_sys::bpf_link_create(
             program.as_fd().as_raw_fd(),

@@ -10,21 +10,21 @@ use crate::damon::members::Member;
 use crate::damon::sysfs::Operations;
 use crate::sys::monotonic;
 
-/// Targets change at most once in so many aggregation intervals: a change ends the one under way, so
-/// that with many short-lived children there would never be a result.
+/// Targets change at most once in this many aggregation intervals: a change ends the current interval, so that
+/// with many short-lived children there would never be a result.
 const CHANGE_INTERVALS: u32 = 4;
-/// Before Linux 6.15 the kernel answers to a change after an aggregation interval, and nothing ends
-/// that wait: beyond this, a kdamond is started anew instead.
+/// Before Linux 6.15, the kernel answers to a change after one aggregation interval, and nothing interrupts
+/// that wait. If the interval is longer than this, isotherm restarts the kdamond instead.
 const LONGEST_COMMIT: Duration = Duration::from_secs(1);
 
 impl Kdamond {
-    /// Watches these processes from now on. What is known of those that stay is kept if none has
-    /// ended or goes; else the kdamond is started anew, as DAMON knows targets by their position.
-    /// One that has ended is passed over; those who come in quick succession wait for a few
-    /// aggregation intervals.
+    /// Sets the processes to watch. The knowledge about processes that stay is kept if none has ended or is
+    /// removed. Otherwise the kdamond is restarted, because DAMON identifies targets by their position. A
+    /// process that has ended is skipped. New processes in quick succession wait for a few aggregation
+    /// intervals.
     ///
     /// # Errors
-    /// If one is new and it does not watch all of the memory of processes, or the kernel refuses.
+    /// If a process is new and the kdamond does not watch whole address spaces, or if the kernel refuses.
     pub fn set_targets(&mut self, targets: &[(TargetId, i32)]) -> Result<(), DamonError> {
         let wanted = |m: &Member| targets.iter().any(|&(id, _)| id == m.id);
         self.members.iter_mut().for_each(|m| m.dropped |= !wanted(m));
@@ -32,9 +32,9 @@ impl Kdamond {
         self.take_waiting(monotonic())
     }
 
-    /// Watches those that wait, if it is time for that.
+    /// Adds the waiting targets if that is due.
     pub(super) fn take_waiting(&mut self, now: Nanos) -> Result<(), DamonError> {
-        // If nobody is left, there is nothing to be kept.
+        // If no target remains, there is no knowledge to keep.
         let due = now >= self.next_change || self.members.iter().all(Member::is_over);
         let Some(targets) = self.waiting.take_if(|_| due) else {
             return Ok(());
@@ -58,7 +58,7 @@ impl Kdamond {
         self.next_update = Nanos(0);
         if whole {
             self.seat.set_up(&self.context())?;
-            // A target that ended meanwhile makes the kernel refuse, and maybe stop.
+            // The kernel refuses, and may stop, if a target has ended in the meantime.
             if self.seat.commit().is_ok() && self.seat.is_running() {
                 self.committed = true;
                 return Ok(());

@@ -1,65 +1,65 @@
-//! How a value becomes a file, and a struct a directory.
+//! Maps a value to a file, and a struct to a directory.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What is read of a file at most: the kernel shows no more than a page.
+/// Maximal number of bytes read from a file: the kernel shows at most a page.
 const LIMIT: u64 = 4096;
-/// Elements of a list at most.
+/// Maximal number of elements of a list.
 const MOST: u64 = 100_000;
-/// While a kdamond serves somebody, other files answer EBUSY: they are tried again for so long.
+/// While a kdamond handles a command, other files return EBUSY: isotherm tries again for this long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A file of DAMON could not be read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SysfsError {
-    /// the kernel does not have it
+    /// The kernel does not have the file.
     #[error("{path} is not there: it takes Linux {since} or later")]
     Missing {
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// first kernel that has it
+        /// first kernel with this file
         since: &'static str,
     },
-    /// by the system
+    /// Reading has failed.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// refused
+    /// The kernel has refused to write.
     #[error("cannot write '{text}' to {path}: {source}")]
     Write {
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// what
+        /// refused text
         text: String,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// by us
+    /// isotherm does not understand the content.
     #[error("{path} holds '{text}', which isotherm does not understand")]
     Parse {
-        /// which
+        /// path of the file
         path: PathBuf,
-        /// its text
+        /// content of the file
         text: String,
     },
 }
 
 impl SysfsError {
-    /// Whether the kernel has refused this word with EINVAL: it is too old for it.
+    /// Whether the kernel has refused this word with EINVAL: then the kernel is too old for it.
     #[must_use]
     pub fn is_refused(&self, word: &str) -> bool {
         matches!(self, SysfsError::Write { text, source, .. }
             if text == word && source.kind() == io::ErrorKind::InvalidInput)
     }
 
-    /// Whether the kernel has answered EBUSY: another user of DAMON is in the way.
+    /// Whether the kernel has returned EBUSY, because of another user of DAMON.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         match self {
@@ -69,43 +69,43 @@ impl SysfsError {
     }
 }
 
-/// Where an [`Entry`] is, and since which kernel.
+/// The path of an [`Entry`], and the first kernel that has it.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// the file or directory
     pub path: PathBuf,
-    /// first kernel that has it
+    /// first kernel with it
     pub since: &'static str,
 }
 
 impl Place {
-    /// `name` in this directory; `since` if that came later than the directory itself.
+    /// `name` in this directory; `since` if it is newer than the directory itself.
     pub(super) fn join(&self, name: &str, since: Option<&'static str>) -> Self {
         let path = if name == "." { self.path.clone() } else { self.path.join(name) };
         Place { path, since: since.unwrap_or(self.since) }
     }
 }
 
-/// What is kept in a file or directory.
+/// The content of a file or directory.
 pub trait Entry: Sized {
-    /// Reads it.
+    /// Reads the entry.
     ///
     /// # Errors
-    /// If it is not there, cannot be read, or is not understood.
+    /// If it is missing, cannot be read, or is not understood.
     fn read(place: &Place) -> Result<Self, SysfsError>;
 
-    /// Writes it.
+    /// Writes the entry.
     ///
     /// # Errors
-    /// If it is not there, or the kernel refuses.
+    /// If it is missing, or the kernel refuses.
     fn write(&self, place: &Place) -> Result<(), SysfsError>;
 }
 
 /// A value that is the text of one file.
 pub trait Word: Sized {
-    /// From the file's text, without blanks at its ends.
+    /// Parses the text of the file, without blanks at its ends.
     fn parse(text: &str) -> Option<Self>;
-    /// What is written; nothing is if it is empty.
+    /// The text to write; an empty text is not written.
     fn text(&self) -> String;
 }
 
@@ -125,7 +125,7 @@ impl<T: Word> Entry for T {
     }
 }
 
-/// What not every kernel has: `None` is left alone.
+/// An entry that not every kernel has: `None` is not written.
 impl<T: Entry> Entry for Option<T> {
     fn read(place: &Place) -> Result<Self, SysfsError> {
         if place.path.exists() { T::read(place).map(Some) } else { Ok(None) }
@@ -136,7 +136,7 @@ impl<T: Entry> Entry for Option<T> {
     }
 }
 
-/// What the kernel shows and does not take; writing it does nothing.
+/// A value that the kernel shows but does not accept; writing it does nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Shown<T>(pub T);
 
@@ -150,7 +150,7 @@ impl<T: Entry> Entry for Shown<T> {
     }
 }
 
-/// A directory of which there are as many as a file says: `nr_targets`, then `0`, `1` and so on.
+/// One of several directories, whose number is in a file: `nr_targets`, then `0`, `1` and so on.
 pub trait Element: Entry {
     /// name of that file
     const COUNT: &'static str;
@@ -162,7 +162,7 @@ impl<T: Element> Entry for Vec<T> {
         (0..count).map(|i| T::read(&place.join(&i.to_string(), None))).collect()
     }
 
-    /// Writing the count makes the directories anew: what was in them is gone.
+    /// Writing the count replaces all directories: their previous content is lost.
     fn write(&self, place: &Place) -> Result<(), SysfsError> {
         (self.len() as u64).write(&place.join(T::COUNT, None))?;
         let mut all = self.iter().enumerate();
@@ -170,7 +170,7 @@ impl<T: Element> Entry for Vec<T> {
     }
 }
 
-/// Numbered directories without a count, in the order of their numbers; the kernel makes them.
+/// Numbered directories that the kernel creates, without a count, in the order of their numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Numbered<T>(pub Vec<T>);
 
@@ -237,7 +237,7 @@ fn read_text(place: &Place) -> Result<String, SysfsError> {
 }
 
 pub(super) fn write_text(place: &Place, text: &str) -> Result<(), SysfsError> {
-    // One write is one value; a file that is not there is not made.
+    // One write is one value; a missing file is not created.
     let write = || {
         let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(&place.path)?;
         file.write_all(text.as_bytes())
@@ -271,7 +271,7 @@ fn is_busy(e: &io::Error) -> bool {
 /// The first kernel with DAMON's files in sysfs.
 const FIRST: &str = "5.18, built with CONFIG_DAMON_SYSFS,";
 
-/// The entry at `path`, read.
+/// Reads the entry at `path`.
 ///
 /// # Errors
 /// Those of [`Entry::read`].
@@ -279,7 +279,7 @@ pub fn read<T: Entry>(path: &Path) -> Result<T, SysfsError> {
     T::read(&Place { path: path.to_owned(), since: FIRST })
 }
 
-/// The entry at `path`, written.
+/// Writes the entry at `path`.
 ///
 /// # Errors
 /// Those of [`Entry::write`].

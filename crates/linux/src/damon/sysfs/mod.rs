@@ -1,8 +1,8 @@
 //! DAMON's files in sysfs, from Linux 6.12 to 7.2, as plain structs.
 //!
-//! What a kernel has is found by trying. A value that is asked for and whose file is not there is an
-//! error that names both; `None` leaves a file alone.
-//! Source: `Documentation/admin-guide/mm/damon/usage.rst`, and the trees of 6.12, 6.18 and 7.2.
+//! isotherm finds the abilities of a kernel by trying. If a value is set but its file is missing, the error
+//! names both; `None` does not touch the file. Source: `Documentation/admin-guide/mm/damon/usage.rst`, and the
+//! source trees of 6.12, 6.18 and 7.2.
 
 mod entry;
 mod tree;

@@ -1,5 +1,5 @@
-//! The tree below `/sys/kernel/mm/damon/admin/kdamonds`, from Linux 6.12 to 7.2. What came later than
-//! 6.12 is an `Option`, and `since` names the kernel. Each file stands here once.
+//! The tree below `/sys/kernel/mm/damon/admin/kdamonds`, from Linux 6.12 to 7.2. A file that is newer than 6.12
+//! is an `Option`, and `since` names its first kernel. Each file is declared once.
 
 use super::entry::{Element, Entry, Numbered, Place, Shown, SysfsError};
 use super::words::{
@@ -7,7 +7,8 @@ use super::words::{
     WatermarkMetric,
 };
 
-/// Directories as structs: a field is a file or a directory of its name, or of the one given.
+/// Declares directories as structs: a field is a file or a directory with the name of the field, or with the
+/// given name.
 macro_rules! directories {
     ($(
         $(#[$doc:meta])*
@@ -47,33 +48,33 @@ macro_rules! directories {
 }
 
 directories! {
-    /// One kdamond. `state` takes commands, and is not among what is written with the others.
+    /// One kdamond. Writing it does not write `state`, which accepts commands.
     Kdamond of "nr_kdamonds" {
-        /// its contexts; the kernel takes one
+        /// its contexts; the kernel accepts one
         contexts: Vec<Context>;
         /// on or off
         state: Shown<Command>;
-        /// of its thread; -1 when it is off
+        /// pid of its thread; -1 when it is off
         pid: Shown<i32>;
-        /// how often what is shown is made new by itself, in milliseconds; 0: never
+        /// interval in milliseconds in which the kernel refreshes shown values by itself; 0: never
         refresh_ms: Option<u64>, since "6.17";
     }
 
-    /// What is monitored, how, and what is done about it.
+    /// The memory to monitor, how to monitor it, and the actions on it.
     Context of "nr_contexts" {
-        /// what the kernel can monitor
+        /// operations sets that the kernel has
         avail_operations: Shown<Available>;
-        /// what is monitored
+        /// operations set to use
         operations: Operations;
-        /// bytes that one step of an address stands for
+        /// bytes per step of an address
         addr_unit: Option<u64>, since "6.18";
-        /// whether monitoring rests
+        /// whether monitoring is paused
         pause: Option<bool>, since "7.2";
-        /// how it is monitored
+        /// attributes of monitoring
         monitoring_attrs: MonitoringAttrs;
-        /// whose memory
+        /// processes or ranges to monitor
         targets: Vec<Target>;
-        /// what is done about it
+        /// actions on the memory
         schemes: Vec<Scheme>;
     }
 
@@ -83,117 +84,117 @@ directories! {
         intervals: Intervals;
         /// how many regions
         nr_regions: Bounds;
-        /// attributes of memory that are counted as well
+        /// properties of memory that are counted too
         probes: Option<Vec<Probe>>, since "7.2";
     }
 
-    /// Times, in microseconds.
+    /// Intervals, in microseconds.
     Intervals {
         /// from clearing an accessed bit to reading it
         sample_us: u64;
         /// from one result to the next
         aggr_us: u64;
-        /// between two readings of what is mapped
+        /// between two updates of the monitored ranges
         update_us: u64;
-        /// have the kernel tune sampling and aggregation
+        /// lets the kernel tune the sampling and the aggregation interval
         intervals_goal: Option<IntervalsGoal>, since "6.15";
     }
 
-    /// What tuning aims at. All zero: no tuning.
+    /// The goal of tuning. All fields zero: no tuning.
     IntervalsGoal {
-        /// share of the possible accesses to be seen, of 10,000
+        /// share of all possible accesses to observe, in 1/10,000
         access_bp: u64;
-        /// within so many aggregation intervals
+        /// within this many aggregation intervals
         aggrs: u64;
-        /// sampling interval at least
+        /// minimal sampling interval
         min_sample_us: u64;
-        /// sampling interval at most
+        /// maximal sampling interval
         max_sample_us: u64;
     }
 
-    /// From `min` to `max`, both included.
+    /// A range from `min` to `max`, both included.
     Bounds {
-        /// at least
+        /// minimum
         min: u64;
-        /// at most
+        /// maximum
         max: u64;
     }
 
-    /// An attribute of memory that is counted.
+    /// A property of memory that is counted.
     Probe of "nr_probes" {
-        /// which memory has it
+        /// the memory that has the property
         filters: Vec<ProbeFilter>;
     }
 
-    /// Which memory has an attribute.
+    /// A condition for the property.
     ProbeFilter of "nr_filters" {
-        /// what is looked at
+        /// what the filter tests
         kind: ProbeFilterType = "type";
-        /// whether it is for what matches, or for what does not
+        /// whether it applies to memory that matches, or to memory that does not
         matching: bool;
-        /// whether that counts
+        /// whether that memory has the property
         allow: bool;
-        /// of a cgroup, from its root
+        /// path of a cgroup, from the root of the hierarchy
         path: String;
     }
 
-    /// Whose memory is monitored.
+    /// A target of monitoring.
     Target of "nr_targets" {
-        /// a process; means nothing for physical memory
+        /// pid of the process; meaningless for physical memory
         pid_target: i32;
         /// to be removed at the next commit
         obsolete_target: Option<bool>, since "6.19";
-        /// where, if that is fixed
+        /// fixed ranges to monitor
         regions: Vec<Region>;
     }
 
     /// A range of addresses.
     Region of "nr_regions" {
-        /// first
+        /// first address
         start: u64;
-        /// first behind
+        /// first address after the range
         end: u64;
     }
 
-    /// What is done to which memory.
+    /// An action on some memory.
     Scheme of "nr_schemes" {
-        /// what
+        /// the action
         action: Action;
         /// node to migrate to; -1: none
         target_nid: i32;
-        /// how often, in microseconds; 0: every aggregation interval
+        /// interval of application in microseconds; 0: the aggregation interval
         apply_interval_us: u64;
-        /// to which memory
+        /// access pattern of the memory to act on
         access_pattern: AccessPattern;
-        /// how much at most
+        /// limits per interval
         quotas: Quotas;
-        /// when
+        /// conditions for activation
         watermarks: Watermarks;
-        /// to which of it; from Linux 6.15 on better in the two below
+        /// filters; since Linux 6.15, better use the following two
         filters: Vec<Filter>;
-        /// those that the core applies
+        /// filters that the core applies
         core_filters: Option<Vec<Filter>>, since "6.15";
-        /// those that the operations set applies
+        /// filters that the operations set applies
         ops_filters: Option<Vec<Filter>>, since "6.15";
         /// several nodes to migrate to
         dests: Option<Vec<Destination>>, since "6.17";
-        /// what has come of it
+        /// results so far
         stats: Stats;
-        /// which memory it was tried on
+        /// memory to which it was tried last
         tried_regions: TriedRegions;
     }
 
-    /// Which memory a scheme is for.
+    /// The access pattern of the memory to act on.
     AccessPattern {
         /// size in bytes
         sz: Bounds;
-        /// sampling intervals in which it was accessed
+        /// sampling intervals with an access
         nr_accesses: Bounds;
-        /// aggregation intervals for which it has been so
+        /// aggregation intervals since the accesses last changed
         age: Bounds;
     }
 
-    /// How much a scheme may do within an interval.
+    /// The limits of a scheme per interval.
     Quotas {
         /// time in milliseconds; 0: no limit
         ms: u64;
@@ -201,21 +202,21 @@ directories! {
         bytes: u64;
         /// the interval, in milliseconds
         reset_interval_ms: u64;
-        /// what comes of all of it, in bytes
+        /// limit in bytes that results from all quotas
         effective_bytes: Shown<u64>;
-        /// how goals are followed
+        /// how the quota is adjusted to its goals
         goal_tuner: Option<GoalTuner>, since "7.1";
-        /// what failed is charged by this share: numerator
+        /// share of failed work that is charged: numerator
         fail_charge_num: Option<u64>, since "7.2";
         /// and denominator; 0: all of it
         fail_charge_denom: Option<u64>, since "7.2";
-        /// who comes first
+        /// priorities
         weights: Weights;
-        /// what is aimed at
+        /// goals of the quota
         goals: Vec<Goal>;
     }
 
-    /// What counts how much when not all can be done, each of 1,000.
+    /// Weights of the priority if not all memory can be handled, each in 1/1,000.
     Weights {
         /// size
         sz_permil: u64;
@@ -225,25 +226,25 @@ directories! {
         age_permil: u64;
     }
 
-    /// What a quota aims at.
+    /// A goal of a quota.
     Goal of "nr_goals" {
-        /// measured by
+        /// metric
         target_metric: GoalMetric;
-        /// to be reached
+        /// value to reach
         target_value: u64;
-        /// reached, if the user tells
+        /// current value, if the user supplies it
         current_value: u64;
-        /// node, for metrics of one
+        /// node, for metrics of a node
         nid: Option<i32>, since "6.16";
-        /// cgroup, for metrics of one
+        /// cgroup, for metrics of a cgroup
         path: Option<String>, since "6.19";
     }
 
-    /// When a scheme is active.
+    /// The conditions in which a scheme is active.
     Watermarks {
-        /// measured by
+        /// metric
         metric: WatermarkMetric;
-        /// how often that is checked, in microseconds
+        /// interval of the check in microseconds
         interval_us: u64;
         /// inactive above
         high: u64;
@@ -253,83 +254,83 @@ directories! {
         low: u64;
     }
 
-    /// Which memory a scheme is for, besides the pattern.
+    /// A condition for memory, in addition to the access pattern.
     Filter of "nr_filters" {
-        /// what is looked at
+        /// what the filter tests
         kind: FilterType = "type";
-        /// whether it is for what matches, or for what does not
+        /// whether it applies to memory that matches, or to memory that does not
         matching: bool;
-        /// whether that is let through
+        /// whether that memory passes
         allow: Option<bool>, since "6.14";
-        /// of a cgroup, from its root
+        /// path of a cgroup, from the root of the hierarchy
         memcg_path: String;
         /// first address
         addr_start: u64;
-        /// first address behind
+        /// first address after the range
         addr_end: u64;
         /// position of the target
         damon_target_idx: i32;
-        /// size at least, in bytes
+        /// minimal size in bytes
         min: Option<u64>, since "6.15";
-        /// size at most, in bytes
+        /// maximal size in bytes
         max: Option<u64>, since "6.15";
     }
 
     /// A node to migrate to.
     Destination of "nr_dests" {
-        /// which
+        /// number of the node
         id: u64;
-        /// how much of all goes there
+        /// relative amount of memory for it
         weight: u64;
     }
 
-    /// What a scheme has done so far.
+    /// The statistics of a scheme.
     Stats {
-        /// regions it was tried on
+        /// regions to which it was tried
         nr_tried: Shown<u64>;
-        /// their bytes
+        /// bytes of these regions
         sz_tried: Shown<u64>;
-        /// regions it was done to
+        /// regions to which it was applied
         nr_applied: Shown<u64>;
-        /// their bytes
+        /// bytes of these regions
         sz_applied: Shown<u64>;
         /// bytes that passed the filters of the operations set
         sz_ops_filter_passed: Option<Shown<u64>>, since "6.14";
-        /// times that a quota was used up
+        /// times that a quota was exhausted
         qt_exceeds: Shown<u64>;
-        /// results that it has seen
+        /// results that it has processed
         nr_snapshots: Option<Shown<u64>>, since "7.0";
-        /// after how many it ends; 0: never
+        /// maximal number of results to process; 0: no limit
         max_nr_snapshots: Option<u64>, since "7.0";
     }
 
-    /// Which memory a scheme was last tried on.
+    /// The memory to which a scheme was tried last.
     TriedRegions {
-        /// all of it
+        /// total size in bytes
         total_bytes: Shown<u64>;
-        /// where
+        /// the regions
         regions: Numbered<TriedRegion> = ".";
     }
 
-    /// A region that a scheme was tried on.
+    /// A region to which a scheme was tried.
     TriedRegion {
         /// first address
         start: Shown<u64>;
-        /// first address behind
+        /// first address after the region
         end: Shown<u64>;
-        /// sampling intervals in which it was accessed
+        /// sampling intervals with an access
         nr_accesses: Shown<u32>;
-        /// aggregation intervals for which it has been so
+        /// aggregation intervals since the accesses last changed
         age: Shown<u32>;
         /// bytes that passed the filters of the operations set
         sz_filter_passed: Option<Shown<u64>>, since "6.14";
-        /// what the probes of the context have found, in their order
+        /// results of the probes of the context, in their order
         probes: Option<Numbered<TriedProbe>>, since "7.2";
     }
 
-    /// What a probe has found in a region.
+    /// The result of a probe in a region.
     TriedProbe {
-        /// samples that had its attribute, in the aggregation interval
+        /// samples with its property in the aggregation interval
         hits: Shown<u32>;
     }
 }

@@ -1,4 +1,4 @@
-//! Words that DAMON's files hold.
+//! The words in DAMON's files.
 
 use super::entry::Word;
 
@@ -9,10 +9,10 @@ macro_rules! words {
         pub enum $name { $($(#[$about])* $word,)* }
 
         impl $name {
-            /// All there are.
+            /// All words.
             pub const ALL: &[$name] = &[$($name::$word,)*];
 
-            /// As the kernel writes it.
+            /// The word in the kernel's files.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $($name::$word => $text,)* }
@@ -31,7 +31,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What is monitored.
+    /// The memory to monitor.
     Operations {
         /// address spaces of processes
         #[default]
@@ -42,16 +42,16 @@ words! {
         Paddr = "paddr",
     }
 
-    /// What is written to `state`; it shows [`Command::On`] or [`Command::Off`].
+    /// A command for `state`; reading `state` returns [`Command::On`] or [`Command::Off`].
     Command {
         /// start
         On = "on",
         /// stop
         #[default]
         Off = "off",
-        /// take over what was written since
+        /// apply all changes of files
         Commit = "commit",
-        /// take over goals of quotas alone
+        /// apply only changes of quota goals
         CommitQuotaGoals = "commit_schemes_quota_goals",
         /// fill `stats`
         UpdateStats = "update_schemes_stats",
@@ -63,11 +63,11 @@ words! {
         ClearTriedRegions = "clear_schemes_tried_regions",
         /// fill `quotas/effective_bytes`
         UpdateEffectiveQuotas = "update_schemes_effective_quotas",
-        /// fill the intervals with what tuning has come to (Linux 6.15)
+        /// update the intervals with the result of tuning (Linux 6.15)
         UpdateTunedIntervals = "update_tuned_intervals",
     }
 
-    /// What a scheme does.
+    /// The action of a scheme.
     Action {
         /// read ahead
         WillNeed = "willneed",
@@ -94,14 +94,14 @@ words! {
         Stat = "stat",
     }
 
-    /// What a filter of a scheme looks at.
+    /// The property that a filter of a scheme tests.
     FilterType {
         /// anonymous memory
         #[default]
         Anon = "anon",
         /// memory of a cgroup
         Memcg = "memcg",
-        /// accessed since last seen (Linux 6.10)
+        /// accessed since the last check (Linux 6.10)
         Young = "young",
         /// an address range
         Addr = "addr",
@@ -111,11 +111,11 @@ words! {
         Active = "active",
         /// size of the folio (Linux 6.15)
         HugePageSize = "hugepage_size",
-        /// mapped by nobody (Linux 6.15)
+        /// mapped by no process (Linux 6.15)
         Unmapped = "unmapped",
     }
 
-    /// What a filter of a probe looks at (Linux 7.2).
+    /// The property that a filter of a probe tests (Linux 7.2).
     ProbeFilterType {
         /// anonymous memory
         #[default]
@@ -126,30 +126,30 @@ words! {
         PageIdleUnset = "pgidle_unset",
     }
 
-    /// What a quota's goal is measured by.
+    /// The metric of a quota's goal.
     GoalMetric {
-        /// what the user writes to `current_value`
+        /// the value that the user writes to `current_value`
         #[default]
         UserInput = "user_input",
-        /// stall of some tasks for memory, in microseconds
+        /// time for which some tasks wait for memory, in microseconds
         SomeMemPsiUs = "some_mem_psi_us",
-        /// used memory of a node, of 10,000 (Linux 6.16)
+        /// used memory of a node, in 1/10,000 (Linux 6.16)
         NodeMemUsedBp = "node_mem_used_bp",
-        /// free memory of a node, of 10,000 (Linux 6.16)
+        /// free memory of a node, in 1/10,000 (Linux 6.16)
         NodeMemFreeBp = "node_mem_free_bp",
-        /// a node's memory that a cgroup uses, of 10,000 (Linux 6.19)
+        /// memory of a node that a cgroup uses, in 1/10,000 (Linux 6.19)
         NodeMemcgUsedBp = "node_memcg_used_bp",
-        /// a node's memory that a cgroup does not use, of 10,000 (Linux 6.19)
+        /// memory of a node that a cgroup does not use, in 1/10,000 (Linux 6.19)
         NodeMemcgFreeBp = "node_memcg_free_bp",
-        /// active memory, of 10,000 (Linux 7.0)
+        /// active memory, in 1/10,000 (Linux 7.0)
         ActiveMemBp = "active_mem_bp",
-        /// inactive memory, of 10,000 (Linux 7.0)
+        /// inactive memory, in 1/10,000 (Linux 7.0)
         InactiveMemBp = "inactive_mem_bp",
-        /// a node's memory that the scheme would take, of 10,000 (Linux 7.2)
+        /// memory of a node that is eligible for the scheme, in 1/10,000 (Linux 7.2)
         NodeEligibleMemBp = "node_eligible_mem_bp",
     }
 
-    /// How a quota follows its goals (Linux 7.1).
+    /// How a quota is adjusted to its goals (Linux 7.1).
     GoalTuner {
         /// steadily
         #[default]
@@ -158,17 +158,17 @@ words! {
         Temporal = "temporal",
     }
 
-    /// What watermarks are measured by.
+    /// The metric of watermarks.
     WatermarkMetric {
-        /// by nothing: always active
+        /// none: the scheme is always active
         #[default]
         None = "none",
-        /// free memory, of 1,000
+        /// free memory, in 1/1,000
         FreeMemRate = "free_mem_rate",
     }
 }
 
-/// The operations that the kernel has; words that are not known here are left out.
+/// The operations sets of the kernel; unknown words are omitted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Available(pub Vec<Operations>);
 

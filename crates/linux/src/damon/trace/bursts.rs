@@ -1,4 +1,4 @@
-//! From single events to whole results.
+//! Assembles single events to complete results.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use isotherm_core::Nanos;
 use super::format::Event;
 use crate::damon::results::Aggregated;
 
-/// Events of one result come at once, from one thread; it may change its CPU in between, and what
-/// another CPU has is read a little later.
+/// One thread writes all events of a result at once. It may change its CPU in between, and isotherm reads the
+/// buffer of another CPU a little later: so it waits this long.
 const SETTLE: Duration = Duration::from_millis(10);
-/// Events kept at most.
+/// Maximal number of pending events.
 const MOST: usize = 1 << 20;
 
-/// Events that have come and are not yet part of a result.
+/// Events that are not yet part of a result.
 #[derive(Debug, Default)]
 pub(super) struct Bursts {
     pending: Vec<Traced>,
-    /// the targets that the last result told of, and when
+    /// targets of the last result, and its time
     last: Option<(BTreeSet<u64>, Nanos)>,
-    /// results that were dropped, as events of them were lost or came too late
+    /// results that were dropped because some of their events were lost or came too late
     pub dropped: u64,
 }
 
@@ -29,37 +29,37 @@ pub(super) struct Bursts {
 pub(super) struct Traced {
     pub at: Nanos,
     pub event: Event,
-    /// Events just before it were lost.
+    /// Whether events just before it were lost.
     pub after_loss: bool,
 }
 
 impl Bursts {
-    /// Adds what was read of all CPUs.
+    /// Adds the events that were read from all CPUs.
     pub fn add(&mut self, events: impl Iterator<Item = Traced>) {
         let room = MOST.saturating_sub(self.pending.len());
         self.pending.extend(events.take(room));
         self.pending.sort_by_key(|t| t.at);
     }
 
-    /// Drops all events, and what is known of targets.
+    /// Drops all events and the targets of the last result.
     pub fn forget(&mut self) {
         self.pending.clear();
         self.last = None;
     }
 
-    /// The first result that is complete by `now`; results are at least `interval` apart. One of
-    /// which events are missing is dropped.
+    /// The first result that is complete by `now`; results are at least `interval` apart. A result with missing
+    /// events is dropped.
     pub fn next(&mut self, now: Nanos, interval: Duration) -> Option<Aggregated> {
         loop {
             let len = self.first_burst(interval);
             let last = self.pending.get(len.checked_sub(1)?)?.at;
             let whole = whole(self.pending.get(..len)?, last);
-            // A kdamond that pauses among its targets goes on; one of them may have gone as well.
+            // A kdamond that pauses between its targets will continue; but a target may also have ended.
             let settle = match &whole {
                 Some(result) if self.has_all(result) => SETTLE,
                 _ => SETTLE.max(interval / 4),
             };
-            // Another one behind it says as well that it is over.
+            // A later event also shows that this result is complete.
             if len == self.pending.len() && now < last + settle {
                 return None;
             }
@@ -74,18 +74,19 @@ impl Bursts {
         }
     }
 
-    /// Whether all targets of the last result are there.
+    /// Whether the result contains all targets of the last result.
     fn has_all(&self, result: &Aggregated) -> bool {
         let there = |target: &u64| result.targets.contains_key(target);
         self.last.as_ref().is_none_or(|(targets, _)| targets.iter().all(there))
     }
 
-    /// Whether it comes too soon after the last one to be more than what that lacks.
+    /// Whether it follows the last result so closely that it must be the missing part of that.
     fn is_rest(&self, result: &Aggregated, interval: Duration) -> bool {
         self.last.as_ref().is_some_and(|(_, at)| result.at.since(*at) < interval / 2)
     }
 
-    /// Events of one result are in the order of targets and addresses, and close together.
+    /// The number of events in the first burst: the events of one result are in the order of targets and
+    /// addresses, and close together.
     fn first_burst(&self, interval: Duration) -> usize {
         let key = |t: &Traced| (t.event.target, t.event.region.range.start);
         let ends = |pair: &[Traced]| match pair {
@@ -96,7 +97,7 @@ impl Bursts {
     }
 }
 
-/// The result, if each target has as many regions as it says.
+/// The result, if each target has as many regions as its events state.
 fn whole(burst: &[Traced], at: Nanos) -> Option<Aggregated> {
     let mut targets = BTreeMap::<u64, Vec<_>>::new();
     for t in burst {

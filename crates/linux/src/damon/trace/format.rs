@@ -1,4 +1,4 @@
-//! Where in a trace event its fields are, as the event's `format` file tells.
+//! The positions of the fields in a trace event, from the event's `format` file.
 
 use isotherm_core::AddrRange;
 
@@ -21,7 +21,7 @@ pub(super) struct Format {
 pub(super) struct Event {
     /// position of the target
     pub target: u64,
-    /// how many regions the target has: as many events belong together
+    /// number of regions of the target: as many events belong together
     pub nr_regions: u64,
     pub region: RawRegion,
 }
@@ -34,7 +34,7 @@ struct Field {
 }
 
 impl Format {
-    /// From the text of a `format` file; `Err` names what is missing in it.
+    /// Parses the text of a `format` file; `Err` contains the name of a missing field.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID: ")?.trim().parse().ok());
         let field = |name| {
@@ -52,7 +52,7 @@ impl Format {
         })
     }
 
-    /// An event from its bytes; `None` if it is another one.
+    /// Decodes an event; `None` if it is another kind of event.
     pub fn decode(&self, bytes: &[u8]) -> Option<Event> {
         let id = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
         let small = |f: Field| Some(u32::try_from(f.of(bytes)?).unwrap_or(u32::MAX));
@@ -81,7 +81,7 @@ impl Field {
     }
 }
 
-/// E.g. `field:unsigned long start; offset:24; size:8; signed:0;`, with tabs.
+/// Example: `field:unsigned long start; offset:24; size:8; signed:0;`, with tabs.
 fn parse_field(line: &str, name: &str) -> Option<Field> {
     let mut parts = line.trim().split(';').map(str::trim);
     let declared = parts.next()?.strip_prefix("field:")?;

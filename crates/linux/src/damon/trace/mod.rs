@@ -1,4 +1,4 @@
-//! Results by the tracepoint `damon:damon_aggregated`, in an instance of tracefs of our own.
+//! Results from the tracepoint `damon:damon_aggregated`, in isotherm's own instance of tracefs.
 
 mod bursts;
 mod format;
@@ -17,56 +17,57 @@ use bursts::{Bursts, Traced};
 use format::Format;
 use page::Page;
 
-/// Why the tracepoint is not to be had.
+/// The reason why the tracepoint cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// no tracefs, or no right to use it
+    /// tracefs is missing, or isotherm may not use it.
     #[error("{what} {path}: {source}")]
     Io {
-        /// what failed
+        /// failed operation
         what: &'static str,
-        /// where
+        /// file or directory
         path: PathBuf,
-        /// why
+        /// error of the system
         source: io::Error,
     },
-    /// a field
+    /// The format of the event lacks this field.
     #[error("the tracepoint damon_aggregated of this kernel has no {0}")]
     Format(&'static str),
-    /// of the ring buffer
+    /// The ring buffer is too small for one result.
     #[error(
         "the trace buffers of {cpus} CPUs, in {} MiB together, do not hold a result of {regions} regions",
         MOST_KIB_FOR_TWO >> 10
     )]
     TooBig {
-        /// how many
+        /// number of CPUs
         cpus: u64,
-        /// at most
+        /// maximal number of regions
         regions: u32,
     },
 }
 
-/// Where tracefs is, the usual place first.
+/// Possible places of tracefs, the usual one first.
 const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
 const INSTANCES: &str = "instances";
 const EVENT: &str = "events/damon/damon_aggregated";
-/// What the name of an instance of ours begins with.
+/// Prefix of the names of isotherm's instances.
 const OURS: &str = "isotherm-";
-/// An event with its header takes 52 bytes; rounded up for what is lost at the ends of pages.
+/// Bytes per event. An event with its header needs 52 bytes; the rest covers the unused ends of pages.
 const EVENT_BYTES: u64 = 64;
-/// Results that the buffer holds, so that a reader that comes late loses none.
+/// Number of results that the buffer should hold, so that a late reader loses none.
 const RESULTS: u64 = 8;
-/// Of all CPUs together, in KiB, for that; and for two results in each, as any CPU may have all.
+/// Limits of the buffers of all CPUs together, in KiB: for `RESULTS` results, and for two results per CPU,
+/// because all events may come from one CPU.
 const MOST_KIB: u64 = 64 << 10;
 const MOST_KIB_FOR_TWO: u64 = 256 << 10;
-/// Pages read at a time at most.
+/// Maximal number of pages per read.
 const MOST_PAGES: usize = 4096;
 
-/// An instance, removed when dropped.
+/// A trace instance, removed when dropped.
 #[derive(Debug)]
 pub(super) struct Trace {
-    // An instance with open files cannot be removed: they are dropped first.
+    // An instance with open files cannot be removed, so the files are dropped first.
     cpus: Vec<File>,
     dir: Dir,
     format: Format,
@@ -83,7 +84,7 @@ impl Drop for Dir {
     }
 }
 
-/// Removes an instance; one that is not ours, by its name, is left alone.
+/// Removes an instance if its name shows that it is isotherm's; leaves others untouched.
 pub(super) fn remove(dir: &Path) {
     let name = dir.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let within = dir.parent().is_some_and(|p| p.ends_with(INSTANCES));
@@ -93,14 +94,14 @@ pub(super) fn remove(dir: &Path) {
     }
 }
 
-/// The instance that a process `pid` makes.
+/// The path of the instance of process `pid`.
 pub(super) fn place(root: &Path, pid: i32) -> Option<PathBuf> {
     let all = PLACES.iter().map(|p| root.join(p).join(INSTANCES)).find(|p| p.is_dir())?;
     Some(all.join(format!("{OURS}{pid}")))
 }
 
 impl Trace {
-    /// Makes the instance `dir` for results of at most `max_regions` regions.
+    /// Creates the instance `dir` for results of at most `max_regions` regions.
     pub fn open(dir: Option<&Path>, max_regions: u32) -> Result<Self, TraceError> {
         let Some(dir) = dir else {
             let source = io::Error::from(io::ErrorKind::NotFound);
@@ -136,7 +137,7 @@ impl Trace {
         Ok(self.bursts.next(now, interval))
     }
 
-    /// Drops what has come so far.
+    /// Drops all events so far.
     pub fn forget(&mut self) -> Result<(), TraceError> {
         self.read()?;
         self.bursts.forget();
@@ -147,7 +148,7 @@ impl Trace {
         (0..self.cpus.len()).try_for_each(|i| self.read_cpu(i))
     }
 
-    /// How many results were dropped as events of them were lost.
+    /// Number of results that were dropped because of lost events.
     pub fn dropped(&self) -> u64 {
         self.bursts.dropped
     }
@@ -181,7 +182,7 @@ impl Dir {
         fs::write(&path, text).map_err(|e| failed("cannot write", &path, e))
     }
 
-    /// Of the ring buffer; since Linux 6.8 it may be more than a page.
+    /// Page size of the ring buffer in bytes; since Linux 6.8 it may be larger than 4 KiB.
     fn page_size(&self) -> usize {
         let kib = fs::read_to_string(self.0.join("buffer_subbuf_size_kb")).ok();
         let kib = kib.and_then(|text| text.trim().parse::<usize>().ok()).unwrap_or(4);
@@ -189,7 +190,7 @@ impl Dir {
     }
 }
 
-/// Of each CPU; `None` if not even one result has room.
+/// Buffer size per CPU in KiB; `None` if it cannot hold even one result.
 fn buffer_kib(max_regions: u32, cpus: u64) -> Option<u64> {
     let result = (u64::from(max_regions) * EVENT_BYTES).div_ceil(1024).max(4);
     let many = (result * RESULTS).min(MOST_KIB / cpus.max(1));

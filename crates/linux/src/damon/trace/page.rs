@@ -5,28 +5,28 @@
 
 use isotherm_core::Nanos;
 
-/// Time of the page and number of its bytes come before its events.
+/// Time stamp and length, which precede the events of a page.
 const HEADER: usize = 16;
-/// Of the number of bytes, these bits are the number.
+/// Bits of the length field that contain the length.
 const LENGTH: u64 = (1 << 27) - 1;
-/// This one says that events before this page were overwritten.
+/// Flag of the length field: events before this page were overwritten.
 const MISSED: u64 = 1 << 31;
 
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// Events of a page, with their times.
+/// The events of a page, with their times.
 #[derive(Debug)]
 pub(super) struct Page<'a> {
     events: &'a [u8],
     time: u64,
-    /// Events before this page were lost.
+    /// Whether events before this page were lost.
     pub missed: bool,
 }
 
 impl<'a> Page<'a> {
-    /// From the bytes that a read of `trace_pipe_raw` gave; `None` if they are too few.
+    /// Parses the bytes from a read of `trace_pipe_raw`; `None` if they are too few.
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let commit = word(bytes, 8)?;
         let len = usize::try_from(commit & LENGTH).ok()?;
@@ -49,7 +49,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The time of each event, and its bytes.
+/// Yields the time and the bytes of each event.
 impl<'a> Iterator for Page<'a> {
     type Item = (Nanos, &'a [u8]);
 
@@ -63,7 +63,7 @@ impl<'a> Iterator for Page<'a> {
                     let delta = delta | u64::from(self.take_u32()?) << 27;
                     self.time = self.time.wrapping_add(delta);
                 }
-                // It has 59 bits; those above stay as they were.
+                // The time stamp has 59 bits; the higher bits stay unchanged.
                 TIME_STAMP => {
                     let low = delta | u64::from(self.take_u32()?) << 27;
                     self.time = self.time >> 59 << 59 | low;

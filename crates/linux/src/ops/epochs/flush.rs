@@ -1,6 +1,7 @@
-//! Flushing the TLBs of another process, after `clear_refs` has cleared its accessed bits without.
+//! Flushes the TLBs of another process after `clear_refs` has cleared its accessed bits without a flush.
 //!
-//! No system call is made for that, but two do it by the way; the cheaper and surer one first.
+//! No system call exists for that, but two have it as a side effect. The cheaper and more reliable one is tried
+//! first.
 
 use isotherm_core::{AddrRange, MappingKind, OpsError, PAGE_SIZE, PageMask, align_down};
 
@@ -12,15 +13,15 @@ use crate::sys::monotonic;
 use crate::walker::{Walker, Want, in_blocks};
 use crate::x86::HUGE_SIZE;
 
-/// A flush of more pages than this (`tlb_single_page_flush_ceiling`) is a flush of all.
+/// A flush of more pages than this (`tlb_single_page_flush_ceiling`) flushes the complete TLB.
 const CEILING: u64 = 33;
-/// Tables (2 MiB) in which young private memory is sought.
+/// Number of page tables (2 MiB each) that are searched for young private memory.
 const TRIES: usize = 64;
 
-/// Flushes all of it; `false` if there is no way.
+/// Flushes all translations of the process; returns `false` if that is impossible.
 ///
-/// Where the kernel has no soft-dirty bits, clearing these is nothing but a flush. Elsewhere, clearing
-/// two young private pages that lie far apart flushes everything.
+/// On kernels without soft-dirty bits, clearing those bits only flushes. On other kernels, clearing two young
+/// private pages with a large distance flushes everything.
 pub(super) fn flush(
     walker: &mut Walker,
     process: &mut Process,
@@ -39,12 +40,12 @@ pub(crate) fn flush_by_advice(
 ) -> Result<bool, OpsError> {
     let Some((range, young)) = far_apart(walker, process)? else { return Ok(false) };
     process.note_touched(align_down(range.start, HUGE_SIZE), &young, monotonic());
-    // Where this is not permitted, there is no flush.
+    // If this is not permitted, there is no flush.
     Ok(advise_cold(process, &[range]).is_ok_and(|failed| failed.is_empty()))
 }
 
-/// A range that may be cleared as it is and goes from one young page to another one, far behind it; and which
-/// pages of the block that it lies in are young.
+/// A range that may be cleared as it is, and that begins and ends with a young page at a large distance; and
+/// the young pages of the block that contains it.
 fn far_apart(
     walker: &mut Walker,
     process: &mut Process,
@@ -70,7 +71,7 @@ fn far_apart(
         let Some(answer) = batch.answers().next() else { continue };
         let pages = usize::try_from(table.len() / PAGE_SIZE).unwrap_or(0);
         let (mapped, young) = resident_and_young(&answer, pages, &zero);
-        // Pages mapped more than once would be passed over, and with them the flush.
+        // The kernel would skip pages that are mapped more than once, and would then not flush.
         let single = |i| answer.folio(i).is_some_and(|f| f.mapped == 1);
         let young = young.and(&PageMask::of(pages, single));
         let level = answer.level;

@@ -1,4 +1,4 @@
-//! What an epoch has shown of each page frame.
+//! The result of an epoch for each page frame.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -14,19 +14,19 @@ pub(super) enum Touched {
     Later,
 }
 
-/// One page frame, over all processes that are watched.
+/// One page frame, over all watched processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Frame {
-    /// by how many entries it is mapped; 255 is 255 or more
+    /// number of entries that map it; 255 means 255 or more
     pub mapped: u8,
     pub touched: Touched,
 }
 
-/// Frames that come together, as most memory of one mapping does.
+/// Frames per chunk. Most memory of one mapping has adjacent frames.
 const CHUNK: u64 = 16;
 
-/// Frame numbers are the kernel's, not chosen by anybody who would profit from collisions: Fibonacci
-/// hashing is enough, and ten times faster than the default.
+/// The kernel assigns frame numbers, so no attacker can choose them for collisions: Fibonacci hashing is
+/// enough, and ten times faster than the default.
 #[derive(Debug, Default)]
 struct FrameHasher(u64);
 
@@ -42,7 +42,8 @@ impl Hasher for FrameHasher {
     }
 }
 
-/// A sparse array of frames: 32 bytes, and some 20 to find them, for each 16 of them of which one was seen.
+/// A sparse array of frames: 32 bytes for each 16 frames of which at least one was seen, and about 20 bytes of
+/// index.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     index: HashMap<u64, u32, BuildHasherDefault<FrameHasher>>,
@@ -66,13 +67,13 @@ impl Frames {
         f.mapped = f.mapped.saturating_add(1);
     }
 
-    /// What is known of a frame; one that was never seen is not mapped.
+    /// The result for a frame; a frame that was never seen is not mapped.
     pub fn get(&self, frame: u64) -> Frame {
         let chunk = self.index.get(&(frame / CHUNK)).and_then(|&i| self.chunks.get(i as usize));
         chunk.and_then(|c| c.get((frame % CHUNK) as usize)).copied().unwrap_or_default()
     }
 
-    /// Gives back what more would take.
+    /// Frees spare capacity.
     pub fn shrink(&mut self) {
         self.chunks.shrink_to_fit();
         self.index.shrink_to_fit();

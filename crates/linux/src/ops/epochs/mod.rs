@@ -1,11 +1,11 @@
-//! Looking at memory whose accessed bits `MADV_COLD` does not clear: mapped more than once, or locked.
+//! Observes memory whose accessed bits `MADV_COLD` does not clear: mapped more than once, or locked.
 //!
-//! `clear_refs` clears the bits of whole processes, so this goes in epochs, for all processes at once:
-//! clear, flush the TLBs, read soon and at the end, and clear again. What a page of memory
-//! has seen is put together over all the processes that map it, by page frame; one that nobody has
-//! touched, and that is mapped by others too, stays unknown, unless it is a private mapping of a file:
-//! what others do with the same code says nothing of this process. Exposure counts from the flush: before
-//! it, a page whose translation is cached is accessed without a trace.
+//! `clear_refs` clears the bits of whole processes, so this works in epochs, for all processes at once: clear,
+//! flush the TLBs, read soon afterwards and at the end, and clear again. The accesses to a page are combined by
+//! page frame over all processes that map it. A page without an access that other processes map too stays
+//! unknown, unless it belongs to a private mapping of a file: accesses of other processes to the same code are
+//! irrelevant to this process. Exposure begins with the flush: before it, an access through a cached
+//! translation sets no bit.
 
 mod flush;
 mod frames;
@@ -24,35 +24,35 @@ use crate::sys::{monotonic, process_cpu, thread_cpu};
 use crate::walker::{Answer, Plain, Span, Walker, Want, fitting, in_blocks, pages_in_block};
 use crate::x86::Level;
 
-/// An epoch is read so long after the flush, and at its end.
+/// Time from the flush to the first read of an epoch; the second read is at its end.
 const FIRST_READ: Duration = Duration::from_millis(20);
-/// If the processes do not get to run meanwhile, at the latest then.
+/// The latest first read, if the processes do not run in the meantime.
 const LATEST_FIRST_READ: Duration = Duration::from_millis(200);
-/// One CPU second of epochs takes at least so many seconds.
+/// Epochs may use one CPU second per this many seconds.
 const SHARE: u32 = 50;
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The first epoch, so that memory that has just become shared is not unknown for long.
+/// Length of the first epoch, so that memory that has just become shared is not unknown for long.
 const FIRST: Duration = Duration::from_millis(200);
-/// Where TLBs cannot be flushed, it takes time until they have forgotten.
+/// Shortest epoch where TLBs cannot be flushed: translations then stay cached for some time.
 const SHORTEST_UNFLUSHED: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60);
-/// A process may neither map nor fault while its bits are cleared: not longer than this.
+/// Longest time for which `clear_refs` may block a process: it can neither map memory nor fault meanwhile.
 const LONGEST_STALL: Duration = Duration::from_millis(100);
-/// What `clear_refs` takes for 1 GiB of resident memory.
+/// Duration of `clear_refs` per GiB of resident memory that it clears.
 const STALL_PER_GIB: Duration = Duration::from_millis(13);
-/// What flushing by it takes for 1 GiB of all resident memory.
+/// Duration of the flush that it causes, per GiB of all resident memory.
 const FLUSH_PER_GIB: Duration = Duration::from_micros(600);
 
-/// For which memory epochs are used.
+/// The memory for which epochs are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// what cannot be cleared otherwise
+    /// memory that cannot be cleared in another way
     Unclearable,
-    /// all
+    /// all memory
     All,
 }
 
-/// Runs one epoch after the other.
+/// Runs epochs one after the other.
 #[derive(Debug)]
 pub(super) struct Epochs {
     scope: Scope,
@@ -73,51 +73,51 @@ struct Epoch {
     first: Option<Read>,
     frames: Frames,
     cost: Duration,
-    /// what the processes lost by the flushes
+    /// CPU time that the processes lost by the flushes
     lost: Duration,
-    /// entries found young by the last read: these bits had to be set again
+    /// entries that the last read found young: the processes had to set these bits again
     set: u64,
 }
 
-/// An epoch that is over.
+/// A complete epoch.
 #[derive(Debug)]
 struct Complete {
     since: Nanos,
-    /// how long pages were exposed until the first read
+    /// time for which pages were exposed until the first read
     exposure: Duration,
     frames: Frames,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Read {
-    /// since the flush
+    /// time since the flush
     time: Duration,
-    /// CPU time that the processes have used since
+    /// CPU time that the processes have used since the flush
     ran: Duration,
 }
 
-/// A resident page that is asked for.
+/// A resident page in question.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub frame: u64,
-    /// It was accessed since the epoch under way has begun.
+    /// Whether it was accessed since the current epoch began.
     pub young: bool,
-    /// by how many entries it is mapped over all processes, if that is known
+    /// number of entries that map it over all processes, if known
     pub mapped: Option<u32>,
 }
 
-/// What the last epoch has shown of some pages.
+/// The result of the last epoch for some pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exposed {
-    /// pages whose accesses were seen
+    /// pages whose accesses were observed
     pub visible: u32,
-    /// those accessed from `since` to `read_at`
+    /// visible pages that were accessed from `since` to `read_at`
     pub young: u32,
-    /// those accessed later
+    /// visible pages that were accessed later
     pub later: u32,
-    /// untouched ones that processes map that are not watched
+    /// untouched pages that unwatched processes map too
     pub shared: u32,
-    /// those that the epoch has not seen: they came after it, or it was not for them
+    /// pages that the epoch has not read: they were mapped later, or the epoch did not cover them
     pub unseen: u32,
     pub since: Nanos,
     pub read_at: Nanos,
@@ -141,12 +141,12 @@ impl Epochs {
         self.soft_dirty = true;
     }
 
-    /// Whether all memory is looked at in this way.
+    /// Whether epochs observe all memory.
     pub fn cover_all(&self) -> bool {
         self.scope == Scope::All
     }
 
-    /// What the last complete epoch has shown of `pages`; `None` if there is none.
+    /// The result of the last complete epoch for `pages`; `None` if there is none.
     pub fn answer(&self, pages: impl Iterator<Item = Asked>) -> Option<Exposed> {
         let Complete { since, exposure, frames } = self.complete.as_ref()?;
         let (since, read_at) = (*since, *since + *exposure);
@@ -167,9 +167,9 @@ impl Epochs {
         Some(e)
     }
 
-    /// Does what is due. Bits may be cleared by it: to be called when nobody waits for any but those
-    /// just read. Answers how often TLBs were flushed, and what the processes have lost by that and by
-    /// setting their bits again.
+    /// Reads, ends or begins an epoch if that is due. This may clear bits: call it only when no caller waits
+    /// for bits that have not just been read. Returns the number of TLB flushes, and the CPU time that the
+    /// processes have lost by them and by setting their bits again.
     pub fn step(
         &mut self,
         walker: &mut Walker,
@@ -208,8 +208,8 @@ impl Epochs {
         Ok(taken)
     }
 
-    /// Clears and flushes whoever has run since that was done last: nobody else can have set a bit, or
-    /// can have cached a translation. `None` if there is nobody to look at.
+    /// Clears and flushes each process that has run since its last clear: the others cannot have set a bit or
+    /// cached a translation. `None` if there is no memory to observe.
     fn begin(
         &self,
         walker: &mut Walker,
@@ -241,7 +241,8 @@ impl Epochs {
         if members == 0 {
             return Ok(None);
         }
-        // The bits of the first process count a little longer, those of the last a little shorter.
+        // `since` is the middle: the exposure of the first process is a little longer, that of the last a
+        // little shorter.
         let since = begin + monotonic().since(begin) / 2;
         let cost = thread_cpu().saturating_sub(cpu);
         let (first, frames) = (None, Frames::default());
@@ -250,8 +251,8 @@ impl Epochs {
 }
 
 impl Epoch {
-    /// Just after the flush processes may have to wait for a CPU, and their hot memory would look
-    /// cold: until they have run half as much as usual.
+    /// Just after the flush, processes may have to wait for a CPU, and their hot memory would look cold. So the
+    /// first read waits until they have run half as much as usual, at most `LATEST_FIRST_READ`.
     fn wants_first_read(&self, now: Nanos, busy: f64, targets: &mut Targets<Process>) -> bool {
         let time = now.since(self.since);
         if self.first.is_some() || !self.flushed || time < FIRST_READ {
@@ -261,12 +262,13 @@ impl Epoch {
         time >= LATEST_FIRST_READ || ran >= FIRST_READ.mul_f64(busy / 2.0)
     }
 
-    /// The epoch, with its last read. Where there was none before, that is the first one.
+    /// Ends the epoch with its last read, which also serves as the first one if there was none.
     ///
-    /// Exposure is in time as it passes for these processes. E.g. if they ran for 0.5 s of an epoch
-    /// of 1 s, 15 ms that they ran until the first read are 30 ms.
+    /// Exposure is scaled to the usual speed of these processes. Example: if they ran for 0.5 s of an epoch of
+    /// 1 s, and for 15 ms until the first read, the exposure is 30 ms. It stays within a factor of 4 of the
+    /// elapsed time.
     fn complete(mut self, last: Read) -> Complete {
-        // It is kept until the next one is complete.
+        // The result is kept until the next epoch is complete.
         self.frames.shrink();
         let first = self.first.unwrap_or(last);
         let share = first.ran.as_secs_f64() / last.ran.as_secs_f64();
@@ -334,24 +336,24 @@ impl Epoch {
     }
 }
 
-/// How long an epoch is to last after one that took so much CPU time, of its processes too.
+/// The length of the next epoch after one that used `cost` CPU time, including that of the processes.
 pub(super) fn length(cost: Duration, flushed: bool) -> Duration {
     let shortest = if flushed { SHORTEST } else { SHORTEST_UNFLUSHED };
     cost.saturating_mul(SHARE).clamp(shortest, LONGEST)
 }
 
-/// CPU time that the processes of the epoch have used since its begin.
+/// CPU time that the processes of the epoch have used since it began.
 fn cpu_in_epoch(targets: &mut Targets<Process>) -> Duration {
     let members = targets.all().filter(|p| !p.in_epoch.is_empty());
     members.filter_map(|p| process_cpu(p.pid)?.checked_sub(p.ran_at_flush)).sum()
 }
 
 impl Process {
-    /// The areas that epochs are for; none if the bits of this process cannot be cleared at once.
+    /// The areas that epochs cover; none if the bits of this process cannot be cleared at once.
     ///
-    /// Clearing those of files leaves private memory alone. That is cleared only where a flush is sure
-    /// to follow (without `soft_dirty`): else what the TLB holds of it would look idle to those who
-    /// look at it in another way.
+    /// Clearing the bits of files does not affect private memory. Private memory is cleared only where a flush
+    /// is sure to follow (without `soft_dirty`): otherwise pages with a cached translation would look idle to
+    /// other monitors.
     fn epoch_areas(&self, scope: Scope, soft_dirty: bool) -> Vec<AddrRange> {
         if !self.takes_epochs() {
             return Vec::new();
@@ -368,13 +370,13 @@ impl Process {
         areas.map(|m| m.range).collect()
     }
 
-    /// Whether its bits can be cleared at once, without holding it up for long.
+    /// Whether all bits can be cleared at once, without blocking the process for long.
     pub(super) fn takes_epochs(&self) -> bool {
         self.refs.is_some() && !self.stalls
     }
 
-    /// Clears at least `areas` (sorted), unless that would take too long. Returns how many young entries of
-    /// other memory were cleared along with them, if it was done.
+    /// Clears at least `areas` (sorted), unless that would take too long. If it was done, returns the number of
+    /// young entries of other memory that were cleared too.
     fn clear_refs(
         &mut self,
         walker: &mut Walker,
@@ -395,7 +397,7 @@ impl Process {
         Ok(done.then_some(along))
     }
 
-    /// Young entries of other memory than `areas`.
+    /// The number of young entries outside of `areas`.
     fn young_but(&self, walker: &mut Walker, areas: &[AddrRange]) -> Result<u64, OpsError> {
         let is_other = |r: &AddrRange| areas.binary_search_by_key(&r.start, |a| a.start).is_err();
         let others = self.mappings.iter().map(|m| m.range).filter(is_other);

@@ -1,4 +1,4 @@
-//! Idle page tracking: the kernel asks all who map a page, by its frame.
+//! Idle page tracking: for a page frame, the kernel checks the accessed bits of all processes that map it.
 
 mod physical;
 mod process;

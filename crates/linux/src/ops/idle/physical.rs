@@ -1,4 +1,4 @@
-//! Physical memory, whoever uses it.
+//! Physical memory, independent of the processes that use it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::ops::annotate::mapping_at;
 use crate::physical::Stretch;
 use crate::sys::CpuLaps;
 
-/// Bytes that one ask may be about.
+/// The largest range of one ask, in bytes.
 const LARGEST: u64 = 2 << 20;
 
 /// The operations set for physical memory on kernels with idle page tracking. It has one target.
 ///
-/// Free pages are absent. Memory that is on no LRU list (of the kernel itself, of drivers, hugetlb) is
-/// unknown. A folio of several pages has one bit, so that all of it is as hot as its hottest page.
+/// Free pages are absent. Memory that is on no LRU list (memory of the kernel itself or of drivers, hugetlb) is
+/// unknown. A folio of several pages has one idle bit, so that the whole folio is as hot as its hottest page.
 #[derive(Debug)]
 pub struct Physical {
     tracking: Tracking,
@@ -28,20 +28,21 @@ pub struct Physical {
 }
 
 impl Physical {
-    /// The one target.
+    /// The only target.
     pub const TARGET: TargetId = TargetId(0);
 
-    /// An operations set for `memory`: sorted, disjoint, as of [`crate::physical_memory`]. Memory that
-    /// is plugged in later is not seen.
+    /// An operations set for `memory`: sorted and disjoint, as [`crate::physical_memory`] returns it. Memory
+    /// that is plugged in later is not observed.
     ///
     /// # Errors
-    /// If the kernel does not track idle pages, or we are not root.
+    /// If the kernel does not track idle pages, or isotherm does not run as root.
     pub fn new(root: &Path, memory: &[Stretch]) -> Result<Self, IdleError> {
         let mappings = memory.iter().map(Stretch::mapping).collect();
         Ok(Physical { tracking: Tracking::open(root)?, mappings, cpu: CpuLaps::begin() })
     }
 
-    /// The frames of `range`, if it is one to ask about.
+    /// The frames of `range`; `None` if the range is not page-aligned, is larger than `LARGEST`, or is not
+    /// inside one mapping.
     fn frames(&self, range: AddrRange) -> Option<Vec<u64>> {
         let is_whole =
             (range.start | range.end).is_multiple_of(PAGE_SIZE) && range.len() <= LARGEST;
@@ -76,7 +77,7 @@ impl Space for Physical {
         Ok(Liveness::Alive)
     }
 
-    /// Not told: a machine always runs something.
+    /// None: a machine always runs something.
     fn ran(&mut self, _: TargetId) -> Option<Duration> {
         None
     }

@@ -1,4 +1,4 @@
-//! Processes, by the frames of their pages.
+//! Processes on kernels with idle page tracking, observed by the frames of their pages.
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ use crate::walker::own_pid;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdleError {
-    /// no bitmap
+    /// The kernel has no readable idle page bitmap.
     #[error(
         "idle page tracking is not to be had: {0}. It takes a kernel built with CONFIG_IDLE_PAGE_TRACKING, and root"
     )]
     NoBitmap(#[from] ProcError),
-    /// frames are hidden
+    /// The kernel hides frame numbers from isotherm.
     #[error("page frames are hidden from this process: that takes CAP_SYS_ADMIN")]
     NoFrames,
 }
 
-/// The operations set for processes on kernels with idle page tracking. Memory mapped more than once
-/// is seen, over all who map it.
+/// The operations set for processes on kernels with idle page tracking. It also observes memory that is mapped
+/// more than once: such a page counts as accessed if any process that maps it has accessed it.
 pub struct Idle {
     tracking: Tracking,
     root: PathBuf,
@@ -44,7 +44,7 @@ impl Idle {
     /// An operations set without targets.
     ///
     /// # Errors
-    /// If the kernel has no such bitmap, or we may not use it.
+    /// If the kernel has no idle page bitmap, or isotherm may not use it.
     pub fn new(root: &Path) -> Result<Self, IdleError> {
         let tracking = Tracking::open(root)?;
         let failed = |source| ProcError::Read { path: "memory of our own".into(), source };
@@ -59,7 +59,7 @@ impl Idle {
     }
 }
 
-/// Looks at a window of `process`.
+/// Reads a window of `process`.
 fn read(tracking: &Tracking, process: &mut ProcfsProcess, ask: &Ask) -> Result<Window, OpsError> {
     let dropped = || Ok(Window::known(Seen::default()));
     let Some(unknown) = process.mapping_at(ask.range.start).map(|m| m.unknown) else {
@@ -71,7 +71,7 @@ fn read(tracking: &Tracking, process: &mut ProcfsProcess, ask: &Ask) -> Result<W
     }
     let frames: Vec<u64> = entries.iter().filter(|e| e.is_present()).map(|e| e.frame()).collect();
     let pages = u32::try_from(entries.len()).unwrap_or(u32::MAX);
-    // What is locked can be seen by frame.
+    // Idle page tracking can observe locked memory, because it works by frame.
     if let Some(why) = unknown.filter(|&why| why != Unknown::Mlocked) {
         let read_at = monotonic();
         let mut seen = Seen { pages, read_at, cleared_at: read_at, ..Seen::default() };

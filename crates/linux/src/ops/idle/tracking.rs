@@ -1,4 +1,4 @@
-//! Which page frames are idle, and for which that can be told.
+//! Which page frames are idle, and for which frames this can be observed.
 
 use std::io;
 use std::path::Path;
@@ -8,23 +8,23 @@ use isotherm_core::{Ask, Cost, OpsError, Seen, Unknown};
 use crate::proc::{FrameContent, IdleBitmap, KPageFlags, ProcError};
 use crate::sys::monotonic;
 
-/// The two files that tell.
+/// The two files of idle page tracking.
 #[derive(Debug)]
 pub(super) struct Tracking {
     flags: KPageFlags,
     bitmap: IdleBitmap,
 }
 
-/// What a window has shown.
+/// The result of reading one window.
 #[derive(Debug)]
 pub(super) struct Window {
     seen: Seen,
-    /// to be marked: of each folio that was accessed the first frame
+    /// frames to be marked as idle: the first frame of each folio that was accessed
     young: Vec<u64>,
 }
 
 impl Window {
-    /// One about which nothing more is to be found out.
+    /// A window that needs no further work.
     pub fn known(seen: Seen) -> Self {
         Window { seen, young: Vec::new() }
     }
@@ -35,8 +35,7 @@ impl Tracking {
         Ok(Tracking { bitmap: IdleBitmap::open(root)?, flags: KPageFlags::open(root)? })
     }
 
-    /// Looks at a window of `pages` pages, those of `frames` among them. Frame 0 stands for one that is
-    /// hidden.
+    /// Reads a window of `pages` pages, which includes those of `frames`. Frame 0 stands for a hidden frame.
     pub fn read(&self, pages: u32, frames: &[u64]) -> Result<Window, OpsError> {
         let read_at = monotonic();
         let mut seen = Seen { pages, read_at, cleared_at: read_at, ..Seen::default() };
@@ -64,8 +63,8 @@ impl Tracking {
         Ok(Window { seen, young })
     }
 
-    /// Answers `asks`, each of which `read` looks at. All are read before the first is marked, as two of
-    /// them may be about one folio. Marking interrupts nobody: it counts as no clear.
+    /// Answers `asks`; `read` reads each of them. All windows are read before the first one is marked, because
+    /// two of them may contain the same folio. Marking interrupts no CPU, so it does not count as a clear.
     pub fn look(
         &self,
         asks: &[Ask],

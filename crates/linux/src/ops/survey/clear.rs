@@ -1,5 +1,5 @@
-//! Clearing in long runs: what is read, sorted out, cleared and told, up to 64 MiB at a time, so that
-//! little changes in between.
+//! Clearing in long runs. Each step reads, classifies, clears and reports up to 64 MiB, so that little changes
+//! in between.
 
 use isotherm_core::{AddrRange, BLOCK_SIZE, Cleared, Nanos, OpsError, PageMask, Unknown};
 
@@ -10,10 +10,10 @@ use crate::ops::process::Process;
 use crate::sys::monotonic;
 use crate::walker::{Plain, RawBlock, Reader, Span, Walker, in_blocks, pages_in_block};
 
-/// Ranges cleared between two time stamps: each takes half a millisecond at most.
+/// Ranges cleared between two time stamps: each takes at most half a millisecond.
 const CLEARED_AT_ONCE: usize = 4;
 
-/// What clearing took of the target.
+/// Work and side effects of one clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ClearCost {
     /// blocks read
@@ -26,7 +26,7 @@ pub(crate) struct ClearCost {
     pub young: u64,
 }
 
-/// One block, sorted out.
+/// One block with its classified pages.
 #[derive(Debug, Clone)]
 pub(super) struct Sorted {
     pub block: RawBlock,
@@ -36,12 +36,12 @@ pub(super) struct Sorted {
     pub wanted: PageMask,
     /// pages that no range may cover
     pub kept: PageMask,
-    /// asked for or not
+    /// pages that cannot be observed, requested or not, with the reason
     pub hidden: Vec<(Unknown, PageMask)>,
     cleared_at: Nanos,
 }
 
-/// Stretches to be read for some runs: those with short gaps between them in one.
+/// One stretch to read for several runs: runs with short gaps between them are read together.
 struct ClearSpan {
     span: Span,
     area: AddrRange,
@@ -78,7 +78,7 @@ pub(crate) fn clear(
     }
 }
 
-/// Only pages between runs that lie in one area can be covered without harm.
+/// Joins near runs of the same area: only pages between runs of one area can be covered without harm.
 fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<ClearSpan> {
     let mut out: Vec<ClearSpan> = Vec::new();
     for run in runs {
@@ -105,13 +105,13 @@ fn stretches(process: &Process, runs: &[AddrRange]) -> Vec<ClearSpan> {
     out
 }
 
-/// Whether they may be cleared in one go, or meet within a block.
+/// Whether one range may clear both, or they meet within a block.
 fn are_near(before: AddrRange, after: AddrRange) -> bool {
     after.start.saturating_sub(before.end) <= BRIDGED
         || after.start / BLOCK_SIZE == before.end / BLOCK_SIZE
 }
 
-/// Sorts out all but folios that are not plain.
+/// Classifies all pages except those of folios that are not plain.
 fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> Sorted {
     let whole = AddrRange::new(block.start, block.start + BLOCK_SIZE);
     let first = stretch.runs.partition_point(|r| r.end <= whole.start);
@@ -144,13 +144,13 @@ fn sort(process: &mut Process, block: RawBlock, stretch: &ClearSpan) -> Sorted {
 }
 
 impl Sorted {
-    /// Pages that cannot be seen, and that no range may cover.
+    /// Marks pages that cannot be observed, and that no range may cover.
     pub fn keep(&mut self, why: Unknown, pages: PageMask) {
         self.hidden.push((why, pages));
         self.kept = self.kept.or(&pages);
     }
 
-    /// What has come of it.
+    /// The result for the caller; `None` if no requested page is resident.
     fn cleared(&self) -> Option<Cleared> {
         let resident = self.block.resident.and(&self.asked);
         let (start, huge, cleared_at) = (self.block.start, self.block.huge, self.cleared_at);
@@ -160,7 +160,8 @@ impl Sorted {
     }
 }
 
-/// Clears what is wanted; where that fails, block by block; and says what could not be done.
+/// Clears the wanted pages. If a range fails, it is tried again block by block, and pages that still fail
+/// become unknown.
 fn clear_wanted(
     process: &Process,
     sorted: &mut [Sorted],
@@ -170,7 +171,7 @@ fn clear_wanted(
     for s in sorted.iter() {
         runs.add(s.block.start, s.area, &s.wanted, &s.kept);
         let young = u64::from(s.wanted.and(&s.block.young).count());
-        // A huge page has one bit, and is touched again by setting that.
+        // A huge page has one accessed bit: the target has to set only that one again.
         cost.young += if s.block.huge { young.min(1) } else { young };
     }
     let ranges = runs.ranges();
@@ -194,7 +195,7 @@ fn clear_wanted(
     Ok(())
 }
 
-/// The blocks in which something of `range` lies.
+/// The blocks that overlap `range`.
 fn of_range(sorted: &mut [Sorted], range: AddrRange) -> impl Iterator<Item = &mut Sorted> {
     let first = sorted.partition_point(|s| s.block.start + BLOCK_SIZE <= range.start);
     let rest = sorted.get_mut(first..).unwrap_or_default();

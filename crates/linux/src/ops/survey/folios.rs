@@ -18,19 +18,19 @@ pub(crate) struct Special {
     pub pages: PageMask,
 }
 
-/// What stands behind such pages.
+/// The folios of such pages.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Behind {
     /// pages mapped more than once
     pub shared: PageMask,
-    /// folios, and all of their pages: each is mapped, one after the other
+    /// folios with all of their pages, if all are mapped in order
     pub folios: Vec<(Folio, PageMask)>,
-    /// pages of folios of which that is not so, or not told
+    /// pages of folios that are not mapped completely in order, or of unknown folios
     pub partial: PageMask,
 }
 
-/// Finds out about all of `asked`, in their order; `None` where there is another table by now, or a
-/// huge page.
+/// Finds the folios of all `asked` pages, in the same order; `None` where the page table was replaced or a huge
+/// page is mapped now.
 pub(crate) fn behind(
     walker: &mut Walker,
     process: &mut Process,
@@ -80,16 +80,15 @@ impl Special {
         Some(behind)
     }
 
-    /// Which of the pages are mapped more than once.
+    /// The pages that are mapped more than once.
     fn shared(&self, process: &mut Process, answer: &Answer<'_>) -> PageMask {
         let mapped = |page| answer.folio(page).map(|f| f.mapped);
-        // What lies beside the area in the block says nothing about it.
+        // Pages of the block outside of the area are no evidence about it.
         let noted = (pages_in_block(self.block, self.area), self.area.start);
         process.shared(self.block, &self.pages, noted, mapped)
     }
 
-    /// The pages of the folio that `page` belongs to, if all of them are mapped here, one after the
-    /// other.
+    /// The pages of the folio that contains `page`, if all of them are mapped here, in order.
     fn pages_of(&self, page: usize, folio: Folio, answer: &Answer<'_>) -> Option<PageMask> {
         if folio.order == 0 {
             return Some(PageMask::span(page, page + 1));
@@ -103,7 +102,7 @@ impl Special {
     }
 }
 
-/// Finds out about the pages of `sorted` that are not plain.
+/// Classifies the pages of `sorted` that are not plain.
 pub(super) fn sort_folios(
     walker: &mut Walker,
     process: &mut Process,
@@ -123,7 +122,7 @@ pub(super) fn sort_folios(
 }
 
 impl Sorted {
-    /// What is neither plain nor told yet.
+    /// The pages that are neither plain nor classified yet.
     fn special(&self) -> Special {
         let pages = match self.block.plain {
             Some(plain) if self.hidden.is_empty() && !self.block.huge => {
@@ -143,14 +142,14 @@ impl Sorted {
         self.kept = self.kept.or(&behind.partial);
     }
 
-    /// Decides on a folio all of whose `pages` are mapped. No range ends within it, so that it may be
-    /// covered; the kernel passes over what is shared, or on no list.
+    /// Classifies a folio whose `pages` are all mapped. No range ends inside it, so that a range may cover it:
+    /// the kernel skips folios that are shared or on no LRU list.
     fn sort_folio(&mut self, folio: Folio, pages: PageMask, shared: PageMask) {
         let young = self.block.young.and(&pages);
         if !shared.and(&pages).is_empty() {
             self.hidden.push((Unknown::Shared, pages));
         } else if young.is_empty() {
-            // It will show as it is.
+            // Its accesses will be observed; nothing to clear.
         } else if !folio.on_lru {
             self.hidden.push((Unknown::Unseen, young));
         } else if young.and(&self.asked).is_empty() {

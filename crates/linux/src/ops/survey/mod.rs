@@ -1,4 +1,4 @@
-//! All accessed bits of a process read at once, and cleared in long runs.
+//! Reads all accessed bits of a process at once, and clears them in long runs.
 
 mod clear;
 mod folios;
@@ -68,12 +68,12 @@ impl Survey for Vaddr {
     }
 }
 
-/// Measures what clearing costs, unless that was done before.
+/// Measures the cost of clearing, unless it was measured before.
 pub(super) fn measure_price() {
     Price::here();
 }
 
-/// Reads the blocks of `spans` as long as the process is what it was; returns whether it is.
+/// Reads the blocks of `spans` while the process is unchanged; returns whether it still is.
 pub(crate) fn read_blocks(
     walker: &mut Walker,
     process: &Process,

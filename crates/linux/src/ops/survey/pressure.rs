@@ -1,4 +1,4 @@
-//! Memory pressure on a process: of its control group, or of the machine.
+//! Memory pressure on a process: that of its cgroup, or of the machine.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,24 +11,23 @@ use isotherm_core::{Nanos, PAGE_SIZE, Pressure};
 use crate::cgroup::{Cgroup, MACHINE_PRESSURE, Version, machine_pressure, parse_pressure};
 use crate::proc::{self, pid_file, read_up_to};
 
-/// More than one part in so many of the machine's memory available is plenty.
+/// If more than 1/10 of the machine's memory is available, its headroom is not limited.
 const PLENTY_DIVISOR: u64 = 10;
 
-/// What was read so long ago is read anew.
+/// Values older than this are read again.
 const MAX_AGE: Duration = Duration::from_millis(100);
-/// The same of all of it, though no task has waited for memory since.
+/// The same limit while no task of the machine has waited for memory.
 const MAX_AGE_IF_CALM: Duration = Duration::from_secs(5);
-/// A group is forgotten so long after it was last asked for.
+/// A cgroup is forgotten this long after its last use.
 const KEEP_UNUSED: Duration = Duration::from_secs(60);
-/// `/proc/PID/cgroup` is at most so long.
+/// Largest size of `/proc/PID/cgroup` that is read, in bytes.
 const MAX_GROUPS: u64 = 64 << 10;
 
-/// The pressure on processes, cached by the contents of `/proc/PID/cgroup`: hundreds of processes of one
-/// group are under the same pressure, and reading it anew opens a dozen files.
+/// The pressure on processes, cached by the contents of `/proc/PID/cgroup`: hundreds of processes of one cgroup
+/// are under the same pressure, and reading it opens a dozen files.
 ///
-/// The kernel counts all work of reclaim as waiting for memory: that of kswapd, of tasks that reclaim
-/// themselves, and of groups at their limits. As long as no task on the machine has waited, no counter of
-/// reclaim has moved.
+/// The kernel counts all reclaim as waiting for memory: that of kswapd, direct reclaim by tasks, and reclaim of
+/// cgroups at their limits. While no task of the machine has waited, no reclaim counter has changed.
 #[derive(Debug)]
 pub(crate) struct PressureCache {
     root: PathBuf,
@@ -37,16 +36,17 @@ pub(crate) struct PressureCache {
     waits: MemoryStalls,
 }
 
-/// The pressure on a group, and when it was read.
+/// The pressure on a cgroup, and when it was read.
 #[derive(Debug)]
 struct CachedPressure {
     pressure: Option<Pressure>,
-    /// when, in part or as a whole
+    /// time of the last partial or complete reading
     at: Nanos,
     whole_at: Nanos,
-    /// how long tasks of the machine had waited by then; `None` if the kernel does not count that
+    /// total time for which tasks of the machine had waited at that reading; `None` if the kernel does not
+    /// count it
     waited: Option<Duration>,
-    /// the group that has a limit, or one above it has
+    /// the cgroup, if it or an ancestor has a limit
     limited: Option<Cgroup>,
 }
 
@@ -55,7 +55,8 @@ struct CachedPressure {
 struct MemoryStalls(Option<File>);
 
 impl MemoryStalls {
-    /// How long some task of the machine has waited for memory; `None` if the kernel does not count that.
+    /// Total time for which some task of the machine has waited for memory; `None` if the kernel does not count
+    /// it.
     fn some(&self) -> Option<Duration> {
         let mut text = [0; 256];
         let len = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -63,20 +64,20 @@ impl MemoryStalls {
     }
 }
 
-/// What reclaim of the whole machine has looked at. `pgscan_anon` counts that of groups at their limits too,
-/// which is nothing to those outside of them.
+/// Pages that reclaim of the whole machine has scanned. `pgscan_anon` also counts the scans of cgroups at their
+/// limits, which are irrelevant to processes outside of them.
 #[derive(Debug, Default)]
 struct MachineReclaim {
     anon: u64,
-    /// by anybody, for the whole machine
+    /// by kswapd and direct reclaim, for the whole machine
     global: u64,
     direct: u64,
     scanned: u64,
 }
 
 impl MachineReclaim {
-    /// A machine that reads files makes room for them all the time, which is no shortage: that is where
-    /// private memory is scanned, or tasks have to make room themselves.
+    /// A machine that reads files reclaims page cache all the time, which is no shortage. It is a shortage if
+    /// private memory is scanned, or if tasks have to reclaim memory themselves.
     fn scanned(&mut self, counters: &proc::Counters) -> u64 {
         let count = |name: &str| counters.get(name).copied().unwrap_or_default();
         let (anon, direct) = (count("pgscan_anon"), count("pgscan_direct"));
@@ -89,14 +90,14 @@ impl MachineReclaim {
 }
 
 impl PressureCache {
-    /// Nothing is read yet.
+    /// An empty cache.
     pub fn new(root: &Path) -> Self {
         let waits = MemoryStalls(File::open(root.join(MACHINE_PRESSURE)).ok());
         let (of, machine) = (HashMap::new(), MachineReclaim::default());
         PressureCache { root: root.to_owned(), of, machine, waits }
     }
 
-    /// What memory pressure does to process `pid`, at `now`.
+    /// The memory pressure on process `pid` at `now`.
     pub fn get(&mut self, pid: i32, now: Nanos) -> Option<Pressure> {
         let root = &self.root;
         let groups = read_up_to(&pid_file(root, pid, "cgroup"), MAX_GROUPS).unwrap_or_default();
@@ -119,15 +120,15 @@ impl PressureCache {
 }
 
 impl CachedPressure {
-    /// Whether nothing can have happened but that limits have come nearer.
+    /// Whether only the headroom can have changed since the last complete reading.
     fn is_calm(&self, waited: Option<Duration>, now: Nanos) -> bool {
         waited.is_some() && waited == self.waited && now.since(self.whole_at) < MAX_AGE_IF_CALM
     }
 }
 
-/// What memory pressure does to process `pid`, and its group if that is limited. A group of version 1 tells
-/// less than the machine does, so it is asked only if there is a limit; then its limits tell of reclaim, and
-/// the machine of those who wait.
+/// The memory pressure on process `pid`, and its cgroup if that is limited. A cgroup of version 1 reports less
+/// than the machine does, so it is read only if it has a limit. Then its failures at the limit count as
+/// reclaim, and the waiting time is that of the machine.
 fn pressure(
     root: &Path,
     pid: i32,
@@ -151,7 +152,7 @@ fn told_by(group: &Cgroup, root: &Path) -> Option<Pressure> {
     })
 }
 
-/// For how long some task of the machine has waited for memory.
+/// Total time for which some task of the machine has waited for memory.
 fn stalled(root: &Path) -> Duration {
     machine_pressure(root).map(|p| p.some.total).unwrap_or_default()
 }
@@ -186,7 +187,7 @@ fn by_machine(root: &Path, machine: &mut MachineReclaim) -> Option<Pressure> {
     })
 }
 
-/// Until zones reach their low watermarks, if that is not far.
+/// Bytes that remain until the zones reach their low watermarks; `None` while plenty is available.
 fn machine_headroom(root: &Path) -> Option<u64> {
     let memory = proc::meminfo(root).ok()?;
     if memory.available > memory.total / PLENTY_DIVISOR {

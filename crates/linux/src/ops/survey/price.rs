@@ -1,4 +1,4 @@
-//! What clearing costs the target: measured once, on memory of our own.
+//! The cost of clearing for the target: measured once, on isotherm's own memory.
 
 use std::io;
 use std::sync::OnceLock;
@@ -10,36 +10,35 @@ use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::sys::{OwnPages, online_cpus};
 
-/// What things cost whoever is cleared, in CPU time.
+/// Costs of clearing for the target, in CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) struct Price {
-    /// a TLB shootdown, on each CPU that it interrupts
+    /// of a TLB shootdown, on each CPU that it interrupts
     pub shootdown: Duration,
-    /// touching a page that was cleared, beyond what touching costs anyway
+    /// of touching a cleared page, beyond the cost of touching any page
     pub touch: Duration,
 }
 
-/// Where it cannot be measured: what it was in a virtual machine, where both are dear (the bench
-/// `looks`).
+/// Used where the costs cannot be measured: those of a virtual machine, where both are high (bench `looks`).
 const CAUTIOUS: Price =
     Price { shootdown: Duration::from_micros(12), touch: Duration::from_nanos(300) };
-/// What is measured is believed within these; beyond, something came between.
+/// Measurements outside of these ranges are discarded as disturbed.
 const SHOOTDOWNS: std::ops::RangeInclusive<Duration> =
     Duration::from_nanos(100)..=Duration::from_micros(100);
 const TOUCHES: std::ops::RangeInclusive<Duration> =
     Duration::from_nanos(2)..=Duration::from_micros(2);
 
-/// Pages that are touched: within the reach of a TLB, so that it is the clear that is seen.
+/// Number of pages to touch: few enough for the TLB, so that the difference comes from the clear.
 const PAGES: u64 = 512;
 const ROUNDS: usize = 9;
-/// Shootdowns in a round.
+/// Shootdowns per round.
 const SHOTS: u32 = 20;
 const QUIET: Duration = Duration::from_micros(100);
-/// What measuring may take in all.
+/// Longest duration of the whole measurement.
 const LONGEST: Duration = Duration::from_millis(10);
 
 impl Price {
-    /// As measured once in this process.
+    /// The costs on this machine, measured once in this process.
     pub fn here() -> Self {
         static HERE: OnceLock<Price> = OnceLock::new();
         *HERE.get_or_init(|| {
@@ -53,7 +52,7 @@ impl Price {
         })
     }
 
-    /// Of so many shootdowns on so many CPUs, and so many young pages cleared.
+    /// The cost of `shootdowns` on `cpus` CPUs each, and of `young` cleared young pages.
     pub fn of(&self, shootdowns: u64, cpus: u32, young: u64) -> Duration {
         let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let shot = count(shootdowns).saturating_mul(cpus);
@@ -61,9 +60,9 @@ impl Price {
     }
 }
 
-/// A pass over cleared pages against one over pages just touched.
+/// Cost per page of a pass over cleared pages, minus that of a pass over pages just touched.
 fn touch() -> io::Result<Duration> {
-    // New pages wait on their CPU, and cannot be cleared before there are more.
+    // New pages wait in a per-CPU batch, and cannot be cleared until more pages follow.
     let mut own = OwnPages::map(PAGES + 64)?;
     (0..PAGES + 64).for_each(|page| own.write(page, 1));
     let pass = || {
@@ -82,7 +81,8 @@ fn touch() -> io::Result<Duration> {
     Ok(median(rounds) / u32::try_from(PAGES).unwrap_or(u32::MAX))
 }
 
-/// How much less a second thread gets done while it is shot at; `None` where there is one CPU.
+/// The work that a second thread loses because of shootdowns, as time per shootdown; `None` on a machine with
+/// one CPU.
 fn shootdown() -> io::Result<Option<Duration>> {
     if online_cpus() < 2 {
         return Ok(None);
@@ -95,13 +95,13 @@ fn shootdown() -> io::Result<Option<Duration>> {
         let other = std::thread::Builder::new().spawn_scoped(scope, || {
             keep_off(ours);
             while !stop.load(Relaxed) {
-                // Alone on its cache line most of the time: it is read four times a round.
+                // The counter is alone on its cache line most of the time: it is read four times per round.
                 done.fetch_add(1, Relaxed);
             }
         });
         let begin = Instant::now();
         let mut lost = Ok(Vec::new());
-        // It may have to wait for a CPU, now and then.
+        // The thread may sometimes have to wait for a CPU.
         while let Ok(rounds) = &mut lost
             && other.is_ok()
             && rounds.len() < ROUNDS
@@ -119,7 +119,7 @@ fn shootdown() -> io::Result<Option<Duration>> {
     })
 }
 
-/// Leaves a CPU to others; where that is not permitted, the scheduler most likely does.
+/// Avoids the CPU `cpu`. If that is not permitted, the scheduler most likely avoids it anyway.
 fn keep_off(cpu: usize) {
     if let Ok(mut cpus) = sched_getaffinity(None) {
         cpus.unset(cpu);
@@ -127,7 +127,7 @@ fn keep_off(cpu: usize) {
     }
 }
 
-/// One round: what the other thread has lost; `None` if it did not run.
+/// One round: the time that the other thread has lost; `None` if it did not run.
 fn shots(own: &mut OwnPages, done: &AtomicU64) -> io::Result<Option<Duration>> {
     let before = (Instant::now(), done.load(Relaxed));
     while before.0.elapsed() < QUIET {

@@ -1,29 +1,28 @@
-//! Which ranges to clear, as long as possible.
+//! Which ranges to clear: as long as possible.
 
 use std::ops::Range;
 
 use isotherm_core::{AddrRange, PAGE_SIZE, PageMask};
 
-/// Gaps up to this are cleared as well, if nothing in them is young: a range costs some 10 us however long it
-/// is, a page in it some 48 ns (the bench `looks`).
+/// Gaps up to this many bytes are cleared too, if they contain no young page: a range costs about 10 us
+/// independent of its length, and each page in it about 48 ns (bench `looks`).
 pub(super) const BRIDGED: u64 = 1 << 20;
-/// A range takes half a millisecond then: so much may the time differ at which its pages were
-/// cleared.
+/// The longest range, in bytes. Clearing it takes half a millisecond, which is also the largest error of the
+/// time stamps of its pages.
 const LONGEST: u64 = 16 << 20;
 
-/// Joins wanted pages to ranges, block by block in ascending order.
+/// Joins wanted pages to ranges. Blocks must come in ascending order.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
     ranges: Vec<AddrRange>,
-    /// the area in which the last range lies
+    /// the area that contains the last range
     area: AddrRange,
     /// end of the last page that no range may cover
     kept: u64,
 }
 
 impl Runs {
-    /// Takes in the pages of the block from `start` on that are wanted. Ranges stay within `area` and
-    /// cover no page of `kept`.
+    /// Adds the `wanted` pages of the block at `start`. Ranges stay within `area` and cover no page of `kept`.
     pub fn add(&mut self, start: u64, area: AddrRange, wanted: &PageMask, kept: &PageMask) {
         for pages in stretches(wanted) {
             let range = AddrRange::new(at(start, pages.start), at(start, pages.end));
@@ -56,12 +55,12 @@ fn at(start: u64, page: usize) -> u64 {
     start + page as u64 * PAGE_SIZE
 }
 
-/// The page at which `addr` lies in the block from `start` on; its first one if it lies before.
+/// The index of the page at `addr` in the block at `start`; 0 if `addr` lies before the block.
 fn page(start: u64, addr: u64) -> usize {
     usize::try_from(addr.saturating_sub(start) / PAGE_SIZE).unwrap_or(usize::MAX)
 }
 
-/// The longest stretches of neighbours that are in, ascending.
+/// The maximal stretches of adjacent pages of `mask`, in ascending order.
 fn stretches(mask: &PageMask) -> impl Iterator<Item = Range<usize>> {
     let words = *mask.words();
     let mut from = 0;
@@ -73,7 +72,7 @@ fn stretches(mask: &PageMask) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The first page from `from` on that is in; with `flip` of all ones, that is not.
+/// The first page of the mask from `from` on; if `flip` is all ones, the first page outside of the mask.
 fn next(words: &[u64], from: usize, flip: u64) -> Option<usize> {
     let word = |i: usize| words.get(i).map(|w| w ^ flip);
     let begun = word(from / 64)? & u64::MAX << (from % 64);
