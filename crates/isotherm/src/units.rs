@@ -20,6 +20,14 @@ pub fn way(text: &str) -> Result<LookBy, String> {
     }
 }
 
+/// The number of a process.
+pub fn pid(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|&pid: &i32| pid > 0);
+    number.ok_or_else(|| {
+        "a PID is a number, as pidof prints it; --comm NAME selects processes by name".to_owned()
+    })
+}
+
 /// Two parts around `..`.
 fn halves(text: &str) -> Result<(&str, &str), String> {
     text.split_once("..").ok_or_else(|| format!("{text} is no range: write FROM..TO"))

@@ -20,7 +20,7 @@ use super::UsageError;
 #[derive(Debug, Args)]
 pub struct Targets {
     /// Process to watch; may be given several times
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", value_parser = units::pid)]
     pub pid: Vec<i32>,
     /// Watch the processes of this control group and of the groups below it, as they come and go,
     /// until the group is removed: a path below the cgroup mount (system.slice/ssh.service), or a

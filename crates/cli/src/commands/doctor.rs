@@ -14,8 +14,11 @@ pub fn run(o: &Doctor) -> Result<ExitCode> {
     let findings = examine("/".as_ref());
     let written = print(&findings, o.json);
     written.context("cannot write to standard output")?;
-    let works = findings.iter().all(|f| f.state != State::Fails);
-    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(if all_work(&findings) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn all_work(findings: &[Finding]) -> bool {
+    findings.iter().all(|f| f.state != State::Fails)
 }
 
 fn print(findings: &[Finding], json: bool) -> std::io::Result<()> {
@@ -33,6 +36,8 @@ fn print(findings: &[Finding], json: bool) -> std::io::Result<()> {
                 writeln!(out, "{}", fill(line, lines_of(INDENT, INDENT)))?;
             }
         }
+        let works = if all_work(findings) { "recording works" } else { "recording does not work" };
+        writeln!(out, "{works} on this machine")?;
     }
     out.flush()
 }

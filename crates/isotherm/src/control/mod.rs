@@ -124,8 +124,8 @@ pub enum ControlError {
     Foreign(String),
     /// nobody listens there
     #[error(
-        "no service listens on {path}: start one (isotherm reclaim --all), or name its socket with \
-         --control"
+        "no service listens on {path}: start one (isotherm reclaim --all; record and run listen with --control \
+         PATH), or name its socket with --control"
     )]
     Nobody {
         /// of the socket

@@ -73,10 +73,16 @@ fn heads(first: &str) -> String {
 
 fn line(out: &mut String, r: &Row) {
     let high = if r.rate_high_hz.is_finite() { hz(r.rate_high_hz) } else { String::new() };
+    let low = hz(r.rate_low_hz);
+    // Without a page that can be observed there is no rate.
+    let rate = match r.resident_bytes > r.unknown_bytes {
+        true => format!("{} ({low}..{high}){}", hz(r.rate_hz), part(r.touched_bp)),
+        false => "-".to_owned(),
+    };
     let cells = [
         bytes(r.size_bytes),
         r.state.name().to_owned(),
-        format!("{} ({}..{high}){}", hz(r.rate_hz), hz(r.rate_low_hz), part(r.touched_bp)),
+        rate,
         span(r.age_ms),
         bytes(r.resident_bytes),
         bytes(r.unknown_bytes),
