@@ -1,4 +1,4 @@
-//! What can be done to memory: the seam that schemes act through.
+//! Actions on memory: the interface through which schemes act.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,34 +7,34 @@ use crate::call::{OpsError, TargetId};
 use crate::heat::Heat;
 use crate::range::AddrRange;
 
-/// What can be done to memory.
+/// An action on memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Action {
     /// move to swap, or write back and drop
     PageOut,
-    /// deactivate: the first to go under pressure
+    /// deactivate: reclaim takes it first
     Cold,
-    /// read ahead, or back from swap
+    /// read ahead, or read back from swap
     WillNeed,
     /// make huge pages
     HugePage,
     /// split huge pages
     NoHugePage,
-    /// move up in the lists that reclaim goes by
+    /// move up in the lists of reclaim
     LruPrio,
-    /// move down in them
+    /// move down in the lists of reclaim
     LruDeprio,
-    /// move what is hot to other nodes
+    /// move hot memory to other nodes
     MigrateHot(Destinations),
-    /// move what is cold to other nodes
+    /// move cold memory to other nodes
     MigrateCold(Destinations),
-    /// only count
+    /// count only
     Stat,
 }
 
 impl Action {
-    /// As schemes and logs write it, which is as the kernel does.
+    /// The name in schemes and logs, which is the kernel's.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Action {
         }
     }
 
-    /// Which memory it is for: the hot, the cold, or either.
+    /// The heat that the action is for: hot, cold, or `None` for any.
     #[must_use]
     pub fn prefers(&self) -> Option<Heat> {
         match self {
@@ -66,82 +66,83 @@ impl Action {
     }
 }
 
-/// Where to migrate to: at least one node. Several share by weight, page by page number, as weighted
-/// interleave does.
+/// Destinations of a migration: at least one node. Several nodes share the pages by weight and page number,
+/// as weighted interleave does.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destinations(pub Arc<[Destination]>);
 
-/// A node, and its share.
+/// A node and its share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Destination {
     /// number of the node
     pub node: u32,
-    /// pages that it gets of each round; at least 1
+    /// pages that the node gets in each round; at least 1
     pub weight: u32,
 }
 
-/// Whether an operations set can do an [`Action`].
+/// Whether an operations set supports an [`Action`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Support {
     /// yes
     Yes,
-    /// No, and why, until somebody changes that: [`Act::apply`] may be asked, and counts what fails.
+    /// No, with the reason, until someone changes that: [`Act::apply`] may still be called, and counts
+    /// failures.
     NotNow(String),
-    /// never here, and why
+    /// not on this machine, with the reason
     No(String),
 }
 
-/// What an application of an [`Action`] may use.
+/// Limits for one application of an [`Action`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// bytes at most
+    /// maximum number of bytes
     pub bytes: u64,
-    /// time at most
+    /// maximum time
     pub time: Duration,
 }
 
-/// An [`Action`] to be done.
+/// A request to apply an [`Action`].
 #[derive(Debug, Clone)]
 pub struct Work<'a> {
-    /// what
+    /// the action
     pub action: &'a Action,
-    /// to whom
+    /// the target
     pub target: TargetId,
-    /// where: page-aligned
+    /// the page-aligned range
     pub range: AddrRange,
-    /// with how much
+    /// its limits
     pub budget: Budget,
-    /// which pages of it; all where empty
+    /// which pages of the range; all if empty
     pub filters: &'a [PageFilter],
-    /// What is touched within this time before the action is let alone, where the action is for what
-    /// is not touched. Zero: nobody looks again.
+    /// Second look: an action for untouched memory skips pages that are touched within this time before the
+    /// action. Zero: no second look.
     pub recheck: Duration,
-    /// why, for who looks on
+    /// the reason, for tracing
     pub cause: Option<Cause<'a>>,
 }
 
-/// Why a [`Work`] is to be done.
+/// The reason for a [`Work`].
 #[derive(Debug, Clone, Copy)]
 pub struct Cause<'a> {
-    /// whose turn it is
+    /// name of the scheme
     pub scheme: &'a str,
     /// first-touch rate of the region, mean over its pages, in Hz
     pub hz: f64,
-    /// how long the region has kept its heat
+    /// time for which the region has kept its heat
     pub age: Duration,
-    /// who is told when it begins
+    /// is notified when the work begins
     pub begins: Option<&'a dyn Begins>,
 }
 
-/// Is told of each [`Work`] that is come to, before anything is done.
+/// Is notified of each [`Work`] before it begins.
 pub trait Begins: std::fmt::Debug {
-    /// This one is next.
+    /// `work` begins next.
     fn begins(&self, work: &Work<'_>);
 }
 
 impl Work<'_> {
-    /// Tells who wants to be told that it is next. That is for an operations set to do which may leave
-    /// works for another time.
+    /// Notifies [`Cause::begins`] that this work is next. An operations set that may leave works for later
+    /// must call this.
     pub fn begin(&self) {
         if let Some(told) = self.cause.and_then(|cause| cause.begins) {
             told.begins(self);
@@ -149,83 +150,82 @@ impl Work<'_> {
     }
 }
 
-/// Tells pages apart by what only the operations set can see of them. The first filter that a page
-/// answers to decides; a page that answers to none is let through if the last filter rejects, and
-/// else is not: the rule of the kernel's filters.
+/// Distinguishes pages by properties that only the operations set can see. The first filter that matches a
+/// page decides. A page that matches no filter is allowed if the last filter rejects, and rejected otherwise.
+/// This is the rule of the kernel's filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageFilter {
-    /// what it asks for
+    /// the property
     pub kind: PageKind,
-    /// whether a page answers to it by being of that kind, or by not being
+    /// whether the filter matches pages with the property, or pages without it
     pub matching: bool,
-    /// what becomes of a page that answers to it
+    /// whether matching pages are allowed
     pub allow: bool,
 }
 
-/// What a [`PageFilter`] asks for.
+/// The property of a page in a [`PageFilter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
-    /// part of a folio of at least and at most this many bytes
+    /// part of a folio whose size is within these limits
     HugePage {
-        /// bytes
+        /// minimum in bytes
         min: u64,
-        /// bytes
+        /// maximum in bytes
         max: u64,
     },
     /// on this node
     Node(u32),
     /// its accessed bit is set
     Young,
-    /// touched within so long, or possibly touched
+    /// touched, or possibly touched, within this time before the action
     Touched {
-        /// before the action
+        /// length of the time
         within: Duration,
     },
 }
 
-/// What a [`Work`] did. It goes over its range from the start on: what of the range is neither in
-/// `tried` nor in `passed` lies at its end, and was not come to for want of budget.
+/// The result of a [`Work`]. A work proceeds from the start of its range. The bytes that are neither in
+/// `tried` nor in `passed` lie at the end of the range: the budget ended before they were reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Applied {
-    /// bytes it was tried on
+    /// bytes on which the action was tried
     pub tried: u64,
-    /// bytes it was done to
+    /// bytes on which the action succeeded
     pub applied: u64,
-    /// Bytes that were let alone on purpose: touched since, unknown, held back by a filter, or as
-    /// wanted before (not resident, on the node already). These are not in `tried`.
+    /// Bytes that were skipped on purpose: touched since then, unknown, rejected by a filter, or already in
+    /// the wanted state (not resident, already on the node). They are not in `tried`.
     pub passed: u64,
-    /// how long that took, waiting for touches not counted
+    /// time spent, without the wait of the second look
     pub took: Duration,
-    /// why not all that was tried was done, if one reason stands out
+    /// why some bytes failed, if there is one main reason
     pub failure: Option<Failure>,
 }
 
-/// Why an action was not done to all that it was tried on.
+/// The reason why an action failed on some of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failure {
-    /// the target ended, or has unmapped it
+    /// the target ended, or has unmapped the memory
     Gone,
     /// swap is full or missing, or the node is full
     NoRoom,
-    /// the kernel let it be: locked, pinned, written back, just touched
+    /// the kernel skipped the page: locked, pinned, under writeback, or just touched
     Busy,
     /// not permitted
     Refused,
 }
 
-/// What can be done.
+/// Applies actions.
 pub trait Act {
-    /// Whether `action` is possible here.
+    /// Whether this operations set supports `action`.
     fn supports(&self, action: &Action) -> Support;
 
-    /// Does `works` in this order, each within its budget, and pushes to `out` what each did. It may stop
-    /// before the last one, where those before it have taken the time of all: then it calls [`Work::begin`] of
-    /// each that it comes to. Memory whose accesses cannot
-    /// be seen is never acted on.
+    /// Applies `works` in this order, each within its budget, and appends the result of each to `out`. It may
+    /// stop before the last work if the earlier ones have used the time of all; then it calls [`Work::begin`]
+    /// of each work that it begins. It never acts on memory whose accesses cannot be observed.
     ///
     /// # Errors
-    /// If an action is not supported, a target is unknown, or a range is not page-aligned; what was
-    /// done before that is in `out`.
+    /// If an action is not supported, a target is unknown, or a range is not page-aligned. `out` then
+    /// contains the results of the earlier works.
     fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError>;
 }

@@ -1,36 +1,36 @@
-//! What the system tells of a target besides its regions: whose it is, and what is not in memory.
+//! Facts about a target that the system reports: its program, its control group, and its memory in swap.
 
 use std::sync::Arc;
 
 use crate::call::TargetId;
 use crate::time::Nanos;
 
-/// Of one target at one moment. What is resident, hot or cold follows from snapshots.
+/// The attribution of one target at one time. Residency and heat are in snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attribution {
-    /// whose
+    /// the target
     pub target: TargetId,
-    /// when it was read, on the clock of the snapshots
+    /// time of the read, on the clock of the snapshots
     pub at: Nanos,
-    /// the name of the program, at most 15 bytes
+    /// name of the program, at most 15 bytes
     pub comm: Arc<str>,
-    /// Path of its control group below the mount: `/system.slice/ssh.service`; `/` is the root of all.
-    /// Empty where there are none.
+    /// Path of the control group below the mount point: `/system.slice/ssh.service`; `/` is the root group.
+    /// Empty without control groups.
     pub cgroup: Arc<str>,
-    /// bytes of anonymous memory that are in swap, whoever put them there
+    /// bytes of anonymous memory in swap, whoever moved them there
     pub swapped: u64,
-    /// pages that it had to wait for, read from swap or from files, since it started
+    /// major faults since the start: pages read from swap or files while the target waited
     pub major_faults: u64,
 }
 
 impl Attribution {
-    /// Its control group and those above it, the root of all last.
+    /// The control group and its ancestors, ending with the root group.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         std::iter::successors(Some(&*self.cgroup), |path| above(path))
     }
 }
 
-/// The group above the one at `path`.
+/// The parent of the group at `path`.
 fn above(path: &str) -> Option<&str> {
     match path.rfind('/')? {
         0 if path == "/" => None,

@@ -1,15 +1,15 @@
-//! What a monitor is told to do: intervals, bounds of the regions, and how it samples.
+//! The attributes of a monitor: intervals, limits of the regions, and sampling.
 
 use std::time::Duration;
 
 use crate::range::PAGE_SIZE;
 
-/// How a monitor finds out what is hot. `docs/concepts/how-it-sees.md` tells of the first, `docs/concepts/monitor.md` of
-/// the others.
+/// The kind of a monitor. `docs/concepts/how-it-sees.md` describes the first kind, and
+/// `docs/concepts/monitor.md` the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum MonitorKind {
-    /// Clears once and reads many times: when a page turns young tells its rate.
+    /// Clears once and reads many times: the time at which a page becomes young gives its rate.
     #[default]
     Exposure,
     /// Looks at random windows of adaptive regions, by the kernel's rules.
@@ -19,18 +19,18 @@ pub enum MonitorKind {
 }
 
 impl MonitorKind {
-    /// All, in the order of their index.
+    /// All kinds, in index order.
     pub const ALL: [MonitorKind; 3] =
         [MonitorKind::Exposure, MonitorKind::Regions, MonitorKind::Pages];
 
-    /// The word used in options and outputs.
+    /// The name in options and outputs.
     #[must_use]
     pub fn name(self) -> &'static str {
         ["exposure", "regions", "pages"][self as usize]
     }
 }
 
-/// The attributes of a monitor. Every way to make or change one ends in [`Attrs::checked`].
+/// The attributes of a monitor. Every way to create or change them ends in [`Attrs::checked`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attrs {
     /// Time between clearing and reading the accessed bits of a window.
@@ -39,45 +39,46 @@ pub struct Attrs {
     pub aggr: Duration,
     /// Time between two readings of the mappings.
     pub update: Duration,
-    /// Regions there are at least, as long as the memory suffices.
+    /// Minimum number of regions, if there is enough memory.
     pub min_regions: u32,
-    /// Regions, and so looks in one sampling interval, there are at most. [`MonitorKind::Exposure`] makes so many for
-    /// each 64 GiB of resident memory, and its snapshots have that number here.
+    /// Maximum number of regions, and therefore of looks in one sampling interval. [`MonitorKind::Exposure`]
+    /// makes up to this number for each 64 GiB of resident memory, and its snapshots report the resulting
+    /// limit here.
     pub max_regions: u32,
     /// Regions are cut at multiples of this many bytes (a power of two, at least a page).
     pub min_region_size: u64,
-    /// Bytes looked at in a region each sampling interval (a power of two, a page to 2 MiB).
+    /// Size of a look in bytes, one per region and sampling interval (a power of two, a page to 2 MiB).
     pub window: u64,
-    /// Parts that a region is split into each aggregation interval, 2 to 16.
+    /// Number of parts that a region is split into each aggregation interval, 2 to 16.
     pub split_parts: u32,
-    /// Sampling intervals from one clear to the next at least, in a region whose heat is clear. In
-    /// between, a window that was cleared is read again and again until it is touched. 1 is the
-    /// kernel's way; each clear costs a TLB shootdown. At most as many as are in an aggregation
-    /// interval.
+    /// Minimum number of sampling intervals between two clears in a region whose heat is settled. In between,
+    /// a cleared window is read repeatedly until it is touched. 1 is the kernel's behaviour; each clear costs
+    /// a TLB shootdown. At most the number of sampling intervals in an aggregation interval.
     pub clear_every: u32,
-    /// Split regions in which all looks agreed as well, as the kernel does.
+    /// Also split regions in which all looks agreed, as the kernel does.
     pub split_uniform: bool,
-    /// One part more when the last split has changed nothing, as the kernel does.
+    /// Split into one more part if the last split has changed nothing, as the kernel does.
     pub extra_split: bool,
-    /// How to find out what is hot.
+    /// The kind of monitor.
     pub monitor: MonitorKind,
-    /// What [`MonitorKind::Exposure`] may cost: own CPU time and what targets lose, in millionths of
-    /// one CPU. 10,000 are 1 %.
+    /// Budget of [`MonitorKind::Exposure`]: its own CPU time plus the CPU time that the targets lose, in
+    /// millionths of one CPU. 10,000 are 1 %.
     pub budget_ppm: u32,
-    /// TLB shootdowns that it may cause in a second; 0: as many as the budget allows.
+    /// Maximum number of TLB shootdowns per second of [`MonitorKind::Exposure`]; 0: limited by the budget
+    /// only.
     pub max_clears: u32,
-    /// Its interval: all memory is read four times in it. [`Duration::ZERO`]: as short as the budget
-    /// allows, and 1 s at least.
+    /// Interval of [`MonitorKind::Exposure`], in which it reads all memory four times. [`Duration::ZERO`]: as
+    /// short as the budget allows, and at least 1 s.
     pub interval: Duration,
-    /// Tell of windows instead of regions: neighbours merge only if nothing tells them apart.
+    /// Report windows instead of regions: neighbours merge only if they do not differ at all.
     pub windows: bool,
 }
 
-/// What is wrong with attributes, and how to mend it.
+/// An error in attributes, with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttrsError {
-    /// regions
+    /// the limits of the number of regions
     #[error(
         "{min} regions at least and {max} at most: the first must be 3 or more and not above the second (try 100..1000)"
     )]
@@ -87,17 +88,17 @@ pub enum AttrsError {
         /// asked maximum
         max: u32,
     },
-    /// more regions than can be looked at in an interval
+    /// more regions than one interval allows looks
     #[error(
         "at most {max} regions is above the limit of {limit}: every region costs a look each sampling interval"
     )]
     TooManyRegions {
         /// asked maximum
         max: u32,
-        /// what is possible
+        /// supported maximum
         limit: u32,
     },
-    /// intervals
+    /// the sampling and aggregation intervals
     #[error(
         "a sampling interval of {sample:?} is not shorter than the aggregation interval of {aggr:?}: make it at most half of that (try 20ms and 400ms)"
     )]
@@ -107,10 +108,10 @@ pub enum AttrsError {
         /// asked aggregation interval
         aggr: Duration,
     },
-    /// a zero interval, or one that makes no sense
+    /// an interval outside its limits
     #[error("the {name} interval of {value:?} is outside {low:?}..{high:?}")]
     Interval {
-        /// which
+        /// name of the interval
         name: &'static str,
         /// asked value
         value: Duration,
@@ -119,10 +120,10 @@ pub enum AttrsError {
         /// longest
         high: Duration,
     },
-    /// sizes
+    /// a size outside its limits
     #[error("{name} of {value} bytes: it must be a power of two from {low} to {high}")]
     Size {
-        /// which
+        /// name of the size
         name: &'static str,
         /// asked value
         value: u64,
@@ -131,36 +132,36 @@ pub enum AttrsError {
         /// biggest
         high: u64,
     },
-    /// parts of a split
+    /// the number of parts of a split
     #[error("a region cannot be split into {0} parts: choose 2 to 16")]
     Parts(u32),
-    /// budget
+    /// the budget
     #[error(
         "a budget of {0} millionths of a CPU: choose 0.01 % to 100 % (100 to 1000000); 1 % is the default"
     )]
     Budget(u32),
-    /// a way to look that does not suit the monitor
+    /// a way to look that the monitor cannot use
     #[error(
         "the {0} monitor reads all of a process at once, which this way to look cannot: choose the regions monitor, or to look by bpf"
     )]
     NoSurvey(&'static str),
-    /// clears
+    /// `clear_every`
     #[error("a clear every 0 sampling intervals: choose 1 (the kernel's way) or more")]
     ClearEvery,
 }
 
-/// More regions than this are refused: a limit on everything that comes from outside.
+/// Maximum of [`Attrs::max_regions`]: all input from outside has a limit.
 const MAX_REGIONS: u32 = 100_000;
-/// Of so many bytes there are at most as many regions as are asked for.
+/// [`Attrs::max_regions`] applies to each unit of this many resident bytes.
 const REGIONS_OF: u64 = 64 << 30;
 const SHORTEST: Duration = Duration::from_micros(100);
-/// From one reading of all memory to the next.
+/// Shortest time between two reads of all memory.
 const SHORTEST_READ: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Attrs {
-    /// 20 ms, 400 ms and 1 s; 100 to 1000 regions cut at 64 KiB; windows of 64 KiB; four parts a
-    /// split. `docs/concepts/monitor.md` says why.
+    /// 20 ms, 400 ms and 1 s; 100 to 1000 regions cut at 64 KiB; windows of 64 KiB; splits into four parts.
+    /// `docs/concepts/monitor.md` gives the reasons.
     fn default() -> Self {
         Attrs {
             sample: Duration::from_millis(20),
@@ -184,10 +185,10 @@ impl Default for Attrs {
 }
 
 impl Attrs {
-    /// The same attributes if they make sense.
+    /// Returns the attributes if they are valid.
     ///
     /// # Errors
-    /// Says which one does not, and what would.
+    /// Names the first invalid attribute and a valid value.
     pub fn checked(self) -> Result<Self, AttrsError> {
         for (name, value) in
             [("sampling", self.sample), ("aggregation", self.aggr), ("update", self.update)]
@@ -230,8 +231,8 @@ impl Attrs {
         Ok(self)
     }
 
-    /// Regions in a snapshot of a monitor that reads everything, at most, if so many bytes are resident: as many as
-    /// are asked for of each 64 GiB.
+    /// Maximum number of regions in a snapshot of a monitor that reads all memory, for this number of
+    /// resident bytes: [`Attrs::max_regions`] for each 64 GiB.
     pub(crate) fn most_regions(&self, resident: u64) -> u32 {
         if self.windows {
             return MAX_REGIONS;
@@ -240,8 +241,9 @@ impl Attrs {
         self.max_regions.saturating_mul(times).min(MAX_REGIONS)
     }
 
-    /// The same by the kernel's rules (DAMON's): one page of a region is looked at and cleared in each sampling
-    /// interval, and all regions are split, into two, or three if that has shown nothing.
+    /// These attributes with the kernel's (DAMON's) rules: in each sampling interval, one page per region is
+    /// looked at and cleared; all regions are split into two, or into three if the last split has changed
+    /// nothing.
     #[must_use]
     pub fn by_the_kernels_rules(self) -> Self {
         Attrs {
@@ -256,30 +258,31 @@ impl Attrs {
         }
     }
 
-    /// What watching may cost, in millionths of one CPU; `None` where the monitor keeps to no budget.
+    /// The budget in millionths of one CPU; `None` if the monitor has no budget.
     #[must_use]
     pub fn budget(&self) -> Option<u32> {
         (self.monitor == MonitorKind::Exposure).then_some(self.budget_ppm)
     }
 
-    /// What an age without a unit is counted in: from one snapshot to the next.
+    /// The unit of an age without a unit: the time between two snapshots.
     #[must_use]
     pub fn snapshot_interval(&self) -> Duration {
         match self.monitor {
-            // All is read four times in its interval, which counts as 1 s at least.
+            // All memory is read four times per interval, which counts as at least 1 s.
             MonitorKind::Exposure => self.interval.max(Duration::from_secs(1)) / 4,
             MonitorKind::Regions | MonitorKind::Pages => self.aggr,
         }
     }
 
-    /// Sampling intervals in an aggregation interval: the kernel's maximum of `nr_accesses`.
+    /// Number of sampling intervals in an aggregation interval: the kernel's maximum of `nr_accesses`.
     #[must_use]
     pub fn samples(&self) -> u32 {
         let n = self.aggr.as_nanos() / self.sample.as_nanos().max(1);
         u32::try_from(n).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Time that the samples of an aggregation interval take: [`Attrs::aggr`], cut to whole ones.
+    /// Total time of the sampling intervals in an aggregation interval: [`Attrs::aggr`], rounded down to
+    /// whole ones.
     #[must_use]
     pub fn interval(&self) -> Duration {
         self.sample.saturating_mul(self.samples())
@@ -301,7 +304,7 @@ impl Attrs {
         u32::try_from(bp).unwrap_or(u32::MAX)
     }
 
-    /// An age in aggregation intervals of `self`, in those of `new`.
+    /// Converts an age from aggregation intervals of `self` to those of `new`.
     #[must_use]
     pub fn convert_age(&self, age: u32, new: &Attrs) -> u32 {
         let ns = u128::from(age) * self.interval().as_nanos();

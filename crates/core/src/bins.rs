@@ -1,29 +1,29 @@
-//! From when pages turned young to how often they are touched.
+//! Statistics of first touches: from the times at which pages became young to a rate.
 //!
-//! Pages are cleared once and read at growing delays. A page that turned young between two reads was
-//! touched first in between: an interval-censored time to first touch. All below follows from the
-//! likelihood of such times if a page is touched at a constant rate, as a Poisson process.
+//! Pages are cleared once and read at growing delays. A page that became young between two reads was first
+//! touched between them: this is an interval-censored time to first touch. All functions below follow from
+//! the likelihood of such times, if a page is touched at a constant rate as a Poisson process.
 
 use crate::estimator::Rate;
 
-/// What one read has shown of pages that were untouched until the one before.
+/// The result of one read for the pages that were untouched until the previous read.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Bin {
-    /// pages that turned young
+    /// pages that became young
     pub touched: f64,
-    /// pages that did not
+    /// pages that stayed untouched
     pub survived: f64,
     /// time between the two reads, in s
     pub seconds: f64,
-    /// time from the clear to the first of them, in s
+    /// time from the clear to the earlier read, in s
     pub since: f64,
 }
 
-/// Rates above are taken for this one, in Hz: the first read comes after 1 ms.
+/// Maximum rate in Hz: the first read comes 1 ms after the clear, so higher rates cannot be distinguished.
 const HIGHEST_HZ: f64 = 5_000.0;
 
-/// Touched pages, and the time for which pages were seen untouched, in page-seconds: their ratio is
-/// about the rate. A page touched within a bin counts half of it.
+/// Touched pages, and the time for which pages were observed untouched, in page-seconds. Their ratio
+/// approximates the rate. A page touched within a bin counts half of the bin.
 #[must_use]
 pub fn score(bins: &[Bin]) -> (f64, f64) {
     bins.iter().fold((0.0, 0.0), |(d, e), b| {
@@ -31,11 +31,11 @@ pub fn score(bins: &[Bin]) -> (f64, f64) {
     })
 }
 
-/// The rate in Hz at which first touches come most likely as `bins` have it.
+/// The maximum-likelihood rate of first touches, in Hz.
 ///
-/// It solves `sum d D / (exp(l D) - 1) = sum s D` for l (d touched, s survived, D seconds of a bin), by
-/// Newton's steps in ln l from the ratio of [`score`]. E.g. 632 of 1000 pages in 1 ms: 1000 Hz. If all
-/// were touched in the first bin, half a page is taken for missed.
+/// It solves `sum d D / (exp(l D) - 1) = sum s D` for l (d touched, s survived, D length of a bin in s) by
+/// Newton's method in ln l, starting from the ratio of [`score`]. Example: 632 of 1000 pages in 1 ms give
+/// 1000 Hz. If all pages were touched in the first bin, half a page is presumed missed.
 #[must_use]
 pub fn first_touch_rate(bins: &[Bin]) -> f64 {
     let (d, e) = score(bins);
@@ -70,14 +70,14 @@ pub fn first_touch_rate(bins: &[Bin]) -> f64 {
     l.min(HIGHEST_HZ)
 }
 
-/// The rate in Hz at which so many pages are all touched within the first `seconds` in one of two cases, about:
-/// half a page is taken for missed. Their likelihood has no top, the higher the likelier. A part of a huge page
-/// was touched no less than once.
+/// The approximate rate in Hz at which all of `touched` pages are touched within `seconds` in one of two
+/// cases: half a page is presumed missed. The likelihood has no maximum; it grows with the rate. A part of a
+/// huge page counts as at least one touch.
 fn all_at_once(touched: f64, seconds: f64) -> f64 {
     ((2.0 * touched.max(1.0)).ln() / seconds.max(1e-6)).min(HIGHEST_HZ)
 }
 
-/// How much more likely two rates are than one for both, in natural logarithms: touched pages and
+/// Log-likelihood ratio (natural logarithm) of two rates against one common rate, from the touched pages and
 /// page-seconds of each.
 #[must_use]
 pub fn llr(d1: f64, e1: f64, d2: f64, e2: f64) -> f64 {
@@ -88,10 +88,11 @@ pub fn llr(d1: f64, e1: f64, d2: f64, e2: f64) -> f64 {
     term(d1, e1) + term(d2, e2) - term(d1 + d2, e1 + e2)
 }
 
-/// Whether [`llr`] is below `limit`, for touched pages and page-seconds of two.
+/// Whether [`llr`] is below `limit`, from the touched pages and page-seconds of both.
 ///
-/// It is the sum of `d ln x`, x the rate of one over that of both together. Mostly it shows without a logarithm what that
-/// is: `ln x <= x - 1`, and `ln x >= 2 (x - 1) / (x + 1)` for the faster one, `ln x >= (x - 1 / x) / 2` for the slower.
+/// The ratio is the sum of `d ln x`, where x is each rate divided by the common rate. Bounds usually decide
+/// without a logarithm: `ln x <= x - 1`, and `ln x >= 2 (x - 1) / (x + 1)` for the faster one, `ln x >= (x -
+/// 1 / x) / 2` for the slower one.
 #[must_use]
 pub fn llr_is_below(limit: f64, (d1, e1): (f64, f64), (d2, e2): (f64, f64)) -> bool {
     let seconds = (e1 + e2) / (d1 + d2);
@@ -108,8 +109,8 @@ pub fn llr_is_below(limit: f64, (d1, e1): (f64, f64), (d2, e2): (f64, f64)) -> b
     !surely_not && llr(d1, e1, d2, e2) < limit
 }
 
-/// How badly one rate of `hz` for all pages explains `bins`: how much likelier they are, in natural
-/// logarithms, if each has a rate of its own. No other explanation gains more.
+/// Log-likelihood (natural logarithm) that `bins` gain if each bin has a rate of its own instead of the
+/// common rate `hz`. No other model gains more.
 #[must_use]
 pub fn misfit(bins: &[Bin], hz: f64) -> f64 {
     let term =
@@ -122,25 +123,25 @@ pub fn misfit(bins: &[Bin], hz: f64) -> f64 {
     bins.iter().map(one).sum()
 }
 
-/// A part of the pages that is touched, at a rate; the others never are.
+/// A mixture: a fraction of the pages is touched at one rate, and the others are never touched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mixture {
-    /// of all pages, 0 to 1
+    /// touched fraction of all pages, 0 to 1
     pub share: f64,
-    /// of those, in Hz
+    /// rate of the touched pages, in Hz
     pub hz: f64,
-    /// how much more likely that is, in natural logarithms, than that all are touched alike
+    /// log-likelihood (natural logarithm) gained over a common rate of all pages
     pub gain: f64,
 }
 
-/// Which part of the pages is touched, and how often, most likely as `bins` have it.
+/// The maximum-likelihood mixture for `bins`; `None` if nothing was touched.
 ///
-/// A mixture (cure) model: of S(t) = 1 - p + p exp(-l t) pages are untouched t after the clear. Bins may
-/// be of pages that were watched for different times: each counts by the chance S(to) / S(from) to
-/// survive it. For each l of a grid, p is the one that explains the touches there were, and the
-/// likelihood decides. E.g. each sixteenth page at 500 Hz is p = 1/16 and l = 500, not 30 Hz. If all touches came
-/// by the first read, as that of a single page mostly does, no rate is too high, and half a page is taken for
-/// missed. None if nothing was touched.
+/// This is a mixture (cure) model: S(t) = 1 - p + p exp(-l t) is the fraction of pages untouched at time t
+/// after the clear. Bins may contain pages that were watched for different times: each bin counts by its
+/// chance S(to) / S(from) to survive it. For each l of a grid, p is the value that explains the observed
+/// touches, and the likelihood decides. Example: if every sixteenth page is touched at 500 Hz, the result is
+/// p = 1/16 and l = 500, not 30 Hz. If the first read found all touches, as is usual for a single page, the
+/// likelihood has no upper bound, and half a page is presumed missed.
 #[must_use]
 pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     let used: Vec<&Bin> = bins.iter().filter(|b| b.touched + b.survived > 0.0).collect();
@@ -154,7 +155,7 @@ pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
         let p = chances.likeliest_share(steps);
         (chances.likelihood(p), l, p)
     };
-    // First from afar, then more and more closely around the best.
+    // First a coarse grid, then ever finer grids around the best rate.
     let afar = rates(0.1 / last.max(1e-3), HIGHEST_HZ, 2.0).map(|l| at(l, 6));
     let (_, best, _) = afar.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let (value, hz, share) = top(best / 2.0, (best * 2.0).min(HIGHEST_HZ), |l| at(l, 11));
@@ -164,13 +165,13 @@ pub fn touched_share(bins: &[Bin]) -> Option<Mixture> {
     Some(Mixture { share, hz, gain: value - alone })
 }
 
-/// From `low` to below `high`, each so many times the one before.
+/// Rates from `low` to below `high`, each `times` the previous one.
 fn rates(low: f64, high: f64, times: f64) -> impl Iterator<Item = f64> {
     std::iter::successors(Some(low), move |l| Some(l * times)).take_while(move |l| *l < high)
 }
 
-/// The best of `at`, by its first value, between two rates: a golden-section search in the logarithm, to 1 %
-/// of a range of four times. `at` has one top there.
+/// The best value of `at`, by its first component, between two rates: a golden-section search in the
+/// logarithm, to 1 % of a range of a factor of four. `at` has one maximum there.
 fn top(low: f64, high: f64, at: impl Fn(f64) -> (f64, f64, f64)) -> (f64, f64, f64) {
     const GOLDEN: f64 = 0.618_034;
     const STEPS: u32 = 10;
@@ -190,7 +191,8 @@ fn top(low: f64, high: f64, at: impl Fn(f64) -> (f64, f64, f64)) -> (f64, f64, f
     if left.0 > right.0 { left } else { right }
 }
 
-/// Bins, with the chance of a page that is touched at some rate to be untouched at begin and end of each.
+/// Bins, each with the chances that a page touched at a given rate is still untouched at its begin and at its
+/// end.
 struct Chances<'a>(Vec<(&'a Bin, f64, f64)>);
 
 impl<'a> Chances<'a> {
@@ -199,7 +201,7 @@ impl<'a> Chances<'a> {
         Chances(bins.iter().map(chances).collect())
     }
 
-    /// Logarithm of how likely the bins are if a share `p` of the pages is touched.
+    /// Log-likelihood of the bins if a fraction `p` of the pages is touched.
     fn likelihood(&self, p: f64) -> f64 {
         let one = |&(b, from, to): &(&Bin, f64, f64)| {
             let left = |untouched: f64| 1.0 - p + p * untouched;
@@ -210,7 +212,7 @@ impl<'a> Chances<'a> {
         self.0.iter().map(one).sum()
     }
 
-    /// How it changes with `p`: its derivative, without a logarithm.
+    /// Derivative of the log-likelihood with respect to `p`, computed without a logarithm.
     fn slope(&self, p: f64) -> f64 {
         let one = |&(b, from, to): &(&Bin, f64, f64)| {
             // d ln(1 - p + p x) / dp
@@ -223,8 +225,8 @@ impl<'a> Chances<'a> {
         self.0.iter().map(one).sum()
     }
 
-    /// The share of 0.0005 to 1 that is likeliest, where there is one top: each step halves its logarithm's
-    /// range.
+    /// The likeliest fraction from 0.0005 to 1, if there is one maximum: each step halves the range of its
+    /// logarithm.
     fn likeliest_share(&self, steps: u32) -> f64 {
         if self.slope(1.0) >= 0.0 {
             return 1.0;
@@ -238,10 +240,10 @@ impl<'a> Chances<'a> {
     }
 }
 
-/// What windows that were measured by themselves say of the rate of all of them together.
+/// Sums over windows that were measured individually, for the common rate of all of them.
 ///
-/// Pages of a window are not independent, and windows of a region not alike: so the error is that of
-/// a ratio of sums over windows (a cluster-robust one), and at least that of counts.
+/// Pages of a window are not independent, and windows of a region differ. Therefore the error is that of a
+/// ratio of sums over windows (cluster-robust), and at least that of counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spread {
     windows: f64,
@@ -253,7 +255,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Adds a window: touched pages, and page-seconds until then.
+    /// Adds a window: touched pages, and page-seconds before the touch.
     pub fn add(&mut self, d: f64, e: f64) {
         self.windows += 1.0;
         self.d += d;
@@ -263,7 +265,7 @@ impl Spread {
         self.ee += e * e;
     }
 
-    /// Adds those of another.
+    /// Adds the sums of another spread.
     pub fn join(&mut self, o: &Spread) {
         self.windows += o.windows;
         self.d += o.d;
@@ -285,11 +287,11 @@ impl Spread {
         self.e
     }
 
-    /// The 95 % interval of a rate of `hz`.
+    /// The 95 % confidence interval of a rate of `hz`.
     ///
-    /// ln of the rate has the variance `sum (d - r e)^2 / d^2`, r the ratio of the sums, and that of the
-    /// model. Without a touch
-    /// the rate is at most that at which none comes in 1 of 40 cases, windows being all or nothing.
+    /// The variance of the logarithm of the rate is `sum (d - r e)^2 / d^2`, where r is the ratio of the
+    /// sums, plus the variance of the model. Without a touch, the upper bound is the rate at which no touch
+    /// occurs in 1 of 40 cases, if windows are touched as a whole.
     #[must_use]
     pub fn interval(&self, hz: f64) -> Rate {
         if self.d <= 0.0 {
@@ -300,12 +302,12 @@ impl Spread {
         self.within(hz, self.error())
     }
 
-    /// The same of a part of the pages, where `runs` tells when those that were touched were so first, by what
-    /// was cleared together.
+    /// The interval of the rate of a fraction of the pages. `runs` holds touched pages and times of first
+    /// touch, by memory that was cleared together.
     ///
-    /// Accesses in the order of addresses come to all of a run at once: then runs are what is independent,
-    /// however many windows they have. E.g. of nine runs of a field that is gone through each 3.3 ms, three
-    /// are touched within 1 ms and six within 3, or five and four.
+    /// Accesses in address order reach all of a run at once: then the runs are independent, however many
+    /// windows they have. Example: of nine runs of a field that is traversed every 3.3 ms, three are touched
+    /// within 1 ms and six within 3 ms, or five and four.
     #[must_use]
     pub fn interval_of_part(&self, hz: f64, runs: &Spread) -> Rate {
         let times = runs.times();
@@ -313,18 +315,18 @@ impl Spread {
         self.within(hz, self.error().max(over_runs))
     }
 
-    /// The same where pages that were cleared together were touched together, in one pass over them: then
-    /// each run is one time that something took, however many pages it has.
+    /// The interval if pages that were cleared together were touched together, in one pass: then each run is
+    /// a single observation of a time, however many pages it has.
     ///
-    /// E.g. a field that is gone through in order each 10 ms: where the next pass comes to a run 2 ms after
-    /// its clear, all of it looks like 350 Hz, and none of its pages disagrees.
+    /// Example: a field is traversed in order every 10 ms. If the next pass reaches a run 2 ms after its
+    /// clear, the whole run looks like 350 Hz, and all of its pages agree.
     #[must_use]
     pub fn interval_of_runs(&self, hz: f64, runs: &Spread) -> Rate {
         let error = 1.96 * (ONE_TIME / runs.windows.max(1.0) + MODEL * MODEL).sqrt();
         self.within(hz, self.error().max(error))
     }
 
-    /// The interval by half its width, as a natural logarithm.
+    /// The interval given half of its width as a natural logarithm.
     fn within(&self, hz: f64, error: f64) -> Rate {
         let factor = error.min(20.0).exp();
         Rate { hz: hz as f32, low: (hz / factor / IN_STEP) as f32, high: (hz * factor) as f32 }
@@ -335,7 +337,7 @@ impl Spread {
         self.times() * (self.variance().max(few / self.d) + MODEL * MODEL).sqrt()
     }
 
-    /// Of the logarithm of the rate; 0 where there is nothing to compare.
+    /// Variance of the logarithm of the rate; 0 if there is nothing to compare.
     fn variance(&self) -> f64 {
         let m = self.windows;
         if m < 2.0 || self.d <= 0.0 {
@@ -346,24 +348,25 @@ impl Spread {
         residuals.max(0.0) / (self.d * self.d) * m / (m - 1.0)
     }
 
-    /// Student's factor for few windows, about.
+    /// Approximation of Student's factor for few windows.
     fn times(&self) -> f64 {
         1.96 + 4.0 / self.windows.max(1.0)
     }
 }
 
-/// What the model itself is wrong by, as a deviation of the logarithm: neighbours are joined if their
-/// rates are within 1.5 times, and accesses come in step or in bursts. 1.96 of it are that factor.
+/// Error of the model, as a standard deviation of the logarithm: neighbours are joined if their rates are
+/// within a factor of 1.5, and accesses may be periodic or come in bursts. 1.96 standard deviations are that
+/// factor.
 const MODEL: f64 = 0.207;
 
-/// Variance of the logarithm of a single waiting time, where waiting has no memory: pi^2 / 6.
+/// Variance of the logarithm of a single exponential waiting time: pi^2 / 6.
 const ONE_TIME: f64 = 1.645;
 
-/// What comes at fixed intervals reads up to 2.3 times as often as it comes, where that lies between two
-/// reads: with the model's 1.5, this is it.
+/// Accesses at fixed intervals may appear up to 2.3 times as frequent as they are, if they fall between two
+/// reads. Together with the model's factor of 1.5, this factor covers that.
 const IN_STEP: f64 = 1.6;
 
-/// So many pages of a window tell as much as one that is independent of the others.
+/// Number of pages of a window that count as one independent observation.
 pub const PAGES_PER_INDEPENDENT_OBSERVATION: f64 = 8.0;
 
 #[cfg(test)]
@@ -372,7 +375,7 @@ mod tests {
 
     const DELAYS: [f64; 7] = [0.001, 0.002, 0.007, 0.02, 0.07, 0.15, 0.25];
 
-    /// Expected counts of `n` pages of which a share `p` is touched at `hz`.
+    /// Expected counts of `n` pages of which a fraction `p` is touched at `hz`.
     fn expected(n: f64, p: f64, hz: f64) -> Vec<Bin> {
         let (mut t, mut left) = (0.0, n);
         let bin = |seconds: &f64| {
@@ -464,7 +467,7 @@ mod tests {
         assert!(rate.low == 0.0 && rate.high > 0.0 && rate.high < 1.0, "{rate:?}");
     }
 
-    /// All windows of a run are touched at once, runs at times of their own.
+    /// All windows of a run are touched at once; different runs are touched at independent times.
     #[test]
     fn an_interval_of_a_part_is_as_wide_as_runs_differ() {
         let mut windows = Spread::default();

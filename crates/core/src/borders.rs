@@ -1,60 +1,59 @@
-//! Regions from windows: neighbours that nothing tells apart are joined.
+//! Regions from windows: joins neighbours that the data cannot distinguish.
 
 use crate::bins::llr_is_below;
 use crate::range::AddrRange;
 use crate::unknown::Unknown;
 
-/// A window: indices of its piece and of it in there.
+/// The place of a window: the index of its piece, and its index in that piece.
 pub(crate) type WindowPlace = (usize, usize);
 
-/// What is known of a stretch.
+/// The state of adjacent windows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum GroupKind {
-    /// nothing is resident
+    /// no page is resident
     Absent,
-    /// its accesses cannot be seen
+    /// accesses cannot be observed
     Hidden(Unknown),
-    /// touched pages and page-seconds, pages of a window counted as one or two
+    /// touched pages `d` and page-seconds `e`, reduced to independent observations
     Seen {
         d: f64,
         e: f64,
-        /// touched after a long time, which does not tell how often
+        /// touched after a long idle time, so that the rate is unknown
         reactivated: bool,
-        /// That it is touched was found after it was cleared a short time ago.
+        /// a touch was found after a recent clear
         lately: bool,
-        /// since when it is untouched, as a time in ms: the part of it for which that is the longest,
-        /// and the one for which it is the shortest
+        /// earliest and latest time of the last touch of any part, in ms
         touched: (u32, u32),
     },
 }
 
-/// Adjacent windows.
+/// Adjacent windows with one state.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Group {
     pub range: AddrRange,
     pub kind: GroupKind,
-    /// the first window and the one behind the last; none where nothing is resident
+    /// first window, and the window after the last; `None` where no page is resident
     pub windows: Option<(WindowPlace, WindowPlace)>,
 }
 
-/// How easily neighbours are joined.
+/// Thresholds for joining neighbours.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MergeThresholds {
-    /// if two rates are not more likely than one by so much
+    /// maximum log-likelihood ratio of two rates against a common one
     llr: f64,
-    /// if rates differ by less than so many times
+    /// maximum ratio of two rates
     rate_ratio: f64,
-    /// if what was untouched for longer was so for less than so many times as long,
+    /// maximum ratio of two idle times
     age_ratio: f64,
-    /// and so many ms
+    /// additional permitted difference of two idle times, in ms
     age_slack_ms: f64,
-    /// what was touched after a long time with what is touched beside it
+    /// join reactivated memory with touched neighbours
     reactivated: bool,
-    /// whatever they are
+    /// join all neighbours
     any: bool,
 }
 
-/// Only what nothing at all tells apart.
+/// Joins only windows without any difference.
 pub(crate) const EXACT: MergeThresholds = MergeThresholds {
     llr: 0.0,
     rate_ratio: 1.0,
@@ -79,10 +78,10 @@ const LAST_PASS: MergeThresholds = MergeThresholds {
     reactivated: true,
     any: false,
 };
-/// Shorter stretches of nothing do not divide what lies around them.
+/// Absent memory shorter than this, in bytes, does not separate its neighbours.
 const SHORT_GAP: u64 = 256 << 10;
 
-/// Joins groups until there are at most `max`, as far as that is possible: see [`Joined`].
+/// Joins groups until there are at most `max`, if possible: see [`Joined`].
 pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
     let (all, now) = (joined.all, joined.now);
     let mut groups = joined.done();
@@ -92,7 +91,7 @@ pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
             join(&mut groups, thresholds, now);
             thresholds = thresholds.more();
         }
-        // What lies beside it has been joined by now.
+        // The neighbours of reactivated memory have been joined by now.
         thresholds.reactivated = true;
         join(&mut groups, thresholds, now);
     }
@@ -110,7 +109,7 @@ pub(crate) fn fit(joined: Joined, max: usize) -> Vec<Group> {
 }
 
 impl MergeThresholds {
-    /// That of the next pass.
+    /// The thresholds of the next pass.
     fn more(self) -> Self {
         MergeThresholds {
             llr: (self.llr * 1.9).min(LAST_PASS.llr),
@@ -121,14 +120,14 @@ impl MergeThresholds {
     }
 }
 
-/// Groups that are joined as they come: thousands of windows never lie side by side.
+/// Groups that are joined as they are added, so that thousands of windows never exist as separate groups.
 pub(crate) struct Joined {
     out: Vec<Group>,
-    /// the last one, of which nothing was touched, and which is yet to be compared with those before
+    /// the last untouched group, which has not been compared with the groups before it
     last: Option<Group>,
-    /// how easily windows are joined of which nothing was touched
+    /// thresholds for joining untouched windows
     idle: MergeThresholds,
-    /// only what nothing at all tells apart
+    /// join only windows without any difference
     all: bool,
     now: u32,
 }
@@ -138,13 +137,12 @@ impl Joined {
         Joined { out: Vec::new(), last: None, idle, all, now }
     }
 
-    /// Adds what follows.
+    /// Adds the next group.
     pub fn push(&mut self, group: Group) {
         self.push_row(group, 1);
     }
 
-    /// Adds so many windows that follow, each of which says what the group does; the many of which nothing was touched
-    /// are joined first.
+    /// Adds the next `windows` windows, each with the state of the group; untouched ones are joined first.
     pub fn push_row(&mut self, one: Group, windows: usize) {
         let group = Group { kind: one.kind.times(windows), ..one };
         let idle = |k: &GroupKind| matches!(k, GroupKind::Seen { d, .. } if *d == 0.0);
@@ -167,8 +165,9 @@ impl Joined {
         }
     }
 
-    /// What was joined is compared again with what is before it. Each window of a row would be joined by itself: if one
-    /// is, so are those that follow, as what it was joined with is then more like it.
+    /// Adds a group and compares it with the groups before it, repeatedly. Each window of a row would be
+    /// joined individually: if the first one is joined, so are the later ones, because the result is more
+    /// similar to them.
     fn join(&mut self, group: Group, one: &Group) {
         let thresholds = if self.all { EXACT } else { FIRST_PASS };
         match self.out.last_mut() {
@@ -187,7 +186,7 @@ impl Joined {
     }
 }
 
-/// The `parts` of `pieces` (sorted), and what lies between, as groups that cover `areas`.
+/// The `parts` of `pieces` (sorted), and the absent memory between them, as groups that cover `areas`.
 pub(crate) fn cover<P>(
     pieces: &[P],
     range: impl Fn(&P) -> AddrRange,
@@ -217,7 +216,7 @@ fn absent(range: AddrRange) -> Group {
 }
 
 impl GroupKind {
-    /// Of so many windows that say this.
+    /// The state of `windows` windows with this state.
     fn times(self, windows: usize) -> GroupKind {
         match self {
             GroupKind::Seen { d, e, reactivated, lately, touched } => GroupKind::Seen {
@@ -231,8 +230,8 @@ impl GroupKind {
         }
     }
 
-    /// The same at `now`, in ms: what may be touched at any time is touched now, and what was found touched since it
-    /// was cleared was so a short time ago, if it was cleared `lately`.
+    /// The state at `now`, in ms: memory that may be touched at any time counts as touched now; a touch found
+    /// since the clear counts as recent if the memory was cleared `lately`.
     pub fn at(self, now: u32, lately: bool) -> GroupKind {
         match self {
             GroupKind::Seen { d, e, reactivated, lately: found, touched: (oldest, newest) } => {
@@ -249,12 +248,12 @@ impl GroupKind {
     }
 }
 
-/// Joins what is most alike of `groups`.
+/// Joins the most similar groups.
 pub(crate) fn join_first(groups: &mut Vec<Group>, now: u32) {
     join(groups, FIRST_PASS, now);
 }
 
-/// Joins what may be, in one pass: what was joined is compared again with what is before it.
+/// Joins groups in one pass: a joined group is compared again with the group before it.
 fn join(groups: &mut Vec<Group>, thresholds: MergeThresholds, now: u32) {
     let mut left = 0;
     for next in 0..groups.len() {
@@ -264,7 +263,8 @@ fn join(groups: &mut Vec<Group>, thresholds: MergeThresholds, now: u32) {
     groups.truncate(left);
 }
 
-/// Joins the last one with those before it as far as they are alike; says how many are left.
+/// Joins the last group with the groups before it while they are similar. Returns the number of remaining
+/// groups.
 fn unite_last(groups: &mut [Group], thresholds: MergeThresholds, now: u32) -> usize {
     let mut left = groups.len();
     while let [.., before, last] = &mut groups[..left] {
@@ -277,7 +277,7 @@ fn unite_last(groups: &mut [Group], thresholds: MergeThresholds, now: u32) -> us
     left
 }
 
-/// Whether they lie beside each other, and nothing tells them apart.
+/// Whether two groups are adjacent, and similar within the thresholds.
 fn are_alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
     a.range.end == b.range.start && alike(a, b, thresholds, now)
 }
@@ -306,7 +306,7 @@ fn alike(a: &Group, b: &Group, thresholds: MergeThresholds, now: u32) -> bool {
                 return true;
             }
             if w1 || w2 {
-                // A rate of the past would be given to what was touched just once.
+                // Otherwise memory that was touched just once would get an outdated rate.
                 return thresholds.reactivated && if w1 { l2 } else { l1 };
             }
             let (r1, r2) = ((d1 + 0.5) / e1, (d2 + 0.5) / e2);
@@ -321,11 +321,11 @@ fn all_of(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// Readings apart, in ms: what was touched at the same time may be found in one or the other.
+/// Maximum time between two reads, in ms: simultaneous touches may be found by either read.
 const READINGS_APART_MS: f64 = 500.0;
 
-/// Whether all of it has been untouched for about the same time: ages are facts, so that little is given
-/// up of them before there are too many regions.
+/// Whether all parts have been untouched for about the same time. Ages are facts, so that they lose little
+/// precision until there are too many regions.
 pub(crate) fn as_old((oldest, newest): (u32, u32), thresholds: MergeThresholds, now: u32) -> bool {
     let ago = |ms: u32| f64::from(now.saturating_sub(ms));
     ago(oldest) <= ago(newest) * thresholds.age_ratio + thresholds.age_slack_ms
@@ -345,7 +345,7 @@ fn unite(left: &mut Group, right: &Group) {
         ) => {
             let (touched, lately) = (all_of(t1, t2), l1 || l2);
             match (w1, w2) {
-                // How often is told by the other one.
+                // The rate follows from the other group.
                 (true, false) => {
                     GroupKind::Seen { d: d2, e: e2, reactivated: false, lately, touched }
                 }
@@ -366,7 +366,7 @@ mod tests {
 
     const NOW: u32 = 60_000;
 
-    /// The n-th 64 KiB, touched `d` times in a page-second.
+    /// The n-th 64 KiB, with `d` touches in one page-second.
     fn touched(n: u64, d: f64, reactivated: bool, lately: bool) -> Group {
         let range = AddrRange::new(n << 16, (n + 1) << 16);
         let kind = GroupKind::Seen { d, e: 1.0, reactivated, lately, touched: (NOW, NOW) };

@@ -1,12 +1,12 @@
-//! What every call of an operations set has: a target, a cost, or an error.
+//! Types that all calls of an operations set use: target, cost, error.
 
 use std::time::Duration;
 
-/// Names one target within an operations set; never used again for another one.
+/// Identifies one target within an operations set; an id is never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TargetId(pub u32);
 
-/// What looking cost.
+/// Cost of looking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
     /// CPU time of the monitor.
@@ -15,11 +15,10 @@ pub struct Cost {
     pub looks: u64,
     /// Page-table entries read.
     pub pages: u64,
-    /// Ranges cleared that held a set bit: each is a TLB shootdown on every CPU that runs the
-    /// target.
+    /// Cleared ranges that held a set bit: each causes a TLB shootdown on every CPU that runs the target.
     pub clears: u64,
-    /// What the targets lose by it, as far as that can be told: CPU time for shootdowns on each CPU
-    /// that runs them, and for setting the bits again.
+    /// CPU time that the targets lose, as far as it is known: for shootdowns on each CPU that runs them, and
+    /// for setting the bits again.
     pub lost: Duration,
 }
 
@@ -33,14 +32,14 @@ impl std::ops::AddAssign for Cost {
     }
 }
 
-/// Why an operations set could not do its work at all.
+/// An error that prevents an operations set from working at all.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpsError {
-    /// the target was never attached, or has been let go
+    /// the target was never attached, or is detached
     #[error("target {0:?} is not known here: attach it first")]
     NoTarget(TargetId),
-    /// the machine refused; the text says what failed, why, and what to do
+    /// the machine refused; the text states the failure, its reason and a remedy
     #[error("{0}")]
     Failed(String),
 }

@@ -8,44 +8,44 @@ use crate::snapshot::Snapshot;
 use crate::source::{EndReason, Source, Step};
 use crate::time::Nanos;
 
-/// What happens between the steps of a source: the clock, the wait, and what becomes of snapshots.
+/// The environment of a source: gives it the time, waits, and receives its snapshots.
 pub trait Driver<S: ?Sized> {
-    /// Why the loop has ended.
+    /// The reason for the end of the loop.
     type End;
-    /// What may fail.
+    /// The errors of the driver.
     type Error: From<OpsError>;
 
-    /// Called before each step: the time of the step, or the end.
+    /// Called before each step. Returns the time of the step, or ends the loop.
     ///
     /// # Errors
-    /// Those of the driver; they end the loop.
+    /// Errors of the driver; they end the loop.
     fn turn(&mut self, source: &mut S) -> Result<ControlFlow<Self::End, Nanos>, Self::Error>;
 
     /// Called when the source has nothing to do before `until`. Returning earlier is allowed.
     ///
     /// # Errors
-    /// Those of the driver; they end the loop.
+    /// Errors of the driver; they end the loop.
     fn wait(&mut self, source: &mut S, until: Nanos)
     -> Result<ControlFlow<Self::End>, Self::Error>;
 
     /// Called with each snapshot.
     ///
     /// # Errors
-    /// Those of the driver; they end the loop.
+    /// Errors of the driver; they end the loop.
     fn snapshot(
         &mut self,
         source: &mut S,
         snapshot: Arc<Snapshot>,
     ) -> Result<ControlFlow<Self::End>, Self::Error>;
 
-    /// Called when the source delivers no more snapshots.
+    /// Called when the source delivers no more snapshots. Returns the reason for the end.
     fn ended(&mut self, why: EndReason) -> Self::End;
 }
 
-/// Steps `source` until it ends or `driver` ends the loop; returns why.
+/// Steps `source` until it ends or `driver` ends the loop. Returns the reason.
 ///
 /// # Errors
-/// Those of the source and of the driver.
+/// Errors of the source and of the driver.
 pub fn drive<S, D>(source: &mut S, driver: &mut D) -> Result<D::End, D::Error>
 where
     S: Source + ?Sized,

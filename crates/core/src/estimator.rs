@@ -1,20 +1,20 @@
-//! From counts of accessed pages to a rate.
+//! Estimates a rate from counts of accessed pages.
 
 use std::time::Duration;
 
-/// A first-touch rate of a page in Hz, with its 95 % interval.
+/// A first-touch rate of a page in Hz, with its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rate {
-    /// most likely
+    /// estimate
     pub hz: f32,
-    /// at least
+    /// lower bound of the interval
     pub low: f32,
-    /// at most
+    /// upper bound of the interval
     pub high: f32,
 }
 
 impl Rate {
-    /// Half of the width of the interval, as a binary logarithm; none if it is open to a side.
+    /// Half of the width of the interval, as a binary logarithm; `None` if the interval is open on one side.
     #[must_use]
     pub fn error_log2(&self) -> Option<f32> {
         let bounded = self.low > 0.0 && self.high.is_finite();
@@ -22,14 +22,13 @@ impl Rate {
     }
 }
 
-/// The rate of pages of which `young` of `present` were accessed within `exposure`.
+/// Estimates the rate of pages of which `young` of `present` were accessed within `exposure`.
 ///
-/// A page touched at rate l within time s is found accessed with p = 1 - exp(-l s), so that
-/// l = -ln(1 - p) / s; the interval is Wilson's for p. Pages of one window are not independent, so
-/// the interval counts `looks` (windows), not pages, as long as there are fewer of them. All pages
-/// accessed bounds the rate only from below: the estimate is then that of half a page missed, and
-/// the interval is open to that side (its upper end is infinite). E.g. 160 of 320 pages in 20 ms:
-/// p = .5, 34.7 Hz.
+/// A page touched at rate l is found accessed after time s with probability p = 1 - exp(-l s), so that l =
+/// -ln(1 - p) / s. The interval is Wilson's interval for p. Pages of one window are not independent;
+/// therefore the interval counts `looks` (windows) instead of pages, if there are fewer looks. If all pages
+/// were accessed, the data limit the rate only from below: the estimate then presumes half a page missed, and
+/// the upper bound is infinite. Example: 160 of 320 pages in 20 ms: p = 0.5, 34.7 Hz.
 #[must_use]
 pub fn rate(young: f64, present: f64, looks: u64, exposure: Duration) -> Rate {
     let seconds = exposure.as_secs_f64();
@@ -76,7 +75,7 @@ mod tests {
         assert!(r.high > 5.0 && r.high < 15.0, "{r:?}");
     }
 
-    /// For some counts, Wilson's bound is not zero for rounding.
+    /// For some counts, rounding makes Wilson's bound nonzero.
     #[test]
     fn nothing_young_is_zero_for_any_number_of_looks() {
         for looks in 1..1000 {

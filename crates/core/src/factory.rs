@@ -1,4 +1,4 @@
-//! How a monitor is chosen.
+//! Creation of a monitor by kind.
 
 use crate::attrs::{Attrs, AttrsError, MonitorKind};
 use crate::call::TargetId;
@@ -8,11 +8,11 @@ use crate::ops::{Look, Space};
 use crate::page_scan::PageScan;
 use crate::sampler::RegionSampler;
 
-/// The monitor of `targets`, which `ops` must know, that `attrs` ask for. Nothing is looked at before
-/// the first [`Source::step`](crate::Source::step).
+/// Creates the monitor that `attrs` select, for `targets`, which `ops` must know. It looks at no memory
+/// before the first [`Source::step`](crate::Source::step).
 ///
 /// # Errors
-/// If `attrs` make no sense, or ask for a monitor that `ops` does not suit.
+/// If `attrs` are invalid, or select a monitor that `ops` does not support.
 pub fn watch<'a, O: Space + Look + 'a>(
     ops: O,
     attrs: Attrs,

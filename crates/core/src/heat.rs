@@ -1,26 +1,26 @@
-//! Hot, warm, cold: the words, their definitions, and bytes counted by them.
+//! Hot, warm, cold: definitions, and counts of bytes.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// How hot memory is that can be seen.
+/// The heat of visible memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Heat {
     /// untouched for at least [`Thresholds::cold_age`]
     Cold,
-    /// neither
+    /// neither hot nor cold
     Warm,
     /// touched at [`Thresholds::hot_hz`] or more
     Hot,
 }
 
-/// Where hot ends and cold begins.
+/// The limits of hot and cold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {
-    /// hot from this first-touch rate on, in Hz
+    /// minimum first-touch rate of hot memory, in Hz
     pub hot_hz: f64,
-    /// cold from this long untouched on
+    /// minimum time for which cold memory is untouched
     pub cold_age: Duration,
 }
 
@@ -31,29 +31,29 @@ impl Default for Thresholds {
     }
 }
 
-/// Bytes by what is known of them.
+/// Bytes by heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HeatBytes {
-    /// hot
+    /// hot bytes
     pub hot: u64,
-    /// warm
+    /// warm bytes
     pub warm: u64,
-    /// cold
+    /// cold bytes
     pub cold: u64,
-    /// resident, but its accesses cannot be seen
+    /// resident bytes whose accesses cannot be observed
     pub unknown: u64,
-    /// mapped, not resident
+    /// mapped bytes that are not resident
     pub absent: u64,
 }
 
 impl HeatBytes {
-    /// Hot and warm: what was touched lately.
+    /// Hot plus warm bytes: the recently touched memory.
     #[must_use]
     pub fn working_set(&self) -> u64 {
         self.hot + self.warm
     }
 
-    /// All but absent.
+    /// All bytes except absent ones.
     #[must_use]
     pub fn resident(&self) -> u64 {
         self.hot + self.warm + self.cold + self.unknown

@@ -1,8 +1,9 @@
-//! Regions, monitor and snapshots: the policy of isotherm, without I/O, clocks or threads.
+//! Regions, monitors and snapshots: the policy of isotherm, without I/O, clocks or threads.
 //!
-//! An *operations set* brings [`Space`] (what is mapped), [`Look`] (which pages were accessed) and
-//! [`Act`] (what can be done to them). A [`Monitor`] over one is a [`Source`] of [`Snapshot`]s: one
-//! for each aggregation interval, immutable, the only thing that recorders, reports and schemes see.
+//! An *operations set* implements [`Space`] (which memory is mapped), [`Look`] (which pages were accessed)
+//! and [`Act`] (actions on memory). A [`Monitor`] over an operations set is a [`Source`] of [`Snapshot`]s,
+//! one per aggregation interval. A snapshot is immutable, and it is the only input of recorders, reports and
+//! schemes.
 
 mod act;
 mod attribution;
@@ -62,7 +63,7 @@ pub use time::Nanos;
 pub use units::{parse_size, parse_time};
 pub use unknown::{Pages, Unknown};
 
-/// The rules of merging, splitting and fitting regions, for those who build a monitor of their own.
+/// The rules for merging, splitting and fitting regions, for authors of other monitors.
 pub mod rules {
     pub use crate::region::{
         SplitPlan, age_regions, apply_min_nr_regions, evenly_split, merge_regions, merge_two,

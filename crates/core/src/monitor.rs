@@ -1,4 +1,4 @@
-//! What all monitors have in common.
+//! The interface of all monitors.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use crate::snapshot::Snapshot;
 use crate::source::{EndReason, Source};
 use crate::time::Nanos;
 
-/// Is told what a monitor does, in the monitor's own thread: the seeds' callbacks.
+/// Callbacks of a monitor, called in the monitor's own thread. They are the callbacks of DAMON.
 pub trait Observer {
-    /// A sampling interval has ended, of a monitor that has them; what is known of each target so far.
+    /// A sampling interval has ended (regions monitor only); `targets` holds the present regions of each
+    /// target.
     fn after_sampling(&mut self, now: Nanos, targets: &[(TargetId, &[Region])]) {
         let _ = (now, targets);
     }
@@ -19,40 +20,41 @@ pub trait Observer {
     fn after_aggregation(&mut self, snapshot: &Arc<Snapshot>) {
         let _ = snapshot;
     }
-    /// Nothing more will come.
+    /// The source has ended: no more callbacks follow.
     fn before_end(&mut self, why: EndReason) {
         let _ = why;
     }
 }
 
-/// Watches targets, and is a source of snapshots. All that differs from one kind to another lies
-/// behind this.
+/// Watches targets, and is a source of snapshots. This trait hides the differences between the kinds of
+/// monitor.
 pub trait Monitor: Source {
-    /// What it looks with.
+    /// The operations set that the monitor looks with.
     type Ops;
 
-    /// The operations set below.
+    /// The operations set of the monitor.
     fn ops(&mut self) -> &mut Self::Ops;
 
-    /// Adds one who is told what happens.
+    /// Adds an observer.
     fn observe(&mut self, observer: Box<dyn Observer>);
 
     /// The attributes in force.
     fn attrs(&self) -> Attrs;
 
-    /// Changes attributes while running; what is known is kept as far as it still holds. The kind of
-    /// monitor stays what it is.
+    /// Changes attributes while the monitor runs. Knowledge stays as far as it is still valid. The kind of
+    /// monitor does not change.
     ///
     /// # Errors
-    /// If they make no sense; the old ones stay in force.
+    /// If the attributes are invalid; the old ones stay in force.
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError>;
 
-    /// Changes the targets while running: what is known of those that stay is kept.
+    /// Changes the targets while the monitor runs. Targets that stay keep their state.
     fn set_targets(&mut self, ids: &[TargetId]);
 
-    /// Goes on from now on when all targets have ended, with snapshots of nothing: others may come.
+    /// From now on, the monitor continues after all targets have ended, with empty snapshots, because targets
+    /// may be added.
     fn outlive_targets(&mut self);
 
-    /// Ends the monitor: the observers are told, and the next step answers that it has ended.
+    /// Ends the monitor: notifies the observers; the next step returns the end.
     fn stop(&mut self);
 }

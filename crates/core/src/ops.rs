@@ -1,4 +1,4 @@
-//! The lower seam: what an operations set brings.
+//! The lower interface: the traits that an operations set implements.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::survey::Survey;
 use crate::time::Nanos;
 use crate::unknown::{Pages, Unknown};
 
-/// What a mapping is made of.
+/// The kind of memory in a mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MappingKind {
     /// private memory of the process without a file
@@ -20,7 +20,7 @@ pub enum MappingKind {
     Stack,
     /// a file, or shared memory
     File,
-    /// what the kernel or a driver put there
+    /// memory mapped by the kernel or a driver
     Special,
     /// physical memory, whoever uses it
     Physical,
@@ -37,7 +37,7 @@ impl MappingKind {
         MappingKind::Physical,
     ];
 
-    /// Its name in records and logs.
+    /// The name in records and logs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -54,103 +54,101 @@ impl MappingKind {
 /// A range of addresses that the target may access.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// where
+    /// address range
     pub range: AddrRange,
-    /// what it is made of
+    /// kind of memory
     pub kind: MappingKind,
-    /// as in `/proc/PID/maps`: a path, `[heap]`, `[stack]`; empty for anonymous memory; of physical
-    /// memory the node and the zone: `node 0 Normal`
+    /// As in `/proc/PID/maps`: a path, `[heap]`, `[stack]`; empty for anonymous memory. For physical memory
+    /// the node and the zone: `node 0 Normal`
     pub name: Arc<str>,
-    /// why its accesses cannot be seen, if that holds for all of it
+    /// the reason why accesses to the whole mapping cannot be observed, if there is one
     pub unknown: Option<Unknown>,
 }
 
-/// A question: which pages of this range were accessed?
+/// A request for one look: which pages of this range were accessed?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// whose
+    /// the target
     pub target: TargetId,
-    /// Page-aligned, within one mapping, at most 2 MiB, and not across a multiple of 2 MiB.
+    /// Page-aligned, within one mapping, at most 2 MiB, and within one aligned 2 MiB block.
     pub range: AddrRange,
-    /// Clear the accessed bits that are found set, so that a later look tells what was accessed
-    /// since.
+    /// Clear the accessed bits that are found set, so that a later look reports accesses since then.
     pub clear: bool,
 }
 
-/// The answer to an [`Ask`]. Pages are base pages; a huge page counts as the base pages of it that
-/// lie in the range.
+/// The answer to an [`Ask`]. Counts are in base pages; a huge page counts as its base pages within the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// Pages in the range. Zero means that the look was dropped and says nothing.
+    /// Number of pages in the range. Zero means that the look was dropped and carries no information.
     pub pages: u32,
-    /// Pages that are resident and whose accesses can be seen.
+    /// Number of resident pages whose accesses can be observed.
     pub present: u32,
-    /// Pages of `present` whose accessed bit was set.
+    /// Number of pages of `present` whose accessed bit was set.
     pub young: u32,
-    /// Resident pages whose accesses cannot be seen, by reason.
+    /// Number of resident pages whose accesses cannot be observed, by reason.
     pub unknown: Pages<u32>,
-    /// When the bits were read.
+    /// Time when the bits were read.
     pub read_at: Nanos,
-    /// When clearing ended; equals `read_at` if nothing was asked to be cleared.
+    /// Time when clearing ended; equal to `read_at` if no clear was requested.
     pub cleared_at: Nanos,
-    /// Since when accesses count, if that is not the last clear that was asked for: some ways to
-    /// look clear all memory at once, at times of their own. Such an answer is final; looking at the
-    /// window again tells nothing new.
+    /// Start of the time in which accesses count, if this is not the last requested clear: some ways to look
+    /// clear all memory at once, at times of their own. Such an answer is final: another look at the window
+    /// gives no new information.
     pub since: Option<Nanos>,
-    /// With `since`: pages of `present` that were not accessed before `read_at`, but afterwards.
+    /// With `since`: number of pages of `present` that were accessed not before `read_at`, but afterwards.
     pub later: u32,
 }
 
-/// Whether a target is still what it was.
+/// Whether a target still has the same address space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Liveness {
     /// the same address space as before
     Alive,
-    /// it has a new address space (`exec`): what was known of the old one is void
+    /// it has a new address space (`exec`): knowledge of the old one is void
     Replaced,
     /// it ended
     Gone,
 }
 
-/// What is mapped.
+/// Reports the mapped memory of targets.
 pub trait Space {
-    /// Replaces `out` by the mappings of `target` that it may access: sorted, disjoint,
-    /// page-aligned. A target that is gone leaves `out` empty.
+    /// Replaces `out` by the mappings that `target` may access: sorted, disjoint, page-aligned. For a target
+    /// that is gone, `out` is empty.
     ///
     /// # Errors
     /// If the target is unknown or its mappings cannot be read.
     fn mappings(&mut self, target: TargetId, out: &mut Vec<Mapping>) -> Result<Liveness, OpsError>;
 
-    /// CPU time that the target has used since it began, if that can be told.
+    /// CPU time that the target has used since it began; `None` if not available.
     fn ran(&mut self, target: TargetId) -> Option<Duration>;
 
-    /// What the target and we have done to its memory so far; `None` if that cannot be told. Between two
-    /// equal answers no accessed bit of the target was set, within the grain of its clock.
+    /// Activity of the target and of ourselves on its memory so far; `None` if not available. Between two
+    /// equal answers, no accessed bit of the target was set, within the resolution of the target's clock.
     fn activity(&mut self, target: TargetId) -> Option<Activity> {
         let _ = target;
         None
     }
 }
 
-/// What can have touched or changed the memory of a target.
+/// All activity that may have touched or changed the memory of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// as [`Space::ran`]
+    /// see [`Space::ran`]
     pub ran: Duration,
-    /// how often somebody has acted on it by this operations set
+    /// number of actions on the target through this operations set
     pub acts: u64,
 }
 
-/// Which pages were accessed.
+/// Reports which pages were accessed.
 pub trait Look {
-    /// Appends one [`Seen`] for each ask, in their order. A window that cannot be answered for is
-    /// a dropped one ([`Seen::default`]), not an error.
+    /// Appends one [`Seen`] for each ask, in their order. A window that cannot be read gives a dropped look
+    /// ([`Seen::default`]), not an error.
     ///
     /// # Errors
-    /// If looking at all has become impossible.
+    /// If no look at all is possible any more.
     fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError>;
 
-    /// The same memory read as a whole, by those that can.
+    /// The interface for reading all memory at once, if the operations set supports it.
     fn survey(&mut self) -> Option<&mut dyn Survey> {
         None
     }

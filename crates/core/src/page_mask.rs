@@ -1,14 +1,14 @@
-//! A bit for each page of 2 MiB.
+//! Sets of pages within 2 MiB, one bit per page.
 
-/// Pages there are a bit for.
+/// Maximum number of pages in a set.
 pub const MAX_PAGES: usize = 512;
 
-/// A set of pages of a window of at most `MAX_PAGES`.
+/// A set of pages of a window or block of at most `MAX_PAGES` pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PageMask([u64; MAX_PAGES / 64]);
 
 impl PageMask {
-    /// The pages below `pages` for which `is_in` holds.
+    /// The set of the pages below `pages` for which `is_in` holds.
     #[must_use]
     pub fn of(pages: usize, is_in: impl Fn(usize) -> bool) -> Self {
         let mut mask = PageMask::default();
@@ -16,7 +16,7 @@ impl PageMask {
         mask
     }
 
-    /// All of the pages from `first` on and below `end`.
+    /// The set of all pages from `first` to below `end`.
     #[must_use]
     pub fn span(first: usize, end: usize) -> Self {
         PageMask(std::array::from_fn(|i| {
@@ -25,7 +25,7 @@ impl PageMask {
         }))
     }
 
-    /// The words of the set: page 0 is bit 0 of the first one.
+    /// The words of the set: page 0 is bit 0 of the first word.
     #[must_use]
     pub fn words(&self) -> &[u64; MAX_PAGES / 64] {
         &self.0
@@ -37,7 +37,7 @@ impl PageMask {
         PageMask(words)
     }
 
-    /// How many are in, of those from `first` on and below `end`.
+    /// Number of pages of the set from `first` to below `end`.
     #[must_use]
     pub fn count_in(&self, first: usize, end: usize) -> u32 {
         if end <= first {
@@ -51,7 +51,7 @@ impl PageMask {
         self.and(&PageMask::span(first, end)).count()
     }
 
-    /// Pages in either.
+    /// Union of both sets.
     #[must_use]
     pub fn or(&self, other: &PageMask) -> PageMask {
         PageMask(std::array::from_fn(|i| self.0[i] | other.0[i]))
@@ -64,37 +64,37 @@ impl PageMask {
         }
     }
 
-    /// Whether a page is in.
+    /// Whether the set contains a page.
     #[must_use]
     pub fn contains(&self, page: usize) -> bool {
         self.0.get(page / 64).is_some_and(|word| word >> (page % 64) & 1 == 1)
     }
 
-    /// How many are in.
+    /// Number of pages in the set.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Whether none is in.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; MAX_PAGES / 64]
     }
 
-    /// Pages in both.
+    /// Intersection of both sets.
     #[must_use]
     pub fn and(&self, other: &PageMask) -> PageMask {
         PageMask(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
 
-    /// Pages in this one alone.
+    /// The pages of this set that are not in the other one.
     #[must_use]
     pub fn without(&self, other: &PageMask) -> PageMask {
         PageMask(std::array::from_fn(|i| self.0[i] & !other.0[i]))
     }
 
-    /// The pages in, ascending.
+    /// The pages of the set, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(i, &word)| {
             let mut rest = word;
@@ -107,12 +107,12 @@ impl PageMask {
     }
 }
 
-/// A [`PageMask`] as it is kept: most are stretches, or lie within 64 pages, and take 16 bytes.
+/// A [`PageMask`] in compact form: most sets are contiguous, or lie within 64 pages, and need 16 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CompactMask {
-    /// the pages from the first on and below the second
+    /// the pages from the first to below the second
     Span(u16, u16),
-    /// of the word with this index
+    /// bits of the word with this index
     Word(u8, u64),
     Words(Box<[u64; MAX_PAGES / 64]>),
 }
@@ -134,7 +134,7 @@ impl From<&PageMask> for CompactMask {
         let start = first as u32 * 64 + low.trailing_zeros();
         let end = last as u32 * 64 + 64 - high.leading_zeros();
         if mask.count() == end - start {
-            // At most 512.
+            // The values are at most 512.
             CompactMask::Span(start as u16, end as u16)
         } else if first == last {
             CompactMask::Word(first as u8, low)
@@ -145,7 +145,7 @@ impl From<&PageMask> for CompactMask {
 }
 
 impl CompactMask {
-    /// The set.
+    /// The set in full form.
     pub fn get(&self) -> PageMask {
         match self {
             CompactMask::Span(start, end) if start == end => PageMask::default(),
@@ -159,12 +159,12 @@ impl CompactMask {
         }
     }
 
-    /// Whether none is in.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         matches!(self, CompactMask::Span(start, end) if start == end)
     }
 
-    /// Whether it is this set.
+    /// Whether both sets are equal.
     pub fn is(&self, mask: &PageMask) -> bool {
         match self {
             CompactMask::Words(words) => **words == mask.0,
@@ -172,7 +172,7 @@ impl CompactMask {
         }
     }
 
-    /// How many are in.
+    /// Number of pages in the set.
     pub fn count(&self) -> u32 {
         match self {
             CompactMask::Span(start, end) => u32::from(*end) - u32::from(*start),
@@ -181,7 +181,7 @@ impl CompactMask {
         }
     }
 
-    /// How many are in, of those from `first` on and below `end`.
+    /// Number of pages of the set from `first` to below `end`.
     pub fn count_in(&self, first: usize, end: usize) -> u32 {
         match self {
             CompactMask::Span(from, to) => {

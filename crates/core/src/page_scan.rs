@@ -1,10 +1,10 @@
-//! The page scan: reads and clears all pages in each sampling interval.
+//! The pages monitor: it reads and clears all pages in each sampling interval.
 //!
-//! The plain way, against which others are measured: it sees each page by itself, and misses nothing
-//! that is touched at most once in a sampling interval. It costs what it costs, and knows no budget: in
-//! each sampling interval all page tables are read, and each page that was touched is cleared and has
-//! to be marked by its next touch again, with a TLB shootdown for each run of them. It takes 16 bytes of
-//! memory a page, 4 MiB a GiB.
+//! This is the plain method, and the reference for measurements of the other monitors. It observes each page
+//! individually, and misses nothing that is touched at most once per sampling interval. It has no budget: in
+//! each sampling interval it reads all page tables, and clears each page that was touched. The next touch
+//! must set the bit again, and each run of such pages costs a TLB shootdown. It uses 16 bytes of memory per
+//! page, 4 MiB per GiB.
 
 mod piece;
 mod scanned;
@@ -27,34 +27,34 @@ use crate::source::{Source, Step};
 use crate::time::Nanos;
 use crate::tuning::GAP;
 
-/// Reads and clears all pages in each sampling interval; a snapshot each aggregation interval.
+/// Reads and clears all pages in each sampling interval, and makes a snapshot per aggregation interval.
 ///
-/// A page's rate follows from the share of the samples in which it was touched, and for how long it was
-/// not touched is known to a sampling interval. Deterministic for a seed and the answers of the
+/// The rate of a page follows from the share of the samples in which it was touched. The time since its last
+/// touch is known to one sampling interval. The results are deterministic for a seed and the answers of the
 /// operations set.
 pub struct PageScan<O> {
     ops: O,
     attrs: Attrs,
     roster: Roster<Scanned>,
-    /// for looks at what accessed bits do not tell of
+    /// for looks at memory whose accessed bits carry no information
     rng: Xoshiro256PlusPlus,
-    /// since when the times of pages count
+    /// origin of the times of pages
     began: Option<Nanos>,
     interval_start: Nanos,
     next_sample: Nanos,
     next_update: Nanos,
-    /// of the interval under way
+    /// number of samples in the current interval
     samples: u32,
     seq: u64,
-    /// since the last snapshot
+    /// cost since the last snapshot
     cost: Cost,
 }
 
 impl<O: Space + Look> PageScan<O> {
-    /// Nothing is looked at before the first [`Source::step`].
+    /// Creates a monitor. It looks at no memory before the first [`Source::step`].
     ///
     /// # Errors
-    /// If `attrs` make no sense, or `ops` cannot read everything.
+    /// If `attrs` are invalid, or `ops` cannot survey all memory.
     pub fn new(
         mut ops: O,
         attrs: Attrs,
@@ -94,7 +94,7 @@ impl<O: Space + Look> PageScan<O> {
         self.scan(now, false)
     }
 
-    /// Reads the mappings anew.
+    /// Reads the mappings of all targets again.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update;
         let ops = &mut self.ops;
@@ -112,8 +112,8 @@ impl<O: Space + Look> PageScan<O> {
         })
     }
 
-    /// Reads everything, and clears what is young, or all of it after the mappings were read. With
-    /// `counts`, what was touched was touched in the sampling interval that ends now.
+    /// Reads all memory, and clears the young pages; after a read of the mappings, it clears all pages. With
+    /// `counts`, touched pages count for the sampling interval that ends now.
     fn scan(&mut self, now: Nanos, counts: bool) -> Result<(), OpsError> {
         let updated = now >= self.next_update;
         if updated {
@@ -136,7 +136,7 @@ impl<O: Space + Look> PageScan<O> {
         Ok(())
     }
 
-    /// Asks those who may know about memory whose bits tell nothing.
+    /// Asks other ways to look about memory whose accessed bits carry no information.
     fn ask_hidden(&mut self, now: Nanos) -> Result<(), OpsError> {
         let ms = self.ms(now);
         for w in &mut self.roster.targets {
@@ -180,8 +180,8 @@ impl<O: Space + Look> PageScan<O> {
     }
 }
 
-/// All that can be seen was read. What others clear cannot be told: hardly a bit stays set for longer
-/// than it takes to clear it.
+/// The quality: all observable memory was read. Clears by other parties cannot be counted, because a bit
+/// hardly stays set until the next read.
 fn quality<'a>(regions: impl Iterator<Item = &'a RegionView>) -> Quality {
     let (mut errors, mut bytes) = (0.0, 0.0);
     for r in regions {
@@ -212,7 +212,7 @@ impl<O: Space + Look> Source for PageScan<O> {
         let gap = now.since(self.next_sample) > self.attrs.interval().max(GAP);
         self.scan(now, !gap)?;
         self.samples += 1;
-        // A late step does not make up for lost samples: it shifts the following ones.
+        // A late step does not catch up on lost samples: it shifts the later ones.
         let next = self.next_sample + self.attrs.sample;
         self.next_sample = if next > now { next } else { now + self.attrs.sample };
         if self.samples < self.attrs.samples() {
@@ -238,7 +238,7 @@ impl<O: Space + Look> Monitor for PageScan<O> {
         self.attrs
     }
 
-    /// Rates and ages are kept; the interval under way begins anew with the next step.
+    /// Keeps rates and ages; the current interval restarts with the next step.
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
         self.attrs = Attrs { monitor: self.attrs.monitor, ..attrs.checked()? };
         self.roster.targets.iter_mut().for_each(Scanned::begin_anew);

@@ -1,14 +1,14 @@
 //! Ranges of virtual addresses.
 
-/// Bytes in a base page on every machine that isotherm runs on today.
+/// Bytes in a base page, on every machine that isotherm supports.
 pub const PAGE_SIZE: u64 = 4096;
 
 /// A half-open range of addresses, `start <= end`, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct AddrRange {
-    /// First byte inside.
+    /// Address of the first byte in the range.
     pub start: u64,
-    /// First byte behind.
+    /// Address of the first byte after the range.
     pub end: u64,
 }
 
@@ -19,31 +19,31 @@ impl std::fmt::Debug for AddrRange {
 }
 
 impl AddrRange {
-    /// The range from `start` up to `end`; empty if `end` lies before `start`.
+    /// The range from `start` to `end`; empty if `end` is below `start`.
     #[must_use]
     pub fn new(start: u64, end: u64) -> Self {
         AddrRange { start, end: end.max(start) }
     }
 
-    /// Bytes inside.
+    /// Length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether there is no byte inside.
+    /// Whether the range contains no byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.end <= self.start
     }
 
-    /// Whether `addr` lies inside.
+    /// Whether the range contains `addr`.
     #[must_use]
     pub fn contains(&self, addr: u64) -> bool {
         self.start <= addr && addr < self.end
     }
 
-    /// What both hold, if anything.
+    /// The intersection of both ranges; `None` if it is empty.
     #[must_use]
     pub fn intersect(&self, other: &AddrRange) -> Option<AddrRange> {
         let (start, end) = (self.start.max(other.start), self.end.min(other.end));
@@ -51,8 +51,8 @@ impl AddrRange {
     }
 }
 
-/// Sorted, disjoint ranges with touching ones joined: areas between gaps. A region may cross from
-/// one mapping into the next, never a gap.
+/// Sorts the ranges, which must be disjoint, and joins adjacent ones. The result is the list of areas between
+/// gaps. A region may cross from one mapping into an adjacent one, but never a gap.
 #[must_use]
 pub fn join_touching(ranges: impl IntoIterator<Item = AddrRange>) -> Vec<AddrRange> {
     let mut out: Vec<AddrRange> = Vec::new();

@@ -1,8 +1,8 @@
-//! Regions of adjacent pages taken to be equally hot, and the rules that keep them so.
+//! Regions of adjacent pages that are presumed equally hot, and the rules that maintain them.
 //!
-//! The rules and constants are those of the kernel's `mm/damon/core.c`, named as there; the kernel's
-//! own test vectors are the tests below. They work on plain numbers: `accesses_bp` is the kernel's
-//! `nr_accesses` on a scale that does not depend on the intervals (10,000 of 10,000 is its maximum).
+//! The rules and constants are the kernel's (`mm/damon/core.c`), under the same names; the kernel's test
+//! vectors are the tests below. The rules work on plain numbers: `accesses_bp` is the kernel's `nr_accesses`
+//! on a scale that does not depend on the intervals (its maximum is 10,000).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,38 +19,38 @@ use crate::unknown::{Pages, Unknown};
 pub(crate) struct ClearedWindow {
     pub range: AddrRange,
     pub cleared_at: Nanos,
-    /// It held accessed pages, so that clearing cost a TLB shootdown.
+    /// The clear found accessed pages, and therefore cost a TLB shootdown.
     pub paid: bool,
-    /// Sampling intervals since.
+    /// Number of sampling intervals since the clear.
     pub reads: u32,
 }
 
-/// What the looks of one aggregation interval have counted in a region.
+/// Counts of the looks at a region in one aggregation interval.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
-    /// looks that were answered
+    /// answered looks
     pub looks: u32,
-    /// pages looked at
+    /// pages that were looked at
     pub pages: u64,
-    /// resident ones whose accesses can be seen
+    /// resident pages whose accesses are visible
     pub present: u64,
-    /// those accessed in a sampling interval
+    /// of these, pages accessed in a sampling interval
     pub young: u64,
-    /// resident ones whose accesses cannot be seen
+    /// resident pages whose accesses are invisible, by reason
     pub unknown: [u64; Unknown::ALL.len()],
-    /// time from clear to read for one sampling interval, summed over looks
+    /// time from clear to read per sampling interval, summed over looks
     pub exposure: Duration,
-    /// Whether a page was accessed, but too late to count: it is not cold.
+    /// A page was accessed too late to count: the region is not cold.
     pub later: bool,
 }
 
 impl Tally {
-    /// Adds one look at a window cleared `intervals` sampling intervals ago and found untouched
-    /// until the last of them; a dropped one ([`Seen::pages`] zero) changes nothing.
+    /// Adds one look at a window that was cleared `intervals` sampling intervals ago, and was untouched until
+    /// the last of them. A dropped look ([`Seen::pages`] zero) changes nothing.
     ///
-    /// It counts as a look in each of the intervals, so that what is touched once in a while does
-    /// not look touched all the time. E.g. 16 pages accessed in the last of 4 intervals are 16 of
-    /// 64.
+    /// The look counts once for each interval, so that memory that is touched from time to time does not
+    /// appear to be touched all the time. Example: 16 pages accessed in the last of 4 intervals count as 16
+    /// of 64.
     pub fn add(&mut self, seen: &Seen, cleared_at: Nanos, intervals: u32) {
         if seen.pages == 0 {
             return;
@@ -68,14 +68,14 @@ impl Tally {
         self.exposure += seen.read_at.since(cleared_at);
     }
 
-    /// Accessed pages of those whose accesses can be seen or that are absent, of 10,000.
+    /// Share of accessed pages, of 10,000, among the pages that are absent or whose accesses are visible.
     ///
-    /// Absent pages count as not accessed, as in the kernel, so that borders between resident and
-    /// absent memory are found; unknown ones do not count at all.
+    /// Absent pages count as not accessed, as in the kernel, so that borders between resident and absent
+    /// memory are found. Unknown pages are excluded.
     #[must_use]
     pub fn accesses_bp(&self) -> u32 {
         let pages = self.pages.saturating_sub(self.unknown.iter().sum());
-        // However little was accessed, it is more than nothing.
+        // Any access gives a value above zero.
         let least = u32::from(self.young > 0 || self.later);
         to_bp(self.young as f64 / pages.max(1) as f64).max(least)
     }
@@ -93,7 +93,7 @@ impl Tally {
     }
 }
 
-/// A [`Tally`] as shares of all pages, so that regions of different size can be averaged.
+/// A [`Tally`] as fractions of all pages, so that regions of different sizes can be averaged.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Shares {
     pub looks: u32,
@@ -126,7 +126,7 @@ impl Shares {
         }
     }
 
-    /// What was not looked at is unseen, all of it.
+    /// If no look was answered, all memory counts as unseen.
     fn or_unseen(mut self) -> Shares {
         if self.looks == 0 {
             self.unknown[Unknown::Unseen.index()] = 1.0;
@@ -135,36 +135,36 @@ impl Shares {
     }
 }
 
-/// Adjacent pages taken to be equally hot.
+/// Adjacent pages that are presumed equally hot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Region {
-    /// where
+    /// address range
     pub range: AddrRange,
-    /// share of pages found accessed in a sampling interval, of 10,000, over the last complete
-    /// aggregation interval
+    /// share of pages found accessed per sampling interval, of 10,000, in the last complete aggregation
+    /// interval
     pub accesses_bp: u32,
-    /// the same for the interval before
+    /// the same share in the aggregation interval before that
     pub last_accesses_bp: u32,
-    /// aggregation intervals for which it has kept its heat
+    /// number of aggregation intervals for which the region has kept its heat
     pub age: u32,
-    /// counts of the interval under way
+    /// counts of the current interval
     pub tally: Tally,
     pub(crate) shares: Shares,
     pub(crate) window: Option<ClearedWindow>,
-    /// sampling interval, counted from the monitor's begin, in which a window may be cleared again
+    /// first sampling interval, counted from the monitor's start, in which a window may be cleared again
     pub(crate) next_clear: u64,
-    /// Whether its heat is clear, so that few looks will do. So at first: all memory looks accessed
-    /// then, and one interval shows where to look closer.
+    /// Whether its heat is settled, so that few looks are sufficient. Initially true: all memory looks
+    /// accessed then, and one interval shows where more looks are needed.
     pub(crate) settled: bool,
-    /// whether it was touched a little, after nothing
+    /// whether it was touched a little after it was untouched
     pub(crate) sudden: bool,
-    /// Intervals in which much was accessed, one after the other. Unlike its age, that goes on where
-    /// heat varies, as with a program that turns to other memory once in a while.
+    /// Number of consecutive intervals with many accesses. Unlike the age, it continues while heat varies, as
+    /// in a program that changes between data sets.
     pub(crate) much: u32,
 }
 
 impl Region {
-    /// A region of which nothing is known yet.
+    /// A region without any evidence.
     #[must_use]
     pub fn new(range: AddrRange) -> Self {
         Region {
@@ -182,13 +182,13 @@ impl Region {
         }
     }
 
-    /// The same knowledge about another range: a part of this one.
+    /// A region with the same state and another range: a part of this one.
     #[must_use]
     pub fn resized(&self, range: AddrRange) -> Self {
         Region { range, window: None, ..self.clone() }
     }
 
-    /// Accesses over the last full interval's length, ending now: see [`moving_sum`].
+    /// Accesses over the length of a full interval that ends now: see [`moving_sum`].
     #[must_use]
     pub fn moving_accesses_bp(&self, left_bp: u32) -> u32 {
         let passed = u64::from(self.tally.accesses_bp()) * u64::from(10_000 - left_bp.min(10_000));
@@ -199,13 +199,13 @@ impl Region {
         )
     }
 
-    /// Whether a window is to be chosen and cleared in sampling interval `tick`.
+    /// Whether a window should be chosen and cleared in sampling interval `tick`.
     pub(crate) fn wants_window(&self, tick: u64) -> bool {
         self.window.is_none() && self.next_clear <= tick
     }
 
-    /// Watches a window that was cleared in sampling interval `tick`, unless the look was dropped.
-    /// If it cost something, the next one is not before `clear_every` intervals, once settled.
+    /// Watches a window that was cleared in sampling interval `tick`, unless the look was dropped. If the
+    /// clear had a cost and the region is settled, the next clear is at least `clear_every` intervals later.
     pub(crate) fn watch(&mut self, range: AddrRange, cleared: &Seen, tick: u64, clear_every: u32) {
         let paid = cleared.young > 0;
         let window = ClearedWindow { range, cleared_at: cleared.cleared_at, paid, reads: 0 };
@@ -215,8 +215,8 @@ impl Region {
         }
     }
 
-    /// Ends the interval under way: what was counted becomes `accesses_bp`. If nothing was seen,
-    /// nothing is known anew, and it stays.
+    /// Ends the current interval: its counts become `accesses_bp`. If no look gave information, the old value
+    /// stays.
     pub(crate) fn conclude(&mut self) {
         self.shares = self.tally.shares();
         if self.is_seen() {
@@ -224,28 +224,28 @@ impl Region {
         }
     }
 
-    /// Whether splitting would find nothing, or not now. Being looked at in random places, a region
-    /// will show when that is no longer so.
+    /// Whether a split would find nothing, or not now. Because looks are at random places, they show when
+    /// this changes.
     ///
-    /// All looks of the last interval agreed, on no access at all or, if there were many, on accesses
-    /// to every page; or what was untouched before was touched a little, perhaps in one burst.
+    /// All looks of the last interval agreed: on no access, or, if there were many looks, on accesses to
+    /// every page. Or untouched memory was touched a little, perhaps in one burst.
     pub(crate) fn stays_whole(&self) -> bool {
         let all = self.accesses_bp >= UNIFORM_BP && (self.settled || self.shares.looks >= MANY);
         self.accesses_bp == 0 || all || self.sudden
     }
 
-    /// Whether a look found anything but memory whose accesses cannot be seen.
+    /// Whether any look found memory other than memory with invisible accesses.
     fn is_seen(&self) -> bool {
         self.shares.looks > 0 && self.shares.unknown.iter().sum::<f64>() < 1.0 - 1e-9
     }
 
-    /// Begins the next interval. Heat that was not seen was not kept.
+    /// Starts the next interval. A region whose heat was not observed restarts its age.
     ///
-    /// Its heat is clear if next to nothing was accessed, or as much of it as to be hot in any case,
-    /// for some intervals: a few looks that agree may be chance where a border runs through. E.g. if
-    /// a quarter is cold, 3 looks meet only hot windows in 4 of 10 cases, 20 looks in 3 of 1000. Many
-    /// looks are for finding borders: of what is too small to be split (`unit` is what regions are cut
-    /// at), a few tell enough.
+    /// The heat is settled if almost nothing was accessed, or enough to be certainly hot, for several
+    /// intervals: the agreement of a few looks may be chance if a border crosses the region. Example: if a
+    /// quarter is cold, 3 looks meet only hot windows in 4 of 10 cases, and 20 looks in 3 of 1000. Many looks
+    /// serve to find borders: for a region too small to be split (`unit` is the granularity of cuts), a few
+    /// looks are sufficient.
     pub(crate) fn restart(&mut self, unit: u64) {
         if !self.is_seen() {
             self.age = 0;
@@ -260,14 +260,14 @@ impl Region {
         self.tally = Tally::default();
     }
 
-    /// Forgets the interval under way, not what was known before it.
+    /// Discards the counts of the current interval, and keeps earlier results.
     pub(crate) fn begin_anew(&mut self) {
         self.tally = Tally::default();
         self.window = None;
         self.settled = false;
     }
 
-    /// Sampling intervals from one clear to the next at least.
+    /// Minimum number of sampling intervals between two clears.
     pub(crate) fn clear_every(&self, when_settled: u32) -> u32 {
         if self.settled { when_settled } else { 1 }
     }
@@ -280,18 +280,18 @@ impl Region {
     }
 }
 
-/// Accesses of the interval under way, completed by the last one's for the part still to come.
+/// Accesses of the current interval, completed with those of the last one for the part still to come.
 ///
-/// `left_bp` is that part, of 10,000. E.g. 3 so far, 10 in the last one, 70 % left: 3 + 7 = 10.
-/// As `damon_mvsum` of Linux 7.3.
+/// `left_bp` is that part, of 10,000. Example: 3 so far, 10 in the last interval, 70 % left: 3 + 7 = 10. As
+/// `damon_mvsum` of Linux 7.3.
 #[must_use]
 pub fn moving_sum(current: u32, last: u32, left_bp: u32) -> u32 {
     let rest = u64::from(last) * u64::from(left_bp) / 10_000;
     current.saturating_add(u32::try_from(rest).unwrap_or(u32::MAX))
 }
 
-/// Counts up the age of regions that kept their heat and restarts the others' (a difference above
-/// `threshold`, or from or to not accessed at all).
+/// Increments the age of regions that kept their heat, and resets the age of the others. Heat changes by a
+/// difference above `threshold`, or by a change from or to no access at all.
 pub fn age_regions(regions: &mut [Region], threshold: u32) {
     for r in regions {
         let changed = r.accesses_bp.abs_diff(r.last_accesses_bp) > threshold
@@ -300,9 +300,8 @@ pub fn age_regions(regions: &mut [Region], threshold: u32) {
     }
 }
 
-/// Makes `left` cover `right` too, which must follow it at once. Figures become the means of both,
-/// weighted by size, rounded down as in the kernel. Within an interval, the looks at the bigger one
-/// speak for both.
+/// Extends `left` to cover `right`, which must follow it directly. Figures become means weighted by size,
+/// rounded down as in the kernel. Within an interval, the looks at the larger region represent both.
 pub fn merge_two(left: &mut Region, right: &Region) {
     let (l, r) = (left.range.len(), right.range.len());
     let mean = |x: u32, y: u32| {
@@ -322,24 +321,24 @@ pub fn merge_two(left: &mut Region, right: &Region) {
     left.much = left.much.min(right.much);
 }
 
-/// So little that it is not hot: 10 Hz are 1800 at 20 ms.
+/// Certainly not hot: 10 Hz are 1800 at 20 ms.
 const LITTLE_BP: u32 = 1_500;
-/// So much that it is hot: 35 Hz at 20 ms.
+/// Certainly hot: 35 Hz at 20 ms.
 const MUCH_BP: u32 = 5_000;
 const SETTLED_AFTER: u32 = 3;
-/// Looks whose agreement is not chance.
+/// Number of looks whose agreement is not chance.
 const MANY: u32 = 10;
 
-/// Pages are missed now and then by chance, or because somebody else has cleared them.
+/// Pages are missed occasionally by chance, or because another party has cleared them.
 const UNIFORM_BP: u32 = 9_900;
 
-/// The threshold that tells nothing apart.
+/// A threshold that treats all regions as equal.
 pub(crate) const ANY_DIFFERENCE: u32 = 10_000;
 
-/// Merges neighbours that touch, differ by at most `threshold`, and together have at most `limit`
-/// bytes. What cannot be seen keeps apart from what can, as long as differences count at all.
+/// Merges adjacent regions that differ by at most `threshold`, and together have at most `limit` bytes.
+/// Regions with visible and invisible accesses stay separate, unless `threshold` ignores all differences.
 pub fn merge_regions(regions: &mut Vec<Region>, threshold: u32, limit: u64) {
-    // `dedup_by` hands over the later element first and drops it on `true`.
+    // `dedup_by` passes the later element first, and drops it on `true`.
     regions.dedup_by(|right, left| {
         let fits = left.range.end == right.range.start
             && left.accesses_bp.abs_diff(right.accesses_bp) <= threshold
@@ -352,7 +351,7 @@ pub fn merge_regions(regions: &mut Vec<Region>, threshold: u32, limit: u64) {
     });
 }
 
-/// Bytes a region may have so that `total` bytes make at least `min_regions`, aligned up to `unit`.
+/// Maximum size of a region in bytes so that `total` bytes give at least `min_regions`, aligned up to `unit`.
 #[must_use]
 pub fn size_limit(total: u64, min_regions: u32, unit: u64) -> u64 {
     align_up((total / u64::from(min_regions.max(1))).max(unit), unit)
@@ -380,8 +379,8 @@ pub fn apply_min_nr_regions(regions: &mut Vec<Region>, limit: u64, unit: u64) {
         .collect();
 }
 
-/// `range` in `parts` pieces of equal size, cut at multiples of `unit`, the last one taking the
-/// rest. One piece if they would be empty.
+/// `range` in `parts` pieces of equal size, cut at multiples of `unit`; the last piece includes the
+/// remainder. One piece if pieces would be empty.
 #[must_use]
 pub fn evenly_split(range: AddrRange, parts: u64, unit: u64) -> Vec<AddrRange> {
     let piece = align_down(range.len() / parts.max(1), unit);
@@ -396,8 +395,8 @@ pub fn evenly_split(range: AddrRange, parts: u64, unit: u64) -> Vec<AddrRange> {
     (0..parts).map(|i| AddrRange::new(cut(i), cut(i + 1))).filter(|r| !r.is_empty()).collect()
 }
 
-/// The regions that cover exactly `areas` (sorted, disjoint): what was known is kept where it still
-/// holds, what is new starts from nothing.
+/// Regions that cover exactly `areas` (sorted, disjoint). Memory that stays covered keeps its state; new
+/// memory starts without evidence.
 #[must_use]
 pub fn set_regions(old: &[Region], areas: &[AddrRange]) -> Vec<Region> {
     let mut out = Vec::with_capacity(old.len() + areas.len());
@@ -420,14 +419,14 @@ pub fn set_regions(old: &[Region], areas: &[AddrRange]) -> Vec<Region> {
     out
 }
 
-/// How to split so that there are never too many regions.
+/// How to split regions without exceeding their maximum number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SplitPlan {
-    /// not at all
+    /// no split
     None,
-    /// every one, into this many parts
+    /// split every region into this many parts
     All(u32),
-    /// every n-th one, from this offset on, into two
+    /// split every n-th region, from this offset on, into two
     EveryNth {
         /// n
         nth: usize,
@@ -437,11 +436,12 @@ pub enum SplitPlan {
 }
 
 impl SplitPlan {
-    /// The plan for `count` regions of at most `max`, when there were `last_count` before the split
-    /// an interval ago. `parts` are wanted, one more if splitting has found nothing new since.
+    /// The plan for `count` regions of at most `max`; `last_count` regions existed before the split one
+    /// interval ago. Each region is split into `parts`, and into one more if splitting has found nothing new
+    /// since.
     ///
-    /// Above half of `max` every (max/(max-count))-th is split, from a rotating offset, as in Linux
-    /// 7.3; before it, nothing was split then, and borders froze.
+    /// Above half of `max`, every (max/(max-count))-th region is split, from a rotating offset, as in Linux
+    /// 7.3. Earlier kernels then split nothing, and borders did not move.
     #[must_use]
     pub fn new(count: usize, last_count: usize, max: usize, parts: u32, turn: usize) -> Self {
         if count == 0 || count >= max {
@@ -467,10 +467,10 @@ impl SplitPlan {
     }
 }
 
-/// Splits regions at random places, multiples of `unit`; the parts inherit what was known. Those for
-/// which `skip` holds stay whole.
+/// Splits regions at random multiples of `unit`; the parts inherit the state. Regions for which `skip` holds
+/// are not split.
 ///
-/// `first` is the position of `regions` within all that the plan was made for.
+/// `first` is the index of `regions[0]` among all regions of the plan.
 pub fn split_regions(
     regions: &mut Vec<Region>,
     plan: SplitPlan,
@@ -495,7 +495,7 @@ fn is_whole(size: u64, unit: u64) -> bool {
     size <= 2 * unit
 }
 
-/// Each cut lies at one to nine tenths of what remains on the left, as in the kernel.
+/// Each cut leaves 10 % to 90 % of the remaining region on its left, as in the kernel.
 fn split_one(r: Region, parts: u32, unit: u64, rng: &mut impl Rng, out: &mut Vec<Region>) {
     let mut left = r;
     let mut cut_off = Vec::new();
@@ -519,7 +519,7 @@ fn split_one(r: Region, parts: u32, unit: u64, rng: &mut impl Rng, out: &mut Vec
     out.extend(cut_off.into_iter().rev());
 }
 
-/// Drops the smallest of `regions` beyond `max`; returns their bytes.
+/// Drops the smallest `regions` beyond `max`; returns their total length in bytes.
 pub(crate) fn leave_out<T>(regions: &mut Vec<T>, max: usize, len: impl Fn(&T) -> u64) -> u64 {
     let Some(excess) = regions.len().checked_sub(max).filter(|&n| n > 0) else { return 0 };
     let mut order: Vec<usize> = (0..regions.len()).collect();
@@ -544,13 +544,13 @@ pub(crate) fn random_page(range: AddrRange, rng: &mut impl Rng) -> u64 {
     range.start + below(rng, (range.len() / PAGE_SIZE).max(1)) * PAGE_SIZE
 }
 
-/// The aligned window of `size` bytes that holds `page`, as far as it lies in `range`.
+/// The aligned window of `size` bytes that contains `page`, cut to `range`.
 pub(crate) fn window_around(page: u64, range: AddrRange, size: u64) -> AddrRange {
     let start = align_down(page, size);
     AddrRange::new(start.max(range.start), start.saturating_add(size).min(range.end))
 }
 
-/// Pages of each reason as shares of 10,000.
+/// Shares of unknown pages by reason, of 10,000.
 pub(crate) fn unknown_bp(shares: &Shares) -> Pages<u32> {
     Pages(shares.unknown.map(to_bp))
 }

@@ -1,4 +1,4 @@
-//! What a snapshot says of a region that was looked at in random windows.
+//! The view of a region that was looked at in random windows.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::snapshot::RegionView;
 use crate::support::RateSupport;
 use crate::unknown::{Pages, Unknown};
 
-/// What a snapshot says of it; its age is in intervals of this length.
+/// The view of a region for a snapshot; its age counts intervals of length `interval`.
 pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
     let s = &r.shares;
     if s.looks == 0 {
@@ -33,7 +33,7 @@ pub(crate) fn view(r: &Region, interval: Duration) -> RegionView {
         accesses_bp: r.accesses_bp.min(10_000),
         age: interval.saturating_mul(r.age),
         rate,
-        // Of few resident pages in many, `accesses_bp` rounds to none.
+        // With few resident pages among many, `accesses_bp` rounds to zero.
         touched_bp: if r.accesses_bp > 0 || rate.hz > 0.0 { 10_000 } else { 0 },
         resident_bp: to_bp(s.visible + unknown),
         unknown_bp: unknown_bp(s),

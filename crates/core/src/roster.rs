@@ -1,4 +1,4 @@
-//! The targets of a monitor, which come and go, and those who are told what it does.
+//! The targets of a monitor, and the observers of the monitor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use crate::ops::Liveness;
 use crate::snapshot::Snapshot;
 use crate::source::EndReason;
 
-/// What a monitor knows of a target.
+/// The state that a monitor keeps for a target.
 pub(crate) trait RosterMember {
     fn id(&self) -> TargetId;
 }
 
-/// The targets of a monitor, its observers, and whether it has ended.
+/// The targets and the observers of a monitor, and the reason for its end.
 pub(crate) struct Roster<T> {
-    /// those that have not ended, by their ids
+    /// targets that have not ended, sorted by id
     pub targets: Vec<T>,
     observers: Vec<Box<dyn Observer>>,
-    /// It goes on when all targets have ended.
+    /// The monitor continues after all targets have ended.
     outlives: bool,
     ended: Option<EndReason>,
 }
@@ -29,7 +29,7 @@ impl<T: RosterMember> Roster<T> {
         Roster { targets: Vec::new(), observers: Vec::new(), outlives: false, ended: None }
     }
 
-    /// Changes the targets: those that stay are kept, and those that come are made by `new`.
+    /// Changes the targets. Present targets keep their state; `new` makes the state of added ones.
     pub fn set(&mut self, ids: &[TargetId], new: impl Fn(TargetId) -> T) {
         self.targets.retain(|t| ids.contains(&t.id()));
         for &id in ids {
@@ -44,10 +44,11 @@ impl<T: RosterMember> Roster<T> {
         self.targets.iter().any(|t| t.id() == id)
     }
 
-    /// Has `update` bring each target up to date: those that are gone leave, and with the last one the monitor ends.
+    /// Calls `update` for each target. A target that is gone is removed; without any target left, the monitor
+    /// ends.
     ///
     /// # Errors
-    /// The first one of `update`: then all targets stay.
+    /// The first error of `update`; in this case no target is removed.
     pub fn update<E>(
         &mut self,
         mut update: impl FnMut(&mut T) -> Result<Liveness, E>,
@@ -65,7 +66,7 @@ impl<T: RosterMember> Roster<T> {
         Ok(())
     }
 
-    /// From now on it goes on when all targets have ended.
+    /// From now on, the monitor continues after all targets have ended.
     pub fn outlive_targets(&mut self) {
         self.outlives = true;
     }
@@ -78,7 +79,7 @@ impl<T: RosterMember> Roster<T> {
         self.observers.iter_mut().for_each(|o| o.after_aggregation(snapshot));
     }
 
-    /// The targets, and the observers that are told of them.
+    /// The targets, and the observers to notify about them.
     pub fn split(&mut self) -> (&[T], &mut [Box<dyn Observer>]) {
         (&self.targets, &mut self.observers)
     }
@@ -87,7 +88,7 @@ impl<T: RosterMember> Roster<T> {
         self.end(EndReason::Stopped);
     }
 
-    /// Nothing more will come; only the first reason counts.
+    /// Ends the monitor; only the first reason counts.
     fn end(&mut self, why: EndReason) {
         if self.ended.is_none() {
             self.ended = Some(why);
@@ -100,7 +101,7 @@ impl<T: RosterMember> Roster<T> {
     }
 }
 
-/// For how long a target has run since the last snapshot, at which it had run for so long.
+/// Run time of a target since the last snapshot. `last` is its run time at that snapshot, and is updated.
 pub(crate) fn ran_since(last: &mut Option<Duration>, now: Option<Duration>) -> Option<Duration> {
     let ran = now.zip(*last).map(|(now, last)| now.saturating_sub(last));
     *last = now.or(*last);

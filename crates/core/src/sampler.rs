@@ -1,4 +1,4 @@
-//! The region sampler: random windows of adaptive regions, by the kernel's rules.
+//! The regions monitor: random windows of adaptive regions, by the kernel's rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::source::{Source, Step};
 use crate::time::Nanos;
 use crate::tuning::GAP;
 
-/// A target under a monitor.
+/// A target of the regions monitor.
 #[derive(Debug)]
 pub struct Target {
     id: TargetId,
@@ -31,18 +31,18 @@ pub struct Target {
     mappings: Arc<Vec<Mapping>>,
     left_out: u64,
     ran: Option<Duration>,
-    /// what has never been cleared since it was mapped, the first part last
+    /// memory that was never cleared since it was mapped; the lowest part is last
     unswept: Vec<AddrRange>,
 }
 
 impl Target {
-    /// Which one.
+    /// The id of the target.
     #[must_use]
     pub fn id(&self) -> TargetId {
         self.id
     }
 
-    /// Its regions: sorted, disjoint, covering what is mapped.
+    /// The regions of the target: sorted, disjoint, covering all mapped memory.
     #[must_use]
     pub fn regions(&self) -> &[Region] {
         &self.regions
@@ -55,14 +55,15 @@ impl RosterMember for Target {
     }
 }
 
-/// Watches targets by looking at random windows of adaptive regions.
+/// Samples targets by looking at random windows of adaptive regions.
 ///
-/// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, whatever the
-/// size of the targets: one reads the windows that are watched, one clears the next ones. Reading
-/// is cheap and clearing is dear, so a region whose heat is clear pays only every
-/// [`Attrs::clear_every`] intervals.
-/// Deterministic for a seed and the answers of the operations set. Who wants several monitors makes
-/// several.
+/// Each sampling interval costs at most two batches of [`Attrs::max_regions`] asks, whatever the size of the
+/// targets: one batch reads the watched windows, the other clears the next ones. Reading is cheap and
+/// clearing is expensive, so a region with a settled heat pays for a clear only every [`Attrs::clear_every`]
+/// intervals.
+///
+/// The results are deterministic for a seed and the answers of the operations set. Several monitors are
+/// independent of each other.
 pub struct RegionSampler<O> {
     ops: O,
     attrs: Attrs,
@@ -73,13 +74,13 @@ pub struct RegionSampler<O> {
     cost: Cost,
     last_count: usize,
     turn: usize,
-    /// sampling intervals since the begin
+    /// number of sampling intervals since the start
     tick: u64,
     asks: Vec<Ask>,
     seen: Vec<Seen>,
 }
 
-/// When what is due.
+/// The times of the next events.
 #[derive(Debug, Default)]
 struct Clock {
     started: bool,
@@ -90,11 +91,11 @@ struct Clock {
 }
 
 impl<O: Space + Look> RegionSampler<O> {
-    /// A monitor of `targets`, which `ops` must know. Nothing is looked at before the first
+    /// Creates a monitor of `targets`, which `ops` must know. It looks at no memory before the first
     /// [`Source::step`].
     ///
     /// # Errors
-    /// If `attrs` make no sense.
+    /// If `attrs` are invalid.
     pub fn new(ops: O, attrs: Attrs, targets: &[TargetId], seed: u64) -> Result<Self, AttrsError> {
         let mut monitor = RegionSampler {
             ops,
@@ -129,8 +130,8 @@ impl<O: Space + Look> RegionSampler<O> {
         Ok(())
     }
 
-    /// Reads the windows that are watched. One that nobody has touched is kept if its clearing was
-    /// paid for, until another may be cleared; with `last`, none is.
+    /// Reads the watched windows. An untouched window whose clear had a cost stays watched until its region
+    /// may clear another one. With `last`, no window stays watched.
     fn check(&mut self, last: bool) -> Result<(), OpsError> {
         self.asks.clear();
         for t in &self.roster.targets {
@@ -160,8 +161,8 @@ impl<O: Space + Look> RegionSampler<O> {
         Ok(())
     }
 
-    /// Chooses and clears a window in each region that watches none and may clear one; with what
-    /// room is left, clears memory that never was.
+    /// Chooses and clears a window in each region that watches none and may clear one. The remaining asks of
+    /// the batch clear memory that was never cleared.
     fn prepare(&mut self) -> Result<(), OpsError> {
         let RegionSampler { roster: Roster { targets, .. }, asks, attrs, rng, tick, .. } = self;
         let wanting = targets.iter().flat_map(|t| &t.regions).filter(|r| r.wants_window(*tick));
@@ -197,7 +198,7 @@ impl<O: Space + Look> RegionSampler<O> {
         self.attrs.clear_every.min(self.attrs.samples())
     }
 
-    /// Has `asks` answered into `seen`.
+    /// Answers `asks` into `seen`.
     fn look(&mut self) -> Result<(), OpsError> {
         self.seen.clear();
         if !self.asks.is_empty() {
@@ -207,7 +208,7 @@ impl<O: Space + Look> RegionSampler<O> {
         Ok(())
     }
 
-    /// Ends an aggregation interval: rates, ages, merging, the snapshot, splitting.
+    /// Ends an aggregation interval: computes rates and ages, merges, makes the snapshot, splits.
     fn aggregate(&mut self, now: Nanos) -> Arc<Snapshot> {
         self.all_regions_mut().for_each(Region::conclude);
         let highest = self.all_regions_mut().map(|r| r.accesses_bp).max().unwrap_or(0);
@@ -229,8 +230,8 @@ impl<O: Space + Look> RegionSampler<O> {
         self.roster.targets.iter_mut().flat_map(|t| &mut t.regions)
     }
 
-    /// Half a sampling interval's worth: regions nearer than that are told apart by chance alone.
-    /// The kernel has the same floor by counting whole intervals. E.g. 250 of 10,000 at 20 samples.
+    /// Half the weight of one sampling interval, of 10,000: smaller differences between regions are noise.
+    /// The kernel has the same floor because it counts whole intervals. Example: 250 of 10,000 at 20 samples.
     fn noise_floor(&self) -> u32 {
         5_000 / self.attrs.samples()
     }
@@ -243,8 +244,9 @@ impl<O: Space + Look> RegionSampler<O> {
         self.roster.targets.iter().flat_map(|t| &t.regions).map(|r| r.range.len()).sum()
     }
 
-    /// The size above which regions are cut, so that there are [`Attrs::min_regions`]; doubled
-    /// until the cuts cannot make more than [`Attrs::max_regions`], since every area needs one.
+    /// The size in bytes above which regions are cut so that there are at least [`Attrs::min_regions`]. It is
+    /// doubled until the cuts cannot produce more than [`Attrs::max_regions`], because every area needs a
+    /// region.
     fn region_limit(&self) -> u64 {
         let unit = self.attrs.min_region_size;
         let mut limit = size_limit(self.total(), self.attrs.min_regions, unit);
@@ -272,10 +274,10 @@ impl<O: Space + Look> RegionSampler<O> {
         self.fit(threshold);
     }
 
-    /// Keeps the bound of [`Attrs::max_regions`], giving up as little as it can: first what
-    /// `threshold` does not tell apart (at zero, the parts of the last split), then ever bigger
-    /// differences, then sizes. Regions are left out only once each is a whole area, the smallest
-    /// first, so that no area is covered in part.
+    /// Enforces [`Attrs::max_regions`] with as little loss as possible. It first merges regions that differ
+    /// by at most `threshold` (at zero: the parts of the last split), then regions with larger differences,
+    /// then larger regions. Regions are dropped only after each is a whole area, the smallest first, so that
+    /// no area is covered in part.
     fn fit(&mut self, threshold: u32) {
         let max = self.attrs.max_regions as usize;
         let total = self.total();
@@ -336,7 +338,7 @@ impl<O: Space + Look> RegionSampler<O> {
         }
     }
 
-    /// Reads the mappings anew and fits the regions to them.
+    /// Reads the mappings again, and fits the regions to them.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.clock.next_update = now + self.attrs.update;
         let ops = &mut self.ops;
@@ -358,7 +360,7 @@ impl<O: Space + Look> RegionSampler<O> {
         Ok(())
     }
 
-    /// Makes the regions cover what is mapped.
+    /// Makes the regions cover the mapped memory.
     fn cover(&mut self) {
         let before = self.count();
         for t in &mut self.roster.targets {
@@ -445,7 +447,7 @@ impl<O: Space + Look> Source for RegionSampler<O> {
         if self.roster.ended().is_none() {
             self.prepare()?;
         }
-        // A late step does not make up for lost samples: it shifts the following ones.
+        // A late step does not catch up on lost samples: it shifts the later ones.
         let next = self.clock.next_sample + self.attrs.sample;
         self.clock.next_sample = if next > now { next } else { now + self.attrs.sample };
         Ok(match (snapshot, self.roster.ended()) {
@@ -456,14 +458,15 @@ impl<O: Space + Look> Source for RegionSampler<O> {
     }
 }
 
-/// Ranges cleared in a sampling interval at most of those that never were: 16 MiB, about 0.5 ms.
+/// Maximum number of ranges per sampling interval that sweep memory which was never cleared: 16 MiB, about
+/// 0.5 ms.
 ///
-/// Every page is found accessed at first, so that each window would cost a clear before it could
-/// tell anything; one range of 2 MiB costs little more than one of 64 KiB.
+/// Initially every page is found accessed, so that each window would cost a clear before it gives
+/// information. A range of 2 MiB costs little more to clear than one of 64 KiB.
 const SWEPT_AT_ONCE: usize = 8;
 const CHUNK: u64 = 2 << 20;
 
-/// Takes the next part of at most [`CHUNK`], not across a multiple of it.
+/// Removes the next part, of at most [`CHUNK`] bytes and within one multiple of it.
 fn next_chunk(unswept: &mut Vec<AddrRange>) -> Option<AddrRange> {
     let rest = unswept.last_mut()?;
     let end = rest.end.min((rest.start / CHUNK + 1) * CHUNK);
@@ -475,7 +478,7 @@ fn next_chunk(unswept: &mut Vec<AddrRange>) -> Option<AddrRange> {
     Some(chunk)
 }
 
-/// What of the mappings that can be seen no region covers yet, the first part last.
+/// The parts of observable mappings that no region covers yet; the lowest part is last.
 fn new_parts(regions: &[Region], mappings: &[Mapping]) -> Vec<AddrRange> {
     let visible: Vec<AddrRange> =
         mappings.iter().filter(|m| m.unknown.is_none()).map(|m| m.range).collect();
@@ -486,7 +489,7 @@ fn new_parts(regions: &[Region], mappings: &[Mapping]) -> Vec<AddrRange> {
     set_regions(regions, &visible).into_iter().rev().map(|r| r.range).filter(is_new).collect()
 }
 
-/// What of `ranges` the mappings still hold, part by part.
+/// The parts of `ranges` that are still mapped.
 fn still_mapped(ranges: &[AddrRange], mappings: &[Mapping]) -> Vec<AddrRange> {
     let parts_of = |range: &AddrRange| {
         let first = mappings.partition_point(|m| m.range.end <= range.start);
@@ -497,7 +500,7 @@ fn still_mapped(ranges: &[AddrRange], mappings: &[Mapping]) -> Vec<AddrRange> {
     ranges.iter().flat_map(parts_of).collect()
 }
 
-/// A random window of a region, within the mapping that holds it.
+/// Chooses a random window of a region, within one mapping.
 fn choose_window(
     region: AddrRange,
     mappings: &[Mapping],
@@ -525,8 +528,7 @@ impl<O: Space + Look> Monitor for RegionSampler<O> {
         self.attrs
     }
 
-    /// Rates are kept, ages converted; the interval under way
-    /// begins anew with the next step.
+    /// Keeps rates and converts ages; the current interval restarts with the next step.
     fn set_attrs(&mut self, attrs: Attrs) -> Result<(), AttrsError> {
         let new = attrs.checked()?;
         for r in self.roster.targets.iter_mut().flat_map(|t| &mut t.regions) {

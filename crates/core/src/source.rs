@@ -1,4 +1,4 @@
-//! The upper seam: what delivers snapshots.
+//! The upper interface: sources of snapshots.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use crate::call::OpsError;
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
 
-/// Why a source has nothing more to say.
+/// The reason why a source has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EndReason {
     /// every target ended
     TargetsGone,
-    /// it was asked to stop
+    /// a caller requested the end
     Stopped,
-    /// the record played has no more snapshots
+    /// the replayed record has no more snapshots
     Played,
 }
 
-/// What a [`Source`] says when it is asked.
+/// The result of a step of a [`Source`].
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// nothing to do before then
+    /// no work is due before this time
     Wait(Nanos),
     /// an aggregation interval has ended
     Snapshot(Arc<Snapshot>),
-    /// no more will come
+    /// no more snapshots will follow
     End(EndReason),
 }
 
-/// Delivers snapshots. The caller owns the clock: it calls again when the time asked for has come.
+/// Delivers snapshots. The caller owns the clock: it calls again at the requested time.
 pub trait Source {
-    /// Does what is due at `now`.
+    /// Does the work that is due at `now`.
     ///
     /// # Errors
-    /// Those of the operations set below.
+    /// Errors of the operations set below.
     fn step(&mut self, now: Nanos) -> Result<Step, OpsError>;
 }

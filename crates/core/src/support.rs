@@ -1,28 +1,29 @@
-//! What the rate of a region rests on: looks at its pages, looks at others like them, or looks of the past.
+//! The support of a rate: whether it is measured, extended from a sample, or old.
 
 use std::iter::Sum;
 use std::ops::AddAssign;
 
-/// Of the resident pages of a region whose accesses can be seen, the shares whose rate was measured and
-/// extended, of 10,000. The rest is [old](RateSupport::old_bp).
+/// The shares of a region's visible resident pages whose rate is measured or extended, of 10,000. The rest is
+/// [old](RateSupport::old_bp).
 ///
-/// E.g. 6 MiB were cleared lately and read since, 1 MiB is presumed to be like those, and of 1 MiB the last
-/// exposure is too long ago: 7,500, 1,250, and 1,250 old.
+/// Example: 6 MiB were cleared and read recently, 1 MiB is presumed similar to these, and the last exposure
+/// of 1 MiB is too long ago: 7,500 measured, 1,250 extended, and 1,250 old.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSupport {
-    /// The monitor looked at these pages themselves, lately enough to describe the present.
+    /// The monitor looked at these pages itself, recently enough to describe the present.
     pub measured_bp: u32,
-    /// It presumes the rate of these pages from a sample of the same stretch.
+    /// The rate of these pages is presumed from a sample of the same stretch.
     pub extended_bp: u32,
 }
 
 impl RateSupport {
-    /// All of it is measured. So is a region without a page that can be seen.
+    /// The whole rate is measured. A region without a visible page has this support too.
     pub const MEASURED: RateSupport = RateSupport { measured_bp: WHOLE_BP, extended_bp: 0 };
-    /// All of it is old.
+    /// The whole rate is old.
     pub const OLD: RateSupport = RateSupport { measured_bp: 0, extended_bp: 0 };
 
-    /// `measured` and `extended` of `all` pages or bytes. They add up to `all` at most; what exceeds it is cut.
+    /// The support for `measured` and `extended` of `all` pages or bytes. If their sum exceeds `all`, the
+    /// excess is dropped.
     #[must_use]
     pub fn of(measured: u64, extended: u64, all: u64) -> Self {
         if all == 0 {
@@ -31,21 +32,21 @@ impl RateSupport {
         let bp = |n: u64| u128::from(n.min(all)) * u128::from(WHOLE_BP) / u128::from(all);
         let bp = |n: u64| u32::try_from(bp(n)).unwrap_or(WHOLE_BP);
         let measured_bp = bp(measured);
-        // The sum is rounded, not the share: where nothing is old, nothing is by rounding either.
+        // The sum is rounded, not each share, so that rounding never produces old memory.
         RateSupport {
             measured_bp,
             extended_bp: bp(measured.saturating_add(extended)) - measured_bp,
         }
     }
 
-    /// Share known only from a time that has passed.
+    /// Share of the pages whose rate is known only from an earlier time.
     #[must_use]
     pub fn old_bp(&self) -> u32 {
         WHOLE_BP.saturating_sub(self.measured_bp.saturating_add(self.extended_bp))
     }
 }
 
-/// Bytes whose accesses can be seen, by what their rate rests on.
+/// Visible bytes by support of their rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SupportBytes {
     /// see [`RateSupport::measured_bp`]
@@ -57,7 +58,7 @@ pub struct SupportBytes {
 }
 
 impl SupportBytes {
-    /// `bytes`, divided as `support` says.
+    /// Divides `bytes` by the shares of `support`.
     pub(crate) fn of(bytes: u64, support: RateSupport) -> Self {
         let upto = |bp: u32| share(bytes, bp.min(WHOLE_BP));
         let measured = upto(support.measured_bp);
@@ -65,7 +66,7 @@ impl SupportBytes {
         SupportBytes { measured, extended: told - measured, old: bytes - told }
     }
 
-    /// All of them.
+    /// Sum of all bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.measured + self.extended + self.old
@@ -114,7 +115,7 @@ mod tests {
     }
 
     proptest! {
-        /// Also of counts that contradict each other.
+        /// This also holds for counts that contradict each other.
         #[test]
         fn shares_never_exceed_the_whole(measured: u64, extended: u64, all: u64, bytes: u64) {
             let support = RateSupport::of(measured, extended, all);
@@ -129,7 +130,7 @@ mod tests {
             prop_assert_eq!(RateSupport::of(measured, extended, measured + extended).old_bp(), 0);
         }
 
-        /// A caller may fill in the fields.
+        /// A caller may set the fields directly.
         #[test]
         fn bytes_add_up_whatever_the_shares(measured_bp: u32, extended_bp: u32, bytes: u64) {
             let support = RateSupport { measured_bp, extended_bp };

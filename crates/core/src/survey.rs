@@ -1,5 +1,4 @@
-//! The seam of those monitors that read everything: accessed bits of whole page tables, and clears
-//! in long runs.
+//! The interface for monitors that read all memory: reads of whole page tables, and clears in long runs.
 
 use std::time::Duration;
 
@@ -9,44 +8,42 @@ use crate::range::{AddrRange, PAGE_SIZE};
 use crate::time::Nanos;
 use crate::unknown::Unknown;
 
-/// What one page table maps, and a huge page: 2 MiB.
+/// Bytes that one page table maps, and the size of a huge page: 2 MiB.
 pub const BLOCK_SIZE: u64 = 512 * PAGE_SIZE;
 
-/// The accessed bits of a block: 2 MiB, from a multiple of that on. Pages that were not asked for are
-/// in no set.
+/// The accessed bits of a block: 2 MiB, aligned. Pages that were not asked for are in no set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Block {
     /// address of its first page
     pub start: u64,
-    /// One entry maps all of it, so that there is one bit for all its pages.
+    /// One entry maps the whole block, so that all its pages share one accessed bit.
     pub huge: bool,
-    /// pages with memory of the target behind them
+    /// pages that are backed by memory of the target
     pub resident: PageMask,
-    /// those of them whose accessed bit is set
+    /// resident pages whose accessed bit is set
     pub young: PageMask,
-    /// when it was read
+    /// time of the read
     pub read_at: Nanos,
 }
 
-/// What has come of clearing a block.
+/// The result of clearing a block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cleared {
     /// address of its first page
     pub start: u64,
     /// see [`Block::huge`]
     pub huge: bool,
-    /// Pages that were asked for, whose accessed bit is clear now, and which will show when they are
-    /// accessed.
+    /// Pages that were asked for, whose accessed bit is now clear, and whose next access will be visible.
     pub armed: PageMask,
-    /// resident pages that were asked for and whose accesses cannot be seen, each reason once
+    /// resident pages that were asked for and whose accesses cannot be observed; each reason occurs once
     pub hidden: Vec<(Unknown, PageMask)>,
-    /// when clearing ended
+    /// time when clearing ended
     pub cleared_at: Nanos,
 }
 
 impl Cleared {
-    /// Moves those of `pages` that are armed to what is hidden: each reason is told once, as what is told
-    /// is kept, and a block may have a hundred folios.
+    /// Moves the armed pages among `pages` to the hidden ones. Each reason has one entry, because results are
+    /// stored, and a block may contain a hundred folios.
     pub fn hide(&mut self, why: Unknown, pages: &PageMask) {
         let pages = pages.and(&self.armed);
         if pages.is_empty() {
@@ -60,16 +57,15 @@ impl Cleared {
     }
 }
 
-/// Reads all accessed bits, and clears them in long runs. Reading is cheap, clearing is dear, and the
-/// longer a run the cheaper each page of it.
+/// Reads all accessed bits, and clears them in long runs. Reading is cheap and clearing is expensive; the
+/// longer a run, the lower the cost per page.
 pub trait Survey {
-    /// Appends the blocks of `ranges` (sorted, disjoint, page-aligned, each within one mapping) in
-    /// which anything is resident, in ascending order; of those that changed while they were read
-    /// there is none. Two ranges that meet within a block may give it twice.
+    /// Appends the blocks of `ranges` that contain a resident page, in ascending order. The ranges are
+    /// sorted, disjoint, page-aligned, and each within one mapping. A block that changed while it was read is
+    /// omitted. Two ranges that meet within a block may return it twice.
     ///
     /// # Errors
-    /// If the target is unknown, or reading has become impossible. A target that is gone has no
-    /// blocks.
+    /// If the target is unknown, or reading has become impossible. A target that is gone has no blocks.
     fn survey(
         &mut self,
         target: TargetId,
@@ -77,12 +73,12 @@ pub trait Survey {
         out: &mut Vec<Block>,
     ) -> Result<Cost, OpsError>;
 
-    /// Clears the accessed bits that are set in each of `runs` (as above), with as few TLB shootdowns
-    /// as can be: over old and absent pages, never splitting a huge page or a large folio. Appends what
-    /// has come of each block in which anything is resident, in ascending order.
+    /// Clears the accessed bits that are set in `runs` (same requirements as above), with as few TLB
+    /// shootdowns as possible: a clear may span old and absent pages, but never splits a huge page or a large
+    /// folio. Appends the result of each block that contains a resident page, in ascending order.
     ///
     /// # Errors
-    /// As above.
+    /// As for [`Survey::survey`].
     fn clear(
         &mut self,
         target: TargetId,
@@ -90,31 +86,31 @@ pub trait Survey {
         out: &mut Vec<Cleared>,
     ) -> Result<Cost, OpsError>;
 
-    /// What memory pressure does to the target, if that can be told.
+    /// The memory pressure on the target; `None` if not available.
     fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
         let _ = target;
         None
     }
 }
 
-/// Memory pressure on a target: what its group, or the machine, has seen since it began.
+/// Memory pressure on a target: counters of its group, or of the machine, since they began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pressure {
-    /// pages that reclaim has looked at; where that is not counted, how often it had to
+    /// pages that reclaim has scanned; if that is not counted, the number of reclaim runs
     pub scanned: u64,
-    /// pages that were reclaimed, and wanted again
+    /// pages that were reclaimed and faulted in again
     pub refaults: u64,
-    /// of these, the ones of no file
+    /// refaults of private memory
     pub private_refaults: u64,
-    /// faults that had to wait for a disk
+    /// faults that waited for a disk
     pub major_faults: u64,
     /// time in which some of its tasks waited for memory
     pub stalled: Duration,
-    /// bytes that it may still allocate before its limit makes it reclaim, if there is one
+    /// bytes that it may still allocate before its limit causes reclaim; `None` without a limit
     pub headroom: Option<u64>,
 }
 
-/// `blocks` with those made one that are the same block.
+/// `blocks` with repeated reads of the same block combined into one.
 pub(crate) fn one_each(blocks: &[Block]) -> impl Iterator<Item = Block> + '_ {
     blocks.chunk_by(|a, b| a.start == b.start).filter_map(|same| {
         same.iter().copied().reduce(|a, b| Block {

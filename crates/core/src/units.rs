@@ -1,9 +1,9 @@
-//! Sizes and times as people write them, in any case of letters.
+//! Parsing of sizes and times with units; upper and lower case are equal.
 
 use std::time::Duration;
 
-/// Bytes: `4096`, `64K`, `1.5G`, `2MiB`, in powers of 1024. A fraction of a byte is dropped. `None` if it is
-/// no size, or more than 64 bits hold.
+/// Parses a size in bytes: `4096`, `64K`, `1.5G`, `2MiB`, in powers of 1024. A fraction of a byte is dropped.
+/// `None` if `text` is not a size, or exceeds 64 bits.
 #[must_use]
 pub fn parse_size(text: &str) -> Option<u64> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -17,7 +17,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     };
     let number = number.trim_end();
     let (whole, fraction) = match number.split_once('.') {
-        // There is no half of a byte.
+        // A number without a unit is in bytes and must be whole.
         Some(_) if shift == 0 => return None,
         Some((whole, fraction)) => (whole, fraction),
         None => (number, "0"),
@@ -33,7 +33,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
     u64::try_from(whole.checked_add(part)?).ok()
 }
 
-/// A time with its units: `500ms`, `5s`, `2min`, `1h 30m`. `None` if it is none.
+/// Parses a time with its units: `500ms`, `5s`, `2min`, `1h 30m`. `None` if `text` is not a time.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<Duration> {
     humantime::parse_duration(&text.to_ascii_lowercase()).ok()

@@ -1,31 +1,31 @@
-//! Memory whose accesses cannot be seen.
+//! Memory whose accesses cannot be observed.
 
-/// Why accesses to a page cannot be seen. Such memory is neither hot nor cold.
+/// The reason why accesses to a page cannot be observed. Such memory is neither hot nor cold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Unknown {
-    /// mapped more than once: clearing is skipped in silence by the kernel
+    /// mapped more than once: the kernel silently skips such pages when it clears
     Shared,
     /// locked by `mlock`
     Mlocked,
     /// explicit huge pages
     Hugetlb,
-    /// the process holds a KVM VM: the guest's accesses set other bits
+    /// the process has a KVM VM: accesses of the guest set bits in other page tables
     Kvm,
     /// a device may access it (VFIO, RDMA, fixed `io_uring` buffers)
     Dma,
     /// memory of the kernel or of a driver
     Special,
-    /// a part of a large folio that is not mapped whole: clearing would split it
+    /// part of a large folio that is not completely mapped: clearing would split the folio
     Partial,
-    /// no look succeeded in the interval, or the page is too new to be cleared
+    /// no look succeeded in the interval, or the page is too new to have been cleared
     Unseen,
-    /// page cache that no process maps, where the kernel does not note by page frame that it is read or written
+    /// page cache that no process maps, on a kernel that does not record reads and writes by page frame
     Cache,
 }
 
 impl Unknown {
-    /// All reasons, in the order of their index.
+    /// All reasons, in index order.
     pub const ALL: [Unknown; 9] = [
         Unknown::Shared,
         Unknown::Mlocked,
@@ -38,13 +38,13 @@ impl Unknown {
         Unknown::Cache,
     ];
 
-    /// Position in [`Unknown::ALL`].
+    /// Index in [`Unknown::ALL`].
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// The word used in outputs.
+    /// The name in outputs.
     #[must_use]
     pub fn name(self) -> &'static str {
         ["shared", "mlocked", "hugetlb", "kvm", "dma", "special", "partial", "unseen", "cache"]
@@ -52,12 +52,12 @@ impl Unknown {
     }
 }
 
-/// A count for each reason of [`Unknown::ALL`].
+/// A count for each reason in [`Unknown::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pages<T>(pub [T; Unknown::ALL.len()]);
 
 impl<T: Copy + Into<u64>> Pages<T> {
-    /// Over all reasons.
+    /// Sum over all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().map(|&n| n.into()).sum()

@@ -1,4 +1,4 @@
-//! Mappings whose accesses no accessed bit tells of: somebody else may know of them.
+//! Mappings whose accesses no accessed bit shows. Another way to look may observe them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,34 +15,34 @@ use crate::support::RateSupport;
 use crate::survey::{BLOCK_SIZE, Block};
 use crate::unknown::Unknown;
 
-/// Looks at each of them at a time, and at most so many in all.
+/// Number of looks at each mapping at a time; [`MOST_ASKS`] limits their total.
 const LOOKS: usize = 4;
 pub(crate) const MOST_ASKS: usize = 128;
 
-/// Heat that differs by less is the same, in basis points.
+/// Smaller differences of heat count as the same heat, in basis points.
 const SAME_HEAT_BP: u32 = 1_000;
 
-/// A region for each mapping that cannot be seen. Their ages are in ms, as readings come as they may.
+/// One region for each unobservable mapping. Ages are in ms, because looks come at irregular times.
 #[derive(Debug, Default)]
 pub(crate) struct UnobservableMappings {
     regions: Vec<Region>,
-    /// begins of those of which somebody has told since they were last read
+    /// start addresses of the mappings with an answer since the last read
     heard: BTreeSet<u64>,
 }
 
 impl UnobservableMappings {
-    /// Takes in the mappings, which are sorted and disjoint.
+    /// Applies the mappings, which are sorted and disjoint.
     pub fn map(&mut self, mappings: &[Mapping]) {
         let unseen = mappings.iter().filter(|m| m.unknown.is_some()).map(|m| m.range);
         self.regions = set_regions(&self.regions, &unseen.collect::<Vec<AddrRange>>());
     }
 
-    /// How many there are.
+    /// Number of unobservable mappings.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
 
-    /// Random windows of each that is chosen.
+    /// Random windows of each chosen mapping.
     pub fn asks(
         &self,
         target: TargetId,
@@ -61,13 +61,13 @@ impl UnobservableMappings {
         asks
     }
 
-    /// Where they are.
+    /// Address ranges of the mappings.
     pub fn ranges(&self) -> Vec<AddrRange> {
         self.regions.iter().map(|r| r.range).collect()
     }
 
-    /// Takes in which memory of those is resident that nobody has told of. `mappings` say why it cannot
-    /// be seen.
+    /// Notes which memory is resident in mappings without an answer. `mappings` give the reason why it cannot
+    /// be observed.
     pub fn see(&mut self, blocks: &[Block], mappings: &[Mapping]) {
         let heard = std::mem::take(&mut self.heard);
         for r in self.regions.iter_mut().filter(|r| !heard.contains(&r.range.start)) {
@@ -87,7 +87,7 @@ impl UnobservableMappings {
         }
     }
 
-    /// Takes in an answer, if it is about one of them.
+    /// Applies an answer if it concerns one of these mappings. Returns whether it does.
     pub fn take_answer(&mut self, ask: &Ask, seen: &Seen) -> bool {
         let at = self.regions.partition_point(|r| r.range.end <= ask.range.start);
         let Some(r) = self.regions.get_mut(at).filter(|r| r.range.contains(ask.range.start)) else {
@@ -98,18 +98,18 @@ impl UnobservableMappings {
         true
     }
 
-    /// What was heard in an interval of this length; the next one begins.
+    /// The regions for an interval of this length; starts the next interval.
     pub fn views(&mut self, interval: Duration) -> Vec<RegionView> {
         let passed = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         let tell = |r: &mut Region| {
-            // What was last known stays, until it is looked at again.
+            // The last known value stays until the next look.
             let looked = r.tally.looks > 0;
             if looked {
                 r.conclude();
             }
             let age = r.age;
             age_regions(std::slice::from_mut(r), SAME_HEAT_BP);
-            // It counts intervals.
+            // `age_regions` counts intervals.
             r.age = if r.age > 0 { age.saturating_add(passed) } else { 0 };
             r.restart(u64::MAX / 4);
             let view = view(r, Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Giving out pages: `__alloc_pages_nodemask` of mm/page_alloc.c, for single pages.
+//! Page allocation: `__alloc_pages_nodemask` of mm/page_alloc.c, for single pages.
 
 use crate::fair::{FairPass, FairVerdict};
 use crate::layout::ZoneKind;
@@ -8,38 +8,38 @@ use crate::nodes::NodeSet;
 use crate::reclaim::ReclaimStats;
 use crate::zone::Zone;
 
-/// Rounds of direct reclaim before an allocation fails.
+/// Maximum rounds of direct reclaim before an allocation fails.
 const MAX_ROUNDS: u32 = 16;
 
-/// What is asked for. CPUs and nodes that there are not are counted on from the first.
+/// An allocation request. Numbers of CPUs and nodes that do not exist wrap around.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// who asks
+    /// the CPU that allocates
     pub cpu: u32,
-    /// of which node
+    /// the preferred node
     pub node: usize,
-    /// the highest kind of zone that will do
+    /// the highest permitted kind of zone
     pub class: ZoneKind,
-    /// what it is for; none: for what stays
+    /// the use of the page; `None` for unevictable memory
     pub kind: Option<LruType>,
-    /// a page of a file that is about to be written: zones have a limit of these
+    /// a page of a file that will be written soon: zones limit the number of such pages
     pub write: bool,
-    /// what the caller knows the page by
+    /// the caller's identifier of the page
     pub owner: u64,
 }
 
-/// What was given.
+/// An allocated page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allocated {
-    /// the page
+    /// the frame of the page
     pub frame: FrameId,
-    /// what the caller had to reclaim for it
+    /// pages that the caller had to reclaim first
     pub stalled: ReclaimStats,
-    /// whether it took the slow path
+    /// whether the allocation took the slow path
     pub slow: bool,
 }
 
-/// Nothing can be given, whatever is reclaimed.
+/// Allocation failed: reclaim cannot free any page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no zone has a page above its lowest watermark, and none can be reclaimed: ask for less, or give \
@@ -47,32 +47,33 @@ pub struct Allocated {
 )]
 pub struct OutOfMemory;
 
-/// A request, and the first zone that may serve it: what is local is local to it.
+/// A request and its preferred zone, the first one that may serve it: zones on its node count as local.
 struct ZonedRequest {
     request: Request,
-    /// from where alone
+    /// the permitted nodes
     nodes: NodeSet,
     preferred: usize,
-    /// its kind: who asks for Normal and has only DMA32 left asks for DMA32, with its reserve
+    /// the kind of the preferred zone: a request for Normal that has only DMA32 available counts as a request
+    /// for DMA32, with its reserve
     class: ZoneKind,
 }
 
-/// What a zone is held against.
+/// The condition that a zone must satisfy.
 #[derive(Clone, Copy, PartialEq)]
 enum WatermarkLevel {
-    /// and the dirty limit, for a page that is to be written
+    /// the low watermark; also the dirty limit, for a page that will be written
     Low,
     Min,
 }
 
 impl Memory {
-    /// Gives out a page: a fair pass, a plain one, then the slow path: kswapd is woken, the lowest
-    /// watermark will do, and memory is reclaimed for it.
+    /// Allocates a page: a fair pass, then a normal pass, then the slow path, which wakes kswapd, permits
+    /// allocation down to the min watermark, and reclaims directly.
     ///
-    /// Pages of files begin on their inactive list, those of processes on their active one.
+    /// File pages start on the inactive list, process pages on the active list.
     ///
     /// # Errors
-    /// If there is none.
+    /// If no page is available.
     pub fn allocate(
         &mut self,
         request: Request,
@@ -81,10 +82,10 @@ impl Memory {
         self.allocate_on(request, NodeSet::ALL, backing)
     }
 
-    /// The same, of some nodes alone: the nearest of them first.
+    /// As [`Memory::allocate`], from the given nodes only, the nearest first.
     ///
     /// # Errors
-    /// If they have none.
+    /// If these nodes have no page available.
     pub fn allocate_on(
         &mut self,
         request: Request,
@@ -108,7 +109,7 @@ impl Memory {
         Some(ZonedRequest { request, nodes, preferred, class })
     }
 
-    /// The zonelist of a request, as far as it lies on these nodes.
+    /// The zonelist of a request, limited to these nodes.
     pub(crate) fn usable_zones(
         &self,
         request: &Request,
@@ -147,8 +148,7 @@ impl Memory {
         Err(self.failure())
     }
 
-    /// The zone that a request gets its page from without the slow path. Batches may be set anew
-    /// on the way.
+    /// The zone that serves a request without the slow path. This may reset batches.
     fn fast_path(&mut self, wanted: &ZonedRequest) -> Option<usize> {
         if self.policy.has_fair_pass() {
             let mut pass = FairPass::default();
@@ -211,7 +211,7 @@ impl Memory {
         Some(frame)
     }
 
-    /// Sets the batches of the local zones of the list anew: `reset_alloc_batches`.
+    /// Resets the batches of the local zones of the list: `reset_alloc_batches`.
     fn reset_batches(&mut self, wanted: &ZonedRequest) {
         let Request { cpu, node, class, .. } = wanted.request;
         let local = self.zones[wanted.preferred].node;

@@ -1,6 +1,7 @@
-//! Counters that each CPU adds up by itself for a while: `__mod_zone_page_state` of mm/vmstat.c.
+//! Per-CPU counters: `__mod_zone_page_state` of mm/vmstat.c.
 //!
-//! Who reads one sees only what has been handed in, so it is off by up to the threshold on each CPU.
+//! A reader sees only the changes that CPUs have reported, so a value may be wrong by up to the threshold per
+//! CPU.
 
 /// A counter of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,25 +12,25 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// One that stands at `value`, on so many CPUs.
+    /// A counter with the initial value `value`, on `cpus` CPUs.
     #[must_use]
     pub fn new(value: i64, cpus: u32) -> Self {
         Counter { handed_in: value, own: vec![0; cpus as usize], threshold: 0 }
     }
 
-    /// What those who do not look closely see: without what CPUs have not handed in.
+    /// The approximate value, without unreported changes.
     #[must_use]
     pub fn read(&self) -> i64 {
         self.handed_in
     }
 
-    /// What is so.
+    /// The exact value.
     #[must_use]
     pub fn exact(&self) -> i64 {
         self.handed_in + self.own.iter().sum::<i64>()
     }
 
-    /// Adds on a CPU, which hands in all it has when that exceeds the threshold.
+    /// Adds `delta` on a CPU. The CPU reports its changes when they exceed the threshold.
     #[inline]
     pub fn add(&mut self, cpu: u32, delta: i64) {
         let own = &mut self.own[cpu as usize];
@@ -39,39 +40,39 @@ impl Counter {
         }
     }
 
-    /// From now on.
+    /// Sets the threshold for later changes.
     pub fn set_threshold(&mut self, threshold: i64) {
         self.threshold = threshold;
     }
 
-    /// Hands in what all CPUs have, as the kernel does each second.
+    /// Reports the changes of all CPUs, as the kernel does every second.
     pub fn fold(&mut self) {
         self.handed_in = self.exact();
         self.own.fill(0);
     }
 }
 
-/// `calculate_normal_threshold`: for a zone of `managed` pages on so many CPUs.
+/// `calculate_normal_threshold`: the threshold for a zone of `managed` pages on `cpus` CPUs.
 #[must_use]
 pub fn normal_threshold(cpus: u32, managed: i64) -> i64 {
     (2 * fls(cpus.into()) * (1 + fls(managed >> 15))).min(125)
 }
 
-/// `calculate_pressure_threshold`: while kswapd is awake, so that all CPUs together do not go from
-/// the low watermark to the lowest unseen.
+/// `calculate_pressure_threshold`: the threshold while kswapd is awake, so that the unreported changes of all
+/// CPUs cannot hide a fall from the low to the min watermark.
 #[must_use]
 pub fn pressure_threshold(cpus: u32, low: i64, min: i64) -> i64 {
     ((low - min) / i64::from(cpus.max(1))).clamp(1, 125)
 }
 
-/// The free pages from which on a reader must look closely; none if drift cannot matter.
+/// The number of free pages below which a reader needs the exact value; `None` if drift cannot matter.
 #[must_use]
 pub fn drift_mark(cpus: u32, threshold: i64, min: i64, low: i64, high: i64) -> Option<i64> {
     let drift = i64::from(cpus) * threshold;
     (drift > low - min).then_some(high + drift)
 }
 
-/// The number of the highest bit that is set, from 1 on.
+/// The number of the highest bit set, from 1; like the kernel's `fls`.
 fn fls(n: i64) -> i64 {
     i64::from(64 - n.leading_zeros())
 }
@@ -80,7 +81,7 @@ fn fls(n: i64) -> i64 {
 mod tests {
     use super::*;
 
-    /// Of a zone of 1 GiB on 2 CPUs, of 4.9 GiB on 8.
+    /// A zone of 1 GiB on 2 CPUs, and a zone of 4.9 GiB on 8 CPUs.
     #[test]
     fn thresholds() {
         assert_eq!(normal_threshold(2, 262_144), 2 * 2 * (1 + 4));

@@ -1,9 +1,10 @@
-//! How evenly something is shared.
+//! A measure of fairness.
 
-/// Jain's index of the values: (sum x)^2 / (n sum x^2). 1 if all are equal, 1/n if one has all. None
-/// if there is no value, or all are zero.
+/// Jain's index of the values: (sum x)^2 / (n sum x^2). 1 if all values are equal, 1/n if all but one are
+/// zero. `None` if there is no value, or all are zero.
 ///
-/// Of allocations, each value is what a zone gave over its size: zones of 1 and 3 GiB that gave 1 and
+/// For allocations, each value is the number of pages that a zone allocated, divided by its size: zones of 1
+/// and 3 GiB that allocated 1 and 3 pages are used evenly.
 /// 3 pages are used evenly.
 ///
 /// Source: R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness (1984).

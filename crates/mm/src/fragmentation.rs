@@ -1,10 +1,10 @@
-//! How much of the free memory lies in blocks that are too small: mm/vmstat.c.
+//! Fragmentation of free memory: mm/vmstat.c.
 
-/// The unusable free space index of a zone for blocks of 2^`order` pages, of 0 to 1: the share of its
-/// free pages that no such block can be made of. `by_order` holds the free blocks of 2^i pages at
-/// index i. None if nothing is free, which the kernel takes for 1.
+/// The unusable free space index of a zone for blocks of 2^`order` pages, 0 to 1: the share of its free pages
+/// that cannot form such a block. `by_order` holds the number of free blocks of 2^i pages at index i. `None`
+/// if no page is free, which the kernel treats as 1.
 ///
-/// With 6 single pages and 1 block of 2 pages free, 6 of 8 pages are of no use to an allocation of
+/// Example: with 6 single pages and 1 block of 2 pages free, 6 of 8 pages are not usable for an allocation of
 /// order 1.
 #[must_use]
 pub fn unusable_free_index(by_order: &[u64], order: usize) -> Option<f64> {

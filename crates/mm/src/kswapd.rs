@@ -1,4 +1,4 @@
-//! kswapd: reclaims in the background, one for each node. `balance_pgdat` of mm/vmscan.c, in steps.
+//! kswapd: background reclaim, one per node. `balance_pgdat` of mm/vmscan.c, in steps.
 
 use crate::alloc::Request;
 use crate::layout::ZoneKind;
@@ -10,34 +10,34 @@ use crate::rules::{LruScope, ZoneBalance};
 /// The kswapd of a node.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kswapd {
-    /// for whom it was woken; none while it sleeps
+    /// the kind of zone it was woken for; `None` while it sleeps
     class: Option<ZoneKind>,
     pass: Option<Pass>,
 }
 
-/// Once through the zones in need, at one priority.
+/// One pass over the zones below their watermark, at one priority.
 #[derive(Debug, Clone)]
 struct Pass {
     priority: u32,
-    /// still to be shrunk, the next one last
+    /// zones left to shrink, the next one last
     zones: Vec<usize>,
-    /// the highest zone in need
+    /// the highest zone below its watermark
     class: ZoneKind,
     shrink: Option<Shrink>,
     reclaimed: u64,
-    /// no zone was scanned as far as it was to be
+    /// no zone was scanned to the planned extent
     raise: bool,
 }
 
 impl Memory {
-    /// Whether a node's kswapd has been woken and is not done.
+    /// Whether a node's kswapd was woken and has not finished.
     #[must_use]
     pub fn is_kswapd_awake(&self, node: usize) -> bool {
         self.kswapds.get(node).is_some_and(|k| k.class.is_some())
     }
 
-    /// Wakes the kswapd of each node in the list that has a zone below its high watermark; where
-    /// lists are per node, one that has none above.
+    /// Wakes the kswapd of each node in the zonelist. With lists per zone: if a zone of the node is below its
+    /// high watermark. With lists per node: if no zone of the node is above it.
     pub(crate) fn wake_kswapds(&mut self, request: &Request, nodes: NodeSet) {
         for i in 0..self.zonelist(request.node, request.class).len() {
             let zone = &self.zones[self.zonelists[request.node][request.class.index()][i]];
@@ -55,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// Lets a node's kswapd scan about so many pages, if it is awake, and says what it did.
+    /// Lets a node's kswapd scan about `pages` pages, if it is awake. Returns the resulting counters.
     pub fn run_kswapd(
         &mut self,
         node: usize,
@@ -63,7 +63,7 @@ impl Memory {
         backing: &mut impl Backing,
     ) -> ReclaimStats {
         let mut work = ReclaimStats::default();
-        // Each step counts for one page at least, so that this ends.
+        // Each step counts as at least one page, so that the loop terminates.
         let mut spent = 0;
         while spent < pages && self.is_kswapd_awake(node) {
             let step = self.kswapd_step(node, backing);
@@ -102,7 +102,7 @@ impl Memory {
         work
     }
 
-    /// The zones up to the highest one in need, if any is.
+    /// The zones up to the highest one below its watermark; `None` if there is none.
     fn begin_pass(
         &mut self,
         node: usize,
@@ -129,7 +129,7 @@ impl Memory {
                 zones.retain(|&z| z <= highest);
                 self.zones[highest].kind
             }
-            // One list for all.
+            // The node has a single set of lists.
             LruScope::Node => {
                 zones.truncate(1);
                 class
@@ -139,7 +139,7 @@ impl Memory {
         Some(Pass { priority, zones, class, shrink: None, reclaimed: 0, raise: true })
     }
 
-    /// What to do in the next zone of the pass that needs it: `kswapd_shrink_zone`.
+    /// Plans the scan of the next zone in the pass that needs it: `kswapd_shrink_zone`.
     fn next_shrink(&self, pass: &mut Pass) -> Option<Shrink> {
         while let Some(z) = pass.zones.pop() {
             let zone = &self.zones[z];
@@ -175,8 +175,9 @@ impl Memory {
         }
     }
 
-    /// Another pass, harder if this one did not get far; none when all is well, or when the hardest
-    /// is done: then it begins anew.
+    /// The next pass, with increased effort if this one made little progress. `None` if all zones are
+    /// balanced, or if this pass had the greatest effort. In the second case, kswapd starts again with the
+    /// least effort, unless the node is balanced or reclaim is hopeless.
     fn next_pass(
         &mut self,
         node: usize,
@@ -197,7 +198,8 @@ impl Memory {
         None
     }
 
-    /// `pgdat_balanced`: per zone, all must have enough; per node, one will do.
+    /// `pgdat_balanced`: with lists per zone, all zones must have enough free pages; with lists per node, one
+    /// zone is sufficient.
     fn is_node_balanced(&self, node: usize, class: ZoneKind) -> bool {
         let mut zones = self.zones.iter().filter(|z| z.node == node && z.kind <= class);
         match self.rules.lru {

@@ -1,99 +1,99 @@
-//! What memory there is: nodes, their zones and distances.
+//! The layout of memory: nodes, their zones and distances.
 
 use serde::{Deserialize, Serialize};
 
-/// At most so many nodes.
+/// Maximum number of nodes.
 pub const MAX_NODES: usize = 64;
-/// At most so many CPUs.
+/// Maximum number of CPUs.
 pub const MAX_CPUS: u32 = 1024;
-/// At most so many pages: 256 GiB of 4 KiB, which take 2 GiB to simulate.
+/// Maximum number of pages: 256 GiB of 4 KiB pages, whose simulation needs 2 GiB.
 pub const MAX_PAGES: i64 = 64 << 20;
-/// A node's distance to itself.
+/// The distance of a node to itself.
 pub const LOCAL_DISTANCE: u32 = 10;
 
-/// A zone's kind, the lowest first. What asks for one kind is content with those below it.
+/// The kind of a zone, in ascending order. A request for one kind may also use lower kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ZoneKind {
-    /// the first 16 MiB, for devices of the last century
+    /// the first 16 MiB, for old devices
     Dma,
-    /// up to 4 GiB, for devices of 32 bits
+    /// up to 4 GiB, for 32-bit devices
     Dma32,
-    /// what the kernel can use without ado
+    /// memory that the kernel can address directly
     Normal,
-    /// what a kernel of 32 bits has no addresses for
+    /// memory beyond the direct mapping of a 32-bit kernel
     HighMem,
-    /// what holds only pages that can be moved
+    /// memory that holds only movable pages
     Movable,
 }
 
-/// All kinds, the lowest first.
+/// All kinds in ascending order.
 pub const KINDS: [ZoneKind; 5] =
     [ZoneKind::Dma, ZoneKind::Dma32, ZoneKind::Normal, ZoneKind::HighMem, ZoneKind::Movable];
 
 impl ZoneKind {
-    /// Its place in [`KINDS`].
+    /// Index in [`KINDS`].
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// Its name in the kernel.
+    /// The kernel's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         ["DMA", "DMA32", "Normal", "HighMem", "Movable"][self.index()]
     }
 }
 
-/// A zone as it is described.
+/// The description of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZoneLayout {
-    /// of which each node has at most one
+    /// the kind; each node has at most one zone of a kind
     pub kind: ZoneKind,
     /// pages that the allocator manages
     pub managed: i64,
 }
 
-/// A node as it is described.
+/// The description of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeLayout {
-    /// the lowest kind first
+    /// zones in ascending order of kind
     pub zones: Vec<ZoneLayout>,
-    /// to each node, itself too, as firmware tells it: 10 is local
+    /// distance to each node including itself, as reported by firmware: 10 is local
     pub distances: Vec<u32>,
 }
 
-/// Memory as it is described.
+/// The description of the memory of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// each has its own part of the counters
+    /// number of CPUs; each keeps its own part of the counters
     pub cpus: u32,
-    /// by number
+    /// nodes by number
     pub nodes: Vec<NodeLayout>,
 }
 
-/// Why there can be no such memory.
+/// The reason why a layout is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// nodes
+    /// number of nodes
     #[error("there are {0} nodes: choose 1 to {MAX_NODES}")]
     Nodes(usize),
-    /// CPUs
+    /// number of CPUs
     #[error("there are {0} CPUs: choose 1 to {MAX_CPUS}")]
     Cpus(u32),
-    /// order of the zones
+    /// missing, repeated or unsorted zones
     #[error(
         "node {0} has no zones, or not each kind once from the lowest to the highest: sort them"
     )]
     Zones(usize),
-    /// a zone
+    /// a zone without pages
     #[error("zone {1} of node {0} has {2} pages: choose 1 or more")]
     Empty(usize, &'static str, i64),
-    /// all zones
+    /// total size above the limit
     #[error("there are {0} pages in all: choose at most {MAX_PAGES}")]
     TooBig(i64),
-    /// distances
+    /// invalid distances
     #[error(
         "node {0} must have one distance to each of the nodes, 10 to itself and 10 to 255 to others"
     )]
@@ -101,7 +101,7 @@ pub enum LayoutError {
 }
 
 impl Layout {
-    /// One node of these zones.
+    /// A machine with one node and these zones.
     #[must_use]
     pub fn single(cpus: u32, zones: &[(ZoneKind, i64)]) -> Self {
         let zone = |&(kind, managed)| ZoneLayout { kind, managed };
@@ -109,7 +109,7 @@ impl Layout {
         Layout { cpus, nodes: vec![NodeLayout { zones, distances: vec![LOCAL_DISTANCE] }] }
     }
 
-    /// Pages in all.
+    /// Total number of pages.
     #[must_use]
     pub fn managed(&self) -> i64 {
         let zones = self.nodes.iter().flat_map(|n| &n.zones);
@@ -117,7 +117,7 @@ impl Layout {
     }
 
     /// # Errors
-    /// What makes no sense.
+    /// The first error found.
     pub fn check(&self) -> Result<(), LayoutError> {
         if self.nodes.is_empty() || self.nodes.len() > MAX_NODES {
             return Err(LayoutError::Nodes(self.nodes.len()));

@@ -1,39 +1,39 @@
-//! Frames, and the lists that they are on: active and inactive, of processes and of files.
+//! Frames and their lists: active and inactive, for process pages and file pages.
 
-/// The number of a frame, over all zones.
+/// The number of a frame, unique over all zones.
 pub type FrameId = u32;
 
 const NONE: FrameId = FrameId::MAX;
 
-/// What a page holds.
+/// The kind of data in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LruType {
-    /// memory of a process, to be swapped out
+    /// process memory, which reclaim swaps out
     Anon,
-    /// a part of a file, to be dropped
+    /// file data, which reclaim drops
     File,
 }
 
-/// Where a frame is.
+/// The list of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ListKind {
-    /// of a process, and not used lately
+    /// process pages, not recently used
     InactiveAnon,
-    /// of a process
+    /// process pages, recently used
     ActiveAnon,
-    /// of a file, and not used lately or once only
+    /// file pages, not recently used or used only once
     InactiveFile,
-    /// of a file
+    /// file pages, used at least twice
     ActiveFile,
-    /// in use, on none of them: it stays
+    /// pages in permanent use, on no LRU list
     Unevictable,
-    /// in nobody's use
+    /// free frames
     Free,
 }
 
 impl ListKind {
-    /// The lists of a `Lruvec`, in the order in which they are scanned.
+    /// The lists of a `Lruvec`, in scan order.
     pub const LRU: [ListKind; 4] = [
         ListKind::InactiveAnon,
         ListKind::ActiveAnon,
@@ -41,7 +41,7 @@ impl ListKind {
         ListKind::ActiveFile,
     ];
 
-    /// That of pages of this kind.
+    /// The list for pages of this kind.
     #[must_use]
     pub fn of(kind: LruType, active: bool) -> ListKind {
         match (kind, active) {
@@ -52,7 +52,7 @@ impl ListKind {
         }
     }
 
-    /// Whose pages are on it, if it is a list of a `Lruvec`.
+    /// The kind of the pages on this list; `None` if it is not a list of a `Lruvec`.
     #[must_use]
     pub fn lru_type(self) -> Option<LruType> {
         match self {
@@ -62,30 +62,30 @@ impl ListKind {
         }
     }
 
-    /// Whether it is one of those in use.
+    /// Whether it is an active list.
     #[must_use]
     pub fn is_active(self) -> bool {
         matches!(self, ListKind::ActiveAnon | ListKind::ActiveFile)
     }
 }
 
-/// Used once since it was last asked: `PG_referenced`.
+/// Used once since the last check: `PG_referenced`.
 pub(crate) const REFERENCED: u8 = 1;
-/// To be written.
+/// Dirty: must be written.
 pub(crate) const DIRTY: u8 = 2;
-/// To be taken back as soon as it is written: `PG_reclaim`.
+/// Must be reclaimed as soon as it is written: `PG_reclaim`.
 pub(crate) const RECLAIM: u8 = 4;
-/// In page tables: whoever owns it knows whether it was accessed.
+/// Mapped: its owner knows whether it was accessed.
 pub(crate) const MAPPED: u8 = 8;
 
-/// A frame of a page.
+/// The state of a frame.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
     next: FrameId,
     prev: FrameId,
-    /// whatever the caller knows it by
+    /// the caller's identifier
     pub owner: u64,
-    /// when it was given out
+    /// time of the allocation
     pub born: u64,
     pub zone: u16,
     pub list: ListKind,
@@ -105,7 +105,7 @@ impl Frame {
         self.flags = if on { self.flags | flag } else { self.flags & !flag };
     }
 
-    /// Clears a flag, and says whether it was set.
+    /// Clears a flag; returns whether it was set.
     pub fn take(&mut self, flag: u8) -> bool {
         let had = self.has(flag);
         self.flags &= !flag;
@@ -113,7 +113,7 @@ impl Frame {
     }
 }
 
-/// A list that goes through the frames themselves.
+/// A doubly linked list through the frames.
 #[derive(Debug, Clone)]
 pub(crate) struct List {
     head: FrameId,
@@ -130,7 +130,7 @@ impl List {
         self.len
     }
 
-    /// The one that is to be scanned next.
+    /// The frame that is scanned next.
     pub fn tail(&self) -> Option<FrameId> {
         (self.tail != NONE).then_some(self.tail)
     }
@@ -170,20 +170,20 @@ impl List {
         self.len -= 1;
     }
 
-    /// Those on it, from the head on.
+    /// The frames on the list, from the head on.
     pub fn iter<'a>(&self, frames: &'a [Frame]) -> impl Iterator<Item = FrameId> + use<'a> {
         let some = |id: FrameId| (id != NONE).then_some(id);
         std::iter::successors(some(self.head), move |&id| some(frames[id as usize].next))
     }
 }
 
-/// The lists of a zone, or of a node, and what scanning them has found.
+/// The lists of a zone or node, and statistics of their scans.
 #[derive(Debug, Clone)]
 pub(crate) struct Lruvec {
     pub lists: [List; 4],
-    /// scanned lately, of processes and of files
+    /// recently scanned pages, by kind
     pub scanned: [i64; 2],
-    /// found in use of these
+    /// of these, pages found in use
     pub rotated: [i64; 2],
 }
 
@@ -197,8 +197,9 @@ impl Lruvec {
         self.lists[kind as usize].len()
     }
 
-    /// Whether the inactive list is too short to tell what is in use: `inactive_list_is_low`. Of
-    /// files, the active list may be as long; of processes, longer with the root of its size.
+    /// Whether the inactive list is too short to detect pages in use: `inactive_list_is_low`. For file pages,
+    /// the active list may have the same length; for process pages, the permitted ratio grows with the square
+    /// root of the size.
     pub fn inactive_is_low(&self, kind: LruType) -> bool {
         let len = |active| self.len(ListKind::of(kind, active));
         match kind {

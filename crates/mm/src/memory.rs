@@ -1,4 +1,4 @@
-//! Memory as a whole: frames, zones, lists.
+//! The memory of a machine: frames, zones, lists.
 
 use serde::Serialize;
 
@@ -11,47 +11,47 @@ use crate::watermark::{lowmem, lowmem_reserve, min_free_kbytes, watermarks};
 use crate::zone::Zone;
 use crate::zonelist::zonelists;
 
-/// Who uses the pages: asked before one is taken back.
+/// The owner of the pages: reclaim asks it before it reclaims a page.
 pub trait Backing {
-    /// Whether a page in page tables was accessed since the last time it was asked.
+    /// Whether a mapped page was accessed since the last call.
     fn take_accessed(&mut self, _owner: u64) -> bool {
         false
     }
 
-    /// Gives a page up: it is dropped or swapped out. Whether that could be done.
+    /// Drops or swaps out a page. Returns whether that was possible.
     fn give_up(&mut self, owner: u64, frame: FrameId) -> bool;
 }
 
-/// Pages that may be dropped without a word.
+/// Pages that may be dropped without notice.
 impl Backing for () {
     fn give_up(&mut self, _owner: u64, _frame: FrameId) -> bool {
         true
     }
 }
 
-/// What has happened to allocations.
+/// Counters of allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct AllocStats {
     /// pages asked for
     pub allocations: u64,
-    /// zonelists gone through for them, slow paths included
+    /// passes over a zonelist, including those of slow paths
     pub passes: u64,
-    /// times that batches of a node were set anew
+    /// resets of a node's batches
     pub resets: u64,
-    /// went to the slow path
+    /// allocations that took the slow path
     pub slow_paths: u64,
-    /// had to reclaim by themselves
+    /// allocations that had to reclaim directly
     pub stalls: u64,
-    /// found nothing
+    /// allocations that failed
     pub failures: u64,
-    /// came from another node
+    /// allocations from a remote node
     pub remote: u64,
-    /// times that a kswapd was woken
+    /// wakeups of a kswapd
     pub wakeups: u64,
 }
 
 impl AllocStats {
-    /// What has happened since `before`.
+    /// The differences from `before`.
     #[must_use]
     pub fn since(&self, before: &AllocStats) -> AllocStats {
         AllocStats {
@@ -67,21 +67,20 @@ impl AllocStats {
     }
 }
 
-/// A page that was taken back.
+/// A reclaimed page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
-    /// of which zone
+    /// zone of the page
     pub zone: usize,
-    /// when, in the caller's unit of time
+    /// time of reclaim, in the caller's unit
     pub at: u64,
-    /// how long after it was given out
+    /// time since its allocation, in the same unit
     pub age: u64,
 }
 
 /// Zones, frames and lists, managed by a kernel's rules.
 ///
-/// Time is whatever [`Memory::set_now`] says, and kswapd does as much as [`Memory::run_kswapd`]
-/// lets it.
+/// The caller sets the time with [`Memory::set_now`], and runs kswapd with [`Memory::run_kswapd`].
 #[derive(Debug)]
 pub struct Memory {
     pub(crate) zones: Vec<Zone>,
@@ -100,10 +99,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All of it free.
+    /// Creates memory in which all pages are free.
     ///
     /// # Errors
-    /// If there can be no such memory.
+    /// If the layout is invalid.
     pub fn new(layout: &Layout, rules: Rules) -> Result<Self, LayoutError> {
         layout.check()?;
         let lowmem = lowmem(layout);
@@ -149,39 +148,39 @@ impl Memory {
         })
     }
 
-    /// The time, in any unit: pages are as old as the difference.
+    /// Sets the time, in any unit; ages of pages are differences.
     pub fn set_now(&mut self, now: u64) {
         self.now = now;
     }
 
-    /// Whether pages of processes can be swapped out at all; not, at first.
+    /// Sets whether process pages can be swapped out; initially they cannot.
     pub fn set_swap(&mut self, swap: bool) {
         self.swap = swap;
     }
 
-    /// From now on keep note of each page taken back, for [`Memory::drain_departures`].
+    /// From now on, records each reclaimed page for [`Memory::drain_departures`].
     pub fn note_departures(&mut self) {
         self.departures = Some(Vec::new());
     }
 
-    /// Pages taken back since the last time.
+    /// The pages that were reclaimed since the last call.
     pub fn drain_departures(&mut self) -> impl Iterator<Item = Departure> + '_ {
         self.departures.iter_mut().flat_map(|d| d.drain(..))
     }
 
-    /// Node by node, the lowest first.
+    /// All zones, by node and then in ascending order of kind.
     #[must_use]
     pub fn zones(&self) -> &[Zone] {
         &self.zones
     }
 
-    /// A zone, to be brought into a state for an experiment; its pages stay where they are.
+    /// Mutable access to a zone, to set up an experiment; its pages stay in place.
     pub fn zone_mut(&mut self, zone: usize) -> Option<&mut Zone> {
         self.zones.get_mut(zone)
     }
 
-    /// Puts up to so many free pages of a zone to a use that stays, past all rules: to bring memory
-    /// into a state for an experiment. How many there were.
+    /// Makes up to `pages` free pages of a zone permanently used, without applying any rule, to set up an
+    /// experiment. Returns their number.
     pub fn occupy(&mut self, zone: usize, pages: i64) -> i64 {
         let Some(z) = self.zones.get_mut(zone) else { return 0 };
         let free = z.free_frames.len();
@@ -193,25 +192,25 @@ impl Memory {
         n
     }
 
-    /// What has happened so far.
+    /// The counters since the start.
     #[must_use]
     pub fn stats(&self) -> &AllocStats {
         &self.stats
     }
 
-    /// The rules it is managed by.
+    /// The rules in use.
     #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// How many nodes there are.
+    /// Number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.kswapds.len()
     }
 
-    /// The zones that are asked for a page of `class` on `node`, the first first.
+    /// The zones for a page of `class` on `node`, in order of preference.
     #[must_use]
     pub fn zonelist(&self, node: usize, class: ZoneKind) -> &[usize] {
         self.zonelists.get(node).map_or(&[], |lists| &lists[class.index()])
@@ -223,39 +222,38 @@ impl Memory {
         self.frames[frame as usize].zone.into()
     }
 
-    /// Where a frame is.
+    /// The list of a frame.
     #[must_use]
     pub fn list_of(&self, frame: FrameId) -> ListKind {
         self.frames[frame as usize].list
     }
 
-    /// What the caller knows a page by.
+    /// The caller's identifier of a page.
     #[must_use]
     pub fn owner_of(&self, frame: FrameId) -> u64 {
         self.frames[frame as usize].owner
     }
 
-    /// When a page was given out.
+    /// Time of the allocation of a page.
     #[must_use]
     pub fn born(&self, frame: FrameId) -> u64 {
         self.frames[frame as usize].born
     }
 
-    /// Pages on a list, over all zones or nodes.
+    /// Number of pages on a list, over all zones or nodes.
     #[must_use]
     pub fn list_len(&self, kind: ListKind) -> i64 {
         let lists = ListKind::LRU.contains(&kind);
         if lists { self.lruvecs.iter().map(|l| l.len(kind)).sum() } else { 0 }
     }
 
-    /// Frames on a list, the most recent first: those of a zone, or of its node if lists are per
-    /// node.
+    /// The frames on a list, the most recent first: of a zone, or of its node if lists are per node.
     pub fn on_list(&self, zone: usize, kind: ListKind) -> impl Iterator<Item = FrameId> + '_ {
         let list = self.lruvecs.get(self.lruvec_of(zone)).zip(ListKind::LRU.get(kind as usize));
         list.into_iter().flat_map(move |(l, &k)| l.lists[k as usize].iter(&self.frames))
     }
 
-    /// Counts that CPUs keep to themselves are handed in, as the kernel has it done each second.
+    /// Makes CPUs report their counters, as the kernel does every second.
     pub fn fold_counters(&mut self) {
         for zone in &mut self.zones {
             zone.free.fold();

@@ -1,72 +1,72 @@
-//! Sets of nodes: the kernel's nodemask.
+//! Sets of nodes: the kernel's `nodemask_t`.
 
 use crate::layout::MAX_NODES;
 
-/// Some of up to [`MAX_NODES`] nodes.
+/// A set of nodes below [`MAX_NODES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeSet(u64);
 
 impl NodeSet {
-    /// None.
+    /// The empty set.
     pub const EMPTY: NodeSet = NodeSet(0);
-    /// Each that there may be.
+    /// The set of all possible nodes.
     pub const ALL: NodeSet = NodeSet(u64::MAX);
 
-    /// This one alone.
+    /// The set with only this node.
     #[must_use]
     pub fn single(node: usize) -> Self {
         [node].into_iter().collect()
     }
 
-    /// Whether a node is one of them.
+    /// Whether the set contains a node.
     #[must_use]
     pub fn contains(self, node: usize) -> bool {
         node < MAX_NODES && self.0 >> node & 1 == 1
     }
 
-    /// How many they are.
+    /// Number of nodes in the set.
     #[must_use]
     pub fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The lowest one.
+    /// The lowest node of the set.
     #[must_use]
     pub fn first(self) -> Option<usize> {
         self.iter().next()
     }
 
-    /// The one after `node`, which need not be one of them; after the last the first. Like
-    /// `next_node_in`.
+    /// The next higher node of the set after `node`, which need not be in the set; after the last node, the
+    /// first one. Like `next_node_in`.
     #[must_use]
     pub fn after(self, node: usize) -> Option<usize> {
         self.iter().find(|&n| n > node).or_else(|| self.first())
     }
 
-    /// The lowest one first.
+    /// The nodes in ascending order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..MAX_NODES).filter(move |&n| self.contains(n))
     }
 
-    /// Those that are in both.
+    /// Intersection of both sets.
     #[must_use]
     pub fn and(self, other: NodeSet) -> Self {
         NodeSet(self.0 & other.0)
     }
 
-    /// How many there are below a node.
+    /// Number of nodes of the set below a node.
     fn place(self, node: usize) -> usize {
         self.iter().take_while(|&n| n < node).count()
     }
 
-    /// Each node by its place in `old` becomes the one in that place of `new`; those that `old` has
-    /// not stay. Like `nodes_remap`.
+    /// Maps each node to the node of `new` with the same position as the node has in `old`. Nodes that are
+    /// not in `old` stay unchanged. Like `nodes_remap`.
     #[must_use]
     pub fn remap(self, old: NodeSet, new: NodeSet) -> Self {
         let to = |node: usize| {
@@ -77,8 +77,8 @@ impl NodeSet {
         self.iter().map(moved).collect()
     }
 
-    /// Numbers here are places in `within`, counted on from the first beyond its end. Like
-    /// `mpol_relative_nodemask`.
+    /// Interprets the numbers in this set as positions in `within`; positions beyond its end wrap around.
+    /// Like `mpol_relative_nodemask`.
     #[must_use]
     pub fn relative_to(self, within: NodeSet) -> Self {
         let at = |place: usize| within.iter().nth(place.checked_rem(within.len())?);
@@ -87,7 +87,7 @@ impl NodeSet {
 }
 
 impl FromIterator<usize> for NodeSet {
-    /// Numbers of [`MAX_NODES`] and above are left out.
+    /// Numbers of [`MAX_NODES`] and above are ignored.
     fn from_iter<I: IntoIterator<Item = usize>>(nodes: I) -> Self {
         let bits = nodes.into_iter().filter(|&n| n < MAX_NODES).map(|n| 1 << n);
         NodeSet(bits.fold(0, |all, bit: u64| all | bit))
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn by_place() {
-        // The nodes 0, 2 of 0..3 are its first and third; of 4 and 6 that is 4 in both cases.
+        // The nodes 0 and 2 are the first and third of 0..3; in 4 and 6 both positions map to 4.
         assert_eq!(set(&[0, 2]).remap(set(&[0, 1, 2]), set(&[4, 6])), set(&[4]));
         assert_eq!(set(&[0, 1]).remap(set(&[0, 1, 2]), set(&[4, 6])), set(&[4, 6]));
         assert_eq!(set(&[3]).remap(set(&[0, 1]), set(&[4])), set(&[3]), "not of the old ones");

@@ -1,4 +1,4 @@
-//! What happens to single pages: used, written, given back, moved from list to list.
+//! Operations on single pages: use, write, free, moves between lists.
 
 use crate::lru::{DIRTY, FrameId, ListKind, LruType, MAPPED, RECLAIM, REFERENCED};
 use crate::memory::Memory;
@@ -6,7 +6,7 @@ use crate::rules::LruScope;
 use crate::zone::Zone;
 
 impl Memory {
-    /// A page of a file was used: `mark_page_accessed`. The second use makes it active.
+    /// Marks a file page as used: `mark_page_accessed`. The second use activates the page.
     #[inline]
     pub fn mark_accessed(&mut self, frame: FrameId) {
         let f = &mut self.frames[frame as usize];
@@ -18,7 +18,7 @@ impl Memory {
         }
     }
 
-    /// A page of a file is to be written.
+    /// Marks a file page as dirty.
     pub fn set_dirty(&mut self, frame: FrameId) {
         let f = &mut self.frames[frame as usize];
         if !f.has(DIRTY) {
@@ -27,7 +27,7 @@ impl Memory {
         }
     }
 
-    /// It was written. One that reclaim has waited for is the next to go.
+    /// Marks a page as written. If reclaim has waited for it, it is reclaimed next.
     pub fn set_clean(&mut self, frame: FrameId) {
         let f = &mut self.frames[frame as usize];
         if f.take(DIRTY) {
@@ -41,18 +41,18 @@ impl Memory {
         }
     }
 
-    /// Whether it is to be written.
+    /// Whether the page is dirty.
     #[must_use]
     pub fn is_dirty(&self, frame: FrameId) -> bool {
         self.frames[frame as usize].has(DIRTY)
     }
 
-    /// Whether it is in page tables: then reclaim asks `Backing::take_accessed`.
+    /// Sets whether the page is mapped: for a mapped page, reclaim calls `Backing::take_accessed`.
     pub fn set_mapped(&mut self, frame: FrameId, mapped: bool) {
         self.frames[frame as usize].set(MAPPED, mapped);
     }
 
-    /// Gives a page back on a CPU. Of one that is free, nothing happens.
+    /// Frees a page on a CPU. A free page stays unchanged.
     pub fn free(&mut self, cpu: u32, frame: FrameId) {
         let f = &mut self.frames[frame as usize];
         if f.list == ListKind::Free {
@@ -71,7 +71,7 @@ impl Memory {
         zone.stats.freed += 1;
     }
 
-    /// The number of the lists that pages of a zone are on.
+    /// Index of the lists for pages of a zone.
     pub(crate) fn lruvec_of(&self, zone: usize) -> usize {
         match self.rules.lru {
             LruScope::Zone => zone,
@@ -79,7 +79,7 @@ impl Memory {
         }
     }
 
-    /// Puts a frame that is on no list on one.
+    /// Adds a frame that is on no list to a list.
     pub(crate) fn put_on_list(&mut self, frame: FrameId, list: ListKind) {
         let zone = self.zone_of(frame);
         self.frames[frame as usize].list = list;
@@ -109,7 +109,7 @@ impl Memory {
         self.lruvecs[lruvec].scanned[kind as usize] += 1;
     }
 
-    /// To the head of a list, from whichever it is on.
+    /// Moves a frame to the head of a list.
     pub(crate) fn move_to(&mut self, frame: FrameId, list: ListKind) {
         let lruvec = self.lruvec_of(self.zone_of(frame));
         let old = std::mem::replace(&mut self.frames[frame as usize].list, list);

@@ -1,4 +1,4 @@
-//! Taking pages back: `shrink_lruvec` and what it does, of mm/vmscan.c.
+//! Page reclaim: `shrink_lruvec` and the functions that it calls, of mm/vmscan.c.
 
 use std::ops::AddAssign;
 
@@ -11,17 +11,18 @@ use crate::memory::{Backing, Memory};
 use crate::nodes::NodeSet;
 use crate::rules::LruScope;
 
-/// Pages taken in hand at a time: `SWAP_CLUSTER_MAX`.
+/// Number of pages that are processed together: `SWAP_CLUSTER_MAX`.
 pub(crate) const CLUSTER: i64 = 32;
-/// The first pass scans 1/4096 of each list, each further one twice as much: `DEF_PRIORITY`.
+/// The first pass scans 1/4096 of each list, and each later one twice as much as the previous:
+/// `DEF_PRIORITY`.
 pub(crate) const FIRST_PRIORITY: u32 = 12;
 
-/// What reclaim has done, in pages.
+/// Counters of reclaim, in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ReclaimStats {
-    /// looked at
+    /// scanned pages
     pub scanned: u64,
-    /// taken back
+    /// reclaimed pages
     pub reclaimed: u64,
 }
 
@@ -32,27 +33,27 @@ impl AddAssign for ReclaimStats {
     }
 }
 
-/// Who reclaims.
+/// The task that reclaims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reclaimer {
     Kswapd,
     Direct,
 }
 
-/// What is left to scan of the lists of a zone or node, at one priority.
+/// The remaining scan of the lists of a zone or node, at one priority.
 #[derive(Debug, Clone)]
 pub(crate) struct Shrink {
     pub lruvec: usize,
-    /// zones of a higher kind are of no use
+    /// zones above this kind are not useful for the request
     pub class: ZoneKind,
-    /// by [`ListKind::LRU`]
+    /// pages left to scan, in the order of [`ListKind::LRU`]
     pub left: [i64; 4],
     pub to_reclaim: u64,
     pub done: ReclaimStats,
 }
 
 impl Memory {
-    /// Plans to scan lists at a priority: `get_scan_count`.
+    /// Plans the scan of lists at a priority: `get_scan_count`.
     pub(crate) fn shrink(
         &self,
         lruvec: usize,
@@ -66,7 +67,7 @@ impl Memory {
         let left = ListKind::LRU.map(|list| {
             let len = l.len(list);
             let scan = match len >> priority {
-                // Else the last pages of a small list are never found.
+                // Otherwise the last pages of a small list would never be scanned.
                 0 => len.min(CLUSTER),
                 scan => scan,
             };
@@ -76,8 +77,9 @@ impl Memory {
         Shrink { lruvec, class, left, to_reclaim, done: ReclaimStats::default() }
     }
 
-    /// Which part of a kind's pages is scanned: none of what processes have while there are enough
-    /// unused pages of files; else the more, the fewer of those scanned lately were in use.
+    /// The share of a kind's pages that is scanned. No process memory is scanned while there are enough
+    /// inactive file pages. Otherwise the share is higher, the fewer of the recently scanned pages were in
+    /// use.
     fn share(&self, lruvec: usize, kind: LruType) -> (i64, i64) {
         let l = &self.lruvecs[lruvec];
         if !self.swap || !l.inactive_is_low(LruType::File) && l.len(ListKind::InactiveFile) > 0 {
@@ -95,7 +97,7 @@ impl Memory {
         (if kind == LruType::Anon { anon } else { file }, anon + file + 1)
     }
 
-    /// Whether all files and all that is free together do not make the high watermark.
+    /// Whether all file pages and free pages together are below the high watermark.
     fn is_short_of_files(&self, lruvec: usize) -> bool {
         let zones = (0..self.zones.len()).filter(|&z| self.lruvec_of(z) == lruvec);
         let sums = zones.map(|z| &self.zones[z]).fold((0, 0), |(have, high), z| {
@@ -104,7 +106,7 @@ impl Memory {
         sums.0 <= sums.1
     }
 
-    /// Scans up to a cluster of each list; whether there is more to do.
+    /// Scans up to one cluster of each list; returns whether more remains.
     pub(crate) fn shrink_step(
         &mut self,
         shrink: &mut Shrink,
@@ -126,14 +128,14 @@ impl Memory {
                 self.shrink_active(shrink.lruvec, kind, scan, backing);
             }
         }
-        // The active lists alone free nothing.
+        // Scanning only the active lists frees no page.
         let inactive = shrink.left[ListKind::InactiveAnon as usize]
             + shrink.left[ListKind::InactiveFile as usize]
             + shrink.left[ListKind::ActiveFile as usize];
         inactive > 0 && shrink.done.reclaimed < shrink.to_reclaim
     }
 
-    /// Takes back what of the oldest inactive pages is neither in use nor to be written.
+    /// Reclaims the oldest inactive pages that are neither in use nor dirty.
     fn shrink_inactive(
         &mut self,
         lruvec: usize,
@@ -172,7 +174,7 @@ impl Memory {
                             Reclaimer::Kswapd => self.zones[zone].stats.reclaimed_kswapd += 1,
                             Reclaimer::Direct => self.zones[zone].stats.reclaimed_direct += 1,
                         }
-                        // Its CPU hardly matters: a page comes as it went.
+                        // The CPU does not matter here: the numbers of allocated and freed pages are equal.
                         self.free(0, frame);
                     } else {
                         self.activate(frame);
@@ -183,7 +185,7 @@ impl Memory {
         work
     }
 
-    /// `page_check_references`, and that dirty pages of files are left to be written first.
+    /// As `page_check_references`; also, dirty file pages are skipped until they are written.
     fn verdict(&mut self, frame: FrameId, kind: LruType, backing: &mut impl Backing) -> ScanResult {
         let f = &mut self.frames[frame as usize];
         let used_before = f.take(REFERENCED);
@@ -202,7 +204,7 @@ impl Memory {
         ScanResult::Reclaim
     }
 
-    /// Makes the oldest active pages inactive.
+    /// Deactivates the oldest active pages.
     pub(crate) fn shrink_active(
         &mut self,
         lruvec: usize,
@@ -215,7 +217,7 @@ impl Memory {
             let Some(frame) = list.tail() else { break };
             self.lruvecs[lruvec].scanned_one(kind);
             let f = &self.frames[frame as usize];
-            // What is in use is counted, and made inactive all the same: it has time to come back.
+            // A page in use is counted but deactivated too: it can be activated again.
             if f.has(MAPPED) && backing.take_accessed(f.owner) {
                 self.lruvecs[lruvec].rotated[kind as usize] += 1;
                 self.frames[frame as usize].set(REFERENCED, true);
@@ -224,7 +226,7 @@ impl Memory {
         }
     }
 
-    /// `try_to_free_pages`: all zones of the list, one after the other, harder each time, until a
+    /// `try_to_free_pages`: reclaims from all zones of the list in order, with increasing effort, until a
     /// cluster is free.
     pub(crate) fn reclaim_directly(
         &mut self,
@@ -255,7 +257,7 @@ impl Memory {
         work
     }
 
-    /// Keeps enough pages of processes inactive: `age_active_anon`.
+    /// Keeps enough process pages inactive: `age_active_anon`.
     pub(crate) fn age_anon(&mut self, lruvec: usize, backing: &mut impl Backing) {
         if self.swap && self.lruvecs[lruvec].inactive_is_low(LruType::Anon) {
             self.shrink_active(lruvec, LruType::Anon, CLUSTER, backing);
@@ -264,7 +266,7 @@ impl Memory {
 }
 
 impl Lruvec {
-    /// Counts a page scanned; what was long ago counts half, again and again.
+    /// Counts a scanned page; older counts are halved repeatedly.
     fn scanned_one(&mut self, kind: LruType) {
         let k = kind as usize;
         self.scanned[k] += 1;

@@ -1,4 +1,4 @@
-//! Which kernel's rules memory is managed by.
+//! The rules of a kernel version.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,44 +6,44 @@ use crate::fair::Fair;
 use crate::watermark::Generation;
 use crate::zonelist::ZonelistOrder;
 
-/// What has lists of its own.
+/// The scope of the LRU lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LruScope {
-    /// up to Linux 4.7
+    /// per zone, up to Linux 4.7
     Zone,
-    /// since Linux 4.8
+    /// per node, since Linux 4.8
     Node,
 }
 
-/// When kswapd leaves a zone alone. Where lists are per node, it is the first zone that has enough
-/// that ends its work, and this has no say.
+/// When kswapd skips a zone. With lists per node this rule does not apply: kswapd stops at the first zone
+/// with enough free pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZoneBalance {
-    /// Linux 3.15: above high, a gap, and what is kept from the highest zone in need
+    /// Linux 3.15: free pages above high, plus a gap, plus the reserve for the highest zone in need
     GapAndReserve,
-    /// the series of 2014-06-18 to 06-30: above high
+    /// the patch series of 2014-06-18 to 06-30: free pages above high
     HighOnly,
 }
 
-/// A kernel's rules.
+/// The rules of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
-    /// which zone of a node comes first
+    /// the fair policy: which zone of a node is used first
     pub fair: Fair,
-    /// what has lists of its own
+    /// the scope of the LRU lists
     pub lru: LruScope,
-    /// how watermarks follow from sizes
+    /// the rule for watermarks
     pub watermarks: Generation,
-    /// `vm.min_free_kbytes`; by the size of memory if there is none
+    /// `vm.min_free_kbytes`; `None`: computed from the size of memory
     pub min_free_kbytes: Option<u32>,
-    /// what goes first when memory is taken elsewhere
+    /// the order of fallback to other zones and nodes
     pub zonelist: ZonelistOrder,
-    /// when kswapd leaves a zone alone
+    /// when kswapd skips a zone
     pub balance: ZoneBalance,
-    /// whether CPUs hand in what they count only now and then
+    /// whether CPUs report changes of counters with a delay
     pub drift: bool,
     /// `vm.swappiness`: 0 to 100
     pub swappiness: u8,
@@ -56,7 +56,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Those of the seed's baseline.
+    /// The rules of Linux 3.15.
     #[must_use]
     pub fn linux_3_15() -> Self {
         Rules {
@@ -71,7 +71,7 @@ impl Rules {
         }
     }
 
-    /// Lists per node, watermarks by scale.
+    /// The rules of Linux 4.8: lists per node, watermarks by scale factor.
     #[must_use]
     pub fn linux_4_8() -> Self {
         Rules {
@@ -82,7 +82,7 @@ impl Rules {
         }
     }
 
-    /// Whether numbers are within their limits.
+    /// Whether all numbers are within their limits.
     #[must_use]
     pub fn is_plausible(&self) -> bool {
         let scale = match self.watermarks {

@@ -1,5 +1,5 @@
-//! Watermarks and reserves: `__setup_per_zone_wmarks` and `setup_per_zone_lowmem_reserve` of
-//! mm/page_alloc.c. Pages throughout, unless a name says kbytes.
+//! Watermarks and reserves: `__setup_per_zone_wmarks` and `setup_per_zone_lowmem_reserve` of mm/page_alloc.c.
+//! All sizes are in pages, unless a name states kbytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,37 +9,37 @@ const PAGE_KBYTES: i64 = 4;
 /// `sysctl_lowmem_reserve_ratio` by [`ZoneKind::index`].
 const RESERVE_RATIO: [i64; 5] = [256, 256, 32, 32, 1];
 
-/// How far the low and high watermark lie above the lowest one.
+/// The rule for the distance of the low and high watermarks from the min watermark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Generation {
     /// up to Linux 4.5: low is 125 % of min, high 150 %
     Ratio,
-    /// from Linux 4.6 on: steps of 25 % of min, or of this many 10,000ths of the zone if that is
-    /// more (`watermark_scale_factor`, 10 unless it is changed)
+    /// since Linux 4.6: steps of 25 % of min, or of this many 10,000ths of the zone if that is more
+    /// (`watermark_scale_factor`, 10 by default)
     Scale(u32),
 }
 
-/// Free pages at which something changes.
+/// Watermarks of a zone, in free pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Watermarks {
-    /// nobody is to allocate below it who is not about to free memory
+    /// below this, only tasks that will free memory may allocate
     pub min: i64,
-    /// below it kswapd is woken
+    /// below this, kswapd is woken
     pub low: i64,
-    /// kswapd reclaims up to it
+    /// kswapd reclaims until this many pages are free
     pub high: i64,
 }
 
-/// `vm.min_free_kbytes` for `lowmem` pages (those that are not [`ZoneKind::HighMem`]): the root of
-/// 16 times as many kbytes, from 128 to 65536 ([`Generation::Ratio`]) or 262144.
+/// The default of `vm.min_free_kbytes` for `lowmem` pages (all except [`ZoneKind::HighMem`]): the square root
+/// of 16 times as many kbytes, clamped to 128 to 65536 ([`Generation::Ratio`]) or to 262144.
 #[must_use]
 pub fn min_free_kbytes(lowmem: i64, generation: Generation) -> i64 {
     let most = if generation == Generation::Ratio { 65536 } else { 262_144 };
     (lowmem.max(0) * PAGE_KBYTES * 16).isqrt().clamp(128, most)
 }
 
-/// Watermarks of a zone of `managed` pages, one of `lowmem` in all.
+/// Watermarks of a zone of `managed` pages on a machine with `lowmem` pages.
 #[must_use]
 pub fn watermarks(
     kind: ZoneKind,
@@ -59,15 +59,15 @@ pub fn watermarks(
     }
 }
 
-/// Pages of all zones but [`ZoneKind::HighMem`].
+/// Pages of all zones except [`ZoneKind::HighMem`].
 #[must_use]
 pub fn lowmem(layout: &Layout) -> i64 {
     let zones = layout.nodes.iter().flat_map(|n| &n.zones);
     zones.filter(|z| z.kind != ZoneKind::HighMem).map(|z| z.managed).sum()
 }
 
-/// Pages that the `at`-th zone of a node keeps from those who would be content with a higher kind,
-/// by [`ZoneKind::index`] of that: the pages of the zones above it, up to that kind, over a ratio.
+/// Pages that zone `at` of a node reserves from requests that permit a higher kind, by [`ZoneKind::index`] of
+/// that kind: the pages of the zones above it, up to that kind, divided by a ratio.
 #[must_use]
 pub fn lowmem_reserve(node: &NodeLayout, at: usize) -> [i64; 5] {
     let own = node.zones[at].kind;

@@ -7,75 +7,75 @@ use crate::layout::ZoneKind;
 use crate::lru::FrameId;
 use crate::watermark::Watermarks;
 
-/// A file's share of a zone that may be dirty: `vm.dirty_ratio`.
+/// Maximum share of a zone that may be dirty file pages, in percent: `vm.dirty_ratio`.
 const DIRTY_PERCENT: i64 = 20;
 
-/// A zone as it is now. Pages throughout.
+/// The state of a zone. All sizes are in pages.
 #[derive(Debug, Clone)]
 pub struct Zone {
-    /// which memory it is
+    /// the kind of memory
     pub kind: ZoneKind,
-    /// the node that it is part of
+    /// the node of the zone
     pub node: usize,
     /// pages that the allocator manages
     pub managed: i64,
-    /// free pages at which something changes
+    /// the watermarks of free pages
     pub watermarks: Watermarks,
-    /// kept from those who ask for a higher kind, by [`ZoneKind::index`]
+    /// pages reserved from requests for a higher kind, by [`ZoneKind::index`]
     pub reserve: [i64; 5],
     /// free pages: `NR_FREE_PAGES`
     pub free: Counter,
-    /// what may still be taken in this round of a fair policy: `NR_ALLOC_BATCH`
+    /// pages that may still be allocated in this round of a fair policy: `NR_ALLOC_BATCH`
     pub batch: Counter,
-    /// nothing may, as the landed policy marks it: `ZONE_FAIR_DEPLETED`
+    /// no more page may be allocated in this round, as the landed policy marks it: `ZONE_FAIR_DEPLETED`
     pub depleted: bool,
-    /// pages of files that are to be written
+    /// dirty file pages
     pub dirty: i64,
-    /// pages of files on lists
+    /// file pages on lists
     pub file: i64,
-    /// pages of processes on lists
+    /// process pages on lists
     pub anon: i64,
-    /// scanned since a page was freed
+    /// pages scanned since the last page was freed
     pub scanned_in_vain: i64,
-    /// what has happened so far
+    /// counters since the start
     pub stats: ZoneStats,
     pub(crate) free_frames: Vec<FrameId>,
     drift_mark: Option<i64>,
-    /// free pages that are not counted on for what is to be written: `dirty_balance_reserve`
+    /// free pages that may not be used for dirty pages: `dirty_balance_reserve`
     never_dirty: i64,
 }
 
-/// What has happened in a zone, in pages unless it says otherwise.
+/// Counters of a zone, in pages unless stated otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct ZoneStats {
-    /// given out: `pgalloc`
+    /// allocated: `pgalloc`
     pub allocated: u64,
-    /// given back, by whoever
+    /// freed, by anyone
     pub freed: u64,
-    /// looked at by kswapd: `pgscan_kswapd`
+    /// scanned by kswapd: `pgscan_kswapd`
     pub scanned_kswapd: u64,
-    /// looked at by those who allocate: `pgscan_direct`
+    /// scanned by direct reclaim: `pgscan_direct`
     pub scanned_direct: u64,
-    /// taken back by kswapd: `pgsteal_kswapd`
+    /// reclaimed by kswapd: `pgsteal_kswapd`
     pub reclaimed_kswapd: u64,
-    /// taken back by those who allocate: `pgsteal_direct`
+    /// reclaimed by direct reclaim: `pgsteal_direct`
     pub reclaimed_direct: u64,
     /// moved from an inactive list to an active one
     pub activated: u64,
-    /// times that the batch was set anew
+    /// number of resets of the batch
     pub resets: u64,
-    /// sum of the ages of the pages taken back, in the caller's unit of time
+    /// sum of the ages of the reclaimed pages, in the caller's unit of time
     pub age_sum: u128,
 }
 
 impl ZoneStats {
-    /// Pages taken back.
+    /// Number of reclaimed pages.
     #[must_use]
     pub fn reclaimed(&self) -> u64 {
         self.reclaimed_kswapd + self.reclaimed_direct
     }
 
-    /// What has happened since `before`.
+    /// The differences from `before`.
     #[must_use]
     pub fn since(&self, before: &ZoneStats) -> ZoneStats {
         ZoneStats {
@@ -132,7 +132,7 @@ impl Zone {
         self.free.read() > mark + self.reserve[class.index()]
     }
 
-    /// The same, looked at closely where drift could matter: `zone_watermark_ok_safe`.
+    /// As [`Zone::is_above`], with an exact count where drift could matter: `zone_watermark_ok_safe`.
     #[must_use]
     pub fn is_safely_above(&self, mark: i64, class: ZoneKind) -> bool {
         let close = self.drift_mark.is_some_and(|drift| self.free.read() < drift);
@@ -140,59 +140,60 @@ impl Zone {
         free > mark + self.reserve[class.index()]
     }
 
-    /// Whether kswapd has nothing to do here for those who ask for `class`: `zone_balanced`.
+    /// Whether kswapd has no work in this zone for requests for `class`: `zone_balanced`.
     #[must_use]
     pub fn is_balanced(&self, gap: i64, class: ZoneKind) -> bool {
         self.is_safely_above(self.watermarks.high + gap, class)
     }
 
-    /// What the lower zones get beyond their high watermark, so that kswapd keeps pace in all:
-    /// a hundredth of the zone, the low watermark at most.
+    /// Extra free pages in lower zones above their high watermark, so that kswapd progresses evenly in all
+    /// zones: 1 % of the zone, and at most its low watermark.
     #[must_use]
     pub fn balance_gap(&self) -> i64 {
         self.watermarks.low.min((self.managed + 99) / 100)
     }
 
-    /// What a round of a fair policy begins with: `high - low`.
+    /// The batch at the start of a round of a fair policy: `high - low`.
     #[must_use]
     pub fn full_batch(&self) -> i64 {
         self.watermarks.high - self.watermarks.low
     }
 
-    /// The first half of a reset: what is missing. Between both halves another CPU may do the same.
+    /// The first half of a reset: the number of missing pages. Another CPU may do the same between the two
+    /// halves.
     #[must_use]
     pub fn missing_batch(&self) -> i64 {
         self.full_batch() - self.batch.read()
     }
 
-    /// The second half of a reset.
+    /// The second half of a reset: adds the missing pages.
     pub fn add_to_batch(&mut self, cpu: u32, missing: i64) {
         self.batch.add(cpu, missing);
         self.depleted = false;
         self.stats.resets += 1;
     }
 
-    /// Whether a page that is to be written may be put here: `zone_dirty_ok`.
+    /// Whether the zone may hold one more dirty page: `zone_dirty_ok`.
     #[must_use]
     pub fn is_within_dirty_limit(&self) -> bool {
         let dirtyable = (self.free.read() - self.never_dirty).max(0) + self.file;
         self.dirty <= dirtyable * DIRTY_PERCENT / 100
     }
 
-    /// Whether scanning it still makes sense: `zone_reclaimable`.
+    /// Whether another scan may still reclaim pages: `zone_reclaimable`.
     #[must_use]
     pub fn is_reclaimable(&self) -> bool {
         self.scanned_in_vain < (self.file + self.anon) * 6
     }
 
-    /// How much each CPU may keep to itself, while kswapd sleeps or while it does not.
+    /// Sets the threshold of the per-CPU counters, for kswapd asleep or awake.
     pub(crate) fn set_pressure(&mut self, cpus: u32, awake: bool) {
         let Watermarks { min, low, .. } = self.watermarks;
         let normal = normal_threshold(cpus, self.managed);
         self.set_threshold(if awake { pressure_threshold(cpus, low, min) } else { normal });
     }
 
-    /// CPUs hand in at once.
+    /// Makes all counters exact: CPUs then report each change at once.
     pub(crate) fn without_drift(&mut self) {
         self.set_threshold(0);
         self.drift_mark = None;

@@ -1,10 +1,10 @@
-//! In which order zones are asked: `build_zonelists` of mm/page_alloc.c.
+//! The order of zones for an allocation: `build_zonelists` of mm/page_alloc.c.
 
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{KINDS, Layout};
 
-/// What goes first when memory is taken elsewhere.
+/// The order of fallback to other zones and nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ZonelistOrder {
@@ -15,7 +15,8 @@ pub enum ZonelistOrder {
     Zone,
 }
 
-/// The nodes from `from` on, the nearest first; of those as far, those behind it first.
+/// The nodes in order of distance from `from`. Of equally distant nodes, those with higher numbers than
+/// `from` come first.
 #[must_use]
 pub fn nodes_by_distance(layout: &Layout, from: usize) -> Vec<usize> {
     let mut nodes: Vec<usize> = (0..layout.nodes.len()).collect();
@@ -24,8 +25,8 @@ pub fn nodes_by_distance(layout: &Layout, from: usize) -> Vec<usize> {
     nodes
 }
 
-/// For each kind that may be asked for, zones by their number, the first to be asked first.
-/// `number` gives the number of the zone of a kind on a node, if there is one.
+/// For each requested kind, the numbers of the zones in order of preference. `number` gives the number of the
+/// zone of a kind on a node, if it exists.
 #[must_use]
 pub fn zonelists(
     layout: &Layout,
@@ -61,13 +62,13 @@ mod tests {
             } else {
                 vec![zone(ZoneKind::Normal)]
             },
-            // A ring: the opposite node is further.
+            // A ring: the opposite node is more distant.
             distances: (0..4).map(|j: usize| [10, 16, 22, 16][i.abs_diff(j)]).collect(),
         };
         Layout { cpus: 4, nodes: (0..4).map(node).collect() }
     }
 
-    /// Node 0 has zones 0 (DMA32) and 1, the others 2 to 4.
+    /// Node 0 has the zones 0 (DMA32) and 1; the other nodes have the zones 2 to 4.
     fn number(node: usize, kind: usize) -> Option<usize> {
         match (node, kind) {
             (0, 1) => Some(0),

@@ -1,10 +1,11 @@
-//! What may be spent, and what things cost.
+//! Accounts of the budget, and the prices of operations.
 
 use std::time::Duration;
 
 use crate::time::Nanos;
 
-/// An account that fills by so much a second; what is not spent within [`TokenBucket::KEPT_SECONDS`] is lost.
+/// An account with a constant income per second. Income that is not spent within
+/// [`TokenBucket::KEPT_SECONDS`] is lost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TokenBucket {
     per_second: f64,
@@ -13,23 +14,24 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Seconds of income kept at most.
+    /// Minimum of the income that may accumulate, in seconds of income.
     const KEPT_SECONDS: f64 = 0.5;
 
     pub fn new(per_second: f64) -> Self {
         TokenBucket::with(per_second, 0.0)
     }
 
-    /// One that begins with something.
+    /// An account with an initial balance.
     pub fn with(per_second: f64, balance: f64) -> Self {
         TokenBucket { per_second, balance, at: None }
     }
 
-    /// Income until `now`; with a bound of so many seconds' worth.
+    /// Adds the income until `now`. At most `seconds` of income may accumulate, or
+    /// [`TokenBucket::KEPT_SECONDS`] if that is more.
     pub fn accrue(&mut self, now: Nanos, seconds: f64) {
         let passed = self.at.map_or(0.0, |at| now.since(at).as_secs_f64());
         let most = self.per_second * seconds.max(TokenBucket::KEPT_SECONDS);
-        // What it began with is not taken away.
+        // The initial balance may exceed the limit.
         self.balance = (self.balance + self.per_second * passed).min(most.max(self.balance));
         self.at = Some(now);
     }
@@ -38,7 +40,7 @@ impl TokenBucket {
         self.balance -= amount;
     }
 
-    /// Takes a debt off: it was allowed.
+    /// Cancels a debt that was permitted.
     pub fn forgive(&mut self) {
         self.balance = self.balance.max(0.0);
     }
@@ -51,16 +53,16 @@ impl TokenBucket {
         self.per_second = per_second;
     }
 
-    /// What may be spent; below zero if too much was.
+    /// The amount that may be spent; negative after an overrun.
     pub fn balance(&self) -> f64 {
         self.balance
     }
 }
 
-/// More are cleared at once in large targets only.
+/// Only large targets clear more runs than this at once.
 const MANY_RUNS: u32 = 256;
 
-/// What clearing costs us and the target, in s; learned.
+/// Cost of clearing for us and for the target, in s per run and s per page; learned.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prices {
     pub run: f64,
@@ -68,7 +70,7 @@ pub(super) struct Prices {
 }
 
 impl Default for Prices {
-    /// A shootdown of 25 us on both sides; a page cleared in 0.15 us and touched again in 0.4.
+    /// A shootdown costs 25 us on each side; clearing a page costs 0.15 us, and touching it again 0.4 us.
     fn default() -> Self {
         Prices { run: 60e-6, page: 0.55e-6 }
     }
@@ -79,13 +81,13 @@ impl Prices {
         self.run * f64::from(runs) + self.page * pages as f64
     }
 
-    /// Corrects both by what clearing has really cost.
+    /// Scales both prices by the measured cost of a clear. One step changes them by a factor of 5 at most.
     pub fn learn(&mut self, runs: u32, pages: u64, cost: Duration) {
         let expected = self.of(runs, pages);
         if expected <= 0.0 {
             return;
         }
-        // Of many one knows more.
+        // A clear of many runs is a better measurement.
         let weight = if runs > MANY_RUNS { 0.9 } else { 0.3 };
         let factor = (cost.as_secs_f64() / expected).clamp(0.2, 5.0).powf(weight);
         self.run = (self.run * factor).clamp(1e-6, 5e-3);
@@ -93,7 +95,7 @@ impl Prices {
     }
 }
 
-/// A mean of late, by weights of 0.3.
+/// An exponential moving average: each new value has a weight of 0.3. It is 0 before the first value.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mean(Option<f64>);
 

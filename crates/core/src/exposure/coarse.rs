@@ -1,10 +1,11 @@
-//! Large targets are known by samples.
+//! Large targets are observed by samples.
 //!
-//! Clearing all of 1 TiB once takes minutes of CPU time, and reading all of it half a second. So a few pages of each
-//! block are cleared, and speak for the block. The blocks come in an order that covers all memory evenly, so that the
-//! map becomes finer and finer. A block between two idle samples is presumed idle; blocks beside a hot sample come
-//! next. Where a hot block meets an idle one, both are cut, and the parts between their samples get samples of their
-//! own, until the border is known well enough. Later, an untouched sample is all that is read of its block.
+//! Clearing 1 TiB once costs minutes of CPU time, and reading it costs half a second. Therefore the monitor
+//! clears a few pages of each 2 MiB block, and these represent the block. The order of the blocks covers all
+//! memory evenly, so that the map becomes finer over time. A block between two idle samples is presumed idle;
+//! blocks beside a hot sample come next. Where a hot block meets an idle one, both are cut. The parts between
+//! their samples get samples of their own, until the border is located well enough. Later, the monitor reads
+//! only the sample of an untouched block.
 
 use std::time::Duration;
 
@@ -14,26 +15,28 @@ use crate::range::AddrRange;
 use crate::survey::BLOCK_SIZE;
 use crate::tuning::SAMPLED_HZ;
 
-/// A target of more blocks than these, 60 GiB, is large. To clear 60 GiB for the first time takes a tenth of a CPU for
-/// 100 s. Then each page is known: samples miss most hot places that are smaller than a block (of 128 KiB strips, one a
-/// block, they find 7 % after a minute, and clears of all memory find all of them after 10 s).
+/// A target with more blocks than this (60 GiB) is large. To clear 60 GiB for the first time costs 10 % of a
+/// CPU for 100 s. After that, the state of each page is known. Samples miss most hot places that are smaller
+/// than a block: with one 128 KiB strip per block, samples find 7 % of the strips after a minute, and clears
+/// of all memory find all of them after 10 s.
 const LARGE: usize = 30_720;
-/// Borders are looked for down to pieces of so many bytes.
+/// Borders are located down to pieces of this size in bytes.
 const FINE: u64 = BLOCK_SIZE / 4;
-/// A sample that was untouched for so long is taken to be idle.
+/// A sample untouched for at least this time counts as idle.
 const IDLE: Duration = Duration::from_millis(50);
 
-/// Whether so many blocks are too many to clear them all soon.
+/// Whether a target with this number of blocks is large: clearing all of them would take too long.
 pub(super) fn is_large(blocks: usize) -> bool {
     blocks > LARGE
 }
 
-/// Whether the sample of a piece says that it is touched often; none if it says nothing.
+/// Whether the sample of a piece shows a hot rate; `None` if the piece was never cleared.
 pub(super) fn is_hot(piece: &Piece, t: &ExposureTerms) -> Option<bool> {
     piece.was_cleared().then(|| piece.sampled_hz(t) >= SAMPLED_HZ)
 }
 
-/// Cuts pieces at borders of heat, which lie between the sample of a hot one and that of one beside it.
+/// Cuts pieces at borders of heat: a border lies between the sample of a hot piece and the sample of its idle
+/// neighbour.
 pub(super) fn cut_at_borders(pieces: &mut Vec<Piece>, t: &ExposureTerms) {
     let mut new = Vec::new();
     let mut left = pieces.first().and_then(|p| is_hot(p, t));
@@ -55,12 +58,12 @@ pub(super) fn cut_at_borders(pieces: &mut Vec<Piece>, t: &ExposureTerms) {
     }
     if !new.is_empty() {
         pieces.extend(new);
-        // Two sorted runs: that is merged.
+        // The list consists of two sorted runs, so the sort only merges them.
         pieces.sort_by_key(|p| p.range.start);
     }
 }
 
-/// Takes what lies between two samples that nobody touches to be untouched too.
+/// Presumes memory between two untouched samples to be untouched.
 pub(super) fn bridge_samples(pieces: &mut [Piece]) {
     let mut last: Option<usize> = None;
     for i in 0..pieces.len() {
@@ -81,7 +84,7 @@ pub(super) fn bridge_samples(pieces: &mut [Piece]) {
     }
 }
 
-/// Which of the samples that nobody has touched are read next.
+/// number of pieces at the last choice
 #[derive(Debug, Default)]
 pub(super) struct Sentinels {
     /// pieces when they were last chosen
@@ -90,8 +93,8 @@ pub(super) struct Sentinels {
 }
 
 impl Sentinels {
-    /// So many of them, at even distances, others each time: a stretch of as many blocks as lie between two of them
-    /// shows in each round that it wakes.
+    /// Chooses up to about `most` samples at equal distances, different ones each time. A waking stretch that
+    /// spans the distance between two samples is found in each round.
     pub fn next(&mut self, pieces: &[Piece], most: usize) -> Vec<AddrRange> {
         let apart = self.nr_pieces.div_ceil(most.max(1)).max(1);
         self.turn = (self.turn + 1) % apart;
@@ -101,7 +104,7 @@ impl Sentinels {
     }
 }
 
-/// Since when an untouched sample is, and when it was read, in ms.
+/// For an untouched sample: the time since which it is untouched, and the time of its last read, in ms.
 fn idle(piece: &Piece) -> Option<(u32, u32)> {
     let (at, read) = (piece.cleared_at()?, piece.read_at()?);
     let idle = piece.is_quiet() && read.since(at) >= IDLE;
@@ -124,7 +127,7 @@ mod tests {
         Moment { at: Nanos(u64::from(ms) * 1_000_000), ms, ran: None }
     }
 
-    /// So many blocks, all of them young.
+    /// `blocks` blocks, all of them young.
     fn young(blocks: u64) -> Vec<Piece> {
         let all = PageMask::span(0, 512);
         let young = |n: u64| {
@@ -166,7 +169,7 @@ mod tests {
         }
     }
 
-    /// A border lies between the middles of two blocks: each half in there becomes a piece, and so on.
+    /// A border lies between the middles of two blocks: the two halves between them become pieces, and so on.
     #[test]
     fn pieces_are_cut_at_borders() {
         let mut pieces = young(4);

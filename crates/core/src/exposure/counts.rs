@@ -1,4 +1,4 @@
-//! What exposures have shown, counted over the windows of a region.
+//! Counts of exposures over the windows of a region.
 
 use std::ops::Range;
 
@@ -13,13 +13,13 @@ use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 use crate::unknown::Unknown;
 
-/// Begins of exposures.
+/// Time limits for the begin of an exposure.
 pub(super) struct Horizons {
-    /// before, they tell of the past
+    /// older exposures do not describe the present
     pub fresh: Nanos,
-    /// before, they stand for nothing else
+    /// older exposures do not represent the rest of the region
     pub covered: Nanos,
-    /// before, what was known of a region is of the past too, if none of it was cleared since
+    /// if no part of the region was cleared since then, the region's published rate is outdated too
     pub known: Nanos,
 }
 
@@ -28,38 +28,38 @@ pub(super) struct Horizons {
 pub(super) struct Counts {
     pub resident: u64,
     pub unknown: [u64; Unknown::ALL.len()],
-    /// of the visible pages, those in pieces that were looked at lately enough to describe the present
+    /// visible pages in pieces that were looked at recently enough to describe the present
     pub measured: u64,
-    /// those in pieces that are presumed to be like others
+    /// visible pages whose rate is extended from samples of other memory
     pub extended: u64,
-    /// of these, touched pages and page-seconds, as presumed
+    /// their presumed touched pages and page-seconds
     pub presumed: (f64, f64),
-    /// pages looked at so lately that they stand for their region
+    /// pages looked at recently enough to represent their region
     pub covered: u64,
     pub bins: [Bin; READS],
-    /// sums of widths, weighted by pages
+    /// sums of the bin widths in s, weighted by pages
     widths: [f64; READS],
-    /// and of times from the clear to their begin
+    /// sums of the times from the clear to the begin of the bin, weighted by pages
     begins: [f64; READS],
     pub fresh: Spread,
     pub all: Spread,
-    /// touched pages, and their time until then, by what was cleared together
+    /// touched pages and their time until the touch, by run (memory that was cleared together)
     pub runs: Spread,
     run: ClearedTogether,
     pub fresh_pages: f64,
-    /// What looks hotter than before, which nothing else does yet: it is left out.
+    /// Windows that look hotter than before without confirmation; excluded from the other counts.
     pub sudden: Spread,
     pub sudden_pages: f64,
-    /// when it was cleared, and whether that was more than once
+    /// clear time of the first sudden piece, and whether sudden pieces have different clear times
     sudden_since: Option<(Nanos, bool)>,
     pub touched: u32,
-    /// some of it was cleared since [`Horizons::known`]
+    /// part of the group was cleared since [`Horizons::known`]
     pub lately: bool,
-    /// when that of it was read which was read the longest time ago
+    /// earliest last read of any piece, in ms
     pub read: Option<u32>,
 }
 
-/// What was cleared together, as far as it is counted.
+/// Touched pages of one run, as counted so far.
 #[derive(Default)]
 struct ClearedTogether {
     cleared: Option<Nanos>,
@@ -67,7 +67,7 @@ struct ClearedTogether {
     seconds: f64,
 }
 
-/// The windows from one place to another, by piece.
+/// The windows from one place to another, by piece: index of the piece, first window, end.
 pub(super) fn spans(
     pieces: &[Piece],
     from: WindowPlace,
@@ -85,8 +85,8 @@ pub(super) fn spans(
 
 /// Counts over all windows from one place to another; `now` in ms.
 ///
-/// What looks hotter than before for the first time is left out, unless that was found after two clears:
-/// one is the second sign of the other.
+/// Windows that look hotter than before for the first time are excluded, unless they were found after two
+/// different clears: then each confirms the other.
 pub(super) fn count(
     pieces: &[Piece],
     span: (WindowPlace, WindowPlace),
@@ -119,7 +119,7 @@ fn count_but(
         let exposed = like_last
             .as_ref()
             .map_or_else(|| PresentExposure::of(piece, since, t), |last| last.exposed);
-        // What is quiet lies between parts of a run.
+        // Quiet pieces may lie between the parts of a run.
         if !piece.is_quiet() && c.run.cleared != piece.cleared_at() {
             c.end_run();
             c.run.cleared = piece.cleared_at();
@@ -152,25 +152,25 @@ fn count_but(
     c
 }
 
-/// Adjacent pieces that nobody touches, and that were cleared and read together, as most memory was.
+/// Adjacent untouched pieces that were cleared and read together, as is true of most memory.
 struct CalmRun<'a> {
-    /// the last of them
+    /// the last of these pieces
     piece: &'a Piece,
     exposed: Option<PresentExposure>,
     armed: u32,
 }
 
-/// The current exposure of a piece, if it tells of the present.
+/// The current exposure of a piece, if it describes the present.
 #[derive(Clone, Copy)]
 struct PresentExposure {
     reads: [f64; READS],
-    /// it stands for its region
+    /// recent enough to represent its region
     recent: bool,
 }
 
 impl PresentExposure {
     fn of(piece: &Piece, since: &Horizons, t: &ExposureTerms) -> Option<Self> {
-        // What was not touched since is as it was when it was last read.
+        // A quiet piece was untouched until its last read, so the time of the read counts.
         let at = if piece.is_quiet() { piece.read_at() } else { piece.cleared_at() };
         let fresh = at? >= since.fresh && !piece.is_presumed() && !piece.is_stalled(t);
         let recent = at? >= since.covered;
@@ -178,12 +178,13 @@ impl PresentExposure {
     }
 }
 
-/// What a page tells: a huge one has one bit, and tells as much as pages that are touched together.
+/// Weight of a page as an observation. A huge page has one bit, and counts as pages that are touched
+/// together.
 #[derive(Clone, Copy)]
 struct Bits {
-    /// of each page
+    /// bits per page
     of_page: f64,
-    /// as so many pages of a window
+    /// factor by which counts of pages are multiplied before they are added as observations of a window
     alike: f64,
 }
 
@@ -198,7 +199,7 @@ impl Bits {
 }
 
 impl Counts {
-    /// Resident pages whose accesses can be seen.
+    /// Resident pages whose accesses are visible.
     pub fn visible(&self) -> u64 {
         self.resident.saturating_sub(self.unknown.iter().sum())
     }
@@ -210,7 +211,8 @@ impl Counts {
         }
     }
 
-    /// Adds a piece that nobody touches, as a whole, but for what its reads have found; returns of how many pages that is.
+    /// Adds an untouched piece as a whole, except for the counts of its reads. Returns the number of its
+    /// armed pages.
     fn add_calm(&mut self, piece: &Piece, is_fresh: bool, t: &ExposureTerms) -> u32 {
         let (armed, e) = piece.idle(t);
         self.touched = self.touched.max(piece.calm().map_or(0, |c| c.touched.1));
@@ -223,14 +225,15 @@ impl Counts {
         armed
     }
 
-    /// Adds what reads have found of pieces that nobody touches.
+    /// Adds the counts of the reads of adjacent untouched pieces.
     fn end_calm(&mut self, calm: Option<CalmRun<'_>>) {
         if let Some(CalmRun { piece, exposed: Some(exposed), armed }) = calm {
             self.add_exposed(&exposed, &[0; READS], armed, Bits::of(piece));
         }
     }
 
-    /// Adds what some windows of a piece have shown; returns how many of their pages are presumed to be like others.
+    /// Adds the counts of some windows of a piece. Returns how many of their pages are presumed similar to
+    /// others.
     fn add(
         &mut self,
         s: &PieceSums,
@@ -262,7 +265,7 @@ impl Counts {
         s.extended
     }
 
-    /// Adds what reads have found of `armed` pages; returns their page-seconds.
+    /// Adds the counts of the reads of `armed` pages; returns their page-seconds.
     fn add_exposed(
         &mut self,
         x: &PresentExposure,
@@ -297,7 +300,7 @@ impl Counts {
 }
 
 impl PieceSums {
-    /// Of some windows; `leaves_out`: what looks hotter than before.
+    /// Sums over some windows. With `leaves_out`, sudden windows are excluded.
     pub fn of(piece: &Piece, windows: Range<usize>, leaves_out: bool, t: &ExposureTerms) -> Self {
         let mut s =
             PieceSums { extended: piece.extended_in(windows.clone()), ..PieceSums::default() };
@@ -316,7 +319,7 @@ impl PieceSums {
                 s.presumed = (s.presumed.0 + d, s.presumed.1 + e);
             }
             (d_all, e_all) = (d_all + d, e_all + e);
-            // Of a huge page one touch says as much for all its windows.
+            // One touch of a huge page makes all its windows look touched, so no window counts as sudden.
             if leaves_out && !quiet && !piece.huge && piece.is_sudden(i, t) {
                 let current = w.current();
                 s.sudden.add(current.d.into(), current.e.into());
@@ -332,14 +335,14 @@ impl PieceSums {
                 }
             }
         }
-        // One bit for all of a huge page.
+        // A huge page has one accessed bit.
         if piece.huge && e_all > 0.0 {
             s.all.add(d_all * bits.alike, e_all * bits.alike);
         }
         s
     }
 
-    /// Counts what of some windows is resident, and what of that cannot be seen.
+    /// Counts the resident pages of some windows, and the pages among them whose accesses are invisible.
     fn add_resident(&mut self, piece: &Piece, windows: Range<usize>) {
         let hides = piece.hides();
         for i in windows {
@@ -360,7 +363,7 @@ impl PieceSums {
 }
 
 impl PieceSummary {
-    /// Of a piece of which something was touched since it was cleared.
+    /// The summary of a piece that was touched since its last clear.
     fn of(piece: &Piece, t: &ExposureTerms) -> Self {
         PieceSummary {
             rows: rows(piece, t),
@@ -370,8 +373,8 @@ impl PieceSummary {
     }
 }
 
-/// Sums up the pieces that have changed since that was last done; says how many. What memory says that was not touched
-/// since it was cleared depends on the time.
+/// Computes missing summaries and returns their number. Quiet pieces have no summary, because their counts
+/// depend on the present time.
 pub(super) fn sum_up(pieces: &mut [Piece], t: &ExposureTerms) -> usize {
     let sum_up = |p: &mut Piece| {
         let changed = p.lacks_summary(t);

@@ -1,4 +1,4 @@
-//! Windows that nothing tells apart, as groups.
+//! Groups of adjacent windows that the data cannot distinguish.
 
 use super::piece::Piece;
 use super::summary::WindowRow;
@@ -11,16 +11,17 @@ use crate::range::AddrRange;
 use crate::tuning::LONGEST_REGION_TURN;
 use crate::unknown::Unknown;
 
-/// Pages of a huge page that tell as much as one: it has one bit.
+/// Pages of a huge page that count as one independent observation: a huge page has one accessed bit.
 const PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE: f64 = 64.0;
-/// What is touched is cleared again within so many ms, a part of each region.
+/// A touched part of each region is cleared again within this time, in ms.
 const CLEARED_LATELY_MS: u32 = LONGEST_REGION_TURN.as_millis() as u32;
 
-/// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` as far as
-/// that is possible; with `all`, only what nothing at all tells apart is joined.
+/// The windows of `pieces` as groups that cover `areas` (sorted, disjoint), at most `max` of them if
+/// possible. With `all`, only windows without any difference are joined.
 ///
-/// Neighbours are joined if neither was touched, for about as long; or if their rates differ little; or
-/// if two rates are hardly more likely than one. The threshold rises from low to full, so that the
+/// Neighbours are joined if neither was touched, for about the same time; if their rates differ little; or if
+/// two rates are hardly more likely than one. The threshold rises in steps to its full value, so that the
+/// most similar neighbours are joined first. It rises further until at most `max` groups remain.
 /// most alike are joined first, and then further, until there are few enough.
 pub(super) fn groups(
     pieces: &[Piece],
@@ -56,7 +57,7 @@ pub(super) fn groups(
     fit(joined, max)
 }
 
-/// Most memory is cold, and need not be gone through window by window.
+/// The group of a calm piece as a whole. Most memory is cold and needs no work per window.
 fn calm(piece: &Piece, t: &ExposureTerms, first: MergeThresholds, now: u32) -> Option<GroupKind> {
     let calm = piece.calm().filter(|c| as_old(c.touched, first, now))?;
     let e = piece.idle(t).1
@@ -68,7 +69,7 @@ fn calm(piece: &Piece, t: &ExposureTerms, first: MergeThresholds, now: u32) -> O
     Some(GroupKind::Seen { d: 0.0, e, reactivated: false, lately: false, touched: calm.touched })
 }
 
-/// What is known of each window, whenever that is: see [`GroupKind::at`].
+/// The state of each window, independent of the present time: see [`GroupKind::at`].
 fn kinds<'a>(piece: &'a Piece, t: &'a ExposureTerms) -> impl Iterator<Item = GroupKind> + 'a {
     let hidden = piece.unseen_pages();
     let unseen = if piece.is_seen() { None } else { Some(Unknown::Unseen) };
@@ -89,7 +90,7 @@ fn kinds<'a>(piece: &'a Piece, t: &'a ExposureTerms) -> impl Iterator<Item = Gro
         let alike = match evidence.d {
             _ if piece.huge => PAGES_PER_INDEPENDENT_OBSERVATION_OF_HUGE,
             0.0 => PAGES_PER_INDEPENDENT_OBSERVATION,
-            // Pages that were touched together tell as much as two; one that always is, as one.
+            // Pages touched together count as two observations; a page that is always touched counts as one.
             _ => f64::from(piece.window(i).touched_at_once())
                 .clamp(1.0, PAGES_PER_INDEPENDENT_OBSERVATION),
         };
@@ -101,7 +102,7 @@ fn kinds<'a>(piece: &'a Piece, t: &'a ExposureTerms) -> impl Iterator<Item = Gro
     })
 }
 
-/// All windows of a piece, whenever that is: see [`GroupKind::at`].
+/// All windows of a piece in rows of equal windows, independent of the present time: see [`GroupKind::at`].
 pub(super) fn rows(piece: &Piece, t: &ExposureTerms) -> Box<[WindowRow]> {
     let mut rows: Vec<WindowRow> = Vec::new();
     for (w, kind) in kinds(piece, t).enumerate() {

@@ -1,8 +1,9 @@
-//! The exposure monitor: clears once, reads many times.
+//! The exposure monitor: it clears an accessed bit once and reads it many times.
 //!
-//! Reading accessed bits is cheap, and clearing them is dear. So a little memory is cleared now and
-//! then, in long runs, and everything is read, at growing delays. When a page turned young tells how
-//! often it is touched; a page that did not was not. `docs/concepts/how-it-sees.md` tells it at length.
+//! Reading accessed bits is cheap, and clearing them is expensive. Therefore the monitor clears a little
+//! memory at a time, in long runs, and reads all memory at growing delays. The delay after which a page
+//! becomes young shows how often the page is touched; a page that stays idle was not touched.
+//! `docs/concepts/how-it-sees.md` explains the method in full.
 
 mod budget;
 mod coarse;
@@ -49,29 +50,30 @@ use crate::source::{Source, Step};
 use crate::survey::Block;
 use crate::time::Nanos;
 
-/// How often it is looked at how much memory of mappings that cannot be seen is resident.
+/// Interval at which the monitor counts the resident pages of unobservable mappings.
 const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
-/// The snapshot comes after those early reads that are not later than this.
+/// The snapshot follows the early reads with delays up to this one.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
-/// Times of windows are in ms, in 32 bits: when they are half used up, half of that is taken off, and what
-/// is older than that is from then on as old as that. So ages are right up to 12 days.
+/// Windows store times in ms, in 32 bits. When the clock reaches this limit, half of the limit is subtracted
+/// from all times; older times become 0. Therefore ages are exact up to 12 days.
 const MOST_MS: u32 = 1 << 31;
 
-/// What is due.
+/// An event that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DueEvent {
-    /// read everything, and clear what is to be
+    /// read all memory, and clear the planned runs
     Round,
-    /// read what was cleared, for the n-th time
+    /// read the memory cleared in this round, for the n-th time
     Early(usize),
     Publish,
 }
 
-/// Clears once, reads many times, within a budget.
+/// The monitor that clears once and reads many times, within a budget.
 ///
-/// Time goes in rounds. Each reads everything, chooses what to clear, clears it, reads that at growing
-/// delays, and tells what it knows. Four rounds are an interval. How long a round is follows from what
-/// reading costs and what it may cost: with a thousand targets and a hundredth of a CPU, half a minute and more.
+/// Time is divided into rounds. In each round the monitor reads all memory, chooses runs and clears them,
+/// reads these at growing delays, and publishes a snapshot. Four rounds are an interval. The length of a
+/// round follows from the cost of reading and the budget for it: with a thousand targets and 1 % of a CPU, a
+/// round lasts half a minute or longer.
 pub struct Exposure<O> {
     ops: O,
     attrs: Attrs,
@@ -79,20 +81,20 @@ pub struct Exposure<O> {
     rng: Xoshiro256PlusPlus,
     events: VecDeque<(Nanos, DueEvent)>,
     began: Option<Nanos>,
-    /// when the last snapshot was made
+    /// time of the last snapshot
     published: Nanos,
     next_update: Nanos,
-    /// pages of all targets that can be seen, at the last snapshot
+    /// visible resident pages of all targets at the last snapshot
     resident: u64,
-    /// The last snapshot has just been handed over.
+    /// The previous call of `step` returned a snapshot.
     handed_over: bool,
-    /// There was no target when it was last asked what this thread has used.
+    /// There was no target when the CPU time of this thread was last read.
     has_none: bool,
-    /// what was cleared in this round, by target
+    /// ranges cleared in this round, by target
     armed: Vec<(TargetId, Vec<AddrRange>)>,
-    /// what was read last, to be read into again
+    /// buffer of the last read, kept for reuse
     blocks: Vec<Block>,
-    /// which target has the first turn
+    /// index of the target that clears first; grows by one each round
     turn: usize,
     seq: u64,
     spending: Spending,
@@ -100,10 +102,10 @@ pub struct Exposure<O> {
 }
 
 impl<O: Space + Look> Exposure<O> {
-    /// Nothing is looked at before the first [`Source::step`].
+    /// Creates a monitor. It looks at no memory before the first [`Source::step`].
     ///
     /// # Errors
-    /// If `attrs` make no sense, or `ops` cannot read everything.
+    /// If `attrs` are invalid, or `ops` cannot survey all memory.
     pub fn new(
         mut ops: O,
         attrs: Attrs,
@@ -142,7 +144,7 @@ impl<O: Space + Look> Exposure<O> {
         u32::try_from(ms).unwrap_or(u32::MAX)
     }
 
-    /// Begins to count time later, before there is too much of it.
+    /// Moves the origin of the ms clock forward before the clock exceeds [`MOST_MS`].
     fn rebase(&mut self, now: Nanos) {
         if self.ms(now) >= MOST_MS {
             let off = MOST_MS / 2;
@@ -162,7 +164,7 @@ impl<O: Space + Look> Exposure<O> {
         Extent { targets: self.roster.targets.len(), pages: self.resident, is_large }
     }
 
-    /// Reads the mappings anew.
+    /// Reads the mappings of all targets again.
     fn update(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.next_update = now + self.attrs.update.max(self.spending.round);
         let ops = &mut self.ops;
@@ -182,7 +184,7 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Reads everything, clears what the plan says, and sets the times of what follows.
+    /// Reads all memory, clears the planned runs, and schedules the remaining events of the round.
     fn begin_round(&mut self, now: Nanos) -> Result<(), OpsError> {
         self.pay_for_others()?;
         self.spending.settle(now, self.extent());
@@ -206,7 +208,7 @@ impl<O: Space + Look> Exposure<O> {
             if delay <= PUBLISHED_AFTER { early.push(event) } else { late.push(event) }
         }
         let published = early.last().map_or(now, |(at, _)| *at);
-        // Jitter, so that what comes in step is not always met at the same point.
+        // The jitter prevents periodic accesses from always meeting the same phase of a round.
         let next =
             self.spending.round.mul_f64(0.9 + below(&mut self.rng, 1 << 20) as f64 / 5_242_880.0);
         self.events.extend(early);
@@ -216,18 +218,18 @@ impl<O: Space + Look> Exposure<O> {
         self.pay_for_reckoning()
     }
 
-    /// What this thread has used since it was last asked.
+    /// The CPU time that this thread has used since the last call.
     fn reckoned(&mut self) -> Result<Cost, OpsError> {
         let had_none = std::mem::replace(&mut self.has_none, self.roster.targets.is_empty());
         let cost = match (self.roster.targets.first().map(|w| w.id), self.ops.survey()) {
             (Some(id), Some(survey)) => survey.survey(id, &[], &mut Vec::new())?,
             _ => Cost::default(),
         };
-        // What was used while nobody was there to be asked about is not for who has come to pay.
+        // A new target does not pay for CPU time that was used while there was no target.
         Ok(if had_none { Cost::default() } else { cost })
     }
 
-    /// Has the round under way end sooner, if by what is known now it is longer than it need be.
+    /// Ends the current round earlier if it is longer than the present costs require.
     fn hasten(&mut self) {
         let by = self.published + self.spending.length(self.extent()).mul_f64(1.1);
         if let Some((at, DueEvent::Round)) = self.events.back_mut() {
@@ -241,7 +243,7 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Pays for what others did in this thread while nothing was due.
+    /// Pays for the CPU time that other code used in this thread while no event was due.
     fn pay_for_others(&mut self) -> Result<(), OpsError> {
         let cost = self.reckoned()?;
         self.spending.pay_for_others(cost);
@@ -266,7 +268,7 @@ impl<O: Space + Look> Exposure<O> {
             let Some(survey) = self.ops.survey() else { break };
             blocks.clear();
             let (ranges, within) = w.next_part(self.spending.part);
-            // What was reckoned until now is not the price of reading.
+            // The time used until now is not part of the price of reading.
             let reckoned = survey.survey(w.id, &[], &mut blocks)?;
             self.spending.pay_for_rest(reckoned);
             let cost = survey.survey(w.id, &ranges, &mut blocks)?;
@@ -293,7 +295,8 @@ impl<O: Space + Look> Exposure<O> {
             self.see_hidden(w, at)?;
         }
         self.blocks = blocks;
-        // Each round another target has the first turn, and what it leaves is the next one's.
+        // Each round a different target clears first. The allowance that it does not use goes to the next
+        // target.
         self.turn = self.turn.wrapping_add(1);
         let mut order: Vec<(&mut ExposureTarget, Vec<u64>)> =
             targets.iter_mut().zip(reactivated).collect();
@@ -319,7 +322,8 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Reads samples of a large target that nobody has touched; returns what was touched after a long time.
+    /// Reads untouched samples of a large target. Returns the addresses of pieces touched after a long idle
+    /// time.
     fn read_sentinels(
         &mut self,
         w: &mut ExposureTarget,
@@ -337,7 +341,7 @@ impl<O: Space + Look> Exposure<O> {
         let at = blocks.last().map_or(now.at, |b| b.read_at).max(now.at);
         let moment = Moment { at, ms: self.ms(at), ..*now };
         let reactivated = w.read_some((&ranges, &blocks), None, &moment, &terms);
-        // To take them in takes longer than to read them.
+        // Processing the samples costs more than reading them.
         if let Some(survey) = self.ops.survey() {
             cost += survey.survey(w.id, &[], &mut Vec::new())?;
         }
@@ -345,7 +349,7 @@ impl<O: Space + Look> Exposure<O> {
         Ok(reactivated)
     }
 
-    /// Asks once for both.
+    /// Reads the clock and the activity of a target in one query.
     fn moment_and_activity(&mut self, w: &ExposureTarget, at: Nanos) -> (Moment, Option<Activity>) {
         let activity = self.ops.activity(w.id);
         let ran = activity.map(|a| a.ran).or_else(|| self.ops.ran(w.id));
@@ -376,7 +380,7 @@ impl<O: Space + Look> Exposure<O> {
             let ran = self.moment(w, now);
             let mut done = Vec::new();
             let Some(survey) = self.ops.survey() else { return Ok(()) };
-            // What was reckoned since the last reading is not the price of a clear.
+            // The time used since the last read is not part of the price of clearing.
             let reckoned = survey.survey(w.id, &[], &mut Vec::new())?;
             self.spending.pay_for_rest(reckoned);
             let cost = survey.clear(w.id, &ranges, &mut done)?;
@@ -391,7 +395,7 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
-    /// Reads what was cleared in this round.
+    /// Reads the memory that this round has cleared, for the early read of index `class`.
     fn read_early(&mut self, class: usize, now: Nanos) -> Result<(), OpsError> {
         self.pay_for_others()?;
         let armed = std::mem::take(&mut self.armed);
@@ -416,14 +420,16 @@ impl<O: Space + Look> Exposure<O> {
         let reckoned = self.reckoned()?;
         self.spending.pay_for_early(reckoned);
         if self.spending.may_ask() && self.roster.targets.iter().any(ExposureTarget::hides_much) {
-            // Nothing is asked: who looks in epochs has something to do soon after each begins.
+            // The list of asks is empty: a way to look that works in epochs has work to do soon after each
+            // epoch begins.
             let cost = self.ops.look(&[], &mut Vec::new())?;
             self.spending.pay_for_asking(cost);
         }
         Ok(())
     }
 
-    /// Finds out what can be found out about memory whose bits tell nothing.
+    /// Looks at hidden memory in other ways: counts resident pages of unobservable mappings, and asks about
+    /// pages whose accessed bits carry no information.
     fn see_hidden(&mut self, w: &mut ExposureTarget, now: Nanos) -> Result<(), OpsError> {
         if now >= w.next_unobservable {
             w.next_unobservable = now + UNOBSERVABLE_EVERY.max(self.spending.round);
@@ -481,7 +487,7 @@ impl<O: Space + Look> Exposure<O> {
         snapshot
     }
 
-    /// Makes the regions of all targets, and says how much they tell.
+    /// Makes the regions of all targets, and returns coverage, error and restraint of the snapshot.
     fn quality(&mut self, targets: &mut [ExposureTarget], now: Nanos) -> Quality {
         self.resident = targets.iter().map(ExposureTarget::resident_pages).sum();
         let max = self.attrs.most_regions(self.resident * PAGE_SIZE) as usize;
@@ -540,7 +546,7 @@ impl<O: Space + Look> Exposure<O> {
     }
 }
 
-/// Young pages of `runs` that were never cleared.
+/// Young pages of the runs in `runs` whose first piece was never cleared.
 fn first_pages(w: &ExposureTarget, runs: &[plan::ClearRun]) -> u64 {
     let first =
         |r: &&plan::ClearRun| w.pieces.get(r.pieces.start).is_some_and(|p| !p.was_cleared());
@@ -557,7 +563,7 @@ impl<O: Space + Look> Source for Exposure<O> {
             self.events.push_back((now, DueEvent::Round));
         }
         if std::mem::take(&mut self.handed_over) {
-            // A snapshot was made, and somebody did something with it.
+            // The caller has processed a snapshot in the meantime: pay for that.
             self.pay_for_reckoning()?;
         }
         loop {
@@ -574,13 +580,14 @@ impl<O: Space + Look> Source for Exposure<O> {
             self.events.pop_front();
             match event {
                 DueEvent::Round => self.begin_round(now)?,
-                // What is too late belongs to the next read.
+                // An early read that is late is merged into the next one, which is due too.
                 DueEvent::Early(_)
                     if self.events.front().is_some_and(|(next, e)| {
                         *next <= now && matches!(e, DueEvent::Early(_))
                     }) => {}
                 DueEvent::Early(class) => self.read_early(class, now)?,
-                // Where there was nothing to clear at first, no time has passed.
+                // At the first step without memory to clear, no time has passed since the start: publish
+                // nothing.
                 DueEvent::Publish if now <= self.published => {}
                 DueEvent::Publish => return Ok(Step::Snapshot(self.publish(now))),
             }
@@ -619,7 +626,7 @@ impl<O: Space + Look> Monitor for Exposure<O> {
     }
 
     fn set_targets(&mut self, ids: &[TargetId]) {
-        // Who comes later is looked at within the budget: many may come, one after the other.
+        // Targets that are added later are swept within the budget: many may be added one after the other.
         let is_new = self.began.is_none();
         self.roster.set(ids, |id| ExposureTarget::new(id, is_new));
         self.restrain.retain(|id| ids.contains(&id));

@@ -1,4 +1,4 @@
-//! What is known of a stretch of memory within one block and one mapping.
+//! The state of a piece: adjacent memory within one 2 MiB block and one mapping.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -15,110 +15,110 @@ use crate::time::Nanos;
 use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 use crate::unknown::Unknown;
 
-/// Pages of the sample of a coarse piece: with fewer, a page that goes away leaves too little.
+/// Pages in the sample of a coarse piece: with fewer, one page that is freed leaves too small a sample.
 const COARSE_SAMPLE: usize = LEAST_SAMPLE_PAGES as usize;
 
-/// What is presumed weighs as much as so many seconds.
+/// A presumed rate weighs as much as an exposure of this time, in s.
 const PRESUMED_S: f64 = 0.02;
 
-/// From a clear on.
+/// An exposure: the reads since a clear.
 #[derive(Debug, Clone, PartialEq)]
 struct Exposed {
     since: Moment,
-    /// time until each read; NaN where there was none
+    /// time from the clear to each read; NaN if there was none
     reads: [Elapsed; READS],
-    /// until the last of them
+    /// time from the clear to the last read
     last: Elapsed,
-    /// readings of everything
+    /// number of reads of all memory
     full: u8,
-    /// At the last reading of everything a few of its pages were found touched, after it had been idle for so many s:
-    /// the reading may have come while it woke.
+    /// Idle time in s, if the last read of all memory found only a few pages touched: the read may have come
+    /// while the memory was waking.
     stirred: Option<f32>,
 }
 
-/// A stretch of memory within one block and one mapping, in windows.
+/// Adjacent memory within one block and one mapping, divided into windows.
 #[derive(Debug, Clone)]
 pub(super) struct Piece {
     pub range: AddrRange,
     pub huge: bool,
     resident: CompactMask,
-    /// as last read
+    /// young at the last read
     young: CompactMask,
-    /// cleared when the current exposure began
+    /// cleared at the start of the current exposure
     armed: CompactMask,
-    /// of those, found young since
+    /// armed pages found young since then
     found: CompactMask,
     hidden: Box<[(Unknown, CompactMask)]>,
     exposed: Option<Exposed>,
-    /// when it was last cleared as a whole
+    /// time of the last clear of the whole piece
     whole_at: Nanos,
-    /// What its windows have shown is of the past: what is taken to be so, until it is cleared as a whole.
+    /// Set while the evidence of its windows is outdated: the rate presumed until the whole piece is cleared.
     presumed: Option<Presumed>,
-    /// It may be of the past, since its region has become faster elsewhere.
+    /// Its evidence may be outdated, since its region has become faster elsewhere.
     doubted: bool,
     calm: Option<Calm>,
-    /// What changes the piece drops it.
+    /// dropped by every change of the piece
     summary: Option<Box<PieceSummary>>,
-    /// readings of everything in which it was missing
+    /// number of consecutive reads of all memory without this piece
     pub missing: u8,
-    /// of a window, once it is cleared as a whole
+    /// size of a window in bytes, once the whole piece is cleared
     size: u64,
-    /// Of a large target one small sample of each piece is cleared, and speaks for all of the piece, which is one
-    /// window then.
+    /// In a large target, one small sample of each piece is cleared and represents the whole piece, which
+    /// then has a single window.
     coarse: bool,
     windows: Windows,
 }
 
-/// What a sample elsewhere in its stretch has shown.
+/// A rate that is presumed from a sample elsewhere in the stretch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Presumed {
     hz: f32,
-    /// of a piece that was never cleared: when the sample was last read, in ms
+    /// for a piece that was never cleared: time of the last read of the sample, in ms
     until: u32,
-    /// when the sample was cleared
+    /// time of the clear of the sample
     since: Nanos,
 }
 
-/// What a piece has shown since it was last cleared.
+/// The evidence of a piece since its last clear.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown {
-    /// pages that were cleared, and those of them that were touched
+    /// cleared pages, and those of them that were touched
     pub pages: f64,
     pub touched: f64,
-    /// page-seconds until they were
+    /// page-seconds before the touch
     pub seconds: f64,
-    /// for how long the target could touch them, at least, in s
+    /// lower bound of the time in which the target could touch them, in s
     pub open: f64,
-    /// when it was cleared
+    /// time of the clear
     pub since: Moment,
 }
 
-/// What there is to say of memory that nobody touches, and nobody did for as long as is known.
+/// The state of a piece without any known touch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Calm {
-    /// when the window was last touched for which that is longest ago, in ms, and the one for which it is
-    /// the shortest time
+    /// earliest and latest time of the last touch of any window, in ms
     pub touched: (u32, u32),
     /// see [`Window::level`] and [`Window::kept`]
     pub level: i8,
     pub kept: u32,
 }
 
-/// What a read has changed.
+/// The changes that a read found.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReadChange {
-    /// pages that somebody else has cleared
+    /// pages that another party has cleared
     pub externally_cleared: u32,
-    /// Some were touched.
+    /// Some pages were touched.
     pub touched: bool,
-    /// It was touched, after a long time.
+    /// A window was touched after a long idle time.
     pub reactivated: bool,
-    /// Much of what was idle was touched between this read and the one before: it was idle for so many s.
+    /// A quarter or more of idle armed memory was touched between this read and the previous one: the idle
+    /// time in s.
     pub woken: Option<f64>,
 }
 
 impl Piece {
-    /// One of which nothing is known, in windows of `size` bytes.
+    /// A piece without any evidence, divided into windows of `size` bytes.
     pub fn new(range: AddrRange, size: u64, ms: u32) -> Self {
         let windows = range.end.div_ceil(size) - range.start / size;
         Piece {
@@ -142,18 +142,18 @@ impl Piece {
         }
     }
 
-    /// The same as one window, which a sample speaks for.
+    /// A piece with one window, which a sample represents.
     pub fn coarse(range: AddrRange, size: u64, ms: u32) -> Self {
         let windows = Windows::new(Window::new(ms), 1);
         Piece { coarse: true, windows, ..Piece::new(range, size, ms) }
     }
 
-    /// Whether a sample speaks for all of it.
+    /// Whether a sample represents the whole piece.
     pub fn is_coarse(&self) -> bool {
         self.coarse
     }
 
-    /// Has a sample speak for all of it, if it was never cleared.
+    /// Makes the piece coarse if it was never cleared.
     pub fn coarsen(&mut self, ms: u32) {
         if !self.was_cleared() && !self.coarse {
             self.coarse = true;
@@ -162,7 +162,7 @@ impl Piece {
         }
     }
 
-    /// Divides it into windows, for which what is known of it holds.
+    /// Divides a coarse piece into windows. Each inherits the state of the single window.
     fn refine(&mut self) {
         let windows = self.range.end.div_ceil(self.size) - self.range.start / self.size;
         let one = self.windows[0];
@@ -171,7 +171,7 @@ impl Piece {
         self.windows = Windows::new(one, u16::try_from(windows).unwrap_or(u16::MAX));
     }
 
-    /// A few pages in the middle of a coarse piece, or in the `nth` of so many parts of it.
+    /// A few pages in the middle of a coarse piece, or in the middle of the `nth` of `parts` parts of it.
     pub fn sample_of(&self, nth: usize, parts: usize) -> AddrRange {
         let resident: Vec<usize> = match &self.resident {
             CompactMask::Span(from, to) => (usize::from(*from)..usize::from(*to)).collect(),
@@ -187,7 +187,8 @@ impl Piece {
         AddrRange::new(start, end.min(self.range.end))
     }
 
-    /// What of a coarse piece shows that it is still untouched: all that was cleared of it.
+    /// The range to read to see whether a coarse piece is still untouched: from its first armed page to its
+    /// last. `None` after a touch.
     pub fn sentinel(&self) -> Option<AddrRange> {
         let mask = self.armed.get();
         let (first, last) = (mask.iter().next()?, mask.iter().last()?);
@@ -195,9 +196,10 @@ impl Piece {
         (self.coarse && self.found.is_empty()).then(|| AddrRange::new(at(first), at(last + 1)))
     }
 
-    /// Cuts what lies before or behind its sample off a coarse piece that is touched at this rate, as a border lies on
-    /// that side. What is cut off was never cleared: where the rest is hot, it is presumed to be, and if it is idle,
-    /// it will be taken to have been so since `touched`, in ms.
+    /// Cuts off the part of a coarse piece before its sample, or behind it (`behind`), because a border of
+    /// heat lies on that side. `hz` is the rate of the piece. The new piece was never cleared. If `hz` is
+    /// positive, the new piece is presumed that hot; if it proves idle, it counts as idle since `touched`, in
+    /// ms. Returns `None` if too few resident pages would be cut off.
     pub fn cut_off(&mut self, behind: bool, hz: f64, touched: u32) -> Option<Piece> {
         let mask = self.armed.get();
         let (first, last) = (mask.iter().next()?, mask.iter().last()?);
@@ -229,7 +231,7 @@ impl Piece {
         Some(new)
     }
 
-    /// What its sample has shown is heat, in Hz.
+    /// The rate that its sample has shown, in Hz; 0 if nothing was touched.
     pub fn sampled_hz(&self, t: &ExposureTerms) -> f64 {
         if self.found.is_empty() {
             return 0.0;
@@ -237,12 +239,12 @@ impl Piece {
         self.shown_since(t).map_or(0.0, |s| s.touched / s.seconds.max(1e-9))
     }
 
-    /// Takes a piece that was never cleared to be untouched since `touched`, in ms, as samples on both sides have been
-    /// `until` they were read. Without that, nothing is known of it: but if it is untouched, it will be taken to have
-    /// been so since then.
+    /// Presumes a piece that was never cleared to be untouched since `touched`, in ms, because the samples on
+    /// both sides were untouched when they were read (`until`). If `until` is `None`, the state of the piece
+    /// is unknown; if it proves idle, it counts as idle since `touched`.
     pub fn bridge(&mut self, touched: Option<u32>, until: Option<u32>) {
         if self.presumed_hz().is_some_and(|hz| hz > 0.0) {
-            // It was cut off what is hot.
+            // It was cut off a hot piece.
             return;
         }
         self.summary = None;
@@ -252,7 +254,7 @@ impl Piece {
         }
     }
 
-    /// Time is counted from so many ms later on.
+    /// Subtracts `ms` from all times; times before the new origin become 0.
     pub fn rebase(&mut self, ms: u32) {
         self.summary = None;
         let windows = self.windows.distinct_mut().iter_mut();
@@ -264,34 +266,34 @@ impl Piece {
         times.chain(exposed).chain(calm).chain(presumed).for_each(|t| *t = t.saturating_sub(ms));
     }
 
-    /// Whether a reading of its block has anything of it.
+    /// Whether a read of its block contains a resident page of the piece.
     pub fn is_in(&self, block: &Block) -> bool {
         !block.resident.and(&self.span()).is_empty()
     }
 
-    /// Address of its block.
+    /// Start address of its block.
     pub fn block(&self) -> u64 {
         align_down(self.range.start, BLOCK_SIZE)
     }
 
-    /// The pages of `range`.
+    /// The pages of `range`, as indices in the block: first and end.
     fn pages(&self, range: AddrRange) -> (usize, usize) {
         let page = |addr: u64| usize::try_from((addr - self.block()) / PAGE_SIZE).unwrap_or(0);
         (page(range.start), page(range.end))
     }
 
-    /// Its pages.
+    /// The pages of the piece as a mask of its block.
     fn span(&self) -> PageMask {
         let (first, end) = self.pages(self.range);
         PageMask::span(first, end)
     }
 
-    /// How many windows it has.
+    /// Number of windows.
     pub fn nr_windows(&self) -> usize {
         self.windows.len()
     }
 
-    /// Where a window lies.
+    /// Address range of a window.
     pub fn window_range(&self, i: usize) -> AddrRange {
         let size = if self.coarse { BLOCK_SIZE } else { self.size };
         let start = align_down(self.range.start, size) + i as u64 * size;
@@ -303,7 +305,8 @@ impl Piece {
         &self.windows[i]
     }
 
-    /// Some windows, each with the length of its memory, or one that stands for all of them with that of all.
+    /// The windows in the range, each with the length of its memory; or the one window that represents all,
+    /// with the length of the piece.
     pub fn heats(&self, windows: Range<usize>) -> impl Iterator<Item = (&Window, u64)> {
         let one = self.is_one(&windows).then(|| self.range.len());
         let windows = if one.is_some() { 0..1 } else { windows };
@@ -311,7 +314,7 @@ impl Piece {
         windows.map(move |i| (&self.windows[i], len(i)))
     }
 
-    /// Has some windows note their heat, or the one that stands for all of them.
+    /// Calls `note` for the windows in the range, or for the one window that represents all.
     pub fn note_heat(&mut self, windows: Range<usize>, mut note: impl FnMut(&mut Window)) {
         match self.is_one(&windows) {
             true => self.windows.distinct_mut().iter_mut().for_each(note),
@@ -323,23 +326,23 @@ impl Piece {
         }
     }
 
-    /// Whether these are all windows, and one stands for them.
+    /// Whether the range is all windows, and one window represents them.
     fn is_one(&self, windows: &Range<usize>) -> bool {
         *windows == (0..self.nr_windows()) && self.windows.distinct().len() == 1
     }
 
-    /// The pages of a window.
+    /// The pages of a window, as indices in the block.
     fn pages_of(&self, i: usize) -> (usize, usize) {
         self.pages(self.window_range(i))
     }
 
-    /// Pages of `mask` that lie in a window.
+    /// Number of pages of `mask` in a window.
     pub fn count(&self, mask: &PageMask, i: usize) -> u16 {
         let (first, end) = self.pages_of(i);
         u16::try_from(mask.count_in(first, end)).unwrap_or(u16::MAX)
     }
 
-    /// Resident pages of a window.
+    /// Number of resident pages in a window.
     pub fn resident_in(&self, i: usize) -> u16 {
         self.count_kept(&self.resident, i)
     }
@@ -349,47 +352,48 @@ impl Piece {
         u16::try_from(mask.count_in(first, end)).unwrap_or(u16::MAX)
     }
 
-    /// Whether it was ever cleared.
+    /// Whether the piece was ever cleared.
     pub fn was_cleared(&self) -> bool {
         self.exposed.is_some()
     }
 
-    /// Whether anything is known of it.
+    /// Whether the piece has evidence or a presumed rate.
     pub fn is_seen(&self) -> bool {
         self.exposed.is_some() || self.presumed.is_some()
     }
 
-    /// When it was last cleared.
+    /// Time of the last clear.
     pub fn cleared_at(&self) -> Option<Nanos> {
         self.exposed.as_ref().map(|x| x.since.at)
     }
 
-    /// When it was last cleared as a whole, not just a sample of it.
+    /// Time of the last clear of the whole piece, not of a sample only.
     pub fn whole_at(&self) -> Option<Nanos> {
         self.cleared_at().map(|_| self.whole_at)
     }
 
-    /// Whether the target has hardly run since it was cleared, so that nothing is told by that nothing was
-    /// touched.
+    /// Whether the target has hardly run since the clear, so that the absence of touches carries no
+    /// information.
     pub fn is_stalled(&self, t: &ExposureTerms) -> bool {
         let stalled = |x: &Exposed| x.last.open(t.share) < f64::from(x.last.wall) / 2.0;
         self.exposed.as_ref().is_some_and(stalled)
     }
 
-    /// When it was last read.
+    /// Time of the last read.
     pub fn read_at(&self) -> Option<Nanos> {
         let x = self.exposed.as_ref()?;
         Some(x.since.at + Duration::from_secs_f32(x.last.wall.max(0.0)))
     }
 
-    /// The same in ms since the monitor began.
+    /// Time of the last read in ms since the monitor began; for a piece that was never cleared, the time of
+    /// the sample's last read.
     pub fn read_ms(&self) -> u32 {
         let ms = |x: &Exposed| x.since.ms.saturating_add((x.last.wall * 1e3) as u32);
         let presumed = || self.presumed.map_or(0, |p| p.until);
         self.exposed.as_ref().map_or_else(presumed, ms)
     }
 
-    /// The class of the next reading of everything.
+    /// Class of the next read of all memory, as an index among [`READS`].
     pub fn next_full(&mut self) -> usize {
         let Some(x) = &mut self.exposed else { return READS - 1 };
         let class = EARLY.len() + usize::from(x.full);
@@ -402,27 +406,27 @@ impl Piece {
         self.resident.get()
     }
 
-    /// How many of its pages are resident.
+    /// Number of resident pages.
     pub fn nr_resident(&self) -> u32 {
         self.resident.count()
     }
 
-    /// Pages whose accesses cannot be seen, by reason.
+    /// Pages whose accesses are invisible, by reason.
     pub fn hidden(&self) -> impl Iterator<Item = (Unknown, PageMask)> {
         self.hidden.iter().map(|(why, mask)| (*why, mask.get()))
     }
 
-    /// Whether there are any.
+    /// Whether the piece has such pages.
     pub fn hides(&self) -> bool {
         !self.hidden.is_empty()
     }
 
-    /// Pages whose accesses cannot be seen.
+    /// All pages whose accesses are invisible.
     pub fn unseen_pages(&self) -> PageMask {
         self.hidden().fold(PageMask::default(), |all, (_, mask)| all.or(&mask))
     }
 
-    /// Pages that tell nothing more until they are cleared.
+    /// Number of young, visible pages: they carry no more information until they are cleared.
     pub fn spent(&self) -> u32 {
         match self.hidden.is_empty() {
             true => self.young.count(),
@@ -430,7 +434,7 @@ impl Piece {
         }
     }
 
-    /// Those of them within `range`.
+    /// Number of these pages within `range`.
     pub fn spent_in(&self, range: &AddrRange) -> u32 {
         let (first, end) = range.intersect(&self.range).map_or((0, 0), |r| self.pages(r));
         match self.hidden.is_empty() {
@@ -443,12 +447,12 @@ impl Piece {
         self.young.get().without(&self.unseen_pages())
     }
 
-    /// Whether nothing of it was touched since it was cleared.
+    /// Whether the piece is untouched since its clear.
     pub fn is_quiet(&self) -> bool {
         self.is_seen() && self.found.is_empty()
     }
 
-    /// A block of which only `asked` was read, with the rest of this piece as it was.
+    /// Completes a block of which only `asked` was read: the rest of this piece is as the last read found it.
     pub fn complete(&self, block: &Block, asked: &AddrRange) -> Block {
         let (first, end) = self.pages(asked.intersect(&self.range).unwrap_or(self.range));
         let rest = self.span().without(&PageMask::span(first, end));
@@ -459,7 +463,7 @@ impl Piece {
         }
     }
 
-    /// Takes in what a read has shown; `class` is its place among [`READS`].
+    /// Applies a read; `class` is its index among [`READS`].
     pub fn read(
         &mut self,
         block: &Block,
@@ -470,13 +474,13 @@ impl Piece {
         let span = self.span();
         let (resident, mut young) = (block.resident.and(&span), block.young.and(&span));
         if self.coarse && self.was_cleared() {
-            // What was not cleared tells nothing.
+            // Pages that were not cleared carry no information.
             young = young.and(&self.armed.get());
         }
         let (mut externally_cleared, mut touched, mut new) =
             (0, PageMask::default(), PageMask::default());
         if !self.resident.is(&resident) {
-            // What is gone shows nothing more.
+            // Pages that are no longer resident cannot be observed.
             self.calm = None;
             self.summary = None;
             self.armed = (&self.armed.get().and(&resident)).into();
@@ -487,7 +491,7 @@ impl Piece {
             self.huge = block.huge;
             self.summary = None;
         }
-        // Most memory is as it was.
+        // Most memory is unchanged.
         if !self.young.is(&young) {
             let was_young = self.young.get();
             externally_cleared = was_young.without(&young).and(&resident).count();
@@ -520,7 +524,7 @@ impl Piece {
         ReadChange { externally_cleared, touched: !touched.is_empty(), reactivated, woken }
     }
 
-    /// Whether memory wakes of which these pages were touched: for how many seconds it had been idle.
+    /// Whether a touch of the pages `new` means that idle memory wakes. Returns the idle time in s.
     fn wakes(
         &mut self,
         new: &PageMask,
@@ -528,7 +532,7 @@ impl Piece {
         now: &Moment,
         t: &ExposureTerms,
     ) -> Option<f64> {
-        // It was idle at a reading of everything before, or is presumed to have been.
+        // It was idle at an earlier read of all memory, or is presumed idle.
         let idle = self.found.is_empty() && (class > EARLY.len() || self.is_presumed_idle());
         if new.is_empty() {
             if idle || class >= EARLY.len() {
@@ -542,7 +546,7 @@ impl Piece {
         let touched = || self.windows.distinct().iter().map(|w| w.touched).max().unwrap_or(now.ms);
         let x = self.exposed.as_ref()?;
         let idle_for = if idle {
-            // It may have been idle for long before it was cleared.
+            // It may have been idle for a long time before the clear.
             x.last.open(t.share).max(f64::from(now.ms.saturating_sub(touched())) / 1e3)
         } else {
             f64::from(x.stirred?)
@@ -556,13 +560,14 @@ impl Piece {
         much.then_some(idle_for)
     }
 
-    /// Takes in that nothing was touched until `now`, as a reading would have shown.
+    /// Records that nothing was touched until `now`, as a read would have shown.
     pub fn stay_untouched(&mut self, now: &Moment, t: &ExposureTerms) {
         let class = self.next_full();
         self.expose(&PageMask::default(), class, now, t);
     }
 
-    /// Forgets what quiet memory was like before, if that is long enough ago.
+    /// Drops the earlier evidence of quiet memory that no longer applies. Returns the common state of the
+    /// windows, if they agree.
     fn calm_down(&mut self, t: &ExposureTerms) -> Option<Calm> {
         let simple = self.hidden.is_empty() && self.young.is_empty();
         let whole = || self.resident() == self.span() && self.resident == self.armed;
@@ -581,19 +586,19 @@ impl Piece {
         windows.iter().all(alike).then_some(calm)
     }
 
-    /// What there is to say of it as a whole, if nobody touches it.
+    /// The state of the whole piece, if it is calm.
     pub fn calm(&self) -> Option<&Calm> {
         self.calm.as_ref()
     }
 
-    /// Of calm memory, pages and the page-seconds since they were cleared.
+    /// Armed pages of calm memory, and their page-seconds since the clear.
     pub fn idle(&self, t: &ExposureTerms) -> (u32, f64) {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.open(t.share));
         let pages = self.armed.count();
         (pages, f64::from(pages) * seconds)
     }
 
-    /// Gives all windows this heat, unless they have it.
+    /// Sets the heat of all windows.
     pub fn set_level(&mut self, level: i8, kept: u32) {
         for w in self.windows.distinct_mut() {
             (w.level, w.kept) = (level, kept);
@@ -603,7 +608,8 @@ impl Piece {
         }
     }
 
-    /// Adds a read at which `new` pages were found touched; says whether they had been idle for long.
+    /// Adds a read that found `new` pages touched. Returns whether a window was touched after a long idle
+    /// time.
     fn expose(&mut self, new: &PageMask, class: usize, now: &Moment, t: &ExposureTerms) -> bool {
         let Some(x) = &mut self.exposed else { return false };
         let elapsed = Elapsed::between(&x.since, now);
@@ -612,7 +618,7 @@ impl Piece {
         x.last = elapsed;
         let quiet = self.found.is_empty();
         if quiet && new.is_empty() {
-            // Most memory is cold: what its windows have shown follows from the times alone.
+            // Most memory is cold: the evidence of its windows follows from the times alone.
             return false;
         }
         if new.is_empty() {
@@ -644,7 +650,7 @@ impl Piece {
         reactivated
     }
 
-    /// Changes each window by something.
+    /// Applies `change` to each window.
     fn change<T: PartialEq>(
         &mut self,
         by: impl Fn(&Piece, usize) -> T,
@@ -655,8 +661,8 @@ impl Piece {
         self.windows = windows;
     }
 
-    /// Takes in what clearing has done: a new exposure begins.
-    /// It stays as it is if nothing is told of it: then nothing of it was asked for.
+    /// Applies a clear: a new exposure begins. The piece stays unchanged if `c` contains none of its pages:
+    /// then the clear did not include this piece.
     pub fn clear(&mut self, c: &Cleared, since: Moment, t: &ExposureTerms) {
         let span = self.span();
         let told = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));
@@ -668,14 +674,14 @@ impl Piece {
         if whole && self.coarse {
             self.refine();
         }
-        // What is presumed idle was not touched since its sentinels were cleared, if they show nothing.
+        // Memory presumed idle was untouched since the clear of its sentinels, if these are untouched.
         let sentinels = self.exposed.as_ref().filter(|_| self.is_idle_for_sure());
         let idle_since = sentinels.map_or(since.ms, |x| x.since.ms);
         let presumed: Vec<Option<Evidence>> = match self.presumed {
             Some(_) => (0..self.nr_windows()).map(|i| self.presumed_of(i)).collect(),
             None => Vec::new(),
         };
-        // Of a piece of which a sample was cleared, the rest is as it was presumed to be.
+        // If only a sample of the piece was cleared, the rest keeps its presumed rate.
         let presumed_now = match self.presumed {
             _ if whole || self.coarse => None,
             Some(p) => Some(p),
@@ -704,7 +710,7 @@ impl Piece {
                 match presumed {
                     Some(e) if e.d == 0.0 && !whole => {}
                     Some(e) if e.d == 0.0 => w.touched = w.touched.max(idle_since),
-                    // Until now, for all that is known.
+                    // A young page may have been touched until now.
                     _ if young && !first => w.touched = since.ms,
                     _ => {}
                 }
@@ -719,7 +725,7 @@ impl Piece {
             false => (&self.young.get().without(&armed)).into(),
         };
         self.resident = (&self.resident().or(&told.and(&span))).into();
-        // Where nothing of a sample can be seen, nothing of its piece is taken to be.
+        // If no page of a sample is visible, the whole coarse piece counts as hidden.
         let all = (self.coarse && armed.is_empty()).then(|| self.resident());
         let most = if all.is_some() { 1 } else { usize::MAX };
         let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
@@ -735,13 +741,13 @@ impl Piece {
             Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0, stirred: None });
     }
 
-    /// These pages cannot be seen, by reason.
+    /// Sets the invisible pages, by reason.
     fn hide(&mut self, hidden: Vec<(Unknown, PageMask)>) {
         let some = hidden.iter().filter(|(_, mask)| !mask.is_empty());
         self.hidden = some.map(|(why, mask)| (*why, mask.into())).collect();
     }
 
-    /// Takes in what another way to look has reported of the hidden pages of a window.
+    /// Applies a report of another way to look at the hidden pages of a window.
     pub fn take_report(&mut self, addr: u64, seen: &Seen, ms: u32) {
         let Some(since) = seen.since else { return };
         self.summary = None;
@@ -755,7 +761,7 @@ impl Piece {
         w.take_report(seen.young, told, seen.read_at.since(since).as_secs_f64());
     }
 
-    /// Whether it was cleared and read together with another one, and nothing else is presumed of it.
+    /// Whether both pieces were cleared and read together, with the same page size and presumed rate.
     pub fn is_exposed_like(&self, o: &Piece) -> bool {
         let bits = |x: &Exposed| x.reads.map(|r| (r.wall.to_bits(), r.ran.to_bits()));
         let same = |a: &Exposed, b: &Exposed| a.since == b.since && bits(a) == bits(b);
@@ -765,7 +771,7 @@ impl Piece {
             && exposed.is_some_and(|(a, b)| same(a, b))
     }
 
-    /// What the current exposure has shown.
+    /// The evidence of the current exposure.
     fn exposure(&self, t: &ExposureTerms) -> CurrentExposure {
         CurrentExposure {
             open: self.exposed.as_ref().map(|x| x.last.open(t.share)),
@@ -775,8 +781,8 @@ impl Piece {
         }
     }
 
-    /// Of the windows within `range`, in the current exposure: touched pages, page-seconds until then,
-    /// and the pages that would have been touched at `hz`.
+    /// For the windows within `range` in the current exposure: touched pages, page-seconds before the touch,
+    /// and the expected number of touched pages at `hz`.
     pub fn against(&self, range: AddrRange, hz: f64, t: &ExposureTerms) -> [f64; 3] {
         let seconds = self.exposed.as_ref().map_or(0.0, |x| x.last.surely_open(t.share));
         let touched = -(-hz * seconds).exp_m1();
@@ -790,23 +796,24 @@ impl Piece {
         })
     }
 
-    /// Whether a window was touched after a long time, and not cleared since: how often, nobody knows.
+    /// Whether a window was touched after a long idle time and not cleared since: its rate is unknown.
     pub fn is_reactivated(&self, i: usize) -> bool {
         !self.is_extended(i)
             && self.exposed.as_ref().is_some_and(|x| self.windows[i].suspect > x.since.ms)
     }
 
-    /// Whether it was cleared within so many ms before `now`.
+    /// Whether the piece was cleared within `ms` before `now`.
     pub fn is_cleared_within(&self, ms: u32, now: u32) -> bool {
         self.exposed.as_ref().is_some_and(|x| now.saturating_sub(x.since.ms) <= ms)
     }
 
-    /// Whether a window was found touched since it was cleared.
+    /// Whether a window was found touched since the clear.
     pub fn is_found(&self, i: usize) -> bool {
         self.count_kept(&self.found, i) > 0
     }
 
-    /// Whether it is to be summed up: something was touched since it was cleared, and what was kept holds no more.
+    /// Whether a new summary is due: the piece was touched since the clear, and has no valid summary. Drops
+    /// the summary of a quiet piece.
     pub fn lacks_summary(&mut self, t: &ExposureTerms) -> bool {
         if !self.is_seen() || self.is_quiet() {
             self.summary = None;
@@ -815,17 +822,17 @@ impl Piece {
         !self.summary.as_ref().is_some_and(|s| s.recent.contains(&t.recent))
     }
 
-    /// Keeps what it says until something changes it.
+    /// Stores the summary until the piece changes.
     pub fn keep_summary(&mut self, summary: PieceSummary) {
         self.summary = Some(Box::new(summary));
     }
 
-    /// What it says, if it was summed up.
+    /// The stored summary.
     pub fn summary(&self) -> Option<&PieceSummary> {
         self.summary.as_deref()
     }
 
-    /// Of these lengths of [`ExposureTerms::recent`], the ones by which the same signs of heat are confirmed.
+    /// The values of [`ExposureTerms::recent`] that confirm the same signs of heat as `recent`.
     pub fn same_recent(&self, recent: u32) -> Range<u32> {
         let since = self.exposed.as_ref().map_or(0, |x| x.since.ms);
         let signs = self.windows.distinct().iter().map(|w| w.suspect);
@@ -836,7 +843,7 @@ impl Piece {
         })
     }
 
-    /// What is known of a window, by all exposures.
+    /// The evidence of a window over all exposures.
     pub fn evidence(&self, i: usize, t: &ExposureTerms) -> Evidence {
         if let Some(evidence) = self.presumed_of(i) {
             return evidence;
@@ -845,31 +852,31 @@ impl Piece {
         w.together(shown.of(w), shown.is_confirmed(w))
     }
 
-    /// Whether a window looks hotter than before in this exposure, and that is the first sign of it: it may
-    /// be a burst that came just after the clear.
+    /// Whether a window looks hotter than before in this exposure for the first time: it may be a burst just
+    /// after the clear.
     pub fn is_sudden(&self, i: usize, t: &ExposureTerms) -> bool {
         let (shown, w) = (self.exposure(t), &self.windows[i]);
         w.is_sudden(shown.of(w), shown.is_confirmed(w))
     }
 
-    /// The same of any of its windows.
+    /// Whether any window is sudden, see [`Piece::is_sudden`]. Never true for a huge page.
     pub fn is_sudden_anywhere(&self, t: &ExposureTerms) -> bool {
         !self.huge && (0..self.windows.distinct().len()).any(|i| self.is_sudden(i, t))
     }
 
-    /// What a window is presumed to have shown.
+    /// The presumed evidence of a window, if it is presumed.
     fn presumed_of(&self, i: usize) -> Option<Evidence> {
         let presumed = self.presumed.filter(|p| !self.is_sample(i, p))?;
         let e = f32::from(self.resident_in(i)) * PRESUMED_S as f32;
         Some(Evidence { d: presumed.hz * e, e })
     }
 
-    /// Whether a window was cleared since that is presumed of the rest.
+    /// Whether a window was cleared after the sample that the presumed rate comes from.
     fn is_sample(&self, i: usize, presumed: &Presumed) -> bool {
         self.windows[i].pages > 0 && self.cleared_at().is_some_and(|at| at >= presumed.since)
     }
 
-    /// What it has shown since it was last cleared.
+    /// The evidence since the last clear, summed over the windows.
     pub fn shown_since(&self, t: &ExposureTerms) -> Option<Shown> {
         let x = self.exposed.as_ref()?;
         let exposure = self.exposure(t);
@@ -891,7 +898,7 @@ impl Piece {
         }))
     }
 
-    /// From now on, and until it is cleared, takes it to be as hot as its region is elsewhere.
+    /// Presumes the piece as hot as its region elsewhere, until the piece is cleared.
     pub fn presume(&mut self, hz: f64) {
         let since =
             self.exposed.as_ref().map_or(Nanos(0), |x| x.since.at + Duration::from_nanos(1));
@@ -900,8 +907,8 @@ impl Piece {
         self.summary = None;
     }
 
-    /// The same by a sample that was cleared at `since`; what is slow was touched at `touched` for the last time, in
-    /// ms.
+    /// Presumes the piece as hot as a sample cleared at `since`. `touched` is the time of the last touch of
+    /// slow memory, in ms.
     pub fn extend(&mut self, hz: f64, since: Nanos, touched: Option<u32>) {
         self.presumed = Some(Presumed { hz: hz as f32, until: 0, since });
         self.calm = None;
@@ -911,10 +918,10 @@ impl Piece {
         }
     }
 
-    /// Resident pages of these windows that are presumed to be what others are.
+    /// Number of resident pages in the windows whose rate is extended from other memory.
     pub fn extended_in(&self, windows: Range<usize>) -> u64 {
         if self.coarse && self.was_cleared() && !self.is_extended(0) {
-            // What is armed is resident.
+            // All armed pages are resident.
             return u64::from(self.resident.count().saturating_sub(self.armed.count()));
         }
         if self.presumed.is_none() {
@@ -924,33 +931,33 @@ impl Piece {
         extended.map(|i| u64::from(self.resident_in(i))).sum()
     }
 
-    /// Whether a window is presumed to be what others are.
+    /// Whether the rate of a window is extended from other memory.
     pub fn is_extended(&self, i: usize) -> bool {
         self.presumed.is_some_and(|p| !self.is_sample(i, &p))
     }
 
-    /// It woke: that is a first sign of heat.
+    /// Notes a first sign of heat: the piece woke.
     pub fn suspect(&mut self, ms: u32) {
         self.summary = None;
         self.windows.distinct_mut().iter_mut().for_each(|w| w.suspect = ms.max(1));
     }
 
-    /// What it is presumed to be, in Hz.
+    /// The presumed rate in Hz.
     pub fn presumed_hz(&self) -> Option<f64> {
         self.presumed.map(|p| p.hz.into())
     }
 
-    /// Whether it is presumed that nobody touches it.
+    /// Whether the piece is presumed idle.
     pub fn is_presumed_idle(&self) -> bool {
         self.presumed.is_some_and(|p| p.hz == 0.0)
     }
 
-    /// Whether a part of it would have shown that it is touched, and did not.
+    /// Whether the piece has a sufficient sample that would show a touch, and the sample is untouched.
     pub fn is_idle_for_sure(&self) -> bool {
         self.is_quiet() && self.sentinels() >= LEAST_SAMPLE_PAGES
     }
 
-    /// Pages that would show that it wakes.
+    /// Number of armed, untouched pages: a touch of these shows that the piece wakes.
     pub fn sentinels(&self) -> u32 {
         if self.found.is_empty() {
             return self.armed.count();
@@ -958,51 +965,51 @@ impl Piece {
         self.armed.get().without(&self.found.get()).count()
     }
 
-    /// The window from the `nth` on, and then from the first on, most of which is young.
+    /// The first window with a majority of young pages, from the `nth` on, then from the first on.
     pub fn young_window(&self, nth: usize) -> Option<AddrRange> {
         let n = self.nr_windows();
         let young = |i: &usize| 2 * self.count_kept(&self.young, *i) > self.resident_in(*i);
         (0..n).map(|k| (nth + k) % n).find(young).map(|i| self.window_range(i))
     }
 
-    /// From now on, and until it is cleared, what is known of it is in doubt.
+    /// Marks the evidence of the piece as doubtful until it is cleared.
     pub fn doubt(&mut self) {
         self.doubted = true;
     }
 
-    /// Whether it is.
+    /// Whether the evidence is doubtful.
     pub fn is_doubted(&self) -> bool {
         self.doubted
     }
 
-    /// Whether it is taken to be as hot as its region is elsewhere, all of it.
+    /// Whether the rate of the whole piece is presumed.
     pub fn is_presumed(&self) -> bool {
         self.presumed.is_some_and(|p| self.cleared_at().is_none_or(|at| at < p.since))
     }
 
-    /// When a window was last touched, for all that is known: a page that is young may be at any time, for which this is
-    /// later than any.
+    /// Time of the last known touch of a window, in ms; `u32::MAX` if a page is young, because it may be
+    /// touched at any time.
     pub fn touched(&self, i: usize) -> u32 {
         let presumed = self.presumed.is_some_and(|p| p.hz < 2.0 && !self.is_sample(i, &p));
         let is_young = !presumed && self.count_kept(&self.young, i) > 0;
         if is_young { u32::MAX } else { self.windows[i].touched }
     }
 
-    /// Time until each read of the current exposure, in s; NaN where there was none.
+    /// Time from the clear to each read of the current exposure, in s; NaN if there was none.
     pub fn reads(&self, t: &ExposureTerms) -> Option<[f64; READS]> {
         let x = self.exposed.as_ref()?;
         Some(x.reads.map(|r| if r.wall.is_nan() { f64::NAN } else { r.open(t.share) }))
     }
 }
 
-/// What the current exposure of a piece has shown of its windows.
+/// The current exposure of a piece, as needed for the evidence of its windows.
 #[derive(Debug, Clone, Copy)]
 struct CurrentExposure {
-    /// in s; none if there is no exposure
+    /// exposure time in s; `None` without an exposure
     open: Option<f64>,
-    /// Nothing was touched.
+    /// no page was touched
     quiet: bool,
-    /// when it began
+    /// start of the exposure, in ms
     since: u32,
     /// see [`ExposureTerms::recent`]
     recent: u32,
@@ -1017,7 +1024,7 @@ impl CurrentExposure {
         }
     }
 
-    /// Whether there was a sign of heat shortly before the exposure began.
+    /// Whether a sign of heat preceded the exposure by at most `recent` ms.
     fn is_confirmed(&self, w: &Window) -> bool {
         w.suspect > 0 && w.suspect <= self.since && self.since - w.suspect <= self.recent
     }
@@ -1033,7 +1040,7 @@ mod tests {
         Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }
     }
 
-    /// Of most memory there is one thing to say, however many windows it has.
+    /// One window represents all windows of calm memory, however many there are.
     #[test]
     fn calm_memory_keeps_one_window_for_all() {
         let all = PageMask::span(0, 512);
@@ -1058,7 +1065,7 @@ mod tests {
         assert_eq!((touched(0), touched(1), touched(31)), (before, 30_000, before));
     }
 
-    /// A page may come between a reading and the clear, and go after it.
+    /// A page may be allocated between a read and the clear, and freed after the clear.
     #[test]
     fn what_cannot_be_seen_is_resident() {
         let mut piece = Piece::new(AddrRange::new(0, BLOCK_SIZE), 64 << 10, 0);

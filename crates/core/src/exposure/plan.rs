@@ -1,4 +1,4 @@
-//! What to clear next, within what may be spent.
+//! The plan: which memory to clear next within an allowance.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,90 +16,98 @@ use crate::tuning::{
     LEAST_SAMPLE_PAGES, LONG_REGION_TURN, LONGEST_REGION_TURN, SAMPLED_HZ, TURNING,
 };
 
-/// What may be cleared at once.
+/// Limits for the clears of one target in one round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
-    /// of our time and the target's, in s
+    /// time of ours and of the target's, in s
     pub seconds: f64,
-    /// in runs, each a shootdown
+    /// runs; each costs a shootdown
     pub runs: u32,
-    /// below zero, for what was touched after a long time, in s
+    /// permitted overdraft of `seconds` for memory that was touched after a long idle time, in s
     pub urgent: f64,
-    /// above that, for memory that was never cleared, in s
+    /// additional time for memory that was never cleared, in s
     pub sweep: f64,
-    /// From one turn of a region to the next.
+    /// Time between two turns of a region.
     pub turn: Duration,
-    /// The same at most, for a little region.
+    /// Maximum of this time for a small region.
     pub longest: Duration,
     pub restraint: Restraint,
 }
 
-/// Adjacent pieces to be cleared, by their indices.
+/// Adjacent pieces to clear, as a range of indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClearRun {
     pub pieces: Range<usize>,
-    /// of the one piece, what is cleared, if not all
+    /// the range to clear within the single piece, if it is not cleared as a whole
     pub sample: Option<AddrRange>,
-    /// young pages in them, a huge one counted once
+    /// young pages in the run; a huge page counts once
     pub pages: u64,
 }
 
-/// What is known of stretches.
+/// The state of a target's stretches.
 #[derive(Clone, Copy)]
 pub(super) struct StretchState<'a> {
-    /// what woke, and of which not enough has been cleared since
+    /// woken stretches of which not enough was cleared since
     pub woken: &'a [WokenStretch],
     pub seams: &'a Seams,
-    /// when something last woke or fell idle all at once
+    /// time of the last change: a stretch woke or became idle
     pub turned: Option<Nanos>,
     pub terms: ExposureTerms,
 }
 
-/// A page is cleared again after that at the earliest where its target is short of memory.
+/// While its target is short of memory, a page is cleared again after this time at the earliest, in s.
 const CLEARED_AGAIN_S: f64 = 5.0;
-/// Runs of what was touched after a long time: what is hot anew is to be seen soon.
+/// Maximum number of runs for memory touched after a long idle time: newly hot memory must be measured soon.
 const MOST_REACTIVATED: usize = 16;
-/// Of what may be spent, memory that was never cleared gets so much.
+/// Share of the allowance for memory that was never cleared.
 const NEVER_SHARE: f64 = 0.8;
-/// Of a region, one in so many pieces is cleared at a time, and not more than 16 MiB.
+/// One turn clears 1/4 of the pieces of a region, and at most 16 MiB.
 const SHORT: usize = 4;
 const MOST_IN_REGION: usize = 8;
-/// What is touched less often than that is not disturbed.
+/// Memory with a lower rate in Hz is slow: few of its bits are set again soon after a clear.
 const SLOW_HZ: f64 = 2.0;
-/// A region whose heat is so many times as old as its turn is long is asked less often, but not less than
-/// each few seconds: see [`LONG_REGION_TURN`].
+/// A region whose age is more than this many times its turn gets turns less often, but at least every few
+/// seconds: see [`LONG_REGION_TURN`].
 const SETTLED: u32 = 4;
-/// Of a region of less bytes, a shootdown tells of as much as those of others do of more: see [`LONGEST_REGION_TURN`].
+/// A region with fewer bytes is small: a shootdown there measures less memory than elsewhere: see
+/// [`LONGEST_REGION_TURN`].
 const LITTLE: u64 = 1 << 20;
-/// Whose turns are further apart is not sampled.
+/// If turns are further apart than this, hot memory is not sampled.
 const LONGEST_SAMPLED_TURN: Duration = Duration::from_secs(8);
-/// Of what woke, one in so many pieces is sampled.
+/// One in this many pieces of woken memory is sampled.
 const WOKEN_CELL: usize = 16;
-/// What is hot was sampled just now if it was so long before something turned.
+/// A sample taken at most this long before a change still counts.
 const JUST_SAMPLED: Duration = Duration::from_millis(50);
-/// And else a piece of each cell so often.
+/// Interval of the samples of each hot cell after a recent change.
 const OFTEN: Duration = Duration::from_millis(200);
-/// Of more cells than these, that would take too much.
+/// With more cells than this, that interval would be too expensive.
 const FEW_CELLS: usize = 16;
-/// More seldom where nothing has turned for so long: then the turns of regions are enough for most.
+/// If nothing has changed for this time, the sparse interval applies; the turns of regions then measure most
+/// memory.
 const RESTLESS: Duration = Duration::from_secs(10);
 const SPARSE: Duration = Duration::from_millis(1_500);
-/// It is the same one for so long.
+/// The same piece of a cell is sampled for this time, in ns.
 const STAY_NS: u64 = 8_000_000_000;
-/// Pieces in a run of memory that was never cleared: 64 MiB.
+/// Maximum number of pieces in a run of memory that was never cleared: 64 MiB.
 const LONG_RUN: usize = 32;
-/// Samples that nobody touches are taken elsewhere in their pieces after so long, in one of so many places.
+/// An untouched sample is replaced by one elsewhere in its piece after this time, in one of `PLACES` places.
 const ELSEWHERE: Duration = Duration::from_secs(60);
 const PLACES: usize = 32;
 
-/// Chooses runs among `pieces` (sorted). `regions` are those published last, `reactivated` the addresses of
-/// pieces that were touched after a long time.
+/// Chooses runs among `pieces` (sorted). `regions` are the regions of the last snapshot, and `reactivated`
+/// the addresses of pieces that were touched after a long idle time.
 ///
-/// Samples of what woke come first, and while something changes, of all that is hot. Then what was touched after a
-/// long time: a short run of each stretch of it. Then memory that was never cleared, in long runs. Then, where nothing
-/// changes, a sample of each stretch that is hot now and then, and sentinels. Then a run in each region that is touched,
-/// from the piece on that was cleared longest ago: those regions first of which nothing was cleared for long. Then what
-/// of slow regions was not cleared for long. Memory that is not young is never cleared.
+/// The order of priority is:
+///
+/// 1. samples of woken memory, and while a change is recent, of all hot memory;
+/// 2. a short run in each stretch that was touched after a long idle time;
+/// 3. memory that was never cleared, in long runs;
+/// 4. while nothing changes, occasional samples of each hot cell, and sentinels;
+/// 5. a run in each touched region, from its least recently cleared piece on; regions without a recent clear
+///    are first;
+/// 6. pieces of slow regions that were not cleared for a long time.
+///
+/// Memory that is not young is never cleared, because the clear would only discard its evidence.
 pub(super) fn plan(
     pieces: &[Piece],
     regions: &[PublishedRegion],
@@ -141,30 +149,30 @@ struct Planner<'a> {
     now: Nanos,
     allowance: Allowance,
     taken: Vec<bool>,
-    /// Few regions are sampled.
+    /// At most [`FEW_CELLS`] regions are sampled.
     few: bool,
-    /// It is known by samples.
+    /// The target is observed by samples.
     is_large: bool,
     terms: ExposureTerms,
-    /// What a region wants is not affordable yet.
+    /// A region waits for a clear that is not affordable yet.
     saves_up: bool,
     out: Vec<ClearRun>,
 }
 
-/// Samples that are to be taken of a cell: as many at most, unless there was one since then.
+/// Samples wanted in a cell: at most `most`, and none where one was taken at `since` or later.
 struct WantedSamples {
     cell: Range<usize>,
     most: usize,
     since: Nanos,
 }
 
-/// Whether few of its pages have their bits set again soon.
+/// Whether only few of its pages are touched again soon after a clear.
 fn is_slow(region: &PublishedRegion) -> bool {
     region.hz * region.share < SLOW_HZ
 }
 
 fn price(piece: &Piece) -> u64 {
-    // Of a coarse piece it is not known what is young.
+    // The young pages of a coarse piece are not known.
     let spent = if piece.is_coarse() { piece.nr_resident() } else { piece.spent() };
     let spent = u64::from(spent);
     if piece.huge { spent.min(1) } else { spent }
@@ -182,22 +190,23 @@ impl Planner<'_> {
         !self.taken[i] && !piece.cleared_at().is_some_and(lately)
     }
 
-    /// What was cleared and has not been touched since would only be forgotten.
+    /// Whether a clear of the piece gives information: a cleared piece without a touch would only lose its
+    /// evidence.
     fn is_due(&self, i: usize) -> bool {
         !self.pieces[i].was_cleared() || self.pieces[i].spent() > 0
     }
 
-    /// The same of what of it lies within a region: its neighbours have turns of their own.
+    /// The same for the part of the piece within a region: neighbouring regions have turns of their own.
     fn is_due_in(&self, i: usize, range: &AddrRange) -> bool {
         match self.pieces[i].was_cleared() {
             true => self.pieces[i].spent_in(range) > 0,
-            // What is sampled for the first time has a turn of its own.
+            // Pieces that get their first sample are planned separately.
             false => !self.pieces[i].is_coarse(),
         }
     }
 
-    /// Takes adjacent pieces from `first` on and below `end`, as long as `seconds` last, and at least
-    /// one.
+    /// Adds a run of adjacent pieces from `first` up to `end`, as many as `seconds` can pay for, and at least
+    /// one. Returns its price in s.
     fn take(&mut self, first: usize, end: usize, seconds: f64) -> f64 {
         if self.pieces[first].is_coarse() {
             return self.take_coarse(first, (0, 1));
@@ -220,7 +229,7 @@ impl Planner<'_> {
         self.prices.of(u32::from(pages > 0), pages)
     }
 
-    /// Takes a few pages of a coarse piece, in the nth of so many parts.
+    /// Adds a run of a few pages of a coarse piece, in the `nth` of `parts` parts. Returns its price in s.
     fn take_coarse(&mut self, i: usize, (nth, parts): (usize, usize)) -> f64 {
         let piece = &self.pieces[i];
         let sample = if piece.huge { piece.range } else { piece.sample_of(nth, parts) };
@@ -231,7 +240,8 @@ impl Planner<'_> {
         self.prices.of(1, pages)
     }
 
-    /// Takes a young window of a piece, if that is affordable with `credit`; says whether it was.
+    /// Adds a young window of a piece as a sample if `credit` and the allowance can pay for it. Returns
+    /// whether they can.
     fn take_sample(&mut self, i: usize, credit: f64) -> bool {
         let piece = &self.pieces[i];
         if piece.is_coarse() {
@@ -259,15 +269,16 @@ impl Planner<'_> {
         true
     }
 
-    /// The middles of so many parts of `cell`, the coarsest first.
+    /// The middles of `parts` equal parts of `cell`.
     fn middles(cell: &Range<usize>, parts: usize) -> impl Iterator<Item = usize> + use<> {
         let (start, len) = (cell.start, cell.len());
         let parts = parts.clamp(1, len);
         (0..parts).map(move |k| start + (2 * k + 1) * len / (2 * parts))
     }
 
-    /// Samples of what woke, and where something has just turned, of all that is hot, since more may have changed: the
-    /// middle of each cell first, then halves, quarters, and so on, as far as it can be paid.
+    /// Adds samples of woken memory, and after a recent change of all hot memory, because more may have
+    /// changed: the middle of each cell first, then the middles of halves, quarters and so on, while the
+    /// allowance lasts.
     fn sample(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         let pieces = self.pieces;
         let woken = stretches.woken.iter().flat_map(|w| {
@@ -292,7 +303,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What is hot, where something has just turned; that first which was looked at longest ago.
+    /// The hot cells after a recent change; the cell without a clear for the longest time is first.
     fn wanted_hot(
         &self,
         regions: &[PublishedRegion],
@@ -312,8 +323,8 @@ impl Planner<'_> {
         hot
     }
 
-    /// Takes samples in the middles of so many parts of a cell, where none was taken since; says whether that was
-    /// affordable.
+    /// Adds samples in the middles of `parts` parts of a cell that have no recent sample. Returns whether
+    /// they were affordable.
     fn take_middles(&mut self, wanted: &WantedSamples, parts: usize, credit: f64) -> bool {
         let pieces = self.pieces;
         let had = |i: usize| pieces[i].cleared_at().is_some_and(|at| at >= wanted.since);
@@ -323,7 +334,7 @@ impl Planner<'_> {
                 .all(|i| self.take_sample(i, credit))
     }
 
-    /// Where all has been as it is, a sample of each cell that is hot now and then: whether it still is.
+    /// While nothing changes, samples each hot cell from time to time to see whether it is still hot.
     fn check(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         if self.turns(stretches) || !self.samples_in_time() {
             return;
@@ -332,7 +343,7 @@ impl Planner<'_> {
         let lately = stretches.turned.is_some_and(|at| self.now.since(at) < RESTLESS);
         let since =
             self.now.before(if lately && cells.len() <= FEW_CELLS { OFTEN } else { SPARSE });
-        // The same for a while: what is sampled is not measured as a whole.
+        // The same piece for a while: a piece that is sampled is not measured as a whole.
         let nth = usize::try_from(self.now.0 / STAY_NS).unwrap_or(0).wrapping_mul(13);
         for cell in cells {
             let had = |p: &Piece| p.cleared_at().is_some_and(|at| at >= since);
@@ -343,23 +354,23 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether samples would find out any sooner than turns: not where very many targets make rounds long.
+    /// Whether samples find changes earlier than turns do: not if very many targets make rounds long.
     fn samples_in_time(&self) -> bool {
         self.allowance.turn <= LONGEST_SAMPLED_TURN
     }
 
-    /// Whether something has just woken or fallen idle.
+    /// Whether a stretch has recently woken or become idle.
     fn turns(&self, stretches: &StretchState<'_>) -> bool {
         // Three rounds.
         let turning = TURNING.max(self.allowance.turn.mul_f64(0.75));
         stretches.turned.is_some_and(|at| self.now.since(at) < turning)
     }
 
-    /// Sentinels: a sample of each piece that is presumed idle, and would not show that it wakes.
+    /// Adds sentinels: a sample in each piece that is presumed idle and would not show that it wakes.
     fn watch_idle(&mut self) {
         let is_idle = |p: &Piece| p.presumed_hz().is_some_and(|hz| hz < SAMPLED_HZ);
         let wants = |p: &Piece| p.was_cleared() && is_idle(p) && p.sentinels() < LEAST_SAMPLE_PAGES;
-        // A few of all first.
+        // A coarse subset of the pieces first.
         for apart in [WOKEN_CELL, WOKEN_CELL / 4, 1] {
             for i in (apart / 2..self.pieces.len()).step_by(apart) {
                 if wants(&self.pieces[i]) && !self.taken[i] && !self.take_sample(i, 0.0) {
@@ -416,8 +427,8 @@ impl Planner<'_> {
         self.allowance.seconds -= (spent - self.allowance.sweep).max(0.0);
     }
 
-    /// Takes samples of what was never cleared, beside what is hot first, and then at even distances: so each round
-    /// makes what is known finer. Says what that costs.
+    /// Adds samples of memory that was never cleared: beside hot pieces first, then at equal distances, so
+    /// that each round refines the map. Returns their price in s.
     fn never_sampled(&mut self, never: &[usize], seconds: f64) -> f64 {
         let pieces = self.pieces;
         let price = self.prices.of(1, u64::from(LEAST_SAMPLE_PAGES));
@@ -440,8 +451,8 @@ impl Planner<'_> {
         spent
     }
 
-    /// Of what nobody touches, samples elsewhere in their pieces, as what is hot there may be less than a piece: at
-    /// even distances among those that had theirs long ago.
+    /// Adds samples elsewhere in untouched pieces, because a hot place may be smaller than a piece: at equal
+    /// distances among the pieces whose sample is old.
     fn stale_samples(&mut self, seconds: f64) {
         let is_stale = |p: &Piece| {
             let cleared = p.cleared_at().filter(|_| p.is_coarse() && p.is_quiet());
@@ -459,33 +470,33 @@ impl Planner<'_> {
         }
     }
 
-    /// The pieces of which something lies in `range`.
+    /// The pieces that intersect `range`.
     fn within(&self, range: &AddrRange) -> Range<usize> {
         let first = self.pieces.partition_point(|p| p.range.end <= range.start);
         let inside = self.pieces[first..].iter().take_while(|p| p.range.start < range.end);
         first..first + inside.count()
     }
 
-    /// How long the next turn of a region is away whose heat is as old as this: what has been as it is
-    /// for long is asked less often.
+    /// Time between two turns of a region. It grows with the age of the region's heat.
     fn turn(&self, region: &PublishedRegion) -> Duration {
         let turn = self.allowance.turn;
         let long = match region.range.len() {
             ..LITTLE => self.allowance.longest,
-            // It may fall idle. Of many such regions, samples must tell.
+            // The region may become idle. If there are many such regions, samples must detect that.
             _ if is_sampled(region) && self.few => turn,
             _ => LONG_REGION_TURN,
         };
         (region.age / SETTLED).clamp(turn, turn.max(long))
     }
 
-    /// Of what is left, a part goes to slow memory that was cleared longest ago: its regions have had their
-    /// turns, but few of their pieces in each. What it was like a minute ago says little.
+    /// Spends a part of the remaining allowance on slow memory without a clear for the longest time: its
+    /// regions have had their turns, but each turn clears few of their pieces. Evidence that is a minute old
+    /// describes the present poorly.
     fn stale(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
         if self.allowance.restraint != Restraint::None || self.saves_up {
             return;
         }
-        // Changes are to find something left, the more while there are any.
+        // Some of the allowance must remain for changes, and more of it while there are changes.
         let share = if self.turns(stretches) { 0.25 } else { 0.5 };
         if self.is_large {
             return self.stale_samples(self.allowance.seconds * share);
@@ -525,9 +536,10 @@ impl Planner<'_> {
             let had = lately.is_some_and(|at| self.now.since(at) < turn);
             let doubted = || (first..end).any(|i| self.pieces[i].is_doubted());
             if (!had || doubted()) && (first..end).any(|i| due(&i)) {
-                // Who has to set bits again in all of a region touches it less often.
+                // Clearing all of a region would slow its target, which would then touch the region less
+                // often.
                 let short = ((end - first) / SHORT).clamp(1, MOST_IN_REGION);
-                // Who is asked less often is asked about more.
+                // A region with fewer turns gets longer runs.
                 let turns = turn.as_secs_f64() / self.allowance.turn.as_secs_f64().max(0.1);
                 let more = (short as f64 * turns) as usize;
                 let most = more.min((end - first) / 2).max(short);
@@ -548,7 +560,7 @@ impl Planner<'_> {
             let Some(first) = pieces.filter(due).min_by_key(|&i| self.pieces[i].whole_at()) else {
                 continue;
             };
-            // What is not affordable yet is saved up for.
+            // If a clear is not affordable yet, its region saves the allowance for it.
             if self.prices.of(1, price(&self.pieces[first])) > self.allowance.seconds {
                 self.saves_up = true;
                 continue;
@@ -573,7 +585,7 @@ mod tests {
         Moment { at: Nanos(s * 1_000_000_000), ms: (s * 1000) as u32, ran: None }
     }
 
-    /// `n` blocks from the start of memory, cleared at this time, and so many of its pages touched since.
+    /// Block `n`, cleared at `cleared` s, with `pages` of its pages touched since then.
     fn young_piece(n: u64, cleared: u64, pages: usize) -> Piece {
         let start = n * BLOCK_SIZE;
         let range = AddrRange::new(start, start + BLOCK_SIZE);
@@ -617,8 +629,8 @@ mod tests {
 
     const TURN: Duration = Duration::from_secs(3);
 
-    /// A region of all pieces, of which the first one was cleared just now and the others `ago` seconds
-    /// before: how many of them are cleared.
+    /// The number of cleared pieces in a region of all pieces. The first piece was cleared 2 s ago, and the
+    /// others `ago` seconds ago.
     fn cleared(hz: f64, share: f64, ago: u64, seconds: f64, turn: Duration) -> usize {
         let pieces: Vec<Piece> =
             (0..PIECES).map(|n| piece(n, NOW - if n == 0 { 2 } else { ago })).collect();
@@ -637,7 +649,7 @@ mod tests {
         assert!((1..all / 2).contains(&some), "half of what there is: {some}");
     }
 
-    /// Which is when no region waits for its turn.
+    /// This holds while no region waits for its turn.
     #[test]
     fn slow_memory_has_a_turn_while_there_are_changes() {
         let fast: Vec<Piece> = (0..4).map(|n| piece(n, NOW - 2)).collect();
@@ -649,8 +661,8 @@ mod tests {
         assert!(count > LONG_RUN, "more than a turn of its region: {count}");
     }
 
-    /// A fast region wants 341 us for one of its pieces; a piece of the slow one, which has had its turn,
-    /// takes 69.
+    /// A fast region needs 341 us for one of its pieces; a piece of the slow region, which has had its turn,
+    /// needs 69 us.
     #[test]
     fn what_a_region_saves_up_for_is_not_spent_elsewhere() {
         let pieces = |fast: u64| -> Vec<Piece> {

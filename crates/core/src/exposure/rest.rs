@@ -1,4 +1,5 @@
-//! A target that does nothing: it need not be read to know that nothing of its memory was touched.
+//! Targets at rest: if a target did not run, none of its memory was touched, and the monitor need not read
+//! it.
 
 use std::time::Duration;
 
@@ -8,34 +9,35 @@ use crate::ops::Activity;
 use crate::snapshot::RegionView;
 use crate::time::Nanos;
 
-/// The memory of a target at rest is read once in so many rounds all the same, and in so much time at most:
-/// others may reclaim it, or touch it without its clock.
+/// The memory of a target at rest is still read after this many rounds, or after `READ_EVERY` if that is
+/// earlier: reclaim may change it, or other processes may touch it without a change of the target's clock.
 const READ_ROUNDS: u32 = 16;
 const READ_EVERY: Duration = Duration::from_secs(10);
-/// Where a reading finds what its clock has not told of, it is read each time for so long.
+/// If a read finds a touch that the target's clock does not explain, the target is read in each round for
+/// this time.
 const DISTRUST: Duration = Duration::from_secs(60);
 
-/// What was known of a target when it was last read, and nothing has happened to it since.
+/// The state of a target at its last read. Nothing has happened to the target since then.
 struct Rest {
     activity: Activity,
-    /// when it was read
+    /// time of the last read
     read: Moment,
-    /// until when it is known to have rested
+    /// time until which the target is known to have rested
     until: Moment,
-    /// It is to be read at the next round.
+    /// The next round must read the target.
     over: bool,
     worth: Worth,
     views: Vec<RegionView>,
 }
 
-/// How much the regions of a target say, in bytes.
+/// How much memory the regions of a target describe, in bytes unless stated otherwise, and with which error.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Worth {
     /// resident pages
     pub resident: u64,
     pub visible: u64,
     pub covered: u64,
-    /// of `touched`, the sum of the errors of its rates
+    /// sum of the errors of the rates, weighted by the bytes of `touched`
     pub errors: f64,
     pub touched: f64,
 }
@@ -58,44 +60,45 @@ impl Worth {
         self.touched += other.touched;
     }
 
-    /// The part of what can be seen that it tells of.
+    /// Fraction of the visible memory that the regions describe, in basis points.
     pub fn coverage_bp(&self) -> u32 {
         u32::try_from(self.covered * 10_000 / self.visible.max(1)).unwrap_or(10_000)
     }
 
-    /// The mean error of the rates.
+    /// Mean error of the rates over the touched bytes, as a binary logarithm; `None` if nothing was touched.
     pub fn error_log2(&self) -> Option<f32> {
         (self.touched > 0.0).then_some((self.errors / self.touched) as f32)
     }
 }
 
 impl Rest {
-    /// Whether it has rested since it was read.
+    /// Whether the target has rested since the read.
     fn lasts(&self) -> bool {
         self.until.at > self.read.at
     }
 }
 
-/// A reading of all of a target, by which it may be known later that it rests.
+/// A read of a whole target, with the activity at that time: if the activity stays equal, the target rests.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Whole {
     pub activity: Activity,
     pub at: Moment,
 }
 
-/// Whether a target is at rest, as far as its clock says.
+/// Whether a target is at rest, according to its clock.
 #[derive(Default)]
 pub(super) struct Resting {
-    /// the reading of all of it in this round, if nothing was cleared after it
+    /// the read of the whole target in this round, if nothing was cleared after it
     whole: Option<Whole>,
-    /// Since it was read it has done nothing.
+    /// The target has done nothing since this read.
     rest: Option<Rest>,
-    /// until when it is not known by its clock whether it does
+    /// until this time, the target's clock does not prove rest
     distrusted_until: Nanos,
 }
 
 impl Resting {
-    /// Whether it has rested until now, so that there is no need to read it in a round of this length.
+    /// Whether the target has rested until now and need not be read in this round. `round` is the length of a
+    /// round.
     pub fn goes_on(&mut self, activity: Option<Activity>, now: &Moment, round: Duration) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         let same = activity == Some(rest.activity);
@@ -105,7 +108,7 @@ impl Resting {
         same && !rest.over && now.at.since(rest.read.at) < READ_EVERY.min(round * READ_ROUNDS)
     }
 
-    /// Whether its clock says that it has rested since it was read.
+    /// Whether the target's clock shows rest since its last read.
     pub fn is_unbroken(&self, activity: Option<Activity>) -> bool {
         self.rest.as_ref().is_some_and(|rest| activity == Some(rest.activity))
     }
@@ -114,17 +117,17 @@ impl Resting {
         self.rest.as_ref().filter(|rest| rest.lasts())
     }
 
-    /// Whether it rests: the regions published last hold for it but for their age.
+    /// Whether the target rests: its last published regions are still valid, except for their ages.
     pub fn lasts(&self) -> bool {
         self.lasting().is_some()
     }
 
-    /// How much those say.
+    /// The worth of these regions, if the target rests.
     pub fn worth(&self) -> Option<Worth> {
         self.lasting().map(|rest| rest.worth)
     }
 
-    /// How long it has run, and those regions as they are now.
+    /// The run time of the target, and its regions with their present ages.
     pub fn views(&self) -> Option<(Duration, Vec<RegionView>)> {
         let rest = self.lasting()?;
         let passed = rest.until.at.since(rest.read.at);
@@ -135,33 +138,33 @@ impl Resting {
         Some((rest.activity.ran, rest.views.iter().map(later).collect()))
     }
 
-    /// Ends it; says until when it lasted.
+    /// Ends the rest; returns the time until which it lasted.
     pub fn end(&mut self) -> Option<Moment> {
         self.rest.take().filter(Rest::lasts).map(|rest| rest.until)
     }
 
-    /// The reading by which it may rest, unless its clock is not trusted.
+    /// The read from which the target may rest; `None` while its clock is distrusted.
     pub fn take_whole(&mut self) -> Option<Whole> {
         self.whole.take().filter(|whole| whole.at.at >= self.distrusted_until)
     }
 
-    /// It rests since that reading.
+    /// Begins a rest at the time of this read.
     pub fn begin(&mut self, whole: Whole, worth: Worth, views: Vec<RegionView>) {
         let Whole { activity, at } = whole;
         self.rest = Some(Rest { activity, read: at, until: at, over: false, worth, views });
     }
 
-    /// All of it was read, or something of it was cleared after that.
+    /// Notes a read of the whole target; `None` if the read was partial, or memory was cleared after it.
     pub fn note_whole(&mut self, whole: Option<Whole>) {
         self.whole = whole;
     }
 
-    /// Something was touched while its clock stood still: by another process in the same address space.
+    /// Notes a touch while the target's clock did not advance: another process shares the address space.
     pub fn distrust(&mut self, now: Nanos) {
         self.distrusted_until = now + DISTRUST;
     }
 
-    /// Has it read at the next round, as it is no longer what it was.
+    /// Requires a read in the next round, because the target has changed.
     pub fn disturb(&mut self) {
         self.whole = None;
         if let Some(rest) = &mut self.rest {
@@ -169,7 +172,7 @@ impl Resting {
         }
     }
 
-    /// Drops what was known when it was last read.
+    /// Drops the state of the last read.
     pub fn forget(&mut self) {
         self.rest = None;
     }

@@ -1,7 +1,7 @@
-//! Doing without, where targets are short of memory.
+//! Restraint: the clears that the monitor omits while targets are short of memory.
 //!
-//! Clearing makes pages look old to reclaim, so that a monitor that clears all of a hot set makes
-//! reclaim take it. Reading changes nothing, and short runs next to nothing.
+//! A clear makes pages look old to reclaim. A monitor that clears a whole hot set causes reclaim to evict it.
+//! Reads change nothing, and short runs change almost nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,35 +14,36 @@ use crate::snapshot::Restraint;
 use crate::survey::Pressure;
 use crate::time::Nanos;
 
-/// A sign of reclaim counts for so long.
+/// A sign of reclaim is valid for this time.
 const REMEMBERED: Duration = Duration::from_secs(6);
-/// Asked for that often; less often with many targets, since asking takes some 0.3 ms.
+/// Interval between two queries of pressure; longer with many targets, because a query costs about 0.3 ms.
 const EVERY: Duration = Duration::from_millis(500);
 const LONGEST_EVERY: Duration = Duration::from_secs(5);
-/// Reclaim is near if less than a so-manieth part of the target's memory may be allocated yet.
+/// Reclaim is near if the headroom is less than 1/32 of the target's resident memory.
 const NEAR: u64 = 32;
-/// Tasks that wait for memory for such a part of the time are in trouble, if pages are wanted again.
+/// Pressure is severe if tasks wait for memory for more than this fraction of the time, with refaults.
 const STALLED: f64 = 0.2;
-/// Where reclaim takes private memory that is wanted again, so much of it may have lost its bits unseen.
+/// Fraction of the pages that may have lost their accessed bits while reclaim takes private memory that
+/// refaults.
 const RECLAIMED: f64 = 0.5;
 
-/// What is known of a target's pressure.
+/// The memory pressure of a target.
 #[derive(Debug, Clone, Copy, Default)]
 struct TargetPressure {
     asked: Option<(Nanos, Pressure)>,
     short: Option<Nanos>,
     severe: Option<Nanos>,
     restraint: Restraint,
-    /// reclaim has looked at private memory from one asking to the next
+    /// reclaim scanned, and private memory refaulted, between the last two queries
     reclaims: bool,
 }
 
-/// Decides how much to do without, by target.
+/// The restraint of each target.
 #[derive(Debug, Default)]
 pub(super) struct Restrain(BTreeMap<TargetId, TargetPressure>);
 
 impl Restrain {
-    /// What to do without for a target.
+    /// The restraint for a target. Queries its pressure if the last query is old enough.
     pub fn of<O: Look>(&mut self, ops: &mut O, w: &ExposureTarget, now: Nanos) -> Restraint {
         let targets = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
         let every = (EVERY * (1 + targets.min(100) / 4)).min(LONGEST_EVERY);
@@ -58,18 +59,18 @@ impl Restrain {
         known.restraint
     }
 
-    /// Of the pages of a target, the part that reclaim may have cleared lately: it looks at the coldest first,
-    /// and tells nobody at which.
+    /// Fraction of the target's pages that reclaim may have cleared recently. Reclaim looks at the coldest
+    /// pages first, and does not report which.
     pub fn cleared_by_reclaim(&self, id: TargetId) -> f64 {
         if self.0.get(&id).is_some_and(|known| known.reclaims) { RECLAIMED } else { 0.0 }
     }
 
-    /// The targets that are left.
+    /// Keeps the targets for which `is_left` holds.
     pub fn retain(&mut self, is_left: impl Fn(TargetId) -> bool) {
         self.0.retain(|id, _| is_left(*id));
     }
 
-    /// The most that is done without for any target.
+    /// The strongest restraint of all targets.
     pub fn most(&self) -> Restraint {
         self.0.values().map(|k| k.restraint).max().unwrap_or_default()
     }
@@ -83,7 +84,7 @@ impl TargetPressure {
         if let Some((at, was)) = self.asked {
             let seconds = now.since(at).as_secs_f64().max(1e-3);
             self.reclaims = is.scanned > was.scanned && is.private_refaults > was.private_refaults;
-            // What is wanted again without a scan was paged out on purpose, which does not go by age.
+            // Refaults without a scan follow from deliberate page-out, which does not depend on age.
             if is.scanned > was.scanned {
                 self.short = Some(now);
                 let stalled = is.stalled.saturating_sub(was.stalled).as_secs_f64() / seconds;
@@ -121,7 +122,7 @@ mod tests {
         Pressure { scanned, refaults, stalled, headroom, ..Pressure::default() }
     }
 
-    /// What is read from a disk once has reclaim look at pages as well, of files.
+    /// A single read of data from disk also makes reclaim scan pages, of files.
     #[test]
     fn what_reclaim_takes_may_have_lost_its_bits() {
         let mut known = TargetPressure::default();

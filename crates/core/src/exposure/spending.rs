@@ -1,4 +1,4 @@
-//! What a round may cost, and how long it is.
+//! The cost limits of a round, and its length.
 
 use std::time::Duration;
 
@@ -13,100 +13,100 @@ use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 use crate::tuning::{LONG_REGION_TURN, LONGEST_REGION_TURN};
 
-/// Of the budget, reading everything and what is reckoned from it may take so much; else it is read less
-/// often.
+/// Share of the budget for reading all memory and processing the results. If that is not sufficient, memory
+/// is read less often.
 const READING_SHARE: f64 = 0.5;
-/// Of that, reading gets so much, whatever reckoning takes.
+/// Minimum share of this for reading, however much processing costs.
 const LEAST_READING: f64 = 0.3;
-/// And asking about memory whose bits tell nothing so much.
+/// Share of the budget for asking about memory whose accessed bits carry no information.
 const ASKING_SHARE: f64 = 0.25;
-/// From one reading of everything to the next, at least, if the budget allows.
+/// Shortest time between two reads of all memory, if the budget allows it.
 const SHORTEST_ROUND: Duration = Duration::from_millis(250);
-/// And at most, as long as there is something that can be left for the next round: if the budget does not
-/// allow to read everything in that time, a part is read, another one each time.
+/// Longest round while some work can be deferred. If the budget is not sufficient to read all memory in this
+/// time, each round reads a different part.
 const LONGEST_ROUND: Duration = Duration::from_millis(2500);
-/// What cannot be left may take so much of the budget; else rounds become longer still: with very many
-/// targets, or when more is reckoned than read.
+/// Rounds lengthen until mandatory work fits in this share of the budget: with very many targets, or if
+/// processing costs more than reading.
 const STRETCH_SHARE: f64 = 0.7;
-/// Whatever others take of the budget, so much of it is left.
+/// Minimum share of the budget that remains, whatever other code in this thread uses.
 const LEAST_LEFT: f64 = 0.25;
-/// What they took is averaged over so many s.
+/// Time constant of the average of this use, in s.
 const OF_LATE: f64 = 5.0;
-/// By so much from one to the next: the first readings are dearer than those that follow.
+/// Maximum growth of the round from one round to the next: the first reads cost more than later ones.
 const MOST_STRETCH: u32 = 4;
-/// Of each target all is read at a time, or so many pages on the average: for less, a visit is not worth
-/// what it takes.
+/// Minimum number of pages per target that a round reads, on average: for fewer pages, a visit is not worth its
+/// fixed cost.
 const WORTH_A_VISIT: u64 = (64 << 20) / PAGE_SIZE;
-/// What is read in a round at least, of everything.
+/// Minimum part of all memory that a round reads.
 const LEAST_PART: f64 = 1e-3;
-/// While memory is cleared for the first time, that may take so much of a CPU.
+/// Share of a CPU for clearing memory for the first time.
 const SWEEP_SHARE: f64 = 0.1;
-/// Memory that comes later may take so many CPU seconds beside the budget at first, and such a share of
-/// the budget from then on.
+/// CPU seconds beside the budget for the first clears of memory that is added later, and the share of the
+/// budget that refills this account.
 const BURST: f64 = 1.0;
 const BURST_SHARE: f64 = 0.05;
-/// Rounds from one turn of a region to the next: an interval, less what jitter makes.
+/// Rounds between two turns of a region: four are an interval; half a round is subtracted for jitter.
 const TURN_ROUNDS: f64 = 3.5;
-/// Rounds for which what is not spent is kept.
+/// Number of rounds for which unspent budget is kept.
 const KEPT_ROUNDS: f64 = 1.5;
-/// Pages of a block.
+/// Pages in a block.
 const BLOCK_PAGES: u64 = BLOCK_SIZE / PAGE_SIZE;
-/// Without a bound on shootdowns, there are at most so many in a round, and of a large target, so many samples.
+/// Limits per round if shootdowns are not limited: runs, and samples of a large target.
 const MOST_RUNS: u32 = 256;
 const MOST_SAMPLES: u32 = 1 << 20;
-/// Of what reading gets, samples of large targets that nobody has touched get so much.
+/// Share of the reading budget for untouched samples of large targets.
 const SENTINEL_SHARE: f64 = 0.8;
-/// Each takes so many s at least: its table is not in the cache.
+/// Minimum price of reading a sample, in s: its page table is not in the cache.
 const LEAST_SENTINEL: f64 = 100e-9;
 
-/// The accounts of a monitor; times in s.
+/// The accounts of a monitor; all costs are in s.
 pub(super) struct Spending {
-    /// how long a round is
+    /// length of a round
     pub round: Duration,
-    /// of everything, the part that is read in a round
+    /// part of all memory that a round reads, 0 to 1
     pub part: f64,
-    /// who are looked at in it
+    /// number of targets
     targets: usize,
-    /// those of them that were read
+    /// number of targets that were read in this round
     read: usize,
     pub prices: Prices,
-    /// since the last snapshot
+    /// cost since the last snapshot
     cost: Cost,
     interval: Duration,
-    /// from one turn of a little region to the next
+    /// maximum time between two turns of a small region
     longest: Duration,
     seconds: TokenBucket,
-    /// none without a bound on them
+    /// `None` without a limit
     shootdowns: Option<TokenBucket>,
-    /// what clearing memory that came later for the first time may cost beside the budget
+    /// account for the first clears of memory that was added later, beside the budget
     burst: TokenBucket,
-    /// what asking about hidden memory may cost
+    /// account for asking about hidden memory
     asking: TokenBucket,
-    /// of those who were there at the start, pages that were cleared for the first time in this round, and of
-    /// how many targets
+    /// for targets that were present at the start: pages cleared for the first time in this round, and number
+    /// of such targets
     swept: (u64, u64),
-    /// of this round
+    /// cost of reading in this round
     reading: f64,
-    /// of all that there is to read, by target
+    /// cost of reading all memory
     readings: Each,
-    /// of this round: neither reading nor clearing
+    /// cost in this round of work other than reading and clearing
     rest: f64,
-    /// of a round, however much is read in it, by target
+    /// cost of this other work per round, however much is read
     rests: Each,
-    /// of a sample of a large target that nobody has touched
+    /// price of reading one untouched sample of a large target
     sentinel: Mean,
-    /// what reading those may take in a round
+    /// budget for reading these samples in a round
     for_sentinels: f64,
-    /// since the round began: what others do in this thread
+    /// cost of other code in this thread since the round began
     by_others: f64,
-    /// the same, in each second, in the round before
+    /// this cost per second in the previous round
     last_rate: f64,
-    /// what they take in each second, of late
+    /// average of this cost per second
     others: f64,
     settled: Option<Nanos>,
 }
 
-/// What something takes, by target.
+/// An average cost, and the average number of targets that caused it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Each {
     all: Mean,
@@ -119,24 +119,24 @@ impl Each {
         self.targets.add(targets as f64);
     }
 
-    /// For so many. When there are others than before, that is as good as a guess, for a round.
+    /// The expected cost for `targets` targets. After a change of the targets this is a guess for one round.
     fn of(&self, targets: usize) -> f64 {
         self.all.get() * targets as f64 / self.targets.get().max(1.0)
     }
 }
 
-/// What there is to look at.
+/// The extent of the watched memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
     pub targets: usize,
-    /// resident pages of all of them
+    /// resident pages of all targets
     pub pages: u64,
-    /// One of them is known by samples.
+    /// At least one target is observed by samples.
     pub is_large: bool,
 }
 
 impl Extent {
-    /// Which part of everything is worth a round at least.
+    /// Minimum part of all memory that a round must read.
     fn least_part(self) -> f64 {
         let pages = WORTH_A_VISIT as f64 * self.targets.max(1) as f64;
         (pages / self.pages.max(1) as f64).clamp(LEAST_PART, 1.0)
@@ -173,7 +173,8 @@ impl Spending {
         }
     }
 
-    /// Goes on by other attributes.
+    /// Applies changed attributes. The length of the round stays until the next round, unless no round has
+    /// begun.
     pub fn set_attrs(&mut self, attrs: &Attrs) {
         let budget = budget(attrs);
         if self.settled.is_none() {
@@ -187,7 +188,7 @@ impl Spending {
         self.asking.set_per_second(ASKING_SHARE * budget);
     }
 
-    /// Time begins.
+    /// Starts the clock of the budget.
     pub fn begin(&mut self, now: Nanos) {
         self.seconds.accrue(now, 0.0);
     }
@@ -202,36 +203,36 @@ impl Spending {
         seconds
     }
 
-    /// Pays for reading the part of a target that is read in a round.
+    /// Pays for reading one target's part in this round.
     pub fn pay_for_reading(&mut self, cost: Cost) {
         self.read += 1;
         self.reading += self.pay(cost);
     }
 
-    /// Whether anything is left of what may be spent.
+    /// Whether budget remains.
     pub fn is_in_credit(&self) -> bool {
         self.seconds.balance() > 0.0
     }
 
-    /// Pays for reading so many samples of a large target that nobody has touched.
+    /// Pays for reading `samples` untouched samples of a large target.
     pub fn pay_for_sentinels(&mut self, cost: Cost, samples: usize) {
         let seconds = self.pay(cost);
         self.sentinel.add(seconds / samples.max(1) as f64);
     }
 
-    /// How many of those may be read of each target.
+    /// Number of untouched samples that may be read of each target.
     pub fn sentinels(&self) -> usize {
         let price = self.sentinel.get().max(LEAST_SENTINEL);
         (self.for_sentinels / self.targets.max(1) as f64 / price) as usize
     }
 
-    /// Pays for what is reckoned, and for little readings: what does not become less with the part.
+    /// Pays for processing and for small reads: costs that do not shrink with the part that is read.
     pub fn pay_for_rest(&mut self, cost: Cost) {
         self.rest += self.pay(cost);
     }
 
-    /// Pays for reading what was cleared in this round, and what is reckoned from it. After much of the first
-    /// sweep that says nothing of the rounds to come.
+    /// Pays for an early read and its processing. During a large part of the first sweep, this cost is not
+    /// representative of later rounds and is excluded from the average.
     pub fn pay_for_early(&mut self, cost: Cost) {
         let seconds = self.pay(cost);
         let (pages, targets) = self.swept;
@@ -240,12 +241,12 @@ impl Spending {
         }
     }
 
-    /// Pays for what takes so much in a second, however long a round is.
+    /// Pays for work with a constant cost per second, however long a round is.
     pub fn pay_for_others(&mut self, cost: Cost) {
         self.by_others += self.pay(cost);
     }
 
-    /// Whether to ask about hidden memory.
+    /// Whether hidden memory may be asked about.
     pub fn may_ask(&self) -> bool {
         self.asking.balance() > 0.0
     }
@@ -254,12 +255,12 @@ impl Spending {
     pub fn pay_for_asking(&mut self, cost: Cost) {
         let seconds = self.pay(cost);
         self.asking.spend(seconds);
-        // It has an account of its own.
+        // It also has an account of its own.
         self.by_others += seconds;
     }
 
-    /// Pays for clearing `pages` young pages, of which a part was never cleared; `is_new`: of a target
-    /// that was there at the start.
+    /// Pays for clearing `pages` young pages, of which `first` were never cleared before. `is_new`: the
+    /// target was present at the start.
     pub fn pay_for_clearing(&mut self, cost: Cost, pages: u64, first: u64, is_new: bool) {
         let seconds = self.pay(cost);
         if is_new {
@@ -273,15 +274,15 @@ impl Spending {
         self.prices.learn(shootdowns, pages, cost.cpu + cost.lost);
     }
 
-    /// Ends the round before: how long the next one is follows from what reading has cost.
+    /// Ends the round, and sets the length and the part of the next one from the cost of reading.
     pub fn settle(&mut self, now: Nanos, extent: Extent) {
         let (_, sweeping) = std::mem::take(&mut self.swept);
         if sweeping > 0 {
-            // What the first sweep costs is allowed beside the budget; its bound is in the allowance.
+            // The first sweep may exceed the budget; the allowance limits it.
             self.seconds.forgive();
         }
         let kept = self.round.as_secs_f64() * KEPT_ROUNDS;
-        // A block that is all young must be affordable at last, whatever the budget.
+        // A wholly young block must become affordable after some time, however small the budget.
         let block = self.prices.of(1, BLOCK_PAGES) * 1.5 + self.without_clearing();
         self.seconds.accrue(now, kept.max(block / self.seconds.per_second()));
         self.burst.accrue(now, kept);
@@ -289,7 +290,7 @@ impl Spending {
         if let Some(shootdowns) = &mut self.shootdowns {
             shootdowns.accrue(now, kept.max(2.0 / shootdowns.per_second().max(1.0)));
         }
-        // Of those that rest nothing is read, and next to nothing reckoned.
+        // Targets at rest are not read, and processing them costs almost nothing.
         let (read, reading) = (std::mem::take(&mut self.read), std::mem::take(&mut self.reading));
         let rest = std::mem::take(&mut self.rest);
         if reading > 0.0 {
@@ -299,9 +300,9 @@ impl Spending {
         if let Some(before) = self.settled.replace(now) {
             let seconds = now.since(before).as_secs_f64();
             let rate = std::mem::take(&mut self.by_others) / seconds.max(1e-3);
-            // What they did once, e.g. take hold of many targets, says nothing of the next round.
+            // A single event, such as attaching many targets, does not predict the next round.
             let steady = rate.min(std::mem::replace(&mut self.last_rate, rate));
-            // Of 5 s it counts half.
+            // A measurement over 5 s has a weight of one half.
             self.others = (self.others * OF_LATE + steady * seconds) / (seconds + OF_LATE);
         }
         self.targets = extent.targets;
@@ -316,47 +317,48 @@ impl Spending {
         self.part = (for_reading / all.max(1e-9)).clamp(least, 1.0);
     }
 
-    /// In which a round would be over, by what is known of what it costs to look at so much.
+    /// The expected length of a round, from the present cost estimates.
     pub fn length(&self, extent: Extent) -> Duration {
         self.at_once().max(self.stretched(extent))
     }
 
-    /// What others leave of the budget, in a second.
+    /// Budget per second that other code in this thread leaves.
     fn left(&self) -> f64 {
         let budget = self.seconds.per_second();
         (budget - self.others).max(budget * LEAST_LEFT)
     }
 
-    /// As long as something can be left for the next round.
+    /// Length of a round while some work can be deferred to the next round.
     fn at_once(&self) -> Duration {
         if !self.interval.is_zero() {
             return self.interval / 4;
         }
-        // In which all can be read.
+        // The time in which all memory can be read within the budget.
         let all = self.readings.of(self.targets) + self.rest_of_round();
         let affordable = all / (READING_SHARE * self.left());
         let (low, high) = (SHORTEST_ROUND.as_secs_f64(), LONGEST_ROUND.as_secs_f64());
         Duration::from_secs_f64(affordable.clamp(low, high))
     }
 
-    /// What cannot be left takes so long.
+    /// Length of a round in which the mandatory work fits.
     fn stretched(&self, extent: Extent) -> Duration {
         let all = self.readings.of(extent.targets) * extent.least_part();
         let needed = (all + self.rests.of(extent.targets)) / (STRETCH_SHARE * self.left());
         Duration::try_from_secs_f64(needed).unwrap_or(Duration::MAX)
     }
 
-    /// What is neither reading nor clearing, of a round.
+    /// Expected cost per round of work other than reading and clearing.
     fn rest_of_round(&self) -> f64 {
         self.rests.of(self.targets)
     }
 
-    /// Of a round.
+    /// Expected cost per round of all work except clearing.
     fn without_clearing(&self) -> f64 {
         self.readings.of(self.targets) * self.part + self.rest_of_round()
     }
 
-    /// What may be cleared of a target, if so many of them are yet to come, this one included.
+    /// The allowance for clearing a target. `nr_targets` is the number of targets that have not had their
+    /// turn in this round, including this one.
     pub fn allowance(
         &self,
         nr_targets: usize,
@@ -364,19 +366,19 @@ impl Spending {
         restraint: Restraint,
     ) -> Allowance {
         let targets = nr_targets as f64;
-        // What is yet to be read and reckoned in this round.
+        // The expected cost of reading and processing that is still due in this round.
         let reserve = (self.without_clearing() - self.reading - self.rest).max(0.0);
         let round = self.round.as_secs_f64();
         let turn = self.round.mul_f64(TURN_ROUNDS);
         let first = (w.is_new || self.burst.balance() > 0.0) && restraint == Restraint::None;
         Allowance {
-            // Each may have its part; what one leaves is the next one's.
+            // Each target may use its share; the unused rest goes to the next one.
             seconds: (self.seconds.balance() - reserve) / targets,
             runs: match self.shootdowns.map(|l| l.balance()) {
                 None if w.is_large() => MOST_SAMPLES,
                 None => MOST_RUNS,
                 Some(left) if left < 1.0 => 0,
-                // Whole ones: where there are fewer than targets, those whose turn it is have them.
+                // Whole shootdowns: if there are fewer than targets, the targets whose turn it is get them.
                 Some(left) => (left / targets).ceil() as u32,
             },
             urgent: self.seconds.per_second() * round / targets,
@@ -387,7 +389,7 @@ impl Spending {
         }
     }
 
-    /// What looking has cost since this was last asked.
+    /// The cost since the last call.
     pub fn take_cost(&mut self) -> Cost {
         std::mem::take(&mut self.cost)
     }
@@ -401,7 +403,7 @@ fn shootdowns(attrs: &Attrs) -> Option<TokenBucket> {
     (attrs.max_clears > 0).then(|| TokenBucket::new(attrs.max_clears.into()))
 }
 
-/// Who wants windows wants the little to be as good as the great.
+/// With `windows`, small regions are measured as well as large ones.
 fn longest(attrs: &Attrs) -> Duration {
     if attrs.windows { LONG_REGION_TURN } else { LONGEST_REGION_TURN }
 }
@@ -418,14 +420,14 @@ mod tests {
         Cost { cpu: Duration::from_secs_f64(s), ..Cost::default() }
     }
 
-    /// Reads the part that is read in a round of so many targets, all of which takes `all` seconds.
+    /// Reads the part due in a round of `targets` targets, all of which cost `all` seconds.
     fn read(spending: &mut Spending, targets: usize, all: f64) {
         let each = cpu(all * spending.part / targets.max(1) as f64);
         (0..targets).for_each(|_| spending.pay_for_reading(each));
     }
 
-    /// Rounds of so many targets of 1 GiB in which reading all takes `all` seconds, and the rest of each
-    /// `rest`.
+    /// State after many rounds with targets of 1 GiB, in which reading all memory costs `all` seconds, and
+    /// other work `rest` seconds per target.
     fn settled(targets: usize, all: f64, rest: f64) -> Spending {
         let mut spending = Spending::new(&Attrs::default());
         let mut now = Nanos(0);
@@ -443,15 +445,15 @@ mod tests {
 
     #[test]
     fn reading_and_reckoning_have_half_of_the_budget() {
-        // 1 ms is .4 % of the shortest round, and 5 ms .5 % of a second.
+        // 1 ms is 0.4 % of the shortest round, and 5 ms are 0.5 % of a second.
         let s = settled(1, 0.001, 0.0);
         assert_eq!((s.round, s.part), (SHORTEST_ROUND, 1.0));
         let s = settled(1, 0.003, 0.002);
         assert!((s.round.as_secs_f64() - 1.0).abs() < 0.01 && s.part > 0.99, "{:?}", s.round);
     }
 
-    /// What is reckoned anew in each round must not be taken for the price of the part that is read: the part
-    /// would become smaller, and seem dearer still.
+    /// Processing per round must not count as a price of the part that is read: the part would shrink, and
+    /// appear even more expensive.
     #[test]
     fn much_to_reckon_leaves_something_to_read() {
         let s = settled(1, 0.02, 0.008);
@@ -462,21 +464,21 @@ mod tests {
         );
     }
 
-    /// What cannot be left for the next round makes rounds longer, and the budget is kept.
+    /// Mandatory work lengthens rounds, and the budget is kept.
     #[test]
     fn rounds_are_as_long_as_what_is_to_be_done_in_each_takes() {
-        // One target, of which 30 ms are reckoned, and a sixteenth of 20 ms must be read.
+        // One target, with 30 ms of processing, and a sixteenth of 20 ms of reading.
         let s = settled(1, 0.02, 0.03);
         assert!((s.round.as_secs_f64() - 4.46).abs() < 0.01, "31.25 of 7 ms/s: {:?}", s.round);
         assert!((s.part - 0.335).abs() < 0.01, "three tenths of 22.3 ms: {}", s.part);
-        // 1000 with .14 ms each, and a sixteenth of 80 ms.
+        // 1000 targets with 0.14 ms each, and a sixteenth of 80 ms.
         let s = settled(1000, 0.08, 0.000_14);
         assert!((s.round.as_secs_f64() - 20.71).abs() < 0.01, "145 of 7 ms/s: {:?}", s.round);
         let spent = 0.08 * s.part + 0.14;
         assert!(spent < 0.85 * 0.01 * s.round.as_secs_f64(), "{spent} s a round");
     }
 
-    /// Little memory is read as a whole: how many blocks it has tells what that takes, not its length.
+    /// Small memory is read as a whole: the cost depends on the number of blocks, not on the length.
     #[test]
     fn little_targets_are_read_as_a_whole() {
         let part = |targets, pages| Extent { targets, pages, is_large: false }.least_part();
@@ -485,7 +487,8 @@ mod tests {
         assert_eq!(part(0, 0), 1.0);
     }
 
-    /// Rounds from `at` on, by targets, what reading all of them takes, the rest, and what others do.
+    /// Rounds from `at` on: number of targets, cost of reading all memory, other work, and cost of other
+    /// code.
     fn rounds(spending: &mut Spending, of: &[(usize, f64, f64, f64)]) -> Vec<u128> {
         let mut at = Nanos(1 << 40);
         let mut round = |&(targets, all, rest, others): &(usize, f64, f64, f64)| {
@@ -499,7 +502,7 @@ mod tests {
         of.iter().map(&mut round).collect()
     }
 
-    /// The first reading is dearer than those that follow, and those who have ended take nothing.
+    /// The first read costs more than later ones, and targets that have ended cost nothing.
     #[test]
     fn rounds_become_long_by_steps_and_short_at_once() {
         let mut spending = settled(1, 0.001, 0.0);
@@ -509,7 +512,7 @@ mod tests {
         assert!((20_000..60_000).contains(&rounds[5]) && rounds[6] < 300, "{rounds:?}");
     }
 
-    /// They take what they take, and not what the one takes who was there before.
+    /// New targets are priced as such, not like the target that was present before.
     #[test]
     fn little_targets_beside_a_big_one() {
         let mut spending = settled(1, 0.02, 0.01);
@@ -519,7 +522,7 @@ mod tests {
         assert!((30_000..50_000).contains(&rounds[7]), "250 of 7 ms/s: {rounds:?}");
     }
 
-    /// What others do all the time is not there to be spent; what they did once is forgotten.
+    /// A constant cost of other code reduces the budget; a single one is forgotten.
     #[test]
     fn what_others_take_is_left_out() {
         let each = |others| (1, 0.001, 0.02, others);
@@ -528,7 +531,7 @@ mod tests {
         let steady: Vec<_> = (0..20).map(|_| each(0.004 * 5.0)).collect();
         let with = rounds(&mut spending, &steady);
         let (alone, with) = (alone[19], with[19]);
-        // 21 ms at 7 ms/s, and at seven tenths of what 20 ms a round leave of 10 ms/s.
+        // 21 ms at 7 ms/s; and at 70 % of the 10 ms/s minus 20 ms per round.
         assert!((2_900..3_100).contains(&alone), "{alone}");
         assert!((4_700..5_300).contains(&with), "{with}");
         let mut once = vec![each(0.0); 8];

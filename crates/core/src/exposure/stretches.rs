@@ -1,18 +1,19 @@
-//! Stretches: adjacent memory that turned young, or fell idle, between the same two reads.
+//! Stretches: adjacent memory that became young, or idle, between the same two reads.
 //!
-//! Whole areas of memory change at once: a phase of a program begins, and what it works on turns hot. To clear all of
-//! that, again and again, to learn what each page does costs more than any budget has. So a *sample*, a few pages
-//! of a stretch, is cleared, and what it shows is *extended* to the rest of the stretch:
+//! Whole areas of memory change at once: when a phase of a program begins, its data become hot. Clearing all
+//! of this repeatedly, to measure each page, costs more than any budget allows. Therefore the monitor clears
+//! a *sample*, a few pages of a stretch, and *extends* its result to the rest of the stretch:
 //!
-//! - What turned young together after it had been idle is a woken stretch. Samples of it are cleared at once. If
-//!   they are touched again, all of the stretch is as hot as they are; if they are not, it was gone through once.
-//! - Samples of what is hot are cleared now and then, and soon where something else has changed. If one is untouched
-//!   for three times as long as its rate allows, the memory around it has fallen idle.
-//! - What has fallen idle still has its bits set, and would not show that it wakes. So it gets *sentinels*: a sample in
-//!   each piece, which stays clear as long as the piece is idle.
+//! - Memory that became young together after it was idle is a woken stretch. Its samples are cleared at once.
+//!   If they are touched again, the whole stretch is as hot as the samples; if not, it was touched in a
+//!   single pass.
+//! - Samples of hot memory are cleared from time to time, and sooner if other memory has changed. If a sample
+//!   is untouched for three times its mean time between touches, the memory around it has become idle.
+//! - Memory that has become idle still has its bits set, and would not show that it wakes. Therefore it gets
+//!   *sentinels*: a sample in each piece, which stays clear while the piece is idle.
 //!
-//! Where samples disagree, each speaks for what is nearest to it. Borders that have shown once are kept for a while:
-//! no sample speaks beyond one.
+//! If samples disagree, each represents the memory nearest to it. A border is remembered for a while after it
+//! has shown: no sample represents memory beyond a border.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -25,25 +26,26 @@ use crate::range::AddrRange;
 use crate::time::Nanos;
 use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 
-/// A sample is idle if it was untouched for so many times the mean time between two touches of a page...
+/// A sample is idle if it was untouched for this many times the mean time between two touches of a page...
 const MEAN_TIMES: f64 = 3.0;
-/// ... but for one in so many of its pages.
+/// ... except for this fraction of its pages.
 const ALMOST_NONE: f64 = 1.0 / 50.0;
-/// Samples that are so many times as hot as their stretch was presumed to be, or as much less hot, contradict that:
-/// one of memory that is gone through in order is off by a factor of three.
+/// Samples contradict a presumed rate if they differ from it by more than this factor. The sample of memory
+/// that is accessed in address order may be off by a factor of three.
 const CONTRARY: f64 = 5.0;
-/// What samples of so long ago have shown counts.
+/// Touched samples cleared at most this long ago count.
 const CHECKED: Duration = Duration::from_millis(500);
-/// The same of one that is untouched: where a process runs little, it takes some rounds to show that.
+/// Untouched samples cleared at most this long ago count: if a process runs little, some rounds pass before a
+/// sample proves idle.
 const CHECKED_IDLE: Duration = Duration::from_millis(2_500);
-/// What is touched more seldom after it woke may have been touched once, in Hz.
+/// Woken memory with a lower rate, in Hz, may have been touched only once.
 const HOT_HZ: f64 = 10.0;
-/// For so long a border is remembered that does not show any more, in ms.
+/// A border is forgotten this many ms after it last showed.
 const SEAM_MS: u32 = 60_000;
-/// Borders that are remembered of a target.
+/// Maximum number of remembered borders of a target.
 const MOST_SEAMS: usize = 4096;
 
-/// Borders between memory that differed, and when it last did, in ms.
+/// Borders between memory that behaved differently, each with the time when it last showed, in ms.
 #[derive(Debug, Default)]
 pub(super) struct Seams(BTreeMap<u64, u32>);
 
@@ -55,7 +57,7 @@ impl Seams {
         self.0.retain(|_, at| *at > median);
     }
 
-    /// Takes in that memory woke from one address to another, and what lies beside it did not then.
+    /// Notes the ends of memory that woke while its neighbours did not.
     pub fn note(&mut self, ends: impl IntoIterator<Item = u64>, ms: u32) {
         self.0.extend(ends.into_iter().map(|addr| (addr, ms)));
         self.0.retain(|_, at| ms.saturating_sub(*at) < SEAM_MS);
@@ -64,18 +66,19 @@ impl Seams {
         }
     }
 
-    /// Time is counted from so many ms later on.
+    /// Subtracts `ms` from all times; times before the new origin become 0.
     pub fn rebase(&mut self, ms: u32) {
         self.0.values_mut().for_each(|at| *at = at.saturating_sub(ms));
     }
 
-    /// Whether one lies behind the start of `a` and not behind that of `b`, which follows.
+    /// Whether there is a gap or a border behind the start of `a` and up to the start of `b`, which follows
+    /// `a`.
     fn between(&self, a: &Piece, b: &Piece) -> bool {
         a.range.end != b.range.start
             || self.0.range(a.range.start + 1..=b.range.start).next().is_some()
     }
 
-    /// The pieces from `all`, cut at the borders.
+    /// The pieces of `all`, divided into cells at the borders.
     pub fn cells(&self, pieces: &[Piece], all: Range<usize>) -> Vec<Range<usize>> {
         let mut out: Vec<Range<usize>> = Vec::new();
         for i in all {
@@ -89,15 +92,16 @@ impl Seams {
     }
 }
 
-/// The pieces that lie in `range` as a whole.
+/// The pieces that lie completely in `range`.
 pub(super) fn within(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
     let first = pieces.partition_point(|p| p.range.start < range.start);
     let inside = pieces[first..].iter().take_while(|p| p.range.end <= range.end);
     first..first + inside.count()
 }
 
-/// The pieces that samples speak for, as those that lie in a hot region as a whole: how hot that is, in Hz. Where a
-/// sample differs from what lies around it, regions begin and end within a piece: what it is presumed to be counts.
+/// For each piece the rate in Hz, if samples represent it: the rate of the hot region that contains the whole
+/// piece. If a sample differs from its surroundings, regions begin and end within a piece: then the presumed
+/// rate counts.
 pub(super) fn sampled(pieces: &[Piece], regions: &[PublishedRegion]) -> Vec<Option<f64>> {
     let mut at = 0;
     let rate = |p: &Piece| {
@@ -109,7 +113,7 @@ pub(super) fn sampled(pieces: &[Piece], regions: &[PublishedRegion]) -> Vec<Opti
     pieces.iter().map(rate).collect()
 }
 
-/// The stretches of `sampled` pieces between which no border is known.
+/// The cells of adjacent `sampled` pieces without a known border between them.
 pub(super) fn hot_cells(
     pieces: &[Piece],
     sampled: &[Option<f64>],
@@ -126,16 +130,17 @@ pub(super) fn hot_cells(
     out
 }
 
-/// What a sample says of the memory around it.
+/// The statement of a sample about the memory around it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum SampleVerdict {
     Touched,
-    /// not since so many ms
+    /// not touched since this time, in ms
     Idle(u32),
 }
 
-/// What a piece says of itself if something of it was cleared at `since` or later, or at `idle_since` and not touched.
-/// Memory of this rate would have been touched within a third of the time that idle memory was not.
+/// The verdict of a piece from a sample that was cleared at `since` or later, or that was cleared at
+/// `idle_since` or later and is untouched. Memory with rate `hz` would have been touched within a third of
+/// the time required for an idle verdict.
 fn verdict(
     piece: &Piece,
     hz: f64,
@@ -151,7 +156,7 @@ fn verdict(
     idle.then_some(SampleVerdict::Idle(shown.since.ms))
 }
 
-/// What the samples in `cell` that were cleared at `since` or later say, for each of its pieces: the nearest one.
+/// For each piece of `cell`, the verdict of the nearest sample among those cleared recently enough.
 fn verdicts(
     pieces: &[Piece],
     cell: Range<usize>,
@@ -169,7 +174,7 @@ fn verdicts(
     cell.filter_map(|i| nearest(i).map(|(_, v)| (i, *v))).collect()
 }
 
-/// The rate of all samples in a cell that were touched, in Hz.
+/// The common rate of all touched samples in a cell, in Hz.
 fn pooled(
     pieces: &[Piece],
     all: &[(usize, SampleVerdict)],
@@ -188,7 +193,7 @@ fn pooled(
     d / e.max(1e-9)
 }
 
-/// Takes what is hot around samples that are idle to be idle; says whether there was any.
+/// Presumes hot memory around idle samples to be idle. Returns whether any memory became idle.
 pub(super) fn fall_idle(
     pieces: &mut [Piece],
     cell: Range<usize>,
@@ -228,20 +233,20 @@ pub(super) fn fall_idle(
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WokenStretch {
     pub range: AddrRange,
-    /// how often it was touched, if that was once since it fell idle
+    /// rate in Hz if it was touched once since it became idle
     pub hz: f64,
-    /// when that was found
+    /// time of the read that found it
     pub at: Nanos,
     pub ms: u32,
 }
 
 impl WokenStretch {
-    /// Its rate if it was gone through once, in Hz: too slow to be sampled.
+    /// Its rate if it was touched in a single pass, in Hz: too low to be sampled.
     pub fn once(&self) -> f64 {
         self.hz.min(SAMPLED_HZ / 2.0)
     }
 
-    /// Extends what its samples have shown by now to all of it; says whether they have shown enough.
+    /// Extends the results of its samples to the whole stretch. Returns whether the samples are sufficient.
     pub fn settle(&self, pieces: &mut [Piece], seams: &Seams, t: &ExposureTerms) -> bool {
         let mut settled = true;
         for cell in seams.cells(pieces, within(pieces, &self.range)) {
@@ -251,7 +256,7 @@ impl WokenStretch {
             for (i, verdict) in all {
                 let (hz, touched) = match verdict {
                     SampleVerdict::Touched => (pooled, None),
-                    // It was gone through.
+                    // It was touched in a single pass.
                     SampleVerdict::Idle(_) => (self.once(), Some(self.ms)),
                 };
                 if !pieces[i].is_idle_for_sure() {
@@ -263,8 +268,9 @@ impl WokenStretch {
     }
 }
 
-/// Stretches of what woke at a read (ascending starts of pieces, and for how many seconds they were idle), with what
-/// lies between and is presumed idle without a page that could show more.
+/// Joins the pieces that woke at a read into stretches. `found` lists their start addresses, ascending, and
+/// their idle times in s. A stretch includes the pieces between and beside them that are presumed idle and
+/// have too few sentinels to show a touch.
 pub(super) fn woken(
     pieces: &[Piece],
     seams: &Seams,

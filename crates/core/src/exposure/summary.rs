@@ -1,5 +1,5 @@
-//! What a piece says, kept until something changes it: of most memory that is hot nothing is cleared in a round, and
-//! nothing new is found.
+//! The summary of a piece, kept until the piece changes. In one round, most hot memory is not cleared, and
+//! reads find no new touched page in it.
 
 use std::ops::Range;
 
@@ -8,44 +8,44 @@ use crate::bins::Spread;
 use crate::borders::GroupKind;
 use crate::unknown::Unknown;
 
-/// What a piece says of its windows since it was last cleared, or something of it was found touched.
+/// The counts over the windows of a piece. Valid until the piece is cleared, or a touched page is found.
 #[derive(Debug, Clone)]
 pub(super) struct PieceSummary {
-    /// of each window, as rows of those that say the same: see [`GroupKind::at`]
+    /// the state of each window, as rows of equal windows: see [`GroupKind::at`]
     pub rows: Box<[WindowRow]>,
-    /// of all of them
+    /// sums over all windows
     pub sums: PieceSums,
-    /// It holds as long as [`ExposureTerms::recent`] is one of these.
+    /// The summary is valid while [`ExposureTerms::recent`] is in this range.
     pub recent: Range<u32>,
 }
 
-/// Windows of a piece beside each other, each of which says the same.
+/// Adjacent windows of a piece with equal state.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowRow {
     pub kind: GroupKind,
     pub windows: usize,
-    /// the one behind the last
+    /// index after the last window
     pub end: usize,
 }
 
-/// What some windows of a piece add to the counts of their region.
+/// Counts that some windows of a piece contribute to their region.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PieceSums {
     pub resident: u64,
     pub unknown: [u64; Unknown::ALL.len()],
-    /// of the resident pages, those that are presumed to be like others
+    /// resident pages whose rate is extended from other memory
     pub extended: u64,
-    /// of these, touched pages and page-seconds, as presumed
+    /// the presumed touched pages and page-seconds of these
     pub presumed: (f64, f64),
-    /// when the last of them was touched; later than any time: that may be now
+    /// time of the last touch of any window, in ms; `u32::MAX` if a page is young: the touch may be now
     pub touched: u32,
-    /// by all exposures
+    /// touched pages and exposure over all exposures
     pub all: Spread,
-    /// by the current one: of how many pages, how many were found by each read, and what that says
+    /// of the current exposure: cleared pages; pages found by each read; touched pages and exposure
     pub armed: u32,
     pub found: [u32; READS],
     pub fresh: Spread,
-    /// what looks hotter than before, and is left out of these
+    /// windows that look hotter than before without confirmation; excluded from the current exposure's counts
     pub sudden: Spread,
     pub sudden_pages: u64,
 }

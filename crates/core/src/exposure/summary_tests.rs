@@ -1,4 +1,4 @@
-//! What was summed up says the same as what is computed anew.
+//! A kept summary equals a newly computed one.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -25,11 +25,11 @@ fn all() -> PageMask {
     PageMask::span(0, 512)
 }
 
-/// A target of 64 MiB, seen as a whole at some times.
+/// A target of 64 MiB, observed as a whole at several times.
 struct Seen(ExposureTarget);
 
 impl Seen {
-    /// All of it is cleared at 1 s.
+    /// The whole target is cleared at 1 s.
     fn new() -> Self {
         let mut w = ExposureTarget::new(TargetId(1), true);
         let range = AddrRange::new(0, PIECES * BLOCK_SIZE);
@@ -58,7 +58,8 @@ impl Seen {
         self.0.read_all(&blocks, all, &at(ms), &TERMS, 64 << 10);
     }
 
-    /// Clears some, which are found touched 10 ms later, each second of them in its first half.
+    /// Clears some blocks. The read after 10 ms finds all pages touched, but in every second block only the
+    /// first half; the read after 30 ms finds all pages touched.
     fn clear(&mut self, blocks: Range<u64>, ms: u32) {
         let cleared = |n| Cleared {
             start: n * BLOCK_SIZE,

@@ -1,4 +1,4 @@
-//! What is known of a target.
+//! The state of a target.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -29,51 +29,51 @@ use crate::tuning::{NO_HEAT_HZ, TURNING};
 use crate::unknown::Unknown;
 use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
-/// A target, and what is known of its memory.
+/// A target and the state of its memory.
 pub(super) struct ExposureTarget {
     pub id: TargetId,
     pub mappings: Arc<Vec<Mapping>>,
-    /// when they were read
+    /// time of the last read of the mappings
     pub mapped: Nanos,
-    /// the mappings that can be seen
+    /// observable mappings
     pub visible: Vec<AddrRange>,
     /// resident memory, sorted
     pub pieces: Vec<Piece>,
-    /// mappings that cannot be seen
+    /// unobservable mappings
     pub unobservable: UnobservableMappings,
-    /// as of the last snapshot
+    /// regions of the last snapshot
     pub regions: Vec<PublishedRegion>,
-    /// bytes that no region covers
+    /// mapped bytes that no region covers
     pub left_out: u64,
-    /// how long it had run at the last snapshot
+    /// run time at the last snapshot
     pub ran: Option<Duration>,
     pub running: RunShare,
-    /// pages cleared by others since the last snapshot
+    /// pages that other parties have cleared since the last snapshot
     pub externally_cleared: u64,
-    /// Not all of it has been cleared once.
+    /// Some of its memory was never cleared.
     pub is_new: bool,
-    /// when something woke or fell idle all at once
+    /// time of the last change: a stretch woke or became idle
     pub turned: Option<Nanos>,
-    /// borders of what did
+    /// borders of these stretches
     pub seams: Seams,
-    /// what woke, until it is known what came of it
+    /// woken stretches, until their samples show enough
     pub woken: Vec<WokenStretch>,
-    /// what the next snapshot says
+    /// regions for the next snapshot
     pub views: Vec<RegionView>,
-    /// when what cannot be seen was last told of
+    /// time of the last report about unobservable mappings, in ms
     unobservable_ms: u32,
-    /// which of what is hidden was asked about last
+    /// position in the rotation among hidden windows that are asked about
     turn: usize,
-    /// It is large, and too little of it was hidden at the last reading: to count that takes long.
+    /// The target is large, and the last read found little hidden memory; counting it is expensive.
     pub hides_little: bool,
-    /// where the last part that was read ends
+    /// end of the part that was read last
     read_to: u64,
-    /// of a large target
+    /// for a large target
     pub sentinels: Sentinels,
-    /// when to look again how much of what cannot be seen is resident
+    /// time of the next count of resident pages in unobservable mappings
     pub next_unobservable: Nanos,
     pub rest: Resting,
-    /// The last reading of everything has found something touched.
+    /// The last read of all memory found a touched page.
     pub was_touched: bool,
 }
 
@@ -113,17 +113,17 @@ impl ExposureTarget {
         }
     }
 
-    /// Forgets all: it has a new address space.
+    /// Drops all state, because the target has a new address space.
     pub fn forget(&mut self) {
         *self = ExposureTarget::new(self.id, false);
     }
 
-    /// Whether it is known by samples.
+    /// Whether the target is observed by samples.
     pub fn is_large(&self) -> bool {
         is_large(self.pieces.len())
     }
 
-    /// Time is counted from so many ms later on.
+    /// Subtracts `ms` from all times; times before the new origin become 0.
     pub fn rebase(&mut self, ms: u32) {
         self.unobservable_ms = self.unobservable_ms.saturating_sub(ms);
         self.pieces.iter_mut().for_each(|p| p.rebase(ms));
@@ -132,7 +132,7 @@ impl ExposureTarget {
         self.rest.forget();
     }
 
-    /// Takes in the mappings, which are sorted and disjoint.
+    /// Applies the mappings, which are sorted and disjoint.
     pub fn map(&mut self, mappings: Vec<Mapping>, now: Nanos) {
         self.mapped = now;
         if *self.mappings == mappings {
@@ -151,8 +151,8 @@ impl ExposureTarget {
         self.pieces.retain(|p| cut(visible, p.range.start) == Some(p.range) || inside(p));
     }
 
-    /// What to read next, if a part of all that is visible is to be read at a time, and between which
-    /// addresses that lies.
+    /// Chooses the ranges to read next, if `part` (0 to 1) of all observable memory is read at a time. Also
+    /// returns the address range that they were chosen from.
     pub fn next_part(&mut self, part: f64) -> (Vec<AddrRange>, AddrRange) {
         let all = AddrRange::new(0, u64::MAX);
         if part >= 1.0 {
@@ -180,8 +180,8 @@ impl ExposureTarget {
         (ranges, AddrRange::new(from, if is_last { u64::MAX } else { end }))
     }
 
-    /// Takes in blocks of a reading of all that is visible within `bounds`; returns those pieces that
-    /// were touched after a long time, by their address.
+    /// Applies a read of all observable memory within `bounds`. Returns the addresses of pieces that were
+    /// touched after a long idle time.
     pub fn read_all(
         &mut self,
         blocks: &[Block],
@@ -207,7 +207,7 @@ impl ExposureTarget {
                 let known = &mut self.pieces[at..end];
                 at = end;
                 if !covers(known, range) {
-                    // What is mapped has changed.
+                    // The mappings have changed.
                     known.iter_mut().for_each(|p| p.missing = MISSED);
                     let mut piece = match large {
                         true => Piece::coarse(range, size, now.ms),
@@ -236,7 +236,7 @@ impl ExposureTarget {
         self.miss(at, bounds.end);
         self.pieces.retain(|p| p.missing < MISSED);
         if !new.is_empty() {
-            // Most of what is resident is there at the first reading; much of what is known is of pieces.
+            // Most resident memory is found by the first read, and pieces use most of the monitor's memory.
             self.pieces.reserve_exact(new.len());
             self.pieces.extend(new);
             self.pieces.sort_unstable_by_key(|p| p.range.start);
@@ -245,7 +245,7 @@ impl ExposureTarget {
         reactivated
     }
 
-    /// Takes in what woke, by the starts of pieces.
+    /// Handles woken pieces, given as start address and idle time in s.
     fn wake(&mut self, found: &[(u64, f64)], now: &Moment) {
         if !found.is_empty() {
             let woken = woken(&self.pieces, &self.seams, found, now.at, now.ms);
@@ -254,7 +254,8 @@ impl ExposureTarget {
                 let all = within(&self.pieces, &w.range);
                 for p in &mut self.pieces[all] {
                     p.suspect(now.ms);
-                    // Until its samples say more, and so that it does not wake again when it is sampled.
+                    // A provisional rate until the samples show more. It also prevents a second wake when the
+                    // stretch is sampled.
                     if p.is_presumed_idle() {
                         p.extend(w.once(), now.at, Some(now.ms));
                     }
@@ -265,7 +266,7 @@ impl ExposureTarget {
         }
     }
 
-    /// Extends what samples have shown to the stretches that they are of.
+    /// Extends the results of samples to their stretches.
     pub fn extend(&mut self, now: Nanos, t: &ExposureTerms) {
         let pieces = &mut self.pieces;
         let seams = &self.seams;
@@ -286,14 +287,14 @@ impl ExposureTarget {
         }
     }
 
-    /// Marks pieces from `at` on in blocks below `addr`, which nothing was read of; says how many.
+    /// Counts a missed read for the pieces from index `at` on in blocks below `addr`. Returns their number.
     fn miss(&mut self, at: usize, addr: u64) -> usize {
         let missed = self.pieces[at..].iter_mut().take_while(|p| p.block() < addr);
         missed.map(|p| p.missing += 1).count()
     }
 
-    /// Takes in blocks that were cleared lately, or, without a class, samples that nobody has touched; returns the
-    /// pieces that were touched after a long time, by their address.
+    /// Applies an early read of class `class`, or a read of untouched samples if `class` is `None`. Returns
+    /// the addresses of pieces that were touched after a long idle time.
     pub fn read_some(
         &mut self,
         (ranges, blocks): (&[AddrRange], &[Block]),
@@ -305,11 +306,11 @@ impl ExposureTarget {
         let mut at = 0;
         for block in one_each(blocks) {
             let mut externally_cleared = 0;
-            // Others in the block were not asked for.
+            // Other pieces in the block were not read.
             at = self.first_in_block(block.start, at);
             let asked = self.in_block(at, block.start).filter(|p| p.is_in(&block));
             for p in asked {
-                // A sample is a part of its piece, and the only one that is read.
+                // A sample is the only part of its piece that was read.
                 let first = ranges.partition_point(|r| r.end <= p.range.start);
                 let block =
                     match ranges.get(first).filter(|r| r.intersect(&p.range) != Some(p.range)) {
@@ -331,7 +332,7 @@ impl ExposureTarget {
         reactivated
     }
 
-    /// The ranges of these pieces, joined within mappings: no range may reach over the end of one.
+    /// The ranges of these pieces, joined within mappings: no range crosses the end of a mapping.
     pub fn joined(&self, pieces: std::ops::Range<usize>) -> Vec<AddrRange> {
         let mut out: Vec<AddrRange> = Vec::new();
         for range in self.pieces[pieces].iter().map(|p| p.range) {
@@ -344,7 +345,7 @@ impl ExposureTarget {
         out
     }
 
-    /// Takes in what clearing has done to the pieces within `runs`.
+    /// Applies the results of a clear.
     pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &ExposureTerms, began: Nanos) {
         let mut at = 0;
         for c in done {
@@ -355,7 +356,7 @@ impl ExposureTarget {
         }
     }
 
-    /// Resident pages that can be seen.
+    /// Resident pages of observable mappings.
     pub fn resident_pages(&self) -> u64 {
         if let Some(worth) = self.rest.worth() {
             return worth.resident;
@@ -363,19 +364,19 @@ impl ExposureTarget {
         self.pieces.iter().map(|p| u64::from(p.nr_resident())).sum()
     }
 
-    /// Whether it has had no occasion to map anything since its mappings were read.
+    /// Whether the target cannot have mapped memory since its mappings were read.
     pub fn rests_with_its_mappings(&self, activity: Option<Activity>, now: Nanos) -> bool {
         self.rest.is_unbroken(activity) && now.since(self.mapped) < MAPPED_EVERY
     }
 
-    /// Takes in that it rested until it was last asked, before it is read again.
+    /// Records that the target rested until its last query, before it is read again.
     pub fn end_rest(&mut self, t: &ExposureTerms) {
         if let Some(until) = self.rest.end() {
             self.pieces.iter_mut().for_each(|p| p.stay_untouched(&until, t));
         }
     }
 
-    /// After a snapshot: it rests from now on, if all of it is idle, and there is nothing to be done for it.
+    /// Begins a rest after a snapshot if all memory of the target is idle and no work is pending.
     pub fn may_rest(&mut self, worth: Worth) {
         let Some(whole) = self.rest.take_whole() else { return };
         let idle = self.regions.iter().all(|k| k.hz <= NO_HEAT_HZ) && self.woken.is_empty();
@@ -385,13 +386,14 @@ impl ExposureTarget {
         }
     }
 
-    /// Stretches of what is mapped.
+    /// Number of areas: joined observable mappings, and unobservable mappings.
     pub fn areas(&self) -> usize {
         join_touching(self.visible.iter().copied()).len() + self.unobservable.len()
     }
 
-    /// Where a region has changed as far as it was looked at since `last`, what is known of the rest of it
-    /// is in doubt, and where it has become slower it is taken to be no longer true.
+    /// Compares the clears since `last` with the published regions. If a region has changed, the evidence of
+    /// its other pieces becomes doubtful; if it has become slower, that evidence is replaced by a presumed
+    /// rate.
     pub fn doubt(&mut self, last: Nanos, t: &ExposureTerms) {
         for known in &self.regions {
             let first = self.pieces.partition_point(|p| p.range.end <= known.range.start);
@@ -408,11 +410,12 @@ impl ExposureTarget {
             let older = |p: &&mut Piece| p.cleared_at().is_some_and(|at| at < last);
             let rest = pieces.iter_mut().filter(older);
             match run.differs() {
-                // A part of it, perhaps: each sample speaks for what is nearest to it.
+                // Only a part of the region may have changed: each sample represents the memory nearest to
+                // it.
                 Some(Ordering::Less) if is_sampled(known) => {}
                 Some(Ordering::Less) => rest.for_each(|p| p.presume(run.hz())),
                 Some(_) => {
-                    // What looks hot for the first time is to be seen twice.
+                    // Memory that looks hot for the first time must be seen hot twice.
                     let unsure = |p: &&mut Piece| {
                         p.cleared_at().is_some_and(|at| at < last) || p.is_sudden_anywhere(t)
                     };
@@ -453,7 +456,7 @@ impl ExposureTarget {
         viewed
     }
 
-    /// Whether enough memory is hidden for it to be worth asking about: that costs more than all else.
+    /// Whether enough memory is hidden to justify asking about it: asking costs more than all other work.
     pub fn hides_much(&self) -> bool {
         if self.hides_little {
             return false;
@@ -470,8 +473,8 @@ impl ExposureTarget {
         self.mappings.get(at).is_some_and(|m| m.unknown == Some(Unknown::Mlocked))
     }
 
-    /// Windows to ask about whose bits tell nothing: of locked mappings, and of the memory in which
-    /// something is hidden.
+    /// The windows to ask about because their accessed bits carry no information: windows of locked mappings,
+    /// and of pieces with hidden pages.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, window: u64) -> Vec<Ask> {
         let target = self.id;
         let ask = |range| Ask { target, range, clear: false };
@@ -488,7 +491,7 @@ impl ExposureTarget {
         asks
     }
 
-    /// The answers.
+    /// Applies the answers.
     pub fn take_answers(&mut self, asks: &[Ask], seen: &[Seen], ms: u32) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
             if self.unobservable.take_answer(ask, seen) {
@@ -501,7 +504,8 @@ impl ExposureTarget {
         }
     }
 
-    /// The first piece, not before `from`, of the block from `start` on, or of one behind: most often it is near.
+    /// Index of the first piece, from `from` on, in the block at `start` or in a later block. The search
+    /// doubles its steps, because the piece is usually near.
     fn first_in_block(&self, start: u64, from: usize) -> usize {
         let rest = &self.pieces[from.min(self.pieces.len())..];
         let is_before = |p: &Piece| p.block() < start;
@@ -512,13 +516,13 @@ impl ExposureTarget {
         from + rest[..rest.len().min(near)].partition_point(is_before)
     }
 
-    /// The pieces of the block from `start` on, the first of which is known.
+    /// The pieces of the block at `start`, the first of which has index `first`.
     fn in_block(&mut self, first: usize, start: u64) -> impl Iterator<Item = &mut Piece> {
         self.pieces[first..].iter_mut().take_while(move |p| p.block() == start)
     }
 }
 
-/// What was just looked at of a region, against what was known of it.
+/// Observed touches of a region against the touches expected from its published rate.
 #[derive(Default)]
 struct Compared {
     touched: f64,
@@ -527,8 +531,8 @@ struct Compared {
 }
 
 impl Compared {
-    /// Whether fewer than half of the pages were touched that should have been, or more than twice as
-    /// many, and not by chance.
+    /// `Some` if fewer than half or more than twice of the expected pages were touched, and the difference is
+    /// significant.
     fn differs(&self) -> Option<Ordering> {
         let (y, n) = (self.touched, self.expected);
         let log = if y > 0.0 { y * (y / n.max(1e-9)).ln() } else { 0.0 };
@@ -542,33 +546,34 @@ impl Compared {
     }
 }
 
-/// Mappings of a target at rest are read once in so much time all the same.
+/// The mappings of a target at rest are still read at this interval.
 const MAPPED_EVERY: Duration = Duration::from_secs(5);
-/// A piece is gone that was missing in so many readings.
+/// A piece is dropped after this many missed reads.
 const MISSED: u8 = 2;
 
-/// Whether pieces, of which none ends behind `range`, are all of it.
+/// Whether pieces, none of which ends behind `range`, cover all of it.
 fn covers(pieces: &[Piece], range: AddrRange) -> bool {
     let joined = pieces.windows(2).all(|w| w[0].range.end == w[1].range.start);
     let ends = pieces.first().zip(pieces.last()).map(|(a, b)| (a.range.start, b.range.end));
     joined && ends == Some((range.start, range.end))
 }
 
-/// What came of what woke is known by then, or never.
+/// Samples of a woken stretch show enough within this time, or never.
 const WOKEN_FOR: Duration = Duration::from_secs(2);
-/// One in so many pages is worth asking about.
+/// Hidden memory is asked about if more than one in this many pages is hidden.
 const MUCH: u64 = 32;
-/// A difference above is no chance, in natural logarithms.
+/// A log-likelihood ratio above this, in natural logarithms, is significant.
 const CHANGED_LLR: f64 = 6.0;
 
-/// The part of the block that holds `addr` which lies in the same one of `visible`.
+/// The part of the block at `addr` that lies in the same range of `visible`; `None` unless it begins at
+/// `addr`.
 fn cut(visible: &[AddrRange], addr: u64) -> Option<AddrRange> {
     let range = visible.get(visible.partition_point(|r| r.end <= addr))?;
     let start = align_down(addr, BLOCK_SIZE);
     range.intersect(&AddrRange::new(start, start + BLOCK_SIZE)).filter(|r| r.start == addr)
 }
 
-/// The part of the time in which a target runs.
+/// The fraction of the time in which a target runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RunShare {
     last: Option<(Nanos, Duration)>,
@@ -576,7 +581,7 @@ pub(super) struct RunShare {
 }
 
 impl RunShare {
-    /// Takes in how long it has run by now.
+    /// Applies the run time at time `at`.
     pub fn update(&mut self, at: Nanos, ran: Option<Duration>) {
         let Some(ran) = ran else { return };
         if let Some((before, had)) = self.last {
@@ -585,14 +590,14 @@ impl RunShare {
                 return;
             }
             let now = (ran.saturating_sub(had).as_secs_f64() / wall).min(1.0);
-            // Over some seconds: shorter pauses are what it is there to tell.
+            // Averages over some seconds, so that the share does not follow shorter pauses, which it must reveal.
             let weight = (wall / 4.0).min(0.5);
             self.share = Some(self.share.map_or(now, |s| s + (now - s) * weight));
         }
         self.last = Some((at, ran));
     }
 
-    /// 1 as long as that is not known.
+    /// The share, 0 to 1; 1 until it is known.
     pub fn share(&self) -> f64 {
         self.share.unwrap_or(1.0)
     }

@@ -1,10 +1,10 @@
-//! When memory is read, and how long the target could touch it until then.
+//! When memory is read, and for how long the target could touch it before that.
 
 use std::time::Duration;
 
 use crate::time::Nanos;
 
-/// Delays of the reads of what was just cleared; two a decade are enough for a rate.
+/// Delays of the early reads after a clear. Two per decade are sufficient to estimate a rate.
 pub(super) const EARLY: [Duration; 6] = [
     Duration::from_millis(1),
     Duration::from_millis(3),
@@ -13,41 +13,41 @@ pub(super) const EARLY: [Duration; 6] = [
     Duration::from_millis(100),
     Duration::from_millis(300),
 ];
-/// Those, the next four readings of everything, and the last of all later ones.
+/// The early reads, the next four reads of all memory, and one class for all later reads.
 pub(super) const READS: usize = EARLY.len() + 5;
 
-/// The grain of the clock that tells how long a target has run, in s: a tick at 250 Hz.
+/// Resolution of a target's run-time clock, in s: one tick at 250 Hz.
 const GRAIN: f64 = 0.004;
 
-/// For longer than that, in s, nobody is kept from a CPU that wants one.
+/// A task that wants a CPU waits for less than this time, in s.
 const STALL: f64 = 0.3;
 
-/// When something was read or cleared, and how long the target had run then.
+/// The time of a read or a clear, and the run time of the target at that time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Moment {
     pub at: Nanos,
-    /// the same in ms since the monitor began
+    /// the same time in ms since the monitor began
     pub ms: u32,
-    /// none if that cannot be told
+    /// `None` if the run time is not available
     pub ran: Option<Duration>,
 }
 
-/// What exposures of a target are judged by.
+/// Parameters for interpreting the exposures of a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct ExposureTerms {
-    /// part of the time in which it runs
+    /// fraction of the time in which the target runs
     pub share: f64,
-    /// A sign of heat so many ms before a clear confirms what is seen after it.
+    /// A sign of heat at most this many ms before a clear confirms touches found after the clear.
     pub recent: u32,
-    /// Memory that was untouched for so many s has been idle: what touches it then is new.
+    /// Memory untouched for more than this many s was idle: its next touch is a new access pattern.
     pub long: f64,
 }
 
-/// Time since a clear, in s: of the wall, and of the target.
+/// Time since a clear, in s: wall time, and run time of the target.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Elapsed {
     pub wall: f32,
-    /// as much as wall time if that cannot be told
+    /// equal to wall time if the run time is not available
     pub ran: f32,
 }
 
@@ -60,17 +60,19 @@ impl Elapsed {
         Elapsed { wall, ran: ran.unwrap_or(wall) }
     }
 
-    /// For how long the target could touch pages: wall time, unless it ran for less than its share of
-    /// it.
+    /// Time in which the target could touch pages, in s: wall time, unless the target ran for less than its
+    /// usual share of it.
     ///
-    /// E.g. a target that runs all the time, was stopped just after the clear and ran for 6 of 100 ms
-    /// could for 10, a grain included. One that always runs for a hundredth could for all 100.
+    /// Example: a target that usually runs all the time was stopped just after the clear, and ran for 6 of
+    /// 100 ms. It could touch pages for 10 ms, which includes one clock tick. A target that usually runs for
+    /// 1 % of the time could touch pages for all 100 ms.
     pub fn open(self, share: f64) -> f64 {
         ((f64::from(self.ran) + GRAIN) / share.max(1e-6)).min(f64::from(self.wall))
     }
 
-    /// The same, at least: who has not run for a grain may not have run at all. But who does not run for longer than
-    /// another could keep it from its CPU touches nothing: then wall time counts.
+    /// Lower bound of [`Elapsed::open`]: a run time of one tick may mean that the target did not run.
+    /// However, a task that has not run for longer than [`STALL`] was not waiting for a CPU; it touches
+    /// nothing, and wall time beyond [`STALL`] counts.
     pub fn surely_open(self, share: f64) -> f64 {
         let ran = (f64::from(self.ran) - GRAIN).max(0.0);
         let wall = f64::from(self.wall);

@@ -1,4 +1,4 @@
-//! Groups as regions of a snapshot.
+//! Projects groups of windows to regions of a snapshot.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -19,22 +19,22 @@ use crate::time::Nanos;
 use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
 use crate::unknown::{Pages, Unknown};
 
-/// Exposures that began so many rounds ago tell of the present.
+/// Exposures that began at most this many rounds ago describe the present.
 const FRESH: u32 = 9;
-/// So many, if the region has been as hot as it is since then, or an interval later: heat is known only
-/// when it has been looked at.
+/// The same limit for a region that has kept its heat since then. Heat is noted up to one interval late,
+/// because it is known only after a look.
 const STEADY: u32 = 100;
 const INTERVAL: u32 = 4;
-/// A region of which nothing was looked at for so many rounds, two turns of the slowest, is not covered.
+/// A region without any look for this many rounds (two turns of the slowest region) is not covered.
 const COVERED: u32 = 24;
 
-/// What a region's figures are made from.
+/// Inputs for the figures of a region.
 pub(super) struct ViewBasis {
     pub terms: ExposureTerms,
     pub now: Moment,
     pub round: Duration,
     pub sample: Duration,
-    /// of its pages, the part that somebody else has cleared lately, as far as that is known
+    /// fraction of the pages that another party has cleared recently, as far as known
     pub externally_cleared_share: f64,
 }
 
@@ -43,7 +43,7 @@ impl ViewBasis {
         self.now.at.before(time)
     }
 
-    /// What of a region tells of the present that was like this before.
+    /// The time limits within which exposures describe the present, for a region that was `before`.
     fn since(&self, before: Option<&PublishedRegion>) -> Horizons {
         let steady = before.filter(|k| k.hz > 0.0).map_or(Duration::ZERO, |k| k.age);
         let fresh = (steady + self.round * INTERVAL).min(self.round * STEADY);
@@ -55,17 +55,17 @@ impl ViewBasis {
     }
 }
 
-/// A region, and how much it says.
+/// A region, and the memory that it describes.
 pub(super) struct Viewed {
     pub view: RegionView,
-    /// bytes that can be seen, and of those the ones that this tells of
+    /// visible bytes, and the bytes among them that the figures describe
     pub visible: u64,
     pub covered: u64,
-    /// the heat that its windows are to note; none where nothing is resident
+    /// the heat that its windows store; `None` if no page is resident
     pub level: Option<Level>,
 }
 
-/// The view of a group.
+/// The view of a group as a region.
 pub(super) fn project(
     group: &Group,
     pieces: &[Piece],
@@ -96,10 +96,10 @@ pub(super) fn project(
         unknown_bp: Pages(counts.unknown.map(|n| to_bp(n as f64 / pages))),
         support: Some(RateSupport::of(counts.measured, counts.extended, visible)),
     };
-    // What was looked at lately stands for all of the region.
+    // Enough recently observed pages represent the whole region.
     let covered =
         if counts.covered as f64 >= ENOUGH_PAGES { visible } else { counts.covered.min(visible) };
-    // What was never cleared could be seen, and is to be.
+    // Memory that was never cleared counts as visible: the monitor can observe it, and will.
     let (visible, covered) = ((visible + unseen) * PAGE_SIZE, covered * PAGE_SIZE);
     Viewed { view, visible, covered, level: Some(level) }
 }
@@ -118,21 +118,23 @@ fn absent(group: &Group) -> Viewed {
     Viewed { view, visible: 0, covered: 0, level: None }
 }
 
-/// Fewer freshly cleared pages than these leave it to what was known before.
+/// With fewer freshly cleared pages than this, the earlier rate remains in use.
 const ENOUGH_PAGES: f64 = 8.0;
-/// Once so many are touched, later reads tell of the slowest pages only.
+/// Once this fraction of the pages is touched, later reads describe only the slowest pages.
 const MOST_TOUCHED: f64 = 0.4;
-/// Of fewer touched pages than these it may be so if it is likelier by so much.
+/// With fewer touched pages than this, the interval includes a partly touched region at the lower limit
+/// below.
 const FEW_TOUCHED: f64 = 8.0;
 const MAYBE_PARTLY_TOUCHED_LLR: f64 = 1.0;
-/// What was touched as often as this, in Hz, and is untouched for less than that takes, is taken to be touched again.
+/// Memory touched at least this often, in Hz, and untouched for less than its mean time between touches, is
+/// presumed to be touched again.
 const RECURS_HZ: f64 = 0.4;
 
-/// The rate of the touched pages, and their share.
+/// Estimates the rate of the touched pages, and their share.
 fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rate, f64) {
     let widen =
         |r: Rate| Rate { high: r.high / (1.0 - b.externally_cleared_share.min(0.9)) as f32, ..r };
-    // What is left where most looks sudden is not like the rest of it.
+    // If most pages look sudden, the remaining ones do not represent the region.
     if c.fresh_pages < ENOUGH_PAGES.max(c.sudden_pages) {
         let known = before.filter(|k| c.lately && k.hz > 0.0 && c.all.touched() > 0.0);
         let hz = || c.all.touched() / c.all.exposure().max(1e-9);
@@ -155,11 +157,11 @@ fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rat
     let hz = first_touch_rate(&cut);
     let (d, e) = c.presumed;
     if hz <= 0.0 && d > 0.0 && c.extended > c.measured {
-        // What was gone through a while ago: its samples have shown nothing yet.
+        // It was touched in one pass some time ago, and its samples are still untouched.
         return (widen(c.all.interval(d / e)), 1.0);
     }
     if hz <= 0.0 {
-        // What was touched each second is, half a second later.
+        // Memory that is touched once per second is still in use half a second after a touch.
         let was = c.all.touched() / c.all.exposure().max(1e-9);
         let untouched = f64::from(b.now.ms.saturating_sub(c.touched)) / 1e3;
         if was >= RECURS_HZ && untouched * was < 1.0 {
@@ -167,11 +169,11 @@ fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rat
         }
         return (widen(c.fresh.interval(0.0)), 0.0);
     }
-    // Few pages cannot say it clearly; but then it is about little memory.
+    // A few pages cannot show this clearly; but then little memory is concerned.
     let clearly = PARTLY_TOUCHED_LLR.min(4.0 + touched);
-    // And what they may mean, the interval is to hold.
+    // The interval must include the rates that the touched pages may mean.
     let perhaps = if touched < FEW_TOUCHED { MAYBE_PARTLY_TOUCHED_LLR } else { clearly };
-    // Looking for the share takes long: only where one rate for all explains little.
+    // Computing the share is expensive: only if a single rate explains the data poorly.
     let misfit = misfit(&c.bins, hz);
     let mixture = if misfit > perhaps { touched_share(&c.bins) } else { None };
     let mixture = mixture.filter(|m| m.gain > perhaps && m.share < 0.9);
@@ -190,17 +192,18 @@ fn estimate(c: &Counts, before: Option<&PublishedRegion>, b: &ViewBasis) -> (Rat
     }
 }
 
-/// Whether pages were touched in one pass over them, or may have been: no rate leaves so much of what touches
-/// at times of their own would be `unexplained`, in natural logarithms, less than .1 a page; all at one later
-/// read are .9. What most of were touched by the first read was touched too soon to tell.
+/// Whether pages were, or may have been, touched together in one pass. `unexplained` is the log-likelihood
+/// (natural logarithm) that no rate explains. For independently touched pages it is below 0.1 per page; if
+/// all pages are touched at one later read, it is 0.9. If the first read found most of the pages touched, the
+/// pages were touched too early to distinguish both cases.
 fn are_together(bins: &[Bin; READS], unexplained: f64) -> bool {
     let all: f64 = bins.iter().map(|b| b.touched).sum();
     let at_first = bins.first().map_or(0.0, |b| b.touched);
     at_first > 0.6 * all || unexplained > 0.25 * all
 }
 
-/// Where all but a few of the pages that are touched were touched by the first read, more than a bound is
-/// not known.
+/// Widens the interval of a rate to no upper bound, and to a quarter of its lower bound, if the first read
+/// found nearly all touched pages: the rate may be any higher one.
 fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
     let first = bins.iter().find(|b| b.touched + b.survived > 0.0);
     match first {
@@ -211,21 +214,21 @@ fn bounded(rate: Rate, bins: &[Bin; READS], share: f64) -> Rate {
     }
 }
 
-/// Binary logarithm of a rate, to the next whole one.
+/// Binary logarithm of a rate, rounded.
 fn level(hz: f64) -> i8 {
     hz.max(NO_HEAT_HZ).log2().round() as i8
 }
 
-/// The heat of a region, as its windows note it.
+/// The heat of a region, as its windows store it.
 #[derive(Debug, Clone)]
 pub(super) struct Level {
     /// binary logarithm of its rate
     level: i8,
-    /// what may still be the same heat
+    /// levels that may be the same heat within the error
     same: RangeInclusive<i8>,
     is_touched: bool,
     is_hot: bool,
-    /// in ms
+    /// present time in ms
     now: u32,
 }
 
@@ -239,7 +242,8 @@ impl Level {
         Level { level: at, same, is_touched: hz > 0.0, is_hot: hz > NO_HEAT_HZ, now }
     }
 
-    /// Since when a window has this heat that noted another one; what is idle, since it was last touched at first.
+    /// Time since which a window has this heat, given the stored level. For a window without a stored level:
+    /// now if the region is hot, else the time of the last touch.
     fn since(&self, noted: i8, kept: u32, touched: u32) -> u32 {
         match noted {
             UNTOUCHED_LEVEL if self.is_hot => self.now,
@@ -254,12 +258,13 @@ impl Level {
     }
 }
 
-/// What a piece that nobody touches notes as a whole, if all of its windows are meant.
+/// The common state of a calm piece, if the range contains all of its windows.
 fn calm(piece: &Piece, first: usize, end: usize) -> Option<Calm> {
     piece.calm().copied().filter(|_| (first, end) == (0, piece.nr_windows()))
 }
 
-/// How long the windows have had their heat; if nothing was touched, for how long, which is a fact.
+/// Mean time for which the windows have kept their heat, weighted by bytes. If nothing was touched: the exact
+/// time since the last touch.
 fn age(
     pieces: &[Piece],
     (from, to): (WindowPlace, WindowPlace),
@@ -287,7 +292,7 @@ fn age(
     Duration::from_millis((sum / f64::max(bytes, 1.0)) as u64)
 }
 
-/// Has the windows of a group note the heat that it was viewed with.
+/// Stores the heat of the view in the windows of its group.
 pub(super) fn update_ages(group: &Group, pieces: &mut [Piece], level: &Level) {
     let Some((from, to)) = group.windows else { return };
     let places: Vec<_> = spans(pieces, from, to).collect();

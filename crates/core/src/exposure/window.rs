@@ -1,18 +1,18 @@
-//! What is known of a window.
+//! The state of a window.
 
 use super::timing::{EARLY, READS};
 use crate::bins::llr_is_below;
 use crate::tuning::UNTOUCHED_LEVEL;
 
-/// Touched pages, and page-seconds until they were: their ratio is about a rate.
+/// Touched pages `d`, and page-seconds `e` before the touch; d / e approximates a rate in Hz.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Evidence {
     pub d: f32,
     pub e: f32,
 }
 
-/// Above this, one rate does not explain both of two pieces of evidence; pages of a window are not
-/// independent.
+/// Log-likelihood ratio above which one rate does not explain both of two pieces of evidence. The limit is
+/// high because pages of a window are not independent.
 const CONTRADICTING_LLR: f64 = 16.0;
 
 impl Evidence {
@@ -26,7 +26,7 @@ impl Evidence {
 
     fn contradicts(self, o: Evidence) -> bool {
         let (a, b) = (self.hz(), o.hz());
-        // Most often they agree, and logarithms take long.
+        // They usually agree, and logarithms are expensive.
         if a.max(b) <= 2.0 * a.min(b) {
             return false;
         }
@@ -35,40 +35,41 @@ impl Evidence {
     }
 }
 
-/// Of what is known, so much is kept when a window is looked at anew.
+/// Fraction of the earlier evidence that is kept when a window is cleared again.
 const CARRY_OVER: f32 = 0.7;
 
-/// What is known of a window.
+/// The state of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Window {
-    /// pages that were cleared
+    /// pages that the last clear armed
     pub pages: u16,
-    /// of hidden pages, those that another way to look has reported
+    /// hidden pages that another way to look has reported
     pub reported: u16,
-    /// how many pages had been found touched at each read since
+    /// cumulative count of pages found touched at each read since the clear
     pub found: [u16; READS],
     current: Evidence,
     /// of earlier exposures
     carried: Evidence,
-    /// when it was last found touched, in ms since the monitor began; at first, when it was first seen
+    /// time of the last touch, in ms since the monitor began; initially the time of the first read
     pub touched: u32,
-    /// since when its heat is what it is, likewise
+    /// time since which the window has kept its heat, in ms
     pub kept: u32,
     /// binary logarithm of its rate
     pub level: i8,
-    /// When it looked faster than before, or was touched after a long time, in ms; 0: it never did.
+    /// Time at which the window looked faster than before, or was touched after a long idle time, in ms; 0:
+    /// never.
     pub suspect: u32,
     burst: Burst,
 }
 
-/// Whether a window in which nothing was touched before was untouched until most of it was touched between two
-/// readings.
+/// Marks a burst: in a window without earlier touches, more than half of the pages were touched between two
+/// reads of all memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Burst {
     None,
-    /// in this exposure
+    /// in the current exposure
     Current,
-    /// in the one before
+    /// in the previous exposure
     Previous,
 }
 
@@ -88,7 +89,7 @@ impl Window {
         }
     }
 
-    /// What an exposure of so many seconds has shown in which nothing was touched.
+    /// The evidence of an exposure of `seconds` without a touch.
     pub fn idle_for(&self, seconds: f64) -> Evidence {
         Evidence { d: 0.0, e: f32::from(self.pages) * seconds as f32 }
     }
@@ -102,7 +103,7 @@ impl Window {
         self.current
     }
 
-    /// Adds a read, `seconds` after the one before, at which `count` more pages were found touched.
+    /// Adds a read `seconds` after the previous one that found `count` newly touched pages.
     pub fn add(&mut self, count: u16, seconds: f64, class: usize) {
         let idle = self.current.d == 0.0 && self.carried.d == 0.0;
         if idle && class >= EARLY.len() && count > self.pages / 2 {
@@ -114,8 +115,8 @@ impl Window {
         self.found[class..].fill(self.current.d as u16);
     }
 
-    /// Adds a read at which none was; says whether that tells of anything: of pages that had all been touched before it
-    /// does not.
+    /// Adds a read that found no newly touched page. Returns whether the read carries information: it does
+    /// not if all pages had been touched earlier.
     pub fn pass(&mut self, seconds: f64, class: usize) -> bool {
         let is_spent = self.current.d >= f32::from(self.pages);
         if is_spent && self.found[class] == self.current.d as u16 {
@@ -125,16 +126,17 @@ impl Window {
         true
     }
 
-    /// The same for pages that were reported, `young` of `pages` in `seconds`.
+    /// Sets the earlier evidence from a report of hidden pages: `young` of `pages` pages touched in
+    /// `seconds`.
     pub fn take_report(&mut self, young: u32, pages: u16, seconds: f64) {
         let (d, n) = (young as f32, f32::from(pages));
         self.carried = Evidence { d, e: seconds as f32 * (n - d / 2.0).max(0.0) };
     }
 
-    /// What the current exposure and those before say together.
+    /// Combines the evidence of the current exposure with the earlier evidence.
     ///
-    /// A change to slower is believed at once. One to faster may be a burst that came just after the
-    /// clear: it is believed if there was another sign of it, not long before.
+    /// A change to a slower rate is accepted at once. A change to a faster rate may be a burst just after the
+    /// clear: it is accepted only with another recent sign of heat.
     pub fn together(&self, current: Evidence, confirmed: bool) -> Evidence {
         let changed = current.contradicts(self.carried);
         match changed && (confirmed || self.burst == Burst::Previous || !self.is_faster(current)) {
@@ -147,19 +149,20 @@ impl Window {
         current.hz() > self.carried.hz()
     }
 
-    /// Whether the current exposure shows it faster than those before, and nothing else does: not even that
-    /// most of it had been touched at once when it was cleared.
+    /// Whether the current exposure shows a faster rate than the earlier ones without confirmation. A burst
+    /// before the clear is a confirmation.
     pub fn is_sudden(&self, current: Evidence, confirmed: bool) -> bool {
         let is_confirmed = confirmed || self.burst == Burst::Previous;
         !is_confirmed && self.is_faster(current) && current.contradicts(self.carried)
     }
 
-    /// So many of its pages were touched in an exposure, as a rule.
+    /// Estimate of the pages that are touched in one exposure.
     pub fn touched_at_once(&self) -> f32 {
         self.current.d.max(self.carried.d * (1.0 - CARRY_OVER) / CARRY_OVER)
     }
 
-    /// Drops what was known before where that is of the past; says whether nothing of it is left.
+    /// Drops earlier evidence if the current evidence contradicts it. Returns whether no earlier touch
+    /// remains.
     pub fn forget(&mut self, current: Evidence) -> bool {
         if self.carried.d > 0.0 && current.contradicts(self.carried) {
             self.carried = Evidence::default();
@@ -168,21 +171,21 @@ impl Window {
         self.carried.d == 0.0
     }
 
-    /// Forgets what exposures have shown: it is presumed to be what others are.
+    /// Drops all evidence of exposures: the window is presumed similar to other memory.
     pub fn forget_all(&mut self) {
         (self.current, self.carried) = (Evidence::default(), Evidence::default());
         self.burst = Burst::None;
         self.found = [0; READS];
     }
 
-    /// The same, but that it was touched once in 1/`hz` s, until now: it may be again.
+    /// Drops all evidence, then notes one touch in 1/`hz` s that ends now: the window may be touched again.
     pub fn forget_all_but(&mut self, hz: f32) {
         self.forget_all();
         self.carried = Evidence { d: 1.0, e: 1.0 / hz };
         self.burst = Burst::Previous;
     }
 
-    /// Ends the current exposure.
+    /// Ends the current exposure and carries its evidence over.
     pub fn carry(&mut self, current: Evidence, confirmed: bool, ms: u32) {
         let sudden = current.contradicts(self.carried) && self.is_faster(current);
         let all = self.together(current, confirmed);

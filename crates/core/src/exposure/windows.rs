@@ -1,19 +1,20 @@
-//! The windows of a piece: one stands for all of them as long as nothing tells them apart.
+//! The windows of a piece. One window represents all of them while they are equal.
 
 use std::ops::{Index, IndexMut};
 
 use super::window::Window;
 
-/// Most memory is cold, and 2 MiB of it have 32 windows of 56 bytes that say the same.
+/// The windows of a piece in compact form. Most memory is cold, and 2 MiB of it have 32 windows of 56 bytes
+/// with equal contents.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Windows {
     len: u16,
-    /// one for all, or each
+    /// one window that represents all, or one for each
     kept: Box<[Window]>,
 }
 
 impl Windows {
-    /// So many, all like this one.
+    /// `len` windows equal to `window`.
     pub fn new(window: Window, len: u16) -> Self {
         Windows { len, kept: Box::new([window]) }
     }
@@ -22,17 +23,18 @@ impl Windows {
         self.len.into()
     }
 
-    /// Those that differ, as far as is known; what is done to all of them is done to all.
+    /// The stored windows: one for all, or each. A change of the single window applies to all.
     pub fn distinct(&self) -> &[Window] {
         &self.kept
     }
 
-    /// The same, to be changed.
+    /// Mutable access to [`Windows::distinct`].
     pub fn distinct_mut(&mut self) -> &mut [Window] {
         &mut self.kept
     }
 
-    /// Changes each by something: if that is the same for all, one still stands for them.
+    /// Applies `change` to each window with the argument `by(i)`. If the argument is the same for all, one
+    /// window still represents them.
     pub fn change<T: PartialEq>(
         &mut self,
         by: impl Fn(usize) -> T,
@@ -48,7 +50,7 @@ impl Windows {
         (0..self.len()).for_each(|i| change(&mut self[i], by(i)));
     }
 
-    /// Keeps one for all of them, if they are alike.
+    /// Stores one window for all if they are equal.
     pub fn join(&mut self) {
         let alike = self.kept.windows(2).all(|pair| pair.first() == pair.last());
         if alike && self.kept.len() > 1 {
@@ -65,7 +67,7 @@ impl Index<usize> for Windows {
     }
 }
 
-/// From then on it may differ.
+/// Mutable access to one window: from then on, each window is stored.
 impl IndexMut<usize> for Windows {
     fn index_mut(&mut self, i: usize) -> &mut Window {
         if self.kept.len() < self.len() {

@@ -1,4 +1,4 @@
-//! The pages of a stretch of memory within one block and one mapping.
+//! The pages of a piece: adjacent memory within one block and one mapping.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::time::Nanos;
 use crate::tuning::UNTOUCHED_LEVEL;
 use crate::unknown::Unknown;
 
-/// What is known of a page. Times are in ms since the monitor began.
+/// The state of a page. Times are in ms since the monitor began.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Page {
-    /// when it was last found touched; at first, when it was first seen
+    /// time of the last touch; initially the time of the first read
     pub touched: u32,
-    /// since when its heat is what it is
+    /// time since which the page has kept its heat
     pub kept: u32,
-    /// samples of the interval under way, and those in which it was touched
+    /// samples in the current interval, and samples in which the page was touched
     pub seen: u16,
     pub young: u16,
-    /// binary logarithm of its rate
+    /// binary logarithm of the rate in Hz
     pub level: i8,
 }
 
@@ -38,34 +38,34 @@ impl Page {
     }
 }
 
-/// A stretch of memory within one block and one mapping.
+/// Adjacent memory within one block and one mapping.
 #[derive(Debug, Clone)]
 pub(super) struct ScannedPiece {
     pub range: AddrRange,
     pub huge: bool,
     pub resident: PageMask,
-    /// resident pages whose accesses cannot be seen
+    /// resident pages whose accesses cannot be observed
     pub hidden: Vec<(Unknown, PageMask)>,
-    /// of those, the ones that another way to look has reported
+    /// of these, pages that another way to look has reported
     pub reported: PageMask,
-    /// pages that were cleared, or that were not young when others were
+    /// pages that were cleared, or were not young when others were cleared
     armed: PageMask,
-    /// as last read
+    /// young at the last read
     young: PageMask,
-    /// since when the next read tells of touches
+    /// start of the time in which accesses count for the next read
     since: Nanos,
-    /// over the samples of the interval under way
+    /// sum over the samples of the current interval
     exposure: Duration,
     samples: u32,
-    /// a sample of what was reported
+    /// length of a sample of the reported pages
     reported_for: Duration,
-    /// readings in which it was missing
+    /// number of consecutive reads without this piece
     pub missing: u8,
     pages: Box<[Page]>,
 }
 
 impl ScannedPiece {
-    /// One of which nothing is known.
+    /// A piece without any evidence.
     pub fn new(range: AddrRange, ms: u32) -> Self {
         let pages = usize::try_from(range.len() / PAGE_SIZE).unwrap_or(0);
         ScannedPiece {
@@ -85,7 +85,7 @@ impl ScannedPiece {
         }
     }
 
-    /// Takes over what is known of pages that are in `old`, a piece of the same block, too.
+    /// Copies the state of the pages that are also in `old`, a piece of the same block.
     pub fn take_over(&mut self, old: &ScannedPiece) {
         let Some(both) = self.range.intersect(&old.range) else { return };
         let (span, first) = (self.span(both), self.index(self.range.start));
@@ -106,22 +106,22 @@ impl ScannedPiece {
         self.reported_for = old.reported_for;
     }
 
-    /// Address of its block.
+    /// Start address of its block.
     pub fn block(&self) -> u64 {
         align_down(self.range.start, BLOCK_SIZE)
     }
 
-    /// Index in its block of the page at `addr`.
+    /// Index in the block of the page at `addr`.
     fn index(&self, addr: u64) -> usize {
         usize::try_from((addr - self.block()) / PAGE_SIZE).unwrap_or(0)
     }
 
-    /// The pages of `range` in its block.
+    /// The pages of `range` as a mask of the block.
     pub fn span(&self, range: AddrRange) -> PageMask {
         PageMask::span(self.index(range.start), self.index(range.end))
     }
 
-    /// Its pages within `range`: index in the block, and what is known.
+    /// The pages within `range`: index in the block, and state.
     pub fn pages(&self, range: AddrRange) -> impl Iterator<Item = (usize, &Page)> {
         let first = self.index(self.range.start);
         let within = range.intersect(&self.range).unwrap_or_default();
@@ -132,23 +132,23 @@ impl ScannedPiece {
         (from..to).filter_map(move |i| Some((i, self.pages.get(i - first)?)))
     }
 
-    /// The page of this index in its block.
+    /// The page with this index in the block.
     pub fn page_mut(&mut self, index: usize) -> Option<&mut Page> {
         let first = self.index(self.range.start);
         self.pages.get_mut(index.checked_sub(first)?)
     }
 
-    /// Time that a sample tells of, in the mean.
+    /// Mean time of a sample.
     pub fn exposure(&self) -> Duration {
         self.exposure.checked_div(self.samples).unwrap_or(self.reported_for)
     }
 
-    /// Pages whose accesses cannot be seen, told of or not.
+    /// Pages whose accesses cannot be observed, including reported ones.
     pub fn unseen(&self) -> PageMask {
         self.hidden.iter().fold(PageMask::default(), |all, (_, mask)| all.or(mask))
     }
 
-    /// Takes in what was read, and whether that counts as a sample.
+    /// Applies a read; `counts` states whether it counts as a sample.
     pub fn read(&mut self, block: &Block, ms: u32, counts: bool) {
         let span = self.span(self.range);
         let (resident, young) = (block.resident.and(&span), block.young.and(&span));
@@ -177,13 +177,13 @@ impl ScannedPiece {
         self.since = block.read_at;
     }
 
-    /// Whether there is anything to clear.
+    /// Whether there is a page to clear.
     pub fn is_due(&self) -> bool {
         let fresh = self.young.or(&self.resident.without(&self.armed));
         !fresh.without(&self.unseen()).is_empty()
     }
 
-    /// Takes in what clearing has done, unless that is about another piece of its block.
+    /// Applies a clear, unless it concerns another piece of the block.
     pub fn clear(&mut self, c: &Cleared, ms: u32) {
         let span = self.span(self.range);
         let armed = c.armed.and(&span);
@@ -197,7 +197,7 @@ impl ScannedPiece {
         self.hidden = hidden.into_iter().filter(|(_, mask)| !mask.is_empty()).collect();
         self.reported = self.reported.and(&self.unseen());
         self.since = c.cleared_at;
-        // Nobody knows what has come of it meanwhile.
+        // Accesses to these pages were not observed in the meantime.
         for i in was_unseen.without(&self.unseen()).iter() {
             if let Some(page) = self.page_mut(i) {
                 *page = Page::new(ms);
@@ -205,8 +205,8 @@ impl ScannedPiece {
         }
     }
 
-    /// Takes in what somebody who sees them has told of the hidden pages of a window. What was touched
-    /// within a time of their own counts as if it had been within a sampling interval.
+    /// Applies a report of another way to look at the hidden pages of a window. A touch within the report's
+    /// own time counts as a touch within a sampling interval.
     pub fn take_report(&mut self, window: AddrRange, seen: &Seen, ms: u32, sample: Duration) {
         let Some(since) = seen.since.filter(|_| seen.present > 0) else { return };
         self.reported_for = sample;
@@ -229,7 +229,7 @@ impl ScannedPiece {
         }
     }
 
-    /// Ends the interval: what was told stays until something else is.
+    /// Ends the interval. Reports stay valid until the next report.
     pub fn restart(&mut self) {
         (self.exposure, self.samples) = (Duration::ZERO, 0);
         let first = self.index(self.range.start);
@@ -241,5 +241,5 @@ impl ScannedPiece {
     }
 }
 
-/// What was reported of a page counts as so many samples of it.
+/// A report about a page counts as this number of samples.
 const REPORTED_SAMPLES: u16 = 1000;

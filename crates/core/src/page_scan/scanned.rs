@@ -1,4 +1,4 @@
-//! What is known of a target.
+//! The state of a target.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
 use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
-/// A target, and what is known of its memory.
+/// A target and the state of its memory.
 pub(super) struct Scanned {
     pub id: TargetId,
     pub mappings: Arc<Vec<Mapping>>,
-    /// the mappings that can be seen
+    /// observable mappings
     pub visible: Vec<AddrRange>,
-    /// mappings that cannot be seen
+    /// unobservable mappings
     unobservable: UnobservableMappings,
-    /// resident memory, by address
+    /// resident memory, by start address
     pieces: BTreeMap<u64, ScannedPiece>,
-    /// bytes that no region covers
+    /// mapped bytes that no region covers
     pub left_out: u64,
-    /// how long it had run at the last snapshot
+    /// run time at the last snapshot
     pub ran: Option<Duration>,
-    /// which of what is hidden was asked about last
+    /// position in the rotation among hidden windows that are asked about
     turn: usize,
 }
 
@@ -58,12 +58,12 @@ impl Scanned {
         }
     }
 
-    /// Forgets all: it has a new address space.
+    /// Drops all state, because the target has a new address space.
     pub fn forget(&mut self) {
         *self = Scanned { ran: self.ran, ..Scanned::new(self.id) };
     }
 
-    /// Takes in the mappings, which are sorted and disjoint.
+    /// Applies the mappings, which are sorted and disjoint.
     pub fn map(&mut self, mappings: Vec<Mapping>) {
         if *self.mappings == mappings {
             return;
@@ -80,7 +80,7 @@ impl Scanned {
         }
     }
 
-    /// Takes in all blocks, and whether that counts as a sample.
+    /// Applies a read of all blocks; `counts` states whether it counts as a sample.
     pub fn read(&mut self, blocks: &[Block], began: Nanos, counts: bool) {
         self.pieces.values_mut().for_each(|p| p.missing += 1);
         for block in one_each(blocks) {
@@ -97,7 +97,7 @@ impl Scanned {
         self.pieces.retain(|_, p| p.missing < 2 && !p.resident.is_empty());
     }
 
-    /// What is to be cleared, or all of it, in runs within one mapping.
+    /// The runs of pages to clear, each within one mapping; with `all`, all pages.
     pub fn runs(&self, all: bool) -> Vec<AddrRange> {
         let begins_mapping =
             |addr: u64| self.visible.binary_search_by_key(&addr, |r| r.start).is_ok();
@@ -111,7 +111,7 @@ impl Scanned {
         out
     }
 
-    /// Takes in what clearing has done.
+    /// Applies the results of a clear.
     pub fn clear(&mut self, done: &[Cleared], began: Nanos) {
         for c in done {
             let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
@@ -120,17 +120,17 @@ impl Scanned {
         }
     }
 
-    /// Resident pages that can be seen.
+    /// Resident pages of observable mappings.
     pub fn resident_pages(&self) -> u64 {
         self.pieces.values().map(|p| u64::from(p.resident.count())).sum()
     }
 
-    /// Stretches of what is mapped.
+    /// Number of areas of mapped memory.
     pub fn areas(&self) -> usize {
         join_touching(self.visible.iter().copied()).len() + self.unobservable.len()
     }
 
-    /// Windows to ask about whose bits tell nothing, some at a time.
+    /// Windows to ask about because their accessed bits carry no information, a limited number at a time.
     pub fn ask_hidden(&mut self, rng: &mut impl Rng, size: u64) -> Vec<Ask> {
         let target = self.id;
         let mut asks = self.unobservable.asks(target, rng, size, |_| true);
@@ -152,7 +152,7 @@ impl Scanned {
         asks
     }
 
-    /// The answers.
+    /// Applies the answers.
     pub fn take_answers(&mut self, asks: &[Ask], seen: &[Seen], ms: u32, sample: Duration) {
         for (ask, seen) in asks.iter().zip(seen).filter(|(_, s)| s.pages > 0) {
             if self.unobservable.take_answer(ask, seen) {
@@ -191,13 +191,13 @@ impl Scanned {
         views
     }
 
-    /// Forgets the interval under way.
+    /// Discards the counts of the current interval.
     pub fn begin_anew(&mut self) {
         self.pieces.values_mut().for_each(ScannedPiece::restart);
     }
 }
 
-/// The parts of `visible` that lie in the block from `start` on.
+/// The parts of `visible` in the block at `start`.
 fn in_block(visible: &[AddrRange], start: u64) -> impl Iterator<Item = AddrRange> + '_ {
     let block = AddrRange::new(start, start + BLOCK_SIZE);
     let first = visible.partition_point(|r| r.end <= start);

@@ -1,4 +1,4 @@
-//! Pages as parts of regions, and regions as a snapshot has them.
+//! Groups pages to regions, and makes the regions of a snapshot.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::survey::BLOCK_SIZE;
 use crate::tuning::{NO_HEAT_HZ, PARTLY_TOUCHED_LLR, UNTOUCHED_LEVEL};
 use crate::unknown::{Pages, Unknown};
 
-/// The pages of a piece as groups of those that are alike; with `exact`, of those that are the same.
+/// The pages of a piece as groups of similar pages; with `exact`, of equal pages.
 pub(super) fn parts(piece: &ScannedPiece, now: u32, exact: bool) -> Vec<Group> {
     let unseen = piece.unseen().without(&piece.reported);
     let mut out: Vec<Group> = Vec::new();
@@ -33,7 +33,7 @@ pub(super) fn parts(piece: &ScannedPiece, now: u32, exact: bool) -> Vec<Group> {
         match out.last_mut().filter(|_| before == Some(kind)) {
             Some(last) => {
                 last.range.end = start + PAGE_SIZE;
-                // One bit for all of a huge page.
+                // A huge page has one accessed bit.
                 if let (GroupKind::Seen { d, e, .. }, GroupKind::Seen { d: d1, e: e1, .. }, false) =
                     (&mut last.kind, kind, piece.huge)
                 {
@@ -58,12 +58,12 @@ fn why(piece: &ScannedPiece, page: usize) -> Unknown {
     hidden.next().map_or(Unknown::Unseen, |(why, _)| *why)
 }
 
-/// Touches of one page tell as much as so many fewer that were independent: among very many pages, some
-/// differ by chance.
+/// Number of touches of a page that count as one independent observation: among very many pages, some differ
+/// by chance.
 const TOUCHES_PER_INDEPENDENT_OBSERVATION: f64 = 2.0;
 
-/// Touches and the time until they came, such that their ratio is the page's rate. A page that was not
-/// touched has been so for as long as it is known.
+/// Touches, and the time before them, whose ratio is the rate of the page. An untouched page counts as
+/// untouched for as long as it is known.
 fn kind(page: &Page, sample: Duration, now: u32) -> GroupKind {
     let (young, seen) = (f64::from(page.young), f64::from(page.seen));
     let sample = sample.as_secs_f64();
@@ -91,23 +91,23 @@ fn kind(page: &Page, sample: Duration, now: u32) -> GroupKind {
 struct PageCounts {
     resident: u64,
     unknown: [u64; Unknown::ALL.len()],
-    /// pages of which anything is known
+    /// pages with at least one sample
     visible: f64,
-    /// of those, the ones touched in this interval
+    /// of these, pages touched in this interval
     touched: f64,
-    /// samples of them, and those in which they were touched
+    /// samples of these pages, and samples in which they were touched
     samples: f64,
     young: f64,
-    /// the share of its samples in which a page was touched, over all of them
+    /// sum over the pages of the share of samples in which the page was touched
     shares: f64,
-    /// time that a sample tells of, over all of them, in s
+    /// sum over the pages of the time of one sample, in s
     exposure: f64,
     windows: u64,
-    /// when the last of them was touched
+    /// time of the last touch of any page, in ms
     last: u32,
 }
 
-/// What a snapshot says of `range`; pages note the heat that they have.
+/// Makes the region of `range` for a snapshot; stores the heat in its pages.
 pub(super) fn view(
     range: AddrRange,
     pieces: &mut BTreeMap<u64, ScannedPiece>,
@@ -169,7 +169,7 @@ impl PageCounts {
         }
     }
 
-    /// The rate of the pages that are touched at all, and their share.
+    /// The rate of the touched pages, and their share.
     fn rate(&self) -> (Rate, f64) {
         if self.resident == 0 {
             return (Rate::default(), 0.0);
@@ -182,13 +182,13 @@ impl PageCounts {
     }
 }
 
-/// The share of `pages` that are touched at all, if `touched` of them were, in `young` samples of `each`
-/// per page; none if all of them may be.
+/// The fraction of `pages` that are touched at all, if `touched` of them were touched, in `young` samples,
+/// with `each` samples per page. `None` if all of them may be touched.
 ///
-/// The likeliest zero-inflated binomial: touched pages are touched in a share p of the samples for which
-/// p / (1 - (1 - p)^n) is the mean over those that were, and touched / (1 - (1 - p)^n) of the pages are.
-/// E.g. 10 of 160 pages touched in all of 20 samples are 1/16; 160 pages touched in one sample each are
-/// all of them.
+/// This is the maximum-likelihood zero-inflated binomial: touched pages are touched in a fraction p of the
+/// samples for which p / (1 - (1 - p)^n) is the mean over the pages that were touched, and touched / (1 - (1
+/// - p)^n) of the pages are touched at all. Example: 10 of 160 pages touched in all of 20 samples give 1/16;
+/// 160 pages touched in one sample each give all of them.
 fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64> {
     if touched <= 0.0 || touched >= pages {
         return None;
@@ -212,8 +212,8 @@ fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64>
     (share < 0.9 && likelihood(share, low) - alone > PARTLY_TOUCHED_LLR).then_some(share)
 }
 
-/// Has the pages of a piece within `range` take note of their rate; the sum of the times for which they
-/// have had it, in ms.
+/// Stores the rate in the pages of a piece within `range`. Returns the sum of the times for which the pages
+/// have kept their rate, in ms.
 fn keep(piece: &mut ScannedPiece, range: AddrRange, hz: f64, now: u32) -> f64 {
     let level = hz.max(NO_HEAT_HZ).log2().round() as i8;
     let unseen = piece.unseen().without(&piece.reported);

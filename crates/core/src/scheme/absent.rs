@@ -1,4 +1,5 @@
-//! Since when memory is absent. Monitors that look at resident pages alone know no age of the rest.
+//! Tracks the time since which memory is absent. Monitors that look only at resident pages know no age of
+//! absent memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,13 +11,13 @@ use crate::call::TargetId;
 use crate::snapshot::{RegionView, Snapshot};
 use crate::time::Nanos;
 
-/// By target, the ranges in which no page was resident in the last snapshot, each with the time of the
-/// first snapshot that found it so.
+/// For each target, the ranges without a resident page in the last snapshot, each with the time of the first
+/// snapshot that showed it so.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Absent(BTreeMap<TargetId, RangeMap<u64, Nanos>>);
 
 impl Absent {
-    /// Takes in a snapshot. The same one again changes nothing.
+    /// Applies a snapshot. Applying the same snapshot again changes nothing.
     pub fn note(&mut self, snapshot: &Snapshot) {
         let before = std::mem::take(&mut self.0);
         for target in &snapshot.targets {
@@ -34,8 +35,9 @@ impl Absent {
         }
     }
 
-    /// How old a region of a snapshot made at `end` is for actions on absent memory: if nothing of it is
-    /// resident, for as long as that is so of all of it, unless the monitor knows it to be older.
+    /// The age of a region for actions on absent memory, in a snapshot made at `end`. If no page of the
+    /// region is resident, this is the time for which the whole region has been absent, unless the monitor
+    /// knows a greater age.
     pub fn age(&self, target: TargetId, view: &RegionView, end: Nanos) -> Duration {
         let range = some(view.range).filter(|_| view.resident_bp == 0);
         let since =

@@ -1,5 +1,5 @@
-//! What a scheme has acted on. The kernel sets the age of a region to zero when it has acted on it;
-//! here regions belong to the monitor, which goes on counting. So schemes keep their own account.
+//! The record of a scheme's actions. The kernel resets the age of a region after an action. Here the monitor
+//! owns the regions and continues to count their ages, so schemes keep a record of their own.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,24 +14,24 @@ use crate::range::AddrRange;
 use crate::snapshot::{RegionView, Snapshot};
 use crate::time::Nanos;
 
-/// What was in vain is let alone for so long, and so is what was done and undone.
+/// Failed actions are not retried for this time, and actions that were undone are not repeated for this time.
 pub(super) const PAUSE: Duration = Duration::from_secs(10);
-/// Ranges that are remembered of a target, at most; then all of it is forgotten, and what was done is
-/// tried again, in vain.
+/// Maximum number of remembered ranges per target. Beyond it the record of the target is dropped; earlier
+/// actions are then tried again, without effect.
 const MAX_RANGES: usize = 1 << 16;
 
-/// What came of it.
+/// The result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Came {
-    /// it was done
+    /// it succeeded
     Done,
-    /// nothing was
+    /// it succeeded on no byte
     InVain,
-    /// All was let alone by its pages, which may be as old as is asked for later on.
+    /// All pages were skipped by a page filter or a second look; they may reach the requested age later.
     LetAlone,
 }
 
-/// When a range was acted on.
+/// The time and the result of an action on a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Act {
     at: Nanos,
@@ -42,16 +42,16 @@ struct Act {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Acted(BTreeMap<TargetId, RangeMap<u64, Act>>);
 
-/// What decides whether memory is acted on again.
+/// Inputs for the decision whether to act again on memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Again<'a> {
     pub action: &'a Action,
-    /// what may be undone is looked after again so much later
+    /// time after which an action that may be undone is checked again
     pub pause: Duration,
-    /// a change counts when it is as old
+    /// minimum age of a change
     pub settled: Duration,
     pub view: &'a RegionView,
-    /// as of when `view` is
+    /// time of the snapshot that contains `view`
     pub seen: Nanos,
     pub now: Nanos,
 }
@@ -65,13 +65,13 @@ impl Acted {
         ranges.extend(super::filter::some(range).map(|r| (r, Act { at, came })));
     }
 
-    /// Forgets targets that are not in `snapshot`: they ended.
+    /// Drops the record of targets that are not in `snapshot`: they have ended.
     pub fn keep(&mut self, snapshot: &Snapshot) {
         let there = |id: &TargetId| snapshot.targets.binary_search_by_key(id, |t| t.id).is_ok();
         self.0.retain(|id, _| there(id));
     }
 
-    /// The parts of `range` that are not to be acted on now, and why.
+    /// The parts of `range` that must not be acted on now, with the reason.
     pub fn blocked<'a>(
         &'a self,
         target: TargetId,
@@ -107,7 +107,7 @@ impl Again<'_> {
         if act.came == Came::InVain {
             return (since < PAUSE).then_some(Why::InVain);
         }
-        // What is older than the act has kept its heat since.
+        // A region older than the act has kept its heat since the act.
         let changed = self.view.age < self.seen.since(act.at) && self.view.age >= self.settled;
         let changed = changed && (since >= self.pause || !self.leaves_no_trace());
         let again = match act.came {
@@ -117,9 +117,9 @@ impl Again<'_> {
         (!changed && !again).then_some(Why::Done)
     }
 
-    /// Whether a second look finds as much to do as the first: page tables do not show the lists of
-    /// reclaim, and what was read ahead may go again at once. Without a pause, memory whose age stays
-    /// near zero would be acted on with each snapshot.
+    /// Whether the effect of the action is invisible to a later look: page tables do not show the lists of
+    /// reclaim, and memory that was read ahead may be evicted at once. Without a pause, memory whose age
+    /// stays near zero would be acted on with each snapshot.
     fn leaves_no_trace(&self) -> bool {
         match self.action {
             Action::WillNeed | Action::Cold | Action::LruDeprio | Action::LruPrio => true,
@@ -132,9 +132,9 @@ impl Again<'_> {
         }
     }
 
-    /// Whether it may have been undone: what was paged out or read may be back where it was, which the
-    /// next snapshot tells, and what was deactivated is activated by a touch. Then the time since is
-    /// its age, as in the kernel.
+    /// Whether the action may have been undone: memory that was paged out or read in may be back in its old
+    /// state, which the next snapshot shows, and a touch activates deactivated memory. In this case the time
+    /// since the action counts as its age, as in the kernel.
     fn is_undone(&self, since: Duration) -> bool {
         let may_be = match self.action {
             Action::PageOut | Action::WillNeed => true,
@@ -160,13 +160,13 @@ mod tests {
         Nanos(0) + s(seconds)
     }
 
-    /// Whether what `action` did at 100 s is let alone at `now`, where its region has been at `hz` for
-    /// `age` seconds, with a pause of 30 s.
+    /// Whether an action at 100 s blocks another one at `now`, if its region has been at `hz` for `age`
+    /// seconds, with a pause of 30 s.
     fn blocked(action: &Action, came: Came, now: u64, hz: f64, age: u64) -> Option<Why> {
         settled(0, action, came, now, hz, age)
     }
 
-    /// The same where a change counts after so many seconds.
+    /// The same with this minimum age of a change, in seconds.
     fn settled(
         settled: u64,
         action: &Action,

@@ -1,4 +1,4 @@
-//! From a snapshot to what a scheme may act on, and what it may not, and why.
+//! Selects the candidates of a scheme from a snapshot, and records why other memory is skipped.
 
 use rangemap::RangeSet;
 
@@ -18,44 +18,44 @@ use crate::support::share;
 use crate::survey::BLOCK_SIZE;
 use crate::time::Nanos;
 
-/// A region that matches, or a part of it.
+/// A matching region, or a part of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate {
     pub target: TargetId,
     pub range: AddrRange,
-    /// with the age that it counts with: see [`Absent::age`]
+    /// with the age that counts for the scheme: see [`Absent::age`]
     pub view: RegionView,
     pub hz: f64,
     pub score: f64,
-    /// share of its bytes that there is something to do to, of 10,000
+    /// share of its bytes that the action can affect, of 10,000
     pub worth_bp: u32,
-    /// a filter has let it through, so that page filters are not asked
+    /// a filter has allowed it, so that page filters do not apply
     pub allowed: bool,
 }
 
 impl Candidate {
-    /// Bytes that there is something to do to, if they lie evenly in the region.
+    /// Bytes that the action can affect, if they are evenly distributed in the region.
     pub fn worth(&self) -> u64 {
         share(self.range.len(), self.worth_bp)
     }
 }
 
-/// Where candidates are looked for.
+/// The inputs of a search for candidates.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Field<'a> {
     pub scheme: &'a Scheme,
     pub snapshot: &'a Snapshot,
     pub metrics: &'a Metrics,
     pub now: Nanos,
-    /// since when memory is absent
+    /// times since which memory is absent
     pub absent: &'a Absent,
-    /// by this scheme
+    /// ranges that this scheme has acted on
     pub acted: &'a Acted,
-    /// by earlier schemes, now
+    /// ranges that earlier schemes have acted on in this step
     pub taken: &'a Acted,
 }
 
-/// What matches, in order of target and address.
+/// The candidates, in order of target and address, and the skipped memory.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub candidates: Vec<Candidate>,
@@ -83,7 +83,7 @@ impl Field<'_> {
         found
     }
 
-    /// Sorts what of a matching region may be acted on from what may not.
+    /// Divides a matching region into candidates and skipped parts.
     fn sort(&self, target: &TargetView, view: RegionView, found: &mut Found) {
         let scheme = self.scheme;
         let range = AddrRange::new(
@@ -114,7 +114,7 @@ impl Field<'_> {
         }
     }
 
-    /// Leaves out what was acted on.
+    /// Skips the parts that were acted on earlier.
     fn not_again(&self, part: Candidate, found: &mut Found) {
         let (action, view) = (&self.scheme.action, &part.view);
         let settled = self.scheme.settled();
@@ -134,9 +134,9 @@ impl Field<'_> {
 }
 
 impl Found {
-    /// Leaves of each candidate the blocks that become huge pages. What is done to the rest of it would be
-    /// done to nothing, and would count as done when regions have other borders. A block that lies in two
-    /// is the second's: 0 to 3 MiB and 3 to 9 become 0 to 2 and 2 to 8.
+    /// Reduces each candidate to whole blocks that can become huge pages. An action on the remainder would
+    /// have no effect, but would count as done after the borders of regions change. A block that lies in two
+    /// candidates belongs to the second: 0 to 3 MiB and 3 to 9 MiB become 0 to 2 MiB and 2 to 8 MiB.
     fn whole_blocks(&mut self) {
         let candidates = &mut self.candidates;
         candidates.sort_by_key(|c| (c.target, c.range.start));
@@ -168,14 +168,14 @@ fn without(whole: Candidate, holes: &RangeSet<u64>) -> impl Iterator<Item = Cand
     gaps.into_iter().map(move |r| Candidate { range: AddrRange::new(r.start, r.end), ..whole })
 }
 
-/// Share of the region that is resident and whose accesses can be seen.
+/// Share of the region that is resident and whose accesses can be observed, of 10,000.
 fn visible_bp(view: &RegionView) -> u32 {
     let unknown = u32::try_from(view.unknown_bp.total()).unwrap_or(u32::MAX);
     view.resident_bp.min(10_000).saturating_sub(unknown)
 }
 
-/// Share of the region that there is something to do to. What is paged out already is not paged out
-/// again, and neither charged nor counted for what comes first.
+/// Share of the region that the action can affect, of 10,000. Memory that is already paged out is not paged
+/// out again. It is neither charged nor counted for the priority.
 fn worth_bp(action: &Action, view: &RegionView) -> u32 {
     match action {
         Action::Stat => 10_000,

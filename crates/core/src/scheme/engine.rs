@@ -1,4 +1,4 @@
-//! All schemes, one after the other.
+//! The engine: runs all schemes in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::time::Nanos;
 
 const MAX_SCHEMES: usize = 64;
 
-/// Acts on snapshots by schemes. Their order decides: what one has acted on in a step, those behind
-/// it pass over.
+/// Acts on snapshots by schemes. Their order matters: memory that one scheme has acted on in a step is
+/// skipped by the later schemes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,21 +52,21 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine with these schemes.
+    /// Creates an engine with these schemes.
     ///
     /// # Errors
-    /// If one makes no sense, two have the same name, or there are more than 64.
+    /// If a scheme is invalid, two have the same name, or there are more than 64.
     pub fn new(schemes: Vec<Scheme>) -> Result<Self, SchemeError> {
         let mut engine = Engine::default();
         engine.set_schemes(schemes)?;
         Ok(engine)
     }
 
-    /// Puts these schemes in the place of those before. One that has the name of one before goes on
-    /// where that was: with its window, its statistics, and what it knows to have acted on.
+    /// Replaces the schemes. A new scheme with the name of an old one continues its quota window, its
+    /// statistics, and its record of actions.
     ///
     /// # Errors
-    /// As [`Engine::new`]; nothing is changed then.
+    /// As [`Engine::new`]; in this case nothing changes.
     pub fn set_schemes(&mut self, schemes: Vec<Scheme>) -> Result<(), SchemeError> {
         if schemes.len() > MAX_SCHEMES {
             return Err(SchemeError::TooMany { what: "schemes", limit: MAX_SCHEMES });
@@ -92,13 +92,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether what is passed over makes an event, too; it is always counted.
+    /// Sets whether skipped memory also produces events; it is always counted.
     pub fn log_passed(&mut self, yes: bool) {
         self.log_passed = yes;
     }
 
-    /// The schemes whose actions `act` can never do, by name, and why. One that it cannot do at the moment
-    /// is not among them: it goes on, and what fails is counted.
+    /// The schemes whose actions `act` never supports, by name, with the reason. A scheme whose action is
+    /// only unsupported at the moment is not included: it continues, and its failures are counted.
     #[must_use]
     pub fn unsupported(&self, act: &dyn Act) -> Vec<(Arc<str>, String)> {
         let why = |r: &Running| match act.supports(&r.scheme.action) {
@@ -108,12 +108,12 @@ impl Engine {
         self.running.iter().filter_map(why).collect()
     }
 
-    /// Has each scheme that is due act on `snapshot`, which may be one that it has seen before, and
-    /// appends to `log` what came of it.
+    /// Runs each scheme that is due on `snapshot`, which may be the same one as in the previous call. Appends
+    /// the resulting events to `log`.
     ///
     /// # Errors
-    /// Those of `act`, but for a target that is gone, which is counted. What was done before is in
-    /// `log`; schemes behind have their turn with the next step.
+    /// Errors of `act`, except for a target that is gone, which is counted. `log` contains the earlier
+    /// results; the remaining schemes run in the next step.
     pub fn step(
         &mut self,
         now: Nanos,
@@ -131,14 +131,14 @@ impl Engine {
         self.running.iter_mut().try_for_each(|r| r.step(&step, &mut taken, act, log))
     }
 
-    /// When to step even if there is no new snapshot, with the last one: a window of a quota may begin
-    /// anew before the monitor has another.
+    /// The time of the next step even without a new snapshot; this step uses the last one. A quota window may
+    /// begin before the next snapshot.
     #[must_use]
     pub fn due(&self) -> Option<Nanos> {
         self.running.iter().filter_map(Running::next).min()
     }
 
-    /// The schemes in their order, and what they have done.
+    /// The schemes in their order, with their statistics.
     pub fn schemes(&self) -> impl Iterator<Item = (&Scheme, &Stats)> {
         self.running.iter().map(|r| (&r.scheme, &r.stats))
     }

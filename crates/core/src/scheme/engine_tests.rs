@@ -1,4 +1,4 @@
-//! What is acted on, what is passed over and why, and what becomes of faults.
+//! Tests of actions, of skipped memory with its reasons, and of failures.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn what_is_out_is_not_paged_out_and_what_is_in_is_not_read() {
     }
 }
 
-/// Monitors of resident pages know no age of what is absent, and reading ahead may not bring it back.
+/// Monitors of resident pages know no age of absent memory, and reading ahead may not bring it back.
 #[test]
 fn what_stays_absent_is_read_ahead_after_a_pause_and_when_old_enough() {
     let absent = RegionView { resident_bp: 0, ..view(0, 16, 0.0, Duration::ZERO) };
@@ -107,7 +107,7 @@ fn what_stays_absent_is_read_ahead_after_a_pause_and_when_old_enough() {
     }
 }
 
-/// The kernel would do it again in each interval.
+/// The kernel would repeat the action in each interval.
 #[test]
 fn what_lasts_is_done_once_until_heat_changes() {
     let to = Destinations(Arc::new([Destination { node: 1, weight: 1 }]));
@@ -204,7 +204,7 @@ fn a_quota_of_zero_never_acts() {
     assert_eq!(log[0].outcome, Outcome::Passed(Why::Quota));
 }
 
-/// What is too young now is old enough later, whatever the action, and though its region does not change.
+/// Memory that is too young now is old enough later, for any action, even if its region does not change.
 #[test]
 fn what_its_pages_hold_back_has_another_turn() {
     for (within, most, asked) in [(5, u32::MAX, 10), (60, u32::MAX, 2), (60, 20, 5)] {
@@ -228,7 +228,7 @@ fn what_its_pages_hold_back_has_another_turn() {
     }
 }
 
-/// The monitor may have nothing new for long; the next window has.
+/// The next window may begin before the monitor has a new snapshot.
 #[test]
 fn a_window_that_did_not_suffice_says_when_the_next_one_begins() {
     let quota = Quota { bytes: Some(8 * PAGE_SIZE), ..Quota::default() };
@@ -246,7 +246,7 @@ fn a_window_that_did_not_suffice_says_when_the_next_one_begins() {
     assert_eq!(desk.take(), [pages(0, 16)]);
 }
 
-/// Swap is full: said, counted, and not tried again at once.
+/// If swap is full, the scheme reports and counts it, and does not retry at once.
 #[test]
 fn no_room_is_no_reason_to_spin() {
     let full = Failure::NoRoom;
@@ -260,7 +260,7 @@ fn no_room_is_no_reason_to_spin() {
     assert_eq!(stats(&engine, 0).applied, Count::default());
 }
 
-/// What was split is done, but what is cold of it cannot go.
+/// A split counts as done, but the cold part cannot be paged out.
 #[test]
 fn what_is_split_and_has_no_room_to_go_to_rests_too() {
     let mut engine = engine(&[scheme("s", Action::NoHugePage)]);
@@ -270,7 +270,7 @@ fn what_is_split_and_has_no_room_to_go_to_rests_too() {
     };
     let mut desk = Desk::with(full);
     for second in 0..15 {
-        // Another huge page each time.
+        // A different huge page each time.
         let huge = view(second * 512, 512, 0.0, 60 * SECOND);
         step(&mut engine, &mut desk, second * 1000, &[huge]);
     }
@@ -342,7 +342,7 @@ fn only_whole_pages_are_acted_on() {
     assert_eq!(desk.asked.len(), 0);
 }
 
-/// A quota of goals only: a huge page is more than what the loop begins with elsewhere.
+/// With goals only: a huge page is more than the initial quota of the loop for other actions.
 #[test]
 fn goals_alone_have_huge_pages_made_and_split() {
     let goals = vec![Goal::Free { bp: 2000 }];
@@ -359,7 +359,7 @@ fn goals_alone_have_huge_pages_made_and_split() {
     }
 }
 
-/// One page a window, while 20 to 50 % of memory is free, which is looked at each 5 s.
+/// One page per window, while 20 to 50 % of memory is free; checked every 5 s.
 fn marked() -> Scheme {
     let metric = Mark::Free;
     let marks = Watermarks { metric, interval: 5 * SECOND, high: 5000, mid: 4000, low: 2000 };
@@ -367,7 +367,8 @@ fn marked() -> Scheme {
     Scheme { watermarks: Some(marks), quota, ..scheme("s", Action::Cold) }
 }
 
-/// Steps where so much memory is free; how many pages were acted on, and when it is due next, in ms.
+/// Runs a step with this share of free memory. Returns the number of pages acted on, and the time of the next
+/// step in ms.
 fn step_marked(engine: &mut Engine, ms: u64, free_bp: u32) -> (usize, Option<u64>) {
     let metrics = Metrics { free_bp: Some(free_bp), ..Metrics::default() };
     let (s, mut desk) = (snapshot(ms, vec![target(1, &[cold(0)])]), Desk::new());
@@ -375,7 +376,7 @@ fn step_marked(engine: &mut Engine, ms: u64, free_bp: u32) -> (usize, Option<u64
     (desk.asked.len(), engine.due().map(|due| due.0 / 1_000_000))
 }
 
-/// Though there is work left of the last window.
+/// This holds although work of the last window remains.
 #[test]
 fn a_scheme_that_watermarks_hold_off_is_due_when_they_are_looked_at_again() {
     let mut engine = engine(&[marked()]);
@@ -385,7 +386,7 @@ fn a_scheme_that_watermarks_hold_off_is_due_when_they_are_looked_at_again() {
     assert_eq!(step_marked(&mut engine, 10_000, 3000), (1, Some(11_000)));
 }
 
-/// At 45 % it stays as it was; and what was looked at by other marks says nothing.
+/// At 45 % the state stays; and a check with other marks does not count.
 #[test]
 fn watermarks_that_are_changed_are_looked_at_at_once_and_others_stay_as_they_were() {
     let mut engine = engine(&[marked()]);

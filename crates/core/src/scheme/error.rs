@@ -1,113 +1,113 @@
-//! What makes no sense in a scheme.
+//! Errors in the definition of a scheme.
 
 use std::time::Duration;
 
 use super::goal::Goal;
 use crate::range::AddrRange;
 
-/// Why a scheme is refused.
+/// The reason why a scheme is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SchemeError {
-    /// a range that holds nothing
+    /// an empty range
     #[error("the least {0} is above the most: swap them")]
     MinAboveMax(&'static str),
-    /// no rate
+    /// an invalid rate
     #[error("a rate from {low} to {high} Hz: give two numbers from 0 on")]
     Rate {
-        /// least
+        /// minimum in Hz
         low: f64,
-        /// most
+        /// maximum in Hz
         high: f64,
     },
-    /// nowhere to go
+    /// a migration without a valid destination
     #[error(
         "{0} without a node, or with a weight of 0: name the nodes to migrate to, e.g. 1, or 0:2,1:1"
     )]
     Destinations(&'static str),
-    /// windows
+    /// an invalid length of the quota window
     #[error("a quota for each {0:?}: choose 10 ms to 24 hours")]
     Reset(Duration),
-    /// longer than its window
+    /// a time quota longer than its window
     #[error("a quota of {time:?} in each {reset:?}: there is no more time than that")]
     TimeQuota {
-        /// asked
+        /// the requested time
         time: Duration,
-        /// window
+        /// the length of the window
         reset: Duration,
     },
-    /// never enough for one
+    /// a byte quota smaller than one unit of the action
     #[error(
         "a quota of {bytes} bytes, and the action takes {unit} at least: choose more, or 0, with which \
          the scheme never acts"
     )]
     SmallQuota {
-        /// asked
+        /// the requested bytes
         bytes: u64,
-        /// least
+        /// the minimum in bytes
         unit: u64,
     },
-    /// a goal without a sense
+    /// an invalid goal
     #[error("{0:?} is no goal: a target above zero, a time below a second, a share of at most all")]
     Goal(Goal),
-    /// marks in no order
+    /// watermarks in a wrong order
     #[error(
         "watermarks {high}, {mid}, {low} (high, mid, low, of 10000): give them in falling order, at \
          most 10000"
     )]
     Watermarks {
-        /// off above
+        /// the high mark, of 10,000
         high: u32,
-        /// on below
+        /// the middle mark, of 10,000
         mid: u32,
-        /// off below
+        /// the low mark, of 10,000
         low: u32,
     },
-    /// never looked at
+    /// watermarks with a check interval of zero
     #[error("watermarks that are looked at each 0 s: choose an interval, e.g. 5 s")]
     WatermarkInterval,
-    /// no pages
+    /// an address filter that is empty or not page-aligned
     #[error(
         "a filter of addresses {0:?}: they must begin and end at multiples of 4096, and differ"
     )]
     Addresses(AddrRange),
-    /// pages of no size
+    /// a folio filter with an empty range of sizes
     #[error("a filter of folios from {min} to {max} bytes: the least is above the most")]
     Folio {
-        /// least
+        /// minimum in bytes
         min: u64,
-        /// most
+        /// maximum in bytes
         max: u64,
     },
-    /// longer than it is remembered
+    /// a filter by touch time beyond the time for which touches are recorded
     #[error("a filter of what was touched within {0:?}: at most 8 hours")]
     Within(Duration),
-    /// longer than anybody waits
+    /// a second look that takes too long
     #[error("a second look after {0:?}: at most a second")]
     Recheck(Duration),
-    /// a limit on what comes from outside
+    /// too many elements: all input from outside has a limit
     #[error("too many {what}: {limit} at most")]
     TooMany {
-        /// of what
+        /// the kind of element
         what: &'static str,
-        /// most
+        /// the maximum number
         limit: usize,
     },
-    /// names tell schemes apart
+    /// two schemes with the same name
     #[error("two schemes are called `{0}`: give each a name of its own")]
     SameName(String),
-    /// which
+    /// an error in a named scheme
     #[error("scheme `{name}`: {why}")]
     Scheme {
-        /// its name
+        /// name of the scheme
         name: String,
-        /// why
+        /// the error
         why: Box<SchemeError>,
     },
 }
 
 impl SchemeError {
-    /// The key of the TOML form that is at fault, as `quota.time`.
+    /// The key of the TOML form that contains the error, for example `quota.time`.
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {

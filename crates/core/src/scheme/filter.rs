@@ -1,4 +1,4 @@
-//! Which parts of a region a scheme may act on, as far as that can be told without the pages.
+//! Filters that select parts of regions, without information about individual pages.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,50 +13,50 @@ use crate::ops::{Mapping, MappingKind};
 use crate::range::{AddrRange, PAGE_SIZE};
 use crate::snapshot::TargetView;
 
-/// Tells parts of regions apart. The first filter that a part answers to decides.
+/// Selects parts of regions. The first filter that matches a part decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    /// what it asks for
+    /// the property that the filter checks
     pub kind: FilterKind,
-    /// whether a part answers to it by being of that kind, or by not being
+    /// whether the filter matches parts with the property, or parts without it
     pub matching: bool,
-    /// what becomes of a part that answers to it; a part that is let through so is asked for no
-    /// [`PageFilter`] any more, as in the kernel
+    /// whether matching parts are allowed; a [`PageFilter`] does not apply to parts that a filter has
+    /// allowed, as in the kernel
     pub allow: bool,
 }
 
-/// What a [`Filter`] asks for.
+/// The property that a [`Filter`] checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FilterKind {
     /// these addresses, page-aligned
     Addresses(AddrRange),
     /// this target
     Target(TargetId),
-    /// the process with this pid; as [`Metrics::processes`] has it
+    /// the process with this pid, from [`Metrics::processes`]
     Pid(i32),
-    /// a process of this name; as [`Metrics::processes`] has it
+    /// a process with this name, from [`Metrics::processes`]
     Comm(Arc<str>),
-    /// a process of this cgroup, or of one below it; as [`Metrics::cgroups`] has it
+    /// a process in this cgroup or in one below it, from [`Metrics::cgroups`]
     Cgroup(Arc<str>),
-    /// what the mapping is made of
+    /// the kind of the mapping
     Mapping(MappingKind),
-    /// the name of the mapping, exactly
+    /// the exact name of the mapping
     Name(Arc<str>),
-    /// how the name of the mapping begins
+    /// a prefix of the name of the mapping
     NamePrefix(Arc<str>),
 }
 
-/// The parts of a region that filters let through, sorted.
+/// The parts of a region that filters do not reject, sorted.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// a filter has said so: page filters are not asked
+    /// allowed by a filter: page filters do not apply
     pub allowed: RangeSet<u64>,
-    /// none has decided
+    /// matched by no filter
     pub undecided: RangeSet<u64>,
 }
 
-/// What `filters` let through of `range`. What none decides is let through, unless the last one
-/// allows and there is no page filter to decide.
+/// The parts of `range` that `filters` do not reject. Parts that no filter matches are allowed, unless the
+/// last filter allows and there is no page filter.
 pub(super) fn parts(
     filters: &[Filter],
     page_filters: &[PageFilter],
@@ -83,7 +83,7 @@ pub(super) fn parts(
     parts
 }
 
-/// What of `range` is not in `held`.
+/// The parts of `range` that are not in `held`.
 fn others(held: &RangeSet<u64>, range: AddrRange) -> RangeSet<u64> {
     some(range).iter().flat_map(|r| held.gaps(r).collect::<Vec<_>>()).collect()
 }
@@ -94,7 +94,7 @@ pub(super) fn some(range: AddrRange) -> Option<Range<u64>> {
 }
 
 impl FilterKind {
-    /// The parts of `range` that are of this kind.
+    /// The parts of `range` with this property.
     fn held(&self, range: AddrRange, view: &TargetView, metrics: &Metrics) -> RangeSet<u64> {
         let all = |yes: bool| if yes { some(range) } else { None }.into_iter().collect();
         let of_mappings = |are_such: &dyn Fn(&Mapping) -> bool| {

@@ -1,4 +1,4 @@
-//! Filters split regions; the first answer decides; the kernel's defaults.
+//! Filters split regions; the first match decides; the defaults are the kernel's.
 
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ fn ranges(set: &RangeSet<u64>) -> Vec<AddrRange> {
     set.iter().map(|r| AddrRange::new(r.start, r.end)).collect()
 }
 
-/// What is let through of pages 5 to 25.
+/// The parts of pages 5 to 25 that are allowed.
 fn through(filters: &[Filter]) -> Vec<AddrRange> {
     let parts = parts(filters, &[], pages(5, 20), &view(), &Metrics::default());
     ranges(&parts.allowed.union(&parts.undecided).collect())
@@ -111,8 +111,8 @@ fn targets_and_cgroups_are_whole() {
     assert!(!in_it("/a/bc") && !in_it("/a/b/c") && !in_it("/b"));
 }
 
-/// Where there are page filters, they decide what core filters do not; what those allow is not asked
-/// again.
+/// Page filters decide for parts that core filters do not decide; they do not apply to parts that core
+/// filters allow.
 #[test]
 fn page_filters_take_over() {
     let young = [PageFilter { kind: PageKind::Young, matching: true, allow: false }];
@@ -130,7 +130,7 @@ fn addresses_are_pages() {
 }
 
 proptest! {
-    /// Page by page: the first filter that it answers to decides, and else the opposite of the last.
+    /// Page by page: the first matching filter decides; without one, the opposite of the last filter.
     #[test]
     fn parts_are_what_filters_say_of_each_page(
         filters in prop::collection::vec((0u64..30, 1u64..20, any::<bool>(), any::<bool>()), 0..6),

@@ -8,45 +8,45 @@ use super::metrics::{Metrics, Scope};
 use crate::range::PAGE_SIZE;
 use crate::time::Nanos;
 
-/// What a quota is to bring about. More is done while it is missed, less when it is passed.
+/// The goal of a quota. The scheme does more while the goal is missed, and less after it is exceeded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Goal {
-    /// Some tasks wait for memory for so long of each second (PSI "some").
+    /// Time per second in which some tasks wait for memory (PSI "some").
     Stalled {
-        /// whose
+        /// the machine or the group
         of: Scope,
-        /// of a second
+        /// time per second
         target: Duration,
     },
-    /// At most so much of the working set is read back from disk or swap within a minute.
+    /// Maximum of the working set that is read back from disk or swap within a minute.
     Refaults {
-        /// whose
+        /// the machine or the group
         of: Scope,
-        /// millionths of the working set: 2000 is 0.2 %
+        /// parts per million of the working set: 2000 is 0.2 %
         ppm: u32,
     },
-    /// So much of the machine's memory is free, of 10,000. When that is reached nothing is done.
+    /// Free memory of the machine, of 10,000. When it is reached, the scheme does nothing.
     Free {
         /// share
         bp: u32,
     },
-    /// So much is resident. When that is reached nothing is done.
+    /// Resident memory. When it is reached, the scheme does nothing.
     Resident {
-        /// whose
+        /// the machine or the group
         of: Scope,
-        /// how much
+        /// the goal in bytes
         bytes: u64,
     },
-    /// A figure of the user's own: the more is done, the more it grows.
+    /// A metric of the user, which grows as the scheme does more.
     User {
-        /// as in [`Metrics::user`]
+        /// its name in [`Metrics::user`]
         name: Arc<str>,
-        /// what it is to be
+        /// its goal
         target: f64,
     },
 }
 
-/// The score of a goal that is met.
+/// The score of a goal that is reached.
 const MET: u64 = 10_000;
 
 impl Goal {
@@ -61,13 +61,13 @@ impl Goal {
         if possible { Ok(()) } else { Err(SchemeError::Goal(self.clone())) }
     }
 
-    /// Whether it tells a state, which is reached, not a flow, which is kept up.
+    /// Whether the goal is a state, which is reached once, and not a flow, which must be maintained.
     fn is_state(&self) -> bool {
         matches!(self, Goal::Free { .. } | Goal::Resident { .. })
     }
 
-    /// How much of it is there, of 10,000; more if it is passed. None if that cannot be told.
-    /// `before` is as of `over` ago.
+    /// The score of the goal: 10,000 if it is reached, more if it is exceeded. `None` if the metric is not
+    /// available. `before` is from the time `over` ago.
     fn score(&self, before: &Metrics, now: &Metrics, over: Duration) -> Option<u64> {
         let share = match self {
             Goal::Stalled { of, target } => {
@@ -92,14 +92,14 @@ impl Goal {
             Goal::Resident { of, bytes } => *bytes as f64 / (now.of(of)?.resident? as f64).max(1.0),
             Goal::User { name, target } => now.user.get(name)? / target,
         };
-        // A float becomes the nearest integer that there is; not a number becomes none at all.
+        // The cast saturates; NaN gives no score.
         (!share.is_nan()).then_some((share * MET as f64) as u64)
     }
 }
 
-/// The next input of a loop whose last input of `last` has scored `score`; 10,000 is the goal.
-/// `damon_feed_loop_next_input`: the further off, the bigger the step, at most twofold up, and from
-/// twice the goal on to the least, 10,000.
+/// The next input of a feedback loop, if the previous input `last` has the score `score`; the goal is
+/// 10,000. As `damon_feed_loop_next_input`: the step grows with the distance from the goal. The input grows
+/// by at most 2x per step, and drops to its minimum of 10,000 once the score is twice the goal.
 #[must_use]
 pub fn feed_loop(last: u64, score: u64) -> u64 {
     const LEAST: u64 = 10_000;
@@ -115,19 +115,21 @@ pub fn feed_loop(last: u64, score: u64) -> u64 {
     }
 }
 
-/// Moves a quota towards its goals, once each window.
+/// Moves a quota towards its goals, once per window.
 #[derive(Debug, Clone)]
 pub(super) struct Tuner {
-    /// ten-thousandths of a byte
+    /// current quota in ten-thousandths of a byte
     level: u64,
     before: Option<(Nanos, Metrics)>,
 }
 
-/// Up to this a quota may grow without having been used: the kernel begins with a byte, and doubles.
+/// A quota that has not been used may grow to this limit in bytes. The kernel begins with one byte, and
+/// doubles.
 const UNPROVEN: u64 = 1 << 20;
 
-/// What was not used is let go of by such a part each window: some windows without work do no harm, as
-/// there may be several to a snapshot, but an hour without is no promise.
+/// An unused part of the quota shrinks by this fraction (one sixteenth) per window. A few windows without
+/// work cause no loss, because one snapshot may cover several windows; but an unused quota does not last for
+/// an hour.
 const FADING: u64 = 16;
 
 impl Default for Tuner {
@@ -137,13 +139,12 @@ impl Default for Tuner {
 }
 
 impl Tuner {
-    /// Bytes for the window that begins at `now`, where `used` bytes were used in the last one. There is
-    /// always enough for a `unit`, the least that the action is done to: less would be nothing for ever.
+    /// The bytes for the window that begins at `now`, if `used` bytes were used in the last one. At least one
+    /// `unit`, the least that the action can affect: less would prevent it for ever.
     ///
-    /// The goal that is nearest to being passed decides. The loop grows without bound where its input
-    /// has no effect: with pressure at zero on an idle machine it would double for ever, and be far
-    /// too high when there is something to do. So it grows to at most twice of what was used, and what
-    /// is beyond that fades.
+    /// The goal with the highest score decides. The loop grows without bound if its input has no effect: with
+    /// zero pressure on an idle machine, it would double for ever, and be far too high when work arrives.
+    /// Therefore it grows to at most twice the bytes that were used, and any excess shrinks.
     pub fn tune(
         &mut self,
         goals: &[Goal],
@@ -158,7 +159,7 @@ impl Tuner {
         let scores: Option<Vec<u64>> =
             goals.iter().map(|g| g.score(&before, metrics, over)).collect();
         let Some(scores) = scores else {
-            // Nothing is done blindly.
+            // Without metrics, the scheme does nothing.
             return 0;
         };
         if goals.iter().zip(&scores).any(|(g, &s)| g.is_state() && s >= MET) {
@@ -172,7 +173,7 @@ impl Tuner {
         self.bytes()
     }
 
-    /// Bytes of a window, as far as they were tuned.
+    /// The tuned bytes per window.
     pub fn bytes(&self) -> u64 {
         self.level / 10_000
     }

@@ -1,10 +1,10 @@
-//! The kernel's vectors, and the loop around plants that answer as memory does.
+//! The kernel's vectors, and the feedback loop with models of memory.
 
 use super::super::metrics::Figures;
 use super::*;
 use crate::survey::Pressure;
 
-/// `damos_quota_goal.py`: down from what is passed, up from what is missed.
+/// `damos_quota_goal.py`: the quota falls after an exceeded goal, and rises after a missed one.
 #[test]
 fn the_kernels_scores_lead_up_down_up_down() {
     let mut esz = 10_000_000;
@@ -40,7 +40,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 const MIB: u64 = 1 << 20;
 
-/// A machine on which acting on `at` bytes in a window stalls tasks for a millisecond.
+/// A model machine: acting on `at` bytes per window stalls tasks for a millisecond.
 struct Plant {
     tuner: Tuner,
     now: Nanos,
@@ -53,7 +53,7 @@ impl Plant {
         Plant { tuner: Tuner::default(), now: Nanos(0), stalled: Duration::ZERO, esz: 0 }
     }
 
-    /// The windows of so many seconds, in which there are `work` bytes to act on.
+    /// Runs windows for `seconds` seconds, with `work` bytes to act on.
     fn run(&mut self, seconds: u32, at: u64, work: u64) -> Vec<u64> {
         let goal = [Goal::Stalled { of: Scope::Machine, target: MS }];
         let mut window = || {
@@ -80,7 +80,7 @@ fn a_step_up_and_a_step_down_settle_and_overshoot_at_most_twofold() {
     }
 }
 
-/// An hour at no pressure with little to do, then much to do at once.
+/// An hour without pressure and with little work, then much work at once.
 #[test]
 fn it_does_not_run_away_where_there_is_no_pressure() {
     let mut plant = Plant::new();
@@ -91,7 +91,7 @@ fn it_does_not_run_away_where_there_is_no_pressure() {
     assert!(busy[40..].iter().all(|esz| esz.abs_diff(100 * MIB) < 2 * MIB), "{busy:?}");
 }
 
-/// Much was to be done once, then nothing.
+/// Much work once, then none.
 #[test]
 fn what_was_allowed_for_long_without_use_is_allowed_no_more() {
     let mut plant = Plant::new();
@@ -102,7 +102,7 @@ fn what_was_allowed_for_long_without_use_is_allowed_no_more() {
     assert_eq!(idle[199], MIB, "{idle:?}");
 }
 
-/// Refaults: what is not to be had is asked for no more, and is no error.
+/// Refaults: the quota falls to its minimum if the goal cannot be reached; this is not an error.
 #[test]
 fn a_goal_that_can_never_be_met_ends_at_the_least() {
     let goal = [Goal::Refaults { of: Scope::Machine, ppm: 2000 }];
@@ -119,7 +119,7 @@ fn a_goal_that_can_never_be_met_ends_at_the_least() {
     }
 }
 
-/// Less than a huge page would be none, and none is used, so that it would never grow.
+/// Less than a huge page would allow no action, so nothing would be used, and the quota would never grow.
 #[test]
 fn it_begins_with_a_huge_page_where_that_is_the_least() {
     let goal = [Goal::Free { bp: 2000 }];
@@ -133,7 +133,7 @@ fn it_begins_with_a_huge_page_where_that_is_the_least() {
     assert_eq!(levels, [2, 3, 4, 6, 9], "half as much again, from one on");
 }
 
-/// 0.2 % of 1 GiB are 524 pages, which is 8.7 a second.
+/// 0.2 % of 1 GiB are 524 pages, which is 8.7 per second.
 #[test]
 fn refaults_count_by_the_minute_and_the_working_set() {
     let goal = Goal::Refaults { of: Scope::Machine, ppm: 2000 };

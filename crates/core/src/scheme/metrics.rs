@@ -1,4 +1,4 @@
-//! What goals and watermarks go by: figures that the caller reads.
+//! The metrics for goals and watermarks, which the caller reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,57 +6,57 @@ use std::sync::Arc;
 use crate::call::TargetId;
 use crate::survey::Pressure;
 
-/// Figures of the machine, of groups of processes, and of the user's own. What cannot be read is none.
+/// Metrics of the machine, of groups of processes, and of the user. A metric that cannot be read is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Metrics {
     /// of the machine
     pub machine: Figures,
-    /// of each group that a goal names: a cgroup by its path, or whatever else the caller calls so
+    /// of each group that a goal names: a cgroup by its path, or another name of the caller's choice
     pub groups: BTreeMap<Arc<str>, Figures>,
-    /// the cgroup of each target, by its path
+    /// the path of each target's cgroup
     pub cgroups: BTreeMap<TargetId, Arc<str>>,
-    /// the process that each target is, if it is one
+    /// the process of each target, if it is one
     pub processes: BTreeMap<TargetId, Process>,
     /// free memory of the machine, of 10,000
     pub free_bp: Option<u32>,
-    /// Unusable free space index of the machine for huge pages, of 10,000: the share of free memory
-    /// that lies in blocks too small for one.
+    /// Unusable free space index of the machine for huge pages, of 10,000: the share of free memory in blocks
+    /// that are smaller than a huge page.
     pub fragmentation_bp: Option<u32>,
-    /// figures of the user, by the name that goals give them
+    /// metrics of the user, by the name in goals
     pub user: BTreeMap<Arc<str>, f64>,
 }
 
-/// What filters tell a process by.
+/// The properties of a process that filters check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// its pid
+    /// pid of the process
     pub pid: i32,
-    /// its name, as in `/proc/PID/comm`
+    /// name of the process, as in `/proc/PID/comm`
     pub comm: Arc<str>,
 }
 
-/// Figures of the machine or of a group.
+/// Metrics of the machine or of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Figures {
-    /// counted since some fixed time; only differences are used
+    /// counters since a fixed time; only differences are used
     pub pressure: Option<Pressure>,
-    /// bytes in memory
+    /// resident bytes
     pub resident: Option<u64>,
-    /// bytes that were touched lately
+    /// recently touched bytes
     pub working_set: Option<u64>,
 }
 
-/// Whom a figure is about.
+/// The scope of a metric.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// the machine
+    /// the whole machine
     Machine,
-    /// a group of [`Metrics::groups`]
+    /// a group in [`Metrics::groups`]
     Group(Arc<str>),
 }
 
 impl Metrics {
-    /// The figures of `scope`, if there are any.
+    /// The metrics of `scope`; `None` if there are none.
     #[must_use]
     pub fn of(&self, scope: &Scope) -> Option<&Figures> {
         match scope {

@@ -1,8 +1,8 @@
-//! Schemes: what was seen decides what is done to which memory, within a budget.
+//! Schemes: which action to apply to which memory, within a quota.
 //!
 //! A [`Scheme`] is a [`Pattern`] of size, rate and age, an [`Action`], a [`Quota`], [`Watermarks`] and
-//! [`Filter`]s. An [`Engine`] of them takes snapshots, and acts through [`crate::Act`].
-//! `docs/reference/schemes.md` tells of it all.
+//! [`Filter`]s. An [`Engine`] receives snapshots, and acts through [`crate::Act`].
+//! `docs/reference/schemes.md` describes schemes in full.
 
 mod absent;
 mod acted;
@@ -42,41 +42,41 @@ use crate::act::{Action, Destinations, PageFilter, PageKind};
 use crate::range::PAGE_SIZE;
 use crate::survey::BLOCK_SIZE;
 
-/// Regions like this → this action, so much of it, the best first, only while the machine is like
-/// this.
+/// A rule: apply an action to regions that match a pattern, within a quota, in order of priority, while
+/// watermarks permit it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scheme {
-    /// tells it from others
+    /// unique name
     pub name: Arc<str>,
-    /// which regions
+    /// the regions to act on
     pub pattern: Pattern,
-    /// what is done to them
+    /// the action
     pub action: Action,
-    /// how often; zero: at each step
+    /// minimum time between two applications; zero: at each step
     pub apply_interval: Duration,
-    /// how much
+    /// limits of the action, and priorities
     pub quota: Quota,
-    /// when at all
+    /// when the scheme is active; always without watermarks
     pub watermarks: Option<Watermarks>,
     /// which parts of regions
     pub filters: Vec<Filter>,
-    /// which pages, where filters have not decided
+    /// which pages, in the parts that no filter has allowed
     pub page_filters: Vec<PageFilter>,
-    /// What is touched within this time before an action for cold memory is let alone: see
-    /// [`crate::Work::recheck`]. None: the monitor's sampling interval.
+    /// Second look: an action for cold memory skips pages that are touched within this time before it, see
+    /// [`crate::Work::recheck`]. `None`: the monitor's sampling interval.
     pub recheck: Option<Duration>,
 }
 
 const MAX_FILTERS: usize = 64;
 const LONGEST_RECHECK: Duration = Duration::from_secs(1);
-/// That is what two bytes a page hold, whatever they are counted from.
+/// The longest time that the two bytes per page can record, with any origin.
 const LONGEST_WITHIN: Duration = Duration::from_secs(8 * 3600);
 
-/// That a page was touched is known when its bit is cleared, and told in whole seconds.
+/// A touch is recorded when its accessed bit is cleared, in whole seconds.
 const LATE: Duration = Duration::from_secs(2);
 
 impl Scheme {
-    /// All that matches, without a bound.
+    /// A scheme without a quota: it acts on all matching memory.
     #[must_use]
     pub fn new(name: &str, pattern: Pattern, action: Action) -> Self {
         Scheme {
@@ -92,7 +92,7 @@ impl Scheme {
         }
     }
 
-    /// The least bytes that its action can be done to.
+    /// The least number of bytes that the action can affect.
     fn unit(&self) -> u64 {
         match self.action {
             Action::HugePage | Action::NoHugePage => BLOCK_SIZE,
@@ -100,8 +100,8 @@ impl Scheme {
         }
     }
 
-    /// When memory that has changed is worth a look by its pages, where those that were touched lately are
-    /// held back: before that, all of them count as touched. Zero: at once.
+    /// The age at which changed memory is worth a look at its pages, if page filters reject recently touched
+    /// ones: before this age, all of its pages count as touched. Zero: at once.
     fn settled(&self) -> Duration {
         let of_pages = self.page_filters.iter().filter_map(|f| match f.kind {
             PageKind::Touched { within } if f.matching != f.allow => Some(within + LATE),
@@ -110,10 +110,10 @@ impl Scheme {
         of_pages.max().unwrap_or_default().min(*self.pattern.age.end())
     }
 
-    /// Whether it makes sense.
+    /// Checks whether the scheme is valid.
     ///
     /// # Errors
-    /// The first thing that does not.
+    /// The first error found.
     pub fn check(&self) -> Result<(), SchemeError> {
         self.checked()
             .map_err(|why| SchemeError::Scheme { name: self.name.to_string(), why: Box::new(why) })

@@ -9,64 +9,64 @@ use super::{Scheme, SchemeError};
 use crate::act::{Action, Destination, Destinations};
 use crate::units::{parse_size, parse_time};
 
-/// What could not be read, and where.
+/// A parse error with its position.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("line {line}, column {column}: {what}")]
 pub struct ParseError {
-    /// from 1
+    /// line, from 1
     pub line: usize,
-    /// from 1, in characters
+    /// column in characters, from 1
     pub column: usize,
-    /// what is wrong there
+    /// the error
     pub what: Wrong,
 }
 
-/// What is wrong with a line.
+/// The kind of error in a line.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Wrong {
-    /// too short
+    /// a missing word
     #[error(
         "{0} is missing: a scheme is `min-size max-size min-rate max-rate min-age max-age action`, e.g. \
          `4K null null 5 5s null pageout`"
     )]
     Missing(&'static str),
-    /// too long
+    /// an extra word
     #[error("`{0}` is too much: a scheme ends with its action, and nodes if that migrates")]
     Extra(String),
-    /// no size
+    /// an invalid size
     #[error("`{0}` is no size: write bytes, or e.g. 4K, 2M, 1.5G, null, min, max")]
     Size(String),
-    /// no rate
+    /// an invalid rate
     #[error("`{0}` is no rate: write percent at 5 ms (5 or 5%), or 10Hz, null, min, max")]
     Rate(String),
-    /// no age
+    /// an invalid age
     #[error("`{0}` is no age: write e.g. 500ms, 5s, 2m, 1h, a number of intervals, null, min, max")]
     Age(String),
-    /// no action
+    /// an unknown action
     #[error(
         "`{0}` is no action: choose pageout, cold, willneed, hugepage, nohugepage, lru_prio, \
          lru_deprio, migrate_hot NODES, migrate_cold NODES or stat"
     )]
     Action(String),
-    /// no nodes
+    /// invalid nodes
     #[error("`{0}` names no nodes: write e.g. 1, or 0:2,1:1 for two pages of three on node 0")]
     Nodes(String),
-    /// read, but senseless
+    /// an invalid scheme
     #[error("{0}")]
     Scheme(SchemeError),
-    /// a limit on what comes from outside
+    /// too long: all input from outside has a limit
     #[error("more than {MAX_TEXT} bytes of schemes")]
     TooLong,
 }
 
 const MAX_TEXT: usize = 1 << 20;
 
-/// The schemes in `text`, one a line; what follows a `#` is a comment. An age without a unit is in
-/// aggregation intervals of `interval`. A scheme is called after its action; further ones of the same
-/// action `pageout-2`, `pageout-3`.
+/// Parses the schemes in `text`, one per line; `#` starts a comment. An age without a unit counts aggregation
+/// intervals of length `interval`. A scheme gets the name of its action; further schemes with the same action
+/// are named `pageout-2`, `pageout-3` and so on.
 ///
 /// # Errors
-/// The first place where something cannot be read, or makes no sense.
+/// The first syntax error or invalid scheme.
 pub fn parse(text: &str, interval: Duration) -> Result<Vec<Scheme>, ParseError> {
     if text.len() > MAX_TEXT {
         return Err(ParseError { line: 1, column: 1, what: Wrong::TooLong });
@@ -90,17 +90,17 @@ pub fn parse(text: &str, interval: Duration) -> Result<Vec<Scheme>, ParseError> 
     Ok(schemes)
 }
 
-/// An action as schemes are written with: `pageout`, or `migrate_cold 0:2,1:1`.
+/// Parses an action as written in schemes: `pageout`, or `migrate_cold 0:2,1:1`.
 ///
 /// # Errors
-/// If there is no such action, it names no nodes, or there is more behind it.
+/// If the action is unknown or names no nodes, or if text follows it.
 pub fn parse_action(text: &str) -> Result<Action, ParseError> {
     let mut words = Words::new(1, text);
     let action = words.action()?;
     words.end().map(|()| action)
 }
 
-/// The words of a line, each with its column.
+/// The words of a line with their columns.
 struct Words<'a> {
     line: usize,
     end: usize,
@@ -121,7 +121,7 @@ impl<'a> Words<'a> {
         Words { line, end, columns, words: words.into_iter() }
     }
 
-    /// Where what is called so in the TOML form begins.
+    /// Column of the value that the TOML form calls `key`.
     fn column_of(&self, key: &str) -> usize {
         let word = match key {
             "rate" => 2,
@@ -162,7 +162,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Two words: the least and the most.
+    /// Parses two words: minimum and maximum.
     fn range<T: Clone>(
         &mut self,
         names: [&'static str; 2],
@@ -200,7 +200,7 @@ impl<'a> Words<'a> {
         })
     }
 
-    /// `1`, or `0:2,1:1` with weights.
+    /// Parses `1`, or `0:2,1:1` with weights.
     fn nodes(&mut self) -> Result<Destinations, ParseError> {
         let (column, word) = self.next("the node to migrate to")?;
         let node = |one: &str| {
@@ -213,7 +213,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A rate as schemes are written with, in Hz: `10Hz`, or percent at 5 ms. None if it is no rate.
+/// Parses a rate as written in schemes, in Hz: `10Hz`, or percent at 5 ms. `None` if it is not a rate.
 #[must_use]
 pub fn parse_rate(word: &str) -> Option<f64> {
     let number = word.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -224,7 +224,7 @@ pub fn parse_rate(word: &str) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then(|| hz_of_percent(percent))
 }
 
-/// An age as schemes are written with: a time, or a number of intervals. None if it is no age.
+/// Parses an age as written in schemes: a time, or a number of intervals. `None` if it is not an age.
 #[must_use]
 pub fn parse_age(word: &str, interval: Duration) -> Option<Duration> {
     match word.parse::<u32>() {

@@ -1,4 +1,4 @@
-//! Which regions a scheme is for.
+//! The pattern of regions that a scheme acts on.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use super::SchemeError;
 use crate::snapshot::RegionView;
 
-/// Ranges of size, rate and age, both ends within. A region matches if it lies in all three.
+/// Ranges of size, rate and age, with inclusive limits. A region matches if it is within all three.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {
-    /// bytes of the region
+    /// size of the region in bytes
     pub size: RangeInclusive<u64>,
-    /// touches of a page a second: see [`mean_hz`]
+    /// rate in Hz, as mean over the pages: see [`mean_hz`]
     pub hz: RangeInclusive<f64>,
-    /// how long it has kept its heat
+    /// time for which the region has kept its heat
     pub age: RangeInclusive<Duration>,
 }
 
 impl Default for Pattern {
-    /// Every region.
+    /// Matches every region.
     fn default() -> Self {
         Pattern { size: 0..=u64::MAX, hz: 0.0..=f64::INFINITY, age: Duration::ZERO..=Duration::MAX }
     }
 }
 
 impl Pattern {
-    /// Whether `view`, found at sampling interval `sample`, matches.
+    /// Whether `view`, measured with sampling interval `sample`, matches.
     #[must_use]
     pub fn matches(&self, view: &RegionView, sample: Duration) -> bool {
         self.size.contains(&view.range.len())
@@ -49,11 +49,11 @@ impl Pattern {
     }
 }
 
-/// Touches a second of a page of the region, over those of its resident pages whose accesses can be
-/// seen. Of a region that is touched in part it is the mean: where each sixteenth page is touched at
-/// 160 Hz, 10 Hz.
+/// The mean rate in Hz over the visible resident pages of a region. Example: if every sixteenth page is
+/// touched at 160 Hz, the mean is 10 Hz.
 ///
-/// What was touched too late to have a rate has the one that its share of accessed pages stands for.
+/// If touches came too late to give a rate, the result is the rate that corresponds to the share of accessed
+/// pages.
 #[must_use]
 pub fn mean_hz(view: &RegionView, sample: Duration) -> f64 {
     if view.rate.hz > 0.0 {
@@ -63,8 +63,8 @@ pub fn mean_hz(view: &RegionView, sample: Duration) -> f64 {
     -(-share).ln_1p() / sample.as_secs_f64().max(1e-9)
 }
 
-/// The rate in Hz at which `percent` of pages are found accessed within 5 ms, the kernel's sampling
-/// interval: 5 % is 10.3 Hz, 100 % no rate is high enough for.
+/// The rate in Hz at which `percent` of the pages are found accessed within 5 ms, the kernel's sampling
+/// interval: 5 % is 10.3 Hz; 100 % is an infinite rate.
 #[must_use]
 pub fn hz_of_percent(percent: f64) -> f64 {
     -(-percent / 100.0).ln_1p() / 0.005

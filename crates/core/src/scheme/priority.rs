@@ -1,29 +1,30 @@
-//! Which candidates come first.
+//! Priorities of candidates.
 
 use crate::act::Action;
 use crate::heat::Heat;
 use crate::range::PAGE_SIZE;
 use crate::snapshot::RegionView;
 
-/// How much size, rate and age count for what comes first. All zero: nothing comes first.
+/// Weights of size, rate and age in the priority. If all are zero, candidates have no priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Weights {
-    /// of the size: bigger first
+    /// weight of the size: larger regions first
     pub size: u32,
-    /// of the share of accessed pages
+    /// weight of the share of accessed pages
     pub rate: u32,
-    /// of the age
+    /// weight of the age
     pub age: u32,
 }
 
-/// The highest score.
+/// The maximum score.
 pub(super) const MAX_SCORE: f64 = 99.0;
 
-/// How well a region suits `action`, 0 to 99: the higher, the sooner.
+/// The priority score of a region for `action`, 0 to 99; a higher score is earlier.
 ///
-/// Rate and age as in `damon_hot_score` and `damon_cold_score`, which is 99 less the hot one, but not
-/// rounded, so that it orders what the kernel takes for equal; at whole powers of two of a second both
-/// agree. The kernel leaves size out: here it is the binary logarithm of the pages, up to 16 TiB.
+/// Rate and age count as in `damon_hot_score` and `damon_cold_score`, which is 99 minus the hot score, but
+/// without rounding. Therefore the score orders regions that the kernel treats as equal; at whole powers of
+/// two of a second both agree. The kernel ignores size: here it counts as the binary logarithm of the pages,
+/// up to 16 TiB.
 #[must_use]
 pub fn score(action: &Action, view: &RegionView, weights: &Weights) -> f64 {
     let [ws, wr, wa] = [weights.size, weights.rate, weights.age].map(f64::from);
@@ -39,18 +40,18 @@ pub fn score(action: &Action, view: &RegionView, weights: &Weights) -> f64 {
     mean(&[(wr + wa, heat), (ws, size_score(view))])
 }
 
-/// The mean by weight; 0 if none has weight.
+/// The weighted mean; 0 if all weights are zero.
 fn mean(parts: &[(f64, f64)]) -> f64 {
     let weight: f64 = parts.iter().map(|p| p.0).sum();
     parts.iter().map(|(w, x)| w * x).sum::<f64>() / if weight > 0.0 { weight } else { 1.0 }
 }
 
-/// 0 to 100.
+/// Score of the rate, 0 to 100.
 fn rate_score(view: &RegionView) -> f64 {
     f64::from(view.accesses_bp.min(10_000)) / 100.0
 }
 
-/// 0 (cold for long) to 100 (hot for long); 50 is new.
+/// Score of the age: 0 (cold for a long time) to 100 (hot for a long time); 50 is new.
 fn age_score(view: &RegionView) -> f64 {
     let seconds = view.age.as_secs_f64();
     let log = if seconds < 1.0 { seconds } else { (seconds.log2() + 1.0).min(32.0) };
@@ -58,7 +59,7 @@ fn age_score(view: &RegionView) -> f64 {
     (signed + 32.0) * 100.0 / 64.0
 }
 
-/// 0 (a page) to 99.
+/// Score of the size: 0 (one page) to 99.
 fn size_score(view: &RegionView) -> f64 {
     let pages = (view.range.len() / PAGE_SIZE).max(1);
     (pages as f64).log2().min(32.0) * MAX_SCORE / 32.0
@@ -75,14 +76,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts `bytes` at `score`.
+    /// Adds `bytes` at `score`.
     pub fn add(&mut self, score: f64, bytes: u64) {
         let at = score.clamp(0.0, MAX_SCORE) as usize;
         self.0[at] = self.0[at].saturating_add(bytes);
     }
 
-    /// The highest score from which on there are at least `bytes`; 0 if there are less in all. What
-    /// scores less does not get its turn.
+    /// The highest score at or above which there are at least `bytes`; 0 if there are fewer in total. Regions
+    /// with a lower score are not selected.
     #[must_use]
     pub fn cut_off(&self, bytes: u64) -> usize {
         let mut sum = 0u64;
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(score(&Action::Stat, &old, &AGE), 99.0);
     }
 
-    /// Of two that the kernel takes for equal, the older one is colder.
+    /// Of two regions that the kernel treats as equal, the older one is colder.
     #[test]
     fn there_is_an_order_within_a_power_of_two() {
         let score = |s| score(&Action::PageOut, &view(0, 1, 0.0, Duration::from_secs(s)), &AGE);
@@ -174,7 +175,7 @@ mod tests {
     }
 
     proptest! {
-        /// From the cut-off on there is enough, and above it there is not.
+        /// At the cut-off there are enough bytes, and above it there are not.
         #[test]
         fn the_cut_off_is_the_highest_that_suffices(
             all in prop::collection::vec((0.0..=99.0, 0u64..1 << 30), 0..50),

@@ -1,4 +1,4 @@
-//! Candidates in their order, taken by batches that fit what is left.
+//! Candidates in order of priority, taken in batches that fit the remaining budget.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -9,20 +9,20 @@ use crate::act::Budget;
 use crate::call::TargetId;
 use crate::range::{AddrRange, align_down, align_up};
 
-/// Works handed over at once, at most.
+/// Maximum number of works per batch.
 const MAX_BATCH: usize = 512;
-/// Each work gets at least this, so that it comes to something: fewer works where there is less time.
+/// Minimum time for each work, so that it can make progress: a short remaining time gives fewer works.
 pub(super) const LEAST_TIME: Duration = Duration::from_micros(500);
 
-/// A place in the order of targets and addresses.
+/// A position in the order of targets and addresses.
 pub(super) type Place = (TargetId, u64);
 
-/// What is still to be done in a turn: the best first; of equals, from where the last turn stopped, on
-/// to the end, and from the start to there.
+/// The remaining candidates of a turn, in order of priority. Candidates of equal priority are in circular
+/// address order, starting where the last turn stopped.
 #[derive(Debug)]
 pub(super) struct Queue {
     candidates: VecDeque<Candidate>,
-    /// the least bytes that the action is done to
+    /// the least number of bytes that the action can affect
     unit: u64,
 }
 
@@ -39,9 +39,10 @@ impl Queue {
         Queue { candidates: all.into(), unit }
     }
 
-    /// Takes what fits `left`, cutting the last one at a multiple of the unit, to what there is to do to
-    /// it if that lies evenly. But the budget of each is enough for all of it: else its rest would come
-    /// after what is behind it.
+    /// Takes the candidates that fit in `left`. The last one is cut at a multiple of the unit where the
+    /// remaining bytes end, if the bytes that the action can affect are evenly distributed. However, the
+    /// budget of each work is sufficient for all of its part: otherwise its remainder would come after later
+    /// candidates.
     pub fn batch(&mut self, left: Budget) -> Vec<(Candidate, Budget)> {
         let mut batch: Vec<(Candidate, Budget)> = Vec::new();
         let mut bytes = left.bytes;
@@ -63,13 +64,13 @@ impl Queue {
         batch
     }
 
-    /// Whole units of what there is to do to a candidate.
+    /// Bytes of a candidate that the action can affect, in whole units.
     fn worth(&self, c: &Candidate) -> u64 {
         align_up(c.worth().max(1), self.unit).min(align_up(c.range.len(), self.unit))
     }
 
-    /// Up to where there are `bytes` of the `worth` of a candidate: to the first boundary of units at
-    /// least, so that it gets on.
+    /// The address up to which a candidate contains `bytes` of its `worth`: at least the first unit boundary,
+    /// so that it makes progress.
     fn cut(&self, c: &Candidate, bytes: u64, worth: u64) -> u64 {
         let part = u128::from(c.range.len()) * u128::from(bytes) / u128::from(worth);
         let part = u64::try_from(part).unwrap_or(u64::MAX);
@@ -77,19 +78,19 @@ impl Queue {
         align_down(c.range.start.saturating_add(part), self.unit).max(first)
     }
 
-    /// Puts the part of `c` from `at` on back in front.
+    /// Puts the part of `c` from `at` on back at the front.
     pub fn back(&mut self, c: Candidate, at: u64) {
         if at < c.range.end {
             self.candidates.push_front(Candidate { range: AddrRange::new(at, c.range.end), ..c });
         }
     }
 
-    /// Leaves out a target that is gone.
+    /// Removes the candidates of a target that is gone.
     pub fn without(&mut self, target: TargetId) {
         self.candidates.retain(|c| c.target != target);
     }
 
-    /// What comes next.
+    /// The position of the next candidate.
     pub fn place(&self) -> Option<Place> {
         self.candidates.front().map(|c| (c.target, c.range.start))
     }
@@ -99,7 +100,7 @@ impl Queue {
     }
 }
 
-/// Shares the time, what is above the least by bytes.
+/// Distributes the time: the minimum for each work, and the rest in proportion to the bytes.
 fn share_out(time: Duration, batch: &mut [(Candidate, Budget)]) {
     let works = u32::try_from(batch.len()).unwrap_or(u32::MAX).max(1);
     let least = LEAST_TIME.min(time / works);
@@ -110,7 +111,7 @@ fn share_out(time: Duration, batch: &mut [(Candidate, Budget)]) {
     }
 }
 
-/// `c`, in two if `place` lies within.
+/// `c`, split in two if `place` lies inside.
 fn split_at(c: Candidate, (target, at): Place) -> Vec<Candidate> {
     if c.target != target || !c.range.contains(at) || c.range.start == at {
         return vec![c];

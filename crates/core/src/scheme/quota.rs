@@ -1,4 +1,4 @@
-//! How much a scheme may do, and how much it has done.
+//! Quotas: how much a scheme may do, and how much it has done.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::act::Budget;
 use crate::range::PAGE_SIZE;
 use crate::time::Nanos;
 
-/// What a scheme may do within a window of time. Time, bytes and goals make one bound in bytes, the
-/// lowest of them. None given: no bound. A bound of zero: it never acts.
+/// The limits of a scheme within a window of time. Time, bytes and goals each give a limit in bytes; the
+/// lowest applies. Without any of them, there is no limit. With a limit of zero, the scheme never acts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quota {
-    /// for acting
+    /// maximum time spent acting
     pub time: Option<Duration>,
-    /// to act on
+    /// maximum number of bytes to act on
     pub bytes: Option<u64>,
     /// length of a window
     pub reset: Duration,
-    /// move the bound within the other two
+    /// goals that adjust the limit within the other two
     pub goals: Vec<Goal>,
-    /// what comes first
+    /// weights of the priority
     pub weights: Weights,
 }
 
 impl Default for Quota {
-    /// No bound, nothing comes first; windows of a second.
+    /// No limit, no priority; windows of one second.
     fn default() -> Self {
         let reset = Duration::from_secs(1);
         Quota { time: None, bytes: None, reset, goals: Vec::new(), weights: Weights::default() }
@@ -44,7 +44,7 @@ impl Quota {
         self.time.is_some() || self.bytes.is_some() || !self.goals.is_empty()
     }
 
-    /// `unit`: the least bytes that the action can be done to.
+    /// Checks the quota. `unit` is the least number of bytes that the action can affect.
     pub(super) fn check(&self, unit: u64) -> Result<(), SchemeError> {
         if !RESET.contains(&self.reset) {
             return Err(SchemeError::Reset(self.reset));
@@ -62,40 +62,41 @@ impl Quota {
     }
 }
 
-/// What is taken for the speed of an action before it was measured, in bytes a millisecond: the
-/// kernel's first guess.
+/// The presumed speed of an action before it is measured, in bytes per millisecond: the kernel's initial
+/// value.
 const FIRST_GUESS: u64 = PAGE_SIZE * 1024;
-/// The first guess may be far too high: so small a part of a time quota is tried first.
+/// The presumed speed may be far too high: the first trial uses only this fraction (one sixteenth) of a time
+/// quota.
 const TRIAL: u64 = 16;
-/// Acting at once, at most, whatever the quota.
+/// Maximum time of one turn, whatever the quota.
 const LONGEST_TURN: Duration = Duration::from_secs(1);
 
-/// What was done in a window, and what remains.
+/// The consumption of a window.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Charge {
     began: Option<Nanos>,
     bytes: u64,
     time: Duration,
-    /// time of this turn
+    /// time used in this turn
     turn: Duration,
-    /// of windows that are over, for the speed
+    /// bytes of earlier windows, to compute the speed
     past_bytes: u64,
     past_time: Duration,
-    /// gone over in this window, whatever came of it: what the time went to
+    /// bytes processed in this window, with any result: this is the work that the time was spent on
     gone_over: u64,
-    /// in bytes, by bytes and goals
+    /// limit in bytes, from bytes and goals
     limit: u64,
-    /// in bytes, by time as well, at the speed of when the window began
+    /// limit in bytes, also from time at the speed measured when the window began
     bound: u64,
     tuner: Tuner,
-    /// windows that ended with nothing left
+    /// number of windows that ended with the quota used up
     pub exceeded: u64,
-    /// windows that began
+    /// number of windows that began
     pub windows: u64,
 }
 
 impl Charge {
-    /// Begins a turn, and a window if one is due.
+    /// Begins a turn, and a new window if one is due.
     pub fn begin(&mut self, quota: &Quota, unit: u64, now: Nanos, metrics: &Metrics) {
         self.turn = Duration::ZERO;
         if self.began.is_some_and(|began| now.since(began) < quota.reset) {
@@ -115,8 +116,8 @@ impl Charge {
         self.set_bound(quota, unit, goal);
     }
 
-    /// Takes over a quota that was changed: within this window, what was done counts. Goals are asked
-    /// with the next one; until then they let no more be done than was allowed before.
+    /// Applies a changed quota. Consumption in the current window still counts. Goals are evaluated with the
+    /// next window; until then they do not allow more than before.
     pub fn change(&mut self, quota: &Quota, unit: u64) {
         let goal = match quota.goals.is_empty() {
             true => u64::MAX,
@@ -125,7 +126,7 @@ impl Charge {
         self.set_bound(quota, unit, goal);
     }
 
-    /// The window becomes the past. Of that, what is long over counts ever less.
+    /// Adds the window to the history, in which old windows have ever less weight.
     fn forget(&mut self, quota: &Quota) {
         self.past_bytes += self.gone_over;
         self.past_time += self.time;
@@ -136,9 +137,11 @@ impl Charge {
         (self.bytes, self.gone_over, self.time) = (0, 0, Duration::ZERO);
     }
 
-    /// As `damos_set_effective_quota`: goals, time at the speed measured, bytes; the lowest.
+    /// Sets the limit as `damos_set_effective_quota` does: the lowest of goals, time at the measured speed,
+    /// and bytes.
     ///
-    /// However slow it was, there is time for a unit, or else it would never be found to be faster.
+    /// However slow the action was, the limit allows one unit: otherwise an increase in speed would never be
+    /// measured.
     fn set_bound(&mut self, quota: &Quota, unit: u64, goal: u64) {
         let bytes = |time: Duration| match time.is_zero() {
             true => 0,
@@ -149,7 +152,7 @@ impl Charge {
         self.bound = in_time.min(self.limit);
     }
 
-    /// What can be done in `time`, at the speed so far.
+    /// The bytes that the action can process in `time` at the measured speed.
     fn bytes_in(&self, time: Duration) -> u64 {
         let (bytes, ns) =
             (self.past_bytes + self.gone_over, (self.past_time + self.time).as_nanos());
@@ -160,13 +163,13 @@ impl Charge {
         u64::try_from(all).unwrap_or(u64::MAX)
     }
 
-    /// Bytes in a window, as in force.
+    /// The limit of the window, in bytes.
     pub fn bound(&self) -> u64 {
         self.bound
     }
 
-    /// What is left for a batch, in whole units; no bytes if the window is full, or the turn over. A
-    /// sixteenth of the time is kept back, since each work may take a step longer than it is to.
+    /// The remaining budget for a batch, in whole units; no bytes if the quota is used up or the turn is
+    /// over. A sixteenth of the time is reserved, because each work may overrun by one step.
     pub fn left(&self, quota: &Quota, unit: u64) -> Budget {
         let time = quota.time.map_or(Duration::MAX, |time| time.saturating_sub(self.time));
         let time = time - time / 16;
@@ -178,13 +181,13 @@ impl Charge {
         Budget { bytes: if time.is_zero() { 0 } else { bytes - bytes % unit }, time }
     }
 
-    /// Bytes that may still be done in this window; of a time quota, as many as there is time for at the
-    /// speed by now, which may be higher than when the window began.
+    /// The bytes that may still be used in this window. With a time quota, they follow from the remaining
+    /// time at the present speed, which may be higher than when the window began.
     fn room(&self, quota: &Quota, unit: u64) -> u64 {
         let bytes = self.limit.saturating_sub(self.bytes);
         match quota.time {
             Some(_) if self.time.is_zero() => self.bound.saturating_sub(self.bytes),
-            // What is left at last is not worth a work, which may take a step longer than it is to.
+            // The last bit of time is not sufficient for a work, which may overrun by one step.
             Some(time) if self.time >= time.saturating_sub(LEAST_TIME.max(time / 50)) => 0,
             Some(time) => {
                 let fits = self.bytes_in(time - self.time);
@@ -194,12 +197,12 @@ impl Charge {
         }
     }
 
-    /// Whether nothing more may be done in this window.
+    /// Whether the quota of this window is used up.
     pub fn is_full(&self, quota: &Quota, unit: u64) -> bool {
         self.room(quota, unit) < unit
     }
 
-    /// From when on something may be done: now, or with the next window.
+    /// The earliest time of the next action: now, or the begin of the next window.
     pub fn next(&self, quota: &Quota, unit: u64) -> Nanos {
         match self.began {
             Some(began) if self.is_full(quota, unit) => began + quota.reset,
@@ -207,7 +210,7 @@ impl Charge {
         }
     }
 
-    /// Counts what was done: `bytes` of it are charged.
+    /// Adds the result of an action: `bytes` are charged, and `gone_over` were processed.
     pub fn add(&mut self, bytes: u64, gone_over: u64, took: Duration) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.gone_over = self.gone_over.saturating_add(gone_over);

@@ -1,4 +1,4 @@
-//! The one bound, windows, and what is left of them.
+//! Tests of the limit, of windows, and of the remaining quota.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn without_a_quota_there_is_no_bound() {
     assert_eq!(charge.exceeded, 0);
 }
 
-/// `damos_set_effective_quota`: 4 MiB a millisecond at first, then what was measured.
+/// `damos_set_effective_quota`: 4 MiB per millisecond initially, then the measured speed.
 #[test]
 fn time_becomes_bytes_by_the_speed() {
     let quota = Quota { time: Some(10 * MS), ..Quota::default() };
@@ -41,7 +41,7 @@ fn time_becomes_bytes_by_the_speed() {
     assert_eq!(charge.exceeded, 1);
 }
 
-/// What goes faster than it did leaves time, which is used; but not beyond a bound in bytes.
+/// A higher speed than before leaves time, which is used, but not beyond a limit in bytes.
 #[test]
 fn time_that_is_left_is_used() {
     let time = Quota { time: Some(10 * MS), ..Quota::default() };
@@ -57,7 +57,7 @@ fn time_that_is_left_is_used() {
     }
 }
 
-/// What is passed costs nothing, but what is tried in vain does.
+/// Skipped memory is not charged, but memory that was tried in vain is.
 #[test]
 fn the_lowest_of_time_and_bytes_is_in_force() {
     let mut quota = Quota { time: Some(10 * MS), bytes: Some(MIB), ..Quota::default() };
@@ -73,7 +73,7 @@ fn the_lowest_of_time_and_bytes_is_in_force() {
     assert!(left(&charge, &quota).abs_diff(MIB) < PAGE_SIZE, "what was done counts");
 }
 
-/// As if they had been there at the begin of the window, but nothing was read for them yet.
+/// The goals apply as if they had been present at the begin of the window, but without metrics so far.
 #[test]
 fn goals_that_come_in_the_middle_of_a_window_bound_it() {
     let mut quota = Quota::default();
@@ -101,7 +101,7 @@ fn a_first_guess_is_not_trusted_with_the_whole_quota() {
     assert_eq!(left(&charge, &quota), 12 * MIB);
 }
 
-/// An hour of failure is no reason to be slow for ever.
+/// An hour of failures does not make the scheme slow for ever.
 #[test]
 fn what_is_long_past_counts_less() {
     let quota = Quota { time: Some(10 * MS), ..Quota::default() };
@@ -118,7 +118,8 @@ fn what_is_long_past_counts_less() {
     assert!(bounds[99] > MIB, "{:?}", &bounds[90..]);
 }
 
-/// A huge page has its turn once a window, though it may take twice the quota; a second one has not.
+/// One huge page is processed per window, even if it exceeds the quota by a factor of two; a second one is
+/// not.
 #[test]
 fn there_is_always_time_for_one() {
     let quota = Quota { time: Some(5 * MS), ..Quota::default() };

@@ -1,4 +1,4 @@
-//! One scheme, and all that it keeps from one step to the next.
+//! A scheme with its state between steps.
 
 use std::time::Duration;
 
@@ -19,32 +19,32 @@ use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::snapshot::Snapshot;
 use crate::time::Nanos;
 
-/// Batches in a turn, at most: after each there may be time or bytes left, as not all that was tried
-/// was done, and each may wait for a second look.
+/// Maximum number of batches per turn: after each, time or bytes may remain, because the action may have
+/// failed on some bytes; and each may wait for a second look.
 const MAX_BATCHES: usize = 16;
 
-/// What a step is about.
+/// The inputs of a step.
 pub(super) struct Step<'a> {
     pub now: Nanos,
     pub snapshot: &'a Snapshot,
     pub metrics: &'a Metrics,
-    /// since when memory is absent
+    /// times since which memory is absent
     pub absent: &'a Absent,
-    /// whether what is passed over makes an event, too
+    /// whether skipped memory also produces events
     pub log_passed: bool,
 }
 
-/// A scheme at work.
+/// A running scheme.
 #[derive(Debug, Clone)]
 pub(super) struct Running {
     pub scheme: Scheme,
     pub stats: Stats,
-    /// no turn before
+    /// earliest time of the next turn
     due: Option<Nanos>,
     charge: Charge,
     gate: Gate,
     acted: Acted,
-    /// where the last turn stopped
+    /// position where the last turn stopped
     place: Option<Place>,
 }
 
@@ -61,7 +61,7 @@ impl Running {
         }
     }
 
-    /// Goes on by a changed scheme. What another action has been done to says nothing.
+    /// Applies a changed scheme. If the action changes, the record of earlier actions is dropped.
     pub fn change(&mut self, scheme: Scheme) {
         if scheme.action != self.scheme.action {
             self.acted = Acted::default();
@@ -77,9 +77,8 @@ impl Running {
         self.scheme = scheme;
     }
 
-    /// When it has something to do even if there is no new snapshot: at the start, at its interval, with
-    /// the next window if the last one did not suffice, and when watermarks that hold it off are looked
-    /// at again.
+    /// The time of the next step even without a new snapshot: at the start, at the scheme's interval, at the
+    /// next window if the last one was not sufficient, and at the next check of closed watermarks.
     pub fn next(&self) -> Option<Nanos> {
         let Some(due) = self.due else { return Some(Nanos(0)) };
         let marks = self.scheme.watermarks.as_ref();
@@ -92,7 +91,7 @@ impl Running {
         }
     }
 
-    /// Has its turn, if one is due. What it acts on is added to `taken`.
+    /// Runs a turn if one is due. Adds the memory that it acts on to `taken`.
     pub fn step(
         &mut self,
         step: &Step<'_>,
@@ -126,7 +125,7 @@ impl Running {
         done
     }
 
-    /// The score from which on there is enough for what is left of the quota.
+    /// The score at or above which the candidates use up the remaining quota.
     fn cut_off(&self, candidates: &[Candidate]) -> u32 {
         let mut histogram = Histogram::default();
         candidates.iter().for_each(|c| histogram.add(c.score, c.worth()));
@@ -134,7 +133,7 @@ impl Running {
         u32::try_from(histogram.cut_off(left)).unwrap_or(u32::MAX)
     }
 
-    /// Acts, batch by batch, until the quota is used or nothing is left.
+    /// Acts in batches until the quota is used up or no candidate remains.
     fn turn(
         &mut self,
         step: &Step<'_>,
@@ -160,7 +159,7 @@ impl Running {
                 self.account(step, &Candidate { range, ..*c }, done, taken, log);
             }
             match (ended, rest.first()) {
-                // It was there when the snapshot was made.
+                // The target ended after the snapshot was made.
                 (Err(OpsError::NoTarget(_)), Some((c, _))) => {
                     queue.without(c.target);
                     self.fail(step, c, log);
@@ -168,7 +167,7 @@ impl Running {
                 (ended, _) => ended?,
             }
             if done.iter().any(|done| self.found_no_room(done)) {
-                // Trying again at once would fill the log, not the swap.
+                // An immediate retry would only add log entries, without any room to succeed.
                 self.due = Some(step.now + PAUSE.max(self.scheme.apply_interval));
                 break;
             }
@@ -176,7 +175,8 @@ impl Running {
         Ok(())
     }
 
-    /// Whether it makes no sense to go on: what is split but cannot be paged out counts as done.
+    /// Whether it is useless to continue because there is no room. Memory that was split but cannot be paged
+    /// out counts as done.
     fn found_no_room(&self, done: &Applied) -> bool {
         let in_vain = done.applied == 0 || self.scheme.action == Action::NoHugePage;
         done.failure == Some(Failure::NoRoom) && in_vain
@@ -213,7 +213,7 @@ impl Running {
         (done, ended)
     }
 
-    /// Writes down what was done to a candidate, as far as it was come to.
+    /// Records the result for the processed part of a candidate.
     fn account(
         &mut self,
         step: &Step<'_>,
@@ -224,8 +224,8 @@ impl Running {
     ) {
         let counts_only = self.scheme.action == Action::Stat;
         let charged = if counts_only { done.tried } else { done.applied };
-        // What was let alone took its time, too, as in the kernel: else who finds all in use would be taken to
-        // be slow, and have no time for the rest.
+        // Skipped memory also costs time, as in the kernel. Without it, a scheme that finds all memory in use
+        // would appear slow, and would get no time for the rest.
         self.charge.add(charged, done.tried + done.passed, done.took);
         self.stats.took = self.stats.took.saturating_add(done.took);
         self.stats.tried.add(done.tried);
@@ -246,7 +246,7 @@ impl Running {
         log.push(self.event(step, c, Outcome::Acted(*done)));
     }
 
-    /// Writes down that its target is gone.
+    /// Records that the target of a candidate is gone.
     fn fail(&mut self, step: &Step<'_>, c: &Candidate, log: &mut Vec<Event>) {
         let tried = c.range.len();
         self.stats.tried.add(tried);
@@ -278,7 +278,7 @@ impl Running {
     }
 }
 
-/// The address up to which a candidate was gone over: to its end, unless the budget was over before.
+/// The address up to which a candidate was processed: its end, unless the budget ended earlier.
 fn come_to(c: &Candidate, budget: &Budget, done: &Applied) -> u64 {
     let over = align_down(done.tried.saturating_add(done.passed), PAGE_SIZE);
     if over == 0 && done.took < budget.time {

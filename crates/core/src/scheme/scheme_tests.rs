@@ -1,4 +1,4 @@
-//! What makes no sense is refused, by name.
+//! Invalid schemes are rejected, with their name.
 
 use super::*;
 use crate::act::Destination;

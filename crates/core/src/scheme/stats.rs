@@ -1,4 +1,4 @@
-//! What schemes have done: counts, and an event for each thing done.
+//! Statistics of schemes: counters, and an event for each action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,30 +8,31 @@ use crate::call::TargetId;
 use crate::range::AddrRange;
 use crate::time::Nanos;
 
-/// Why a part of a matching region was passed over.
+/// The reason why a part of a matching region was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Why {
     /// its accesses cannot be seen
     Unknown,
-    /// nothing to do it to: nothing resident to be paged out, nothing absent to be read
+    /// no effect possible: no resident memory to page out, no absent memory to read
     Nothing,
-    /// a filter of the scheme
+    /// rejected by a filter of the scheme
     Filtered,
     /// an earlier scheme has acted on it in the same step
     Taken,
-    /// acted on, and its heat has not changed since
+    /// acted on earlier, without a change of heat since then
     Done,
-    /// tried a short while ago, in vain
+    /// the action failed on it a short time ago
     InVain,
-    /// its turn did not come: the quota was used up, or there was too much to do at once
+    /// not reached: the quota was used up, or there was too much work for one turn
     Quota,
-    /// while acting: touched since, unknown, held back by a page filter, or as wanted
+    /// skipped during the action: touched since, unknown, rejected by a page filter, or already in the wanted
+    /// state
     WhileActing,
 }
 
 impl Why {
-    /// All, in the order of their index.
+    /// All reasons, in index order.
     pub const ALL: [Why; 8] = [
         Why::Unknown,
         Why::Nothing,
@@ -43,13 +44,13 @@ impl Why {
         Why::WhileActing,
     ];
 
-    /// Position in [`Why::ALL`].
+    /// Index in [`Why::ALL`].
     #[must_use]
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// The word used in outputs.
+    /// The name in outputs.
     #[must_use]
     pub fn name(self) -> &'static str {
         ["unknown", "nothing", "filtered", "taken", "done", "in_vain", "quota", "while_acting"]
@@ -57,12 +58,12 @@ impl Why {
     }
 }
 
-/// Regions, or parts of them, and their bytes.
+/// A number of regions or parts of regions, and their bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Count {
-    /// how many
+    /// number of regions
     pub regions: u64,
-    /// how big together
+    /// total bytes
     pub bytes: u64,
 }
 
@@ -75,68 +76,68 @@ impl Count {
     }
 }
 
-/// What a scheme has done since it began.
+/// The statistics of a scheme since it began.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// what the action was tried on
+    /// memory that the action was tried on
     pub tried: Count,
-    /// what it was done to
+    /// memory that the action succeeded on
     pub applied: Count,
-    /// what it was tried on in vain
+    /// memory that the action failed on
     pub failed: Count,
-    /// what was passed over, each time that it was, by reason: see [`Why::index`]
+    /// memory that was skipped, counted each time, by reason: see [`Why::index`]
     pub passed: [Count; Why::ALL.len()],
     /// time spent acting
     pub took: Duration,
-    /// windows of the quota that ended with nothing left
+    /// number of quota windows that ended with the quota used up
     pub exceeded: u64,
-    /// checks of its watermarks, one each [`super::Watermarks::interval`], that had it off
+    /// number of watermark checks, one per [`super::Watermarks::interval`], that found the scheme inactive
     pub inactive: u64,
-    /// bytes of the window in force: the quota as time, bytes and goals have it; no bound is the
-    /// biggest number
+    /// effective quota of the window in bytes, from time, bytes and goals; the maximum of the type means no
+    /// limit
     pub effective: u64,
-    /// what scored less than this did not get its turn the last time
+    /// minimum score that was selected in the last turn
     pub cut_off: u32,
 }
 
 impl Stats {
-    /// What was passed over for this reason.
+    /// The memory that was skipped for this reason.
     #[must_use]
     pub fn passed(&self, why: Why) -> Count {
         self.passed[why.index()]
     }
 }
 
-/// One thing that a scheme did, or did not do.
+/// An event: one action of a scheme, or one skipped part.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// when
+    /// time of the event
     pub at: Nanos,
-    /// in which window of the quota, of those that began: the first is 1
+    /// number of the quota window; the first is 1
     pub window: u64,
-    /// which scheme, by name
+    /// name of the scheme
     pub scheme: Arc<str>,
-    /// what it does
+    /// action of the scheme
     pub action: Action,
-    /// to whom
+    /// target of the action
     pub target: TargetId,
-    /// where
+    /// address range
     pub range: AddrRange,
-    /// rate of the region: [`super::mean_hz`]
+    /// rate of the region in Hz: [`super::mean_hz`]
     pub hz: f64,
-    /// age of the region
+    /// age of the region's heat
     pub age: Duration,
-    /// 0 to 99
+    /// priority score, 0 to 99
     pub score: f64,
-    /// what came of it
+    /// the result
     pub outcome: Outcome,
 }
 
-/// What came of a candidate.
+/// The result for a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// it was tried
+    /// the action was tried
     Acted(Applied),
-    /// it was passed over
+    /// the part was skipped
     Passed(Why),
 }

@@ -1,4 +1,4 @@
-//! Snapshots made by hand, and somebody to act who does nothing.
+//! Handmade snapshots, and an operations set that does nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::support::RateSupport;
 use crate::time::Nanos;
 use crate::unknown::Pages;
 
-/// `len` pages from the `at`-th on.
+/// `len` pages from page `at` on.
 pub fn pages(at: u64, len: u64) -> AddrRange {
     AddrRange::new(at * PAGE_SIZE, (at + len) * PAGE_SIZE)
 }
 
-/// All resident, all touched at `hz`, or none.
+/// A resident region, wholly touched at `hz`; untouched if `hz` is 0.
 pub fn view(at: u64, len: u64, hz: f64, age: Duration) -> RegionView {
     let hz = hz as f32;
     let touched_bp = if hz > 0.0 { 10_000 } else { 0 };
@@ -35,7 +35,7 @@ pub fn view(at: u64, len: u64, hz: f64, age: Duration) -> RegionView {
     }
 }
 
-/// Mapped as its regions lie.
+/// A target whose mappings equal its regions.
 pub fn target(id: u32, regions: &[RegionView]) -> TargetView {
     let mapping = |r: &RegionView| Mapping {
         range: r.range,
@@ -52,7 +52,7 @@ pub fn target(id: u32, regions: &[RegionView]) -> TargetView {
     }
 }
 
-/// As of `ms` milliseconds.
+/// A snapshot at `ms` milliseconds.
 pub fn snapshot(ms: u64, targets: Vec<TargetView>) -> Snapshot {
     let end = Nanos(ms * 1_000_000);
     Snapshot {
@@ -66,7 +66,7 @@ pub fn snapshot(ms: u64, targets: Vec<TargetView>) -> Snapshot {
     }
 }
 
-/// What becomes of a page that is acted on.
+/// The result of an action on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Done,
@@ -74,21 +74,21 @@ pub enum Fate {
     Passed,
 }
 
-/// Does nothing, and says what it was asked for.
+/// Does nothing, and records the requests.
 pub struct Desk {
-    /// by target and number of the page
+    /// by target and page number
     pub fate: Box<dyn Fn(TargetId, u64) -> Fate>,
-    /// for a page that is not passed
+    /// time per page that is not skipped
     pub takes: Duration,
-    /// for a work, whatever becomes of it
+    /// fixed time per work
     pub begins: Duration,
-    /// a target that it does not know
+    /// a target that is not known
     pub unknown: Option<TargetId>,
-    /// works, and what became of each
+    /// the requested works with their results
     pub asked: Vec<(Asked, Applied)>,
 }
 
-/// A [`Work`] that was asked for.
+/// A requested [`Work`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     pub action: Action,
@@ -108,7 +108,7 @@ impl Desk {
         Desk { fate, takes, begins, unknown: None, asked: Vec::new() }
     }
 
-    /// What was asked for since the last call, in its order, touching ranges joined.
+    /// The ranges requested since the last call, in order, with adjacent ones joined.
     pub fn take(&mut self) -> Vec<AddrRange> {
         join_touching(self.asked.drain(..).map(|(a, _)| a.range))
     }

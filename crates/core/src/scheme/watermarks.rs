@@ -1,4 +1,4 @@
-//! When a scheme acts at all.
+//! Watermarks: when a scheme is active.
 
 use std::time::Duration;
 
@@ -6,33 +6,33 @@ use super::SchemeError;
 use super::metrics::{Metrics, Scope};
 use crate::time::Nanos;
 
-/// A scheme acts only while a metric lies between two marks. All of 10,000.
+/// A scheme is active only while a metric is between two marks. All marks are of 10,000.
 ///
-/// From `low` on and below `mid` it turns on. At `mid` and above it stays as it was, so that it does
-/// not flutter. Above `high` and below `low` it turns off: above, there is nothing to be done; below,
-/// others (the kernel's reclaim) do better.
+/// From `low` to below `mid`, the scheme becomes active. From `mid` to `high`, it keeps its state, which
+/// prevents frequent changes. Above `high` and below `low`, it becomes inactive: above, there is no need to
+/// act; below, other mechanisms (the kernel's reclaim) are more effective.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Watermarks {
-    /// what is measured
+    /// the metric
     pub metric: Mark,
-    /// how often
+    /// check interval
     pub interval: Duration,
-    /// off above
+    /// inactive above this mark
     pub high: u32,
-    /// on below
+    /// becomes active below this mark
     pub mid: u32,
-    /// off below
+    /// inactive below this mark
     pub low: u32,
 }
 
-/// What watermarks are marks of, as a share of 10,000.
+/// The metric of watermarks, as a share of 10,000.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Mark {
     /// free memory
     Free,
     /// unusable free space index
     Fragmentation,
-    /// time in which some tasks waited for memory (PSI "some"), over the last interval
+    /// time in which some tasks waited for memory (PSI "some"), in the last check interval
     Stalled(Scope),
 }
 
@@ -46,7 +46,7 @@ impl Watermarks {
     }
 }
 
-/// Whether a scheme is on.
+/// The state of a scheme's watermarks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Gate {
     on: bool,
@@ -55,7 +55,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// Whether the scheme may act. What cannot be measured turns it off.
+    /// Whether the scheme may act. A metric that is not available makes the scheme inactive.
     pub fn is_open(&mut self, marks: &Watermarks, now: Nanos, metrics: &Metrics) -> bool {
         if self.checked.is_some_and(|at| now.since(at) < marks.interval) {
             return self.on;
@@ -78,13 +78,12 @@ impl Gate {
         self.on
     }
 
-    /// Whether the metric was measured at `now`, and not before.
+    /// Whether the last check was at `now`.
     pub fn was_checked(&self, now: Nanos) -> bool {
         self.checked == Some(now)
     }
 
-    /// Until when it stays closed: when it will be looked at again. `None` if it is open, or was not
-    /// looked at yet.
+    /// The time of the next check if the scheme is inactive. `None` if it is active, or was never checked.
     pub fn closed_until(&self, marks: &Watermarks) -> Option<Nanos> {
         self.checked.filter(|_| !self.on).map(|at| at + marks.interval)
     }

@@ -1,4 +1,4 @@
-//! Quotas over many windows, whatever there is to do.
+//! Quotas over many windows, with different amounts of work.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::survey::BLOCK_SIZE;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Regions with gaps: lengths and gaps in pages, ages in seconds beyond those of any test.
+/// Regions with gaps: lengths and gaps in pages, and ages in seconds that exceed the duration of any test.
 fn regions(parts: &[(u64, u64, u32)]) -> Vec<RegionView> {
     let mut at = 0;
     let region = |&(len, gap, age): &(u64, u64, u32)| {
@@ -31,7 +31,7 @@ fn parts() -> impl Strategy<Value = Vec<(u64, u64, u32)>> {
     prop::collection::vec((1u64..300, 0u64..3, 0u32..5000), 1..30)
 }
 
-/// Of some huge pages each.
+/// Regions of several huge pages each.
 fn long() -> impl Strategy<Value = Vec<(u64, u64, u32)>> {
     prop::collection::vec((1u64..3000, 0u64..600, 0u32..5000), 1..12)
 }
@@ -41,7 +41,7 @@ fn scheme(action: Action, quota: Quota) -> Engine {
     Engine::new(vec![scheme]).unwrap()
 }
 
-/// Steps at these milliseconds; what each acted on, in its order.
+/// Runs steps at these milliseconds. Returns the ranges that each step acted on, in order.
 fn run(
     engine: &mut Engine,
     desk: &mut Desk,
@@ -64,7 +64,7 @@ fn done(event: &Event) -> Applied {
 }
 
 proptest! {
-    /// The bytes of a window are never exceeded, and used up where there is enough to do.
+    /// The bytes of a window are never exceeded, and are used up if there is enough work.
     #[test]
     fn a_size_quota_is_kept_to_the_page(
         parts in parts(), quota in 1u64..2000, odd in 0u64..4096, phase in 0u64..8,
@@ -91,12 +91,12 @@ proptest! {
             prop_assert!(used <= bytes);
             let is_left = log.iter().any(|e| e.outcome == Outcome::Passed(Why::Quota));
             let is_used_up = bytes - used < PAGE_SIZE;
-            // Where little is resident, what a region holds of it is guessed, for so many batches.
+            // If little memory is resident, its position in a region is estimated, which limits the batches.
             prop_assert!(is_used_up || !is_left || resident_bp < 10_000, "{used} of {bytes}");
         }
     }
 
-    /// From window to window: no gap, no page twice, in order, round and round.
+    /// From window to window: no gap, no page twice, in circular order.
     #[test]
     fn a_window_resumes_exactly_where_the_last_one_stopped(
         first in parts(), second in parts(), quota in 1u64..2000, stat: bool,
@@ -116,12 +116,12 @@ proptest! {
         for page in expected.clone() {
             prop_assert_eq!(acted.next(), Some(page));
         }
-        // What has been done to all is done to none again; what only counts begins anew.
+        // An action on all memory is not repeated; an action that only counts starts again.
         prop_assert_eq!(acted.next(), expected.clone().next().filter(|_| stat));
     }
 
-    /// Huge pages of regions that begin and end anywhere, by the clock of [`Engine::due`]: each page has
-    /// its turn, once, and each step does something.
+    /// Huge pages in regions with arbitrary borders, by the clock of [`Engine::due`]: each page is processed
+    /// once, and each step makes progress.
     #[test]
     fn what_is_done_by_huge_pages_gets_on_until_all_is_done(parts in long(), quota in 1u64..5) {
         let bytes = Some(quota * BLOCK_SIZE);
@@ -142,7 +142,7 @@ proptest! {
         prop_assert_eq!(join_touching(acted), join_touching(all.iter().map(|r| r.range)));
     }
 
-    /// Whatever is left undone is no better than what was done.
+    /// No skipped memory has a higher score than processed memory.
     #[test]
     fn the_best_come_first(parts in parts(), quota in 1u64..2000) {
         let weights = Weights { age: 1, ..Weights::default() };
@@ -161,8 +161,8 @@ proptest! {
         prop_assert!(left.iter().all(|e| e.score < f64::from(cut) + 1.0));
     }
 
-    /// Whatever the quota, filters, faults and what was done before: each page of a matching region is
-    /// told of exactly once a step.
+    /// For any quota, filters, failures and earlier actions: each page of a matching region is reported
+    /// exactly once per step.
     #[test]
     fn every_page_is_accounted_for(
         parts in parts(), quota in 0u64..2000, fates in any::<u64>(), hole in (0u64..3000, 1u64..900),
@@ -189,7 +189,7 @@ proptest! {
         }
     }
 
-    /// Time is kept within a tenth, and used where there is enough to do, whatever the speed.
+    /// A time quota is kept within a tenth, and used if there is enough work, at any speed.
     #[test]
     fn a_time_quota_is_kept_and_used(nanos_a_page in 100u64..20_000, ms in 5u64..200) {
         let time = Duration::from_millis(ms);
@@ -210,7 +210,7 @@ proptest! {
     }
 }
 
-/// Many small regions: to begin with each takes longer than its share of the time would be.
+/// Many small regions: initially each needs more time than its share.
 #[test]
 fn small_regions_use_a_time_quota_too() {
     let time = Duration::from_millis(10);
@@ -228,7 +228,7 @@ fn small_regions_use_a_time_quota_too() {
     }
 }
 
-/// To find that all of it is in use costs time. What is behind it has its turn all the same.
+/// Finding that memory is in use costs time. The memory behind it is processed all the same.
 #[test]
 fn what_is_let_alone_leaves_time_for_the_rest() {
     let time = Duration::from_millis(10);
@@ -243,7 +243,7 @@ fn what_is_let_alone_leaves_time_for_the_rest() {
     assert!(applied >= 1000, "{applied} of 1000");
 }
 
-/// Where a sixteenth is resident, a batch is of sixteen times as much.
+/// If a sixteenth is resident, a batch contains sixteen times as many bytes of address space.
 #[test]
 fn what_is_out_already_does_not_slow_the_rest() {
     let bytes = Some(64 * PAGE_SIZE);
@@ -257,8 +257,8 @@ fn what_is_out_already_does_not_slow_the_rest() {
     assert_eq!(engine.schemes().next().unwrap().1.applied.bytes, 100 * PAGE_SIZE);
 }
 
-/// More of a region may be there than its share says, as that lies unevenly. Its rest comes before what is
-/// behind it, also in the same batch.
+/// A region may contain more resident memory than its share suggests, because residency is uneven. Its
+/// remainder precedes the memory behind it, also in the same batch.
 #[test]
 fn what_is_there_beyond_the_share_does_not_break_the_order() {
     let bytes = Some(150 * PAGE_SIZE);
@@ -273,7 +273,7 @@ fn what_is_there_beyond_the_share_does_not_break_the_order() {
     assert!(steps.iter().flat_map(acted).is_sorted());
 }
 
-/// A cut that time has made is taken up where it was made, before all else.
+/// If the time ended within a work, the next turn continues at that point first.
 #[test]
 fn what_time_has_cut_comes_first_the_next_time() {
     let time = Some(Duration::from_millis(10));
@@ -288,7 +288,7 @@ fn what_time_has_cut_comes_first_the_next_time() {
     assert_eq!(join_touching(acted), [pages(0, 4000)]);
 }
 
-/// Of what fails nothing is charged, and after a pause it is tried again.
+/// Failures are not charged, and are retried after a pause.
 #[test]
 fn failures_do_not_use_up_the_bytes() {
     let bytes = Some(16 * PAGE_SIZE);
@@ -312,7 +312,7 @@ fn failures_do_not_use_up_the_bytes() {
     assert_eq!(desk.asked[0].0.target, TargetId(1));
 }
 
-/// Regions begin and end anywhere, and have other borders later; huge pages are made of whole blocks.
+/// Regions have arbitrary borders, which change later; huge pages are made of whole blocks.
 #[test]
 fn no_huge_page_is_lost_between_regions() {
     let mut engine = scheme(Action::HugePage, Quota::default());
@@ -324,7 +324,7 @@ fn no_huge_page_is_lost_between_regions() {
     let two =
         [view(100, 668, 20.0, SECOND), view(768, 100, 30.0, SECOND), view(868, 1692, 40.0, SECOND)];
     assert_eq!(at(0, &two), [pages(512, 2048)]);
-    // What has become hot later is between two that were, and joined with them.
+    // Memory that became hot later lies between two hot regions, and is joined with them.
     let three =
         [view(0, 512, 20.0, SECOND), view(4000, 800, 20.0, SECOND), view(5200, 1000, 20.0, SECOND)];
     assert_eq!(at(1000, &three), [pages(0, 512), pages(4096, 512), pages(5632, 512)]);

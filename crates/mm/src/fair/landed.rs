@@ -1,6 +1,6 @@
-//! Linux 3.17 (commits 4ffeaf3560a5 and f7b5d647946a): a zone whose batch is used up is marked;
-//! batches are set anew if a marked one was passed over, and a pass that could find nothing new is
-//! saved on machines of one node.
+//! Linux 3.17 (commits 4ffeaf3560a5 and f7b5d647946a): a zone with a used-up batch is marked. Batches are
+//! reset if the pass skipped a marked zone. Machines with one node omit a pass that could not find anything
+//! new.
 
 use super::{AfterFair, FairPass, FairPolicy, FairVerdict};
 use crate::zone::Zone;

@@ -1,7 +1,7 @@
-//! Fair policies: in which zone of its own node a page is looked for first.
+//! Fair policies: which zone of the local node is used first for a page.
 //!
-//! Each is asked in a first pass over the zonelist, the *fair pass*; if that finds nothing, it says
-//! whether batches are set anew and whether there is a second, plain pass before the slow path.
+//! A policy is consulted in a first pass over the zonelist, the *fair pass*. If this pass finds no zone, the
+//! policy decides whether batches are reset, and whether a second, normal pass precedes the slow path.
 
 mod baseline;
 mod landed;
@@ -20,73 +20,73 @@ pub use node_lru::NodeLru;
 pub use off::Off;
 pub use v1::V1;
 
-/// What a policy says to a zone in the fair pass.
+/// The decision of a policy about a zone in the fair pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FairVerdict {
-    /// if its watermark allows
+    /// use it if its watermark permits
     Take,
-    /// not this time
+    /// skip it
     Skip,
-    /// nor any behind it
+    /// skip it and all later zones
     Stop,
 }
 
-/// What a fair pass has met.
+/// The observations of a fair pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FairPass {
-    /// zones passed over as their batch is used up
+    /// zones skipped because their batch is used up
     pub skipped: u32,
-    /// zones with some of their batch left
+    /// zones with a remaining batch
     pub charged: u32,
 }
 
-/// What follows a fair pass that has found nothing.
+/// The actions after a fair pass that found no zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AfterFair {
-    /// batches of the zones of the node are set anew
+    /// reset the batches of the node's zones
     pub reset: bool,
-    /// there is a plain pass before the slow path
+    /// make a normal pass before the slow path
     pub rescan: bool,
 }
 
-/// A fair policy.
+/// The interface of fair policies.
 pub trait FairPolicy: std::fmt::Debug + Send + Sync {
-    /// Whether there is a fair pass at all.
+    /// Whether there is a fair pass.
     fn has_fair_pass(&self) -> bool {
         true
     }
 
-    /// What to do with a zone, which may be local or not.
+    /// Decides about a zone, which may be local or remote.
     fn judge(&self, pass: &mut FairPass, zone: &Zone, local: bool) -> FairVerdict;
 
-    /// What follows if nothing was found, on a machine of so many nodes.
+    /// The actions after a fair pass that found no zone, on a machine with `nodes` nodes.
     fn after(&self, pass: &FairPass, nodes: usize) -> AfterFair;
 
-    /// A page was taken from the zone, and its batch is charged.
+    /// Called after a page was allocated from the zone and charged to its batch.
     fn charged(&self, _zone: &mut Zone) {}
 }
 
-/// The policies that come with this crate.
+/// The policies in this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fair {
-    /// the highest zone first, as before 3.12
+    /// no policy: the highest zone first, before Linux 3.12
     Off,
-    /// as in 3.15
+    /// the policy of Linux 3.15
     Baseline,
     /// the patch of 2014-05-29
     V1,
-    /// as in 3.17
+    /// the policy of Linux 3.17
     Landed,
-    /// none, as lists are per node: 4.8
+    /// no policy, because lists are per node: Linux 4.8
     NodeLru,
 }
 
-/// All of them.
+/// All policies.
 pub const FAIR: [Fair; 5] = [Fair::Off, Fair::Baseline, Fair::V1, Fair::Landed, Fair::NodeLru];
 
 impl Fair {
-    /// The policy itself.
+    /// The implementation.
     #[must_use]
     pub fn policy(self) -> &'static dyn FairPolicy {
         match self {
@@ -98,7 +98,7 @@ impl Fair {
         }
     }
 
-    /// What to call it by.
+    /// The name of the policy.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -110,13 +110,13 @@ impl Fair {
         }
     }
 
-    /// The one of this name.
+    /// The policy with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Fair> {
         FAIR.into_iter().find(|f| f.name() == name)
     }
 
-    /// The other rules of the kernel that it is from.
+    /// The rules of the kernel that the policy is from.
     #[must_use]
     pub fn rules(self) -> Rules {
         match self {

@@ -1,5 +1,5 @@
-//! Linux 4.8 (commit e6cbd7f2efb4): lists are per node, so pages age alike in all its zones, and no
-//! policy is needed.
+//! Linux 4.8 (commit e6cbd7f2efb4): lists are per node, so that pages age at the same speed in all its zones,
+//! and no policy is necessary.
 
 use super::{AfterFair, FairPass, FairPolicy, FairVerdict, Off};
 use crate::zone::Zone;

@@ -1,4 +1,4 @@
-//! No policy: the highest zone first, until it is at its low watermark. Linux before 3.12.
+//! No policy: the highest zone is used first, until it reaches its low watermark. Linux before 3.12.
 
 use super::{AfterFair, FairPass, FairPolicy, FairVerdict};
 use crate::zone::Zone;

@@ -1,8 +1,8 @@
 //! The patch of 2014-05-29, "Reset fair zone allocation policy only when batch counts are expired".
 //!
-//! Batches are set anew only if no zone has any left. But zones count that cannot be taken: remote
-//! ones, and those whose reserve keeps everybody out. DMA is such a zone: its batch is never used,
-//! so no batch is ever set anew.
+//! Batches are reset only if no zone has a remaining batch. However, this includes zones that cannot be used:
+//! remote zones, and zones whose reserve excludes every request. DMA is such a zone: its batch is never used,
+//! so batches are never reset.
 
 use super::{AfterFair, FairPass, FairPolicy, FairVerdict};
 use crate::zone::Zone;
@@ -17,7 +17,7 @@ impl FairPolicy for V1 {
             pass.skipped += 1;
             return FairVerdict::Skip;
         }
-        // Before the test for locality: the flaw.
+        // This precedes the test for locality, which is the flaw of the patch.
         pass.charged += 1;
         if local { FairVerdict::Take } else { FairVerdict::Skip }
     }

@@ -1,20 +1,21 @@
 //! Weights from bandwidth: `reduce_interleave_weights` and `mempolicy_set_node_perf` of
 //! mm/mempolicy.c, since Linux 6.16.
 
-/// What weights add up to at most, before they are reduced; the kernel's `weightiness`.
+/// The weights of all nodes are shares of this number before their reduction; the kernel's `weightiness`. Shares
+/// that are raised to 1 may make the sum larger.
 pub const WEIGHTINESS: u32 = 32;
 
-/// What the kernel takes for a node's bandwidth: the lower one of reading and writing, in MB/s as
-/// firmware tells it; 0 is unknown.
+/// The bandwidth that the kernel uses for a node: the lower one of read and write bandwidth, in MB/s as
+/// reported by firmware; 0 is unknown.
 #[must_use]
 pub fn bandwidth_of(read_mb_s: u32, write_mb_s: u32) -> u32 {
     read_mb_s.min(write_mb_s)
 }
 
-/// Weights from each node's bandwidth in MB/s (0: unknown), in the same order: a share of
-/// [`WEIGHTINESS`], rounded down and at least 1, then reduced by what all have in common.
+/// Computes weights from the bandwidth of each node in MB/s (0: unknown), in the same order: each is a share
+/// of [`WEIGHTINESS`], rounded down and at least 1; then all are divided by their common divisor.
 ///
-/// Only nodes with memory belong here: of others the kernel's weight is 1.
+/// Only nodes with memory may be passed: the kernel's weight of other nodes is 1.
 #[must_use]
 pub fn weights_from_bandwidth(mb_s: &[u32]) -> Vec<u8> {
     let sum: u64 = mb_s.iter().map(|&b| u64::from(b)).sum();
@@ -24,7 +25,7 @@ pub fn weights_from_bandwidth(mb_s: &[u32]) -> Vec<u8> {
 }
 
 fn share(mb_s: u32, sum: u64) -> u64 {
-    // In 32 bits, as there: beyond 134 TB/s it wraps.
+    // In 32 bits, as in the kernel: it wraps beyond 134 TB/s.
     let scaled = u64::from(WEIGHTINESS.wrapping_mul(mb_s));
     if mb_s > 0 && sum < scaled { scaled / sum } else { 1 }
 }

@@ -1,20 +1,20 @@
-//! How many pages of a bulk come from which node: `alloc_pages_bulk_array_weighted_interleave` and
+//! The distribution of a bulk allocation over nodes: `alloc_pages_bulk_array_weighted_interleave` and
 //! `alloc_pages_bulk_array_interleave` of mm/mempolicy.c.
 
 use super::task::{Allowed, Task};
 
-/// Pages to be had from a node.
+/// The pages to allocate from a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// of this one
+    /// the node
     pub node: usize,
-    /// so many
+    /// number of pages
     pub pages: u64,
 }
 
 impl Task {
-    /// By weights: first what is left of the round that has begun, then whole rounds and a part of
-    /// one, each node at once. Leaves the task where as many single pages would have.
+    /// Distributes pages by weight: first the rest of the current round, then whole rounds and a partial one,
+    /// with one share per node. The task's state is then the same as after this number of single pages.
     ///
     /// Weights are read once, and used for the whole bulk.
     pub fn bulk_weighted(
@@ -41,7 +41,7 @@ impl Task {
             }
         }
         let (rounds, mut partial) = (rest / total, rest % total);
-        // Whole rounds leave the task before the node that they began with.
+        // After whole rounds, the task is before the node that they began with.
         let mut node = nodes.after(self.last).unwrap_or(self.last);
         let mut resume = (node, weight(node));
         for _ in 0..nodes.len() {
@@ -65,7 +65,7 @@ impl Task {
         shares
     }
 
-    /// Plain: as many of each node, and of the first ones one more.
+    /// Distributes pages evenly: each node gets the same number, and the first ones get one more.
     pub fn bulk_interleaved(
         &mut self,
         pages: u64,
@@ -114,7 +114,7 @@ mod tests {
         let mut t = task([0, 3].into_iter().collect());
         assert_eq!(pairs(&t.bulk_interleaved(5, |_| ())), [(0, 3), (3, 2)]);
         assert_eq!(pairs(&t.bulk_interleaved(1, |_| ())), [(0, 1)]);
-        // Which is not what single pages do: the node that got none has had its turn.
+        // Single pages behave differently: there, a node without a page has had its turn.
         assert_eq!(pairs(&t.bulk_interleaved(1, |_| ())), [(0, 1)]);
     }
 }

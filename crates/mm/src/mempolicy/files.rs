@@ -1,22 +1,20 @@
-//! The files of weights, `/sys/kernel/mm/mempolicy/weighted_interleave`, as the kernel answers them.
+//! The files of weights, `/sys/kernel/mm/mempolicy/weighted_interleave`, with the kernel's behaviour.
 
 use super::bandwidth::{bandwidth_of, weights_from_bandwidth};
 use super::text::{parse_bool, parse_u8};
 use crate::layout::MAX_NODES;
 use crate::nodes::NodeSet;
 
-/// How the files answer.
+/// The version of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FilesOf {
-    /// Linux 6.9 to 6.15: 0 and an empty line are the default, 1; a file for each node that may
-    /// ever be
+    /// Linux 6.9 to 6.15: 0 or an empty line sets the default, 1; a file for each possible node
     V6_9,
-    /// from Linux 6.16 on: weights follow bandwidth until somebody sets one; a file for each node
-    /// with memory
+    /// since Linux 6.16: weights follow the bandwidth until a weight is set; a file for each node with memory
     V6_16,
 }
 
-/// Why the kernel refuses.
+/// The error that the kernel returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
@@ -32,7 +30,7 @@ pub enum FileError {
 }
 
 impl FileError {
-    /// The number of the error.
+    /// The errno value.
     #[must_use]
     pub fn errno(self) -> i32 {
         match self {
@@ -43,9 +41,9 @@ impl FileError {
     }
 }
 
-/// Weights as machine-wide files show and take them.
+/// The weights in the machine-wide files.
 ///
-/// Texts are whole writes. One of no bytes does nothing: it never gets to these rules.
+/// A text is one complete write. The kernel does not pass an empty write to these rules, so it has no effect.
 ///
 /// ```
 /// use isotherm_mm::NodeSet;
@@ -64,33 +62,33 @@ impl FileError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeightFiles {
     of: FilesOf,
-    /// that have a file
+    /// nodes with a file
     nodes: NodeSet,
-    /// as they were set or computed; 0 is the default
+    /// set or computed weights; 0 is the default
     weights: [u8; MAX_NODES],
-    /// None until something was set or told: then as if true
+    /// `None` until a weight is set or a bandwidth is reported, and then counts as true
     auto: Option<bool>,
-    /// in MB/s; none until some was told
+    /// in MB/s; `None` until a bandwidth is reported
     bandwidth: Option<[u32; MAX_NODES]>,
 }
 
 impl WeightFiles {
-    /// Those of a machine that was just started: all weights are 1.
+    /// The files of a machine that has just started: all weights are 1.
     #[must_use]
     pub fn new(of: FilesOf, nodes: NodeSet) -> Self {
         WeightFiles { of, nodes, weights: [0; MAX_NODES], auto: None, bandwidth: None }
     }
 
-    /// A node's weight, whether it has a file or not: `get_il_weight`.
+    /// The weight of a node with or without a file: `get_il_weight`.
     #[must_use]
     pub fn weight(&self, node: usize) -> u8 {
         self.weights.get(node).map_or(1, |w| *w.max(&1))
     }
 
-    /// What `nodeN` shows.
+    /// Reads `nodeN`.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// If the file does not exist.
     pub fn show(&self, node: usize) -> Result<u8, FileError> {
         self.file(node).map(|node| self.weight(node))
     }
@@ -98,7 +96,7 @@ impl WeightFiles {
     /// Writes to `nodeN`.
     ///
     /// # Errors
-    /// If there is no such file, or the text is no weight.
+    /// If the file does not exist, or the text is not a weight.
     pub fn store(&mut self, node: usize, text: &str) -> Result<(), FileError> {
         let node = self.file(node)?;
         if text.is_empty() {
@@ -118,19 +116,19 @@ impl WeightFiles {
         Ok(())
     }
 
-    /// What `auto` shows.
+    /// Reads `auto`.
     ///
     /// # Errors
-    /// If there is no such file.
+    /// If the file does not exist.
     pub fn show_auto(&self) -> Result<bool, FileError> {
         self.auto_file()?;
         Ok(self.auto.unwrap_or(true))
     }
 
-    /// Writes to `auto`: off keeps the weights, on computes them anew.
+    /// Writes `auto`: off keeps the weights; on computes them again.
     ///
     /// # Errors
-    /// If there is no such file, the text says neither yes nor no, or no bandwidth was ever told.
+    /// If the file does not exist, the text is not a boolean, or no bandwidth was ever reported.
     pub fn store_auto(&mut self, text: &str) -> Result<(), FileError> {
         self.auto_file()?;
         if text.is_empty() {
@@ -145,7 +143,7 @@ impl WeightFiles {
         Ok(())
     }
 
-    /// Firmware tells a node's bandwidth, in MB/s: weights follow, unless they were set by hand.
+    /// Firmware reports the bandwidth of a node, in MB/s: weights follow, unless they were set manually.
     pub fn report_bandwidth(&mut self, node: usize, read_mb_s: u32, write_mb_s: u32) {
         if self.of == FilesOf::V6_9 || node >= MAX_NODES {
             return;
@@ -159,7 +157,7 @@ impl WeightFiles {
         }
     }
 
-    /// A node got memory, or lost it, and its file with it: its weight stays.
+    /// A node gained or lost memory, and therefore its file; its weight stays.
     pub fn set_memory(&mut self, node: usize, has: bool) {
         if self.of == FilesOf::V6_16 {
             let others = self.nodes.iter().filter(|&n| n != node);

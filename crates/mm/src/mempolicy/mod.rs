@@ -1,14 +1,14 @@
-//! Memory policies: which node a page comes from. The rules of mm/mempolicy.c.
+//! Memory policies: which node a page is allocated from. The rules of mm/mempolicy.c.
 //!
 //! Weighted interleave has three rules:
-//! - **by place**: a page of an address space has its node from the number of the page alone
-//!   ([`Weights::node`], [`static_node`]). It holds for real machines as well, and needs nothing
-//!   else of this module;
-//! - **by turn**: what has no place there gets the task's next node ([`Task::take_weighted`]);
+//! - **by index**: the node of a page in an address space follows from the number of the page alone
+//!   ([`Weights::node`], [`static_node`]). This rule also applies to real machines, and needs nothing else
+//!   from this module;
+//! - **by turn**: a page outside address spaces comes from the task's next node ([`Task::take_weighted`]);
 //! - **in bulk**: many such pages at once ([`Task::bulk_weighted`]).
 //!
-//! [`Task::allocate`] makes a page of [`Memory`](crate::Memory) of that: the node that was chosen may
-//! be full, and the allowed nodes may change on the way.
+//! [`Task::allocate`] then allocates a page of [`Memory`](crate::Memory): the selected node may be full, and
+//! the allowed nodes may change in the meantime.
 //!
 //! ```
 //! use isotherm_mm::mempolicy::{Basis, FilesOf, Mode, Policy, Task, Use, WeightFiles};

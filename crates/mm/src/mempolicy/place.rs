@@ -1,4 +1,4 @@
-//! From the policy's node to a page: `alloc_pages_mpol` and `alloc_pages_bulk_array_mempolicy` of
+//! Allocates pages by the node of a policy: `alloc_pages_mpol` and `alloc_pages_bulk_array_mempolicy` of
 //! mm/mempolicy.c.
 
 use super::bulk::Share;
@@ -11,17 +11,17 @@ use crate::lru::FrameId;
 use crate::memory::{Backing, Memory};
 use crate::nodes::NodeSet;
 
-/// What an allocation is for: it decides by which rule pages are interleaved.
+/// The use of an allocated page: it decides which rule of interleaving applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// a page of an address space, by its [`super::interleave_index`]
+    /// a page of an address space, with its [`super::interleave_index`]
     Mapped(u64),
-    /// whatever has no place in one: the page cache, the kernel's own
+    /// a page outside address spaces: page cache, memory of the kernel
     Other,
 }
 
 impl Task {
-    /// The node that is asked first for a page, by who runs on the node `local`.
+    /// The preferred node for a page, for a task that runs on node `local`.
     pub fn node(
         &mut self,
         what: Use,
@@ -45,8 +45,8 @@ impl Task {
         node.unwrap_or(local)
     }
 
-    /// The nodes that a page may come from: those of a bind, if any of them is allowed; else all
-    /// that are. Interleave only says where to begin.
+    /// The nodes that a page may come from: the allowed nodes of a bind policy, if there are any; otherwise
+    /// all allowed nodes. Interleaving only selects the preferred node.
     #[must_use]
     pub fn usable(&self) -> NodeSet {
         let (policy, allowed) = (self.allowed().policy(), self.allowed().nodes());
@@ -55,11 +55,11 @@ impl Task {
         if binds { bound } else { allowed }
     }
 
-    /// Gives out a page by the task's policy: of the node that it names, or, if that has none, of
-    /// the next one in its zonelist that is allowed. If there is none, and the allowed nodes have
-    /// changed since, it is tried again.
+    /// Allocates a page by the task's policy: from the preferred node, or, if that has no page, from the next
+    /// allowed node in its zonelist. If no node has a page and the allowed nodes have changed in the
+    /// meantime, it tries again.
     ///
-    /// The request's node is the one that the task runs on.
+    /// The request's node is the node that the task runs on.
     ///
     /// # Errors
     /// If no allowed node has a page.
@@ -87,8 +87,8 @@ impl Task {
         }
     }
 
-    /// Gives out many pages that have no place in an address space. What a node is short of, but
-    /// for one page, is not made up for elsewhere: there may be fewer than asked for.
+    /// Allocates many pages outside address spaces. If a node lacks pages, only one of them is allocated
+    /// elsewhere: the result may have fewer pages than requested.
     pub fn allocate_bulk(
         &mut self,
         memory: &mut Memory,
@@ -118,8 +118,8 @@ impl Task {
 }
 
 impl Memory {
-    /// Many pages of one node at once, if it has a zone that is still above its low mark then; else
-    /// a single one, from wherever: `__alloc_pages_bulk`.
+    /// Allocates many pages of one node at once, if the node has a zone that is then still above its low
+    /// watermark; otherwise a single page, from any node: `__alloc_pages_bulk`.
     fn allocate_share(
         &mut self,
         request: Request,

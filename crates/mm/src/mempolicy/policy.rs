@@ -1,68 +1,69 @@
-//! A policy: a mode and its nodes, and what becomes of them when the allowed ones change.
+//! A policy: a mode with nodes, and the effect of changes of the allowed nodes.
 
 use crate::nodes::NodeSet;
 
-/// What a policy does.
+/// The mode of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// the node of who allocates, first
+    /// prefer the node of the allocating task
     Local,
-    /// one node first
+    /// prefer one node
     Preferred,
-    /// these nodes alone, the nearest first
+    /// only these nodes, the nearest first
     Bind,
-    /// one node after the other
+    /// the nodes in turn
     Interleave,
-    /// the same, by weights
+    /// the nodes in turn, by weights
     WeightedInterleave,
 }
 
-/// What the nodes of a policy mean when the allowed ones change.
+/// How the nodes of a policy follow changes of the allowed nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Basis {
-    /// each becomes the new one in its place
+    /// each node is mapped to the new node in the same position
     #[default]
     Remapped,
-    /// just these, as far as they are allowed: `MPOL_F_STATIC_NODES`
+    /// always these nodes, as far as they are allowed: `MPOL_F_STATIC_NODES`
     Static,
-    /// places among the allowed ones: `MPOL_F_RELATIVE_NODES`
+    /// positions among the allowed nodes: `MPOL_F_RELATIVE_NODES`
     Relative,
 }
 
-/// Why there can be no such policy; EINVAL, all of them.
+/// The reason why a policy is invalid; the kernel returns EINVAL for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// none of the nodes is allowed, or none was named
+    /// no node is named, or none of them is allowed
     #[error("none of the policy's nodes is allowed: name one that the cpuset has")]
     NoNodes,
-    /// nodes where none belong
+    /// nodes are named for a mode without nodes
     #[error("a local policy has no nodes, and nothing that they mean: leave them out")]
     Nodes,
 }
 
-/// A policy as `set_mempolicy` and `mbind` make it.
+/// A policy as created by `set_mempolicy` and `mbind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     mode: Mode,
     basis: Basis,
     nodes: NodeSet,
-    /// what was asked for; of [`Basis::Remapped`] what was allowed then
+    /// the requested nodes; for [`Basis::Remapped`] the nodes that were allowed at that time
     basis_nodes: NodeSet,
 }
 
 impl Policy {
-    /// Like `mpol_new` and `mpol_set_nodemask`, for a task that may use `allowed`, all with memory.
+    /// Creates a policy, as `mpol_new` and `mpol_set_nodemask` do, for a task with the nodes `allowed`, all
+    /// of which have memory.
     ///
     /// # Errors
-    /// If no node is left, or some are named where none belong.
+    /// If no node is left, or nodes are named for a mode without nodes.
     pub fn new(
         mode: Mode,
         basis: Basis,
         nodes: NodeSet,
         allowed: NodeSet,
     ) -> Result<Self, PolicyError> {
-        // A preferred node that is not named is the local one.
+        // A preferred policy without a node is a local policy.
         if mode == Mode::Local || mode == Mode::Preferred && nodes.is_empty() {
             let sound = nodes.is_empty() && basis == Basis::Remapped;
             let local = Policy { mode: Mode::Local, basis, nodes, basis_nodes: nodes };
@@ -78,20 +79,20 @@ impl Policy {
         Ok(Policy { mode, basis, nodes: usable, basis_nodes })
     }
 
-    /// What it does.
+    /// The mode.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The nodes that it is about now; none if it is local.
+    /// The present nodes of the policy; empty for a local policy.
     #[must_use]
     pub fn nodes(&self) -> NodeSet {
         self.nodes
     }
 
-    /// The allowed nodes change: `mpol_rebind_policy`. If none of its nodes is allowed any more, it
-    /// is about all that are. A preferred node stays, and is passed over.
+    /// Changes the allowed nodes: `mpol_rebind_policy`. If none of the policy's nodes remains allowed, it
+    /// uses all allowed nodes. A preferred node stays unchanged, and allocations skip it.
     pub fn rebind(&mut self, allowed: NodeSet) {
         if matches!(self.mode, Mode::Local | Mode::Preferred) {
             return;

@@ -1,33 +1,32 @@
-//! A task's place in its round: `interleave_nodes` and `weighted_interleave_nodes` of
-//! mm/mempolicy.c.
+//! The position of a task in its round: `interleave_nodes` and `weighted_interleave_nodes` of mm/mempolicy.c.
 
 use super::policy::Policy;
 use crate::layout::MAX_NODES;
 use crate::nodes::NodeSet;
 
-/// What a task may use and wants to, which others may change while it allocates.
+/// The policy and the allowed nodes of a task, which others may change during an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed {
     policy: Policy,
     nodes: NodeSet,
-    /// goes up with each change: `mems_allowed_seq`
+    /// incremented by each change: `mems_allowed_seq`
     sequence: u64,
 }
 
 impl Allowed {
-    /// What the policy is now.
+    /// The present policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The nodes that a page may come from now.
+    /// The nodes that a page may come from at present.
     #[must_use]
     pub fn nodes(&self) -> NodeSet {
         self.nodes
     }
 
-    /// The cpuset gets other nodes, as `cpuset_change_task_nodemask` has it. None at all cannot be.
+    /// Changes the nodes of the cpuset, as `cpuset_change_task_nodemask` does. An empty set is ignored.
     pub fn rebind(&mut self, nodes: NodeSet) {
         if !nodes.is_empty() {
             self.policy.rebind(nodes);
@@ -41,39 +40,39 @@ impl Allowed {
     }
 }
 
-/// A task, as far as its memory policy goes.
+/// A task with a memory policy.
 ///
-/// Rules that a change of the allowed nodes may meet take `meanwhile`: it is called wherever one may
-/// come in between.
+/// Functions during which the allowed nodes may change have a parameter `meanwhile`: it is called at each
+/// point where a change may occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
     allowed: Allowed,
-    /// the node of the last page: `il_prev`
+    /// node of the last page: `il_prev`
     pub(super) last: usize,
-    /// pages that it is still to give: `il_weight`
+    /// pages that this node must still provide: `il_weight`
     pub(super) left: u8,
 }
 
 impl Task {
-    /// One that has just set its policy, so that the first page is the lowest node's.
+    /// A task that has just set its policy, so that the first page comes from the lowest node.
     #[must_use]
     pub fn new(policy: Policy, allowed: NodeSet) -> Self {
         let allowed = Allowed { policy, nodes: allowed, sequence: 0 };
         Task { allowed, last: MAX_NODES - 1, left: 0 }
     }
 
-    /// What it may use.
+    /// The present policy and allowed nodes.
     #[must_use]
     pub fn allowed(&self) -> &Allowed {
         &self.allowed
     }
 
-    /// To be rebound.
+    /// Mutable access, to change them.
     pub fn allowed_mut(&mut self) -> &mut Allowed {
         &mut self.allowed
     }
 
-    /// What `get_mempolicy` with `MPOL_F_NODE` says: where the next page comes from.
+    /// The result of `get_mempolicy` with `MPOL_F_NODE`: the node of the next page.
     #[must_use]
     pub fn next(&self, weighted: bool) -> Option<usize> {
         let nodes = self.allowed.policy.nodes();
@@ -81,27 +80,27 @@ impl Task {
         if stays { Some(self.last) } else { nodes.after(self.last) }
     }
 
-    /// Plain interleave: the next node. None if there is none.
+    /// Interleave without weights: the next node. `None` if there is no node.
     pub fn take_interleaved(&mut self, mut meanwhile: impl FnMut(&mut Allowed)) -> Option<usize> {
         let node = self.consistent(&mut meanwhile, |nodes, last| nodes.after(last))?;
         self.last = node;
         Some(node)
     }
 
-    /// Weighted interleave: the same node until it has given what its weight says, then the next
-    /// one, whose weight is read then. None if there is none.
+    /// Weighted interleave: the same node until it has provided as many pages as its weight, then the next
+    /// node, whose weight is read then. `None` if there is no node.
     pub fn take_weighted(
         &mut self,
         weight: impl Fn(usize) -> u8,
         mut meanwhile: impl FnMut(&mut Allowed),
     ) -> Option<usize> {
-        // After a change of the nodes, those that are left of the turn may be of use again.
+        // After a change of the nodes, the remaining pages of the turn may become usable again.
         while self.left == 0 || !self.allowed.policy.nodes().contains(self.last) {
             let before = self.allowed.sequence;
             let next = self.allowed.policy.nodes().after(self.last);
             meanwhile(&mut self.allowed);
             if self.allowed.sequence == before {
-                // Before this nothing may be stored: it would be counted twice.
+                // Nothing may be stored before this point: it would be counted twice.
                 self.last = next?;
                 self.left = weight(self.last).max(1);
             }
@@ -110,8 +109,8 @@ impl Task {
         Some(self.last)
     }
 
-    /// What follows from the policy's nodes and the last one, read again until nobody has changed
-    /// them on the way.
+    /// Computes a value from the policy's nodes and the last node; repeats this if they have changed in the
+    /// meantime.
     pub(super) fn consistent<T>(
         &mut self,
         meanwhile: &mut impl FnMut(&mut Allowed),

@@ -1,6 +1,7 @@
-//! What the kernel reads out of texts: lib/kstrtox.c.
+//! Parsers of the kernel for texts: lib/kstrtox.c.
 
-/// `kstrtou8` with any base: 0x is hexadecimal, 0 octal; a plus and one newline may be there.
+/// `kstrtou8` with base 0: 0x is hexadecimal, a leading 0 octal; a plus sign and one trailing newline are
+/// permitted.
 pub(super) fn parse_u8(text: &str) -> Option<u8> {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let text = text.strip_prefix('+').unwrap_or(text);
@@ -10,12 +11,12 @@ pub(super) fn parse_u8(text: &str) -> Option<u8> {
         None if text.starts_with('0') => (text, 8),
         None => (text, 10),
     };
-    // A sign in front of the digits is Rust's liberty, not the kernel's.
+    // Rust permits a sign before the digits; the kernel does not.
     let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
     if plain { u8::from_str_radix(digits, base).ok() } else { None }
 }
 
-/// `kstrtobool`: only the first character counts, or two of on and off.
+/// `kstrtobool`: only the first character counts, or the first two of `on` and `off`.
 pub(super) fn parse_bool(text: &str) -> Option<bool> {
     let mut letters = text.bytes().map(|b| b.to_ascii_lowercase());
     match (letters.next()?, letters.next()) {

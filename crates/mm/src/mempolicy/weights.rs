@@ -1,30 +1,29 @@
-//! Nodes with their weights, and the node of a page by its place: `weighted_interleave_nid` of
-//! mm/mempolicy.c.
+//! Nodes with weights, and the node of a page by its index: `weighted_interleave_nid` of mm/mempolicy.c.
 
 use std::ops::Range;
 
-/// At most so many nodes, as in the kernel.
+/// Maximum number of nodes, as in the kernel.
 pub const MAX_WEIGHTS: usize = 1024;
 
-/// Why nodes with weights make no sense.
+/// The reason why nodes with weights are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeightsError {
-    /// none
+    /// no node
     #[error("no node is named: name at least one")]
     Empty,
-    /// too many
+    /// too many nodes
     #[error("{0} nodes are named: name at most {MAX_WEIGHTS}")]
     TooMany(usize),
     /// a weight of zero
     #[error("node {0} has the weight 0: choose 1 to 255, or leave the node out")]
     Zero(u32),
-    /// a node twice
+    /// a repeated node
     #[error("node {0} is named twice: name it once")]
     Twice(u32),
 }
 
-/// Nodes with their weights: a round of interleaving.
+/// Nodes with their weights: one round of interleaving.
 ///
 /// ```
 /// use isotherm_mm::mempolicy::Weights;
@@ -38,15 +37,15 @@ pub enum WeightsError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Weights {
     nodes: Vec<(u32, u8)>,
-    /// where each node's place in the round ends
+    /// end of each node's part of the round, in pages
     ends: Vec<u64>,
 }
 
 impl Weights {
-    /// Of nodes and weights in any order.
+    /// Creates a round from nodes and weights in any order.
     ///
     /// # Errors
-    /// If there is no node, one twice, or a weight of 0.
+    /// If there is no node, a repeated node, a weight of 0, or more than [`MAX_WEIGHTS`] nodes.
     pub fn new(nodes: impl IntoIterator<Item = (u32, u8)>) -> Result<Self, WeightsError> {
         let mut nodes: Vec<(u32, u8)> = nodes.into_iter().take(MAX_WEIGHTS + 1).collect();
         nodes.sort_unstable();
@@ -70,13 +69,13 @@ impl Weights {
         Ok(Weights { nodes, ends })
     }
 
-    /// Nodes and weights, the lowest node first.
+    /// Nodes and weights, in ascending order of node.
     #[must_use]
     pub fn nodes(&self) -> &[(u32, u8)] {
         &self.nodes
     }
 
-    /// Pages in a round.
+    /// Number of pages in a round.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.ends[self.ends.len() - 1]
@@ -88,7 +87,8 @@ impl Weights {
         self.run(index).0
     }
 
-    /// The node of the page with this index, and how many pages from there on are on it.
+    /// The node of the page with this index, and the number of consecutive pages from this index on that are
+    /// on this node.
     #[must_use]
     pub fn run(&self, index: u64) -> (u32, u64) {
         if let [(node, _)] = self.nodes[..] {
@@ -99,7 +99,7 @@ impl Weights {
         (self.nodes[at].0, self.ends[at] - place)
     }
 
-    /// How many pages with these indices lie on each node, the lowest node first.
+    /// The number of pages with these indices on each node, in ascending order of node.
     #[must_use]
     pub fn counts(&self, indices: Range<u64>) -> Vec<(u32, u64)> {
         let count = |(&(node, weight), &end): (&(u32, u8), &u64)| {
@@ -110,17 +110,17 @@ impl Weights {
         self.nodes.iter().zip(&self.ends).map(count).collect()
     }
 
-    /// Indices below `n` whose place in the round is within `place`.
+    /// The number of indices below `n` whose position in the round is within `place`.
     fn below(&self, n: u64, place: &Range<u64>) -> u64 {
         let partly = (n % self.total()).clamp(place.start, place.end) - place.start;
         n / self.total() * (place.end - place.start) + partly
     }
 }
 
-/// The node of the page with this index, among nodes with their weights, the lowest node first; a
-/// weight of 0 counts as 1, the default. None if there is no node.
+/// The node of the page with this index, among nodes with weights in ascending order of node. A weight of 0
+/// counts as 1, the default. `None` if there is no node.
 ///
-/// [`Weights::node`] is the same for many pages.
+/// For many pages, use [`Weights::node`].
 #[must_use]
 pub fn static_node(index: u64, nodes: &[(u32, u8)]) -> Option<u32> {
     let weight = |n: &(u32, u8)| u64::from(n.1.max(1));
@@ -135,12 +135,12 @@ pub fn static_node(index: u64, nodes: &[(u32, u8)]) -> Option<u32> {
     None
 }
 
-/// The index that a page, or a folio of 2^`order` pages, is interleaved by: `get_vma_policy`.
+/// The interleave index of a page, or of a folio of 2^`order` pages: `get_vma_policy`.
 ///
-/// `pgoff` is the mapping's offset in pages, and `page` that of the page within the mapping. An
-/// anonymous mapping's offset is its address, in pages, unless it was moved by mremap with memory
-/// in it: so for 4 KiB pages the index is the number of the virtual page. Memory that is shared has
-/// the number of its inode added.
+/// `pgoff` is the offset of the mapping in pages, and `page` is the offset of the page within the mapping.
+/// The offset of an anonymous mapping is its address in pages, unless mremap has moved it with resident
+/// memory: therefore, for 4 KiB pages, the index is the number of the virtual page. For shared memory, the
+/// inode number is added.
 #[must_use]
 pub fn interleave_index(pgoff: u64, page: u64, order: u32) -> u64 {
     let folios = |pages: u64| pages.checked_shr(order).unwrap_or(0);
@@ -170,10 +170,11 @@ mod tests {
         assert_eq!(static_node(3, &[(0, 0), (4, 0)]), Some(4), "0 is the default: 1");
     }
 
-    /// numa_maps of the seed: the start of a mapping, its weights, what was there of each node.
+    /// numa_maps from the seed, a mail that isotherm is built on: the start of a mapping, its weights, and
+    /// the pages found on each node.
     ///
-    /// Of the sixth row the rule gives 10922 and 54615, one page off: whatever page of that mapping
-    /// was put elsewhere, its policy did not.
+    /// For the sixth row the rule gives 10922 and 54615, one page off: that page was not placed by the
+    /// policy.
     #[test]
     fn counts_of_the_seed() {
         let rows = [
@@ -226,7 +227,7 @@ mod tests {
             }
         }
 
-        /// Of any stretch each node has its share, to less than its weight; of whole rounds exactly.
+        /// Of any range, each node has its share with an error below its weight; of whole rounds exactly.
         #[test]
         fn shares(weights in weights(), from in 0..u64::MAX / 2, n in 0_u64..1 << 40) {
             let counts = weights.counts(from..from + n);
