@@ -33,8 +33,8 @@ impl Ladder {
         self.steps.partition_point(|&step| step <= idle)
     }
 
-    /// The level that a region reaches if each idle time of the ladder is the cold age, and almost no page was
-    /// touched.
+    /// The number of idle times that a region has reached. It has reached an idle time if it is cold with that
+    /// time as the cold age, and almost no page was touched within it.
     fn reached(&self, r: &RegionView, hot_hz: f64) -> usize {
         let is_idle = |&&step: &&Duration| {
             let t = Thresholds { hot_hz, cold_age: step };

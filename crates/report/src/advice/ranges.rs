@@ -13,7 +13,8 @@ use crate::units::percent;
 const HUGE: u64 = 2 << 20;
 /// Minimum share of its target's lifetime for which hot memory must be hot.
 const MOSTLY: f64 = 0.75;
-/// Minimum share of a huge page that must be resident and touched: 448 of 512 pages, as in schemes.
+/// Minimum share of a huge page that must be resident and touched: 448 of 512 pages, as where
+/// isotherm itself makes huge pages.
 const DENSE: f64 = 448.0 / 512.0;
 
 /// A block and its place.
