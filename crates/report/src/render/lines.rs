@@ -16,7 +16,7 @@ const FOOT: usize = 130;
 /// Width of a line, and radius of a dot.
 const PEN: f32 = 2.2;
 const RADIUS: usize = 5;
-/// Colours of the first lines in a plot; further lines repeat them.
+/// Colours of the first lines in a plot; further lines have the colour of text.
 const COLORS: [f64; 4] = [0.2, 0.62, 0.8, 0.4];
 
 /// Position of a dot's name relative to the dot.

@@ -91,7 +91,8 @@ fn working_set(s: &Summary) -> String {
     )
 }
 
-/// The mappings. Small mappings with less than a page of hot and warm memory are left out.
+/// The mappings. Small mappings with less than a page of hot or warm memory are
+/// summed up in one row.
 fn mappings(rows: &[MappingRow], top: usize) -> String {
     let resident: f64 = rows.iter().map(|r| r.bytes.resident_bytes as f64).sum();
     let tells = |b: &Bytes| {

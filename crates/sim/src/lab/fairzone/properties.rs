@@ -1,4 +1,4 @@
-//! What is said of the policies, tried on machines that are drawn from a seed.
+//! Properties of the policies, tested on random machines.
 
 use isotherm_mm::{
     Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneBalance, ZoneKind,
@@ -12,27 +12,27 @@ use crate::paged::{DiskSpec, MachineSpec, NodeSpec, StreamOrder, ZoneSpec};
 use crate::random::{below, mix};
 use crate::workload::Op;
 
-/// A share is right if it is off by at most so much.
+/// Tolerance of a share.
 const SHARE: f64 = 0.03;
-/// A reader gains if it is faster by more than so much.
+/// Minimum relative gain in speed that counts as a gain.
 const GAIN: f64 = 0.05;
-/// Neither gains nor loses who is off by at most so much.
+/// Maximum relative difference in speed that counts as no change.
 const SAME: f64 = 0.01;
 
-/// A property, and on how many machines it held.
+/// A property, and the number of machines on which it holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Property {
-    /// what is said
+    /// the statement
     pub claim: &'static str,
-    /// machines that it was tried on
+    /// machines on which it was tested
     pub tried: u32,
-    /// machines that it held on
+    /// machines on which it holds
     pub held: u32,
-    /// the first machine that it did not hold on, and what was seen there
+    /// the first counterexample: the machine, and the result there
     pub against: Option<String>,
 }
 
-/// What is tried: whether it holds on the machine, and what was seen.
+/// A test: whether the property holds on the machine, and the observed figures.
 type Claim = fn(&Drawn) -> Result<(bool, String), LabError>;
 
 const CLAIMS: [(&str, Claim); 6] = [
@@ -52,7 +52,7 @@ struct Drawn {
     normal: i64,
 }
 
-/// Tries all properties on so many machines.
+/// Tests all properties on this many machines.
 ///
 /// # Errors
 /// None that is known.
