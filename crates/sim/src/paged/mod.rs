@@ -17,7 +17,7 @@
 //! let file = machine.add_file(20_000);
 //! let reader = Stream::new(&machine, file, Op::Read, StreamOrder::Sequential, 20_000);
 //! let ended = machine.run(&mut [Box::new(reader) as Box<dyn Task>])?;
-//! assert!(ended[0] > 600_000_000, "82 MB take more than .6 s at 132 MB/s");
+//! assert!(ended[0] > 600_000_000, "82 MB take more than 0.6 s at 132 MB/s");
 //! assert_eq!(machine.counts().fetched, 20_000);
 //! # Ok(())
 //! # }
