@@ -158,7 +158,7 @@ pub enum ControlError {
         /// what is wrong with the answer
         what: String,
     },
-    /// the request is longer than [`MAX_LINE`], with its length in bytes
+    /// the request is longer than `MAX_LINE`; with its length in bytes
     #[error("a request of {0} bytes, of {MAX_LINE} at most: schemes are a few lines")]
     TooLong(usize),
     /// the service refused the request, for this reason

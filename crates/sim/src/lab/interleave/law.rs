@@ -26,7 +26,7 @@ pub fn perfect(bandwidths: &[f64]) -> f64 {
 
 /// The best integer weights of a short round, each at least 1. For each length of a round, the weights nearest
 /// to the shares of `bandwidths` are tried. A longer round is chosen only if it is better by the factor
-/// [`WORTH`].
+/// `WORTH`.
 #[must_use]
 pub fn best_weights(bandwidths: &[f64]) -> Vec<u8> {
     let nodes = u32::try_from(bandwidths.len()).unwrap_or(LONGEST_ROUND);
