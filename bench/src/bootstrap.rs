@@ -1,4 +1,4 @@
-//! How far a median may be trusted.
+//! Confidence intervals of medians.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,7 +9,7 @@ const RESAMPLES: usize = 10_000;
 /// A median with its 95 % interval, in the unit of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// most likely
+    /// the median
     pub median: f64,
     /// lower end
     pub low: f64,

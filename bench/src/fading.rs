@@ -1,5 +1,4 @@
-//! A process of its own whose memory falls idle stretch by stretch, and that knows when it has touched
-//! each page last.
+//! A process whose memory becomes idle stretch by stretch, and that records the last touch of each page.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,15 +10,15 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{self, Arena, Backing};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// The word by which a bench starts itself as this.
+/// The argument with which a bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-fading";
-/// What has not fallen idle yet is touched so often.
+/// Interval between touches of memory that is not idle yet.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Does as the command line asks until its standard input ends. Nothing happens if it does not ask.
+/// Runs as this process until its standard input ends, if the command line asks for it. Otherwise does nothing.
 ///
 /// # Errors
-/// If there is no memory, or an order makes no sense.
+/// If there is no memory, or a command is invalid.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -71,8 +70,8 @@ pub struct Fading {
 }
 
 impl Fading {
-    /// Starts this very program again, with a stretch of `pages` pages for each of `ends`: from so long
-    /// after [`Fading::begin`] on it is idle.
+    /// Starts this program again, with a stretch of `pages` pages for each of `ends`. A stretch becomes idle at
+    /// that time after [`Fading::begin`].
     ///
     /// # Errors
     /// If that fails.
@@ -106,7 +105,7 @@ impl Fading {
         self.range
     }
 
-    /// Has its memory fall idle from now on.
+    /// Starts the clock of `ends`.
     ///
     /// # Errors
     /// If it has ended.

@@ -1,5 +1,5 @@
-//! What the benches share: processes whose accesses are known, how well they were seen, and what seeing
-//! them cost; what schemes do to a machine that swaps; long records; what a program takes.
+//! Shared parts of the benches: processes with known accesses, the accuracy and the cost of watching them, the
+//! effects of schemes on a machine that swaps, long records, and the resource use of a program.
 
 pub mod accuracy;
 pub mod bootstrap;

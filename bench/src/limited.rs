@@ -1,4 +1,4 @@
-//! A control group with a limit, made for a bench and removed again.
+//! A control group with a memory limit, created for a bench and removed at its end.
 
 use std::fs::{create_dir, read_to_string, remove_dir, write};
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use isotherm_linux::cgroup::{Cgroup, Limit, Version};
 
-/// The group, of version 2 or of version 1's memory controller; removed when dropped, by when those in
-/// it must have ended.
+/// The group, of version 2 or of version 1's memory controller. It is removed on drop; its processes must have
+/// ended by then.
 #[derive(Debug)]
 pub struct Limited {
     group: Cgroup,
-    /// where this process was before
+    /// the previous group of this process
     home: PathBuf,
 }
 
 impl Limited {
-    /// Makes a group whose memory may not be more than `bytes`.
+    /// Creates a group whose memory is limited to `bytes`.
     ///
     /// # Errors
     /// If there is no memory controller, or it refuses.
@@ -48,7 +48,7 @@ impl Limited {
         self.group.dir()
     }
 
-    /// How often it was at its limit, so that who allocated had to reclaim.
+    /// How often the group reached its limit, so that an allocation had to reclaim.
     ///
     /// # Errors
     /// If it does not say so.
@@ -63,7 +63,7 @@ impl Limited {
         count.with_context(|| format!("{} has no count", path.display()))
     }
 
-    /// Does `what` in the group: who is started by it stays there.
+    /// Runs `what` in the group. Processes that it starts stay in the group.
     ///
     /// # Errors
     /// Those of `what`, or of moving.
@@ -78,7 +78,7 @@ impl Limited {
 
 impl Drop for Limited {
     fn drop(&mut self) {
-        // Those who were killed may take a moment to leave.
+        // Killed processes may take a moment to leave.
         for _ in 0..50 {
             if remove_dir(self.group.dir()).is_ok() {
                 return;

@@ -1,4 +1,4 @@
-//! A process of its own that touches memory in a known way.
+//! A process that touches memory in a known way.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -14,30 +14,30 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use crate::cpus;
 
 const MIB: u64 = 1 << 20;
-/// Threads of a load at most.
+/// Maximum number of threads of a load.
 const MAX_THREADS: usize = 64;
-/// The word by which a bench starts itself as the load.
+/// The argument with which a bench starts itself as the load.
 pub const ARGUMENT: &str = "--be-the-load";
 const STREAMS: &str = "streams";
 const STEADY: &str = "steady";
-/// Of what is hot, so much is gone through of the rest after each pass.
+/// Amount of the remaining memory that is touched after each pass over the hot memory.
 const STREAMED: usize = 8;
 
-/// What a load is to be.
+/// The parameters of a load.
 #[derive(Debug, Clone, Default)]
 pub struct Shape {
     /// bytes of its memory, a multiple of 1 MiB
     pub total: u64,
-    /// bytes touched over and over [a sixteenth]
+    /// bytes touched continuously [a sixteenth]
     pub hot: Option<u64>,
     /// bytes touched once a second [an eighth]
     pub warm: Option<u64>,
-    /// Between its passes over what is hot, a thread goes through all else, bit by bit. Nothing is
+    /// Between its passes over the hot memory, the thread touches all other memory, part by part. No memory is
     /// warm then, and there is one thread.
     pub streams: bool,
-    /// One thread on each of these; if there are none, one thread anywhere.
+    /// CPUs with one thread each; empty: one thread on any CPU.
     pub cpus: Vec<usize>,
-    /// under `SCHED_FIFO`, so that nothing else runs on its CPUs
+    /// runs under `SCHED_FIFO`, so that no other process runs on its CPUs
     pub fifo: bool,
 }
 
@@ -48,15 +48,15 @@ impl Shape {
         Shape { total, ..Shape::default() }
     }
 
-    /// What is touched over and over, as offsets. Begins at an odd page, so that nothing is
-    /// right by alignment.
+    /// The memory that is touched continuously, as offsets. It starts at an odd page, so that no result is
+    /// right only because of alignment.
     #[must_use]
     pub fn hot(&self) -> AddrRange {
         let start = self.total / MIB * 250 / 1024 * MIB + 3 * PAGE_SIZE;
         AddrRange::new(start, start + self.hot.unwrap_or(self.total / 16))
     }
 
-    /// What is touched once a second.
+    /// The memory that is touched once per second.
     #[must_use]
     pub fn warm(&self) -> AddrRange {
         let start = self.total / MIB * 600 / 1024 * MIB + PAGE_SIZE;
@@ -91,11 +91,11 @@ struct Touched(AtomicU64);
 
 static TOUCHED: [Touched; MAX_THREADS] = [const { Touched(AtomicU64::new(0)) }; MAX_THREADS];
 
-/// Runs the load that the command line asks for, until killed; says first where its memory and its
-/// counters are. Nothing happens if it asks for none.
+/// Runs the load that the command line asks for until it is killed. First prints the addresses of its memory
+/// and its counters. Without such a request, does nothing.
 ///
 /// # Errors
-/// If standard output is gone, or the CPUs are not there.
+/// If standard output is closed, or the CPUs do not exist.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(ARGUMENT) {
@@ -178,7 +178,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts this very program again as the load and waits until its memory is there.
+    /// Starts this program again as the load, and waits until its memory is allocated.
     ///
     /// # Errors
     /// If that fails.
@@ -217,7 +217,7 @@ impl Load {
         self.at(AddrRange::new(0, self.shape.total))
     }
 
-    /// What it touches over and over, as addresses.
+    /// The addresses of the memory that it touches continuously.
     #[must_use]
     pub fn hot(&self) -> AddrRange {
         self.at(self.shape.hot())
@@ -227,7 +227,7 @@ impl Load {
         AddrRange::new(self.base + part.start, self.base + part.end)
     }
 
-    /// Pages that it has touched so far. It notices nothing of being asked.
+    /// Number of pages that it has touched so far. Reading it does not disturb the load.
     ///
     /// # Errors
     /// If it has ended.

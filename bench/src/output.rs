@@ -8,8 +8,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// Writes `value` as JSON to `path`. A regular file gets its name once it is whole: until then, and if
-/// writing fails, the file that was there before stays. A device or a pipe is written to directly.
+/// Writes `value` as JSON to `path`. A regular file is replaced only once the new one is complete; if writing
+/// fails, the previous file remains. A device or a pipe is written directly.
 ///
 /// # Errors
 /// If `path` cannot be written.

@@ -1,5 +1,5 @@
-//! A simulated machine that swaps, a process of it, and an engine of schemes that pages the process out
-//! towards a goal. What is touched comes back by a fault that waits for swap.
+//! A simulated machine that swaps, one process on it, and a scheme engine that pages out the process towards a
+//! goal. A page that is touched again returns by a fault that waits for swap.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -56,10 +56,11 @@ struct History {
     failed: Option<anyhow::Error>,
 }
 
-/// Has an engine page out what `workload` (its first phase) has hardly touched for 5 s, the coldest
-/// first, as is asked; each window.
+/// Runs an engine that in each window pages out memory of `workload` (its first phase) that was hardly touched
+/// for 5 s, the coldest first, as requested.
 ///
 /// # Errors
+/// If the workload is invalid, the machine runs out of memory, or the engine or monitor fails.
 /// If the workload makes no sense, the machine runs out of memory, or the engine or monitor fails.
 pub fn run(workload: &str, asked: &Asked, seed: u64) -> Result<Vec<Window>> {
     let workload = Workload::parse(workload)?;
@@ -163,8 +164,7 @@ fn scheme(goal: Goal, bytes: Option<u64>) -> Scheme {
     Scheme { quota, ..Scheme::new("reclaim", pattern, Action::PageOut) }
 }
 
-/// The figures of the machine: faults that had to wait for swap, and for how long; and who reclaimed
-/// for himself.
+/// The figures of the machine: faults that waited for swap, the time for them, and direct reclaim.
 fn metrics(machine: &PagedMachine, working_set: u64) -> Metrics {
     let (_, _, back) = machine.swapped();
     let waited = READ_IN.saturating_mul(u32::try_from(back).unwrap_or(u32::MAX));

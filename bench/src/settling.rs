@@ -1,4 +1,4 @@
-//! Whether a figure settles at a target after a step, and how far it goes beyond.
+//! Whether a figure settles at a target after a step, and its overshoot.
 
 /// The mean of the last `over` of `values` at each of them, or of as many as there are.
 #[must_use]
@@ -10,7 +10,7 @@ pub fn smoothed(values: &[f64], over: usize) -> Vec<f64> {
     (1..=values.len()).map(mean).collect()
 }
 
-/// From which value on all are within a fifth of 1. `None` if the last one is not.
+/// The index from which all values are within 20 % of 1; `None` if the last one is not.
 #[must_use]
 pub fn settled(shares: &[f64]) -> Option<usize> {
     let last_outside = shares.iter().rposition(|share| !(0.8..=1.2).contains(share));

@@ -1,4 +1,4 @@
-//! The monitors that are compared.
+//! The monitors to compare.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A run cut into slices of time, in which a target is watched in one way or not at all.
+//! A run divided into slices of time, in each of which a target is watched in one way or not at all.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::bootstrap::{Estimate, below, median_of};
 
-/// The way in which nobody watches; the others are numbered from 1 on.
+/// The way without watching; the others are numbered from 1.
 pub const OFF: usize = 0;
 
-/// What happened in a slice.
+/// The measurements of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Slice {
     /// how the target was watched
@@ -18,9 +18,9 @@ pub struct Slice {
     pub seconds: f64,
     /// pages that the target touched
     pub touched: u64,
-    /// CPU time of who watched
+    /// CPU time of the monitor
     pub cpu_seconds: f64,
-    /// CPU time that the target lost by it, as who watched tells
+    /// CPU time that the target lost by being watched, as the monitor reports it
     pub lost_seconds: f64,
     /// ranges that the monitor cleared, each a TLB shootdown
     pub clears: u64,
@@ -28,11 +28,11 @@ pub struct Slice {
     pub shootdowns: u64,
     /// CPU time of the target, where it has one thread
     pub target_cpu_seconds: f64,
-    /// faults of the target that had to wait for swap or a disk
+    /// major faults of the target, which wait for swap or a disk
     pub major_faults: u64,
 }
 
-/// One slice of each of so many `ways`, `n` times over, each time in another order.
+/// One slice for each of `ways`, repeated `n` times, each time in a different random order.
 #[must_use]
 pub fn order(ways: usize, n: usize, seed: u64) -> Vec<Vec<usize>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -46,21 +46,21 @@ pub fn order(ways: usize, n: usize, seed: u64) -> Vec<Vec<usize>> {
     (0..n).map(|_| shuffled()).collect()
 }
 
-/// What watching in one way costs.
+/// The cost of watching in one way.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
     /// how
     pub way: usize,
-    /// Share of the target's work that is lost: 1 less the ratio of the rates, watched to not, of
-    /// the two slices in a round.
+    /// Share of the target's work that is lost: 1 minus the ratio of the rates with and without watching, from
+    /// the two slices of a round.
     pub slowdown: Estimate,
-    /// own CPU time, as a share of one CPU
+    /// CPU time of the monitor, as a fraction of one CPU
     pub cpu: f64,
-    /// CPU time that the target lost, as who watched tells, likewise
+    /// CPU time that the target lost, as the monitor reports it, as a fraction of one CPU
     pub lost: f64,
-    /// ranges that the monitor cleared, a second
+    /// ranges that the monitor cleared, per second
     pub clears: f64,
-    /// TLB shootdowns on the target's CPUs, a second, above those while it was not watched
+    /// TLB shootdowns on the target's CPUs per second, minus those without watching
     pub shootdowns: f64,
 }
 

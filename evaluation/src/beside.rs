@@ -1,4 +1,4 @@
-//! What is beside a workload while it works, as the workload knows it.
+//! The program that runs concurrently with a workload, as the workload sees it.
 
 use std::time::{Duration, Instant};
 
@@ -8,25 +8,25 @@ use isotherm_linux::swap::Swap;
 use super::slices::{Slice, Turns};
 use super::watching::Watching;
 
-/// A load has settled after that, at rest.
+/// Time in which a load settles after isotherm was stopped.
 const SETTLES: Duration = Duration::from_secs(5);
 
-/// isotherm, or nothing; and swap.
+/// isotherm, or nothing, and swap.
 pub struct Beside<'a> {
     watching: Option<&'a Watching>,
     turns: Option<Turns>,
     swap: &'a mut Option<Swap>,
     mark: &'a mut dyn FnMut() -> Result<()>,
-    /// since when it is at rest, if it is
+    /// since when it has been at rest; `None` if it is at work
     resting: Option<Instant>,
-    /// for how long it was, before that, since what is measured began
+    /// for how long it was at rest earlier, since the start of the measurement
     rested: Duration,
 }
 
 impl<'a> Beside<'a> {
-    /// Calls `mark` when what is measured begins, and, if it ends before the workload does, when it ends. If
-    /// it is watched, who watches takes `turns`, if there are any. What is in swap is brought back for the
-    /// last one.
+    /// Calls `mark` at the start of the measurement, and at its end if that is before the end of the workload.
+    /// If the workload is watched, isotherm takes `turns`, if there are any. Swapped memory is read back before
+    /// the last turn.
     pub fn new(
         watching: Option<&'a Watching>,
         turns: Option<Turns>,
@@ -41,7 +41,7 @@ impl<'a> Beside<'a> {
         self.turns.map(|turns| turns.in_slices_of(slice))
     }
 
-    /// How long [`Beside::before`] works, in slices of this length.
+    /// Duration of [`Beside::before`], in slices of this length.
     #[must_use]
     pub fn length_before(&self, slice: Duration) -> Duration {
         match self.turns(slice).map_or(0, Turns::before) {
@@ -50,7 +50,7 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// How long [`Beside::slices`] works, for this time or in slices of this length.
+    /// Duration of [`Beside::slices`], for this time or in slices of this length.
     #[must_use]
     pub fn length(&self, time: Duration, slice: Duration) -> Duration {
         self.turns(slice).map_or(time, |turns| {
@@ -58,10 +58,11 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Before anything else: has `work` done in slices of this length while isotherm has not begun, if its
-    /// turns want that.
+    /// Before the measurement: does `work` in slices of this length before isotherm has started, if its turns
+    /// require that.
     ///
     /// # Errors
+    /// Errors of `work`.
     /// Those of `work`.
     pub fn before<T>(
         &mut self,
@@ -77,25 +78,25 @@ impl<'a> Beside<'a> {
         slices
     }
 
-    /// That what is measured begins.
+    /// Starts the measurement.
     ///
     /// # Errors
-    /// If that cannot be noted.
+    /// If that cannot be recorded.
     pub fn begin(&mut self) -> Result<()> {
         self.rested = Duration::ZERO;
         (self.mark)()
     }
 
-    /// For how long isotherm was at rest while it was measured.
+    /// Time for which isotherm was at rest during the measurement.
     #[must_use]
     pub fn rested(&self) -> Duration {
         self.rested
     }
 
-    /// Has `work` done for this time at once; or, where isotherm takes turns, in slices of this length.
+    /// Does `work` for this time at once; or, if isotherm takes turns, in slices of this length.
     ///
     /// # Errors
-    /// Those of `work`; isotherm may be at rest then, and is ended all the same.
+    /// Errors of `work`. isotherm may be at rest then, and is ended anyway.
     pub fn slices<T>(
         &mut self,
         time: Duration,

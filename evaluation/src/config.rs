@@ -1,4 +1,4 @@
-//! What a workload is run under.
+//! The configurations under which a workload is run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use super::slices::Turns;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Config {
-    /// nothing beside the workload
+    /// only the workload
     Orig,
     /// `isotherm record`
     Rec,
@@ -22,34 +22,34 @@ pub enum Config {
     Ethp,
     /// `schemes/prcl.txt`; also the grid's row without a quota
     Prcl,
-    /// the scheme of prcl for so many ms of each second
+    /// the scheme of prcl with a time quota per second
     Quota {
-        /// of a second
+        /// quota, in ms per second
         ms: u32,
-        /// the oldest first
+        /// whether the oldest memory comes first
         prioritised: bool,
     },
 }
 
 const ETHP: &str = include_str!("../../schemes/ethp.txt");
 const PRCL: &str = include_str!("../../schemes/prcl.txt");
-/// As `schemes/prcl.txt` has it.
+/// The conditions of `schemes/prcl.txt`.
 const COLD: &str = "rate = { max = \"5%\" }\nage = { min = \"5s\" }\n";
-/// Pages that were not touched for as long, whatever those beside them are.
+/// Selects single pages that were not touched for the same time, whatever the state of adjacent pages.
 const UNTOUCHED: &str = "filters = [{ kind = { touched_within = \"5s\" } }]\n";
-/// Lead-ins are at most so many times as long.
+/// Maximum factor by which a lead-in is lengthened.
 pub const MOST_PATIENCE: u32 = 4;
-/// A load by itself has settled after that.
+/// Time in which a load without isotherm settles.
 const SETTLES: Duration = Duration::from_secs(5);
-/// Of the grid, in ms a second.
+/// The quotas of the grid, in ms per second.
 const QUOTAS: [u32; 3] = [10, 50, 200];
 
 /// A file for `isotherm run --scheme`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemeFile {
-    /// its ending says how it is to be read
+    /// name; its extension determines the format
     pub name: &'static str,
-    /// what is in it
+    /// contents
     pub text: String,
 }
 
@@ -67,19 +67,19 @@ impl Config {
         [Config::Prcl].into_iter().chain(rows).collect()
     }
 
-    /// All there are.
+    /// All configurations.
     #[must_use]
     pub fn all() -> Vec<Config> {
         Config::COLUMNS.into_iter().chain(Config::grid().into_iter().skip(1)).collect()
     }
 
-    /// Whether huge pages are made wherever they fit.
+    /// Whether huge pages are used wherever they fit.
     #[must_use]
     pub fn always_huge(self) -> bool {
         self == Config::Thp
     }
 
-    /// The quota of time, in ms a second.
+    /// The time quota, in ms per second.
     #[must_use]
     pub fn quota(self) -> Option<u32> {
         match self {
@@ -88,8 +88,8 @@ impl Config {
         }
     }
 
-    /// How isotherm takes turns at work and at rest beside what is measured, in so many slices: what was
-    /// paged out stays so while it is at rest, and what has become huge cannot be undone at all.
+    /// The turns of isotherm at work and at rest during the measurement, in `slices` slices. Paged-out memory
+    /// stays paged out while isotherm is at rest, and huge pages cannot be undone at all.
     #[must_use]
     pub fn turns(self, slices: u32) -> Option<Turns> {
         match self {
@@ -99,9 +99,8 @@ impl Config {
         }
     }
 
-    /// How long a workload runs before it is measured, if that is `asked` for: where a quota has it take
-    /// long until all that is to go has gone, so many times as long; where nothing acts, what it takes to
-    /// settle.
+    /// Time for which a workload runs before the measurement, if `asked` for: several times as long under a
+    /// quota, which delays the paging out; if nothing acts, the time for settling.
     #[must_use]
     pub fn lead_in(self, asked: Duration) -> Duration {
         match self {
@@ -111,7 +110,7 @@ impl Config {
         }
     }
 
-    /// By what `isotherm run` acts; none if it does not run.
+    /// The scheme for `isotherm run`; `None` if it does not run.
     #[must_use]
     pub fn scheme(self) -> Option<SchemeFile> {
         match self {
@@ -125,8 +124,8 @@ impl Config {
     }
 }
 
-/// What `schemes/prcl.txt` says, with a quota of time and all weights 0; with priority the oldest first, and
-/// what is cold by single pages, in regions of any rate.
+/// The scheme of `schemes/prcl.txt` with a time quota and all weights 0. With priority, the oldest first, and
+/// single cold pages in regions of any rate.
 fn within(ms: u32, prioritised: bool) -> String {
     let age = u32::from(prioritised);
     let which = if prioritised { UNTOUCHED } else { COLD };

@@ -1,4 +1,4 @@
-//! A figure, and how far it may be trusted.
+//! A figure with its standard error.
 
 use std::fmt;
 
@@ -6,26 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use super::statistics::{median, summary};
 
-/// From so many repetitions on the middle one counts, and else their mean: one that went astray moves
-/// nothing.
+/// Minimum number of repetitions for the median; with fewer, the mean is used. The median is insensitive to one
+/// outlier.
 const FOR_A_MEDIAN: usize = 3;
-/// The standard error of a median is that much of the mean's (of many values, normally distributed):
-/// the root of half of pi.
+/// Standard error of the median relative to that of the mean, for many normally distributed values: sqrt(pi/2).
 const OF_A_MEDIAN: f64 = 1.253;
-/// Of a normal distribution 95 % lie within so many standard errors.
+/// A 95 % interval has this many standard errors on each side (normal distribution).
 const WITHIN: f64 = 1.96;
 
-/// A figure with its standard error; there is none where nothing tells.
+/// A figure with its standard error, if that can be estimated.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// the figure
     pub value: f64,
-    /// in its unit
+    /// standard error, in the unit of the figure
     pub error: Option<f64>,
 }
 
 impl Estimate {
-    /// Of repetitions; none of none.
+    /// The estimate from repetitions; `None` if there are none.
     #[must_use]
     pub fn of(repetitions: &[f64]) -> Option<Self> {
         let s = summary(repetitions)?;
@@ -37,7 +36,8 @@ impl Estimate {
         })
     }
 
-    /// The mean of several that do not hang together. It has an error if all have; none of none.
+    /// The mean of several independent estimates; `None` if there are none. It has an error if all of them have
+    /// one.
     #[must_use]
     pub fn mean(all: &[Estimate]) -> Option<Self> {
         let n = all.len() as f64;
@@ -47,14 +47,14 @@ impl Estimate {
         (!all.is_empty()).then(|| Estimate { value: sum / n, error })
     }
 
-    /// Where it lies with a probability of 95 %.
+    /// The 95 % confidence interval.
     #[must_use]
     pub fn interval(self) -> Option<(f64, f64)> {
         self.error.map(|e| (self.value - WITHIN * e, self.value + WITHIN * e))
     }
 }
 
-/// With its standard error, if it has one.
+/// The figure with its standard error, if it has one.
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.2}", self.value)?;

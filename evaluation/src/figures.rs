@@ -1,4 +1,4 @@
-//! What a run has shown.
+//! The results of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,17 +7,17 @@ use super::latency::Latency;
 use super::sampler::Memory;
 use super::slices::Sliced;
 
-/// Work that was done.
+/// The work that was done.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Work {
-    /// the same work, in so many seconds
+    /// a fixed amount of work, in this many seconds
     Seconds(f64),
-    /// so much each second
+    /// amount of work per second
     PerSecond(f64),
 }
 
 impl Work {
-    /// The number, whatever it counts.
+    /// The number, in either unit.
     #[must_use]
     pub fn number(self) -> f64 {
         match self {
@@ -26,55 +26,55 @@ impl Work {
     }
 }
 
-/// How much of a quota of time its windows took, in percent.
+/// Use of a time quota by its windows, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
-    /// those in which something was done
+    /// number of windows with an action
     pub count: usize,
-    /// the most that one took
+    /// the maximum of any window
     pub worst: f64,
-    /// of those that had one right behind them in which something was done, too, so that there was
-    /// enough to do
+    /// median over windows that are directly followed by another window with an action, so that there was
+    /// enough memory to act on
     pub median: Option<f64>,
 }
 
-/// Of one run, while it was measured.
+/// The results of one run, during the measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// by the workload's own count
+    /// work, as the workload counts it
     pub work: Work,
-    /// where isotherm took turns at work and at rest; the work is that beside it then
+    /// results if isotherm alternated between work and rest; `work` is then that with isotherm at work
     #[serde(default)]
     pub sliced: Option<Sliced>,
-    /// how long it was measured
+    /// duration of the measurement
     pub seconds: f64,
     /// mean of the samples
     pub memory: Memory,
-    /// faults that had to wait for swap or a disk, of the whole machine
+    /// major faults (they wait for swap or a disk), of the whole machine
     pub major_faults: u64,
-    /// allocations that had to reclaim memory themselves, of the whole machine
+    /// allocations with direct reclaim, of the whole machine
     pub stalls: u64,
-    /// of the time in which some task waited for memory, in percent
+    /// share of the time in which at least one task waited for memory, in percent
     pub pressure: f64,
-    /// CPU time of isotherm while it was at work, in percent of one CPU; none where it did not run
+    /// CPU time of isotherm while it was at work, in percent of one CPU; `None` if it did not run
     pub own_cpu: Option<f64>,
-    /// time that acting took by its log, in percent of the time
+    /// time for actions according to its log, in percent of the time
     pub acting: Option<f64>,
-    /// where the workload has requests
+    /// latency, if the workload serves requests
     pub latency: Option<Latency>,
-    /// where there is a quota
+    /// windows, if there is a quota
     pub windows: Option<Windows>,
 }
 
-/// A line of the results.
+/// One line of the results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// by name
+    /// name of the workload
     pub workload: String,
-    /// under which
+    /// configuration
     pub config: Config,
-    /// from 0
+    /// number of the repetition, from 0
     pub repetition: u32,
-    /// what came of it, or why nothing did
+    /// the results, or the reason for the failure
     pub outcome: Result<Figures, String>,
 }

@@ -1,4 +1,4 @@
-//! Results on disk, so that what was broken off goes on.
+//! Results on disk, so that an interrupted evaluation can be resumed.
 
 use std::fs::{File, OpenOptions, create_dir_all, read_to_string};
 use std::io::{ErrorKind, Write};
@@ -11,28 +11,28 @@ use super::figures::Run;
 use super::plan::Turn;
 use isotherm_bench::output::save_json;
 
-/// Grows when what a run does, or what is measured of it, becomes something else.
+/// Version of the plan. It increases when a run, or a measured figure, changes its meaning.
 pub const VERSION: u32 = 6;
 const SETUP: &str = "setup.json";
 const RUNS: &str = "runs.jsonl";
 
-/// What all runs of a folder have in common.
+/// The settings that all runs of a folder share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setup {
-    /// of the plan
+    /// version of the plan
     pub version: u32,
-    /// memory of a workload, about, in MiB
+    /// approximate memory of a workload, in MiB
     pub size: u64,
-    /// how long it is measured, where it does not end by itself
+    /// duration of the measurement in seconds, if the workload does not end by itself
     pub seconds: u64,
-    /// before that it runs for so long
+    /// duration of the run before that, in seconds
     pub lead_in: u64,
-    /// in which isotherm takes turns at work and at rest
+    /// number of slices in which isotherm is alternately at work and at rest
     #[serde(default)]
     pub slices: u32,
-    /// requests a second of the open loop
+    /// requests per second of the open loop
     pub rate: u64,
-    /// where random numbers begin
+    /// seed of the random numbers
     pub seed: u64,
 }
 
@@ -40,15 +40,15 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    /// the runs that are there
+    /// the completed runs
     pub runs: Vec<Run>,
 }
 
 impl Folder {
-    /// Makes it, or goes on with it.
+    /// Creates the folder, or continues with it.
     ///
     /// # Errors
-    /// If it cannot be written, or holds results of another setup.
+    /// If it cannot be written, or contains results of other settings.
     pub fn open(path: &Path, setup: &Setup) -> Result<Self> {
         create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))?;
         let noted = path.join(SETUP);
@@ -66,10 +66,10 @@ impl Folder {
         Folder::read(path)
     }
 
-    /// Reads it only.
+    /// Opens the folder for reading only.
     ///
     /// # Errors
-    /// If it holds no results.
+    /// If it contains no results.
     pub fn read(path: &Path) -> Result<Self> {
         Folder::setup(path)?;
         let runs = path.join(RUNS);
@@ -77,15 +77,15 @@ impl Folder {
             Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
             read => read.with_context(|| format!("cannot read {}", runs.display()))?,
         };
-        // The last line may be cut off: that run is made anew.
+        // The last line may be incomplete; that run is repeated.
         let runs = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         Ok(Folder { path: path.to_owned(), runs })
     }
 
-    /// What its runs have in common.
+    /// The settings that its runs share.
     ///
     /// # Errors
-    /// If that is not there.
+    /// If they are missing.
     pub fn setup(path: &Path) -> Result<Setup> {
         let noted = path.join(SETUP);
         let cannot = || {
@@ -99,13 +99,13 @@ impl Folder {
             .with_context(|| format!("{} is not ours: choose another folder", noted.display()))
     }
 
-    /// Whether a run was made, and did not fail.
+    /// Whether a run exists and did not fail.
     #[must_use]
     pub fn has(&self, turn: &Turn<'_>) -> bool {
         self.runs.iter().any(|run| is_of(run, turn) && run.outcome.is_ok())
     }
 
-    /// One more, in the place of one that failed.
+    /// Adds a run, which replaces a failed one.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -114,7 +114,7 @@ impl Folder {
         let cannot = || format!("cannot write {}", path.display());
         let mut file: File =
             OpenOptions::new().create(true).append(true).open(&path).with_context(cannot)?;
-        // A line before it that is cut off ends here.
+        // The leading newline ends a previous line that is incomplete.
         let line = format!("\n{}\n", serde_json::to_string(&run)?);
         file.write_all(line.as_bytes()).with_context(cannot)?;
         file.sync_data().with_context(cannot)?;
@@ -122,7 +122,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The runs that count: of each turn the last.
+    /// The runs that count: the last one of each turn.
     #[must_use]
     pub fn last(&self) -> Vec<&Run> {
         let same = |a: &Run, b: &Run| {

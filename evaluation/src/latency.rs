@@ -6,40 +6,40 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest that is told apart.
+/// The longest latency that is recorded as such.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// In microseconds.
+/// Percentiles, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// of half of the requests at most
+    /// maximum of the fastest 50 % of the requests
     pub p50: f64,
-    /// of 99 %
+    /// maximum of the fastest 99 %
     pub p99: f64,
-    /// of 99.9 %
+    /// maximum of the fastest 99.9 %
     pub p999: f64,
 }
 
-/// Latencies seen so far.
+/// Latencies recorded so far.
 #[derive(Debug)]
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     ///
     /// # Errors
-    /// Those of the histogram.
+    /// Errors of the histogram.
     pub fn new() -> Result<Self> {
         let most = u64::try_from(LONGEST.as_nanos())?;
         Ok(Latencies(Histogram::new_with_bounds(1000, most, 3)?))
     }
 
-    /// One more.
+    /// Adds a latency.
     pub fn add(&mut self, latency: Duration) {
         self.0.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// What they come to; none if there is none.
+    /// The percentiles; `None` if there is no latency.
     #[must_use]
     pub fn told(&self) -> Option<Latency> {
         let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1e3;

@@ -1,4 +1,4 @@
-//! What a run changes on the machine, put back when dropped; and what the machine counts.
+//! Settings of the machine that a run changes, restored on drop; and counters of the machine.
 
 use std::fs::{read_to_string, write};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use isotherm_linux::proc::{self, meminfo};
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 
-/// A setting of huge pages, put back when dropped.
+/// The setting of huge pages, restored on drop.
 #[derive(Debug)]
 pub struct HugePages {
     path: PathBuf,
@@ -17,7 +17,7 @@ pub struct HugePages {
 }
 
 impl HugePages {
-    /// As it is now.
+    /// The present setting.
     ///
     /// # Errors
     /// If the kernel has no huge pages.
@@ -41,7 +41,7 @@ impl HugePages {
         Ok(huge)
     }
 
-    /// What to type if this process is killed before it can put it back.
+    /// The command that restores it if this process is killed.
     #[must_use]
     pub fn how_to_restore(&self) -> String {
         format!("echo {} > {}", self.before, self.path.display())
@@ -56,7 +56,7 @@ impl Drop for HugePages {
     }
 }
 
-/// Writes back what is dirty, and gives back what the kernel caches.
+/// Writes back dirty pages, and drops the kernel's caches.
 ///
 /// # Errors
 /// If the kernel refuses.
@@ -74,12 +74,12 @@ pub fn used(root: &Path) -> Result<u64> {
     Ok(memory.total.saturating_sub(memory.free))
 }
 
-/// What a compressed device holds, in bytes.
+/// The contents of a compressed device, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compressed {
     /// before compression
     pub held: u64,
-    /// memory that it takes
+    /// memory in use
     pub used: u64,
 }
 
@@ -95,19 +95,19 @@ pub fn compressed(root: &Path, device: &str) -> Result<Compressed> {
     Ok(Compressed { held: number(0)?, used: number(2)? })
 }
 
-/// What the kernel has counted since it was started.
+/// Counters of the kernel since boot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// faults that had to wait for swap or a disk
+    /// major faults, which wait for swap or a disk
     pub major_faults: u64,
-    /// allocations that had to reclaim memory themselves
+    /// allocations with direct reclaim
     pub stalls: u64,
-    /// microseconds in which some task waited for memory
+    /// time in which at least one task waited for memory, in microseconds
     pub pressure: u64,
 }
 
 impl Counts {
-    /// As it is now. Where the kernel does not count pressure, there is none.
+    /// The present values. If the kernel does not count pressure, that is 0.
     ///
     /// # Errors
     /// If `/proc/vmstat` cannot be read.
@@ -123,7 +123,7 @@ impl Counts {
         })
     }
 
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, more: Counts) -> Counts {
         Counts {
@@ -133,7 +133,7 @@ impl Counts {
         }
     }
 
-    /// What has come since.
+    /// The increase since `before`.
     #[must_use]
     pub fn since(self, before: Counts) -> Counts {
         Counts {

@@ -15,10 +15,10 @@ use super::stop::Stop;
 use super::watching::{Mark, Watching};
 use super::workload::{Length, Workload};
 
-/// Swap beyond the workload's memory.
+/// Size of swap beyond the workload's memory, in bytes.
 const SPARE: u64 = 256 << 20;
 
-/// When what is measured began or ended, and what had been counted by then.
+/// The start or end of the measurement, with the counters at that time.
 struct Moment {
     at: Instant,
     counts: Counts,
@@ -26,13 +26,13 @@ struct Moment {
     mark: Option<Mark>,
 }
 
-/// Who has just ended gives memory back for a while.
+/// Interval between checks, because a process that has just ended takes a while to free its memory.
 const LOOK: Duration = Duration::from_millis(300);
 const MOST_LOOKS: u32 = 20;
-/// Less than that comes and goes all the time, in bytes.
+/// Changes below this amount happen all the time, in bytes.
 const STEADY: u64 = 4 << 20;
 
-/// What is used when that hardly changes any more.
+/// The memory in use, once it hardly changes any more.
 fn settled(root: &Path, stop: &Stop) -> Result<u64> {
     let mut before = used(root)?;
     for _ in 0..MOST_LOOKS {
@@ -46,11 +46,11 @@ fn settled(root: &Path, stop: &Stop) -> Result<u64> {
     Ok(before)
 }
 
-/// Runs a workload under a configuration: caches dropped, in fresh swap. What is changed for it is put
-/// back, also if it fails.
+/// Runs a workload under a configuration, with dropped caches and a new swap device. Restores all changed
+/// settings, also after a failure.
 ///
 /// # Errors
-/// If the machine refuses, something fails, or a signal comes.
+/// If the machine refuses a setting, a step fails, or a signal arrives.
 pub fn one(
     workload: &dyn Workload,
     config: Config,
@@ -58,7 +58,7 @@ pub fn one(
     stop: &Stop,
 ) -> Result<Figures> {
     let root = Path::new("/");
-    // Swap outlives who uses it, and what was held in it goes with them.
+    // Swap is dropped after its users, so that its contents are freed with them.
     let swap = Swap::start(workload.memory() + SPARE)?;
     let (device, mut swap) = (swap.device(), Some(swap));
     let _huge = HugePages::set(root, config.always_huge())?;

@@ -1,35 +1,35 @@
-//! How long runs still take.
+//! Estimates the remaining time of runs.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// What starting and filling a workload takes, about.
+/// Approximate time to start and fill a workload.
 const START: Duration = Duration::from_secs(8);
 
-/// How long it takes, by what is expected and by how it went so far.
+/// Estimates the remaining time from the expected durations and the progress so far.
 #[derive(Debug)]
 pub struct Pace {
     begin: Instant,
-    /// what was expected of those that are done
+    /// expected duration of the completed runs
     done: Duration,
-    /// and of those that are left, the next one first
+    /// expected durations of the remaining runs, the next one first
     left: VecDeque<Duration>,
 }
 
 impl Pace {
-    /// Of runs that are to take so long each, but for their start.
+    /// For runs with these durations, without their start.
     #[must_use]
     pub fn new(lengths: impl Iterator<Item = Duration>) -> Self {
         let left = lengths.map(|length| length + START).collect();
         Pace { begin: Instant::now(), done: Duration::ZERO, left }
     }
 
-    /// The next one is done.
+    /// Marks the next run as completed.
     pub fn step(&mut self) {
         self.done += self.left.pop_front().unwrap_or_default();
     }
 
-    /// In words: it goes on as it did.
+    /// The remaining time as text, assuming the same speed as so far.
     #[must_use]
     pub fn left(&self) -> String {
         let pace = match self.done.as_secs_f64() {

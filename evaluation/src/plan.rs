@@ -1,4 +1,4 @@
-//! What is run, in which order.
+//! The runs and their order.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,19 +6,19 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::config::Config;
 use super::workload::FOR_HUGE_PAGES;
 
-/// One run that is to be made.
+/// One planned run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn<'a> {
-    /// by name
+    /// name of the workload
     pub workload: &'a str,
-    /// under which
+    /// configuration
     pub config: Config,
-    /// from 0
+    /// number of the repetition, from 0
     pub repetition: u32,
 }
 
-/// All runs: repetition by repetition, of each workload all configurations one after the other, in an
-/// order that is drawn anew each time, so that what drifts does so for all alike.
+/// All runs, repetition by repetition. For each workload, all configurations follow each other in an order that
+/// is random for each repetition, so that drift affects all of them alike.
 #[must_use]
 pub fn turns<'a>(
     workloads: &[&'a str],
@@ -39,7 +39,7 @@ pub fn turns<'a>(
     turns
 }
 
-/// Quotas are not held against workloads that have nothing to page out.
+/// Leaves out quotas for workloads that have no memory to page out.
 fn says_something(turn: &Turn<'_>) -> bool {
     turn.config.quota().is_none() || !FOR_HUGE_PAGES.contains(&turn.workload)
 }

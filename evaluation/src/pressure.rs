@@ -1,5 +1,5 @@
-//! Latency while memory is short: a redis-server and a process that allocates in bursts share a control
-//! group whose limit holds just one of them, and `isotherm reclaim` makes room in time or does not.
+//! Latency under memory pressure: a redis-server and a process that allocates in bursts share a control group
+//! whose limit suffices for only one of them. `isotherm reclaim` may free memory in time.
 
 use std::ffi::OsString;
 use std::fs::{File, create_dir, read_to_string, write};
@@ -22,16 +22,16 @@ use super::watching::Watching;
 use super::workload::{Redis, Running, Server};
 use isotherm_bench::limited::Limited;
 
-/// The word by which the bench starts itself as who allocates.
+/// The argument with which the bench starts itself as the allocating process.
 const ARGUMENT: &str = "--be-the-burst";
-/// Bursts of a run.
+/// Number of bursts per run.
 const BURSTS: u32 = 6;
-/// Between bursts, so that what was set anew is cold by the next.
+/// Pause between bursts, so that newly written values are cold by the next burst.
 const BETWEEN: Duration = Duration::from_secs(12);
-/// Latencies are counted from a second before a burst until so long after it began.
+/// Latencies count from 1 s before a burst until this long after its start.
 const COUNTED: Duration = Duration::from_secs(4);
 const BEFORE: Duration = Duration::from_secs(1);
-/// What is idle for 5 s goes, at most for a fifth of the time.
+/// Reclaims memory that is idle for 5 s, for at most 1/5 of the time.
 const RECLAIM: [&str; 11] = [
     "reclaim",
     "--min-age",
@@ -46,23 +46,23 @@ const RECLAIM: [&str; 11] = [
     "none",
 ];
 
-/// What came of a run, over all its bursts.
+/// The results of a run, over all its bursts.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
-    /// of redis, at the times of bursts
+    /// latency of redis during bursts
     latency: Option<Latency>,
-    /// how long each burst took to get its memory, in ms
+    /// time that each burst required to allocate its memory, in ms
     bursts: Vec<f64>,
-    /// how often the limit was reached in bursts
+    /// how often the limit was reached during bursts
     reached: u64,
-    /// of the machine, in bursts
+    /// counters of the machine during bursts
     counts: Counts,
 }
 
-/// Runs it `times` times with and without reclaim, in turn.
+/// Runs it `times` times each with and without reclaim, alternately.
 ///
 /// # Errors
-/// If there is no memory controller, or something fails.
+/// If there is no memory controller, or a step fails.
 pub fn pressure(redis: &Redis, times: u32, stop: &Stop) -> Result<Table> {
     let mut rows = Vec::new();
     for i in 0..times {
@@ -111,7 +111,7 @@ fn row(reclaim: bool, told: &Told) -> Vec<String> {
 fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
     let _swap = Swap::start(redis.bytes * 3)?;
     let place = tempfile::tempdir()?;
-    // Room for all that redis has, with what it needs besides, and for no burst.
+    // The limit suffices for the data and the overhead of redis, without a burst.
     let group = Limited::start(redis.bytes / 16 * 17)?;
     let mut server = group.within(|| Server::start(redis, place.path(), stop))?;
     let watching = reclaim.then(|| start(server.pid(), place.path())).transpose()?;
@@ -119,7 +119,7 @@ fn run(redis: &Redis, reclaim: bool, stop: &Stop) -> Result<Told> {
     let mut told = Told::default();
     let eighth = redis.count() / 8;
     for burst in 0..BURSTS {
-        // What is set anew is resident again, and falls idle.
+        // Values that are written again are resident again, and then become idle.
         server.set_anew(eighth * (burst % 8), eighth)?;
         server.open_loop(BETWEEN, &mut Latencies::new()?, stop)?;
         let (counts, reached) = (Counts::read(Path::new("/"))?, group.times_reached()?);
@@ -147,7 +147,7 @@ fn start(pid: i32, place: &Path) -> Result<Watching> {
     Watching::with(&RECLAIM.map(OsString::from), None, pid, &dir)
 }
 
-/// Has a process of its own allocate in the group; how long that took it, in ms.
+/// Starts a process in the group that allocates memory; returns the time for that, in ms.
 fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f64> {
     let took = place.join("took");
     let mut command = command(Seat::Beside, std::env::current_exe()?)?;
@@ -157,10 +157,11 @@ fn allocate(group: &Limited, bytes: u64, place: &Path, stop: &Stop) -> Result<f6
     read_to_string(&took)?.trim().parse().context("the burst has not told how long it took")
 }
 
-/// Allocates, says how long that took, and keeps it for a second, if the command line asks for that.
-/// Nothing happens otherwise.
+/// If the command line asks for it, allocates memory, prints the time for that, and keeps the memory for 1 s.
+/// Otherwise does nothing.
 ///
 /// # Errors
+/// If there is no memory, or no such group.
 /// If there is no memory, or no such group.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);

@@ -1,4 +1,4 @@
-//! Processes that a run starts: none outlives it.
+//! Processes that a run starts, all of which end with it.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -15,10 +15,10 @@ use rustix::process::{
 use super::stop::Stop;
 use isotherm_bench::cpus;
 
-/// How long one may take to end when it is asked to.
+/// Time in which a process has to end after it was asked to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where things run: the workload alone on a CPU, its load and isotherm on the others.
+/// CPUs for processes: the workload has one CPU for itself, its load and isotherm have the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seat {
     /// the first CPU
@@ -28,7 +28,7 @@ pub enum Seat {
 }
 
 impl Seat {
-    /// Its CPUs, as `taskset` takes them; all of them where there is but one.
+    /// Its CPUs in the format of `taskset`; all CPUs if there is only one.
     fn list(self) -> Result<String> {
         let all = cpus::allowed()?;
         let (first, rest) = all.split_at(1.min(all.len()));
@@ -37,10 +37,10 @@ impl Seat {
     }
 }
 
-/// A command that is started on those CPUs, and that the kernel kills when this program ends.
+/// A command that runs on those CPUs, and that the kernel kills when this program ends.
 ///
 /// # Errors
-/// If it cannot be told which CPUs there are.
+/// If the CPUs cannot be read.
 pub fn command(seat: Seat, program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &seat.list()?, "setpriv", "--pdeathsig", "KILL"]).arg(program);
@@ -53,9 +53,9 @@ pub fn command(seat: Seat, program: impl AsRef<OsStr>) -> Result<Command> {
 pub struct Process {
     child: Child,
     name: String,
-    /// by which it is asked to end
+    /// signal that asks it to end
     by: Signal,
-    /// with all that it has started
+    /// whether signals go to its whole process group
     group: bool,
 }
 
@@ -69,7 +69,7 @@ impl Process {
         Ok(Process { child, name: name.to_owned(), by, group: false })
     }
 
-    /// Starts it in a process group of its own: what it starts, and leaves there, ends with it.
+    /// Starts it in its own process group. Its descendants in that group end with it.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -110,19 +110,19 @@ impl Process {
         Ok(line)
     }
 
-    /// How it has ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
     /// If that cannot be told.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>> {
-        // Until it is waited for, its number, and so that of its group, is nobody else's.
+        // Until the process is reaped, no other process can have its pid or its group id.
         if self.group && has_ended(Pid::from_child(&self.child)) {
             let _ = self.signal(Signal::KILL);
         }
         Ok(self.child.try_wait()?)
     }
 
-    /// That it goes on.
+    /// Checks that it still runs.
     ///
     /// # Errors
     /// If it has ended.
@@ -133,10 +133,10 @@ impl Process {
         }
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition is true.
     ///
     /// # Errors
-    /// If it ends meanwhile, or that takes longer than `most`.
+    /// If the process ends meanwhile, or the wait takes longer than `most`.
     pub fn until(
         &mut self,
         stop: &Stop,
@@ -170,7 +170,7 @@ impl Process {
         }
     }
 
-    /// Sends it, or all of its group, a signal.
+    /// Sends a signal to the process, or to its whole group.
     ///
     /// # Errors
     /// If it has been waited for.
@@ -179,14 +179,14 @@ impl Process {
         Ok(kill(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Asks it to end, and kills it if it does not; how it has ended.
+    /// Asks it to end, and kills it if it does not; returns its exit status.
     ///
     /// # Errors
     /// If that cannot be told.
     pub fn end(&mut self) -> Result<ExitStatus> {
         if self.ended()?.is_none() {
             let _ = self.signal(self.by);
-            // One that was stopped hears of it when it goes on.
+            // A stopped process receives the signal only when it continues.
             let _ = self.signal(Signal::CONT);
         }
         let begin = Instant::now();
@@ -201,7 +201,7 @@ impl Process {
     }
 }
 
-/// Whether a child has ended; it may still be waited for.
+/// Whether a child has ended, possibly without having been reaped.
 fn has_ended(child: Pid) -> bool {
     let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(child), how), Ok(Some(_)))
@@ -216,7 +216,7 @@ impl Drop for Process {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// If it fails, with what it has said at last; or takes longer than `most`.
+/// If it fails, with the end of its output; or if it takes longer than `most`.
 pub fn run(name: &str, command: &mut Command, stop: &Stop, most: Duration) -> Result<()> {
     let said = tempfile::NamedTempFile::new()?;
     command.stdout(Stdio::null()).stderr(said.reopen()?);
@@ -224,7 +224,7 @@ pub fn run(name: &str, command: &mut Command, stop: &Stop, most: Duration) -> Re
     done.with_context(|| last_words(said.path()))
 }
 
-/// The end of what a program has said.
+/// The end of a program's output.
 #[must_use]
 pub fn last_words(path: &Path) -> String {
     let text = std::fs::read(path).unwrap_or_default();

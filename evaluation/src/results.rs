@@ -1,4 +1,4 @@
-//! Runs held against each other.
+//! Comparison of runs.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::slices::{Pair, less_work, slowdown};
 use super::statistics::mean;
 use super::workload::FOR_HUGE_PAGES;
 
-/// A figure of a run; none where it has none.
+/// A figure of a run; `None` if the run does not have it.
 pub type Figure = fn(&Figures) -> Option<f64>;
 
 /// All runs that count.
@@ -64,7 +64,7 @@ impl<'a> Results<'a> {
         mean(&self.values(workload, config, figure))
     }
 
-    /// How much more it is than without anything beside the workload, in percent.
+    /// Its increase over the workload alone, in percent.
     #[must_use]
     pub fn overhead(&self, workload: &str, config: Config, figure: Figure) -> Option<f64> {
         let orig = self.mean(workload, Config::Orig, figure)?;
@@ -72,8 +72,8 @@ impl<'a> Results<'a> {
         (orig != 0.0).then(|| 100.0 * (now - orig) / orig)
     }
 
-    /// How much more work it tells than without anything beside it, in percent: than in its own slices
-    /// without, where there are any.
+    /// The increase in work over the workload alone, in percent: compared with its own slices at rest, if there
+    /// are any.
     #[must_use]
     pub fn more_work(&self, workload: &str, config: Config) -> Option<f64> {
         let alone: Figure = |f| f.sliced.as_ref().map(|s| s.alone);
@@ -84,8 +84,8 @@ impl<'a> Results<'a> {
         (alone != 0.0).then(|| 100.0 * (watched - alone) / alone)
     }
 
-    /// How much longer the same work takes, in percent: than in its own slices without anything beside the
-    /// workload, over all pairs; or, where there are none, than in runs without, by the median or mean of
+    /// The increase in time for the same work, in percent, over all pairs of its own slices with isotherm at
+    /// work and at rest; or, without slices, compared with runs of the workload alone, by the median or mean of
     /// repetitions.
     #[must_use]
     pub fn slowdown(&self, workload: &str, config: Config) -> Option<Estimate> {
@@ -100,8 +100,8 @@ impl<'a> Results<'a> {
         self.more(workload, config, time)
     }
 
-    /// How much less work it tells of each second than without anything beside the workload, in percent; held
-    /// against the same as [`Results::slowdown`].
+    /// The decrease in work per second compared with the workload alone, in percent; the comparison is that of
+    /// [`Results::slowdown`].
     #[must_use]
     pub fn less_work(&self, workload: &str, config: Config) -> Option<Estimate> {
         let pairs = self.pairs(workload, config);
@@ -121,9 +121,9 @@ impl<'a> Results<'a> {
         sliced.flat_map(|s| s.pairs.iter().copied()).collect()
     }
 
-    /// How much more it is than without anything beside the workload, in percent, by the median or mean of
-    /// repetitions: each against the one of the same number, which was run next to it, so that a machine that
-    /// changes its speed matters little.
+    /// The increase over the workload alone, in percent, by the median or mean of repetitions. Each repetition
+    /// is compared with the one of the same number, which ran next to it, so that a change in the machine's
+    /// speed matters little.
     #[must_use]
     pub fn more(&self, workload: &str, config: Config, figure: Figure) -> Option<Estimate> {
         let base = self.by_repetition(workload, Config::Orig, figure);
@@ -148,14 +148,14 @@ impl<'a> Results<'a> {
         Estimate::mean(&each.collect::<Vec<_>>())
     }
 
-    /// What is no longer resident, less what swap takes for it, as a share of what is resident without
-    /// anything beside the workload; in percent.
+    /// Memory that is no longer resident minus the memory that swap requires for it, as a share of the resident
+    /// memory of the workload alone, in percent.
     #[must_use]
     pub fn saved(&self, workload: &str, config: Config) -> Option<f64> {
         self.overhead(workload, config, with_swap).map(|more| -more)
     }
 
-    /// Those of which memory may be saved.
+    /// The workloads of which memory may be saved.
     #[must_use]
     pub fn of_the_grid(&self) -> Self {
         let is_of = |run: &&&Run| !FOR_HUGE_PAGES.contains(&run.workload.as_str());

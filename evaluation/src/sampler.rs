@@ -1,4 +1,4 @@
-//! Memory over time: each second of a run.
+//! Memory over time, sampled every second of a run.
 
 use std::ops::Range;
 use std::path::Path;
@@ -15,28 +15,28 @@ use super::machine::{compressed, used};
 const EVERY: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Memory, in bytes: at a time, or the mean.
+/// Memory in bytes, at a time or as a mean.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// of the machine, not free, beyond what it was before the run
+    /// memory in use on the machine, minus that before the run
     pub used: f64,
-    /// resident, of all processes of the workload: anonymous memory of each, and what is shared or of
-    /// files of the one that has most of it
+    /// resident memory of all processes of the workload: anonymous memory of each, plus shared memory and
+    /// memory of files of the process with most of it
     pub resident: f64,
     /// in swap, before compression
     pub held: f64,
-    /// that swap takes
+    /// memory that swap requires
     pub zram: f64,
 }
 
-/// Whose memory.
+/// The processes whose memory is sampled.
 #[derive(Debug, Clone)]
 pub struct Watched {
-    /// its process, and all below it
+    /// its process, which is sampled with all descendants
     pub pid: i32,
-    /// of the machine before the run
+    /// memory in use on the machine before the run
     pub before: u64,
-    /// where it swaps to
+    /// its swap device
     pub device: String,
 }
 
@@ -81,7 +81,7 @@ impl Sampler {
         self.len() == 0
     }
 
-    /// The mean of those with these numbers; of the last one before if there are none.
+    /// The mean of the samples with these indices; if there are none, the last sample before them.
     #[must_use]
     pub fn mean(&self, which: Range<usize>) -> Memory {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +99,7 @@ impl Drop for Sampler {
 }
 
 impl Watched {
-    /// None once its processes have ended.
+    /// `None` once its processes have ended.
     fn sample(&self) -> Option<Memory> {
         let root = Path::new("/");
         let resident = resident_of(root, self.pid);
@@ -113,7 +113,7 @@ impl Watched {
     }
 }
 
-/// A process and all below it.
+/// A process and all its descendants.
 pub(super) fn with_children(root: &Path, pid: i32) -> Vec<i32> {
     let (mut pids, mut next) = (vec![pid], 0);
     while let Some(&pid) = pids.get(next) {
@@ -125,7 +125,7 @@ pub(super) fn with_children(root: &Path, pid: i32) -> Vec<i32> {
     pids
 }
 
-/// Resident bytes of a process and of all below it.
+/// Resident bytes of a process and all its descendants.
 fn resident_of(root: &Path, pid: i32) -> u64 {
     let pids = with_children(root, pid);
     let each = pids.iter().filter_map(|&pid| resident(root, pid).ok());

@@ -1,5 +1,5 @@
-//! A time cut into slices, in which isotherm is at work and at rest by turns: what it costs shows within one
-//! process, where it does not matter in which caches its pages lie.
+//! Slices of time in which isotherm is alternately at work and at rest. The comparison is within one process,
+//! so the placement of its pages in caches does not matter.
 
 use std::time::Duration;
 
@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 use super::estimate::Estimate;
 use super::statistics::mean;
 
-/// Length of one.
+/// Length of a slice.
 pub const SLICE: Duration = Duration::from_secs(2);
 
-/// What was found in a slice.
+/// The result of a slice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slice<T> {
     /// whether isotherm was at work
     pub watched: bool,
-    /// what was found
+    /// the result
     pub found: T,
 }
 
-/// When isotherm is at work and when at rest, over how many slices.
+/// The order of work and rest of isotherm, and the number of slices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turns {
-    /// at work, then at rest for two, then at work for two and so on, so that what drifts does so for both
-    /// alike
+    /// work, then two slices of rest, then two of work, and so on, so that drift affects both alike
     Often(u32),
-    /// What it does lasts, so that its traces have to be wiped out before it counts as at rest: a quarter of
-    /// them at rest before it has done anything, half at work, a quarter at rest when all is as it was again.
+    /// For effects that persist and must be undone before a slice counts as rest: a quarter of the slices at
+    /// rest before isotherm has acted, half at work, and a quarter at rest after all effects are undone.
     Once(u32),
 }
 
-/// There are at least so many, however long they are.
+/// Minimum number of slices, whatever their length.
 pub const FEWEST: u32 = 4;
 
 impl Turns {
-    /// As long, in slices of this length, as these of [`SLICE`], about.
+    /// The turns for slices of this length, with about the same total time as these turns with slices of
+    /// [`SLICE`].
     #[must_use]
     pub fn in_slices_of(self, slice: Duration) -> Self {
         let n = |n: u32| {
@@ -48,7 +48,7 @@ impl Turns {
         }
     }
 
-    /// At rest, before it begins.
+    /// Number of slices at rest before isotherm acts.
     #[must_use]
     pub fn before(self) -> u32 {
         match self {
@@ -57,7 +57,7 @@ impl Turns {
         }
     }
 
-    /// Whether it is at work, slice by slice, from when on what is measured begins.
+    /// For each slice from the start of the measurement, whether isotherm is at work.
     #[must_use]
     pub fn order(self) -> Vec<bool> {
         match self {
@@ -66,7 +66,7 @@ impl Turns {
         }
     }
 
-    /// At rest, when all is as it was again.
+    /// Number of slices at rest after all effects are undone.
     #[must_use]
     pub fn after(self) -> u32 {
         match self {
@@ -76,27 +76,27 @@ impl Turns {
     }
 }
 
-/// Work a second of one that may be watched, and beside it of a twin that never is.
+/// Work per second of a process that may be watched, and of a concurrent twin that is never watched.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speeds {
-    /// of the one
+    /// speed of the process
     pub own: f64,
-    /// of its twin
+    /// speed of its twin
     pub twin: f64,
-    /// The part of the time in which it works at that speed; in the rest it has nothing to do.
+    /// The share of the time in which it works at that speed; for the rest it is idle.
     pub busy: f64,
 }
 
 impl Speeds {
-    /// Of one that always works, and has no twin.
+    /// For a process that always works, and has no twin.
     #[must_use]
     pub fn alone(own: f64) -> Self {
         Speeds { own, twin: 1.0, busy: 1.0 }
     }
 }
 
-/// What each slice would have shown, had the twin been as fast in it as it was on average: what makes both
-/// faster or slower is no matter. None if the twin has not worked in one of them.
+/// The speed in each slice, corrected for the twin's speed relative to its average, so that influences on both
+/// cancel out. `None` if the twin did no work in a slice.
 #[must_use]
 pub fn by_twin(slices: &[Slice<Speeds>]) -> Option<Vec<Slice<f64>>> {
     let worked = slices.iter().all(|s| s.found.twin > 0.0);
@@ -106,11 +106,11 @@ pub fn by_twin(slices: &[Slice<Speeds>]) -> Option<Vec<Slice<f64>>> {
     worked.then(|| over_all_time(speeds, slices))
 }
 
-/// `speeds` over all the time that the work takes, of these slices: who has nothing to do for a part of it is
-/// taken to go on in that as fast as at rest.
+/// Converts `speeds` to the whole time of these slices. A process that is idle for part of the time is assumed
+/// to have the same idle time as at rest.
 ///
-/// E.g. one that touches 5000 pages in a second of CPU time has the pace that takes a fifth of a CPU. If each
-/// touch takes 1.25 times as long, the same takes 1/5 x 1.25 + 4/5 = 1.05 times as long: 4762 a second.
+/// Example: a process that touches 5000 pages per second of CPU time is paced to use 1/5 of a CPU. If each
+/// touch takes 1.25 times as long, the same work takes 1/5 x 1.25 + 4/5 = 1.05 times as long: 4762 per second.
 fn over_all_time(speeds: Vec<Slice<f64>>, slices: &[Slice<Speeds>]) -> Vec<Slice<f64>> {
     let at_rest = slices.iter().zip(&speeds).filter(|(s, _)| !s.watched);
     let (busy, rest): (Vec<f64>, Vec<f64>) =
@@ -120,7 +120,7 @@ fn over_all_time(speeds: Vec<Slice<f64>>, slices: &[Slice<Speeds>]) -> Vec<Slice
     speeds.into_iter().map(|s| Slice { found: of(s.found), ..s }).collect()
 }
 
-/// Work a second in a slice of each kind: the first with the first, and so on.
+/// Work per second in a slice of each kind, paired in order of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// isotherm at work
@@ -129,21 +129,21 @@ pub struct Pair {
     pub alone: f64,
 }
 
-/// What came of all slices of a run.
+/// The result of all slices of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sliced {
-    /// work a second, isotherm at work
+    /// work per second with isotherm at work
     pub watched: f64,
-    /// isotherm at rest
+    /// work per second with isotherm at rest
     pub alone: f64,
-    /// in percent, with its standard error over the pairs
+    /// slowdown in percent, with its standard error over the pairs
     pub slowdown: Estimate,
-    /// in their order
+    /// in order of time
     pub pairs: Vec<Pair>,
 }
 
 impl Sliced {
-    /// Of work a second; none if there is no pair, or no work.
+    /// From work per second; `None` if there is no pair, or no work.
     #[must_use]
     pub fn of(slices: &[Slice<f64>]) -> Option<Self> {
         let of = |watched| slices.iter().filter(move |s| s.watched == watched).map(|s| s.found);
@@ -161,21 +161,22 @@ fn rate(pairs: &[Pair], of: fn(&Pair) -> f64) -> Option<f64> {
     mean(&pairs.iter().map(of).collect::<Vec<_>>())
 }
 
-/// How much longer the same work takes beside isotherm, in percent; none if nothing was done beside it.
+/// The increase in time for the same work with isotherm at work, in percent; `None` if no work was done with
+/// isotherm at work.
 #[must_use]
 pub fn slowdown(pairs: &[Pair]) -> Option<Estimate> {
     more(pairs, |p| p.alone, |p| p.watched)
 }
 
-/// How much less work is done beside isotherm, in percent; none if nothing was done without.
+/// The decrease in work with isotherm at work, in percent; `None` if no work was done with isotherm at rest.
 #[must_use]
 pub fn less_work(pairs: &[Pair]) -> Option<Estimate> {
     let more = more(pairs, |p| p.watched, |p| p.alone)?;
     Some(Estimate { value: -more.value, ..more })
 }
 
-/// How much more one is than the other, in percent, by the ratio of their means; with the standard error of
-/// such a ratio (Cochran, Sampling Techniques, 1977, section 6.4), of which one pair has none.
+/// The relative increase of one over the other, in percent, from the ratio of their means, with the standard
+/// error of such a ratio (Cochran, Sampling Techniques, 1977, section 6.4), which a single pair does not have.
 fn more(pairs: &[Pair], of: fn(&Pair) -> f64, than: fn(&Pair) -> f64) -> Option<Estimate> {
     let base = rate(pairs, than)?;
     let ratio = (base > 0.0).then_some(rate(pairs, of)? / base)?;

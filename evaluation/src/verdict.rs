@@ -5,11 +5,11 @@ use std::fmt;
 /// One bound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdict {
-    /// what is bounded, and how
+    /// the figure and its bound, as text
     pub what: String,
-    /// what was found; none was not measured
+    /// the measured value; `None` if it was not measured
     pub found: Option<f64>,
-    /// none is told only
+    /// the bound; `None` if the value is only reported
     bound: Option<Bound>,
     /// how sure it is, and of what
     how: Option<String>,
@@ -28,13 +28,13 @@ impl Verdict {
         Verdict { what: what.into(), found, bound: None, how: None }
     }
 
-    /// It is to be so much at least.
+    /// A lower bound.
     #[must_use]
     pub fn at_least(self, bound: f64) -> Self {
         Verdict { bound: Some(Bound::AtLeast(bound)), ..self }
     }
 
-    /// It is to be so much at most.
+    /// An upper bound.
     #[must_use]
     pub fn at_most(self, bound: f64) -> Self {
         Verdict { bound: Some(Bound::AtMost(bound)), ..self }
@@ -46,7 +46,7 @@ impl Verdict {
         Verdict { how, ..self }
     }
 
-    /// Whether it holds; none if it was not measured, or has no bound.
+    /// Whether it holds; `None` if it was not measured, or has no bound.
     #[must_use]
     pub fn holds(&self) -> Option<bool> {
         Some(match self.bound? {

@@ -1,4 +1,4 @@
-//! `isotherm` beside a workload: what it is started with, and what it takes.
+//! `isotherm` next to a workload: how it is started, and its resource use.
 
 use std::ffi::OsString;
 use std::fs::{File, read_to_string, write};
@@ -105,7 +105,7 @@ impl Watching {
         Ok(Between { cpu, acting, windows })
     }
 
-    /// Has it do nothing until [`Watching::resume`], or until it is ended.
+    /// Suspends its work until [`Watching::resume`], or until it is ended.
     ///
     /// # Errors
     /// If it has ended.
@@ -113,7 +113,7 @@ impl Watching {
         self.process.signal(Signal::STOP).with_context(|| self.why())
     }
 
-    /// Has it go on.
+    /// Resumes its work.
     ///
     /// # Errors
     /// If it has ended.

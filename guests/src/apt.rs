@@ -1,5 +1,4 @@
-//! Packages of Debian's suites, by apt with lists and archives of our own: those of the machine are
-//! left alone.
+//! Packages of Debian's suites. apt uses lists and archives of our own; those of the machine are not changed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// Whose signature counts; from the package debian-archive-keyring.
+/// Keyring whose signatures are accepted; from the package debian-archive-keyring.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Before a mirror that has failed is tried again.
+/// Pause before a failed mirror is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Where the machine itself has its packages from.
+/// The mirrors from which the machine itself installs packages.
 #[derive(Debug, PartialEq, Eq)]
 struct Mirrors {
     debian: String,
@@ -22,7 +21,7 @@ struct Mirrors {
 }
 
 impl Mirrors {
-    /// From lines of a site and a label.
+    /// Parses lines of a site and a label.
     fn parse(lines: &str) -> Option<Self> {
         let labelled = |label: &str| {
             let sites = lines.lines().filter_map(|l| l.split_once(' '));
@@ -31,7 +30,7 @@ impl Mirrors {
         Some(Mirrors { debian: labelled("Debian")?, security: labelled("Debian-Security") })
     }
 
-    /// A line of sources.list; none of a suite that the machine has no mirror of.
+    /// A line of sources.list; `None` for a suite of which the machine has no mirror.
     fn source(&self, suite: &str) -> Option<String> {
         let security = suite.ends_with("-security");
         let site = if security { self.security.as_ref()? } else { &self.debian };
@@ -39,7 +38,7 @@ impl Mirrors {
     }
 }
 
-/// apt over some suites.
+/// apt for a set of suites.
 pub struct Apt {
     root: PathBuf,
     packages: Vec<String>,
@@ -61,7 +60,7 @@ impl Apt {
         let sources: String = suites.iter().filter_map(|s| mirrors.source(s)).collect();
         std::fs::write(root.join("sources.list"), sources)?;
         let mut apt = Apt { root: root.to_owned(), packages: Vec::new() };
-        // Without it, a list that cannot be had is a warning.
+        // Without this option, a list that cannot be fetched is only a warning.
         apt.fetch(&["update", "-q", "-o", "APT::Update::Error-Mode=any"], root)?;
         let names = apt.run("apt-cache", &["pkgnames", "linux-"], root)?;
         apt.packages = names.lines().map(str::to_owned).collect();
@@ -74,7 +73,7 @@ impl Apt {
         &self.packages
     }
 
-    /// Puts a package into `dir`.
+    /// Downloads a package to `dir`.
     ///
     /// # Errors
     /// If the mirror fails twice.
@@ -82,16 +81,16 @@ impl Apt {
         self.fetch(&["download", "-q", package], dir)
     }
 
-    /// Puts packages and all that they depend on into `root`, unpacked and not set up.
+    /// Unpacks packages and all their dependencies into `root`, without configuring them.
     ///
     /// # Errors
     /// If the mirror fails twice, or has no such package.
     pub fn unpack_all(&self, packages: &[String], root: &Path) -> Result<()> {
-        // What a run that broke off has fetched may be of other versions.
+        // Archives that an interrupted run has fetched may be of other versions.
         let archives = self.root.join("cache/archives");
         std::fs::remove_dir_all(&archives)?;
         std::fs::create_dir_all(archives.join("partial"))?;
-        // Nothing is installed: all that is depended on comes, too.
+        // The status file lists no installed package, so all dependencies are fetched too.
         let status = self.root.join("status");
         std::fs::write(&status, "")?;
         let status = format!("Dir::State::status={}", status.display());
@@ -103,7 +102,7 @@ impl Apt {
         unpack_from(&archives, root)
     }
 
-    /// A mirror that fails is tried again, once.
+    /// Runs apt, and tries once more if the mirror fails.
     fn fetch(&self, args: &[&str], dir: &Path) -> Result<()> {
         let fetch = || self.run("apt-get", args, dir).map(drop);
         fetch().or_else(|_| {
@@ -112,7 +111,7 @@ impl Apt {
         })
     }
 
-    /// What it says.
+    /// Runs a program, and returns its output.
     fn run(&self, program: &str, args: &[&str], dir: &Path) -> Result<String> {
         let at = |name: &str| self.root.join(name).display().to_string();
         let options = [
@@ -120,9 +119,9 @@ impl Apt {
             "Dir::Etc::sourceparts=/dev/null".to_owned(),
             format!("Dir::State::lists={}", at("lists")),
             format!("Dir::Cache={}", at("cache")),
-            // The user of apt may not write here.
+            // apt's own user may not write here.
             "APT::Sandbox::User=".to_owned(),
-            // Else it tries some files again and others not.
+            // Without this option, apt retries some files and not others.
             "Acquire::Retries=0".to_owned(),
         ];
         let options = options.iter().flat_map(|o| ["-o", o]);
@@ -145,14 +144,14 @@ pub fn unpack_from(dir: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Those of the machine.
+/// The mirrors of the machine.
 fn mirrors() -> Result<Mirrors> {
     let format = ["indextargets", "--format", "$(SITE) $(LABEL)", "Created-By: Packages"];
     let lines = output(Command::new("apt-get").args(format))?;
     Mirrors::parse(&lines).context("apt knows no Debian mirror: run apt-get update")
 }
 
-/// What a command says; an error is told in its own words.
+/// The output of a command. An error contains the command's own message.
 ///
 /// # Errors
 /// If it cannot be run, or fails.

@@ -1,4 +1,4 @@
-//! Kernels that were fetched or built, kept for later runs. What is here needs no network.
+//! Kernels that were fetched or built, kept for later runs. A cached kernel requires no network.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,10 +12,10 @@ use crate::apt::{self, Apt};
 use crate::image;
 use crate::kernels::{Debian, Kernels, Tree};
 
-/// How the folder of a kernel begins that is not whole yet.
+/// Prefix of the folder of an incomplete kernel.
 const NEW: &str = "fetch-";
 
-/// Packages that make up a kernel: the image alone, or, from 7 on, all of them.
+/// Packages that contain a kernel: the image alone, or, since version 7, all of them.
 const PARTS: [&str; 4] = ["image", "base", "binary", "modules"];
 
 /// A kernel to boot.
@@ -23,17 +23,17 @@ const PARTS: [&str; 4] = ["image", "base", "binary", "modules"];
 pub struct Kernel {
     /// its name in `kernels.toml`
     pub series: String,
-    /// as `uname -r` says it
+    /// release, as `uname -r` prints it
     pub release: String,
-    /// an ELF file: it boots sooner
+    /// an ELF file, which boots faster
     pub vmlinux: PathBuf,
-    /// a bzImage, which unpacks itself; need not be there
+    /// a bzImage, which unpacks itself; may be missing
     pub vmlinuz: PathBuf,
-    /// `modules.dep` and what it names; need not be there
+    /// `modules.dep` and the modules that it lists; may be missing
     pub modules: PathBuf,
 }
 
-/// A directory of kernels.
+/// A directory with kernels.
 pub struct Cache {
     root: PathBuf,
 }
@@ -51,7 +51,7 @@ impl Cache {
         Ok(Cache { root })
     }
 
-    /// What is here of a series.
+    /// The cached kernel of a series.
     #[must_use]
     pub fn find(&self, kernels: &Kernels, series: &str) -> Option<Kernel> {
         let pinned = kernels.debian.iter().find(|d| d.series == series).map(|d| d.pin.as_str());
@@ -66,7 +66,7 @@ impl Cache {
         })
     }
 
-    /// Fetches what is not here of `series`; `say` is told.
+    /// Fetches the kernels of `series` that are not cached; `say` receives progress messages.
     ///
     /// # Errors
     /// If a mirror fails, or has no kernel of a series.
@@ -96,7 +96,7 @@ impl Cache {
         Ok(())
     }
 
-    /// An archive of a root file system, fetched if need be; `say` is told.
+    /// An archive of a root file system, fetched if necessary; `say` receives progress messages.
     ///
     /// # Errors
     /// If a mirror fails.
@@ -122,14 +122,14 @@ impl Cache {
         Ok(path)
     }
 
-    /// Two runs at once are not to fetch the same.
+    /// Prevents two concurrent runs from fetching the same kernel.
     fn lock(&self) -> Result<File> {
         let lock = File::create(self.root.join("lock"))?;
         lock.lock().context("cannot lock the cache")?;
         Ok(lock)
     }
 
-    /// Removes what runs that were killed have left.
+    /// Removes incomplete kernels of runs that were killed.
     fn remove_halves(&self) -> Result<()> {
         let folders = ["kernels", "trees"].map(|name| fs::read_dir(self.root.join(name)));
         for folder in folders.into_iter().flatten().flatten() {
@@ -141,7 +141,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Puts a kernel here, whole or not at all.
+    /// Adds a kernel to the cache, either completely or not at all.
     fn add(&self, debian: &Debian, release: &str, apt: &Apt) -> Result<()> {
         let kernels = self.root.join("kernels");
         let temporary = tempfile::Builder::new().prefix(NEW).tempdir_in(&kernels)?;
@@ -174,7 +174,7 @@ fn unpack(release: &str, apt: &Apt, dir: &Path, to: &Path) -> Result<()> {
     apt::unpack_from(dir, to)
 }
 
-/// Where the cache is, by the variables of the environment.
+/// The path of the cache, from environment variables.
 fn place(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let ours = variable("ISOTHERM_GUESTS_CACHE").map(PathBuf::from);
     let xdg = || variable("XDG_CACHE_HOME").map(PathBuf::from);

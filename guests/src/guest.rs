@@ -1,4 +1,4 @@
-//! One guest: what goes in, and what is made of what comes out.
+//! One guest: its inputs, and the evaluation of its outputs.
 
 use std::fs;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::table::{Outcome, Verdict};
 use crate::topology::Topology;
 use crate::watch::Watch;
 
-/// Lines of the console and of the script that are shown of a guest that failed.
+/// Number of lines of the console and of the script that are shown if a guest fails.
 const SHOWN: usize = 40;
-/// A guest may say so much, in bytes.
+/// Maximum length of a guest's output, in bytes.
 const MAX_TEXT: usize = 1 << 20;
 
-/// Boots one guest, and judges what comes out of it; `dir` has it afterwards.
+/// Boots one guest, and evaluates its output, which stays in `dir`.
 ///
 /// # Errors
-/// If what goes in cannot be put together.
+/// If its inputs cannot be created.
 pub fn run(
     lab: &Lab,
     scenario: &Scenario,
@@ -70,16 +70,16 @@ pub fn run(
     Ok(Outcome { scenario: scenario.name.clone(), kernel, verdict, took, seen })
 }
 
-/// Whether the guest has come to its script. Under the emulator a kernel dies before that in one of
-/// about a hundred boots, which says nothing of isotherm.
+/// Whether the guest has started its script. Under the emulator, about one boot in a hundred ends earlier with
+/// a crash of the kernel, which is not a failure of isotherm.
 fn has_begun(dir: &Path) -> bool {
     fs::metadata(dir.join(qemu::TEXT)).is_ok_and(|text| text.len() > 0)
 }
 
-/// A prompt in a guest, on this terminal.
+/// Boots a guest with a shell on this terminal.
 ///
 /// # Errors
-/// If what goes in cannot be put together, or QEMU cannot be run.
+/// If its inputs cannot be created, or QEMU cannot be run.
 pub fn shell(lab: &Lab, kernel: &Kernel, topology: &Topology) -> Result<()> {
     let variables = format!("export SERIES={}\n", kernel.series);
     let inside = Inside { lab, kernel, topology, variables, scenario: None, tree: None };
@@ -88,7 +88,7 @@ pub fn shell(lab: &Lab, kernel: &Kernel, topology: &Topology) -> Result<()> {
     Boot { kernel, initramfs, topology, kernel_args: &[] }.interact()
 }
 
-/// What the guest has seen, and what of it is not as expected.
+/// The results of the guest, and those that differ from the expectation.
 fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<String>) {
     let out = dir.join("out");
     let brought = bring_out(dir, &out);
@@ -117,7 +117,7 @@ fn judge(scenario: &Scenario, series: &str, dir: &Path) -> (Vec<String>, Vec<Str
     (seen, wrong)
 }
 
-/// Unpacks the files that the guest has sent.
+/// Unpacks the files that the guest has written.
 fn bring_out(dir: &Path, out: &Path) -> Result<()> {
     fs::create_dir(out)?;
     let tar = dir.join(qemu::FILES);

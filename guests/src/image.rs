@@ -1,4 +1,4 @@
-//! The kernel proper out of a bzImage: a guest boots it sooner than one that unpacks itself.
+//! Extracts the kernel from a bzImage, because a guest boots it faster than one that unpacks itself.
 //!
 //! The header: Documentation/arch/x86/boot.rst of the kernel.
 
@@ -10,16 +10,16 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// A kernel is at most this long, in bytes.
+/// Maximum length of a kernel, in bytes.
 const MAX_KERNEL: u64 = 1 << 30;
 
-/// Where the packed kernel lies in a bzImage.
+/// The position of the packed kernel in a bzImage.
 fn payload(image: &[u8]) -> Option<Range<usize>> {
     let u32_at = |at: usize| {
         let bytes = image.get(at..at + 4)?.try_into().ok()?;
         usize::try_from(u32::from_le_bytes(bytes)).ok()
     };
-    // 0 stands for 4, as it did when there was no such field.
+    // 0 stands for 4, as in versions before this field existed.
     let sectors = usize::from(*image.get(0x1f1)?);
     let body = (if sectors == 0 { 4 } else { sectors } + 1) * 512;
     let start = body.checked_add(u32_at(0x248)?)?;
@@ -41,13 +41,13 @@ fn unpacker(payload: &[u8]) -> Option<&'static str> {
 /// Writes the kernel in the bzImage `from` to `to`, as an ELF file.
 ///
 /// # Errors
-/// If it is none, or is packed in a way that is not known.
+/// If it is not a bzImage, or uses an unknown compression.
 pub fn extract(from: &Path, to: &Path) -> Result<()> {
     let image = std::fs::read(from)?;
     let payload = payload(&image).context("it is no bzImage")?;
     let packed = &image[payload];
     let unpacker = unpacker(packed).context("it is packed with an unknown program")?;
-    // The length stands behind the packed kernel, which programs take for rubbish and complain about.
+    // The length follows the packed kernel. Programs report it as trailing garbage.
     let length = packed.last_chunk().map_or(0, |&l| u64::from(u32::from_le_bytes(l)));
     ensure!(length <= MAX_KERNEL, "it says to be {length} bytes long");
     let mut child = Command::new(unpacker)
@@ -57,7 +57,7 @@ pub fn extract(from: &Path, to: &Path) -> Result<()> {
         .stderr(Stdio::null())
         .spawn()
         .with_context(|| format!("{unpacker} cannot be run: install it"))?;
-    // It may end before it has read the rubbish.
+    // The program may end before it has read the trailing bytes.
     let _ = child.stdin.take().map(|mut i| i.write_all(packed));
     child.wait()?;
     let unpacked = std::fs::metadata(to)?.len();

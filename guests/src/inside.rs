@@ -1,4 +1,4 @@
-//! What a guest finds inside when it boots: its first root file system.
+//! The initial root file system of a guest.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -13,30 +13,30 @@ use crate::modules;
 use crate::room;
 use crate::topology::Topology;
 
-/// Where busybox is; from the package busybox-static.
+/// Path of busybox; from the package busybox-static.
 const BUSYBOX: &str = "/bin/busybox";
 
-/// What differs from guest to guest.
+/// The parts that differ between guests.
 pub struct Inside<'a> {
-    /// with isotherm, and what modules to have
+    /// provides isotherm, and the list of modules
     pub lab: &'a Lab,
-    /// whose modules
+    /// the kernel, with its modules
     pub kernel: &'a Kernel,
-    /// what its script may compare with
+    /// the topology, with which its script may compare results
     pub topology: &'a Topology,
-    /// what its script is told, as the script of a shell
+    /// variables for its script, as shell assignments
     pub variables: String,
-    /// a folder with its script; none: a prompt
+    /// folder of its script; `None`: a shell
     pub scenario: Option<&'a Path>,
-    /// an archive of the root file system that systemd boots, if it does
+    /// archive of the root file system with systemd; `None`: no systemd
     pub tree: Option<&'a Path>,
 }
 
 impl Inside<'_> {
-    /// Writes it to a file in `dir`, as the kernel takes it.
+    /// Writes it to a file in `dir`, in the format that the kernel expects.
     ///
     /// # Errors
-    /// If something of it is not there.
+    /// If a part is missing.
     pub fn write(&self, dir: &Path) -> Result<PathBuf> {
         let path = dir.join("initramfs");
         std::fs::write(&path, self.archive()?)?;
@@ -92,7 +92,7 @@ impl Inside<'_> {
     }
 }
 
-/// The package, with this program in it, and not packed, which takes long to unpack inside.
+/// The Debian package with this program, uncompressed, because decompression inside of the guest is slow.
 fn package(program: &Path) -> Result<Vec<u8>> {
     let dir = tempfile::tempdir()?;
     let made = apt::output(
@@ -101,7 +101,7 @@ fn package(program: &Path) -> Result<Vec<u8>> {
     read(Path::new(made.trim()))
 }
 
-/// A line of `modules.dep` that names modules as they are inside.
+/// A line of `modules.dep`, with the names that modules have inside of the guest.
 fn unpacked_line(line: &str) -> String {
     let mut paths = modules::paths(line).map(modules::unpacked);
     let module = paths.next().unwrap_or_default();
@@ -109,19 +109,19 @@ fn unpacked_line(line: &str) -> String {
     format!("{module}: {}\n", dependencies.join(" "))
 }
 
-/// busybox, by all its names.
+/// Adds busybox under all its names.
 fn busybox(archive: &mut Archive) -> Result<()> {
     archive.program("bin/busybox", &read(Path::new(BUSYBOX))?);
     let names = apt::output(Command::new(BUSYBOX).arg("--list"))?;
     for name in names.lines().filter(|n| *n != "busybox") {
         archive.link(&format!("bin/{name}"), "busybox");
     }
-    // The kernel itself looks for it here.
+    // The kernel itself starts modprobe at this path.
     archive.link("sbin/modprobe", "../bin/busybox");
     Ok(())
 }
 
-/// A module, without what it is packed with.
+/// A module, decompressed.
 fn unpacked(path: &Path) -> Result<Vec<u8>> {
     let packer = match path.extension().and_then(|e| e.to_str()) {
         Some("xz") => "xz",

@@ -1,36 +1,36 @@
-//! Which kernels there are, and which package of Debian is one.
+//! The known kernels, and the Debian packages that contain them.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// What stands in `kernels.toml`.
+/// The contents of `kernels.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernels {
     /// modules that go into a guest, if the kernel has them as modules
     pub modules: Vec<String>,
-    /// from packages
+    /// kernels from packages
     pub debian: Vec<Debian>,
-    /// what guests have besides that run Debian's systemd
+    /// additional root file system of guests that run Debian's systemd
     pub tree: Tree,
-    /// built by ourselves
+    /// kernels that we build
     #[serde(default)]
     pub built: Vec<Built>,
 }
 
-/// A kernel as Debian has it.
+/// A kernel from Debian.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Debian {
     /// `6.12`
     pub series: String,
-    /// its release, as `uname -r` says it
+    /// its release, as `uname -r` prints it
     pub pin: String,
-    /// how releases of this kind end
+    /// suffix of its releases
     pub flavour: String,
-    /// where its packages are
+    /// suites with its packages
     pub suites: Vec<String>,
 }
 
@@ -38,27 +38,27 @@ pub struct Debian {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tree {
-    /// where they are
+    /// suite with the packages
     pub suite: String,
-    /// with what they depend on
+    /// packages, without their dependencies, which are added
     pub packages: Vec<String>,
 }
 
 impl Tree {
-    /// Of its file: another one if the packages are others.
+    /// Name of its file, which changes with the list of packages.
     #[must_use]
     pub fn file(&self) -> String {
         format!("{}-{}.tar", self.suite, self.packages.join("-"))
     }
 }
 
-/// A kernel built by ourselves.
+/// A kernel that we build.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Built {
     /// its name
     pub series: String,
-    /// what make is to make for it to be there
+    /// the make target that builds it
     pub make: String,
 }
 
@@ -81,8 +81,7 @@ impl Kernels {
 }
 
 impl Debian {
-    /// The release to take of those that there are packages for: the pin, or the newest of the
-    /// same series and flavour.
+    /// The release to use of those in `packages`: the pinned one, or the newest of the same series and flavour.
     #[must_use]
     pub fn choose<'a>(&self, packages: &'a [String]) -> Option<&'a str> {
         let releases = packages.iter().filter_map(|p| p.strip_prefix("linux-image-"));
@@ -93,7 +92,7 @@ impl Debian {
     fn is_of_series(&self, release: &str) -> bool {
         let version = release.strip_suffix(&self.flavour).and_then(|v| v.strip_suffix('-'));
         let rest = version.and_then(|v| v.strip_prefix(&self.series));
-        // Other flavours and release candidates have letters of their own in it.
+        // Other flavours and release candidates have additional letters.
         rest.is_some_and(|rest| {
             let own = rest.replace("+deb", "").replace("+bpo", "");
             rest.starts_with('.') && own.chars().all(|c| c.is_ascii_digit() || ".-+".contains(c))
@@ -101,7 +100,7 @@ impl Debian {
     }
 }
 
-/// The numbers of a release: that of 6.12.9 lies before that of 6.12.10.
+/// The numbers of a release, so that 6.12.9 sorts before 6.12.10.
 fn numbers(release: &str) -> Vec<u64> {
     release.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
 }

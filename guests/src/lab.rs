@@ -1,4 +1,4 @@
-//! What all guests share.
+//! The parts that all guests share.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,15 @@ use crate::cache::{Cache, Kernel};
 use crate::kernels::Kernels;
 use crate::room;
 
-/// Kernels, and the program to run on them.
+/// Kernels, and the program to test on them.
 pub struct Lab {
-    /// which there are
+    /// known kernels
     pub kernels: Kernels,
-    /// where they are
+    /// cached kernels
     pub cache: Cache,
     /// the static isotherm
     pub program: PathBuf,
-    /// what scripts need besides busybox, static too
+    /// a static tool that scripts require in addition to busybox
     pub tool: PathBuf,
 }
 
@@ -39,17 +39,17 @@ impl Lab {
         self.cache.find(&self.kernels, series)
     }
 
-    /// A kernel, fetched if need be; `say` is told.
+    /// A kernel, fetched if necessary; `say` receives progress messages.
     ///
     /// # Errors
-    /// If it is not to be had.
+    /// If it is not available.
     pub fn fetched(&self, series: &str, say: impl Fn(&str)) -> Result<Kernel> {
         known(series, self.kernels.series())?;
         self.cache.fetch(&self.kernels, &[series], say)?;
         self.kernel(series).with_context(|| self.not_built(series))
     }
 
-    /// Why a kernel is in no cache, and what to do.
+    /// A message that says why a kernel is not cached, and what to do.
     #[must_use]
     pub fn not_built(&self, series: &str) -> String {
         let built = self.kernels.built.iter().find(|b| b.series == series);
@@ -67,7 +67,7 @@ pub fn known<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Result<()>
     Ok(())
 }
 
-/// The static program, beside which this one was built; `$ISOTHERM_GUESTS_BINARY` if that is set.
+/// Path of the static program in the target directory of this one, or `$ISOTHERM_GUESTS_BINARY` if that is set.
 fn program() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("ISOTHERM_GUESTS_BINARY") {
         return Ok(path.into());
@@ -75,7 +75,7 @@ fn program() -> Result<PathBuf> {
     built("isotherm", "make release")
 }
 
-/// A static program beside which this one was built, and what makes it.
+/// Path of a static program in the target directory of this one; the error names the make target `make`.
 fn built(name: &str, make: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let release = Path::new("x86_64-unknown-linux-gnu/release").join(name);

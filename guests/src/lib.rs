@@ -1,5 +1,5 @@
-//! Tests on real kernels: boots them under QEMU with several nodes, runs the static `isotherm` inside,
-//! and checks what it says. `README.md` tells how to use it, and how to add a scenario.
+//! Tests on real kernels: boots them under QEMU with several nodes, runs the static `isotherm` inside, and
+//! checks its results. `README.md` describes how to use it, and how to add a scenario.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub mod table;
 pub mod topology;
 pub mod watch;
 
-/// Where scenarios, topologies and what runs inside are.
+/// Directory of the scenarios, the topologies, and the files that run inside of guests.
 #[must_use]
 pub fn room() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

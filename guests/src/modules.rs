@@ -1,19 +1,19 @@
-//! Which modules of a kernel a guest needs.
+//! The modules of a kernel that a guest requires.
 
-/// A path as `modules.dep` has it, without what it is packed with.
+/// A path as in `modules.dep`, without the suffix of its compression.
 #[must_use]
 pub fn unpacked(path: &str) -> &str {
     path.find(".ko").map_or(path, |end| &path[..end + 3])
 }
 
-/// The name of a module, as `modprobe` takes it: `-` and `_` are the same.
+/// The name of a module as `modprobe` accepts it: `-` and `_` are equal.
 fn name(path: &str) -> String {
     let file = unpacked(path).rsplit('/').next().unwrap_or_default();
     file.trim_end_matches(".ko").replace('-', "_")
 }
 
-/// The lines of `modules.dep` for the modules `wanted` and all that they depend on. What the kernel
-/// has built in, or has not, has none.
+/// The lines of `modules.dep` for the modules `wanted` and all their dependencies. A module that is built in,
+/// or that the kernel does not have, has no line.
 #[must_use]
 pub fn needed<'a>(modules_dep: &'a str, wanted: &[String]) -> Vec<&'a str> {
     let wanted: Vec<String> = wanted.iter().map(|w| name(w)).collect();
@@ -25,12 +25,12 @@ pub fn needed<'a>(modules_dep: &'a str, wanted: &[String]) -> Vec<&'a str> {
     lines().filter(|(path, _)| paths.binary_search(path).is_ok()).map(|(_, line)| line).collect()
 }
 
-/// The module of a line of `modules.dep`, and those that it depends on.
+/// The module of a line of `modules.dep`, and its dependencies.
 pub fn paths(line: &str) -> impl Iterator<Item = &str> {
     line.split_whitespace().map(|path| path.trim_end_matches(':'))
 }
 
-/// The lines of `modules.alias` that lead to modules of these lines of `modules.dep`.
+/// The lines of `modules.alias` for the modules in these lines of `modules.dep`.
 #[must_use]
 pub fn aliases<'a>(modules_alias: &'a str, needed: &[&str]) -> Vec<&'a str> {
     let names: Vec<String> = needed.iter().filter_map(|l| paths(l).next()).map(name).collect();

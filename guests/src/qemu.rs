@@ -1,4 +1,4 @@
-//! QEMU: its command line, and its life.
+//! QEMU: its command line, and its process.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,14 +13,14 @@ use crate::watch::{Sample, Watch};
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// The board without what a guest has no use for, which costs time at boot.
+/// The board without devices that a guest does not use, because they cost time at boot.
 const MACHINE: &str = "q35,sata=off,smbus=off,i8042=off,hpet=off";
 
-/// Features of the CPUs that are dear to emulate, and change nothing that is tested.
+/// CPU features that are expensive to emulate and do not affect the tests.
 const CPU: [(&str, &str); 5] =
     [("la57", "off"), ("pku", "off"), ("svm", "off"), ("smap", "off"), ("smep", "off")];
 
-/// For all kernels: messages on the serial line, no waiting, the end when it panics.
+/// Arguments for all kernels: messages on the serial line, no delays, end at a panic.
 const KERNEL_ARGS: [&str; 16] = [
     "console=ttyS0",
     "panic=-1",
@@ -37,29 +37,30 @@ const KERNEL_ARGS: [&str; 16] = [
     "nowatchdog",
     "rcupdate.rcu_expedited=1",
     "cryptomgr.notests",
-    // The first process turns on the others: a kernel 6.1 that does so itself waits for one that has no time.
+    // The first process brings the other CPUs online. If a 6.1 kernel does so itself, it waits for a CPU that
+    // gets no time.
     "maxcpus=1",
 ];
 
-/// The guest's clock counts instructions, at 2 to the power of this many nanoseconds each. So a script sees the
-/// same times on a fast machine, on a slow one, on a busy one, and if its emulator stands still for a while.
-/// This many is about what an emulator does; others were tried from 0 to 3, and took no less CPU time.
+/// The guest's clock counts instructions, at 2 to the power of this many nanoseconds each. Therefore a script
+/// measures the same times on a fast, a slow and a busy machine, and after a pause of its emulator. This value
+/// is about the speed of an emulator. Values from 0 to 3 were tried and did not reduce CPU time.
 const CLOCK_SHIFT: u32 = 1;
 /// The emulated time stamp counter then counts nanoseconds.
 const TSC_KHZ: u32 = 1_000_000;
 
-/// What comes out of a guest, in the directory that it is given.
+/// Outputs of a guest in its directory: the text of its script.
 pub const TEXT: &str = "text";
 /// A tar archive of its `/out`.
 pub const FILES: &str = "files.tar";
-/// A byte for each second of its clock, from when its script begins.
+/// A byte for each second of its clock since its script started.
 pub const HEARTBEAT: &str = "heartbeat";
-/// What its kernel says.
+/// The messages of its kernel.
 pub const CONSOLE: &str = "console";
-/// What QEMU says.
+/// The messages of QEMU.
 pub const ERRORS: &str = "qemu";
 
-/// Whether QEMU is there at all.
+/// Whether QEMU is installed.
 #[must_use]
 pub fn is_here() -> bool {
     let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).status();
@@ -68,24 +69,24 @@ pub fn is_here() -> bool {
 
 /// A guest to boot.
 pub struct Boot<'a> {
-    /// to boot
+    /// its kernel
     pub kernel: &'a Kernel,
     /// its first root file system
     pub initramfs: &'a Path,
     /// its machine
     pub topology: &'a Topology,
-    /// arguments of the kernel, besides those of the topology
+    /// arguments of the kernel, in addition to those of the topology
     pub kernel_args: &'a [String],
 }
 
 impl Boot<'_> {
-    /// Boots it, and waits for its end, or until `watch` ends it. What it says is in `dir` then.
+    /// Boots it, and waits until it ends or `watch` ends it. Its output is then in `dir`.
     ///
     /// # Errors
     /// If QEMU cannot be run, or has to be ended.
     pub fn run(&self, dir: &Path, mut watch: Watch) -> Result<()> {
         let errors = File::create(dir.join(ERRORS))?;
-        // A guest without work goes on to its next timer at once.
+        // A guest without work continues at once with its next timer.
         let mut command = self.command("off");
         // QEMU splits its options at commas, unless they are doubled.
         let path = |name: &str| dir.join(name).display().to_string().replace(',', ",,");
@@ -101,7 +102,7 @@ impl Boot<'_> {
         let begin = Instant::now();
         while guest.0.try_wait()?.is_none() {
             let beats = fs::metadata(dir.join(HEARTBEAT)).map_or(0, |beats| beats.len());
-            // One that ends just now has no figures any more.
+            // A process that has just ended has no CPU time to read.
             if let Some(cpu) = cpu_time(guest.0.id())
                 && let Some(why) = watch.verdict(Sample { elapsed: begin.elapsed(), cpu, beats })
             {
@@ -125,8 +126,8 @@ impl Boot<'_> {
         Ok(())
     }
 
-    /// QEMU, which dies with us however we die. `sleep`: whether it waits in real time while its guest has
-    /// nothing to do.
+    /// The command for QEMU, which the kernel kills when this process ends for any reason. `sleep`: whether
+    /// QEMU waits in real time while its guest is idle.
     fn command(&self, sleep: &str) -> Command {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", QEMU]).args(self.args());
@@ -135,8 +136,8 @@ impl Boot<'_> {
     }
 
     fn args(&self) -> Vec<String> {
-        // /dev/kvm may be there and not work: the emulator always does. In one thread, as a clock that counts
-        // instructions asks for.
+        // /dev/kvm may exist without working, but the emulator always works. It runs in one thread, as a clock
+        // that counts instructions requires.
         let fixed = "-nodefaults -no-user-config -display none -no-reboot -bios qboot.rom \
                      -accel tcg,thread=single,tb-size=512";
         let mut args: Vec<String> = fixed.split_whitespace().map(str::to_owned).collect();
@@ -147,7 +148,7 @@ impl Boot<'_> {
         args.extend(["-kernel".into(), self.image().display().to_string()]);
         args.extend(["-initrd".into(), self.initramfs.display().to_string()]);
         args.extend(["-append".into(), self.kernel_args()]);
-        // Without ioeventfd, what was written has arrived when the guest goes on.
+        // Without ioeventfd, written data has arrived before the guest continues.
         args.extend(["-device".into(), "virtio-serial-pci,ioeventfd=off".into()]);
         args.extend(self.topology.qemu_args.iter().cloned());
         args
@@ -175,16 +176,16 @@ fn cpu(topology: &Topology) -> String {
 
 /// CPU time of all threads of a process; `None` if it has ended.
 fn cpu_time(pid: u32) -> Option<Duration> {
-    /// in a second: the same on all kernels for x86-64
+    /// ticks per second: the same on all kernels for x86-64
     const TICKS: u64 = 100;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name of the program may have spaces in it, and is followed by the third field.
+    // The name of the program may contain spaces; the third field follows it.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(14 - 3);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     Some(Duration::from_millis((ticks()? + ticks()?) * 1000 / TICKS))
 }
 
-/// A QEMU that runs, killed when dropped.
+/// A running QEMU, killed when dropped.
 struct Guest(Child);
 
 impl Drop for Guest {

@@ -1,4 +1,4 @@
-//! A scenario: what runs in a guest, on which kernels, and what is expected of it.
+//! A scenario: what to run in a guest, on which kernels, and the expected results.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use crate::score::Expected;
 use crate::topology::Topology;
 use crate::watch::SILENCE;
 
-/// The longest time for a script, in seconds of the guest's clock.
+/// Maximum time limit of a script, in seconds of the guest's clock.
 const MAX_TIMEOUT_S: u64 = 600;
 
-/// What stands in `scenarios/NAME/scenario.toml`.
+/// The contents of `scenarios/NAME/scenario.toml`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -43,34 +43,35 @@ fn two_minutes() -> u64 {
 /// A scenario.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// that of its folder
+    /// name of its folder
     pub name: String,
-    /// what it is, in a line
+    /// description, in one line
     pub about: String,
     /// its folder
     pub dir: PathBuf,
-    /// the machine that it takes
+    /// its machine
     pub topology: Topology,
-    /// its script has ended by then, by the guest's clock, or failed
+    /// time limit of its script, by the guest's clock
     pub timeout: Duration,
-    /// the emulator is ended after so much CPU time without a heartbeat of the guest
+    /// CPU time without a heartbeat of the guest after which the emulator is ended
     pub silence: Duration,
     /// arguments of the kernel
     pub kernel_args: Vec<String>,
-    /// by series: what its script is told
+    /// variables of its script, by series
     pub kernels: BTreeMap<String, BTreeMap<String, String>>,
-    /// records that it brings out, and how right they are to be
+    /// records that it writes, and their required accuracy
     pub score: Vec<Expected>,
-    /// It runs under Debian's systemd, beside the package.
+    /// It runs under Debian's systemd, with the package.
     pub systemd: bool,
-    /// only run if it is asked for by its name: it measures, or takes long
+    /// only run if selected by name, because it is a measurement or takes long
     pub by_name: bool,
-    /// kernels on which it only runs if it, or the kernel, is asked for by name: others show the same
+    /// kernels on which it only runs if it, or the kernel, is selected by name, because other kernels show the
+    /// same
     pub kernels_by_name: Vec<String>,
 }
 
 impl Scenario {
-    /// All that are here, by name.
+    /// All scenarios, by name.
     ///
     /// # Errors
     /// If one cannot be read.
@@ -83,7 +84,7 @@ impl Scenario {
         folders.iter().map(|f| Scenario::read(f)).collect()
     }
 
-    /// The one in a folder.
+    /// The scenario in a folder.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -113,7 +114,7 @@ impl Scenario {
         })
     }
 
-    /// What its script is told on a kernel of this series, as the script of a shell.
+    /// The variables of its script on a kernel of this series, as shell assignments.
     #[must_use]
     pub fn variables(&self, series: &str) -> String {
         let told = self.kernels.get(series).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! How right a record is that a guest has brought out.
+//! Accuracy of a record that a guest has written.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,46 +8,46 @@ use isotherm_record::{Event, Reader};
 use isotherm_sim::{Accuracy, AccuracyBuilder, GroundTruth};
 use serde::Deserialize;
 
-/// A record, its truth, and how right it is to be.
+/// A record, its ground truth, and the required accuracy.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// file in `/out`, of `isotherm record`
+    /// file in `/out`, written by `isotherm record`
     pub record: String,
-    /// file in `/out`, of `isotherm lab workload --truth`
+    /// file in `/out`, written by `isotherm lab workload --truth`
     pub truth: String,
-    /// series on which this is so; none: all of the scenario
+    /// series to which this applies; empty: all of the scenario
     #[serde(default)]
     pub kernels: Vec<String>,
-    /// over all snapshots
+    /// minimum over all snapshots
     pub least: Least,
 }
 
-/// Shares that must be reached, of 0 to 1. Of what nothing was called, all is right.
+/// Minimum shares, from 0 to 1. If no memory was reported, all of it counts as right.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Least {
-    /// of what was called hot: so much is
+    /// share of the memory reported as hot that is hot
     pub hot_precision: f64,
-    /// of what is hot: so much was called so
+    /// share of the hot memory that was reported as hot
     pub hot_recall: f64,
-    /// of what was called cold: so much is
+    /// share of the memory reported as cold that is cold
     pub cold_precision: f64,
-    /// of what is cold: so much was called so
+    /// share of the cold memory that was reported as cold
     pub cold_recall: f64,
 }
 
 impl Expected {
-    /// Whether it is of kernels of this series.
+    /// Whether it applies to kernels of this series.
     #[must_use]
     pub fn is_of(&self, series: &str) -> bool {
         self.kernels.is_empty() || self.kernels.iter().any(|s| s == series)
     }
 
-    /// The figures of what lies in `out`, and what of them is not as expected.
+    /// The figures of the files in `out`, and those that miss the requirement.
     ///
     /// # Errors
-    /// If the record or its truth cannot be read.
+    /// If the record or its ground truth cannot be read.
     pub fn judge(&self, out: &Path) -> Result<(String, Vec<String>)> {
         let row = figures(&out.join(&self.record), &out.join(&self.truth))?;
         Ok((told(&row), self.least.missed(&row)))

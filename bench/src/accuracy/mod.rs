@@ -1,4 +1,4 @@
-//! How right the monitors are about workloads: watched, scored, and told in one table.
+//! Accuracy of the monitors: watches workloads, scores the results, and prints them in one table.
 
 mod options;
 mod real;
@@ -18,17 +18,18 @@ pub use options::Options;
 pub use row::{Row, row};
 pub use table::{head, line};
 
-/// A workload as it was watched.
+/// The results of watching a workload.
 pub struct Watched {
-    /// by the monitor
+    /// snapshots of the monitor
     pub snapshots: Vec<Arc<Snapshot>>,
-    /// which target of the snapshots it was
+    /// the workload's target in the snapshots
     pub target: TargetId,
-    /// what was so
+    /// ground truth
     pub truth: GroundTruth,
-    /// own CPU time over time, of 0 to 1, from when memory can be cold on; none where there is none
+    /// CPU time of the monitor as a fraction of one CPU, from the time at which memory can be cold; `None` if
+    /// not measured
     pub own_cpu: Option<f64>,
-    /// of the record on disk; none where there is none
+    /// size of the record on disk; `None` if there is no record
     pub record_bytes: Option<u64>,
 }
 

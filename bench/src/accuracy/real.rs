@@ -1,4 +1,4 @@
-//! A workload in a process of its own, watched by a monitor in this one.
+//! A workload in its own process, watched by a monitor in this process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -20,10 +20,10 @@ use super::Watched;
 use crate::program;
 use crate::setups::Setup;
 
-/// The workload goes on for longer than it is watched, and is then ended.
+/// The workload is started for this much longer than it is watched, and is then ended.
 const LONGER: Duration = Duration::from_secs(10);
 
-/// What the workload says when its memory is there.
+/// The message of the workload after it has allocated its memory.
 #[derive(Deserialize)]
 struct Ready {
     pid: i32,
@@ -52,8 +52,8 @@ pub fn watch(setup: &Setup, seed: u64, name: &str, length: Duration) -> Result<W
     })
 }
 
-/// With the own CPU time over time, from when memory can be cold on: what watching costs in the long
-/// run.
+/// The snapshots, and the monitor's CPU time as a fraction of one CPU, from the time at which memory can be
+/// cold, because this is the long-term cost.
 fn snapshots(
     monitor: &mut dyn Monitor<Ops = Box<dyn Processes>>,
     length: Duration,
@@ -110,7 +110,7 @@ impl Process {
         Ok((process, ready))
     }
 
-    /// Asks it to end, and waits until it has written its truth.
+    /// Asks it to end, and waits until it has written its ground truth.
     fn end(mut self) -> Result<()> {
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
         if !self.0.wait()?.success() {

@@ -1,4 +1,4 @@
-//! What one workload has shown.
+//! Results of one workload.
 
 use std::time::Duration;
 
@@ -7,22 +7,21 @@ use serde::Serialize;
 
 use super::Watched;
 
-/// A workload on a machine.
+/// The results of a workload on a machine.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
-    /// what watched
+    /// the monitor
     pub monitor: String,
-    /// how right it was
+    /// its accuracy
     #[serde(flatten)]
     pub accuracy: Accuracy,
-    /// of one CPU, in percent
+    /// CPU time of the monitor, in percent of one CPU
     pub own_cpu_percent: Option<f64>,
-    /// of the record on disk
+    /// size of the record on disk, per region
     pub bytes_a_region: Option<f64>,
 }
 
-/// The figures of what was watched by this monitor, without the first `settle` of each phase where
-/// each moment is scored.
+/// The figures of this monitor. Scores of moments leave out the first `settle` of each phase.
 #[must_use]
 pub fn row(monitor: &str, w: &Watched, settle: Duration) -> Row {
     let mut builder = AccuracyBuilder::new(&w.truth, w.target).settle(settle);

@@ -1,4 +1,4 @@
-//! What was to be so, and was not.
+//! Checks of bounds.
 
 use anyhow::{Result, ensure};
 
@@ -7,17 +7,17 @@ use anyhow::{Result, ensure};
 pub struct Bounds(Vec<String>);
 
 impl Bounds {
-    /// Notes `what` unless it is so.
+    /// Records `what` as broken unless the condition is true.
     pub fn expect(&mut self, is_so: bool, what: impl FnOnce() -> String) {
         if !is_so {
             self.0.push(what());
         }
     }
 
-    /// Whether all was kept.
+    /// Whether all bounds hold.
     ///
     /// # Errors
-    /// What was not.
+    /// The bounds that do not hold.
     pub fn check(&self) -> Result<()> {
         ensure!(self.0.is_empty(), "broken: {}", self.0.join("; "));
         Ok(())

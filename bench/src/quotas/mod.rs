@@ -1,5 +1,5 @@
-//! Quotas and priority on real processes: what the program does is held against its log, against what
-//! the kernel says of the target, and against what the target knows of itself.
+//! Quotas and priority on real processes: compares the program's actions with its log, with the kernel's
+//! figures of the target, and with the target's own records.
 
 pub mod audit;
 mod bounds;

@@ -10,10 +10,10 @@ use isotherm_core::AddrRange;
 use super::audit::{self, Line};
 use crate::{program, usage};
 
-/// Memory is cold from so many seconds on.
+/// Time in seconds from which memory is cold.
 pub const COLD: u64 = 3;
 
-/// What a run is to do.
+/// The parameters of a run.
 pub struct Run<'a> {
     /// the scheme, but for what it does, where, and from which age on
     pub scheme: &'a str,
@@ -25,7 +25,7 @@ pub struct Run<'a> {
     pub options: &'a [&'a str],
 }
 
-/// What came of it.
+/// The results of a run.
 pub struct Ran {
     pub log: Vec<Line>,
     /// CPU time of all of it
@@ -33,10 +33,10 @@ pub struct Ran {
 }
 
 impl Run<'_> {
-    /// Has the program page out what is cold.
+    /// Runs the program to page out cold memory.
     ///
     /// # Errors
-    /// If it cannot, or says otherwise at the end than in its log.
+    /// If it fails, or its final report differs from its log.
     pub fn run(&self) -> Result<Ran> {
         let dir = tempfile::tempdir()?;
         let path = |name: &str| dir.path().join(name);

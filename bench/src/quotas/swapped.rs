@@ -1,4 +1,4 @@
-//! What the kernel says is in swap.
+//! Memory in swap, as the kernel reports it.
 
 use std::path::Path;
 

@@ -1,10 +1,11 @@
-//! Which memory of running programs is hot: watched, recorded, and acted on.
+//! Finds out which memory of running programs is hot, records it, and acts on it.
 //!
-//! A [`Session`] selects processes, follows them as they come and go, chooses a way to look, and delivers snapshots.
-//! [`record::record`] writes them to a file, [`service`] acts on memory by schemes. The program `isotherm` is this
-//! library with a command line.
+//! A [`Session`] selects processes, follows them as they start and end, chooses a way to look, and delivers
+//! snapshots. [`record::record`] writes the snapshots to a file. [`service`] acts on memory by schemes. The
+//! program `isotherm` is this library with a command line.
 //!
-//! Policy is in [`core`], the mechanism of Linux in [`linux`], the record file in [`file`](isotherm_record).
+//! [`core`] contains the policy, [`linux`] the mechanism on Linux, and [`file`](isotherm_record) the record
+//! file.
 
 pub mod control;
 pub mod files;
@@ -33,5 +34,5 @@ pub use follow::Selection;
 pub use session::Session;
 pub use usage::UsageError;
 
-/// Of the file system in which `/proc` is.
+/// Root directory of the file system that contains `/proc`.
 pub const ROOT: &str = "/";

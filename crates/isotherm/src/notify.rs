@@ -1,36 +1,36 @@
-//! What the manager of services is told: `sd_notify(3)`.
+//! Notifications to the service manager: `sd_notify(3)`.
 
 use std::time::Duration;
 
 use isotherm_core::Nanos;
 use sd_notify::NotifyState;
 
-/// Speaks with the manager of services, if there is one; nobody need listen.
+/// Notifies the service manager. Without a manager, every call does nothing.
 #[derive(Default)]
 pub struct Notify {
-    /// how often it is to be told that we live
+    /// interval of watchdog notifications
     every: Option<Duration>,
     next: Nanos,
 }
 
 impl Notify {
-    /// As the environment says. A watchdog is told twice as often as must be.
+    /// As the environment specifies. Watchdog notifications are sent twice as often as required.
     pub fn from_env() -> Self {
         let every = sd_notify::watchdog_enabled().map(|time| time / 2);
         Notify { every, next: Nanos(0) }
     }
 
-    /// Says this.
+    /// Sends these states.
     pub fn say(states: &[NotifyState<'_>]) {
         let _ = sd_notify::notify(states);
     }
 
-    /// When it is time to say that we live, if anybody wants to know.
+    /// When the next watchdog notification is due, if the watchdog is on.
     pub fn by(&self) -> Option<Nanos> {
         self.every.map(|_| self.next)
     }
 
-    /// Says that we live, if it is time.
+    /// Sends a watchdog notification if it is due.
     pub fn alive(&mut self, now: Nanos) {
         if let Some(every) = self.every.filter(|_| now >= self.next) {
             self.next = now + every;

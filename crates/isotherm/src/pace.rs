@@ -1,36 +1,37 @@
-//! When to do what need not be done on time.
+//! Pacing of work that has no exact deadline.
 
 use std::time::Duration;
 
 use isotherm_core::Nanos;
 use isotherm_linux::sys;
 
-/// Nothing is later than it is due by more than this.
+/// Work starts at most this long after it is due.
 pub const SLACK: Duration = Duration::from_millis(200);
 
-/// How often something may be done.
+/// Limits on how often work is done.
 #[derive(Debug)]
 pub struct Terms {
-    /// It may take one part in so many of the time.
+    /// the work uses at most 1/`share` of the CPU time of a thread
     pub share: u32,
-    /// A pause lasts so long,
+    /// minimum pause
     pub least: Duration,
-    /// and no longer than that, whatever the work takes.
+    /// maximum pause, however long the work is
     pub most: Duration,
 }
 
-/// Work that is done over and over within a share of the time: on the first occasion after a pause, or on
-/// one of its own if there is none for [`SLACK`].
+/// Paces repeated work so that it stays within a share of the time. The work is done on the first occasion
+/// after a pause, or at the latest [`SLACK`] after that.
 #[derive(Debug, Default)]
 pub struct Pace {
     next: Nanos,
 }
 
-/// Work that has begun.
+/// The start of a piece of work.
 #[derive(Debug)]
 pub struct Begun {
     pub at: Nanos,
-    /// Not by the wall: a moment in which others had the CPU would make a pause of many seconds.
+    /// CPU time, because in wall time a moment in which other processes had the CPU would cause a pause of many
+    /// seconds.
     cpu: Duration,
 }
 
@@ -41,19 +42,19 @@ impl Begun {
 }
 
 impl Pace {
-    /// When the pause is over.
+    /// When the pause ends.
     pub fn due(&self) -> Nanos {
         self.next
     }
 
-    /// Pauses after work that is done now.
+    /// Sets the pause after work that started at `begun` and ends now.
     pub fn pause(&mut self, begun: &Begun, terms: &Terms) {
         self.next = begun.at + terms.pause(sys::thread_cpu().saturating_sub(begun.cpu));
     }
 }
 
 impl Terms {
-    /// After work of so much CPU time.
+    /// The pause after work that used this much CPU time.
     fn pause(&self, worked: Duration) -> Duration {
         worked.saturating_mul(self.share).clamp(self.least, self.most)
     }

@@ -1,4 +1,4 @@
-//! RecordJob what is seen, until there is a reason to end.
+//! Recording of snapshots, until there is a reason to end.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -23,27 +23,27 @@ use crate::stop::Stop;
 use crate::watch::{AttrsFor, LookBy, What, open};
 use crate::words::chain;
 
-/// What is recorded, how, and where to.
+/// What to record, how, and to which file.
 pub struct RecordOptions {
-    /// the processes
+    /// the processes to watch
     pub targets: Selection,
-    /// those, or physical memory
+    /// whether to watch these processes or physical memory
     pub what: What,
     /// how to look
     pub look: LookBy,
-    /// where the random numbers begin; none: different each time
+    /// seed of the random numbers; `None`: different each time
     pub seed: Option<u64>,
     /// the record; `-` is standard output
     pub output: PathBuf,
-    /// how large it may become
+    /// limits on the size of the record
     pub limits: Limits,
-    /// It ends after this time.
+    /// The recording ends after this time.
     pub duration: Option<Duration>,
-    /// the socket on which who asks is answered
+    /// path of the control socket; `None`: no socket
     pub control: Option<PathBuf>,
-    /// where metrics go
+    /// destination of the metrics
     pub metrics: Option<MetricsTo>,
-    /// how often they are written
+    /// interval between two writes of the metrics
     pub metrics_every: Duration,
 }
 
@@ -55,27 +55,29 @@ impl RecordOptions {
     }
 }
 
-/// What was recorded.
+/// The result of a recording.
 pub struct Recorded {
-    /// why it has ended
+    /// why it ended
     pub end: End,
-    /// what is in the record
+    /// the contents of the record
     pub summary: Summary,
-    /// for how long
+    /// duration, in seconds
     pub seconds: f64,
-    /// what it has cost, in words
+    /// cost of watching, as text
     pub cost: String,
-    /// who was watched, in words
+    /// the watched processes, as text
     pub watched: String,
     /// the monitor that watched
     pub monitor: MonitorKind,
 }
 
-/// Records until there is a reason to end. `finish` gets what has come of it, before a command that still runs is
-/// waited for. Returns the exit status of a started command that has ended by itself, and whether the record is whole.
+/// Records until there is a reason to end. `finish` receives the result before the function waits for a command
+/// that still runs. Returns the exit status of a started command that ended by itself, and whether the record
+/// is complete.
 ///
 /// # Errors
-/// If it cannot begin. What fails later is said, and returned as a record that is not whole.
+/// If the recording cannot start. A later failure is printed, and the function returns that the record is
+/// incomplete.
 pub fn record(
     o: &RecordOptions,
     attrs: &dyn AttrsFor,
@@ -99,7 +101,7 @@ pub fn record(
     };
     let started = follower.start(ready.hold(), program, &o.targets.command);
     let (mut started, mut writer) = or_finish(started, writer)?;
-    // Those that come later may be other users'.
+    // Processes that start later may belong to other users.
     let reach = o.limits.rotate.is_some() || o.targets.may_be_strangers() || metrics.writes();
     let (files, frames) = (ready.takes_files(), ready.takes_frames());
     let mut privileges = Privileges { reach, files, frames, writing: None };
@@ -115,8 +117,8 @@ pub fn record(
     let stop = stop.at(o.duration.map(|d| sys::monotonic() + d));
     let result = session.run(&mut recording, &stop);
     let mut end_command = || started.as_mut().map(|c: &mut Started| c.end(&stop)).transpose();
-    // A command that is asked to end may have last words; one that goes on does not hold up the
-    // record, nor what there is to say about it.
+    // A command that is asked to end may still print something, so wait for it first. A command that continues
+    // to run must not delay the end of the record or its summary.
     let ended = stop.is_over().then(&mut end_command);
     let finished = recording.finish(&mut session, result).map(|(end, summary)| {
         let SessionState { follower, status, .. } = session.watched();
@@ -136,8 +138,7 @@ pub fn record(
     Ok((status.flatten(), finished.is_ok()))
 }
 
-/// Takes away a kdamond that an isotherm has left which was killed. What comes in the way of that is
-/// no reason not to record.
+/// Removes a kdamond that a killed isotherm has left. A failure is printed and does not prevent the recording.
 pub fn sweep() {
     match damon::sweep(crate::ROOT.as_ref()) {
         Ok(None) => {}
@@ -148,7 +149,7 @@ pub fn sweep() {
     }
 }
 
-/// Gives a record that comes to nothing its end.
+/// On an error, ends the record with that error as its reason.
 fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
     match result {
         Ok(value) => Ok((value, writer)),
@@ -159,7 +160,7 @@ fn or_finish<T>(result: Result<T>, writer: Writer) -> Result<(T, Writer)> {
     }
 }
 
-/// What a record says about itself.
+/// The facts that a record contains about itself.
 pub(crate) fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
     let uname = rustix::system::uname();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -175,18 +176,18 @@ pub(crate) fn facts(attrs: Attrs, seed: u64, look: String) -> Facts {
     }
 }
 
-/// A record that is written.
+/// A record in progress.
 struct RecordJob {
     writer: Writer,
     file: PathBuf,
     paused: bool,
-    /// snapshots that were made while it was paused
+    /// snapshots that arrived while recording was paused, and are not in the record
     left_out: u64,
     privileges: Privileges,
 }
 
 impl RecordJob {
-    /// In the record snapshots are numbered without a gap: one would be a loss.
+    /// Snapshots in the record are numbered without gaps, because a gap would mean a loss.
     fn write(&mut self, s: &Snapshot) -> Result<Written> {
         if self.paused {
             self.left_out += 1;
@@ -204,7 +205,7 @@ impl RecordJob {
         WatchStatus::new(&on.watched.scene(None), on.watch.attrs(), self.paused, Some(record))
     }
 
-    /// Gives the record its end, whatever happened.
+    /// Ends the record, whether or not the session succeeded.
     fn finish(self, session: &mut Session, result: Result<End>) -> Result<(End, Summary)> {
         let result = result.and_then(|ended| session.stop().map(|()| ended));
         let (why, note) = match &result {
@@ -259,7 +260,7 @@ impl Job for RecordJob {
             Request::Status => return Ok(Answer::status(self.state(on))),
             Request::Pause => {
                 self.paused = true;
-                // What was seen before it is safe meanwhile.
+                // Data from before the pause is written now, so that it is safe.
                 let _ = self.writer.flush()?;
             }
             Request::Resume => self.paused = false,
@@ -296,20 +297,20 @@ impl Job for RecordJob {
     }
 }
 
-/// Those that are left.
+/// The privileges that are still required.
 struct Privileges {
-    /// Files of others are written while it goes on.
+    /// Files of other users are written during the run.
     reach: bool,
-    /// Files that are their owner's alone are read while it goes on.
+    /// Files that only their owner may read are read during the run.
     files: bool,
-    /// Page frames are looked up while it goes on.
+    /// Page frames are looked up during the run.
     frames: bool,
-    /// whether files can still be made and renamed in directories of others
+    /// whether files in directories of other users can still be created and renamed
     writing: Option<bool>,
 }
 
 impl Privileges {
-    /// Gives up, for good, what is no longer needed.
+    /// Drops, for good, the privileges that are no longer required.
     fn fit(&mut self, writer: &Writer) -> Result<()> {
         let writing = self.reach || !writer.is_settled();
         if self.writing != Some(writing) {

@@ -1,4 +1,4 @@
-//! What ends a command from outside: its time, or a signal.
+//! Reasons outside of a command to end it: its duration, or a signal.
 
 use std::fmt::{self, Display};
 use std::io::Read;
@@ -16,38 +16,38 @@ use signal_hook::low_level::pipe;
 
 use crate::served::Wait;
 
-/// Tells when it is over.
+/// Reports whether the command must end.
 pub struct Stop {
     end: Option<Nanos>,
-    /// the last signal; none yet is 0
+    /// the last signal; 0: none yet
     signal: Arc<AtomicUsize>,
-    /// SIGHUP has come, where that is no end
+    /// SIGHUP has arrived, for a command that does not end at SIGHUP
     reload: Arc<AtomicBool>,
-    /// readable once a signal has come, so that a wait ends
+    /// readable once a signal has arrived, so that a wait ends
     awoken: UnixStream,
 }
 
-/// Why it is over.
+/// The reason for ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// its time is over
+    /// the duration is over
     Duration,
-    /// this signal has come
+    /// this signal has arrived
     Signal(i32),
 }
 
 impl Stop {
-    /// At a signal. One that is ignored stays so: that is what `nohup` is for.
+    /// Ends at a signal. A signal that is ignored at the start stays ignored, as `nohup` requires.
     pub fn at_signals() -> Result<Self> {
         Stop::of(&[SIGINT, SIGTERM, SIGHUP], &[])
     }
 
-    /// Never.
+    /// Never ends.
     pub fn never() -> Result<Self> {
         Stop::of(&[], &[])
     }
 
-    /// At a signal but SIGHUP, at which all is read anew.
+    /// Ends at a signal other than SIGHUP, which causes a reload.
     pub fn at_signals_but_reload() -> Result<Self> {
         Stop::of(&[SIGINT, SIGTERM], &[SIGHUP])
     }
@@ -57,7 +57,7 @@ impl Stop {
         let (awoken, waker) = UnixStream::pair()?;
         awoken.set_nonblocking(true)?;
         waker.set_nonblocking(true)?;
-        // The pipe comes after the flag: whoever is awoken finds that set.
+        // The pipe is registered after the flag, so that a thread that the pipe wakes finds the flag set.
         for &number in ending.iter().filter(|&&n| !sys::is_ignored(n)) {
             let value = usize::try_from(number)?;
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
@@ -70,17 +70,17 @@ impl Stop {
         Ok(Stop { end: None, signal, reload, awoken })
     }
 
-    /// Whether SIGHUP has come since the last call.
+    /// Whether SIGHUP has arrived since the last call.
     pub fn takes_reload(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 
-    /// At this time as well.
+    /// Ends at this time as well.
     pub fn at(self, end: Option<Nanos>) -> Self {
         Stop { end, ..self }
     }
 
-    /// The same, but over at `end` at the latest.
+    /// A copy that ends at `end` at the latest.
     pub fn until(&self, end: Nanos) -> Result<Self> {
         Ok(Stop {
             end: Some(self.end.map_or(end, |own| own.min(end))),
@@ -90,17 +90,17 @@ impl Stop {
         })
     }
 
-    /// When it is over without a signal.
+    /// The time at which it ends without a signal.
     pub fn end(&self) -> Option<Nanos> {
         self.end
     }
 
-    /// Whether it is over.
+    /// Whether the command must end.
     pub fn is_over(&self) -> bool {
         self.cause().is_some()
     }
 
-    /// Whether it is over, and why.
+    /// The reason to end; `None` if there is none yet.
     pub fn cause(&self) -> Option<Cause> {
         match i32::try_from(self.signal.load(Ordering::Relaxed)) {
             Ok(0) | Err(_) => {
@@ -112,7 +112,7 @@ impl Stop {
 }
 
 impl AsFd for Stop {
-    /// Readable once a signal has come.
+    /// Readable once a signal has arrived.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.awoken.as_fd()
     }
@@ -130,7 +130,7 @@ impl Wait for &Stop {
 
     fn go_on(&mut self, ready: &[bool]) {
         if ready.contains(&true) {
-            // Each signal writes a byte; more than these wait for the next time.
+            // Each signal writes one byte. Bytes beyond these remain for the next read.
             let _ = (&self.awoken).read(&mut [0; 64]);
         }
     }

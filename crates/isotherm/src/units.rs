@@ -1,4 +1,4 @@
-//! Durations, sizes and ranges as people type them.
+//! Durations, sizes and ranges in the form that options accept.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub fn pid(text: &str) -> Result<i32, String> {
     })
 }
 
-/// Two parts around `..`.
+/// The two parts around `..`.
 fn halves(text: &str) -> Result<(&str, &str), String> {
     text.split_once("..").ok_or_else(|| format!("{text} is no range: write FROM..TO"))
 }
@@ -40,7 +40,7 @@ pub fn regions(text: &str) -> Result<(u32, u32), String> {
     Ok((number(min)?, number(max)?))
 }
 
-/// Two values around `..`; an end that is left out is that of `all`.
+/// Two values around `..`; an omitted end has the value of that end of `all`.
 fn range<T: PartialOrd>(
     text: &str,
     all: Range<T>,
@@ -56,23 +56,23 @@ fn range<T: PartialOrd>(
     }
 }
 
-/// `10s..20s`; either end may be left out.
+/// `10s..20s`; either end may be omitted.
 pub fn times(text: &str) -> Result<Range<Duration>, String> {
     range(text, Duration::ZERO..Duration::MAX, duration)
 }
 
-/// `64K..1M`; either end may be left out.
+/// `64K..1M`; either end may be omitted.
 pub fn sizes(text: &str) -> Result<Range<u64>, String> {
     range(text, 0..u64::MAX, size)
 }
 
-/// `1..10` in Hz; either end may be left out.
+/// `1..10` in Hz; either end may be omitted.
 pub fn rates(text: &str) -> Result<Range<f64>, String> {
     let value = |s: &str| hz(s).filter(|hz| *hz >= 0.0).ok_or(format!("{s:?} is no number of Hz"));
     range(text, 0.0..f64::INFINITY, value)
 }
 
-/// `0x7f0000000000..0x7f0010000000`; either end may be left out.
+/// `0x7f0000000000..0x7f0010000000`; either end may be omitted.
 pub fn addresses(text: &str) -> Result<AddrRange, String> {
     let address = |s: &str| {
         let hex = s.trim_start_matches("0x");
@@ -90,7 +90,7 @@ fn hz(text: &str) -> Option<f64> {
     number.trim().parse().ok()
 }
 
-/// 0 to 100.
+/// A percentage from 0 to 100.
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim().parse().ok();
     let inside = number.filter(|n| (0.0..=100.0).contains(n));
@@ -102,7 +102,7 @@ pub fn budget(text: &str) -> Result<u32, String> {
     Ok((percent(text)? * 10_000.0).round() as u32)
 }
 
-/// `auto`, which is zero, or a time.
+/// A time, or `auto`, which is zero.
 pub fn interval(text: &str) -> Result<Duration, String> {
     match text {
         "auto" => Ok(Duration::ZERO),
@@ -112,7 +112,7 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time of at least so much; `why` is said of a shorter one.
+/// A time of at least `least`; `why` is the error for a shorter one.
 pub fn at_least(
     least: Duration,
     why: &'static str,
@@ -132,7 +132,8 @@ pub fn monitor(text: &str) -> Result<MonitorKind, String> {
     kind.ok_or_else(|| format!("there is no such monitor: write one of {names}"))
 }
 
-/// `4%,3,5ms..10s`: a share of accesses, aggregation intervals, bounds of the sampling interval.
+/// `4%,3,5ms..10s`: the share of accesses, the number of aggregation intervals, and the bounds of the sampling
+/// interval.
 pub fn intervals_goal(text: &str) -> Result<IntervalsGoal, String> {
     let parts: Vec<&str> = text.split(',').collect();
     let [share, aggrs, bounds] = parts[..] else {
@@ -159,7 +160,7 @@ fn weight(text: &str) -> Result<u8, String> {
     number.ok_or_else(|| format!("{text:?} is no weight: they are whole numbers from 1 to 255"))
 }
 
-/// Weights of nodes that are named elsewhere.
+/// Weights of nodes that another option names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeightList(pub Vec<u8>);
 
@@ -168,20 +169,20 @@ pub fn weights(text: &str) -> Result<WeightList, String> {
     text.split(':').map(weight).collect::<Result<_, _>>().map(WeightList)
 }
 
-/// What weights are set to.
+/// The new values of the machine's weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SetTo {
-    /// these
+    /// these weights
     Weights(BTreeMap<u32, u8>),
-    /// those of the kernel
+    /// the weights that the kernel computes
     Auto,
-    /// those of nobody
+    /// no weights: the kernel's default
     Default,
-    /// those before
+    /// the previous weights
     Restore,
 }
 
-/// `0=9,1=1`, or a word.
+/// `0=9,1=1`, or one of the words.
 pub fn set_to(text: &str) -> Result<SetTo, String> {
     match text {
         "auto" => return Ok(SetTo::Auto),

@@ -1,11 +1,11 @@
-//! Options that make no sense.
+//! Invalid options.
 
 use std::fmt::{self, Display};
 
 use isotherm_core::AttrsError;
 use isotherm_record::LimitsError;
 
-/// Options that make no sense: what is wrong, and what would be right. The program exits with status 2.
+/// An error in the options: what is wrong, and what would be right. The program exits with status 2.
 #[derive(Debug)]
 pub struct UsageError(String);
 
@@ -18,7 +18,7 @@ impl Display for UsageError {
 impl std::error::Error for UsageError {}
 
 impl UsageError {
-    /// With a text that says what is wrong and what would be right.
+    /// The text says what is wrong and what would be right.
     pub fn new(text: impl Into<String>) -> Self {
         UsageError(text.into())
     }

@@ -1,9 +1,9 @@
-//! Words for people.
+//! Text for people.
 
-/// The target of events that say how it goes: lines that stand for themselves.
+/// The log target of progress messages, which are printed without a prefix.
 pub const STATUS: &str = "isotherm::status";
 
-/// An error and its causes, without those that the text before has named already.
+/// An error and its causes, without causes that the preceding text already contains.
 pub fn chain(e: &anyhow::Error) -> String {
     e.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
         match (text.is_empty(), text.contains(&cause)) {
@@ -14,7 +14,7 @@ pub fn chain(e: &anyhow::Error) -> String {
     })
 }
 
-/// Who reads our output may stop when they have seen enough.
+/// Whether the reader of our output has closed the pipe, for example `head`.
 pub fn is_closed_pipe(e: &anyhow::Error) -> bool {
     let io = e.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)

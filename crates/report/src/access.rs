@@ -1,4 +1,4 @@
-//! The regions of one snapshot, chosen and in an order.
+//! The regions of one snapshot, filtered and sorted.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::units;
 /// Which snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pick {
-    /// the last one in the time wanted
+    /// the last one in the selected time
     #[default]
     Last,
-    /// the one whose interval holds this time since the recording began
+    /// the one whose interval contains this time since the start of the recording
     At(Duration),
-    /// the one of this number
+    /// the one with this number
     Number(u64),
 }
 
-/// What regions are sorted by: addresses from the lowest, all else from the greatest.
+/// The sort key of regions: addresses ascend, all other keys descend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SortBy {
     /// target, then address
@@ -38,12 +38,12 @@ pub enum SortBy {
     Rate,
     /// age
     Age,
-    /// hot ones by their rate, then warm ones, then cold ones from the youngest
+    /// hot regions by rate, then warm ones, then cold ones, the youngest first
     Heat,
 }
 
 impl SortBy {
-    /// All, and their words.
+    /// All keys, with their names.
     pub const ALL: [(SortBy, &'static str); 5] = [
         (SortBy::Address, "addr"),
         (SortBy::Size, "size"),
@@ -53,14 +53,14 @@ impl SortBy {
     ];
 }
 
-/// Which regions, and in which order.
+/// Which regions to report, and in which order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Choice {
     /// which snapshot
     pub pick: Pick,
     /// sorted by
     pub sort: SortBy,
-    /// the other way round
+    /// reverse the order
     pub reverse: bool,
     /// of these sizes in bytes
     pub size: Option<Range<u64>>,
@@ -68,36 +68,36 @@ pub struct Choice {
     pub rate: Option<Range<f64>>,
     /// of these ages
     pub age: Option<Range<Duration>>,
-    /// In a mapping whose name holds this, or fits it as a whole if it has `*` or `?`.
+    /// In a mapping whose name contains this text, or, if it has `*` or `?`, matches it as a whole.
     pub mapping: Option<String>,
 }
 
 /// The regions of a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Access {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// what was looked at; memory is that of the targets and addresses wanted
+    /// the part of the record that was used; memory is that of the selected targets and addresses
     #[serde(flatten)]
     pub basis: Basis,
     /// number of the snapshot
     pub seq: u64,
-    /// regions at the targets and addresses wanted, of which `regions` are those chosen
+    /// number of regions in the selected targets and addresses; `regions` has those that match the choice
     pub nr_regions: u64,
     /// names of the targets
     pub targets: Vec<TargetName>,
-    /// those chosen, sorted
+    /// the regions that match the choice, sorted
     pub regions: Vec<Row>,
 }
 
-/// What a target is called.
+/// The label of a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TargetName {
     /// its number
     pub target: u32,
-    /// what it is called
+    /// label
     pub label: String,
     /// mapped bytes that no region covers
     pub left_out_bytes: u64,
@@ -107,31 +107,31 @@ pub struct TargetName {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// nothing in the time or at the addresses wanted
+    /// nothing in the selected time or at the selected addresses
     #[error(transparent)]
     Filter(#[from] FilterError),
     /// no such snapshot
     #[error("there is no snapshot {asked} in the time wanted: choose one from {} to {}", .there.0, .there.1)]
     Number {
-        /// asked for
+        /// the number that was asked for
         asked: u64,
         /// the first and the last one
         there: (u64, u64),
     },
-    /// no snapshot then
+    /// no snapshot at this time
     #[error(
         "no snapshot was going on at {}: choose a time from {} to {}",
         units::time(*.asked), units::time(.there.start), units::time(.there.end)
     )]
     At {
-        /// asked for
+        /// the time that was asked for
         asked: Duration,
-        /// what the snapshots span
+        /// the time that the snapshots cover
         there: Range<Duration>,
     },
 }
 
-/// Waits for the snapshot wanted.
+/// Finds the selected snapshot among those pushed.
 #[derive(Debug)]
 pub struct AccessBuilder {
     options: Options,
@@ -142,14 +142,14 @@ pub struct AccessBuilder {
 }
 
 impl AccessBuilder {
-    /// Has seen nothing yet.
+    /// A builder that has received no snapshot.
     #[must_use]
     pub fn new(options: Options, choice: Choice) -> Self {
         let gate = Gate::new(options.filter.clone());
         AccessBuilder { gate, options, choice, numbers: None, found: None }
     }
 
-    /// Keeps the snapshot if it is the one wanted.
+    /// Keeps the snapshot if it is the selected one.
     pub fn push(&mut self, s: &Arc<Snapshot>) {
         let Some(time) = self.gate.admit(s) else { return };
         self.numbers = Some((self.numbers.map_or(s.seq, |n| n.0), s.seq));
@@ -166,7 +166,7 @@ impl AccessBuilder {
     /// The regions.
     ///
     /// # Errors
-    /// If there is no such snapshot, or nothing at the addresses wanted.
+    /// If there is no such snapshot, or no memory at the selected addresses.
     pub fn finish(self) -> Result<Access, AccessError> {
         let there = self.gate.found()?;
         let Some((time, s)) = self.found else {
@@ -196,7 +196,7 @@ impl AccessBuilder {
         };
         Ok(Access {
             schema_version: 1,
-            // One snapshot has none, and the record may.
+            // The record may have gaps; a single snapshot has none.
             basis: Basis {
                 gaps: gaps(&self.options, &(Duration::ZERO..Duration::MAX)),
                 ..tally.basis(&self.options, &time)
@@ -230,7 +230,7 @@ impl Choice {
     }
 
     fn sort(&self, rows: &mut [Row]) {
-        // Stable: what is equal stays in the order of addresses.
+        // The sort is stable: equal regions stay in the order of addresses.
         match self.sort {
             SortBy::Address => {}
             SortBy::Size => rows.sort_by_key(|r| std::cmp::Reverse(r.size_bytes)),

@@ -1,4 +1,4 @@
-//! What figures rest on. Every report says it.
+//! The basis of figures, which every report prints.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,41 +8,41 @@ use serde::Serialize;
 
 use crate::filter::{Gap, Options};
 
-/// Which part of a record was looked at, what is called hot and cold, and how much nobody knows.
+/// The part of the record that was used, the thresholds of hot and cold, and the amount of unknown memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Basis {
-    /// since the recording began
+    /// start of the time, since the start of the recording
     pub from_ms: f64,
-    /// since the recording began
+    /// end of the time, since the start of the recording
     pub to_ms: f64,
-    /// within that time
+    /// number of snapshots in that time
     pub snapshots: u64,
-    /// hot from this rate on
+    /// memory is hot at or above this rate
     pub hot_hz: f64,
-    /// cold from this long untouched on
+    /// memory is cold if untouched for at least this long
     pub cold_ms: f64,
-    /// how accesses were looked at; empty if the record does not say
+    /// the way to look; empty if the record does not contain it
     pub look: String,
     /// mean over the time
     pub resident_bytes: u64,
-    /// of the resident ones those whose accesses cannot be seen, mean over the time
+    /// resident memory whose accesses cannot be observed, mean over the time
     pub unknown_bytes: u64,
-    /// within that time, where a damaged record has nothing to show
+    /// times within it for which a damaged record has no data
     pub gaps: Vec<GapFigures>,
 }
 
 /// A part of a record that cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GapFigures {
-    /// since the recording began
+    /// start, since the start of the recording
     pub from_ms: f64,
-    /// since the recording began
+    /// end, since the start of the recording
     pub to_ms: f64,
-    /// that are missing, as far as it is known
+    /// number of missing snapshots, as far as it is known
     pub snapshots: u64,
 }
 
-/// The gaps that lie in this time, as figures.
+/// The gaps within this time, as figures.
 pub(crate) fn gaps(options: &Options, time: &Range<Duration>) -> Vec<GapFigures> {
     let inside = |g: &&Gap| g.time.start <= time.end && g.time.end >= time.start;
     let figures = |g: &Gap| GapFigures {
@@ -53,7 +53,7 @@ pub(crate) fn gaps(options: &Options, time: &Range<Duration>) -> Vec<GapFigures>
     options.gaps.iter().filter(inside).map(figures).collect()
 }
 
-/// Sums on the way to a [`Basis`].
+/// Sums from which a [`Basis`] is computed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BasisTally {
     pub seconds: f64,
@@ -63,19 +63,19 @@ pub(crate) struct BasisTally {
 }
 
 impl BasisTally {
-    /// A snapshot of this length.
+    /// Adds a snapshot of this length.
     pub(crate) fn begin(&mut self, seconds: f64) {
         self.seconds += seconds;
         self.snapshots += 1;
     }
 
-    /// Memory in a snapshot, in bytes times seconds.
+    /// Adds memory of a snapshot, in bytes times seconds.
     pub(crate) fn add(&mut self, resident: f64, unknown: f64) {
         self.resident += resident;
         self.unknown += unknown;
     }
 
-    /// All memory of a snapshot.
+    /// Adds all memory of a snapshot.
     pub(crate) fn whole(&mut self, bytes: &HeatBytes, seconds: f64) {
         self.begin(seconds);
         self.add(bytes.resident() as f64 * seconds, bytes.unknown as f64 * seconds);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::basis::{Basis, GapFigures};
 
-/// The columns of `time` that `part` lies in, and its seconds in each.
+/// The columns of `time` that `part` overlaps, and its seconds in each.
 pub(crate) fn column_shares(
     part: &Range<Duration>,
     time: &Range<Duration>,
@@ -22,8 +22,7 @@ pub(crate) fn column_shares(
         .collect()
 }
 
-/// The columns of the time of `basis`, which is `width` wide, that its gaps lie in: at least one of
-/// each.
+/// The columns that each gap overlaps, where `width` columns show the time of `basis`: at least one per gap.
 pub(crate) fn gap_columns(basis: &Basis, width: usize) -> Vec<Range<usize>> {
     let span = (basis.to_ms - basis.from_ms).max(f64::MIN_POSITIVE);
     let at = |ms: f64| ((ms - basis.from_ms) / span).clamp(0.0, 1.0) * width as f64;

@@ -1,4 +1,4 @@
-//! A quantity over a record: how it was distributed, and how it went.
+//! A quantity over a record: its distribution, and its values over time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -10,22 +10,22 @@ use crate::columns::column_shares;
 use crate::distribution::{Distribution, Percentile};
 use crate::timeline::{Point, Timeline};
 
-/// Snapshots of which percentiles are exact: 4.8 days at one each 400 ms, in 16 MiB.
+/// Maximum number of snapshots for exact percentiles: 4.8 days at one per 400 ms, in 16 MiB.
 pub(crate) const EXACT: usize = 1 << 20;
 
-/// A quantity of which each snapshot has one value.
+/// A quantity that has one value per snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Course {
-    /// over the time
+    /// mean over the time
     pub mean: u64,
-    /// values that were not exceeded for a part of the time, as asked
+    /// percentiles over time, as requested
     pub percentiles: Vec<Percentile>,
-    /// Whether the percentiles are exact: they are up to a million different values. Beyond that
-    /// they are off by less than a thousandth of their value, upwards.
+    /// Whether the percentiles are exact: they are for up to about a million different values. Beyond that,
+    /// they are too large by less than 0.1 %.
     pub exact: bool,
-    /// in the order of time
+    /// values in order of time
     pub over_time: Vec<Point>,
-    /// not exceeded for 0, 1, ... 100 % of the time: to be drawn
+    /// percentiles 0, 1, ... 100, for pictures
     #[serde(skip)]
     pub curve: Vec<u64>,
 }
@@ -42,7 +42,7 @@ impl CourseTally {
         CourseTally { distribution: Distribution::new(EXACT), timeline: Timeline::new() }
     }
 
-    /// The value in a snapshot.
+    /// Adds the value of a snapshot.
     pub(crate) fn push(&mut self, time: &Range<Duration>, value: u64) {
         self.distribution.push(value, (time.end - time.start).as_secs_f64());
         self.timeline.push(time, value);
@@ -62,12 +62,12 @@ impl CourseTally {
 }
 
 impl Course {
-    /// The greatest value.
+    /// The maximum value.
     pub(crate) fn max(&self) -> u64 {
         self.curve.last().copied().unwrap_or(0)
     }
 
-    /// The time in `n` columns; none where no snapshot was.
+    /// The values in `n` columns; `None` for a column without a snapshot.
     pub(crate) fn columns(&self, basis: &Basis, n: usize) -> Vec<Option<Column>> {
         let at = |ms: f64| Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default();
         let time = at(basis.from_ms)..at(basis.to_ms);
@@ -87,7 +87,7 @@ impl Course {
     }
 }
 
-/// What lies in a column of a picture or in a line of text.
+/// The values in one column of a picture or in one line of text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Column {
     pub mean: f64,

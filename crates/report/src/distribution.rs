@@ -1,16 +1,15 @@
-//! Percentiles of any number of values in bounded memory.
+//! Percentiles of any number of values in limited memory.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Weights are counted in parts of this.
+/// Unit of the weights in the histogram.
 const WEIGHT_UNIT: f64 = 1e-6;
-/// Digits that a value keeps in a histogram: it is off by less than a thousandth.
+/// Significant digits of values in the histogram: the error is below 0.1 %.
 const DIGITS: u8 = 3;
 
-/// Values with weights, of which percentiles are asked in the end. Exact up to a limit of different
-/// values; beyond it they go into a histogram, and a percentile is off by less than a thousandth
-/// of its value, upwards.
+/// Weighted values, for percentiles. They are exact up to a limited number of different values. Beyond the
+/// limit, the values go into a histogram, and percentiles are too large by less than 0.1 %.
 #[derive(Debug, Clone)]
 pub(crate) struct Distribution {
     values: Vec<(u64, f64)>,
@@ -21,17 +20,17 @@ pub(crate) struct Distribution {
     weight: f64,
 }
 
-/// A value that was not exceeded for a part of the whole.
+/// A percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Percentile {
-    /// the part
+    /// the share of the weight that does not exceed the value
     pub percent: f64,
     /// the value
     pub value: u64,
 }
 
 impl Distribution {
-    /// Keeps up to `limit` values, 16 bytes each.
+    /// Keeps up to `limit` different values, 16 bytes each.
     pub(crate) fn new(limit: usize) -> Self {
         let limit = limit.max(2);
         let values = Vec::new();
@@ -52,7 +51,7 @@ impl Distribution {
         self.weight += weight;
     }
 
-    /// Whether percentiles are those of all values.
+    /// Whether percentiles are exact.
     pub(crate) fn is_exact(&self) -> bool {
         self.beyond.is_none()
     }
@@ -70,11 +69,11 @@ impl Distribution {
         });
     }
 
-    /// Joins what is equal; if that is not enough, gives up being exact.
+    /// Merges equal values; if that is not enough, changes to the histogram.
     fn make_room(&mut self) {
         self.sort();
         if self.values.len() > self.limit / 2 {
-            // Fails for no number of digits up to 5.
+            // Cannot fail for up to 5 digits.
             let Ok(mut histogram) = Histogram::new(DIGITS) else { return };
             self.values.drain(..).for_each(|(value, weight)| count(&mut histogram, value, weight));
             self.values.shrink_to_fit();
@@ -82,8 +81,8 @@ impl Distribution {
         }
     }
 
-    /// For each of `percents` (0 to 100) the smallest value that was not exceeded for that part of
-    /// the weight; for 0 the smallest of all.
+    /// For each of `percents` (0 to 100), the smallest value that at least this share of the weight does not
+    /// exceed; for 0, the smallest value.
     pub(crate) fn percentiles(&mut self, percents: &[f64]) -> Vec<Percentile> {
         let value = |&percent| Percentile { percent, value: self.percentile(percent) };
         percents.iter().map(value).collect()
@@ -99,7 +98,7 @@ impl Distribution {
             return histogram.value_at_quantile(percent / 100.0).clamp(least, most);
         }
         self.sort();
-        // Sums of weights are inexact: what misses by a billionth is there.
+        // Sums of weights are inexact, so a shortfall of one billionth is allowed.
         let wanted = percent / 100.0 * self.weight * (1.0 - 1e-9);
         let mut sum = 0.0;
         let reaches = |v: &&(u64, f64)| {
@@ -111,7 +110,7 @@ impl Distribution {
 }
 
 fn count(histogram: &mut Histogram<u64>, value: u64, weight: f64) {
-    // It grows with the values, and so fails for none of 64 bits.
+    // The histogram grows with its values, so this cannot fail for 64-bit values.
     let _ = histogram.record_n(value, ((weight / WEIGHT_UNIT).round() as u64).max(1));
 }
 

@@ -1,4 +1,4 @@
-//! Which part of a record is looked at, and what to say if there is nothing in it.
+//! The selected part of a record, and the errors if it contains nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -8,30 +8,31 @@ use isotherm_core::{AddrRange, Nanos, RegionView, Snapshot, TargetId, TargetView
 
 use crate::units;
 
-/// What every report is told.
+/// The options of every report.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Options {
-    /// heading, e.g. `redis-server, 60 s, 20 ms/400 ms`
+    /// heading, for example `redis-server, 60 s, 20 ms/400 ms`
     pub title: String,
-    /// what to look at
+    /// the selected part of the record
     pub filter: Filter,
-    /// where hot ends and cold begins
+    /// the limits of hot and cold
     pub thresholds: Thresholds,
-    /// what to call targets, e.g. `redis-server (pid 1234)`; `target 0` if it is not in here
+    /// labels of targets, for example `redis-server (pid 1234)`; a target that is missing here is called
+    /// `target 0`
     pub labels: BTreeMap<TargetId, String>,
-    /// how accesses were looked at, as the record says
+    /// the way to look, from the record
     pub look: String,
-    /// where a damaged record has nothing to show
+    /// times for which a damaged record has no data
     pub gaps: Vec<Gap>,
 }
 
 /// A part of a record that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// from the snapshot before to the one after, since the first snapshot began; as long as nothing
-    /// where it is before all or behind all
+    /// from the previous snapshot to the next one, since the start of the first snapshot; length 0 if the gap
+    /// is before the first or after the last snapshot
     pub time: Range<Duration>,
-    /// that are missing, as far as it is known
+    /// number of missing snapshots, as far as it is known
     pub snapshots: u64,
 }
 
@@ -44,11 +45,11 @@ impl Options {
 /// A part of a record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Filter {
-    /// since the first snapshot began; all of it if not given
+    /// time since the start of the first snapshot; `None`: all
     pub time: Option<Range<Duration>>,
-    /// regions are clipped to it; all of them if not given
+    /// addresses, to which regions are clipped; `None`: all
     pub addr: Option<AddrRange>,
-    /// these targets; all of them if not given
+    /// targets; `None`: all
     pub targets: Option<BTreeSet<TargetId>>,
 }
 
@@ -57,13 +58,13 @@ impl Filter {
         self.addr.unwrap_or(AddrRange::new(0, u64::MAX))
     }
 
-    /// The targets wanted.
+    /// The selected targets.
     pub(crate) fn views<'a>(&'a self, s: &'a Snapshot) -> impl Iterator<Item = &'a TargetView> {
         let wanted = |t: &&TargetView| self.targets.as_ref().is_none_or(|ids| ids.contains(&t.id));
         s.targets.iter().filter(wanted)
     }
 
-    /// The regions wanted, clipped.
+    /// The selected regions, clipped.
     pub(crate) fn regions<'a>(&'a self, s: &'a Snapshot) -> impl Iterator<Item = RegionView> {
         self.views(s).flat_map(|view| self.clipped(view))
     }
@@ -80,28 +81,28 @@ impl Filter {
     }
 }
 
-/// Why there is nothing to report.
+/// The reason why there is nothing to report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// nothing was recorded
+    /// the record has no snapshot
     #[error("the record holds no snapshot, as its recording was too short: record for longer")]
     Empty,
-    /// nothing in the time asked for
+    /// no snapshot in the selected time
     #[error(
         "no snapshot from {} to {}: the record spans 0 s to {}, choose a time range within it",
         units::time(.asked.start), units::time(.asked.end), units::time(*.span)
     )]
     Time {
-        /// asked for
+        /// the selected time
         asked: Range<Duration>,
         /// length of the record
         span: Duration,
     },
-    /// nothing at the addresses asked for
+    /// no memory at the selected addresses
     #[error("no monitored memory at {asked:?}: the record has {}, choose addresses within it", spans(.record))]
     Addr {
-        /// asked for
+        /// the selected addresses
         asked: AddrRange,
         /// lowest and highest address of the record
         record: Option<AddrRange>,
@@ -112,16 +113,16 @@ fn spans(record: &Option<AddrRange>) -> String {
     record.map_or("no regions at all".to_owned(), |r| format!("regions within {r:?}"))
 }
 
-/// Sees every snapshot of a record and tells which part of it is wanted.
+/// Receives every snapshot of a record, and determines the part that is selected.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gate {
     filter: Filter,
     begin: Option<Nanos>,
     span: Duration,
     regions: Option<AddrRange>,
-    /// a region lies at the addresses wanted
+    /// whether a region is at the selected addresses
     inside: bool,
-    /// wanted and found
+    /// selected time that has snapshots
     pub time: Option<Range<Duration>>,
 }
 
@@ -130,7 +131,7 @@ impl Gate {
         Gate { filter, ..Gate::default() }
     }
 
-    /// The part of the snapshot's interval that is wanted, as time since the record's begin.
+    /// The selected part of the snapshot's interval, since the start of the record.
     pub(crate) fn admit(&mut self, s: &Snapshot) -> Option<Range<Duration>> {
         let begin = *self.begin.get_or_insert(s.start);
         let (start, end) = (s.start.since(begin), s.end.since(begin));
@@ -158,7 +159,7 @@ impl Gate {
         }
     }
 
-    /// Time that was wanted and found.
+    /// The selected time that has snapshots.
     pub(crate) fn found(&self) -> Result<Range<Duration>, FilterError> {
         match (&self.time, &self.filter.time, self.begin) {
             (Some(time), ..) => Ok(time.clone()),
@@ -169,13 +170,13 @@ impl Gate {
         }
     }
 
-    /// As [`Gate::found`], where there is memory as well.
+    /// Like [`Gate::found`], but fails if there was no memory.
     pub(crate) fn found_memory(&self) -> Result<Range<Duration>, FilterError> {
         let time = self.found()?;
         if self.inside { Ok(time) } else { Err(self.no_memory()) }
     }
 
-    /// What to say if no region was found.
+    /// The error if there was no region.
     pub(crate) fn no_memory(&self) -> FilterError {
         FilterError::Addr { asked: self.filter.clip(), record: self.regions }
     }

@@ -1,9 +1,9 @@
 //! Figures from snapshots, and their renderers.
 //!
-//! Every report is made in two steps: snapshots are pushed one by one into a builder that gives
-//! plain figures ([`Summary`], [`Heatmap`], [`Wss`], [`Regions`], [`Access`]), and the figures are
-//! rendered as text, as a [`Picture`] (PNG or SVG) or as JSON. Memory does not grow with the record.
-//! Nothing here reads a live machine, a file or a terminal.
+//! Every report is made in two steps. Snapshots are pushed one by one into a builder, which returns plain
+//! figures ([`Summary`], [`Heatmap`], [`Wss`], [`Regions`], [`Access`]). The figures are rendered as text, as a
+//! [`Picture`] (PNG or SVG) or as JSON. Memory use does not grow with the length of the record. No part of this
+//! crate reads a live machine, a file or a terminal.
 //!
 //! ```
 //! use isotherm_report::{Extent, Grid, Options, Shape, Style, Summarizer};
@@ -32,7 +32,7 @@
 //! assert_eq!(summary.mean.hot_bytes, 2 << 20);
 //! println!("{}", isotherm_report::summary_text(&summary, 10));
 //!
-//! // A heat map takes a second pass: only now it is known what there is to draw.
+//! A heat map requires a second pass, because the memory to draw is known only now.
 //! let mut grid = Grid::new(extent, &Shape::terminal(80, 24))?;
 //! record.iter().for_each(|snapshot| grid.push(snapshot));
 //! println!("{}", isotherm_report::terminal(&grid.finish(), Style::TrueColor));

@@ -1,53 +1,53 @@
-//! Quantities over another, to be drawn as lines: plain data, from whoever has some.
+//! Quantities over another quantity, to be drawn as lines: plain data from any source.
 
 use serde::Serialize;
 
 /// A picture of lines, in one plot or in several, one below the other.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Lines {
-    /// what it shows
+    /// title
     pub title: String,
-    /// what that means, in a line
+    /// explanation, in one line
     pub note: String,
-    /// what is drawn to the right, with its unit
+    /// quantity of the horizontal axis, with its unit
     pub x: String,
-    /// what is drawn upwards, with its unit
+    /// quantity of the vertical axis, with its unit
     pub y: String,
-    /// places on the axis to the right that have a name; those of a time in s if there are none
+    /// labelled positions on the horizontal axis; empty: ticks of a time in seconds
     pub marks: Vec<(f64, String)>,
-    /// from above
+    /// from top to bottom
     pub plots: Vec<Plot>,
-    /// what it rests on, in a line
+    /// basis of the data, in one line
     pub basis: String,
 }
 
 /// Lines that are drawn together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Plot {
-    /// what they have in common
+    /// name of the plot
     pub name: String,
-    /// the first one is drawn last
+    /// lines; the first one is drawn last, on top
     pub lines: Vec<Line>,
 }
 
-/// A line; of one point, a dot with its name beside it.
+/// A line. A line of one point is a dot with its name beside it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Line {
-    /// what it is
+    /// name
     pub name: String,
-    /// in ascending order
+    /// points in ascending order of x
     pub points: Vec<(f64, f64)>,
 }
 
 impl Lines {
-    /// The smallest and the greatest place to the right.
+    /// The minimum and maximum x.
     pub(crate) fn span(&self) -> (f64, f64) {
         let xs = || self.points().map(|p| p.0);
         let (from, to) = (xs().fold(f64::INFINITY, f64::min), xs().fold(0.0, f64::max));
         if from < to { (from, to) } else { (0.0, to.max(1.0)) }
     }
 
-    /// The greatest value.
+    /// The maximum value.
     pub(crate) fn top(&self) -> f64 {
         self.points().map(|p| p.1).fold(0.0, f64::max)
     }
@@ -60,7 +60,7 @@ impl Lines {
 }
 
 impl Line {
-    /// The value at `x`, between the points around it; none outside of them.
+    /// The value at `x`, interpolated between its neighbours; `None` outside of the line.
     pub(crate) fn at(&self, x: f64) -> Option<f64> {
         let after = self.points.partition_point(|p| p.0 < x);
         let &(x2, y2) = self.points.get(after)?;

@@ -1,16 +1,16 @@
-//! What mappings are called, as small numbers.
+//! Names of mappings, as small indices.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use isotherm_core::{Mapping, MappingKind, TargetId, TargetView};
 
-/// Names told apart; any more share one. A limit, because records come from outside.
+/// Maximum number of different names; further ones share one. A limit, because records come from outside.
 const MAX_NAMES: usize = 10_000;
-/// Targets whose mappings are kept between snapshots.
+/// Maximum number of targets whose mappings are kept between snapshots.
 const MAX_CACHED: usize = 256;
 
-/// Index of [`Names::get`] for memory that lies in no mapping.
+/// Index of [`Names::get`] for memory without a mapping.
 pub(crate) const NO_MAPPING: usize = 0;
 const BEYOND: usize = 1;
 
@@ -31,13 +31,13 @@ impl Names {
         Names { names, index: HashMap::new(), last: BTreeMap::new() }
     }
 
-    /// The name of an index.
+    /// The name with an index.
     pub(crate) fn get(&self, index: usize) -> &str {
         self.names.get(index).map_or("", |n| n)
     }
 
-    /// The index of the name of each mapping of a target. They rarely change from one snapshot to
-    /// the next.
+    /// The index of the name of each mapping of a target. The result is kept, because mappings rarely change
+    /// between snapshots.
     pub(crate) fn of(&mut self, view: &TargetView) -> Arc<[usize]> {
         if let Some((mappings, ids)) = self.last.get(&view.id)
             && (Arc::ptr_eq(mappings, &view.mappings) || *mappings == view.mappings)
@@ -67,7 +67,7 @@ impl Names {
     }
 }
 
-/// The name of a mapping, also of one that has none.
+/// The name of a mapping, or a label if it has none.
 pub(crate) fn label_of(m: &Mapping) -> &str {
     match (&*m.name, m.kind) {
         ("", MappingKind::Anonymous) => "anonymous",

@@ -2,8 +2,8 @@
 
 use isotherm_core::{AddrRange, RegionView, TargetView};
 
-/// Calls `each` for every part of a region that lies within `clip`, in one mapping (its index) or
-/// in none. A part has the region's shares, so that its bytes are in proportion.
+/// Calls `each` for every part of a region that is within `clip` and in one mapping (its index) or in none. A
+/// part has the shares of the region, so its bytes are in proportion to its size.
 pub(crate) fn each_piece(
     view: &TargetView,
     clip: AddrRange,

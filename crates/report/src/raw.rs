@@ -1,4 +1,4 @@
-//! Every snapshot and every region, one after the other.
+//! Every snapshot and every region, in order.
 
 use std::time::Duration;
 
@@ -9,31 +9,31 @@ use crate::basis::{GapFigures, gaps, ms};
 use crate::filter::{FilterError, Gate, Options};
 use crate::row::Row;
 
-/// What stands before the first snapshot.
+/// The data before the first snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RawHead {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// hot from this rate on
+    /// memory is hot at or above this rate
     pub hot_hz: f64,
-    /// cold from this long untouched on
+    /// memory is cold if untouched for at least this long
     pub cold_ms: f64,
-    /// how accesses were looked at; empty if the record does not say
+    /// the way to look; empty if the record does not contain it
     pub look: String,
-    /// where a damaged record has nothing to show
+    /// times for which a damaged record has no data
     pub gaps: Vec<GapFigures>,
 }
 
-/// A snapshot, as far as it is wanted.
+/// The selected part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RawSnapshot {
     /// its number
     pub seq: u64,
-    /// since the recording began
+    /// start, since the start of the recording
     pub from_ms: f64,
-    /// since the recording began
+    /// end, since the start of the recording
     pub to_ms: f64,
     /// its targets
     pub targets: Vec<RawTarget>,
@@ -44,17 +44,17 @@ pub struct RawSnapshot {
 pub struct RawTarget {
     /// its number
     pub target: u32,
-    /// what it is called
+    /// label
     pub label: String,
-    /// CPU time that it used; null if it cannot be told
+    /// CPU time that it used; null if unknown
     pub ran_ms: Option<f64>,
-    /// bytes that are there
+    /// resident bytes
     pub resident_bytes: u64,
-    /// of these, those whose accesses cannot be seen
+    /// resident bytes whose accesses cannot be observed
     pub unknown_bytes: u64,
     /// mapped bytes that no region covers
     pub left_out_bytes: u64,
-    /// in the order of their addresses
+    /// in ascending order of address
     pub regions: Vec<Row>,
 }
 
@@ -66,13 +66,13 @@ pub struct Raw {
 }
 
 impl Raw {
-    /// Has seen nothing yet.
+    /// A converter that has received no snapshot.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Raw { gate: Gate::new(options.filter.clone()), options }
     }
 
-    /// What stands before the first snapshot.
+    /// The data before the first snapshot.
     #[must_use]
     pub fn head(&self) -> RawHead {
         RawHead {
@@ -85,7 +85,7 @@ impl Raw {
         }
     }
 
-    /// The snapshot, if it lies in the time wanted.
+    /// Converts a snapshot, if it is in the selected time.
     pub fn snapshot(&mut self, s: &Snapshot) -> Option<RawSnapshot> {
         let time = self.gate.admit(s)?;
         let targets = self.options.filter.views(s).map(|view| self.target(view)).collect();
@@ -107,10 +107,10 @@ impl Raw {
         }
     }
 
-    /// Whether there was anything.
+    /// Checks that there was data.
     ///
     /// # Errors
-    /// If there was nothing in the time or at the addresses wanted.
+    /// If there was nothing in the selected time or at the selected addresses.
     pub fn finish(&self) -> Result<(), FilterError> {
         self.gate.found_memory().map(|_| ())
     }

@@ -1,4 +1,4 @@
-//! How many regions there were, against the bounds, and how big they were.
+//! The number of regions, compared with its bounds, and their sizes.
 
 use isotherm_core::Snapshot;
 use serde::Serialize;
@@ -8,43 +8,44 @@ use crate::course::{Course, CourseTally};
 use crate::distribution::{Distribution, Percentile};
 use crate::filter::{FilterError, Gate, Options};
 
-/// Different sizes of regions that are told apart exactly.
+/// Maximum number of different region sizes for exact percentiles.
 const SIZES: usize = 1 << 14;
 
-/// What the monitor's accuracy and cost hang on: each region takes a look each sampling interval.
+/// The number and sizes of regions, which determine the accuracy and the cost of the monitor: each region
+/// requires a look per sampling interval.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Regions {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// what was looked at
+    /// the part of the record that was used
     #[serde(flatten)]
     pub basis: Basis,
-    /// regions there are at least, as far as the memory suffices; as last set
+    /// minimum number of regions, if there is enough memory; the last value in the record
     pub min_regions: u32,
-    /// regions there are at most, over all targets; as last set
+    /// maximum number of regions, over all targets; the last value in the record
     pub max_regions: u32,
-    /// snapshots with more regions than were allowed: none, unless something is wrong
+    /// snapshots with more regions than the maximum: 0, unless there is a defect
     pub snapshots_above_max: u64,
-    /// how many
+    /// number of regions
     pub regions: Course,
-    /// how big; every region of every snapshot counts
+    /// sizes of regions; each region of each snapshot counts
     pub sizes: Sizes,
 }
 
-/// Of regions.
+/// Sizes of regions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sizes {
-    /// over all regions
+    /// mean over all regions
     pub mean_bytes: u64,
-    /// sizes that were not exceeded by a part of the regions
+    /// percentiles over all regions
     pub percentiles: Vec<Percentile>,
-    /// whether the percentiles are exact; else they are off by less than a thousandth, upwards
+    /// whether the percentiles are exact; otherwise they are too large by less than 0.1 %
     pub exact: bool,
 }
 
-/// Makes [`Regions`] of the snapshots pushed, which must be in the order of their time.
+/// Makes [`Regions`] from snapshots, which must be pushed in order of time.
 #[derive(Debug)]
 pub struct RegionsBuilder {
     options: Options,
@@ -57,7 +58,7 @@ pub struct RegionsBuilder {
 }
 
 impl RegionsBuilder {
-    /// Has seen nothing yet.
+    /// A builder that has received no snapshot.
     #[must_use]
     pub fn new(options: Options) -> Self {
         RegionsBuilder {
@@ -71,7 +72,7 @@ impl RegionsBuilder {
         }
     }
 
-    /// Counts a snapshot, if it lies in the time wanted.
+    /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(time) = self.gate.admit(s) else { return };
         let (mut bytes, mut count) = (isotherm_core::HeatBytes::default(), 0);

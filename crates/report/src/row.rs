@@ -1,4 +1,4 @@
-//! A region as a line of a list.
+//! A region as one line of a list.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use crate::basis::ms;
 use crate::names::{label_of, short};
 use crate::units::hex;
 
-/// What is known of a region, the coldest first.
+/// The state of a region, in ascending order of heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// nothing of it is resident
+    /// no part of it is resident
     Absent,
-    /// at least half of what is resident cannot be seen
+    /// at least half of the resident memory cannot be observed
     Unknown,
     /// untouched for the cold age or more
     Cold,
@@ -52,45 +52,45 @@ impl State {
 pub struct Row {
     /// number of the target
     pub target: u32,
-    /// first to last address
+    /// addresses
     #[serde(serialize_with = "hex")]
     pub range: AddrRange,
-    /// of the range
+    /// size of the range
     pub size_bytes: u64,
     /// hot, warm, cold, unknown or absent
     pub state: State,
-    /// first-touch rate of those of its pages that are touched: see `touched_bp`
+    /// first-touch rate of its touched pages: see `touched_bp`
     pub rate_hz: f32,
     /// lower end of the rate's 95 % interval
     pub rate_low_hz: f32,
-    /// upper end; null in JSON if there is none
+    /// upper end; null in JSON if it is infinite
     pub rate_high_hz: f32,
-    /// resident pages whose accesses can be seen that are touched at all, of 10,000
+    /// share of the observable resident pages that are touched at all, in units of 1/10,000
     pub touched_bp: u32,
-    /// how long it has kept its heat
+    /// time for which it has kept its heat
     pub age_ms: f64,
-    /// looked-at pages found accessed within a sampling interval, of 10,000
+    /// share of the sampled pages that were accessed within a sampling interval, in units of 1/10,000
     pub accesses_bp: u32,
-    /// that are there
+    /// resident bytes
     pub resident_bytes: u64,
-    /// of these, those whose accesses cannot be seen
+    /// resident bytes whose accesses cannot be observed
     pub unknown_bytes: u64,
-    /// what the rate rests on; null keys in JSON where the record does not say
+    /// basis of the rate; null keys in JSON if the record does not contain it
     #[serde(flatten)]
     pub support: RowSupport,
-    /// The mapping that holds most of it; `+ 2 more` if it lies in others as well.
+    /// The mapping that contains most of it; `+ 2 more` if it is in others too.
     pub mapping: String,
 }
 
-/// Of the resident pages whose accesses can be seen, the shares whose rate is measured, extended from a
-/// sample of their stretch, or old; of 10,000.
+/// Shares of the observable resident pages whose rate is measured, extended from a sample of their stretch, or
+/// old, in units of 1/10,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct RowSupport {
-    /// looked at themselves, lately enough
+    /// looked at themselves, recently enough
     pub measured_bp: Option<u32>,
-    /// presumed to be like others
+    /// presumed from a sample
     pub extended_bp: Option<u32>,
-    /// known only from a time that has passed
+    /// known only from an earlier time
     pub old_bp: Option<u32>,
 }
 
@@ -103,7 +103,7 @@ impl RowSupport {
         }
     }
 
-    /// The greatest share and its name, if the record says it.
+    /// The largest share and its name, if the record contains it.
     pub(crate) fn most(&self) -> Option<(u32, &'static str)> {
         let shares = [
             (self.old_bp?, "old"),
@@ -140,7 +140,7 @@ impl Row {
     }
 }
 
-/// The mappings that a range lies in.
+/// The mappings that a range overlaps.
 pub(crate) fn mappings<'a>(
     view: &'a TargetView,
     range: &'a AddrRange,

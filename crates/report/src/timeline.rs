@@ -1,4 +1,4 @@
-//! A value over time, in points whose number is bounded.
+//! A value over time, as a limited number of points.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -7,29 +7,29 @@ use serde::Serialize;
 
 use crate::basis::ms;
 
-/// Points at most. A picture has fewer columns.
+/// Maximum number of points. A picture has fewer columns.
 const MOST: usize = 2048;
 
-/// One snapshot or several that follow each other.
+/// One snapshot, or several consecutive ones.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
-    /// since the recording began
+    /// start, since the start of the recording
     pub from_ms: f64,
-    /// since the recording began
+    /// end, since the start of the recording
     pub to_ms: f64,
-    /// over that time
+    /// mean over that time
     pub mean: f64,
-    /// in one of its snapshots
+    /// minimum over its snapshots
     pub min: u64,
-    /// in one of its snapshots
+    /// maximum over its snapshots
     pub max: u64,
 }
 
-/// Makes points: at first one for each snapshot, later for each 2, 4, 8, ...
+/// Makes points: at first one per snapshot, later one per 2, 4, 8, ... snapshots.
 #[derive(Debug, Clone)]
 pub(crate) struct Timeline {
     points: Vec<Point>,
-    /// snapshots in a point
+    /// snapshots per point
     each: u64,
     in_last: u64,
 }
@@ -39,7 +39,7 @@ impl Timeline {
         Timeline { points: Vec::new(), each: 1, in_last: 0 }
     }
 
-    /// The value in a snapshot.
+    /// Adds the value of a snapshot.
     pub(crate) fn push(&mut self, time: &Range<Duration>, value: u64) {
         let (from_ms, to_ms) = (ms(time.start), ms(time.end));
         let point = Point { from_ms, to_ms, mean: value as f64, min: value, max: value };

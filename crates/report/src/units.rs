@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// Bytes with one decimal in the largest unit that leaves at least 1: `300.0 MiB`.
+/// Bytes with one decimal, in the largest unit in which the number is at least 1: `300.0 MiB`.
 #[must_use]
 pub fn bytes(n: u64) -> String {
     let exponent = n.max(1).ilog2() / 10;
@@ -15,17 +15,17 @@ pub fn bytes(n: u64) -> String {
         return format!("{n} B");
     }
     let value = n as f64 / (1u64 << (10 * exponent)) as f64;
-    // What rounds to 1024.0 belongs to the next unit.
+    // A value that rounds to 1024.0 is written in the next unit.
     let (value, exponent) = if value < 1023.95 { (value, exponent) } else { (1.0, exponent + 1) };
     format!("{value:.1} {}", UNITS[exponent as usize % UNITS.len()])
 }
 
-/// As [`bytes`], without a decimal that is zero: for titles.
+/// Like [`bytes`], without a decimal that is zero: for titles.
 pub(crate) fn short_bytes(n: u64) -> String {
     bytes(n).replace(".0 ", " ")
 }
 
-/// Bytes in the largest unit that leaves at least 1, with all decimals up to three: for ticks.
+/// Bytes in the largest unit in which the number is at least 1, with up to three decimals: for ticks.
 pub(crate) fn exact_bytes(n: u64) -> String {
     let exponent = n.max(1).ilog2() / 10;
     let value = format!("{:.3}", n as f64 / (1u64 << (10 * exponent)) as f64);
@@ -38,7 +38,7 @@ pub(crate) fn hz(rate: f64) -> String {
     format!("{} Hz", significant(rate))
 }
 
-/// A time in the largest unit that needs at most one decimal: `400 ms`, `1.5 s`, `60 s`.
+/// A time in the largest unit that requires at most one decimal: `400 ms`, `1.5 s`, `60 s`.
 pub(crate) fn time(d: Duration) -> String {
     let seconds = d.as_secs_f64();
     if seconds >= 7200.0 {
@@ -54,7 +54,7 @@ pub(crate) fn time(d: Duration) -> String {
     }
 }
 
-/// Three significant digits at most, without trailing zeros.
+/// A number with at most three significant digits, without trailing zeros.
 pub(crate) fn significant(value: f64) -> String {
     let digits = if value.abs() < 1e-9 { 0 } else { value.abs().log10().floor() as i32 };
     let decimals = usize::try_from(2 - digits).unwrap_or(0);
@@ -78,12 +78,12 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// Not all addresses fit into the numbers of every reader of JSON.
+/// Addresses as hexadecimal text, because many JSON readers cannot represent all 64-bit numbers.
 pub(crate) fn hex<S: Serializer>(range: &AddrRange, s: S) -> Result<S::Ok, S::Error> {
     [format!("{:#x}", range.start), format!("{:#x}", range.end)].serialize(s)
 }
 
-/// `part` of `whole` in percent; zero of nothing.
+/// `part` of `whole` in percent; 0 if `whole` is 0.
 pub(crate) fn percent(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { 100.0 * part / whole } else { 0.0 }
 }

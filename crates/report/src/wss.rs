@@ -1,4 +1,4 @@
-//! The working set: how much memory is in use, as a distribution and over time.
+//! The working set: its distribution, and its values over time.
 
 use isotherm_core::{Heat, RegionView, Snapshot, Thresholds};
 use serde::Serialize;
@@ -7,26 +7,26 @@ use crate::basis::{Basis, BasisTally};
 use crate::course::{Course, CourseTally};
 use crate::filter::{FilterError, Gate, Options};
 
-/// The working set by three measures. Each holds the one before, and none has what is unknown.
+/// The working set by three measures. Each contains the previous one, and none contains unknown memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Wss {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// what was looked at
+    /// the part of the record that was used
     #[serde(flatten)]
     pub basis: Basis,
-    /// what is touched of regions whose touched pages are touched at the hot rate or more
+    /// touched memory of regions whose touched pages are touched at the hot rate or more
     pub hot_bytes: Course,
-    /// what is touched of regions of which any looked-at page was touched in the snapshot
+    /// touched memory of regions in which any sampled page was touched in the snapshot
     pub touched_bytes: Course,
-    /// Hot and warm: resident bytes in regions that were touched within the cold age, or whose
-    /// age is not known for that long yet.
+    /// Hot and warm: resident bytes in regions that were touched within the cold age, or whose age is not yet
+    /// known to exceed it.
     pub working_set_bytes: Course,
 }
 
-/// Makes a [`Wss`] of the snapshots pushed, which must be in the order of their time.
+/// Makes a [`Wss`] from snapshots, which must be pushed in order of time.
 #[derive(Debug)]
 pub struct WssBuilder {
     options: Options,
@@ -38,7 +38,7 @@ pub struct WssBuilder {
 }
 
 impl WssBuilder {
-    /// Has seen nothing yet.
+    /// A builder that has received no snapshot.
     #[must_use]
     pub fn new(options: Options) -> Self {
         WssBuilder {
@@ -51,7 +51,7 @@ impl WssBuilder {
         }
     }
 
-    /// Counts a snapshot, if it lies in the time wanted.
+    /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(time) = self.gate.admit(s) else { return };
         let (mut all, mut touched) = (isotherm_core::HeatBytes::default(), 0);
@@ -86,8 +86,8 @@ impl WssBuilder {
     }
 }
 
-/// Whether any page that was looked at in the interval was touched. Shares are rounded: what is
-/// hot was touched.
+/// Whether any page that was looked at in the interval was touched. A hot region counts as touched, because its
+/// rounded share may be 0.
 fn is_touched(r: &RegionView, t: &Thresholds) -> bool {
     r.accesses_bp > 0 || r.heat(t) == Heat::Hot
 }

@@ -1,20 +1,20 @@
-//! A pattern at work: where, from when, until when.
+//! An active pattern: its range, its start and its end.
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE};
 
 use crate::pattern::{Frame, Pattern};
 use crate::space::outside;
 
-/// A pattern laid over a range at some time.
+/// A pattern that was set for a range at some time.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    /// where it acts: a part of `laid_over` once the rest has been stopped
+    /// where it acts: a part of `laid_over` after the pattern was ended in the other parts
     pub range: AddrRange,
     laid_over: AddrRange,
     pattern: Pattern,
     key: u64,
     from: Nanos,
-    /// no touch after this
+    /// time of the last possible touch
     until: Nanos,
 }
 
@@ -23,7 +23,7 @@ impl Access {
         Access { range, laid_over: range, pattern, key, from, until: Nanos(u64::MAX) }
     }
 
-    /// The last touch of the page at `addr`, which must lie inside, in (`after`, `until`].
+    /// The last touch in (`after`, `until`] of the page at `addr`, which must be in the range.
     pub fn last_touch(&self, addr: u64, after: Nanos, until: Nanos) -> Option<Nanos> {
         let until = until.min(self.until).0.checked_sub(self.from.0)?;
         let after = after.0.saturating_sub(self.from.0);
@@ -38,14 +38,14 @@ impl Access {
         pages.into_iter().any(|addr| self.last_touch(addr, after, until).is_some())
     }
 
-    /// Expected touches of the page at `addr`, which must lie inside, in (`from`, `to`].
+    /// Expected number of touches in (`from`, `to`] of the page at `addr`, which must be in the range.
     pub fn expected(&self, addr: u64, from: Nanos, to: Nanos) -> f64 {
         let since = |t: Nanos| t.clamp(self.from, self.until).0 - self.from.0;
         let (page, frame) = self.place(addr);
         self.pattern.expected(page, frame, since(from), since(to))
     }
 
-    /// Whether the same is expected of all pages.
+    /// Whether all pages have the same expectation.
     pub fn is_even(&self) -> bool {
         self.pattern.is_even()
     }
@@ -55,13 +55,13 @@ impl Access {
         (page, Frame { pages: self.laid_over.len() / PAGE_SIZE, key: self.key })
     }
 
-    /// The parts outside `hole`, which go on as before.
+    /// The parts outside `hole`, which continue unchanged.
     pub fn without(&self, hole: AddrRange) -> Vec<Access> {
         let parts = outside(self.range, hole).into_iter().filter(|r| !r.is_empty());
         parts.map(|range| self.part(range)).collect()
     }
 
-    /// The part inside `hole`, which ends at `now` if it has not before.
+    /// The part inside `hole`, which ends at `now` unless it has already ended.
     pub fn ended(&self, hole: AddrRange, now: Nanos) -> Option<Access> {
         let range = self.range.intersect(&hole)?;
         Some(Access { until: self.until.min(now), ..self.part(range) })

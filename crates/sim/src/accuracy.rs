@@ -1,4 +1,4 @@
-//! How right a whole recording is, in figures.
+//! Accuracy of a whole recording, as figures.
 
 use std::time::Duration;
 
@@ -11,57 +11,57 @@ use crate::ground_truth::{GroundTruth, MachineKind};
 use crate::over_time::{Moments, OverTime, SETTLE};
 use crate::score::{Score, Scores, score};
 
-/// Hot memory counts from here on: until then the monitor sweeps and splits.
+/// Start of the scores for hot memory. Until then, the monitor sweeps and splits.
 pub const SETTLED: Duration = Duration::from_secs(2);
-/// Cold and warm memory, and changes, from here on: nothing can have been seen untouched for the
-/// 5 s that make it cold before.
+/// Start of the scores for cold and warm memory and for changes. Earlier, no memory can have been untouched for
+/// the 5 s that make it cold.
 pub const AGED: Duration = Duration::from_secs(7);
 
-/// A recording of a workload against the truth.
+/// The accuracy of a recording of a workload, compared with the ground truth.
 #[derive(Debug, Clone, Serialize)]
 pub struct Accuracy {
-    /// its name
+    /// name of the workload
     pub workload: String,
-    /// where
+    /// the kind of machine
     pub machine: MachineKind,
-    /// of everything
+    /// seed of the workload's layout and random numbers
     pub seed: u64,
-    /// that counted for hot memory
+    /// snapshots that count for hot memory
     pub snapshots: usize,
     /// touched at 10 Hz or more
     pub hot: Kind,
-    /// the rest
+    /// neither hot nor cold
     pub warm: Kind,
     /// untouched for 5 s or more
     pub cold: Kind,
     /// root mean square of the binary logarithm of reported over true rate
     pub rate_error: Figures,
-    /// of changes of heat
+    /// delay until changes of heat are reported
     pub delay: Delay,
-    /// of memory that becomes hot, until half of it is called so
+    /// delay until at least half of the memory that becomes hot is reported as hot
     pub heating: Delay,
-    /// the same as a map of rates, block by block of 2 MiB
+    /// accuracy as a map of rates, by blocks of 2 MiB
     pub blocks: Blocks,
-    /// hot and warm blocks of 2 MiB at each moment
+    /// accuracy for hot and warm blocks of 2 MiB at each moment
     pub over_time: OverTime,
-    /// bytes, mean
+    /// mean, in bytes
     pub unknown_bytes: f64,
-    /// mean
+    /// mean number of regions
     pub regions: f64,
-    /// TLB shootdowns, for all targets of the recording
+    /// TLB shootdowns per second, over all targets of the recording
     pub clears_per_second: f64,
-    /// CPU time that the targets lost, of one CPU, as far as the monitor tells
+    /// CPU time that the targets lost, in percent of one CPU, as far as the monitor reports it
     pub lost_percent: f64,
 }
 
-/// How well one kind of memory was found.
+/// Accuracy for one kind of memory.
 #[derive(Debug, Clone, Serialize)]
 pub struct Kind {
-    /// share of the bytes called so that are so
+    /// share of the bytes reported as this kind that are of this kind
     pub precision: Figures,
-    /// share of the bytes that are so that were called so
+    /// share of the bytes of this kind that were reported as this kind
     pub recall: Figures,
-    /// bytes that are neither right nor wrong, mean
+    /// mean bytes that count neither as right nor as wrong
     pub left_out_bytes: f64,
 }
 
@@ -70,48 +70,48 @@ pub struct Kind {
 pub struct Blocks {
     /// mean of the absolute binary logarithm of reported over true rate
     pub log2_error: Figures,
-    /// of the logarithms of both
+    /// correlation of the logarithms of both
     pub correlation: Figures,
-    /// mean rate of 10 Hz or more
+    /// blocks with a mean rate of at least 10 Hz
     pub hot: Kind,
-    /// below, and of 0.2 Hz or more
+    /// blocks with a mean rate below that and of at least 0.2 Hz
     pub warm: Kind,
-    /// Share of the touched regions, over all snapshots, whose 95 % interval holds the truth.
+    /// Share of the touched regions, over all snapshots, whose 95 % interval contains the truth.
     pub intervals_right: Option<f64>,
 }
 
-/// A share or an error, where there is something that it is of.
+/// Statistics of a share or an error; `None` if it is not defined anywhere.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Figures {
     /// over all bytes of all snapshots
     pub run: Option<f64>,
-    /// over snapshots
+    /// mean over snapshots
     pub mean: Option<f64>,
-    /// over snapshots
+    /// median over snapshots
     pub median: Option<f64>,
-    /// of all snapshots
+    /// worst snapshot
     pub worst: Option<f64>,
 }
 
-/// How soon changes were seen.
+/// Delays until changes are reported.
 #[derive(Debug, Clone, Serialize)]
 pub struct Delay {
-    /// s
+    /// mean, in s
     pub mean: Option<f64>,
-    /// s
+    /// maximum, in s
     pub worst: Option<f64>,
-    /// changes seen
+    /// number of reported changes
     pub seen: usize,
-    /// changes that were over before they were seen
+    /// number of changes that ended before they were reported
     pub missed: usize,
 }
 
-/// Tallies snapshots of one target against the truth, as they come.
+/// Scores the snapshots of one target against the truth, one by one.
 #[derive(Debug)]
 pub struct AccuracyBuilder<'a> {
     truth: &'a GroundTruth,
     target: TargetId,
-    /// when the first snapshot began, and the changes from then on
+    /// start of the first snapshot, and the changes after it
     begun: Option<(Nanos, [Seeing; 2])>,
     settled: Vec<Scores>,
     aged: Vec<Scores>,
@@ -130,7 +130,7 @@ struct Sums {
 }
 
 impl<'a> AccuracyBuilder<'a> {
-    /// Of `target`, which `truth` is about.
+    /// A builder for `target`, which `truth` describes.
     #[must_use]
     pub fn new(truth: &'a GroundTruth, target: TargetId) -> Self {
         AccuracyBuilder {
@@ -145,13 +145,13 @@ impl<'a> AccuracyBuilder<'a> {
         }
     }
 
-    /// Leaves out this much of each phase at its begin where moments are scored.
+    /// Where moments are scored, leaves out this much time at the start of each phase.
     #[must_use]
     pub fn settle(self, settle: Duration) -> Self {
         AccuracyBuilder { moments: Moments::new(self.truth, settle), ..self }
     }
 
-    /// The next snapshot.
+    /// Adds the next snapshot.
     pub fn push(&mut self, s: &Snapshot) {
         let (begin, seeing) = self.begun.get_or_insert_with(|| {
             let seeing = |what| Seeing::new(self.truth, self.target, s.start + AGED, what);
@@ -232,7 +232,7 @@ fn rate_error(scores: &[Scores]) -> Figures {
     Figures { run, ..over(each, f64::max) }
 }
 
-/// Over snapshots; of the run as in the mean.
+/// Statistics over snapshots; `run` is the mean.
 fn over(each: Vec<f64>, worst: fn(f64, f64) -> f64) -> Figures {
     let mean = mean(each.iter().copied());
     let worst = each.iter().copied().reduce(worst);
@@ -266,7 +266,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| sum / f64::from(n))
 }
 
-/// The upper one of two.
+/// The median; the upper one of two middle values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()

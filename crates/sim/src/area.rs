@@ -9,18 +9,18 @@ use crate::space::outside;
 /// Bytes of a huge page.
 pub(crate) const HUGE_SIZE: u64 = 2 << 20;
 
-/// What is mapped.
+/// The properties of a mapping.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    /// what it is made of
+    /// kind of mapping
     pub kind: MappingKind,
     /// as in `/proc/PID/maps`
     pub name: Arc<str>,
     /// resident from the start, instead of from the first touch of each page
     pub populated: bool,
-    /// in huge pages wherever an aligned one fits: one accessed bit for 2 MiB
+    /// in huge pages wherever an aligned huge page fits: one accessed bit per 2 MiB
     pub huge: bool,
-    /// why its accesses cannot be seen, if so
+    /// the reason why accesses cannot be observed; `None`: they can
     pub unknown: Option<Unknown>,
 }
 
@@ -37,40 +37,40 @@ impl Memory {
         }
     }
 
-    /// The `brk` area; each page is resident from its first touch on.
+    /// The `brk` area; each page is resident from its first touch.
     #[must_use]
     pub fn heap() -> Self {
         let name = Arc::from("[heap]");
         Memory { kind: MappingKind::Heap, name, populated: false, ..Memory::anonymous() }
     }
 
-    /// A stack; each page is resident from its first touch on.
+    /// A stack; each page is resident from its first touch.
     #[must_use]
     pub fn stack() -> Self {
         let name = Arc::from("[stack]");
         Memory { kind: MappingKind::Stack, name, populated: false, ..Memory::anonymous() }
     }
 
-    /// The same, each page resident from its first touch on.
+    /// The same memory, but each page is resident from its first touch.
     #[must_use]
     pub fn on_touch(self) -> Self {
         Memory { populated: false, ..self }
     }
 
-    /// The same in huge pages.
+    /// The same memory in huge pages.
     #[must_use]
     pub fn huge(self) -> Self {
         Memory { huge: true, ..self }
     }
 
-    /// The same, with accesses that cannot be seen.
+    /// The same memory, with accesses that cannot be observed.
     #[must_use]
     pub fn unknown(self, why: Unknown) -> Self {
         Memory { unknown: Some(why), ..self }
     }
 }
 
-/// Zero, or the first moment whose touch counts: sets the accessed bit, brings the page back.
+/// Zero, or the first moment whose touch counts: it sets the accessed bit, or makes the page resident again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Since(u64);
 
@@ -80,7 +80,7 @@ impl Since {
         Since(now.0.saturating_add(1))
     }
 
-    /// Whether it counts as touched; `touched` says whether it was after a time.
+    /// Whether the page counts as touched; `touched` returns whether it was touched after a time.
     pub fn holds(self, touched: impl FnOnce(Nanos) -> bool) -> bool {
         self.0.checked_sub(1).is_none_or(|after| touched(Nanos(after)))
     }
@@ -115,7 +115,7 @@ impl Area {
         Mapping { range: self.range, kind, name: Arc::clone(name), unknown }
     }
 
-    /// The base page at `addr`, or the huge page around it: what shares one accessed bit.
+    /// The memory that shares one accessed bit: the base page at `addr`, or the huge page that contains it.
     pub fn page_at(&self, addr: u64) -> AddrRange {
         let around = |size: u64| AddrRange::new(addr - addr % size, addr - addr % size + size);
         let huge = around(HUGE_SIZE);
@@ -126,7 +126,7 @@ impl Area {
         }
     }
 
-    /// The state of the page that begins at `addr`, if that lies inside.
+    /// The state of the page that starts at `addr`; `None` outside of the mapping.
     pub fn state(&mut self, addr: u64) -> Option<&mut Page> {
         self.pages.get_mut(index(addr.checked_sub(self.range.start)?))
     }
@@ -141,7 +141,7 @@ impl Area {
         [self, right].into_iter().filter(|a| !a.range.is_empty())
     }
 
-    /// Covers `range` too, which must hold all of it; what is new begins `now`.
+    /// Extends the mapping to `range`, which must contain all of it. New pages start at `now`.
     pub fn grow(&mut self, range: AddrRange, now: Nanos) {
         let new = fresh(&self.memory, now);
         let below = index(self.range.start - range.start);
@@ -151,7 +151,7 @@ impl Area {
     }
 }
 
-/// A page as it is when mapped: a populated one is resident, and young until first cleared.
+/// The state of a page when it is mapped: a populated page is resident, and young until it is first cleared.
 fn fresh(memory: &Memory, now: Nanos) -> Page {
     let resident = if memory.populated { Since::default() } else { Since::after(now) };
     Page { young: Since::default(), resident }

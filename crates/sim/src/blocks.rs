@@ -1,8 +1,8 @@
-//! How right a snapshot is as a map of rates: block by block of 2 MiB, whatever its regions are.
+//! Accuracy of a snapshot as a map of rates, by blocks of 2 MiB, independent of its regions.
 //!
-//! A region's rate times the share of it that is touched, spread over its pages, against the true
-//! mean rate of the pages of a block. A huge page has one accessed bit: its rate is that at which anything
-//! in it is touched, and the one of each of its pages.
+//! The score compares two mean rates of the pages of a block: the reported one is a region's rate times its
+//! touched share, spread over its pages; the other is the true one. A huge page has one accessed bit. Its rate
+//! is the rate at which any part of it is touched, and is assigned to each of its pages.
 
 use isotherm_core::{
     AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, RegionView, Snapshot, TargetId, Thresholds,
@@ -12,27 +12,27 @@ use crate::ground_truth::GroundTruth;
 use crate::kind::{Piece, pieces};
 use crate::score::{LEAST_HZ, Score, regions};
 
-/// Rates above are taken for this one, in Hz.
+/// Rates above this are limited to it, in Hz.
 const MOST_HZ: f64 = 1000.0;
-/// Warm from this rate on: once in the 5 s after which memory is cold.
+/// Minimum rate of warm blocks: one touch in the 5 s after which memory is cold.
 const WARM_HZ: f64 = 0.2;
-/// A block whose true rate is within this factor of a threshold is neither right nor wrong.
+/// A block whose true rate is within this factor of a threshold counts neither as right nor as wrong.
 const MARGIN: f64 = 1.5;
 
-/// A snapshot against the truth, at 2 MiB.
+/// The scores of a snapshot by blocks of 2 MiB.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BlockScores {
-    /// Mean of the absolute binary logarithm of reported over true rate, by bytes; both rates within
-    /// [`LEAST_HZ`] and 1000 Hz. None without blocks.
+    /// Mean of the absolute binary logarithm of reported over true rate, weighted by bytes. Both rates are
+    /// limited to [`LEAST_HZ`] and 1000 Hz. `None` if there are no blocks.
     pub log2_error: Option<f64>,
-    /// of the logarithms of both rates; none if either is the same everywhere
+    /// correlation of the logarithms of both rates; `None` if either is the same everywhere
     pub correlation: Option<f64>,
-    /// mean rate of 10 Hz or more
+    /// blocks with a mean rate of at least 10 Hz
     pub hot: Score,
-    /// below that, and of 0.2 Hz or more
+    /// blocks with a mean rate below that and of at least 0.2 Hz
     pub warm: Score,
-    /// Regions that are touched, or are said to be, and of these, those whose 95 % interval holds the
-    /// true rate of their touched pages.
+    /// Number of regions that are touched or reported as touched, and the number of these whose 95 % interval
+    /// contains the true rate of their touched pages.
     pub intervals: (usize, usize),
 }
 

@@ -1,4 +1,4 @@
-//! Whether the intervals of rates hold what is true, on small machines that are made up.
+//! Calibration: whether the intervals of rates contain the true rates, on small random machines.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::run::run;
 use crate::truth::Truth;
 use crate::workload::PlayError;
 
-/// A region as it was published, and its true rate.
+/// A published region, and its true rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibrated {
-    /// where
+    /// addresses
     pub range: AddrRange,
-    /// what was said of it
+    /// the reported rate
     pub rate: Rate,
-    /// touches of a page a second, as expected of the pattern: the mean over all pages, or, where
-    /// the region is said to be touched in part, over those that are touched
+    /// expected touches per page and second: the mean over all pages, or, if the region is reported as touched
+    /// in part, over its touched pages
     pub true_hz: f64,
 }
 
 impl Calibrated {
-    /// Whether the interval holds the truth.
+    /// Whether the interval contains the truth.
     #[must_use]
     pub fn is_held(&self) -> bool {
         f64::from(self.rate.low) <= self.true_hz && self.true_hz <= f64::from(self.rate.high)
@@ -35,14 +35,14 @@ impl Calibrated {
 
 const BASE: u64 = 0x7f00_0000_0000;
 const MIB: u64 = 1 << 20;
-/// The lowest and highest rate of a stretch, in Hz.
+/// Minimum and maximum rate of a stretch, in Hz.
 const RATES: (f64, f64) = (0.05, 1_000.0);
 
-/// The regions of the last snapshot after `time`, of a machine of some 48 MiB whose stretches of 1 to 7
-/// MiB are touched at random at rates over four decades, or not at all. What is unknown is left out.
+/// The regions of the last snapshot after `time`, without unknown memory. The machine has about 48 MiB. Its
+/// stretches of 1 to 7 MiB are touched at random, at rates over four decades, or not at all.
 ///
 /// # Errors
-/// If `attrs` make no sense.
+/// If `attrs` are invalid.
 pub fn calibrate(seed: u64, attrs: Attrs, time: Duration) -> Result<Vec<Calibrated>, PlayError> {
     let mut machine = Machine::new(seed);
     let target = machine.spawn();
@@ -60,7 +60,7 @@ pub fn calibrate(seed: u64, attrs: Attrs, time: Duration) -> Result<Vec<Calibrat
     Ok(snapshots.last().map_or_else(Vec::new, |s| compared(s, &truth)))
 }
 
-/// Where memory lies, and how often its pages are touched.
+/// The ranges of memory, and the rates at which their pages are touched.
 fn stretches(seed: u64) -> Vec<(AddrRange, f64)> {
     let (mut at, mut i) = (BASE, 0);
     let mut random = || {
@@ -95,24 +95,24 @@ fn of(r: &RegionView, s: &Snapshot, truth: &Truth<'_>) -> Option<Calibrated> {
     (of > 0).then_some(Calibrated { range: r.range, rate: r.rate, true_hz })
 }
 
-/// How often intervals held the truth, of regions whose true rate lies within a decade.
+/// How often intervals contain the truth, for regions whose true rate is within a decade.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Decade {
-    /// from this true rate on, in Hz; 0 for untouched memory
+    /// minimum true rate of the decade, in Hz; 0: untouched memory
     pub from_hz: f64,
-    /// regions
+    /// number of regions
     pub regions: usize,
-    /// of those, the ones whose interval holds the truth
+    /// regions whose interval contains the truth
     pub held: usize,
-    /// of those that are not, the ones whose interval lies above the truth
+    /// regions whose interval is completely above the truth
     pub above: usize,
-    /// mean of the binary logarithm of the rate over the truth, where neither is 0
+    /// mean of the binary logarithm of the rate over the truth, over regions where neither is 0
     pub bias_log2: f64,
-    /// median of half of the width of the intervals, as a binary logarithm; infinite where it is open
+    /// median of half of the width of the intervals, as a binary logarithm; infinite if the interval is open
     pub width_log2: f64,
 }
 
-/// By decades of the true rate, ascending.
+/// Figures by decades of the true rate, ascending.
 #[must_use]
 pub fn by_decade(all: &[Calibrated]) -> Vec<Decade> {
     let decade = |c: &Calibrated| {
@@ -125,7 +125,7 @@ pub fn by_decade(all: &[Calibrated]) -> Vec<Decade> {
 }
 
 impl Decade {
-    /// All of `group`.
+    /// Figures over all regions of `group`.
     #[must_use]
     pub fn of(from_hz: f64, group: &[Calibrated]) -> Self {
         let is_told = |c: &&Calibrated| c.true_hz > 0.0 && c.rate.hz > 0.0;

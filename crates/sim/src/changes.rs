@@ -1,4 +1,4 @@
-//! How soon a change is seen.
+//! Delays until changes of heat are reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,50 +9,50 @@ use crate::ground_truth::GroundTruth;
 use crate::kind::kind;
 use crate::score::called;
 
-/// Which changes, and when one counts as seen.
+/// Which changes count, and when one counts as reported.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Seen {
-    /// to this heat only
+    /// only changes to this heat; `None`: all
     to: Option<Heat>,
-    /// share of its stretch that is called right by then
+    /// share of the stretch that must be reported correctly
     share: f64,
 }
 
 impl Seen {
-    /// Any change, when nine tenths are right.
+    /// Any change, reported once 90 % of the stretch are right.
     pub const CHANGED: Seen = Seen { to: None, share: 0.9 };
-    /// What becomes hot, when half of it is called so.
+    /// A change to hot, reported once half of the stretch is hot.
     pub const HEATED: Seen = Seen { to: Some(Heat::Hot), share: 0.5 };
 }
 
-/// A change that was made so shortly before the end does not count as missed.
+/// A change within this time before the end does not count as missed.
 const LATE: Duration = Duration::from_secs(2);
 
-/// What became of the changes of heat in a recording.
+/// The delays of the changes of heat in a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Delays {
-    /// from each change until nine tenths of the stretch were called right, at the end of a
-    /// snapshot
+    /// for each reported change, the time from the change to the end of the first snapshot that reports enough
+    /// of the stretch correctly
     pub seen: Vec<Duration>,
-    /// changes that were not seen before the next one
+    /// changes that were not reported before the next one
     pub missed: usize,
 }
 
-/// A stretch became something else.
+/// A change of a stretch to another heat.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Change {
     range: AddrRange,
     to: Heat,
     at: Nanos,
-    /// when it changed again
+    /// time of its next change
     until: Nanos,
 }
 
-/// Finds when changes are seen, snapshot by snapshot.
+/// Finds out when changes are reported, snapshot by snapshot.
 #[derive(Debug)]
 pub(crate) struct Seeing {
     target: TargetId,
-    /// of a stretch, of 0 to 1
+    /// share of a stretch, from 0 to 1
     share: f64,
     unseen: Vec<Change>,
     out: Delays,
@@ -60,7 +60,7 @@ pub(crate) struct Seeing {
 }
 
 impl Seeing {
-    /// The changes of `truth` from `from` on.
+    /// For the changes of `truth` from `from` on.
     pub fn new(truth: &GroundTruth, target: TargetId, from: Nanos, seen: Seen) -> Self {
         let all = (0..truth.stretches.len()).flat_map(|i| changes(truth, i));
         let wanted = |c: &Change| c.at >= from && seen.to.is_none_or(|to| to == c.to);
@@ -68,7 +68,7 @@ impl Seeing {
         Seeing { target, share: seen.share, unseen, out: Delays::default(), end: Nanos(0) }
     }
 
-    /// The next snapshot.
+    /// Adds the next snapshot.
     pub fn push(&mut self, s: &Snapshot) {
         self.end = s.end;
         let Seeing { target, share, unseen, out, .. } = self;
@@ -82,7 +82,7 @@ impl Seeing {
         });
     }
 
-    /// What became of all of them.
+    /// The delays of all changes.
     pub fn finish(mut self) -> Delays {
         let begun = self.unseen.iter().filter(|c| c.at < self.end);
         self.out.missed = begun.filter(|c| c.until.min(self.end).since(c.at) >= LATE).count();
@@ -90,8 +90,7 @@ impl Seeing {
     }
 }
 
-/// How soon the changes of `truth` from `from` on were seen in `snapshots` of `target`, which are
-/// ascending.
+/// The delays of the changes of `truth` from `from` on, in `snapshots` of `target`, which must be ascending.
 #[must_use]
 pub fn delays(
     truth: &GroundTruth,
@@ -104,8 +103,8 @@ pub fn delays(
     seeing.finish()
 }
 
-/// The changes of a stretch that was ever touched. It becomes cold at the end of the interval in
-/// which it does, and anything else at the begin.
+/// The changes of a stretch that was touched at any time. A change to cold is dated at the end of the interval
+/// in which it happens, any other change at the start.
 fn changes(truth: &GroundTruth, i: usize) -> Vec<Change> {
     let mut out: Vec<Change> = Vec::new();
     let mut before = None;

@@ -1,17 +1,17 @@
-//! What really happened, written down: counts of touches, by stretch of memory and interval.
+//! Ground truth: counts of touches that really happened, by stretch of memory and interval.
 //!
-//! Made by whoever touches real memory, or from a simulated machine; `docs/abi/testing/workload.md`
-//! describes the file.
+//! The program that touches real memory writes it, or it is computed from a simulated machine.
+//! `docs/abi/testing/workload.md` describes the file.
 
 use std::io::Read;
 
 use isotherm_core::{AddrRange, BLOCK_SIZE, Nanos, PAGE_SIZE, align_down, join_touching};
 use serde::{Deserialize, Serialize};
 
-/// Version of the file.
+/// Version of the file format.
 pub const TRUTH_VERSION: u32 = 1;
 
-/// The touches of a target, from one time to another.
+/// The touches of a target during a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroundTruth {
@@ -19,21 +19,21 @@ pub struct GroundTruth {
     pub schema_version: u32,
     /// name or file of the workload
     pub workload: String,
-    /// seed of its layout and of what is random in it
+    /// seed of the workload's layout and random numbers
     pub seed: u64,
-    /// where it has run
+    /// the kind of machine on which it ran
     pub machine: MachineKind,
-    /// when all memory had been written once, on the clock of the intervals
+    /// time at which all memory had been written once, on the clock of the intervals
     pub populated_ns: u64,
-    /// how long a page that counts as idle has not been touched
+    /// minimum time for which an idle page was not touched
     pub idle_ns: u64,
     /// ascending, disjoint
     pub stretches: Vec<Stretch>,
-    /// ascending, each from the end of the one before
+    /// ascending, each from the end of the previous one
     pub intervals: Vec<Interval>,
 }
 
-/// Where a workload has run.
+/// The kind of machine on which a workload ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineKind {
@@ -43,73 +43,73 @@ pub enum MachineKind {
     Simulated,
 }
 
-/// Memory whose pages are touched alike.
+/// Memory whose pages have the same access pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stretch {
     /// address of the first byte
     pub start: u64,
-    /// and of the first behind
+    /// address after the last byte
     pub end: u64,
-    /// what it is a part of
+    /// the region of the workload that contains it
     pub name: String,
-    /// in pages, from one that may be touched to the next; the first may
+    /// distance between pages that may be touched, in pages; the first page may be touched
     pub stride: u64,
-    /// in huge pages, as far as they fit into it and such ones beside it
+    /// in huge pages, wherever they fit in it together with adjacent huge stretches
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub huge: bool,
 }
 
-/// Counts between two times, one for each stretch.
+/// Counts of an interval, one per stretch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
-    /// its begin
+    /// start
     pub start_ns: u64,
-    /// its end
+    /// end
     pub end_ns: u64,
-    /// what was going on
+    /// name of the phase
     pub phase: String,
     /// touches
     pub touches: Vec<u64>,
     /// pages touched at least once
     pub touched: Vec<u64>,
-    /// pages, of those that may be touched, that were idle at its end
+    /// pages that may be touched and were idle at its end
     pub idle: Vec<u64>,
 }
 
-/// A truth is at most this long, in bytes: a day has some MiB.
+/// Maximum length of a file, in bytes: a day has a few MiB.
 const MAX_LEN: u64 = 64 << 20;
 
-/// Why something is no truth.
+/// Why the input is not a valid ground truth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TruthError {
-    /// from whoever gives the text
+    /// the input cannot be read
     #[error("the truth cannot be read: {0}")]
     Read(String),
     /// too long
     #[error("it is longer than {} MiB: no truth is", MAX_LEN >> 20)]
     Long,
-    /// something else
+    /// not in this format
     #[error("it is no truth of a workload: {0}")]
     Json(String),
-    /// of another version
+    /// of another version of the format
     #[error("the truth is of version {0}, not {TRUTH_VERSION}: make it anew with this isotherm")]
     Version(u32),
     /// out of order
     #[error("the {0} of the truth are out of order: make it anew")]
     Order(&'static str),
-    /// counts without stretches, or the other way round
+    /// the number of counts differs from the number of stretches
     #[error("an interval of the truth has not as many counts as there are stretches: make it anew")]
     Counts,
-    /// a stride that is none, or ends that are not those of pages
+    /// an invalid stride, or ends that are not page-aligned
     #[error("a stretch of the truth is no range of pages: make it anew")]
     Stretch,
 }
 
 impl Stretch {
-    /// Where it is.
+    /// Its addresses.
     #[must_use]
     pub fn range(&self) -> AddrRange {
         AddrRange::new(self.start, self.end)
@@ -121,9 +121,10 @@ impl Stretch {
         self.pages_in(self.range())
     }
 
-    /// Those of them in `range`, which begins and ends with a page.
+    /// The number of pages that may be touched in `range`, which must be page-aligned.
     ///
-    /// E.g. of the pages 17 to 40 of one with a stride of 16 the 32nd: 41/16 - 17/16, rounded up, 3 - 2.
+    /// Example: of the pages 17 to 40 of a stretch with a stride of 16, only the 32nd counts: 41/16 - 17/16,
+    /// rounded up, is 3 - 2.
     #[must_use]
     pub fn pages_in(&self, range: AddrRange) -> u64 {
         let before = |addr: u64| ((addr - self.start) / PAGE_SIZE).div_ceil(self.stride.max(1));
@@ -151,10 +152,10 @@ impl Interval {
 }
 
 impl GroundTruth {
-    /// Reads a truth, which must be whole.
+    /// Reads a ground truth and checks it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is invalid.
     pub fn read(from: impl Read) -> Result<Self, TruthError> {
         let mut text = Vec::new();
         let read = from.take(MAX_LEN + 1).read_to_end(&mut text);
@@ -166,10 +167,10 @@ impl GroundTruth {
         truth.map_err(|e| TruthError::Json(e.to_string()))?.checked()
     }
 
-    /// The truth, if it is whole; for what was read from a file.
+    /// Checks a ground truth that was read from a file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is invalid.
     pub fn checked(self) -> Result<Self, TruthError> {
         if self.schema_version != TRUTH_VERSION {
             return Err(TruthError::Version(self.schema_version));
@@ -199,7 +200,7 @@ impl GroundTruth {
         self.intervals.iter().filter_map(|v| v.touches.get(i)).sum()
     }
 
-    /// Memory in huge pages, from the first to the last that fit; ascending, disjoint.
+    /// Memory in huge pages, from the first to the last that fits; ascending, disjoint.
     #[must_use]
     pub fn huge_pages(&self) -> Vec<AddrRange> {
         let huge = self.stretches.iter().filter(|s| s.huge).map(Stretch::range);
@@ -210,7 +211,7 @@ impl GroundTruth {
         join_touching(huge).into_iter().map(whole).filter(|r| !r.is_empty()).collect()
     }
 
-    /// Indices of the stretches that hold a part of `range`.
+    /// Indices of the stretches that overlap `range`.
     #[must_use]
     pub fn stretches_in(&self, range: AddrRange) -> std::ops::Range<usize> {
         let first = self.stretches.partition_point(|s| s.end <= range.start);
@@ -218,7 +219,7 @@ impl GroundTruth {
         first..last.max(first)
     }
 
-    /// The intervals that hold a part of the time between `from` and `to`.
+    /// The intervals that overlap the time between `from` and `to`.
     pub(crate) fn intervals_in(&self, from: Nanos, to: Nanos) -> &[Interval] {
         let first = self.intervals.partition_point(|i| i.end() <= from);
         let last = self.intervals.partition_point(|i| i.start() < to);

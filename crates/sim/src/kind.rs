@@ -1,32 +1,33 @@
-//! What memory truly is: hot, warm, cold, or none of these for sure.
+//! The true heat of memory: hot, warm, cold, or undecided.
 
 use isotherm_core::{Heat, Nanos, Thresholds};
 
 use crate::ground_truth::{GroundTruth, Interval};
 
-/// A rate this many times above or below the threshold is hot or not; one in between is neither.
+/// A rate is decided to be hot or not if it differs from the threshold by at least this factor.
 const MARGIN: f64 = 1.5;
-/// Of the pages of a stretch, up to this share idle is not cold, all but this share is.
+/// A stretch with at most this share of idle pages is not cold; one with at most this share of pages that are
+/// not idle is cold.
 const MIXED: f64 = 0.1;
 
-/// A share of the pages of a stretch that are touched alike.
+/// A share of the pages of a stretch that have the same access pattern.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Piece {
-    /// of 0 to 1
+    /// from 0 to 1
     pub share: f64,
-    /// touches of a page a second, in the mean
+    /// mean touches per page and second
     pub hz: f64,
     kind: Kind,
 }
 
 impl Piece {
-    /// Whether it is of this heat, if that can be said.
+    /// Whether it has this heat; `None` if undecided.
     pub fn is(&self, heat: Heat) -> Option<bool> {
         self.kind.is(heat)
     }
 }
 
-/// What is certain.
+/// The decided properties.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Kind {
     hot: Option<bool>,
@@ -34,7 +35,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Of pages touched at `hz`, of which a share of `idle` is idle.
+    /// For pages touched at `hz`, with a share `idle` of idle pages.
     fn new(hz: f64, idle: f64) -> Self {
         let border = Thresholds::default().hot_hz;
         let hot = decided(hz, border / MARGIN, border * MARGIN);
@@ -52,24 +53,24 @@ impl Kind {
         }
     }
 
-    /// The one heat that it is of for certain.
+    /// Its heat, if it is decided.
     pub fn heat(self) -> Option<Heat> {
         [Heat::Hot, Heat::Warm, Heat::Cold].into_iter().find(|&h| self.is(h) == Some(true))
     }
 
-    /// What is certain in both.
+    /// The properties that are decided in both.
     fn and(self, other: Kind) -> Kind {
         let both = |a: Option<bool>, b| a.filter(|_| a == b);
         Kind { hot: both(self.hot, other.hot), cold: both(self.cold, other.cold) }
     }
 }
 
-/// False up to `low`, true from `high` on, open between.
+/// False up to `low`, true from `high` on, undecided between.
 fn decided(x: f64, low: f64, high: f64) -> Option<bool> {
     if x <= low { Some(false) } else { (x >= high).then_some(true) }
 }
 
-/// The pieces of each stretch between two times; none if the truth does not hold all of it.
+/// The pieces of each stretch between two times; `None` if the truth does not cover all of that time.
 pub(crate) fn pieces(truth: &GroundTruth, from: Nanos, to: Nanos) -> Option<Vec<Vec<Piece>>> {
     let intervals = truth.intervals_in(from, to);
     let (first, last) = (intervals.first()?, intervals.last()?);
@@ -80,7 +81,7 @@ pub(crate) fn pieces(truth: &GroundTruth, from: Nanos, to: Nanos) -> Option<Vec<
     Some((0..truth.stretches.len()).map(of).collect())
 }
 
-/// Those that may be touched, and those between.
+/// The pages that may be touched, and the pages between them.
 fn pieces_of(
     truth: &GroundTruth,
     i: usize,
@@ -100,15 +101,15 @@ fn pieces_of(
     [touched, between].into_iter().filter(|p| p.share > 0.0).collect()
 }
 
-/// What the touched pages of a stretch are in an interval: by the rate over all of it, and by how
-/// many are idle at its end.
+/// The kind of the touched pages of a stretch in an interval: by the mean rate, and by the share that is idle
+/// at its end.
 pub(crate) fn kind(truth: &GroundTruth, i: usize, v: &Interval) -> Kind {
     let pages = truth.stretches[i].pages() as f64;
     let seconds = v.end().since(v.start()).as_secs_f64();
     Kind::new(v.touches[i] as f64 / pages / seconds, v.idle[i] as f64 / pages)
 }
 
-/// Touches of the part of an interval between two times, as if they were even.
+/// Touches between two times within an interval, assuming that touches are evenly distributed.
 fn touches_within(v: &Interval, i: usize, from: Nanos, to: Nanos) -> f64 {
     let part = v.end().min(to).since(v.start().max(from)).as_secs_f64();
     v.touches[i] as f64 * part / v.end().since(v.start()).as_secs_f64()

@@ -1,11 +1,10 @@
 //! A simulated machine: an operations set whose truth is known to the last access.
 //!
-//! A [`Machine`] owns a virtual clock and address spaces. Each space has mappings, pages with an
-//! accessed bit, and patterns that touch them. [`Ops`] makes it an operations set for a monitor,
-//! [`Truth`] says what really happened, and [`score`] compares the two. A [`workload`] is touched in
-//! the same way here and on the real machine, and its [`GroundTruth`] scored by the same code.
-//! Nothing here knows a wall clock, a thread or a file: a seed and the same calls give the same
-//! answers, bit by bit.
+//! A [`Machine`] owns a virtual clock and address spaces. Each space has mappings, pages with an accessed bit,
+//! and patterns that touch them. [`Ops`] makes it an operations set for a monitor, [`Truth`] returns the true
+//! accesses, and [`score`] compares both. A [`workload`] makes the same accesses here and on the real machine,
+//! and the same code scores its [`GroundTruth`]. No part of this crate uses a wall clock, a thread or a file:
+//! the same seed and the same calls give the same results, bit by bit.
 //!
 //! ```
 //! use std::time::Duration;

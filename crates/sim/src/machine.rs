@@ -1,4 +1,4 @@
-//! The machine: a clock, and the address spaces that live by it.
+//! The machine: a clock, and the address spaces that depend on it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use crate::random::mix;
 use crate::space::AddressSpace;
 use crate::truth::Truth;
 
-/// Why the machine did not do what it was told.
+/// Why the machine refused a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// never spawned
+    /// the target was never spawned
     #[error("target {0:?} was never spawned on this machine")]
     NoTarget(TargetId),
-    /// ended
+    /// the target has ended
     #[error("target {0:?} has ended")]
     Gone(TargetId),
-    /// not a range of pages
+    /// the range is empty or not page-aligned
     #[error("{0:?} is empty or does not begin and end at multiples of 4096")]
     Unaligned(AddrRange),
-    /// something is mapped there
+    /// part of the range is already mapped
     #[error("in {0:?} something is mapped already: unmap it first")]
     Taken(AddrRange),
-    /// something is not mapped
+    /// part of the range is not mapped
     #[error("not all of {0:?} is mapped")]
     Unmapped(AddrRange),
-    /// growing to less
+    /// a mapping would shrink
     #[error("{0:?} does not hold all of the mapping that is to grow")]
     Shrinks(AddrRange),
 }
@@ -48,7 +48,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// An empty machine at time zero. The same seed and the same calls make the same accesses.
+    /// An empty machine at time 0. The same seed and the same calls cause the same accesses.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Machine { now: Nanos(0), seed, patterns: 0, spaces: BTreeMap::new() }
@@ -60,27 +60,27 @@ impl Machine {
         self.now
     }
 
-    /// Lets time pass.
+    /// Advances the time by `by`.
     pub fn advance(&mut self, by: Duration) {
         self.now = self.now + by;
     }
 
-    /// Lets time pass up to `time`, if that lies ahead.
+    /// Advances the time to `time`, unless that is in the past.
     pub fn advance_to(&mut self, time: Nanos) {
         self.now = self.now.max(time);
     }
 
-    /// A new target with nothing mapped.
+    /// A new target without mappings.
     pub fn spawn(&mut self) -> TargetId {
         let id = TargetId(u32::try_from(self.spaces.len()).unwrap_or(u32::MAX));
         self.spaces.insert(id, AddressSpace::new(self.now));
         id
     }
 
-    /// Maps `range`, of which nothing may be mapped yet.
+    /// Maps `range`, in which nothing may be mapped yet.
     ///
     /// # Errors
-    /// If the target is not alive, or the range unaligned or taken.
+    /// If the target is not alive, or the range is unaligned or partly mapped.
     pub fn map(
         &mut self,
         target: TargetId,
@@ -91,7 +91,7 @@ impl Machine {
         self.alive(target, range)?.map(range, memory, now)
     }
 
-    /// Unmaps whatever is mapped in `range`, and ends what touched it; its truth is forgotten.
+    /// Unmaps all memory in `range`, ends the patterns in it, and removes its truth.
     ///
     /// # Errors
     /// If the target is not alive or the range unaligned.
@@ -100,17 +100,17 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes the mapping that holds `addr` cover all of `range`, up or down.
+    /// Extends the mapping that contains `addr` to all of `range`, up or down.
     ///
     /// # Errors
-    /// If the target is not alive, nothing is mapped at `addr`, something else in `range`, or the
-    /// mapping would shrink.
+    /// If the target is not alive, nothing is mapped at `addr`, another mapping is in `range`, or the mapping
+    /// would shrink.
     pub fn grow(&mut self, target: TargetId, addr: u64, range: AddrRange) -> Result<(), SimError> {
         let now = self.now;
         self.alive(target, range)?.grow(addr, range, now)
     }
 
-    /// Lays a pattern over `range` from now on, beside those that are there.
+    /// Starts a pattern over `range`, in addition to those already there.
     ///
     /// # Errors
     /// If the target is not alive or not all of the range is mapped.
@@ -137,7 +137,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Says why accesses in `range` cannot be seen, or that they can.
+    /// Sets the reason why accesses in `range` cannot be observed, or makes them observable.
     ///
     /// # Errors
     /// If the target is not alive or the range unaligned.
@@ -178,7 +178,7 @@ impl Machine {
         self.spaces.get(&target).ok_or(SimError::NoTarget(target))
     }
 
-    /// What really happened in a target.
+    /// The true accesses of a target.
     ///
     /// # Errors
     /// If it was never spawned.

@@ -12,8 +12,8 @@ use isotherm_core::{
 
 use crate::machine::{Machine, SimError};
 
-/// An operations set over a [`Machine`], which its clones share: one for each monitor, and one for
-/// whoever makes things happen on the machine.
+/// An operations set over a [`Machine`], which all clones share: one clone for each monitor, and one for the
+/// code that controls the machine.
 #[derive(Debug, Clone)]
 pub struct Ops {
     machine: Rc<RefCell<Machine>>,
@@ -21,16 +21,16 @@ pub struct Ops {
 }
 
 impl Ops {
-    /// Takes the machine over.
+    /// Takes ownership of the machine.
     #[must_use]
     pub fn new(machine: Machine) -> Self {
         Ops { machine: Rc::new(RefCell::new(machine)), generations: BTreeMap::new() }
     }
 
-    /// The machine below. Let go of it before a monitor steps.
+    /// The machine. Drop the reference before a monitor steps.
     ///
     /// # Panics
-    /// If it is held already.
+    /// If the machine is already borrowed.
     #[must_use]
     pub fn machine(&self) -> RefMut<'_, Machine> {
         self.machine.borrow_mut()
@@ -76,7 +76,7 @@ impl Space for Ops {
 }
 
 impl Look for Ops {
-    /// Costs no CPU time, for there is none.
+    /// Costs no CPU time, because the simulation has none.
     fn look(&mut self, asks: &[Ask], out: &mut Vec<Seen>) -> Result<Cost, OpsError> {
         let mut machine = self.held()?;
         let now = machine.now();
@@ -95,7 +95,7 @@ impl Look for Ops {
     }
 }
 
-/// What reading and clearing cost on a real machine, for who plans by it: `docs/concepts/looks.md`.
+/// Cost of reading and clearing on a real machine, for a monitor that plans with it: `docs/concepts/looks.md`.
 const READ_A_PAGE: Duration = Duration::from_nanos(2);
 const CLEAR_A_PAGE: Duration = Duration::from_nanos(150);
 const TOUCH_AGAIN: Duration = Duration::from_nanos(400);
@@ -163,7 +163,7 @@ impl Act for Ops {
         }
     }
 
-    /// Takes no time. A page that a range holds only in part is let alone.
+    /// Takes no time. A page that is only partly in a range is skipped.
     fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
         works.iter().try_for_each(|work| {
             let done = self.work(work)?;

@@ -1,8 +1,8 @@
-//! How right a recording is at each moment: every 100 ms, by blocks of 2 MiB.
+//! Accuracy of a recording at each moment: every 100 ms, by blocks of 2 MiB.
 //!
-//! A record says of each moment what the snapshot over it says. So a monitor that notices a change
-//! late, or smears it over a long snapshot, loses here what the scores of whole snapshots forgive:
-//! those leave out what changes within a snapshot.
+//! The record's statement about a moment is the snapshot that covers it. A monitor that reports a change late,
+//! or spreads it over a long snapshot, therefore loses score here. The scores of whole snapshots do not show
+//! this, because they leave out memory that changes within a snapshot.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::blocks::heat_between;
 use crate::ground_truth::GroundTruth;
 use crate::score::Score;
 
-/// By default this much is left out at the begin of each phase: no monitor knows a change at once.
+/// Default time that is left out at the start of each phase, because no monitor reports a change at once.
 pub const SETTLE: Duration = Duration::from_millis(600);
-/// From one scored moment to the next.
+/// Time between two scored moments.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// F1 scores, the harmonic means of precision and recall: of 0 to 1; none if nothing is of this heat
-/// or called so.
+/// F1 scores, the harmonic means of precision and recall, from 0 to 1; `None` if no memory has this heat or is
+/// reported with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct F1 {
     /// blocks with a mean rate of 10 Hz or more
@@ -31,30 +31,30 @@ pub struct F1 {
 /// F1 scores of a recording.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct OverTime {
-    /// s left out at the begin of each phase
+    /// time left out at the start of each phase, in s
     pub settle_seconds: f64,
     /// over all moments
     pub all: F1,
-    /// of each second of the truth that has moments
+    /// for each second of the truth in which moments were scored
     pub seconds: Vec<SecondF1>,
 }
 
 /// F1 scores of one second.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct SecondF1 {
-    /// s from the begin of the truth
+    /// start of the second since the start of the truth, in s
     pub at: f64,
     /// in it
     #[serde(flatten)]
     pub f1: F1,
 }
 
-/// Sums up the moments of the snapshots, as they come.
+/// Scores the moments in the snapshots, one snapshot after the other.
 #[derive(Debug)]
 pub(crate) struct Moments {
     settle: Duration,
     begin: Nanos,
-    /// begins of the moments that no snapshot has had yet, the next one last
+    /// moments that no snapshot has covered yet, the next one last
     left: Vec<Nanos>,
     /// hot and warm, by second
     seconds: Vec<(u64, [Score; 2])>,
@@ -74,8 +74,8 @@ impl Moments {
         Moments { settle, begin, left, seconds: Vec::new() }
     }
 
-    /// Scores what lies before the end of a snapshot and has not been scored; what lies before `from`
-    /// never is.
+    /// Scores the moments before the end of a snapshot that were not scored yet. Moments before `from` are
+    /// never scored.
     pub fn push(&mut self, truth: &GroundTruth, s: &Snapshot, target: TargetId, from: Nanos) {
         while let Some(at) = self.left.pop_if(|at| *at < s.end) {
             let scores = (at >= from).then(|| heat_between(truth, s, target, (at, at + EVERY)));
@@ -105,7 +105,7 @@ fn f1([hot, warm]: [Score; 2]) -> F1 {
     F1 { hot: hot.f1(), warm: warm.f1() }
 }
 
-/// From when to when each phase lasted.
+/// The start and end of each phase.
 fn phases(truth: &GroundTruth) -> impl Iterator<Item = (Nanos, Nanos)> + '_ {
     let chunks = truth.intervals.chunk_by(|a, b| a.phase == b.phase);
     chunks.filter_map(|c| Some((c.first()?.start(), c.last()?.end())))

@@ -1,8 +1,8 @@
 //! How memory is touched.
 //!
-//! A pattern is a pure function: given a page and a time, it says when the page was last touched.
-//! So looking costs the same however much time has passed, whoever looks sees the same, and the
-//! truth needs no log. What is random is drawn from a hash of seed, page and time.
+//! A pattern is a pure function: for a page and a time, it returns the time of the last touch. Therefore the
+//! cost of a look does not depend on the elapsed time, all observers get the same answer, and the truth
+//! requires no log. Random numbers are hashes of seed, page and time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,43 +14,43 @@ use crate::random::{below, mix, poisson_of_one};
 /// How the pages of a range are touched, from the moment it is set.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pattern {
-    /// Each page at random times, independent of all others.
+    /// Touches of each page at random times, independent of all other pages.
     Poisson {
-        /// touches of one page a second, in the mean
+        /// mean touches per page and second
         hz: f64,
     },
-    /// Each page at even times, at a phase of its own.
+    /// Touches of each page at regular times, with a phase of its own per page.
     Periodic {
         /// time between two touches of a page
         every: Duration,
     },
-    /// From the first page to the last at even speed, over and over.
+    /// Touches from the first page to the last at constant speed, repeatedly.
     Sweep {
-        /// time for one round, so between two touches of a page
+        /// time for one round, which is the time between two touches of a page
         every: Duration,
     },
-    /// At random times within a window, which jumps to the place behind itself, and from the end
-    /// to the start.
+    /// Touches at random times within a window. The window jumps by its own length, and from the end to the
+    /// start.
     Moving {
         /// bytes of the window
         window: u64,
         /// time between two jumps
         every: Duration,
-        /// touches of one page a second while it is in the window
+        /// touches per page and second while the page is in the window
         hz: f64,
     },
-    /// At random times, in each block of pages as often as is said for it.
+    /// Touches at random times, at a rate per block of pages.
     Blocks {
         /// bytes of a block
         block: u64,
-        /// touches of one page a second in each block; none behind the last
+        /// touches per page and second in each block; pages after the last block are not touched
         hz: Arc<[f64]>,
     },
     /// Every n-th page from the first on; the pages between are not touched.
     Sparse {
         /// n
         nth: u64,
-        /// how those are touched
+        /// pattern of the pages that are touched
         of: Box<Pattern>,
     },
 }
@@ -62,7 +62,7 @@ pub(crate) struct Frame {
     pub key: u64,
 }
 
-/// Times here are nanoseconds since the pattern was set, and all touches lie behind zero.
+/// Times here are in nanoseconds since the pattern was set; all touches are later than 0.
 impl Pattern {
     /// The last touch of the `page`-th page in (`after`, `until`].
     pub(crate) fn last_touch(&self, page: u64, f: Frame, after: u64, until: u64) -> Option<u64> {
@@ -94,7 +94,7 @@ impl Pattern {
         last.filter(|&t| t > after)
     }
 
-    /// Whether the same is expected of all pages.
+    /// Whether all pages have the same expectation.
     pub(crate) fn is_even(&self) -> bool {
         match self {
             Pattern::Poisson { .. } | Pattern::Periodic { .. } | Pattern::Sweep { .. } => true,
@@ -128,12 +128,12 @@ fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
-/// The last of the times `phase`, `phase + every`, ... up to `until`.
+/// The last of the times `phase`, `phase + every`, ... that is not after `until`.
 fn last_round(every: u64, phase: u64, until: u64) -> Option<u64> {
     until.checked_sub(phase).map(|d| d - d % every + phase)
 }
 
-/// When in a round of `every` the `page`-th of `pages` comes; never at zero.
+/// The time within a round of `every` at which the `page`-th of `pages` is touched; never 0.
 fn sweep_phase(page: u64, pages: u64, every: u64) -> u64 {
     let phase = (u128::from(page) + 1) * u128::from(every) / u128::from(pages.max(1));
     u64::try_from(phase).unwrap_or(u64::MAX).max(1)
@@ -145,7 +145,7 @@ fn block_hz(page: u64, block: u64, hz: &[f64]) -> f64 {
     usize::try_from(at).ok().and_then(|at| hz.get(at)).copied().unwrap_or(0.0)
 }
 
-/// Among the pages that are touched, the place of `page`, and how many there are.
+/// The index of `page` among the touched pages, and their number.
 fn sparse(page: u64, f: Frame, nth: u64) -> Option<(u64, Frame)> {
     let nth = nth.max(1);
     page.is_multiple_of(nth).then_some((page / nth, Frame { pages: f.pages.div_ceil(nth), ..f }))
@@ -153,9 +153,9 @@ fn sparse(page: u64, f: Frame, nth: u64) -> Option<(u64, Frame)> {
 
 /// The last event in (`after`, `until`] of a Poisson process.
 ///
-/// Time is cut into cells of the mean distance. How many events a cell has (Poisson, one expected)
-/// and where they lie in it (uniform) are hashes of its index: together that is a Poisson process,
-/// and on average less than two cells are looked into.
+/// Time is divided into cells whose length is the mean distance of events. The number of events in a cell
+/// (Poisson distributed, 1 expected) and their positions in it (uniform) are hashes of the cell's index.
+/// Together they are a Poisson process. On average, fewer than two cells are examined.
 fn poisson(key: u64, hz: f64, after: u64, until: u64) -> Option<u64> {
     if hz <= 0.0 || until <= after {
         return None;

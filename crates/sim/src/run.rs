@@ -7,11 +7,8 @@ use isotherm_core::{Driver, EndReason, Nanos, OpsError, Snapshot, Source, drive}
 
 use crate::ops::Ops;
 
-/// Steps `source` up to `until`, or to its end, letting the machine's time pass whenever it waits.
-/// The snapshots are those it delivered.
-///
-/// # Errors
-/// Those of the source.
+/// Steps `source` until `until`, or until its end, and advances the machine's time whenever the source waits.
+/// Returns the snapshots that the source delivered.
 pub fn run(
     source: &mut (impl Source + ?Sized),
     ops: &Ops,

@@ -1,22 +1,22 @@
-//! How right a snapshot is.
+//! Accuracy of a snapshot.
 
 use isotherm_core::{AddrRange, Heat, RegionView, Snapshot, TargetId, Thresholds};
 
 use crate::ground_truth::GroundTruth;
 use crate::kind::{Piece, pieces};
 
-/// Rates below are taken for this one, in Hz: in an interval of 400 ms a region shows one touch in
-/// 6.4 seconds of its pages.
+/// Rates below this are raised to it, in Hz. In an interval of 400 ms, the samples of a region represent one
+/// touch in 6.4 s of its pages.
 pub const LEAST_HZ: f64 = 0.1;
 
-/// The highest rate that a look can tell from a higher one: with five touches in a sampling
-/// interval 99.3 % of pages are found accessed.
+/// The highest rate that a look can distinguish from a higher one: with five touches per sampling interval,
+/// 99.3 % of the pages are found accessed.
 #[must_use]
 pub fn highest_hz(sample: std::time::Duration) -> f64 {
     5.0 / sample.as_secs_f64()
 }
 
-/// Bytes of one kind that a snapshot reported against the truth.
+/// Bytes of one kind that a snapshot reported, compared with the truth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Score {
     /// reported
@@ -25,24 +25,24 @@ pub struct Score {
     pub real: u64,
     /// both
     pub both: u64,
-    /// neither right nor wrong: too close to the border, or changing
+    /// neither right nor wrong: too close to the threshold, or changing
     pub left_out: u64,
 }
 
 impl Score {
-    /// Share of what was reported that is true; none if nothing was.
+    /// Share of the reported bytes that are true; `None` if none were reported.
     #[must_use]
     pub fn precision(&self) -> Option<f64> {
         share(self.both, self.reported)
     }
 
-    /// Share of what is true that was reported; none if nothing is.
+    /// Share of the true bytes that were reported; `None` if there are none.
     #[must_use]
     pub fn recall(&self) -> Option<f64> {
         share(self.both, self.real)
     }
 
-    /// The harmonic mean of both; none if nothing is so, and nothing was reported.
+    /// The harmonic mean of both; `None` if no bytes are true or reported.
     #[must_use]
     pub fn f1(&self) -> Option<f64> {
         share(2 * self.both, self.reported + self.real)
@@ -62,7 +62,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// A snapshot against the truth, by bytes of the memory that the truth is about.
+/// The scores of a snapshot, in bytes of the memory that the truth describes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Scores {
     /// touched at 10 Hz or more
@@ -71,17 +71,16 @@ pub struct Scores {
     pub warm: Score,
     /// untouched for 5 s or more at the end of the interval
     pub cold: Score,
-    /// bytes called unknown; they are in none of the above
+    /// bytes reported as unknown; they are in none of the above
     pub unknown: u64,
-    /// Root of the mean square of the binary logarithm of reported over true rate, by bytes
-    /// touched in the interval: the rate that touched pages would have if those reported to be
-    /// touched were among them; both rates within [`LEAST_HZ`] and [`highest_hz`]. None if nothing
-    /// was touched.
+    /// Root mean square of the binary logarithm of reported over true rate, over the bytes touched in the
+    /// interval. The reported rate assumes that the pages reported as touched are among the touched ones. Both
+    /// rates are limited to [`LEAST_HZ`] and [`highest_hz`]. `None` if nothing was touched.
     pub rate_error: Option<f64>,
 }
 
 impl Scores {
-    /// Of one kind.
+    /// The score of one kind.
     #[must_use]
     pub fn of(&self, heat: Heat) -> Score {
         match heat {
@@ -92,12 +91,12 @@ impl Scores {
     }
 }
 
-/// How right `snapshot` is about `target` and the memory of `truth`, by the default [`Thresholds`];
-/// none if the truth is of another time.
+/// The scores of `snapshot` for `target` and the memory of `truth`, by the default [`Thresholds`]; `None` if
+/// the truth does not cover the time.
 ///
-/// A page is left out of a score if its kind changed within the interval of the snapshot, or is
-/// open: its rate lies within a factor of 1.5 of the threshold; or, for cold and warm, between a
-/// tenth and nine tenths of its stretch are idle, as touches come so rarely.
+/// A page is left out of a score if its kind changed within the interval of the snapshot, or is undecided. It
+/// is undecided if its rate is within a factor of 1.5 of the threshold. For cold and warm it is also undecided
+/// if between 10 % and 90 % of its stretch are idle, because touches are so rare.
 #[must_use]
 pub fn score(truth: &GroundTruth, snapshot: &Snapshot, target: TargetId) -> Option<Scores> {
     let pieces = pieces(truth, snapshot.start, snapshot.end)?;
@@ -121,7 +120,7 @@ pub(crate) fn regions(snapshot: &Snapshot, target: TargetId) -> impl Iterator<It
     snapshot.targets.iter().filter(move |t| t.id == target).flat_map(|t| &t.regions)
 }
 
-/// Share of `range` that is called `heat` in `snapshot`, of 0 to 1.
+/// Share of `range` that `snapshot` reports as `heat`, from 0 to 1.
 pub(crate) fn called(snapshot: &Snapshot, target: TargetId, range: AddrRange, heat: Heat) -> f64 {
     let right = regions(snapshot, target).filter(|r| r.heat(&Thresholds::default()) == heat);
     let bytes: u64 = right.filter_map(|r| r.range.intersect(&range)).map(|r| r.len()).sum();
@@ -142,7 +141,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// `bytes` of a region that lie in a stretch with these pieces.
+    /// Adds `bytes` of a region that are in a stretch with these pieces.
     fn region(&mut self, region: &RegionView, bytes: u64, pieces: &[Piece]) {
         let called = region.bytes(&Thresholds::default());
         let len = region.range.len().max(1) as f64;
@@ -163,7 +162,7 @@ impl Sums {
         }
     }
 
-    /// `bytes` that no region covers.
+    /// Adds `bytes` that no region covers.
     fn missed(&mut self, bytes: u64, pieces: &[Piece]) {
         for (sums, kind) in self.bytes.iter_mut().zip(KINDS) {
             add(sums, bytes as f64, 0.0, kind, pieces);
@@ -183,8 +182,8 @@ impl Sums {
     }
 }
 
-/// Adds `bytes` of a stretch with these pieces, of which a share is called `kind`. Which pages those are
-/// is not told: as many of them are right as can be.
+/// Adds `bytes` of a stretch with these pieces, of which the share `called` is reported as `kind`. The report
+/// does not say which pages these are; as many as possible count as right.
 fn add(sums: &mut [f64; 4], bytes: f64, called: f64, kind: Heat, pieces: &[Piece]) {
     let share_of =
         |is: Option<bool>| pieces.iter().filter(|p| p.is(kind) == is).map(|p| p.share).sum::<f64>();

@@ -51,7 +51,7 @@ impl AddressSpace {
         self.ended.is_some()
     }
 
-    /// Time that it has run; it runs all the time.
+    /// Time for which it has run; it always runs.
     pub(crate) fn ran(&self, now: Nanos) -> Duration {
         self.ended.unwrap_or(now).since(self.began)
     }
@@ -79,7 +79,7 @@ impl AddressSpace {
         self.forget_unknown(range);
     }
 
-    /// Makes the mapping that holds `addr` cover all of `range`.
+    /// Extends the mapping that contains `addr` to all of `range`.
     pub(crate) fn grow(&mut self, addr: u64, range: AddrRange, now: Nanos) -> Result<(), SimError> {
         let at = self.area_index(addr).ok_or(SimError::Unmapped(range))?;
         let old = self.areas[at].range;
@@ -139,7 +139,7 @@ impl AddressSpace {
         parts.map(|r| r.len()).sum::<u64>() == range.len()
     }
 
-    /// Visits the pages of what is mapped of `range`.
+    /// Visits the mapped pages of `range`.
     pub(crate) fn visit(
         &mut self,
         range: AddrRange,
@@ -165,8 +165,8 @@ impl AddressSpace {
         }
     }
 
-    /// Answers an ask, and says whether bits were cleared. All of it must be mapped, else the look
-    /// is dropped.
+    /// Answers an ask, and returns whether it cleared bits. If any part of the range is not mapped, the look is
+    /// dropped.
     pub(crate) fn look(&mut self, range: AddrRange, clear: bool, now: Nanos) -> (Seen, bool) {
         if !self.is_mapped(range) {
             return (Seen::default(), false);
@@ -191,7 +191,7 @@ impl AddressSpace {
         (seen, cleared)
     }
 
-    /// The accessed bits of what is resident of `range`, by blocks.
+    /// The accessed bits of the resident pages of `range`, by blocks.
     pub(crate) fn blocks(&mut self, range: AddrRange, now: Nanos) -> Vec<Block> {
         let mut out: Vec<Block> = Vec::new();
         self.visit(range, now, |v| {
@@ -217,7 +217,7 @@ impl AddressSpace {
         out
     }
 
-    /// Clears the accessed bits of `range`; what has come of each block, and how many of its pages
+    /// Clears the accessed bits of `range`. Returns the result for each block, and the number of its pages that
     /// were young.
     pub(crate) fn clear_blocks(&mut self, range: AddrRange, now: Nanos) -> Vec<(Cleared, u32)> {
         let mut out: Vec<(Cleared, u32)> = Vec::new();
@@ -244,7 +244,7 @@ impl AddressSpace {
         out
     }
 
-    /// Does `work` to the pages that lie in its range as a whole, up to its bytes.
+    /// Applies `work` to the pages that are completely in its range, up to its limit in bytes.
     pub(crate) fn apply(&mut self, work: &Work<'_>, now: Nanos) -> Applied {
         let mut done = Applied::default();
         let mut full = false;
@@ -270,10 +270,11 @@ impl AddressSpace {
     }
 }
 
-/// Whether a page is passed: unknown, a part only, touched, held back by a filter, or as wanted.
+/// Whether a page is skipped: it is unknown, only partly in the range, touched, excluded by a filter, or
+/// already in the wanted state.
 ///
-/// As no time passes while the machine acts, it cannot clear and look again: what has been touched
-/// since it was last cleared counts as touched.
+/// The machine's time does not advance during an action, so it cannot clear and look again. A page that was
+/// touched since it was last cleared counts as touched.
 fn lets_alone(work: &Work<'_>, page: &PageView<'_>) -> bool {
     let touched = page.young && !work.recheck.is_zero();
     page.unknown.is_some()
@@ -290,7 +291,7 @@ fn lets_alone(work: &Work<'_>, page: &PageView<'_>) -> bool {
 fn lets_through(filters: &[PageFilter], page: &PageView<'_>) -> bool {
     let is = |kind| match kind {
         PageKind::HugePage { min, max } => (min..=max).contains(&page.page.len()),
-        // For how long a bit has been set nobody tells.
+        // The time for which a bit has been set is unknown.
         PageKind::Young | PageKind::Touched { .. } => page.young,
         // The machine has one node.
         PageKind::Node(n) => n == 0,
@@ -299,7 +300,7 @@ fn lets_through(filters: &[PageFilter], page: &PageView<'_>) -> bool {
     answers.map_or(filters.last().is_none_or(|last| !last.allow), |f| f.allow)
 }
 
-/// Does `action` to a page, if there is something to do.
+/// Applies `action` to a page, if there is something to do.
 fn act(action: &Action, page: PageView<'_>, now: Nanos) -> bool {
     match action {
         Action::PageOut => page.state.resident = Since::after(now),
@@ -316,11 +317,11 @@ fn unknown_at(marks: &[(AddrRange, Unknown)], page: AddrRange) -> Option<Unknown
     marks.iter().find(|(r, _)| r.intersect(&page).is_some()).map(|&(_, why)| why)
 }
 
-/// A base or huge page as it is now.
+/// A base or huge page in its present state.
 pub(crate) struct PageView<'a> {
     /// all of it
     pub page: AddrRange,
-    /// the part of it that was asked for
+    /// the part of it in the requested range
     pub part: AddrRange,
     pub resident: bool,
     /// its accessed bit
@@ -330,7 +331,7 @@ pub(crate) struct PageView<'a> {
 }
 
 impl PageView<'_> {
-    /// Blocks that it has pages in, by their address.
+    /// The blocks in which it has pages, by address.
     fn by_block(&self) -> impl Iterator<Item = (u64, PageMask)> + use<> {
         let part = self.part;
         let page = |bytes: u64| usize::try_from(bytes / PAGE_SIZE).unwrap_or(usize::MAX);
@@ -347,7 +348,7 @@ impl PageView<'_> {
     }
 }
 
-/// What lies of `range` below and above `hole`; either may be empty.
+/// The parts of `range` below and above `hole`; either may be empty.
 pub(crate) fn outside(range: AddrRange, hole: AddrRange) -> [AddrRange; 2] {
     [
         AddrRange::new(range.start, range.end.min(hole.start)),

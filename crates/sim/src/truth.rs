@@ -1,4 +1,4 @@
-//! What really happened on the machine.
+//! The true accesses on the machine.
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Thresholds};
 
@@ -6,15 +6,15 @@ use crate::access::{Access, pages};
 use crate::ground_truth::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION};
 use crate::space::AddressSpace;
 
-/// The truth about what is mapped in an address space now: exact, for any page and time.
+/// The true accesses to the memory that is mapped now: exact, for any page and time.
 ///
-/// It is about accesses by the target, whether they can be seen or not.
+/// They include accesses that cannot be observed.
 #[derive(Debug, Clone, Copy)]
 pub struct Truth<'a> {
     space: &'a AddressSpace,
 }
 
-/// Counts of one stretch in one interval.
+/// Counts of a stretch in an interval.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counts {
     touches: f64,
@@ -27,15 +27,14 @@ impl<'a> Truth<'a> {
         Truth { space }
     }
 
-    /// When the page that holds `addr` was last touched up to and including `at`.
+    /// When the page that contains `addr` was last touched, at `at` or before.
     #[must_use]
     pub fn last_touch(&self, addr: u64, at: Nanos) -> Option<Nanos> {
         let page = addr - addr % PAGE_SIZE;
         self.accesses(page).filter_map(|a| a.last_touch(page, Nanos(0), at)).max()
     }
 
-    /// Touches a second of the page that holds `addr`, as expected of its patterns, between `from`
-    /// and `to`.
+    /// Expected touches per second of the page that contains `addr`, between `from` and `to`.
     #[must_use]
     pub fn rate_hz(&self, addr: u64, from: Nanos, to: Nanos) -> f64 {
         let page = addr - addr % PAGE_SIZE;
@@ -43,8 +42,8 @@ impl<'a> Truth<'a> {
         touches / to.since(from).as_secs_f64()
     }
 
-    /// What was touched between `from` and `to`, of stretches that do not reach over the end of a
-    /// mapping. Touches are as expected, the rest as it was.
+    /// The counts between `from` and `to` of stretches, each within one mapping. Touches are expected numbers,
+    /// the other counts are exact.
     #[must_use]
     pub fn interval(&self, stretches: &[Stretch], phase: &str, from: Nanos, to: Nanos) -> Interval {
         let counts: Vec<Counts> = stretches.iter().map(|s| self.counts(s, from, to)).collect();
@@ -101,8 +100,8 @@ impl<'a> Truth<'a> {
         self.space.accesses.iter().filter(move |a| a.range.contains(page))
     }
 
-    /// What is mapped, cut wherever a mapping or a pattern begins or ends; into single pages where
-    /// they are not touched alike.
+    /// The mapped memory, cut at the borders of mappings and patterns, and into single pages where pages have
+    /// different expectations.
     fn stretches(&self) -> impl Iterator<Item = Stretch> + use<'a> {
         let space = self.space;
         let pieces = space.areas.iter().flat_map(move |area| {
@@ -127,7 +126,7 @@ impl<'a> Truth<'a> {
     }
 }
 
-/// For how long a page that counts as idle has not been touched: as long as makes memory cold.
+/// Minimum time for which an idle page was not touched: the cold age.
 pub(crate) fn idle_ns() -> u64 {
     u64::try_from(Thresholds::default().cold_age.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,13 +1,13 @@
-//! What memory holds: it compresses about three to one, as that of real programs does.
+//! Contents of memory. They compress about 3:1, as memory of real programs does.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Of 100 bytes, so many are random.
+/// Number of random bytes per 100 bytes.
 const RANDOM: usize = 28;
 const PATTERN: &[u8] = b"isotherm ";
 
-/// Makes values; the same ones for a seed.
+/// Makes values, which depend only on the seed.
 #[derive(Debug)]
 pub struct Contents(Xoshiro256PlusPlus);
 

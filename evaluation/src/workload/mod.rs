@@ -1,4 +1,4 @@
-//! What is run: servers with a load, programs, and memory that is touched in a known way.
+//! The workloads: servers with a load, programs, and memory that is touched in a known way.
 
 mod command;
 mod compile;
@@ -32,12 +32,12 @@ pub use contents::Contents;
 pub use open_loop::OpenLoop;
 pub use redis::{Keys, Redis, Server};
 
-/// Something to run.
+/// A workload to run.
 pub trait Workload {
-    /// In the tables.
+    /// Name in the tables.
     fn name(&self) -> &str;
 
-    /// Bytes of its memory at most, about: what swap must have room for.
+    /// Approximate maximum of its memory in bytes, for which swap must have room.
     fn memory(&self) -> u64;
 
     /// Starts it, with files of its own at `place`, and waits until it is ready.
@@ -47,18 +47,18 @@ pub trait Workload {
     fn start(&self, place: &Path, stop: &Stop) -> Result<Box<dyn Running>>;
 }
 
-/// A workload that is ready; ended when dropped.
+/// A workload that is ready; ended on drop.
 pub trait Running {
     /// Its process.
     fn pid(&self) -> i32;
 
-    /// Whether it has others below it that count as well.
+    /// Whether its descendants count as well.
     fn family(&self) -> bool {
         false
     }
 
-    /// Works; tells `beside` when what is measured begins. What can be asked in the middle works slice by
-    /// slice.
+    /// Does its work; calls `beside` at the start of the measurement. A workload that can be interrupted works
+    /// slice by slice.
     ///
     /// # Errors
     /// If it fails.
@@ -73,27 +73,27 @@ pub trait Running {
     }
 }
 
-/// How long one works that does not end by itself.
+/// Durations of a workload that does not end by itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Length {
-    /// before it is measured
+    /// before the measurement
     pub lead_in: Duration,
-    /// while it is
+    /// during the measurement
     pub measured: Duration,
-    /// instead, where isotherm takes turns
+    /// turns of isotherm in slices, in place of that
     pub slices: u32,
 }
 
-/// What it has done while it was measured.
+/// The results during the measurement.
 #[derive(Debug, Clone)]
 pub struct Done {
-    /// by its own count
+    /// work, as the workload counts it
     pub work: Work,
-    /// where isotherm took turns
+    /// results of slices, if isotherm takes turns
     pub sliced: Option<Sliced>,
-    /// where it has requests
+    /// latency, if it serves requests
     pub latency: Option<Latency>,
-    /// resident bytes of what was beside it only to be held against it
+    /// resident bytes of processes that run only for comparison
     pub apart: u64,
 }
 
@@ -121,7 +121,7 @@ impl Done {
 /// again, and short beside all that makes the machine faster or slower.
 const TURN: Duration = Duration::from_millis(250);
 
-/// What is beside a workload only to be held against it, started when it is first asked for: isotherm is at
+/// A process for comparison, started when it is first required. isotherm is at rest by then.
 /// rest by then.
 fn started<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Result<&mut T> {
     Ok(match place {
@@ -130,7 +130,8 @@ fn started<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Resul
     })
 }
 
-/// Bytes that go when a process and all below it do: of what they share with others, their parts.
+/// Bytes that would be freed if a process and all its descendants ended: of shared memory, their proportional
+/// share.
 fn memory_of(pid: i32) -> u64 {
     let of = |pid: i32| {
         let text = read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
@@ -141,7 +142,7 @@ fn memory_of(pid: i32) -> u64 {
     each.sum::<u64>() << 10
 }
 
-/// What a process has counted so far, and its CPU time.
+/// The counter of a process, and its CPU time.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     count: u64,
@@ -162,14 +163,14 @@ impl Reading {
         self.cpu.saturating_sub(before.cpu).as_secs_f64()
     }
 
-    /// What it has counted since then, in a second of its CPU time.
+    /// Increase of the counter since then, per second of CPU time.
     fn pace_since(self, before: Reading) -> f64 {
         let count = self.count.saturating_sub(before.count);
         count as f64 / self.cpu_since(before).max(1e-9)
     }
 }
 
-/// Those that are run if none are named.
+/// The default workloads.
 pub const NAMES: [&str; 17] = [
     "redis-together",
     "redis-hashed",

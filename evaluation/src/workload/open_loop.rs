@@ -1,5 +1,5 @@
-//! Requests at a fixed rate, whether or not those before have been answered. A latency counts from when
-//! the request was due, so that a server that stalls does not hide how many would have waited for it.
+//! Requests at a fixed rate, whether or not previous ones have been answered. A latency counts from the time at
+//! which the request was due, so that a stall of the server includes all requests that would have waited.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,9 +14,9 @@ use super::resp::{Answers, connect, get};
 use crate::latency::Latencies;
 use crate::stop::Stop;
 
-/// What is due within this time is asked for at once.
+/// Requests that are due within this time are sent together.
 const TICK: Duration = Duration::from_micros(200);
-/// Answers that are owed at the end are waited for as long, and then count as they are.
+/// Time limit for pending answers at the end; after it, they count with the time waited so far.
 const LAST: Duration = Duration::from_secs(10);
 
 /// When requests are due.

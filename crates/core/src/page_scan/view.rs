@@ -186,9 +186,9 @@ impl PageCounts {
 /// with `each` samples per page. `None` if all of them may be touched.
 ///
 /// This is the maximum-likelihood zero-inflated binomial: touched pages are touched in a fraction p of the
-/// samples for which p / (1 - (1 - p)^n) is the mean over the pages that were touched, and touched / (1 - (1
-/// - p)^n) of the pages are touched at all. Example: 10 of 160 pages touched in all of 20 samples give 1/16;
-/// 160 pages touched in one sample each give all of them.
+/// samples for which `p / (1 - (1 - p)^n)` is the mean over the pages that were touched, and
+/// `touched / (1 - (1 - p)^n)` of the pages are touched at all. Example: 10 of 160 pages touched in all of 20
+/// samples give 1/16; 160 pages touched in one sample each give all of them.
 fn touched_share(pages: f64, touched: f64, each: f64, young: f64) -> Option<f64> {
     if touched <= 0.0 || touched >= pages {
         return None;

@@ -1,4 +1,4 @@
-//! The other end: asks a service.
+//! The client side of the control socket: sends a request to a service.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,13 +10,14 @@ use tracing::warn;
 
 use super::{ControlError, MAX_ANSWER, MAX_LINE, Request, default_path};
 
-/// A service that is acting answers within a step of that.
+/// Limit for each read and write. A service that is acting answers within one step, which is shorter.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Asks the service at `path`, or where it is if nothing is said; the whole answer.
+/// Sends `request` to the service at `path`, or at the default path if `path` is `None`, and returns the whole
+/// answer.
 ///
 /// # Errors
-/// If there is none, it does not answer, or it refuses.
+/// If no service listens there, it does not answer in time, or it refuses the request.
 pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError> {
     let path = path.map_or_else(default_path, Path::to_owned);
     let name = || path.display().to_string();
@@ -45,7 +46,7 @@ pub fn ask(path: Option<&Path>, request: &Request) -> Result<Value, ControlError
     }
 }
 
-/// Asks for something of which nothing but that it is done comes back, and notes, which are said.
+/// Sends a request whose answer carries no data except notes, and prints these notes as warnings.
 pub fn say_to(path: Option<&Path>, request: &Request) -> Result<(), ControlError> {
     let answer = ask(path, request)?;
     let notes = answer["notes"].as_array().into_iter().flatten();
@@ -56,7 +57,8 @@ pub fn say_to(path: Option<&Path>, request: &Request) -> Result<(), ControlError
 fn exchange(mut stream: &UnixStream, line: &[u8]) -> io::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    // Who is not allowed to ask is told so whatever they say.
+    // A service refuses an unauthorized client before it reads the request. Then this write may fail, and the
+    // answer still holds the reason.
     let sent = stream.write_all(line);
     let mut answer = String::new();
     let n = BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;

@@ -1,42 +1,42 @@
-//! Attributes of the monitor that may change while it watches.
+//! Attributes of the monitor that may change while the service runs.
 
 use std::time::Duration;
 
 use isotherm_core::{Attrs, MonitorKind};
 use serde::{Deserialize, Serialize};
 
-/// Those that are named.
+/// The attributes that a request names; `None` leaves an attribute as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attributes {
-    /// what watching may cost: a share of one CPU
+    /// limit on the cost of watching: a fraction of one CPU
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
-    /// TLB shootdowns a second; 0: as many as the budget allows
+    /// limit on TLB shootdowns per second; 0: as many as the budget allows
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipis: Option<u32>,
-    /// from one clear of a page to the next; 0: as short as the budget allows
+    /// time from one clear of a page to the next, in seconds; 0: as short as the budget allows
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<f64>,
-    /// of the monitors of regions and of pages: from a clear to a look, from one snapshot to the next
+    /// sampling interval of the regions and pages monitors, in seconds: from a clear to the look
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// from one snapshot to the next, of those two
+    /// aggregation interval of these two monitors, in seconds: from one snapshot to the next
     pub aggr_seconds: Option<f64>,
-    /// from one reading of the mappings to the next
+    /// update interval, in seconds: from one reading of the mappings to the next
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// least number of regions
+    /// minimum number of regions
     pub min_regions: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    /// greatest number of regions
+    /// maximum number of regions
     pub max_regions: Option<u32>,
 }
 
 impl Attributes {
-    /// All there are of a monitor.
+    /// All attributes that the monitor of `attrs` has; `None` for those that it does not have.
     pub fn of(attrs: &Attrs) -> Self {
         let budget = attrs.budget();
         Attributes {
@@ -51,7 +51,7 @@ impl Attributes {
         }
     }
 
-    /// `attrs` with these, or why that makes no sense.
+    /// Returns `attrs` with these attributes replaced, or the reason why the result would be invalid.
     pub fn over(&self, attrs: Attrs) -> Result<Attrs, String> {
         let of_exposure =
             self.budget.is_some() || self.ipis.is_some() || self.interval_seconds.is_some();
@@ -89,7 +89,7 @@ impl Attributes {
         new.checked().map_err(|e| e.to_string())
     }
 
-    /// Those of `new`, and what it does not name.
+    /// Replaces the attributes that `new` names, and keeps the others.
     pub fn take(&mut self, new: &Attributes) {
         *self = Attributes {
             budget: new.budget.or(self.budget),
@@ -104,7 +104,7 @@ impl Attributes {
     }
 }
 
-/// Whether the monitor goes by sampling and aggregation intervals.
+/// Whether the monitor uses sampling and aggregation intervals.
 fn samples(attrs: &Attrs) -> bool {
     attrs.monitor != MonitorKind::Exposure
 }

@@ -15,54 +15,54 @@ pub use ask::{ask, say_to};
 pub use attributes::Attributes;
 pub use socket::{Control, answer, wait};
 
-/// A request is at most so long, in bytes.
+/// Maximum length of a request, in bytes.
 const MAX_LINE: usize = 1 << 20;
-/// An answer is at most so long: all processes of a big machine.
+/// Maximum length of an answer, in bytes: enough for all processes of a large machine.
 const MAX_ANSWER: u64 = 64 << 20;
 
-/// What is asked for: a line.
+/// A request: one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// what it does, and has done
+    /// report the state of the service and what it has done
     Status,
-    /// act no more, go on watching
+    /// stop acting, but continue to watch
     Pause,
-    /// act again
+    /// resume acting after a pause
     Resume,
-    /// end
+    /// end the service
     Stop,
-    /// other schemes
+    /// replace the schemes
     Commit {
-        /// their text
+        /// the text of the new schemes
         schemes: String,
-        /// how that is written
+        /// the form of that text: TOML or one scheme per line
         form: Form,
     },
-    /// another budget, and so on
+    /// change attributes of the monitor, for example its budget
     Attributes(Attributes),
-    /// these processes too, and those no longer
+    /// change which processes are watched
     Targets {
         #[serde(default)]
-        /// these too
+        /// pids to watch from now on, in addition to the current ones
         add: Vec<i32>,
         #[serde(default)]
-        /// these no longer
+        /// pids to stop watching
         remove: Vec<i32>,
     },
-    /// have a record written, or ended
+    /// start a record, or end it
     Record {
-        /// where it goes: a whole path
+        /// the file of the record: an absolute path
         file: Option<PathBuf>,
-        /// how large it may become, in bytes
+        /// maximum size of the record, in bytes
         max_size: Option<u64>,
         #[serde(default)]
-        /// whether it is to end
+        /// whether to end the current record instead of starting one
         off: bool,
     },
 }
 
-/// What is answered: a line.
+/// An answer: one line of JSON.
 #[derive(Debug, Serialize)]
 pub struct Answer<T> {
     ok: bool,
@@ -75,98 +75,99 @@ pub struct Answer<T> {
 }
 
 impl<T> Answer<T> {
-    /// Done.
+    /// The request was carried out.
     pub fn done() -> Self {
         Answer::noted(Vec::new())
     }
 
-    /// Done, and what is to be known about it.
+    /// The request was carried out; `notes` are for the user.
     pub fn noted(notes: Vec<String>) -> Self {
         Answer { ok: true, error: None, status: None, notes }
     }
 
-    /// Not done, and why.
+    /// The request was refused, for the reason `why`.
     pub fn refused(why: String) -> Self {
         Answer { ok: false, error: Some(why), status: None, notes: Vec::new() }
     }
 
-    /// How things are.
+    /// The answer to [`Request::Status`].
     pub fn status(status: T) -> Self {
         Answer { ok: true, error: None, status: Some(status), notes: Vec::new() }
     }
 }
 
-/// What goes wrong with the socket itself.
+/// Failures of the control socket itself.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// not to be made
+    /// the socket cannot be created
     #[error("cannot make the control socket {path}: {source}; name another place with --control")]
     Make {
-        /// of the socket
+        /// path of the socket
         path: String,
-        /// what the system says
+        /// the error of the operating system
         source: io::Error,
     },
-    /// somebody listens there
+    /// another process already listens on the socket
     #[error(
         "the control socket {path} is that of {who}, which is alive: end it (isotherm service stop --control \
          {path}), or name another with --control"
     )]
     Taken {
-        /// of the socket
+        /// path of the socket
         path: String,
-        /// who listens there
+        /// the process that listens
         who: String,
     },
-    /// something else lies there
+    /// a file that is not a socket exists at this path
     #[error("{0} exists and is no socket: name another place with --control")]
     Foreign(String),
-    /// nobody listens there
+    /// no process listens on the socket
     #[error(
         "no service listens on {path}: start one (isotherm reclaim --all; record and run listen with --control \
          PATH), or name its socket with --control"
     )]
     Nobody {
-        /// of the socket
+        /// path of the socket
         path: String,
     },
-    /// cannot be spoken with
+    /// the connection failed
     #[error("cannot communicate with the service on {path}: {source}")]
     Speak {
-        /// of the socket
+        /// path of the socket
         path: String,
-        /// what the system says
+        /// the error of the operating system
         source: io::Error,
     },
-    /// does not answer
+    /// the service did not answer in time
     #[error(
         "the service on {path} has not answered within {seconds} s: it is busy with a long operation, or \
          stopped. Try again; if that does not help, look at its process (ps) and its log"
     )]
     Silent {
-        /// of the socket
+        /// path of the socket
         path: String,
-        /// how long it was waited for
+        /// how long the client waited, in seconds
         seconds: u64,
     },
-    /// has no sense
+    /// the answer is malformed
     #[error("the service on {path} has sent an invalid answer: {what}")]
     Senseless {
-        /// of the socket
+        /// path of the socket
         path: String,
-        /// what is wrong with it
+        /// what is wrong with the answer
         what: String,
     },
-    /// longer than is read
+    /// the request is longer than `MAX_LINE`; with its length in bytes
     #[error("a request of {0} bytes is longer than {MAX_LINE} bytes: schemes are a few lines")]
     TooLong(usize),
-    /// by the service
+    /// the service refused the request, for this reason
     #[error("{0}")]
     Refused(String),
 }
 
-/// Where the socket is if nothing is said: the same for all who are root, however they came to be.
+/// The path of the socket if no option names one: the same for every process that runs as root, by login or by
+/// sudo.
 pub fn default_path() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
     let own = own.filter(|_| !rustix::process::geteuid().is_root());

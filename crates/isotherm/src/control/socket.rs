@@ -1,4 +1,4 @@
-//! Who listens, and who is connected.
+//! The listening side of the control socket, and its clients.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -16,14 +16,14 @@ use super::{Answer, ControlError, MAX_LINE, Request};
 use crate::served::{self, Framing, Served, Wait};
 use crate::words::chain;
 
-/// A socket on which its owner and root may ask. It never waits for a client.
+/// A socket on which the owner of the service and root may send requests. It never waits for a client.
 pub struct Control {
     path: PathBuf,
     served: Served<UnixListener>,
 }
 
-/// Waits until then, or until `control` or one of the `others` has to do; returns the requests that have
-/// come to `control`, each with whom to answer.
+/// Waits until the given time, or until `control` or one of `others` has something to do. Returns the requests
+/// that have arrived at `control`, each with the number of the client to answer.
 pub fn wait<'a>(
     control: Option<&'a mut Control>,
     others: impl IntoIterator<Item = &'a mut dyn Wait>,
@@ -37,8 +37,8 @@ pub fn wait<'a>(
     control.map(Control::requests).unwrap_or_default()
 }
 
-/// Answers requests that [`wait`] has returned just now by what `done` makes of them; says why it is to end,
-/// if somebody has asked for that.
+/// Answers requests that [`wait`] has just returned, by what `done` returns for each of them. If a client has
+/// asked the service to end, returns the reason for ending.
 pub fn answer<T: Serialize>(
     control: Option<&mut Control>,
     requests: Vec<(usize, Result<Request, String>)>,
@@ -55,7 +55,7 @@ pub fn answer<T: Serialize>(
                 let answer = done(request).unwrap_or_else(|e| Answer::refused(chain(&e)));
                 control.served.answer(client, &line(&answer), false);
             }
-            // Nothing more is heard from who has sent it.
+            // After a malformed request, nothing more is read from this client.
             Err(why) => {
                 control.served.answer(client, &line(&Answer::<()>::refused(why)), true);
             }
@@ -65,8 +65,8 @@ pub fn answer<T: Serialize>(
 }
 
 impl Control {
-    /// Listens at `path`, in a folder that is made if it is not there. What a service that is no more has
-    /// left there is replaced.
+    /// Listens at `path`. Creates the directory if it does not exist, and replaces the socket of a service that
+    /// no longer runs.
     pub fn open(path: &Path) -> Result<Self, ControlError> {
         let name = || path.display().to_string();
         let make = |source| ControlError::Make { path: name(), source };
@@ -76,7 +76,7 @@ impl Control {
             Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(make(e)),
             _ => {}
         }
-        // Of two that begin at once, one finds the other.
+        // The lock makes sure that of two services that start at once, one finds the other.
         let lock = File::open(dir).map_err(make)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| make(e.into()))?;
         let listener = match UnixListener::bind(path) {
@@ -124,7 +124,7 @@ impl Drop for Control {
     }
 }
 
-/// The owner of this process, and root; which process that is.
+/// Checks that the peer is root or the owner of this process, and returns the pid of the peer.
 fn may_ask(stream: &UnixStream) -> Result<Option<i32>, String> {
     let own = rustix::process::geteuid();
     let peer = socket_peercred(stream).map_err(|e| format!("who asks cannot be told: {e}"))?;
@@ -150,7 +150,7 @@ fn line<T: Serialize>(answer: &Answer<T>) -> Vec<u8> {
     line
 }
 
-/// Takes a socket away on which nobody listens.
+/// Removes a socket on which no process listens.
 fn remove_stale(path: &Path) -> Result<(), ControlError> {
     let name = || path.display().to_string();
     let make = |source| ControlError::Make { path: name(), source };
@@ -173,7 +173,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Who listens at the other end.
+/// Describes the process at the other end.
 fn who(living: &UnixStream) -> String {
     match socket_peercred(living) {
         Ok(peer) => format!("process {}", peer.pid.as_raw_nonzero()),

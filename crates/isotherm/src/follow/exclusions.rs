@@ -1,4 +1,4 @@
-//! Processes that are never watched, whatever else selects them.
+//! Exclusions: processes that are never watched, even if another option selects them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,27 +13,27 @@ use tracing::info;
 use super::selection::Selection;
 use crate::ROOT;
 
-/// Processes by pid, name and control group.
+/// Excluded processes, by pid, name and control group.
 #[derive(Debug, Default)]
 pub struct Exclusions {
-    /// with the time at which each was started: a later process of that pid is another
+    /// pid and start time, in ticks since boot: a later process with the same pid is not excluded
     pids: BTreeMap<i32, u64>,
     /// as in `/proc/PID/comm`
     names: Vec<String>,
     groups: Vec<Subtree>,
-    /// groups that are not there yet
+    /// groups that do not exist yet
     missing: Vec<PathBuf>,
     next: Nanos,
 }
 
-/// Looking again at who is watched takes at most one part in so many of the time, but is done once in that
-/// time.
+/// Checking the exclusions again uses at most 1/`SHARE` of the time. The pause after a check is at most
+/// `LONGEST`.
 const SHARE: u32 = 1000;
 const LONGEST: Duration = Duration::from_secs(5);
 
 impl Exclusions {
-    /// Those of the options `--except-...`. A process or a group that is not there is an error, as it may be
-    /// misspelt, unless processes are waited for.
+    /// The exclusions of the options `--except-...`. A process or group that does not exist is an error,
+    /// because its name may be misspelt, unless `awaited` is set.
     pub fn find(o: &Selection) -> Result<Self> {
         let names = o.except_comms.iter().map(|name| proc::cut_comm(name)).collect();
         let mut excluded = Exclusions { names, ..Exclusions::default() };
@@ -60,7 +60,7 @@ impl Exclusions {
         Ok(excluded)
     }
 
-    /// Whether nobody is to be excluded.
+    /// Whether nothing is excluded.
     pub fn is_empty(&self) -> bool {
         self.pids.is_empty()
             && self.names.is_empty()
@@ -68,7 +68,7 @@ impl Exclusions {
             && self.missing.is_empty()
     }
 
-    /// Whether this process is, as things are now: the option that says so.
+    /// Whether process `pid` is excluded at present; returns the option that excludes it.
     pub fn by(&self, pid: i32) -> Option<&'static str> {
         let is_called = || proc::comm(ROOT.as_ref(), pid).is_ok_and(|c| self.names.contains(&c));
         if self.pids.get(&pid).is_some_and(|&start| start_of(pid) == Some(start)) {
@@ -81,14 +81,15 @@ impl Exclusions {
         }
     }
 
-    /// Looks again at `pids`, unless nobody is to be excluded or that was done just now; those of them that are
-    /// excluded by now, sorted. A name changes with exec, and a process may be moved to another group.
+    /// Checks `pids` again, and returns those that are excluded now, sorted. Returns `None` if nothing is
+    /// excluded or if the last check was a short time ago. The check repeats because a name changes with exec,
+    /// and a process may move to another group.
     pub fn among_if_due(&mut self, pids: impl Iterator<Item = i32>) -> Option<Vec<i32>> {
         let begin = sys::monotonic();
         if self.is_empty() || begin < self.next {
             return None;
         }
-        // Time in which others had the CPU is not counted.
+        // CPU time, because time in which other processes had the CPU must not lengthen the pause.
         let worked = sys::thread_cpu();
         let groups = &mut self.groups;
         self.missing.retain(|path| {
@@ -116,7 +117,7 @@ fn subtree(group: &Cgroup) -> Result<Subtree> {
     })
 }
 
-/// In ticks since boot.
+/// Start time of process `pid`, in ticks since boot.
 pub(super) fn start_of(pid: i32) -> Option<u64> {
     Some(proc::stat(ROOT.as_ref(), pid).ok()?.start_ticks)
 }

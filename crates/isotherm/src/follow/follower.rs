@@ -1,4 +1,4 @@
-//! The processes that are watched, their children, and those that are watched by what they are.
+//! The watched processes, their children, and processes that are watched as members of a group or by name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,77 +19,78 @@ use super::started::Started;
 use crate::ROOT;
 use crate::pace::{Begun, Pace, SLACK, Terms};
 
-/// How often it is asked who has come.
+/// How often to look for new members.
 const ASKING: Terms =
     Terms { share: 1000, least: Duration::from_millis(200), most: Duration::from_secs(5) };
-/// Children are looked for this often even if there is no sign of any.
+/// Interval between two searches for children, even without a sign that a process has forked.
 const CHILDREN_EVERY: Duration = Duration::from_secs(5);
-/// A command that cannot be watched may just have ended: it has so long to show that.
+/// A command that cannot be watched may just have ended. isotherm waits this long for its end.
 const ENDS_WITHIN: Duration = Duration::from_millis(100);
-/// For so long after it is met a process is asked again and again what it is called,
+/// For this time after a process is attached, its name is read repeatedly,
 const YOUNG: Duration = Duration::from_secs(3);
-/// this often.
+/// at this pace.
 const NAMING: Terms =
     Terms { share: 1000, least: Duration::from_millis(100), most: Duration::from_secs(1) };
-/// Failures that pass are printed no more often.
+/// Minimum time between two messages about transient failures.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// Processes by pid; those that ended are forgotten.
+/// The followed processes by pid. Processes that have ended are removed.
 #[derive(Default)]
 pub struct Follower {
     processes: BTreeMap<i32, Followed>,
-    /// what is no process, and never ends
+    /// a target that is not a process and never ends, such as physical memory
     lasting: Option<TargetId>,
     members: Members,
-    /// who is never watched
+    /// processes that are never watched
     excluded: Exclusions,
-    /// who of those may have children that are watched, and when they were started
+    /// excluded processes whose children may be watched, with their start times
     passed: BTreeMap<i32, u64>,
-    /// of the members
+    /// whether the children of members are watched too
     with_children: bool,
-    /// of the members, who cannot be watched
+    /// members that cannot be watched
     refused: BTreeSet<i32>,
     news: Vec<TargetFact>,
     count: usize,
-    /// who is no longer wanted, whatever they are, and when they were started
+    /// processes that a request has removed, with their start times; members and children too
     unwanted: BTreeMap<i32, u64>,
-    /// of those, who was watched, to be told as ended
+    /// targets of removed processes that were watched, still to be reported as ended
     dropped: Vec<TargetId>,
     pace: Pace,
-    /// signs of children
+    /// signs that processes have forked
     births: Births,
-    /// when to look for them without a sign
+    /// when to search for children even without a sign
     next_children: Nanos,
-    /// of asking the young what they are called
+    /// pace of reading the names of young processes
     naming: Pace,
-    /// until then some are young
+    /// until this time at least one process is young
     young_until: Nanos,
-    /// readings that failed for a reason that passes, and how many of them have been printed
+    /// readings that failed for a transient reason; `said` is how many of them have been printed
     postponed: u64,
     said: u64,
-    /// when more may be printed
+    /// earliest time of the next message about them
     next_said: Nanos,
-    /// It has been printed that processes cannot be watched for want of something.
+    /// A message has reported that some processes cannot be watched for a transient reason.
     short: bool,
 }
 
 struct Followed {
     target: TargetId,
-    /// as the kernel has it, and what it runs
+    /// name as in `/proc/PID/comm`; `command` is its command line
     comm: String,
     command: String,
-    /// whether its command line has been read: in the middle of `exec` it is empty
+    /// whether its command line was read: during `exec` it is empty
     has_command: bool,
-    /// until then it may still be about to become what it is for
+    /// until this time the process is young: it may still `exec` the program that it was started for
     young_until: Nanos,
     with_children: bool,
-    /// It is watched as long as it is one of those.
+    /// It is watched only while it is a member.
     as_member: bool,
 }
 
 impl Followed {
-    /// Takes over what the kernel shows now, and returns whether the name to print has changed. An empty
-    /// command line counts only when it is still empty at the next reading; the program's name stands for it then.
+    /// Stores the name and command line that the kernel shows now, and returns whether the name to print has
+    /// changed. An empty command line counts only if it is still empty at the next reading; then the program's
+    /// name replaces it.
     fn rename(&mut self, comm: String, command: String) -> bool {
         let read = !command.is_empty();
         if !read && std::mem::take(&mut self.has_command) {
@@ -105,14 +106,14 @@ impl Followed {
 }
 
 impl Follower {
-    /// Watches this, if anything, besides the processes that are attached.
+    /// A follower without processes. `lasting` is a target that is watched in addition to attached processes.
     pub fn new(lasting: Option<TargetFact>) -> Self {
         let id = lasting.as_ref().map(|fact| fact.id);
         let (news, births) = (lasting.into_iter().collect(), Births::new(ROOT.as_ref()));
         Follower { lasting: id, news, births, ..Follower::default() }
     }
 
-    /// Takes hold of a process; a pid given twice is one process.
+    /// Attaches a process. A pid that is given twice is attached once.
     fn attach(
         &mut self,
         held: &mut dyn Hold,
@@ -124,7 +125,8 @@ impl Follower {
         }
         let target = held.attach(pid)?;
         debug!("process {pid} is target {}", target.0);
-        // The name first: of what becomes another program in between it is noticed later.
+        // The name is read first: if the process calls exec between the two readings, a later reading shows the
+        // change.
         let comm = proc::comm(ROOT.as_ref(), pid).unwrap_or_default();
         let command = proc::command(ROOT.as_ref(), pid).unwrap_or_default();
         let young_until = sys::monotonic() + YOUNG;
@@ -142,16 +144,16 @@ impl Follower {
         self.news.push(fact(target, pid, followed.command.clone()));
         self.processes.insert(pid, followed);
         if with_children {
-            // It may have some already.
+            // The new process may already have children.
             self.next_children = Nanos(0);
         }
         self.count += 1;
         Ok(())
     }
 
-    /// Takes hold of all that is asked for, but for the command.
+    /// Attaches every process that the options select, except for the command.
     pub fn attach_all(&mut self, held: &mut dyn Hold, o: &Selection) -> Result<()> {
-        // A command would inherit it.
+        // A command would inherit the raised limit.
         if (o.may_grow() || o.children) && o.command.is_empty() {
             allow_more_files();
         }
@@ -163,7 +165,7 @@ impl Follower {
         self.join(held, Members::find(o)?, o.children)
     }
 
-    /// Who is asked for by pid may not be excluded.
+    /// Fails if a process that is selected by pid is excluded too.
     fn check_excluded(&self, pid: i32) -> Result<()> {
         match self.excluded.by(pid) {
             Some(option) => bail!("process {pid} is excluded by {option}: leave out one of them"),
@@ -171,7 +173,7 @@ impl Follower {
         }
     }
 
-    /// Starts a command, if there is one, and takes hold of it, unless it has ended by then.
+    /// Starts the command, if there is one, and attaches it unless it has already ended.
     pub fn start(
         &mut self,
         held: &mut dyn Hold,
@@ -180,7 +182,7 @@ impl Follower {
     ) -> Result<Option<Started>> {
         let Some(program) = program else { return Ok(None) };
         let mut child = Started::spawn(&program, command)?;
-        // It may have children.
+        // The command may have children.
         allow_more_files();
         match self.attach(held, child.pid(), true) {
             Ok(()) => self.name_started(child.pid(), &program, command),
@@ -192,7 +194,8 @@ impl Follower {
         Ok(Some(child))
     }
 
-    /// What has just been started need not show its command line yet; unless it is another program already.
+    /// Names a process that was just started by `command`, because the kernel may not show its command line
+    /// yet. If it is already another program, the kernel's name is used.
     fn name_started(&mut self, pid: i32, program: &Path, command: &[String]) {
         let name = program.file_name().map(|name| cut_comm(&name.to_string_lossy()));
         let Some(process) = self.processes.get_mut(&pid) else { return };
@@ -205,8 +208,9 @@ impl Follower {
         }
     }
 
-    /// Who has become another program (`exec`) or taken another name: what to call them from now on. The
-    /// young are asked here, as a shell or `env` is soon what it was told to run; of the others `read` tells.
+    /// Returns the new names of processes that called `exec` or changed their names. Names of young processes
+    /// are read here, because a shell or `env` soon becomes the program that it was told to run. Names of the
+    /// other processes come from `read`.
     pub fn renamed(&mut self, read: &[Attribution]) -> Vec<TargetFact> {
         let due = self.naming.due();
         let asks = due < self.young_until && sys::monotonic() >= due;
@@ -235,8 +239,9 @@ impl Follower {
         renamed
     }
 
-    /// Watches who is one of these, as long as they are; with their children, wherever those go.
-    /// There need be nobody yet, but if none who is can be watched, that is an error.
+    /// Watches the members `who`, each as long as it is a member, and with `with_children` their children,
+    /// which stay watched after leaving the group. It is no error if there are no members yet. It is an error
+    /// if there are members but none of them can be watched.
     fn join(&mut self, held: &mut dyn Hold, who: Members, with_children: bool) -> Result<()> {
         self.with_children = with_children;
         let members = self.without_excluded(who.now(|_| false)?);
@@ -247,7 +252,7 @@ impl Follower {
         }
     }
 
-    /// Takes hold of members that have come; returns why one of them cannot be watched.
+    /// Attaches new members. Returns the first reason why a member cannot be watched.
     fn follow_members(
         &mut self,
         held: &mut dyn Hold,
@@ -265,7 +270,7 @@ impl Follower {
                     self.processes.entry(pid).and_modify(|p| p.as_member = true);
                 }
                 Err(e) => {
-                    // Whoever cannot be watched for now is tried again.
+                    // A member that cannot be watched for a transient reason is tried again.
                     if !e.is_transient() {
                         self.refused.insert(pid);
                     }
@@ -276,7 +281,7 @@ impl Follower {
         why
     }
 
-    /// Prints why readings of processes have failed since this was printed last, once a minute at most.
+    /// Prints how many readings of processes failed since the last message, and why; at most once a minute.
     fn say_postponed(&mut self, held: &dyn Hold) {
         let postponed = held.postponed();
         self.postponed = postponed.count;
@@ -291,14 +296,14 @@ impl Follower {
         }
     }
 
-    /// Readings of processes that failed for a reason that passes, so far.
+    /// Number of readings of processes that have failed for a transient reason so far.
     pub fn postponed(&self) -> u64 {
         self.postponed
     }
 
-    /// Forgets who has ended; and, if it is time, takes hold of children that have come. One that cannot be
-    /// watched, or has ended already, is passed over. The same for members, where leaving is an end
-    /// too. Returns who has ended: to be detached.
+    /// Forgets processes that have ended and members that have left. If it is time to look, attaches new
+    /// members and children, and skips those that cannot be watched or have already ended. Returns the targets
+    /// that have ended, for the caller to detach.
     pub fn follow(&mut self, held: &mut dyn Hold) -> Vec<TargetId> {
         let asks = self.is_due(sys::monotonic());
         let begun = Begun::now();
@@ -317,7 +322,7 @@ impl Follower {
         let members = members.map(|members| self.without_excluded(members));
         let is_in = |pid: &i32| members.as_ref().is_none_or(|members| members.contains(pid));
         let over = held.ended();
-        // Mostly nobody has, and there may be thousands.
+        // Usually no process has ended, and there may be thousands of processes.
         if members.is_some() || !over.is_empty() {
             self.processes.retain(|pid, p| {
                 let is_over = over.binary_search(&p.target).is_ok();
@@ -348,7 +353,7 @@ impl Follower {
         ended
     }
 
-    /// Takes hold of children that have come, unless nobody can have.
+    /// Attaches new children. Does nothing if no watched process can have any.
     fn follow_children(&mut self, held: &mut dyn Hold, now: Nanos) {
         let mut parents: Vec<i32> =
             self.processes.iter().filter(|(_, p)| p.with_children).map(|(&pid, _)| pid).collect();
@@ -360,14 +365,14 @@ impl Follower {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         while let Some(parent) = parents.pop() {
             let children = proc::children(ROOT.as_ref(), parent);
-            // Who started isotherm may be watched; isotherm does not watch itself.
+            // isotherm may be a child of a watched process, but it does not watch itself.
             for child in children.into_iter().filter(|&child| child != own) {
                 let known =
                     self.processes.contains_key(&child) || self.unwanted.contains_key(&child);
                 if known {
                     continue;
                 }
-                // Who is excluded may have children that are not.
+                // An excluded process may have children that are not excluded.
                 let is_excluded = self.excluded.by(child).is_some();
                 if is_excluded || self.attach(held, child, true).is_ok() {
                     parents.push(child);
@@ -376,12 +381,12 @@ impl Follower {
         }
     }
 
-    /// Whether it is time to ask who has come.
+    /// Whether it is time to look for new processes.
     pub fn is_due(&self, now: Nanos) -> bool {
         now >= self.pace.due() && self.may_come()
     }
 
-    /// When to ask at the latest; `None` if nobody can come, leave or be named anew.
+    /// The latest time for the next look; `None` if no process can join, leave or change its name.
     pub fn by(&self) -> Option<Nanos> {
         let naming = Some(self.naming.due()).filter(|&due| due < self.young_until);
         let coming = self.may_come().then(|| self.pace.due());
@@ -395,7 +400,8 @@ impl Follower {
             || self.processes.values().any(|p| p.with_children)
     }
 
-    /// Those of `members` who are not excluded. Whose children are watched, theirs are, too.
+    /// The `members` that are not excluded. If children of members are watched, children of excluded members
+    /// are too.
     fn without_excluded(&mut self, members: BTreeSet<i32>) -> BTreeSet<i32> {
         if self.excluded.is_empty() {
             return members;
@@ -406,15 +412,15 @@ impl Follower {
             let before = self.passed.len();
             self.passed.extend(excluded.into_iter().filter_map(|pid| Some((pid, start_of(pid)?))));
             if self.passed.len() > before {
-                // Who came may have children already.
+                // The excluded member may already have children.
                 self.next_children = Nanos(0);
             }
         }
         members
     }
 
-    /// Leaves alone who is excluded by now, and takes hold of those again who no longer are; their children
-    /// stay what they are.
+    /// Stops watching processes that are excluded by now, and attaches processes again that are no longer
+    /// excluded. Whether their children are watched does not change.
     fn spare(&mut self, held: &mut dyn Hold) {
         if self.excluded.is_empty() {
             return;
@@ -426,7 +432,7 @@ impl Follower {
             self.passed.keys().filter(|pid| now.binary_search(pid).is_err()).copied().collect();
         for pid in back {
             self.passed.remove(&pid);
-            // Who ends meanwhile is gone.
+            // A process that ends meanwhile is no error.
             let _ = self.attach(held, pid, true);
         }
         for &pid in &now {
@@ -436,7 +442,8 @@ impl Follower {
         self.forget(&now);
     }
 
-    /// Watches these too, and those no longer, as long as they live; or, if one cannot be, changes nothing.
+    /// Watches the processes `add` and stops watching the processes `remove`, for the lifetime of each. If one
+    /// of them is refused, changes nothing.
     pub fn set_targets(&mut self, held: &mut dyn Hold, add: &[i32], remove: &[i32]) -> Result<()> {
         self.check_removal(remove)?;
         self.add(held, add)?;
@@ -444,14 +451,14 @@ impl Follower {
         Ok(())
     }
 
-    /// Whether something is watched that is no process.
+    /// Whether a target is watched that is not a process.
     pub fn has_lasting(&self) -> bool {
         self.lasting.is_some()
     }
 
-    /// Watches these too: all of them, or, if one cannot be, none.
+    /// Watches all of `pids`, or none of them if one cannot be watched.
     fn add(&mut self, held: &mut dyn Hold, pids: &[i32]) -> Result<()> {
-        // A command has been started by now.
+        // The command has already been started, so it cannot inherit the raised limit.
         allow_more_files();
         let mut added = Vec::new();
         for &pid in pids {
@@ -478,7 +485,7 @@ impl Follower {
         self.count -= added.len();
     }
 
-    /// Whether all of these are watched, so that they can be left alone.
+    /// Fails unless all of `pids` are watched.
     fn check_removal(&self, pids: &[i32]) -> Result<()> {
         match pids.iter().find(|pid| !self.processes.contains_key(pid)) {
             Some(pid) => bail!("process {pid} is not watched"),
@@ -486,7 +493,7 @@ impl Follower {
         }
     }
 
-    /// No longer watches these, as long as they live.
+    /// Stops watching `pids`, for the lifetime of each.
     fn remove(&mut self, pids: &[i32]) {
         self.unwanted.extend(pids.iter().filter_map(|&pid| Some((pid, start_of(pid)?))));
         self.forget(pids);
@@ -499,37 +506,37 @@ impl Follower {
         self.dropped.extend(gone);
     }
 
-    /// Who has come since the last call.
+    /// Targets that were attached since the last call.
     pub fn news(&mut self) -> Vec<TargetFact> {
         std::mem::take(&mut self.news)
     }
 
-    /// Who is watched now.
+    /// The targets that are watched now.
     pub fn targets(&self) -> Vec<TargetId> {
         self.lasting.into_iter().chain(self.processes.values().map(|p| p.target)).collect()
     }
 
-    /// Of the processes that are watched now.
+    /// The pids of the processes that are watched now.
     pub fn pids(&self) -> impl Iterator<Item = i32> {
         self.processes.keys().copied()
     }
 
-    /// The processes that are watched now, and which target each is.
+    /// The pid and the target of each process that is watched now.
     pub fn processes(&self) -> impl Iterator<Item = (i32, TargetId)> {
         self.processes.iter().map(|(&pid, p)| (pid, p.target))
     }
 
-    /// How many those are.
+    /// The number of processes that are watched now.
     pub fn nr_processes(&self) -> usize {
         self.processes.len()
     }
 
-    /// The pid of each process that is watched now.
+    /// The pid of each target that is a process and is watched now.
     pub fn pid_of(&self) -> BTreeMap<TargetId, i32> {
         self.processes().map(|(pid, target)| (target, pid)).collect()
     }
 
-    /// Whether anybody is left.
+    /// Whether any target is still alive.
     pub fn any_alive(&self, held: &dyn Hold) -> bool {
         self.lasting.is_some()
             || !self.passed.is_empty()
@@ -537,12 +544,12 @@ impl Follower {
             || self.may_grow()
     }
 
-    /// Whether others may come when all have ended.
+    /// Whether new processes may join after all current ones have ended.
     pub fn may_grow(&self) -> bool {
         self.members.may_come()
     }
 
-    /// Who has been watched in all, in words.
+    /// Describes which processes have been watched in total, for people.
     pub fn summary(&self) -> String {
         match (self.lasting, self.count) {
             (Some(_), _) => "physical memory".to_owned(),
@@ -556,8 +563,8 @@ fn fact(id: TargetId, pid: i32, command: String) -> TargetFact {
     TargetFact { id, pid: u32::try_from(pid).ok(), command }
 }
 
-/// Each process takes three descriptors, and there may be more processes than a third of what is usual.
-/// Where it is refused, those that do not fit are passed over.
+/// Raises the limit on open files. Each process requires three descriptors, and the usual limit may be too low.
+/// If the limit cannot be raised, processes beyond it are skipped.
 fn allow_more_files() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });

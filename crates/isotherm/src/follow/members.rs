@@ -1,5 +1,5 @@
-//! Processes that are watched by what they are, as they come and go: members of control groups, those
-//! of a name, or all.
+//! Processes that are watched while they match: members of control groups, processes of a given name, or all
+//! processes.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use tracing::info;
 use super::selection::Selection;
 use crate::ROOT;
 
-/// What the processes are, with those in control groups below.
+/// The criteria by which processes are members. A control group includes the groups below it.
 #[derive(Debug, Default)]
 pub struct Members {
     groups: Vec<Cgroup>,
-    /// groups that are not there yet
+    /// groups that do not exist yet
     missing: Vec<PathBuf>,
-    /// whether they are waited for, all of them
+    /// whether to wait for groups and names that do not exist yet
     awaited: bool,
     /// as in `/proc/PID/comm`
     names: Vec<String>,
@@ -26,8 +26,8 @@ pub struct Members {
 }
 
 impl Members {
-    /// Those asked for. Nobody need be in a group yet. A name that nobody has and a group that is not
-    /// there are errors, as they may be misspelt, unless they are to be waited for.
+    /// The criteria that the options give. A group may be empty. A name that no process has and a group that
+    /// does not exist are errors, because they may be misspelt, unless `awaited` is set.
     pub fn find(o: &Selection) -> Result<Self> {
         let mut members = Members {
             missing: o.cgroups.clone(),
@@ -56,7 +56,8 @@ impl Members {
         Ok(members)
     }
 
-    /// Looks for the groups that are not there yet; why one still is not.
+    /// Looks again for the groups that did not exist. Returns the reason for the first one that is still
+    /// missing.
     fn seek(&mut self) -> Option<CgroupError> {
         let mut why = None;
         let groups = &mut self.groups;
@@ -73,7 +74,7 @@ impl Members {
         why
     }
 
-    /// Whether there are none.
+    /// Whether there is no criterion.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty() && self.missing.is_empty() && !self.by_name()
     }
@@ -82,14 +83,14 @@ impl Members {
         self.all || !self.names.is_empty()
     }
 
-    /// Whether somebody may come yet.
+    /// Whether a new member may still appear.
     pub fn may_come(&self) -> bool {
         let may_return = self.awaited && !self.is_empty();
         may_return || self.by_name() || self.groups.iter().any(Cgroup::exists)
     }
 
-    /// Those that are asked for by name, or as all there are. Who is `known` is no thread of the kernel:
-    /// finding that out is most of the work.
+    /// Processes that match by name, or all processes. A `known` pid is not a kernel thread; reading that from
+    /// `/proc` is most of the work.
     fn named(&self, known: impl Fn(i32) -> bool) -> impl Iterator<Item = i32> {
         let pids = if self.by_name() { proc::pids(ROOT.as_ref()) } else { Vec::new() };
         let is_called =
@@ -101,7 +102,7 @@ impl Members {
         })
     }
 
-    /// Who they are now, but for isotherm itself. A group that has been removed has nobody.
+    /// The current members, except for isotherm itself. A group that has been removed has no members.
     pub fn now(&self, known: impl Fn(i32) -> bool) -> Result<BTreeSet<i32>, CgroupError> {
         let mut members: BTreeSet<i32> = self.named(known).collect();
         for group in &self.groups {
@@ -114,7 +115,7 @@ impl Members {
         Ok(members)
     }
 
-    /// The same, with groups that were not there before; `None` if it cannot be told.
+    /// Like [`Members::now`], including groups that were created since; `None` if they cannot be read.
     pub fn now_or_since(&mut self, known: impl Fn(i32) -> bool) -> Option<BTreeSet<i32>> {
         let _ = self.seek();
         self.now(known).ok()

@@ -1,4 +1,4 @@
-//! The processes that are watched: selected, followed as they come and go, or started.
+//! The watched processes: selecting them, following them as they start and end, and starting a command.
 
 mod exclusions;
 mod follower;

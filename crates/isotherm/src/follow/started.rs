@@ -15,17 +15,17 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use crate::served::{self, Ends, Wait};
 use crate::stop::Stop;
 
-/// How long a command may take to end when it is asked to.
+/// Time in which a command has to end after it was asked to end. Then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A command that was started; killed when dropped, should it still run.
+/// A command that isotherm started. If it still runs when this value is dropped, it is killed.
 pub struct Started {
     child: Child,
-    /// readable once it has ended
+    /// readable once the command has ended
     pidfd: Option<OwnedFd>,
 }
 
-/// Finds the program of a command, so that a wrong name is told before anything is done.
+/// Finds the program of a command, so that a wrong name is reported before anything is changed.
 pub fn resolve(command: &[String]) -> Result<Option<PathBuf>> {
     let Some(name) = command.first() else { return Ok(None) };
     let is_program =
@@ -49,19 +49,20 @@ impl Started {
         let child = child.with_context(|| format!("cannot start {}", program.display()))?;
         let mut started = Started { child, pidfd: None };
         let pid = Pid::from_raw(started.pid()).context("a command without a pid")?;
-        // Nobody waits for it before us, so that it is this process. If this fails, it is killed.
+        // Only this process reaps the command, so the pid still belongs to it. If this call fails, the command
+        // is killed.
         let pidfd = pidfd_open(pid, PidfdFlags::empty());
         started.pidfd = Some(pidfd.context("cannot wait for the command (pidfd_open: Linux 5.3)")?);
         Ok(started)
     }
 
-    /// Its pid.
+    /// The pid of the command.
     pub fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    /// Its exit status as a shell would give it, once it has ended by itself. When it is time to `stop`, it
-    /// is asked to end, and its status means nothing.
+    /// Returns the command's exit status, as a shell computes it, once the command has ended by itself. When
+    /// `stop` is over, asks the command to end and returns `None`, because such a status has no meaning.
     pub fn end(&mut self, stop: &Stop) -> Result<Option<u8>> {
         while !stop.is_over() && self.child.try_wait()?.is_none() {
             let mut signals = stop;
@@ -70,7 +71,7 @@ impl Started {
         Ok(self.ask_to_end()?.map(exit_code))
     }
 
-    /// Whether it has ended, or does so in this time.
+    /// Whether the command has ended, or ends within `time`.
     pub fn has_ended_in(&mut self, time: Duration) -> Result<bool> {
         let until = sys::monotonic() + time;
         while self.child.try_wait()?.is_none() {
@@ -82,7 +83,7 @@ impl Started {
         Ok(true)
     }
 
-    /// Waits until then, or until it has ended, or one of the `others` has to do.
+    /// Waits until the given time, until the command has ended, or until one of `others` has something to do.
     fn wait(&self, until: Nanos, others: &mut [&mut dyn Wait]) {
         let mut end = Ends::of_process(self.pidfd.as_ref().map(AsFd::as_fd));
         let until = end.by(until);

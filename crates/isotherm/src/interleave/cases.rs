@@ -1,7 +1,8 @@
-//! `isotherm interleave verify --kernel`: the kernel's memory policies, tried on memory of our own.
+//! `isotherm interleave verify --kernel`: tests the kernel's memory policies on memory of our own.
 //!
-//! The cases follow the tests of `set_mempolicy` and `mbind` in the Linux Test Project, in our own
-//! words, and the same with the weights that the machine has. docs/reference/interleave.md says which are not here.
+//! The cases follow the tests of `set_mempolicy` and `mbind` in the Linux Test Project, written again, and
+//! repeat them with the weights of this machine. docs/reference/interleave.md lists the cases that are missing
+//! here.
 
 mod errors;
 mod files;
@@ -19,31 +20,31 @@ use serde::Serialize;
 
 use super::rule::{Machine, text};
 
-/// What has come of a case: nothing, or what was otherwise.
+/// The result of a case: passed, or a description of the difference.
 type Outcome = std::result::Result<(), String>;
 
-/// What cases are tried with.
+/// The conditions under which the cases run.
 pub struct Bench {
-    /// nodes with memory that we may use
+    /// nodes with memory that this process may use
     nodes: Vec<u32>,
-    /// of these, the machine's; 1 each where there are none
+    /// weights of these nodes, as the machine has them; all 1 if the machine has none
     weights: Weights,
-    /// the kernel interleaves by weight
+    /// whether the kernel interleaves by weight
     weighted: bool,
-    /// temporary files can be had that are not in memory alone
+    /// whether temporary files can be created on a file system other than tmpfs
     files: bool,
 }
 
 #[derive(Serialize)]
 struct CaseResult {
     case: &'static str,
-    /// `as the rule`, `otherwise`, `not here`
+    /// `as the rule`, `otherwise` or `not here`
     outcome: &'static str,
-    /// what was otherwise, or is not here
+    /// the difference from the rule, or the missing requirement
     detail: String,
 }
 
-/// What has come of all cases: `docs/abi/testing/interleave.md`.
+/// The results of all cases: `docs/abi/testing/interleave.md`.
 #[derive(Serialize)]
 pub struct Tried {
     schema_version: u32,
@@ -52,20 +53,20 @@ pub struct Tried {
     cases: Vec<CaseResult>,
 }
 
-/// A case: what it takes, what it is called, and what it does.
+/// A case: its requirements, its name, and the function that runs it.
 struct Case {
     takes: Takes,
     name: &'static str,
     act: fn(&Bench) -> Outcome,
 }
 
-/// What a case takes.
+/// The requirements of a case.
 #[derive(Clone, Copy)]
 struct Takes {
     nodes: usize,
-    /// the kernel interleaves by weight
+    /// the kernel must interleave by weight
     weights: bool,
-    /// temporary files are on a file system
+    /// temporary files must be on a file system other than tmpfs
     files: bool,
 }
 
@@ -77,9 +78,9 @@ const FILES: Takes = Takes { files: true, ..NOTHING };
 const FILES_OF_TWO: Takes = Takes { files: true, ..TWO_NODES };
 const WEIGHTED_FILES: Takes = Takes { files: true, ..WEIGHTS };
 
-/// Pages of one node.
+/// Pages of a test that uses one node.
 const PAGES: u64 = 16;
-/// Rounds of weights, and pages that are no round.
+/// Number of full rounds of weights in a test; some pages beyond a full round are added.
 const ROUNDS: u64 = 8;
 const ODD: u64 = 5;
 
@@ -122,10 +123,10 @@ impl Case {
     }
 }
 
-/// Tries all cases.
+/// Runs all cases.
 ///
 /// # Errors
-/// If nodes and weights cannot be read.
+/// If the nodes or the weights cannot be read.
 pub fn try_all() -> Result<Tried> {
     let bench = Bench::here()?;
     let cases: Vec<CaseResult> = CASES.iter().map(|case| bench.try_one(case)).collect();
@@ -152,7 +153,7 @@ impl Bench {
         Ok(Bench { nodes, weights, weighted, files: files::on_a_file_system().is_some() })
     }
 
-    /// In a thread of its own, as a policy is that of a thread.
+    /// Runs a case in a thread of its own, because a memory policy belongs to a thread.
     fn try_one(&self, case: &Case) -> CaseResult {
         let Takes { nodes, weights, files } = case.takes;
         let lacks = match () {
@@ -176,13 +177,13 @@ impl Bench {
 }
 
 impl Tried {
-    /// Whether one came out otherwise than the rule says.
+    /// Whether the result of any case differs from the rule.
     #[must_use]
     pub fn failed(&self) -> bool {
         self.cases.iter().any(|c| c.outcome == OTHERWISE)
     }
 
-    /// For people.
+    /// The results as text, for people.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!("memory policies of this kernel, by the weights {}\n", self.weights);

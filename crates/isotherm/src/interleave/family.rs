@@ -1,31 +1,31 @@
-//! A command and all that it has started, also what has been left behind by its parent.
+//! A command and all its descendants, including orphans, whose parents have ended.
 
 use std::path::Path;
 
 use isotherm_linux::proc;
 use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 
-/// Processes that are looked for at most.
+/// Maximum number of processes that are searched.
 pub const MOST: usize = 1024;
 
-/// All that is started from now on by us, and by that.
+/// All processes that this process and its descendants start from now on.
 pub struct Family<'a> {
     root: &'a Path,
     own: Pid,
-    /// children that we had before
+    /// children that this process had before
     others: Vec<i32>,
 }
 
 impl<'a> Family<'a> {
-    /// Orphans among them become children of ours, and not of the first process of the machine.
+    /// Makes this process a subreaper: it, and not init, becomes the parent of orphans among its descendants.
     pub fn begin(root: &'a Path) -> rustix::io::Result<Self> {
         let own = getpid();
         set_child_subreaper(Some(own))?;
         Ok(Family { root, own, others: proc::children(root, own.as_raw_nonzero().get()) })
     }
 
-    /// Their pids, of more than [`MOST`] not all. `command` is waited for by somebody else; what has ended
-    /// of the others is forgotten.
+    /// The pids of the family, at most [`MOST`] of them. Ended children are reaped and left out, except for
+    /// `command`, which the caller reaps.
     pub fn pids(&self, command: i32) -> Vec<i32> {
         let own = self.own.as_raw_nonzero().get();
         let mut all = proc::children(self.root, own);

@@ -1,4 +1,4 @@
-//! What of a process is hot: the one place where `interleave` uses the monitor.
+//! The hot memory of a process: the only place where `interleave` uses the monitor.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::stop::Stop;
 use crate::usage::UsageError;
 use crate::watch::{DefaultAttrs, Looks, Ready};
 
-/// The regions of process `pid` that are hot in the last snapshot of this time, joined.
+/// The hot regions of process `pid` in the last snapshot within `time`; adjacent regions are joined.
 ///
 /// # Errors
-/// If it cannot be watched, or ends meanwhile.
+/// If the process cannot be watched, or ends meanwhile.
 pub fn ranges(pid: i32, time: Duration, stop: &Stop) -> Result<Vec<AddrRange>> {
     let mut looks = Looks::open(None)?;
     let attrs = looks.attrs(&DefaultAttrs)?;

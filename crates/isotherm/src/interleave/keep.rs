@@ -1,4 +1,4 @@
-//! Rounds of laying out the memory of a process.
+//! Rounds that move the memory of a process to the nodes that the rule gives.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use tracing::warn;
 use super::root;
 use super::rule::is_by_address;
 
-/// At most a tenth of the time goes into rounds.
+/// Pause after a round, as a multiple of its duration: rounds use at most a tenth of the time.
 const REST: u32 = 9;
 
-/// Memory that the kernel places by address, with the part of each mapping that is meant. Both lists
-/// are in the order of addresses.
+/// Memory that the kernel places by address: each such mapping, with each part of it that is in `within`
+/// (`None`: the whole mapping). Both arguments are in ascending order of address.
 pub fn parts<'a>(
     mappings: &'a [Mapping],
     within: Option<&'a [AddrRange]>,
@@ -24,7 +24,7 @@ pub fn parts<'a>(
     let mut rest = within.unwrap_or_default();
     mappings.iter().filter(|m| is_by_address(m)).flat_map(move |m| {
         let whole = within.is_none().then_some(m.range);
-        // Both are sorted: what ends before this mapping is of no later one.
+        // Both lists are sorted, so a range that ends before this mapping cannot be in a later one.
         rest = rest.get(rest.partition_point(|r| r.end <= m.range.start)..).unwrap_or_default();
         let here = rest.iter().take_while(move |r| r.start < m.range.end);
         let cut = here.filter_map(|r| r.intersect(&m.range));
@@ -32,7 +32,7 @@ pub fn parts<'a>(
     })
 }
 
-/// Lays out once; what was done also stands there if it fails in between.
+/// Runs one round. The first value reports the work done even if the round fails partway.
 pub fn round(
     layout: &mut Layout,
     weights: &Weights,
@@ -60,30 +60,30 @@ fn all(
     Ok(layout.lay_out(parts(&mappings, within).map(by_rule), out)?)
 }
 
-/// When rounds are due.
+/// The times at which rounds are due.
 pub struct Rounds {
     interval: Duration,
     next: Instant,
 }
 
 impl Rounds {
-    /// The first one now.
+    /// The first round is due at once.
     pub fn every(interval: Duration) -> Self {
         Rounds { interval, next: Instant::now() }
     }
 
-    /// Whether one is due.
+    /// Whether a round is due.
     pub fn is_due(&self) -> bool {
         Instant::now() >= self.next
     }
 
-    /// After a round that has taken so long.
+    /// Sets the time of the next round after a round of this duration.
     pub fn after(&mut self, took: Duration) {
         self.next = Instant::now() + self.interval.max(took * REST);
     }
 }
 
-/// Says so if something else moves pages.
+/// Warns if automatic NUMA balancing is on, because it moves pages too.
 pub fn warn_of_balancing(what: &str) {
     if balancing(root()).is_some_and(|mode| mode > 0) {
         warn!(

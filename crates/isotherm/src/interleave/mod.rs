@@ -1,5 +1,5 @@
-//! Memory shared between nodes by weight: rules, measured weights, rounds of moving pages, and the kernel's policies
-//! compared with the rule.
+//! Memory that is interleaved over nodes by weight: the rule, measured weights, rounds of moving pages, and a
+//! comparison of the kernel's policies with the rule.
 
 pub mod cases;
 mod family;
@@ -17,12 +17,13 @@ pub use crate::units::SetTo;
 pub use family::{Family, MOST};
 pub use hot::ranges as hot_ranges;
 
-/// Which nodes, and how much of each.
+/// The nodes and weights that options choose.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
-    /// nodes; empty: all with memory that the process may use
+    /// nodes; empty: all nodes with memory that the process may use
     pub nodes: Vec<u32>,
-    /// their weights, in the same order; none: those of the machine, or else by the bandwidth that firmware reports
+    /// their weights, in the same order; `None`: the weights of the machine, or else weights by the bandwidth
+    /// that firmware reports
     pub weights: Option<WeightList>,
 }
 

@@ -1,4 +1,4 @@
-//! Which nodes, with which weights, and so where each page belongs.
+//! The nodes, their weights, and the rule that gives the node of each page.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,27 @@ use super::Chosen;
 use super::root;
 use crate::usage::UsageError;
 
-/// What this machine has.
+/// The nodes and weights of this machine.
 pub struct Machine {
-    /// with memory
+    /// nodes with memory
     pub nodes: Vec<Node>,
-    /// none if the kernel has no weighted interleave
+    /// `None` if the kernel has no weighted interleaving
     pub weights: Option<Setting>,
 }
 
-/// Where weights come from.
+/// The source of the weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum From {
-    /// by options
+    /// the options
     Given,
-    /// those that the machine has
+    /// the weights that are set on the machine
     Machine,
-    /// by the bandwidth that firmware reports
+    /// the bandwidth that firmware reports
     Bandwidth,
 }
 
 impl From {
-    /// In words.
+    /// The source as text.
     pub fn text(self) -> &'static str {
         match self {
             From::Given => "as given",
@@ -42,7 +42,7 @@ impl From {
 }
 
 impl Machine {
-    /// Reads it.
+    /// Reads the nodes and weights.
     pub fn read() -> Result<Self, NumaError> {
         let weights = match WeightFiles::find(root()) {
             Ok(files) => Some(files.read()?),
@@ -56,7 +56,8 @@ impl Machine {
         self.nodes.iter().map(|n| n.node).collect()
     }
 
-    /// That these nodes have memory. Before Linux 6.16, others have weights too.
+    /// Checks that these nodes have memory. Before Linux 6.16, the kernel has weights for nodes without memory
+    /// too.
     pub fn check_nodes<'a>(
         &self,
         nodes: impl IntoIterator<Item = &'a u32>,
@@ -68,7 +69,7 @@ impl Machine {
         }
     }
 
-    /// The weights that firmware's bandwidths come to; none if it tells of none.
+    /// The weights computed from firmware's bandwidths; `None` if firmware reports none.
     pub fn by_bandwidth(&self) -> Option<BTreeMap<u32, u8>> {
         let mb_s: Vec<u32> = self
             .nodes
@@ -82,7 +83,7 @@ impl Machine {
         told.then(|| self.have().into_iter().zip(weights_from_bandwidth(&mb_s)).collect())
     }
 
-    /// What is asked for, of nodes that are there and that process `pid` may use.
+    /// The weights that `o` asks for, on nodes that exist and that process `pid` may use.
     pub fn rule(&self, o: &Chosen, allowed: &[u32], pid: i32) -> Result<(Weights, From)> {
         let have = self.have();
         if o.nodes.is_empty() && have.len() < 2 {
@@ -131,15 +132,15 @@ impl Machine {
     }
 }
 
-/// Weights as they are typed: `0=9,1=1`.
+/// Weights in the form that options accept: `0=9,1=1`.
 pub fn text(weights: &Weights) -> String {
     let one = |(node, weight): &(u32, u8)| format!("{node}={weight}");
     weights.nodes().iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-/// Whether the kernel places what is touched here by address alone, as far as that can be told from
-/// outside. It moves the first stack after that has begun to be used; shared memory counts from the
-/// number of its inode on.
+/// Whether the kernel places pages touched in this mapping by address alone, as far as user space can observe.
+/// It does not for the first stack, which the kernel moves after its first use, nor for shared memory, whose
+/// page index starts at the inode number.
 pub fn is_by_address(m: &Mapping) -> bool {
     matches!(m.kind, MappingKind::Anonymous | MappingKind::Heap)
         && !m.name.starts_with("[anon_shmem")

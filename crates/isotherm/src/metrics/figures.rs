@@ -1,4 +1,4 @@
-//! The figures that are told.
+//! The figures that the metrics report.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,19 +11,20 @@ use super::text::{Family, Form, Kind, Labels, Text};
 use crate::session::memory::BytesByHeat;
 use crate::session::scene::Scene;
 
-/// Processes told one by one, those with most resident memory; the rest is told as one.
+/// Maximum number of processes with their own figures: those with the most resident memory. The others are
+/// reported as one.
 const MOST_PROCESSES: usize = 200;
-/// Control groups told, likewise; the rest is not.
+/// Maximum number of control groups with figures, selected likewise. The others are not reported.
 const MOST_GROUPS: usize = 200;
-/// What those processes are called that are told as one.
+/// Label of the processes that are reported as one.
 const OTHERS: &str = "(others)";
 
-/// Of one process, one group, or all.
+/// Figures of one process, of one group, or of all targets.
 struct MetricRow {
     labels: Vec<(&'static str, String)>,
     memory: BytesByHeat,
     saved: u64,
-    /// none: it is not to be told
+    /// `None`: not reported
     refaults: Option<u64>,
 }
 
@@ -39,7 +40,7 @@ impl MetricRow {
 }
 
 impl Scene<'_> {
-    /// As text.
+    /// All metrics as text.
     pub fn text(&self, form: Form) -> String {
         let mut out = Text::new(form);
         let build = Family {
@@ -54,7 +55,7 @@ impl Scene<'_> {
         let processes = self.processes();
         let (groups, left_out) = self.groups(&processes);
         let mut all = MetricRow::new(Vec::new());
-        // What is no process counts here alone.
+        // Targets that are not processes count only in the total.
         let views = self.snapshot.iter().flat_map(|s| &s.targets);
         let watched: BTreeSet<TargetId> = self.follower.targets().into_iter().collect();
         let views = views.filter(|view| watched.contains(&view.id));
@@ -132,7 +133,7 @@ impl Scene<'_> {
         );
     }
 
-    /// Of each process that is watched, the greatest first.
+    /// The figures of each watched process, the largest first.
     fn processes(&self) -> Vec<(TargetId, MetricRow)> {
         let views = self.snapshot.iter().flat_map(|s| &s.targets);
         let views: BTreeMap<TargetId, &TargetView> = views.map(|view| (view.id, view)).collect();
@@ -153,7 +154,7 @@ impl Scene<'_> {
         rows
     }
 
-    /// Of the greatest control groups, and how many others there are.
+    /// The figures of the largest control groups, and the number of groups left out.
     fn groups(&self, processes: &[(TargetId, MetricRow)]) -> (Vec<MetricRow>, usize) {
         let mut groups: BTreeMap<&str, MetricRow> = BTreeMap::new();
         for (target, row) in processes {
@@ -173,7 +174,8 @@ impl Scene<'_> {
     }
 }
 
-/// The greatest, and the rest as one: whose refaults are not told, as a sum of others would fall.
+/// The largest processes, and all others as one row. That row has no refaults: a counter must not decrease, and
+/// the sum would decrease when a process leaves the group.
 fn told(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     let mut rows: Vec<MetricRow> = processes.into_iter().map(|(_, row)| row).collect();
     let rest = rows.split_off(MOST_PROCESSES.min(rows.len()));

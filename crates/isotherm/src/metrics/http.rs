@@ -8,12 +8,12 @@ use rustix::event::PollFd;
 use super::{Form, MetricsError};
 use crate::served::{Framing, Served, Wait};
 
-/// A request with all its headers is at most so long, in bytes.
+/// Maximum length of a request with all its headers, in bytes.
 const MAX_REQUEST: usize = 16 << 10;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 
-/// Who listens. It never waits for a client, and answers each once.
+/// The HTTP listener. It never waits for a client, and answers each connection once.
 pub struct Http(Served<TcpListener>);
 
 impl Http {
@@ -26,7 +26,7 @@ impl Http {
         Ok(Http(Served::new(listener, framing, refusal)))
     }
 
-    /// Answers the requests that have come; `text` is what `/metrics` holds.
+    /// Answers the requests that have arrived; `text` returns the content of `/metrics`.
     pub fn answer(&mut self, mut text: impl FnMut(Form) -> String) {
         for (client, request) in self.0.requests() {
             let answer = match request.as_deref().map(asked) {
@@ -71,7 +71,7 @@ enum HttpRequest {
     Senseless,
 }
 
-/// What the head of a request asks for.
+/// Parses the head of a request.
 fn asked(head: &[u8]) -> HttpRequest {
     let head = String::from_utf8_lossy(head);
     let mut lines = head.split("\r\n");

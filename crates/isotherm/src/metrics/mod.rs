@@ -1,4 +1,4 @@
-//! Metrics for others: in a file, or on a loopback port. `docs/abi/testing/metrics.md`.
+//! Metrics for other programs: in a file, or on a loopback port. `docs/abi/testing/metrics.md`.
 
 mod figures;
 mod http;
@@ -22,41 +22,41 @@ use crate::session::scene::Scene;
 
 pub use text::Form;
 
-/// Who asks more often is answered with what was told then.
+/// A request within this time after the previous one gets the same figures again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Where metrics go.
+/// The destination of the metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MetricsTo {
-    /// written whole each time
+    /// a file, which is replaced as a whole each time
     File(PathBuf),
-    /// of this machine
+    /// a port of this machine
     Port(SocketAddr),
 }
 
-/// Why metrics cannot be told.
+/// The reason why metrics cannot be exported.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetricsError {
-    /// on a port
+    /// the port cannot be opened
     #[error("cannot serve metrics on {address}: {source}; name another port with --metrics")]
     Listen {
-        /// of this machine
+        /// the address
         address: SocketAddr,
-        /// what the system says
+        /// the error of the operating system
         source: io::Error,
     },
-    /// in a file
+    /// the file cannot be written
     #[error("cannot write the metrics {path}: {source}; name another file with --metrics")]
     Write {
-        /// of the file
+        /// path of the file
         path: String,
-        /// what the system says
+        /// the error of the operating system
         source: io::Error,
     },
 }
 
-/// Tells metrics, if that is asked for.
+/// Exports metrics if an option asks for it.
 #[derive(Default)]
 pub struct Metrics {
     to: Option<To>,
@@ -67,12 +67,12 @@ enum To {
     Port { http: Http, kept: Kept },
 }
 
-/// What was told last in each form, and when.
+/// The last text in each form, and its time.
 #[derive(Default)]
 struct Kept(BTreeMap<Form, (Nanos, String)>);
 
 impl Kept {
-    /// That, or what is new.
+    /// Returns the last text if it is still fresh, else the text that `new` makes.
     fn text(&mut self, form: Form, now: Nanos, new: impl FnOnce() -> String) -> String {
         self.0.retain(|_, (at, _)| now.since(*at) < FRESH);
         self.0.entry(form).or_insert_with(|| (now, new())).1.clone()
@@ -80,7 +80,7 @@ impl Kept {
 }
 
 impl Metrics {
-    /// Where they go; a file is there, and empty, when this returns.
+    /// Opens the destination. When this returns, a file exists and is empty.
     pub fn open(to: Option<&MetricsTo>, every: Duration) -> Result<Self, MetricsError> {
         let to = match to {
             None => None,
@@ -95,12 +95,12 @@ impl Metrics {
         Ok(Metrics { to })
     }
 
-    /// Whether files are written while it goes on.
+    /// Whether files are written during the run.
     pub fn writes(&self) -> bool {
         matches!(self.to, Some(To::File { .. }))
     }
 
-    /// What is to be waited for.
+    /// The listener to wait for.
     pub fn listener(&mut self) -> Option<&mut dyn Wait> {
         match &mut self.to {
             Some(To::Port { http, .. }) => Some(http),
@@ -108,7 +108,7 @@ impl Metrics {
         }
     }
 
-    /// When it is time to tell them, if they go to a file.
+    /// When the file is to be written next.
     pub fn by(&self) -> Option<Nanos> {
         match &self.to {
             Some(To::File { next, .. }) => Some(*next),
@@ -116,7 +116,7 @@ impl Metrics {
         }
     }
 
-    /// Tells them, if it is time, or somebody has asked.
+    /// Writes the file if it is due, and answers clients that have asked.
     pub fn tell(&mut self, scene: &Scene<'_>) {
         let now = sys::monotonic();
         match &mut self.to {
@@ -127,7 +127,7 @@ impl Metrics {
             Some(To::File { path, every, next, failed }) if now >= *next => {
                 *next = now + *every;
                 let written = write(path, &scene.text(Form::Prometheus));
-                // A full disk is no reason to end, nor to say it each time.
+                // A full disk does not end the program, and is reported once.
                 if let Some(e) = written.as_ref().err().filter(|_| !*failed) {
                     warn!("{e}");
                 }
@@ -138,7 +138,7 @@ impl Metrics {
     }
 }
 
-/// What tells of nothing any more would be taken for news.
+/// Removes the file at the end, so that no reader mistakes old figures for current ones.
 impl Drop for Metrics {
     fn drop(&mut self) {
         if let Some(To::File { path, .. }) = &self.to {
@@ -147,7 +147,7 @@ impl Drop for Metrics {
     }
 }
 
-/// Whole or not at all, and for all to read.
+/// Replaces the file atomically, readable by all users.
 fn write(path: &Path, text: &str) -> Result<(), MetricsError> {
     let failed = |source| MetricsError::Write { path: path.display().to_string(), source };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,11 +1,10 @@
-//! The text of metrics: OpenMetrics 1.0, or the older text format of Prometheus 0.0.4, which
-//! node_exporter reads.
+//! The text of metrics: OpenMetrics 1.0, or the older Prometheus text format 0.0.4, which node_exporter reads.
 
 use std::fmt::{Display, Write};
 
 use isotherm_report::is_printable;
 
-/// Which of the two.
+/// The form of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// OpenMetrics 1.0
@@ -14,11 +13,11 @@ pub enum Form {
     Prometheus,
 }
 
-/// What the samples of a family are.
+/// The type of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Gauge,
-    /// grows; the names of its samples end in `_total`
+    /// never decreases; the names of its samples end in `_total`
     Counter,
     /// always 1; the names of its samples end in `_info`
     Info,
@@ -42,26 +41,26 @@ impl Kind {
     }
 }
 
-/// Metrics of one name.
+/// A family: metrics of one name.
 #[derive(Debug, Clone, Copy)]
 pub struct Family<'a> {
-    /// which ends in the unit, if there is one
+    /// name; it ends in the unit, if there is one
     pub name: &'a str,
-    /// or nothing
+    /// unit, or empty
     pub unit: &'a str,
     pub kind: Kind,
-    /// in one line
+    /// description, in one line
     pub help: &'a str,
 }
 
-/// Names and values.
+/// Names and values of labels.
 pub type Labels<'a> = [(&'a str, &'a str)];
 
-/// Metrics, family by family.
+/// The text, written family by family.
 pub struct Text {
     form: Form,
     out: String,
-    /// with its suffix
+    /// name of the current family, with its suffix
     name: String,
 }
 
@@ -70,7 +69,7 @@ impl Text {
         Text { form, out: String::new(), name: String::new() }
     }
 
-    /// Begins a family: the samples that follow are of it.
+    /// Starts a family; the samples that follow belong to it.
     pub fn family(&mut self, f: Family<'_>) {
         self.name = format!("{}{}", f.name, f.kind.suffix());
         let (name, kind) = match self.form {
@@ -84,7 +83,7 @@ impl Text {
         let _ = writeln!(self.out, "# HELP {name} {}", escaped(f.help));
     }
 
-    /// A sample of the family that was begun; labels without a value are left out.
+    /// Adds a sample to the current family. Labels without a value are left out.
     pub fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
         let told = labels.iter().filter(|(_, value)| !value.is_empty());
         let told: Vec<String> =
@@ -94,7 +93,7 @@ impl Text {
         let _ = writeln!(self.out, "{}{labels} {value}", self.name);
     }
 
-    /// The whole.
+    /// The complete text.
     pub fn end(mut self) -> String {
         if self.form == Form::OpenMetrics {
             self.out += "# EOF\n";
@@ -103,7 +102,8 @@ impl Text {
     }
 }
 
-/// Names of programs may hold anything. What could be taken for the end of a line by some reader is replaced.
+/// Escapes a label value, because names of programs may contain any character. Characters that a reader might
+/// take for the end of a line are replaced.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! From the text of schemes to what the engine takes.
+//! Conversion of schemes from text to the engine's types.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -20,9 +20,9 @@ use crate::units;
 
 const MARKS_EVERY: Duration = Duration::from_secs(5);
 
-/// What is wrong with a scheme.
+/// An error in a scheme.
 pub struct Fault {
-    /// its key, as `quota.time`, or `filters.0.kind` for that of the first
+    /// the key with the error, such as `quota.time`, or `filters.0.kind` for the kind of the first filter
     pub key: String,
     pub what: String,
 }
@@ -34,7 +34,7 @@ impl Fault {
     }
 }
 
-/// The name of a scheme that has been given none: its action, and a number that tells it from those
+/// The name of a scheme without a name: its action, with a number that distinguishes it from the schemes
 /// `before`.
 pub fn default_name(action: &Action, before: &[Scheme]) -> String {
     let same = before.iter().filter(|s| s.action.name() == action.name()).count();
@@ -42,7 +42,7 @@ pub fn default_name(action: &Action, before: &[Scheme]) -> String {
     format!("{}{number}", action.name())
 }
 
-/// A scheme that makes sense. `taken` is called what no other may be.
+/// Converts and checks a scheme. No scheme may have the name `taken`.
 pub fn scheme(
     t: SchemeText,
     interval: Duration,
@@ -68,7 +68,7 @@ pub fn scheme(
     let marks = t.watermarks.map(watermarks).transpose();
     scheme.watermarks = marks.map_err(Fault::at("watermarks.of"))?;
     scheme.check().map_err(|e| Fault::at(e.key())(e.to_string()))?;
-    // One by one, so that it can be told which is wrong.
+    // Each goal is checked by itself, so that the error can name the goal.
     for (i, g) in goals.into_iter().enumerate() {
         scheme.quota.goals.push(goal(g));
         scheme.check().map_err(|e| Fault::at(&format!("quota.goals.{i}"))(e.to_string()))?;
@@ -87,7 +87,7 @@ fn range<T, U>(b: Bounds<T>, all: RangeInclusive<U>, value: impl Fn(T) -> U) -> 
     least..=b.max.map_or(end, &value)
 }
 
-/// A quota, and the goals that it is to have.
+/// A quota, and the text of its goals.
 fn quota(t: QuotaText) -> (Quota, Vec<GoalText>) {
     let default = Quota::default();
     let quota = Quota {
@@ -160,7 +160,7 @@ fn add_filter(scheme: &mut Scheme, t: FilterText) -> Result<(), String> {
     Ok(())
 }
 
-/// The directory of a control group: what the groups of targets are told by.
+/// The directory of a control group, which identifies the groups of targets.
 fn directory(path: &str) -> Result<Arc<str>, String> {
     let group = Cgroup::find("/".as_ref(), Path::new(path)).map_err(|e| e.to_string())?;
     Ok(group.dir().to_string_lossy().into())

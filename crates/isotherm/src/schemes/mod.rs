@@ -1,4 +1,4 @@
-//! Schemes as files hold them: TOML, or one a line.
+//! Schemes in files: TOML, or one scheme per line.
 
 mod convert;
 mod text;
@@ -18,48 +18,49 @@ use crate::usage::UsageError;
 
 pub use text::TARGETS;
 
-/// What is wrong with a file of schemes, and where.
+/// An error in a file of schemes, and its place.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// no TOML, other keys than there are, or values that cannot be read
+    /// not TOML, an unknown key, or a value that cannot be parsed
     #[error("{0}")]
     Toml(#[from] toml::de::Error),
-    /// read, but senseless
+    /// parsed, but invalid
     #[error("line {line}, column {column}: `{key}`: {what}")]
     Senseless {
-        /// from 1
+        /// line, from 1
         line: usize,
-        /// from 1, in characters
+        /// column, from 1, in characters
         column: usize,
-        /// as `quota.time`
+        /// key, such as `quota.time`
         key: String,
-        /// what
+        /// the error
         what: String,
     },
 }
 
-/// How schemes are written.
+/// The format of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
     /// TOML
     Toml,
-    /// one a line
+    /// one scheme per line
     Txt,
 }
 
 impl Form {
-    /// What is in a file of this name.
+    /// The format of a file with this name.
     pub fn of(path: &Path) -> Self {
         if path.extension().is_some_and(|e| e == "toml") { Form::Toml } else { Form::Txt }
     }
 }
 
-/// The schemes in a text, after those `before`; an age without a unit is in intervals of `interval`.
+/// Parses the schemes in a text and appends them to a copy of `before`. An age without a unit counts intervals
+/// of length `interval`.
 ///
 /// # Errors
-/// If it holds what is no scheme: where.
+/// If the text contains something that is not a scheme: the place of the error.
 pub fn parse_as(
     form: Form,
     text: &str,
@@ -72,10 +73,11 @@ pub fn parse_as(
     }
 }
 
-/// Adds the schemes in a file to those `before`; an age without a unit is in intervals of `interval`.
+/// Appends the schemes in a file to `before`. An age without a unit counts intervals of length `interval`.
 ///
 /// # Errors
-/// If there is none, it cannot be read, or holds what is no scheme: where.
+/// If the file does not exist, cannot be read, or contains something that is not a scheme: the place of the
+/// error.
 pub fn load(
     path: &Path,
     text: &str,
@@ -85,10 +87,10 @@ pub fn load(
     add(&path.display().to_string(), Form::of(path), text, interval, before)
 }
 
-/// Adds the schemes in `line`, the `n`-th that was typed, to those `before`.
+/// Appends the schemes in `line`, the `n`-th scheme line on the command line, to `before`.
 ///
 /// # Errors
-/// If there is none, or it is no scheme: where.
+/// If the line contains no scheme or an invalid one: the place of the error.
 pub fn load_line(
     n: usize,
     line: &str,
@@ -115,23 +117,23 @@ fn add(
     Ok(())
 }
 
-/// The schemes in a TOML file that holds other things as well, none of them called `taken`; an age without
-/// a unit is in intervals of `interval`.
+/// The schemes in a TOML file that contains other tables too. No scheme may have the name `taken`. An age
+/// without a unit counts intervals of length `interval`.
 ///
 /// # Errors
-/// If one makes no sense: where.
+/// If a scheme is invalid: the place of the error.
 pub fn among(text: &str, interval: Duration, taken: &str) -> Result<Vec<Scheme>, FileError> {
     let file: Among = toml::from_str(text)?;
     all(file.scheme, text, interval, &[], Some(taken))
 }
 
-/// Reads the TOML form.
+/// Parses the TOML format.
 fn read(text: &str, interval: Duration, before: &[Scheme]) -> Result<Vec<Scheme>, FileError> {
     let file: File = toml::from_str(text)?;
     all(file.scheme, text, interval, before, None)
 }
 
-/// Reads schemes one a line, none of which has a name of its own.
+/// Parses schemes, one per line. None of them has a name of its own.
 fn lines(text: &str, interval: Duration, before: &[Scheme]) -> Result<Vec<Scheme>, ParseError> {
     let mut all = before.to_vec();
     for mut scheme in parse(text, interval)? {
@@ -159,8 +161,8 @@ fn all(
     Ok(all.split_off(before.len()))
 }
 
-/// The byte at which the value of a key begins, as `scheme.0.quota.time`, a number being that of an element
-/// of a list; of what is not there, that which it would be in.
+/// The byte at which the value of a key starts. In a key such as `scheme.0.quota.time`, a number is the index
+/// of a list element. If the key does not exist, returns the byte for the innermost parent that exists.
 fn locate(text: &str, key: &str) -> usize {
     let Ok(root) = DeTable::parse(text) else { return 0 };
     let mut at = root.span().start;
@@ -175,7 +177,7 @@ fn locate(text: &str, key: &str) -> usize {
     at
 }
 
-/// Line and column of a byte, from 1.
+/// Line and column of a byte, both from 1.
 pub fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |i| i + 1);

@@ -1,4 +1,4 @@
-//! One who is connected: requests that come, and what is still to be sent.
+//! One connected client: its requests, and the answers still to be sent.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,47 +7,48 @@ use std::time::Duration;
 use isotherm_core::Nanos;
 use rustix::event::PollFlags;
 
-/// What a request is.
+/// How requests are separated.
 #[derive(Debug, Clone, Copy)]
 pub struct Framing {
-    /// what it ends with
+    /// the bytes that end a request
     pub end: &'static [u8],
-    /// bytes before that at most
+    /// maximum length of a request without these bytes, in bytes
     pub max: usize,
 }
 
-/// How long a client may take for a request, and to take its answer.
+/// Time limit for a client to send a request, and to receive its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What is read at once.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
 
 pub struct Client<S> {
-    /// the process at the other end, if that can be told
+    /// pid of the peer, if known
     pub peer: Option<i32>,
     stream: S,
     framing: Framing,
     coming: Vec<u8>,
     going: Vec<u8>,
-    /// when it is done without
+    /// deadline, after which the client is dropped
     until: Nanos,
-    /// nothing more comes, or is heard
+    /// the peer sends nothing more, or nothing more is read
     ending: bool,
 }
 
 impl<S: Read + Write + AsFd> Client<S> {
-    /// On a stream that does not wait.
+    /// A client on a stream that does not block.
     pub fn new(stream: S, framing: Framing, peer: Option<i32>, now: Nanos) -> Self {
         let (coming, going) = (Vec::new(), Vec::new());
         Client { peer, stream, framing, coming, going, until: now + PATIENCE, ending: false }
     }
 
-    /// Since when nothing has come to pass: no whole request since it came, or since its last answer.
+    /// For how long the client has sent no complete request, since it connected or since its last answer;
+    /// `None` if a request is waiting.
     pub fn silence(&self, now: Nanos) -> Option<Duration> {
         let since = PATIENCE.saturating_sub(self.until.since(now));
         (!self.has_request()).then_some(since)
     }
 
-    /// Whether it has had its time and is owed nothing, but a word of why it is dropped.
+    /// Whether its deadline has passed and nothing is left to send. It is then told why it is dropped.
     pub fn is_late(&self, now: Nanos) -> bool {
         now >= self.until && !self.ending && self.going.is_empty() && !self.has_request()
     }
@@ -56,22 +57,22 @@ impl<S: Read + Write + AsFd> Client<S> {
         self.stream.as_fd()
     }
 
-    /// What it is waited for. Who does not take an answer is not heard further.
+    /// The event to wait for. A client that does not receive its answer is not read.
     pub fn awaited(&self) -> PollFlags {
         if self.going.is_empty() { PollFlags::IN } else { PollFlags::OUT }
     }
 
-    /// Whether it is still to be kept.
+    /// Whether the connection is still to be kept.
     pub fn stays(&self, now: Nanos) -> bool {
         now < self.until && !(self.ending && self.going.is_empty() && !self.has_request())
     }
 
-    /// Whether a request of its can be answered without waiting.
+    /// Whether a complete request is waiting and the previous answer has been sent.
     pub fn has_request(&self) -> bool {
         self.going.is_empty() && self.end().is_some()
     }
 
-    /// Reads, or writes, what can be without waiting.
+    /// Reads and writes as far as possible without blocking.
     pub fn go_on(&mut self) {
         let done = if !self.going.is_empty() {
             self.write()
@@ -116,7 +117,7 @@ impl<S: Read + Write + AsFd> Client<S> {
         self.coming.windows(end.len()).position(|bytes| bytes == end)
     }
 
-    /// The next request; what is too long is an error, and nothing more is heard.
+    /// The next request. A request that is too long is an error, and nothing more is read.
     pub fn request(&mut self) -> Option<Result<Vec<u8>, String>> {
         if !self.going.is_empty() {
             return None;
@@ -133,7 +134,7 @@ impl<S: Read + Write + AsFd> Client<S> {
         }
     }
 
-    /// Sends an answer; at the `last`, nothing more is heard.
+    /// Sends an answer. If it is the `last`, nothing more is read.
     pub fn answer(&mut self, bytes: &[u8], now: Nanos, last: bool) {
         self.going.extend_from_slice(bytes);
         self.until = now + PATIENCE;

@@ -9,29 +9,29 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::Wait;
 
-/// Where there is nothing that tells of all targets, they are asked this often.
+/// Interval at which to check for ended targets if no descriptor reports their end.
 const ASKED: Duration = Duration::from_millis(100);
 
-/// The end of any target ends the wait.
+/// A wait that ends when any target ends.
 pub struct Ends<'a> {
     fd: Option<BorrowedFd<'a>>,
     asked_by: Nanos,
-    /// Some may have ended.
+    /// Some targets may have ended.
     pub come: bool,
 }
 
 impl<'a> Ends<'a> {
-    /// Of those that are held.
+    /// For the targets that `held` holds.
     pub fn of(held: &'a dyn Hold) -> Self {
         Self::of_process(held.ends())
     }
 
-    /// By a descriptor that is readable then; without one it is to be asked again and again.
+    /// For a descriptor that becomes readable at the end; without one, the wait ends at regular intervals.
     pub fn of_process(fd: Option<BorrowedFd<'a>>) -> Self {
         Ends { fd, asked_by: sys::monotonic() + ASKED, come: false }
     }
 
-    /// When to wait no longer.
+    /// The latest end of the wait.
     pub fn by(&self, until: Nanos) -> Nanos {
         if self.fd.is_some() { until } else { until.min(self.asked_by) }
     }

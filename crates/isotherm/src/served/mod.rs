@@ -1,4 +1,4 @@
-//! Who listens, and who is connected: waited for together, and never waited for by the monitor.
+//! Listeners and their clients: one `poll` waits for all of them, and the monitor never waits for a client.
 
 mod client;
 mod ends;
@@ -16,20 +16,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 pub use client::{Client, Framing};
 pub use ends::Ends;
 
-/// Connected at once. Who comes then takes the place of the one that has been silent for longest.
+/// Maximum number of connections. If all are in use, a new one replaces the one that was silent for the longest
+/// time.
 const MAX_CLIENTS: usize = 32;
-/// Of those, by one process.
+/// Maximum number of connections per process.
 const MAX_OF_PEER: usize = 8;
-/// Who has just come need not have written yet.
+/// Time in which a new client has not been silent for long enough to be replaced.
 const MAY_BE_SILENT: Duration = Duration::from_millis(200);
-/// Taken in at once.
+/// Maximum number of connections accepted at once.
 const MAX_ACCEPTED: usize = 8;
 
-/// Where connections come in.
+/// A source of connections.
 pub trait Listen: AsFd {
     type Stream: Read + Write + AsFd;
 
-    /// The next one, which does not wait.
+    /// The next connection, as a stream that does not block.
     fn accept(&self) -> io::Result<Self::Stream>;
 }
 
@@ -53,28 +54,30 @@ impl Listen for TcpListener {
     }
 }
 
-/// A listener that does not wait, and its clients.
+/// A listener that does not block, and its clients.
 pub struct Served<L: Listen> {
     listener: L,
     framing: Framing,
-    /// an answer that says why there is none
+    /// makes the answer for a refused client from the reason
     refusal: fn(&str) -> Vec<u8>,
     clients: Vec<Client<L::Stream>>,
 }
 
-/// What can be waited for with others.
+/// Something that one `poll` can wait for together with others.
 pub trait Wait {
-    /// Lets go whom it is done with; whether it has something to do already.
+    /// Drops connections that are finished. Returns whether work is waiting already, so that no wait is
+    /// necessary.
     fn settle(&mut self, now: Nanos) -> bool;
 
-    /// What is waited for.
+    /// Adds the descriptors to wait for.
     fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>);
 
-    /// Does what can be done without waiting, `ready` telling of each of [`Wait::fds`] whether it is.
+    /// Does the work that is possible without blocking. `ready` says for each of [`Wait::fds`] whether it is
+    /// ready.
     fn go_on(&mut self, ready: &[bool]);
 }
 
-/// Waits until then, or until one of `all` has to do.
+/// Waits until the given time, or until one of `all` has something to do.
 pub fn wait(all: &mut [&mut dyn Wait], until: Nanos) {
     let now = sys::monotonic();
     let pending = all.iter_mut().fold(false, |any, one| one.settle(now) | any);
@@ -93,13 +96,13 @@ pub fn wait(all: &mut [&mut dyn Wait], until: Nanos) {
     }
 }
 
-/// Of each whether there is something to do, after waiting for that.
+/// Waits at most `time`, and returns for each descriptor whether it is ready.
 fn ready(fds: &mut [PollFd<'_>], time: Duration) -> Vec<bool> {
     let time = Timespec {
         tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: time.subsec_nanos().into(),
     };
-    // A signal ends it early, which is as well.
+    // A signal ends the wait early, which does no harm.
     match poll(fds, Some(&time)) {
         Ok(_) => fds.iter().map(|fd| !fd.revents().is_empty()).collect(),
         Err(_) => Vec::new(),
@@ -107,13 +110,12 @@ fn ready(fds: &mut [PollFd<'_>], time: Duration) -> Vec<bool> {
 }
 
 impl<L: Listen> Served<L> {
-    /// On a listener that does not wait; `refusal` makes an answer of why there is none.
+    /// Serves a listener that does not block; `refusal` makes an answer from the reason for a refusal.
     pub fn new(listener: L, framing: Framing, refusal: fn(&str) -> Vec<u8>) -> Self {
         Served { listener, framing, refusal, clients: Vec::new() }
     }
 
-    /// Takes in who has come; `admit` tells which process that is, if it can be told, or why it is not let
-    /// in.
+    /// Accepts new connections. `admit` returns the pid of the peer, if known, or the reason to refuse it.
     pub fn accept(&mut self, admit: impl Fn(&L::Stream) -> Result<Option<i32>, String>) {
         for _ in 0..MAX_ACCEPTED {
             let now = sys::monotonic();
@@ -126,7 +128,7 @@ impl<L: Listen> Served<L> {
             let peer = admitted.as_ref().ok().copied().flatten();
             let mut client = Client::new(stream, self.framing, peer, now);
             match admitted {
-                // Most write as soon as they are connected.
+                // Most clients write as soon as they are connected.
                 Ok(_) => client.go_on(),
                 Err(why) => client.answer(&(self.refusal)(&why), now, true),
             }
@@ -134,7 +136,7 @@ impl<L: Listen> Served<L> {
         }
     }
 
-    /// Whether one process has too many connections already.
+    /// Fails if a process already has too many connections.
     fn check(&self, peer: Option<i32>) -> Result<(), String> {
         let Some(pid) = peer else { return Ok(()) };
         match self.clients.iter().filter(|client| client.peer == peer).count() {
@@ -151,7 +153,7 @@ impl<L: Listen> Served<L> {
         self.clients.len() < MAX_CLIENTS || self.clients.iter().any(silent)
     }
 
-    /// Drops who has been silent for longest, if all places are taken.
+    /// If all connections are in use, drops the client that was silent for the longest time.
     fn make_room(&mut self) {
         if self.clients.len() < MAX_CLIENTS {
             return;
@@ -166,20 +168,21 @@ impl<L: Listen> Served<L> {
         }
     }
 
-    /// The requests that have come, each with whom to answer.
+    /// The requests that have arrived, each with the number of its client.
     pub fn requests(&mut self) -> Vec<(usize, Result<Vec<u8>, String>)> {
         let clients = self.clients.iter_mut().enumerate();
         clients.filter_map(|(i, client)| Some((i, client.request()?))).collect()
     }
 
-    /// Answers one of the [`Served::requests`] of just now; after the `last` answer nothing more is heard.
+    /// Answers one of the requests that [`Served::requests`] has just returned. After the `last` answer,
+    /// nothing more is read from this client.
     pub fn answer(&mut self, client: usize, bytes: &[u8], last: bool) {
         if let Some(client) = self.clients.get_mut(client) {
             client.answer(bytes, sys::monotonic(), last);
         }
     }
 
-    /// As [`Wait::settle`].
+    /// See [`Wait::settle`].
     pub fn settle(&mut self, now: Nanos) -> bool {
         let refusal = self.refusal;
         self.clients.retain_mut(|client| {
@@ -192,16 +195,17 @@ impl<L: Listen> Served<L> {
         self.clients.iter().any(Client::has_request)
     }
 
-    /// Each client, and then the listener.
+    /// The descriptor of each client, then that of the listener.
     pub fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>) {
         out.extend(self.clients.iter().map(|c| PollFd::from_borrowed_fd(c.fd(), c.awaited())));
-        // Who is not taken yet would end each wait at once.
+        // While there is no room, the listener is left out: a connection that is not accepted would end each
+        // wait at once.
         let room = self.has_room(sys::monotonic());
         let flags = if room { PollFlags::IN } else { PollFlags::empty() };
         out.push(PollFd::from_borrowed_fd(self.listener.as_fd(), flags));
     }
 
-    /// Has clients read and write; whether somebody has come.
+    /// Reads from and writes to the clients that are ready. Returns whether a new connection is waiting.
     pub fn go_on(&mut self, ready: &[bool]) -> bool {
         for (client, _) in self.clients.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
             client.go_on();

@@ -1,4 +1,4 @@
-//! What is asked over the control socket while schemes are at work.
+//! Answers to requests over the control socket while schemes are running.
 
 use anyhow::{Context, Result};
 use isotherm_record::Limits;
@@ -9,7 +9,7 @@ use crate::control::{Answer, Request};
 use crate::session::JobContext;
 
 impl SchemeJob {
-    /// Does what is asked for.
+    /// Carries out a request.
     pub(super) fn done(
         &mut self,
         on: &mut JobContext<'_>,

@@ -1,4 +1,4 @@
-//! What may change while schemes are at work: they themselves, and how is watched and whom.
+//! Changes while schemes are running: to the schemes, to the monitor's attributes, and to the targets.
 
 use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::{Engine, Scheme};
@@ -19,8 +19,8 @@ use crate::session::JobContext;
 use crate::words::chain;
 
 impl SchemeJob {
-    /// Goes on by schemes that somebody has sent, or, if one cannot be, by those there are. Returns what
-    /// has to change before they can act.
+    /// Replaces the schemes by those in `text`. If one of them cannot run here, the current schemes stay.
+    /// Returns notes about what must change on the machine before the new schemes can act.
     pub fn commit(
         &mut self,
         text: &str,
@@ -40,7 +40,7 @@ impl SchemeJob {
         Ok(notes)
     }
 
-    /// `of_options` is the name of the one that options make.
+    /// `of_options` is the name of the scheme that was made from options, if there is one.
     fn replace(
         &mut self,
         new: Vec<Scheme>,
@@ -65,7 +65,7 @@ impl SchemeJob {
         Ok(notes)
     }
 
-    /// Watches in another way; what is known is kept.
+    /// Changes attributes of the monitor, which keeps its data.
     pub fn set_attributes(&mut self, new: &Attributes, on: &mut JobContext<'_>) -> Result<()> {
         let attrs = on.watch.attrs().context("there is no monitor of ours")?;
         let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
@@ -75,13 +75,13 @@ impl SchemeJob {
         Ok(())
     }
 
-    /// Acts no more, or again.
+    /// Stops acting, or resumes.
     pub fn pause(&mut self, paused: bool) {
         self.paused = paused;
         self.save(|changes| changes.paused = paused);
     }
 
-    /// Reads anew what it goes by, and says so; what is wrong changes nothing.
+    /// Reads the configuration again, and reports the result. An invalid configuration changes nothing.
     pub fn reload(&mut self, on: &mut JobContext<'_>) {
         let now = NotifyState::MonotonicUsec(i128::from(sys::monotonic().0 / 1000));
         Notify::say(&[NotifyState::Reloading, now]);
@@ -112,7 +112,7 @@ impl SchemeJob {
         let pids: Vec<i32> = on.watched.follower.pids().collect();
         let act = on.watch.act().context("there is nobody who acts")?;
         let notes = self.replace(config.schemes(&attrs)?, config.of_options(), act, &pids)?;
-        // They have been checked: with that they cannot be refused, and nothing is changed by half.
+        // These attributes have already been checked, so this cannot fail and leave the change half done.
         on.watch.set_attrs(attrs)?;
         on.watched.status.set_attrs(&attrs);
         self.config = config;
@@ -122,8 +122,8 @@ impl SchemeJob {
         Ok(notes)
     }
 
-    /// Takes up what a service of the same options was told before it crashed; returns the attributes
-    /// for that.
+    /// Applies the changes that a service with the same options received before it crashed. Returns the
+    /// resulting attributes.
     pub fn take_up(
         &mut self,
         saved: Option<Saved>,

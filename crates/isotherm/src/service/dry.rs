@@ -1,11 +1,11 @@
-//! What would be done, without doing it.
+//! Dry runs: counts the effects of actions without acting.
 
 use std::time::Duration;
 
 use isotherm_core::{Act, Action, Applied, OpsError, PAGE_SIZE, Support, Work};
 
-/// Only counts what it is asked to act on. It looks at the same pages, through the same filters; what is
-/// touched while it would act, and what the kernel would refuse, it does not know.
+/// Counts the memory that it is asked to act on. It reads the same pages and applies the same filters as a real
+/// run. It does not know which memory would be touched during an action, and which the kernel would refuse.
 pub struct Dry<'a>(pub &'a mut dyn Act);
 
 impl Act for Dry<'_> {
@@ -24,14 +24,15 @@ impl Act for Dry<'_> {
     }
 }
 
-/// The same, but only looking.
+/// The same work, but only looking at the memory.
 fn looking<'a>(work: &Work<'a>) -> Work<'a> {
     Work { action: &Action::Stat, recheck: Duration::ZERO, ..work.clone() }
 }
 
-/// What `work` would do where `seen` is resident, can be seen, and is let through.
+/// The result that `work` would have if it acted on the resident, observable memory in `seen` that passes the
+/// filters.
 fn as_if(work: &Work<'_>, seen: &Applied) -> Applied {
-    // It is for what is not resident.
+    // This action is for memory that is not resident.
     let (tried, passed) = match work.action {
         Action::WillNeed => (seen.passed.min(work.budget.bytes), seen.applied),
         _ => (seen.applied, seen.passed),
@@ -39,14 +40,14 @@ fn as_if(work: &Work<'_>, seen: &Applied) -> Applied {
     Applied { tried, applied: tried, passed, took: cost(work.action, tried), failure: None }
 }
 
-/// What acting on so many bytes takes, about.
+/// Estimated time for acting on `bytes` bytes.
 pub fn cost(action: &Action, bytes: u64) -> Duration {
     let page = Duration::from_nanos(page_cost(action));
     page.saturating_mul(u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX))
 }
 
-/// Nanoseconds a page of 4 KiB, by the table in `docs/concepts/acting.md`. Of moving there is no figure: it is
-/// taken for paging out.
+/// Nanoseconds per page of 4 KiB, from the table in `docs/concepts/acting.md`. No figure exists for migration,
+/// which is assumed to cost as much as paging out.
 fn page_cost(action: &Action) -> u64 {
     match action {
         Action::PageOut | Action::MigrateHot(_) | Action::MigrateCold(_) => 4_220,

@@ -1,4 +1,4 @@
-//! One thing done, or passed over: for the log, and in words.
+//! One action, or one skipped match: as a line of the log, and as text.
 
 use std::time::{Duration, SystemTime};
 
@@ -34,7 +34,7 @@ pub struct LogLine<'a> {
 }
 
 impl<'a> LogLine<'a> {
-    /// Of `e`, which came of `s`; `of` tells of its target, if that is known.
+    /// The line for `e`, which resulted from `s`; `of` describes its target, if known.
     pub fn new(e: &'a Event, s: &'a Snapshot, of: Option<&'a TargetFact>, dry: bool) -> Self {
         let mapping = mapping(e, s);
         let (outcome, done, why) = match e.outcome {
@@ -66,12 +66,12 @@ impl<'a> LogLine<'a> {
         }
     }
 
-    /// Whether people want to know: something would be done, or they asked for what is passed over.
+    /// Whether to print it: something was or would be done, or an option asks for skipped matches too.
     pub fn is_worth_telling(&self) -> bool {
         self.applied > 0 || self.outcome == "passed"
     }
 
-    /// For people, `begin` being when it all began.
+    /// The event as text, for people; `begin` is the start of the service.
     pub fn words(&self, at: Nanos, begin: Nanos) -> String {
         let seconds = at.since(begin).as_secs_f64();
         let what = match (self.outcome, self.why) {
@@ -88,7 +88,7 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// The mapping in which the range begins.
+/// The mapping that contains the start of the range.
 fn mapping<'a>(e: &Event, s: &'a Snapshot) -> Option<&'a Mapping> {
     let view = s.targets.iter().find(|view| view.id == e.target)?;
     let at = view.mappings.partition_point(|m| m.range.end <= e.range.start);

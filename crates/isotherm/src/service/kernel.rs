@@ -1,4 +1,4 @@
-//! `isotherm reclaim --all --look damon`: a kdamond of ours pages out by itself, wherever in memory.
+//! `isotherm reclaim --all --look damon`: a kdamond of ours pages out by itself, anywhere in memory.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -25,29 +25,29 @@ use crate::served::Wait;
 use crate::stop::Stop;
 use crate::words::STATUS;
 
-/// How often it is said what it has done.
+/// Interval between two reports of its progress.
 const SAY: Duration = Duration::from_secs(5);
 
-/// What the kernel's own scheme is to do, and who asks.
+/// The scheme that the kernel is to run, and the options of the service.
 pub struct KernelReclaim {
-    /// what the kernel does; its memory is filled in here
+    /// the kernel's scheme; `run` sets its memory
     pub asked: damon::Reclaim,
-    /// the same as a scheme of ours: what it does must be possible here
+    /// the same as a scheme of ours, to check that its action is possible here
     pub scheme: Scheme,
-    /// only these addresses; empty: all
+    /// address ranges to act on; empty: all memory
     pub ranges: Vec<AddrRange>,
-    /// the socket on which who asks is answered
+    /// path of the control socket; `None`: no socket
     pub socket: Option<PathBuf>,
     /// It ends after this time.
     pub duration: Option<Duration>,
-    /// Its options come from a file, which is not read again.
+    /// The options come from a file, which is not read again.
     pub is_in_file: bool,
 }
 
-/// Has the kernel page out until it is told to end.
+/// Lets the kernel page out until a reason to end.
 ///
 /// # Errors
-/// If it cannot begin, or what was changed cannot be put back.
+/// If it cannot start, or a change to the machine cannot be undone.
 pub fn run(o: KernelReclaim) -> Result<Done> {
     let dry = o.asked.dry;
     let notes = check_actions([o.scheme].iter(), |a| possible(ROOT.as_ref(), a), dry)?;
@@ -69,7 +69,7 @@ pub fn run(o: KernelReclaim) -> Result<Done> {
     Notify::say(&[NotifyState::Ready]);
     let ended = service.until(&stop, &mut notify);
     Notify::say(&[NotifyState::Stopping]);
-    // What it has done in the last second, too.
+    // Counts the work of the last second too.
     let counted = service.count();
     let stopped = service.reclaimer.stop();
     let because = ended?;
@@ -80,7 +80,7 @@ pub fn run(o: KernelReclaim) -> Result<Done> {
     Ok(service.so_far())
 }
 
-/// What is not paged out since the kernel does not note how it is used, and why.
+/// Describes which memory is not paged out because the kernel does not record its accesses, and why.
 fn leaves_alone(spared: Spared) -> Option<String> {
     let left = match spared {
         Spared::Nothing => return None,
@@ -97,7 +97,7 @@ fn leaves_alone(spared: Spared) -> Option<String> {
     ))
 }
 
-/// A kdamond at work.
+/// A running kdamond.
 struct Service {
     reclaimer: Reclaimer,
     control: Option<Control>,
@@ -120,13 +120,13 @@ struct KernelStatus {
     cost: Cost,
 }
 
-/// What has come of it, and what it leaves alone: `docs/abi/testing/run.md`.
+/// The result, and the memory that is left alone: `docs/abi/testing/run.md`.
 #[derive(Serialize)]
 pub struct Done {
-    /// of the one scheme
+    /// result of the scheme
     #[serde(flatten)]
     pub table: SchemeTable,
-    /// of the machine; none if the kernel does not tell
+    /// memory of the machine; `None` if the kernel does not report it
     pub total: Option<MachineBytes>,
 }
 
@@ -136,7 +136,7 @@ struct Cost {
 }
 
 impl Service {
-    /// Why it has ended.
+    /// Runs until a reason to end, and returns that reason.
     fn until(&mut self, stop: &Stop, notify: &mut Notify) -> Result<String> {
         let mut tell = sys::monotonic();
         loop {
@@ -188,10 +188,10 @@ impl Service {
             self.share() * 100.0,);
     }
 
-    /// Of a CPU.
+    /// CPU time of the kdamond, as a fraction of one CPU.
     fn share(&self) -> f64 {
         let time = sys::monotonic().since(self.begin);
-        // The first moments alone say nothing.
+        // A time below 1 s is too short for a meaningful share.
         self.reclaimer.cpu().as_secs_f64() / time.as_secs_f64().max(1.0)
     }
 

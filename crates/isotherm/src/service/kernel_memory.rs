@@ -1,4 +1,4 @@
-//! How much memory nobody can tell about, and nobody takes, when the kernel reclaims.
+//! Amount of memory whose heat is unknown, and which is therefore not reclaimed, while the kernel reclaims.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::ROOT;
 
-/// Of the machine, in bytes; by reason only where there is some.
+/// Memory of the machine, in bytes. The maps contain only reasons with more than 0 bytes.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct MachineBytes {
     resident: u64,
@@ -19,7 +19,7 @@ pub struct MachineBytes {
 }
 
 impl MachineBytes {
-    /// As it is now, `spared` being left alone; none if the kernel does not tell.
+    /// The present state, where `spared` memory is left alone; `None` if the kernel does not report it.
     pub fn now(spared: Spared) -> Option<Self> {
         machine_memory(ROOT.as_ref()).ok().map(|m| MachineBytes::of(&m.sparing(spared)))
     }

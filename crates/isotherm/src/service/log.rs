@@ -1,4 +1,4 @@
-//! The log of what was done.
+//! The log of actions.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -10,24 +10,24 @@ use anyhow::{Context, Result, anyhow};
 use super::event::LogLine;
 use crate::words::chain;
 
-/// JSON lines, added to a file.
+/// A file to which JSON lines are appended.
 pub struct Log {
     path: PathBuf,
     file: BufWriter<File>,
 }
 
 impl Log {
-    /// At the end of the file, which its owner alone may read.
+    /// Opens the file to append. A new file is readable by its owner only.
     pub fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let file = file.with_context(|| format!("cannot write the log {}", path.display()))?;
         Ok(Log { path: path.to_owned(), file: BufWriter::new(file) })
     }
 
-    /// Adds lines, and has the kernel have them. What is done without being logged is not what was asked
-    /// for: an error ends the run.
+    /// Appends lines and passes them to the kernel at once. An error ends the run, because no action may remain
+    /// unlogged.
     pub fn write(&mut self, lines: &[LogLine<'_>]) -> Result<()> {
-        // As text: a pipe that is closed is that of the log, not standard output.
+        // The error is converted to text, because a closed pipe here is the log's, not standard output's.
         self.try_write(lines).map_err(|e| {
             let name = self.path.display();
             anyhow!(

@@ -1,4 +1,4 @@
-//! The figures that goals, watermarks and filters go by.
+//! The figures that goals, watermarks and filters use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,51 +14,53 @@ use super::needs::{Need, is_of_targets, needs};
 use crate::schemes::TARGETS;
 use crate::words::chain;
 
-/// What can be done where nobody counts the stalls of the targets, by options and by keys.
+/// Advice for a kernel that does not count stalls of the targets: first for options, then for keys of a file.
 const NO_STALLS: &str = "--goal psi=SHARE goes by the control group of the targets: give --all, with which the \
                          machine counts, or --goal refault=SHARE, or leave out --goal";
 const NO_STALLS_OF: &str = "of = \"machine\" takes the figures of the machine";
 
-/// A file with a number in it is at most so long.
+/// Maximum length of a file that holds a number, in bytes.
 const MAX_NUMBER: u64 = 64;
 
-/// Reads the figures that some schemes go by, and no others.
+/// Reads the figures that the schemes use, and no others.
 #[derive(Default)]
 pub struct Meter {
     scopes: Vec<Scope>,
-    /// those that a path names
+    /// groups that a scheme names by path
     groups: BTreeMap<Arc<str>, Cgroup>,
     free: bool,
     fragmentation: bool,
     files: BTreeSet<Arc<str>>,
-    /// whether it matters which process a target is
+    /// whether a filter uses the pid or the name of targets
     by_process: bool,
-    /// the names of processes, as they were at the last snapshot
+    /// pids and names of the targets at the last snapshot
     processes: BTreeMap<TargetId, Process>,
-    /// the last snapshot for which names and groups were looked up
+    /// sequence number of the last snapshot for which names and groups were read
     looked_up: Option<u64>,
-    /// which schemes have a figure that cannot be read yet, and why
+    /// which schemes use a figure that cannot be read yet, and why
     lacks: Vec<String>,
-    /// whether it matters which group a target is in
+    /// whether a filter uses the control group of targets
     by_group: bool,
-    /// whether a scheme goes by what the group of the targets suffers
+    /// whether a scheme uses the memory pressure of the targets' group
     pressure_of_targets: bool,
-    /// why that cannot be told
+    /// why that pressure cannot be read
     rests: Option<String>,
-    /// the scheme of those that options make
+    /// name of the scheme that was made from options
     of_options: Option<Arc<str>>,
-    /// whether it is the one that goes by that
+    /// whether that scheme uses the pressure of the targets' group
     pressure_by_option: bool,
-    /// the groups of targets, as they were when they were seen first
+    /// control group of each target, as it was when the target was first seen
     of_targets: BTreeMap<TargetId, Option<Cgroup>>,
 }
 
 impl Meter {
-    /// For these schemes; `pids` are watched. What may come yet, as a control group or a file, is in
-    /// [`Meter::lacks`]; a scheme does nothing while a figure is missing. One called `of_options` is made
-    /// of options, and what can be done about it is said in those.
+    /// A meter for these schemes, while `pids` are watched. Missing figures that may appear later, such as
+    /// those of a control group or a file, are listed in [`Meter::lacks`]; a scheme does nothing while one of
+    /// its figures is missing. For the scheme named `of_options`, which was made from options, errors suggest
+    /// options.
     ///
     /// # Errors
+    /// If a scheme uses a figure that can never be read here.
     /// If a figure that one goes by can never be read here.
     pub fn new<'a>(
         root: &Path,
@@ -84,17 +86,17 @@ impl Meter {
         Ok(meter)
     }
 
-    /// Whether a scheme goes by the number in a file, which may be somebody else's.
+    /// Whether a scheme reads a number from a file, which may belong to another user.
     pub fn reads_files(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// What cannot be read yet.
+    /// Descriptions of the figures that cannot be read yet.
     pub fn lacks(&self) -> &[String] {
         &self.lacks
     }
 
-    /// Reads it from now on; returns why it cannot be read yet.
+    /// Reads this figure from now on. Returns why it cannot be read yet.
     fn add(
         &mut self,
         root: &Path,
@@ -157,8 +159,8 @@ impl Meter {
         Ok(())
     }
 
-    /// Where nobody counts stalls, a goal of them would look met for ever. Returns why they cannot be
-    /// told of the targets that there are now.
+    /// Without this check, a goal for stalls would always seem to be met on a kernel that does not count them.
+    /// Returns why they cannot be read for the present targets.
     fn check_stalls(
         &self,
         root: &Path,
@@ -184,7 +186,7 @@ impl Meter {
         Ok(None)
     }
 
-    /// The figures as they are now, `s` being what was seen last, and `pids` whose targets they are.
+    /// The present figures; `s` is the last snapshot, and `pids` maps its targets to processes.
     pub fn read(&mut self, root: &Path, s: &Snapshot, pids: &BTreeMap<TargetId, i32>) -> Metrics {
         if self.by_group {
             self.of_targets.retain(|target, _| pids.contains_key(target));
@@ -192,7 +194,8 @@ impl Meter {
                 self.of_targets.entry(target).or_insert_with(|| Cgroup::of_process(root, pid));
             }
         }
-        // A name changes with exec, and groups come; between two snapshots there are many steps.
+        // Names change with exec, and groups are created. A lookup per snapshot suffices; there are many steps
+        // between snapshots.
         if self.looked_up.replace(s.seq) != Some(s.seq) {
             self.look_up(root, pids);
         }
@@ -230,7 +233,7 @@ impl Meter {
         }
     }
 
-    /// Why schemes that go by the pressure of targets rest now, if they do.
+    /// Why the schemes that use the pressure of the targets are inactive now; `None` if they are not.
     pub fn rests(&self) -> Option<&str> {
         self.rests.as_deref().filter(|_| self.pressure_of_targets)
     }
@@ -273,7 +276,7 @@ impl Meter {
     }
 }
 
-/// The group that all are in; none if that is the root of all groups.
+/// The group that contains all targets; `None` for the root of all groups.
 fn common<'a>(
     groups: impl Iterator<Item = &'a Option<Cgroup>>,
     by_option: bool,
@@ -298,7 +301,7 @@ fn process(root: &Path, pid: i32) -> Option<Process> {
     Some(Process { pid, comm: proc::stat(root, pid).ok()?.comm.into() })
 }
 
-/// With what of the targets that count was touched lately.
+/// Adds the working set: the recently touched bytes of the targets that `counts` selects.
 fn with_working_set(f: Figures, s: &Snapshot, counts: impl Fn(&TargetView) -> bool) -> Figures {
     let thresholds = Thresholds::default();
     let views = s.targets.iter().filter(|view| counts(view));
@@ -309,7 +312,7 @@ fn with_working_set(f: Figures, s: &Snapshot, counts: impl Fn(&TargetView) -> bo
     Figures { working_set: Some(touched.sum()), ..f }
 }
 
-/// The number that a file holds.
+/// The number that a file contains.
 fn number(path: &str) -> Result<f64> {
     use std::io::Read;
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Acting on memory by what is seen of it, as schemes say, until there is a reason to end.
+//! Acts on memory as schemes define, based on snapshots, until there is a reason to end.
 
 mod answer;
 mod change;
@@ -46,94 +46,95 @@ use crate::words::{chain, is_closed_pipe};
 
 pub use self::table::SchemeTable;
 
-/// How a service acts, whatever its schemes are.
+/// How a service acts, independent of its schemes.
 #[derive(Debug, Clone)]
 pub struct Acting {
-    /// the processes
+    /// the processes to watch
     pub targets: Selection,
     /// how to look
     pub look: LookBy,
-    /// where the random numbers begin; none: different each time
+    /// seed of the random numbers; `None`: different each time
     pub seed: Option<u64>,
-    /// Nothing is done; it is printed what would be.
+    /// Nothing is done; the service reports what it would do.
     pub dry_run: bool,
-    /// a JSON object a line of what was done goes here
+    /// file for a JSON line per action
     pub log: Option<PathBuf>,
-    /// The log has what matched and was skipped, too.
+    /// The log also contains matches that were skipped.
     pub passed: bool,
-    /// It ends after this time.
+    /// The service ends after this time.
     pub duration: Option<Duration>,
-    /// where metrics go
+    /// destination of the metrics
     pub metrics: Option<MetricsTo>,
-    /// how often they are written
+    /// interval between two writes of the metrics
     pub metrics_every: Duration,
 }
 
-/// What a service is to do, as somebody has configured it.
+/// The configuration of a service.
 pub trait ServiceConfig {
-    /// On whom, and how.
+    /// The targets, and how to act.
     fn acting(&self) -> &Acting;
 
     /// The attributes of its monitor.
     fn attrs(&self) -> &dyn AttrsFor;
 
-    /// Those of the best way to look, before one is chosen.
+    /// The attributes for the best way to look, before a way is chosen.
     ///
     /// # Errors
-    /// If the options make no sense.
+    /// If the options are invalid.
     fn check(&self) -> Result<Attrs, UsageError>;
 
-    /// The schemes, for a monitor of these attributes.
+    /// The schemes, for a monitor with these attributes.
     ///
     /// # Errors
-    /// If one makes no sense.
+    /// If a scheme is invalid.
     fn schemes(&self, attrs: &Attrs) -> Result<Vec<Scheme>, UsageError>;
 
-    /// The socket on which who asks is answered, if there is one.
+    /// The path of the control socket, if there is one.
     fn socket(&self) -> Option<PathBuf>;
 
-    /// Whether what it is told while it runs is to outlive a crash.
+    /// Whether changes that it receives while running must survive a crash.
     fn is_service(&self) -> bool {
         false
     }
 
-    /// Whether it comes from a file that can be read again.
+    /// Whether the configuration comes from a file that can be read again.
     fn is_in_file(&self) -> bool {
         false
     }
 
-    /// The scheme that options make, if there is one: its faults are those of options.
+    /// The name of the scheme that was made from options, if there is one. Errors in it are reported as errors
+    /// in options.
     fn of_options(&self) -> Option<&'static str> {
         None
     }
 
-    /// What is wrong, with the place where it is said, if that is in a file.
+    /// Adds the file and the line to an error, if the configuration comes from a file.
     fn placed(&self, e: UsageError) -> UsageError {
         e
     }
 
-    /// The same, read again: what has not changed, or may change while it runs.
+    /// Reads the configuration again. Only parts that may change at run time may differ.
     ///
     /// # Errors
-    /// If it cannot be read, or changes what must stay.
+    /// If it cannot be read, or differs in a part that must not change.
     fn reread(&self) -> Result<Rc<dyn ServiceConfig>>;
 }
 
-/// What has come of acting.
+/// The result of acting.
 pub struct Acted {
-    /// of each scheme
+    /// the results of each scheme
     pub table: SchemeTable,
     /// the exit status of the started command, if it has ended by itself
     pub status: Option<u8>,
-    /// what has ended it, if that was an error
+    /// the error that ended the run, if any
     pub failed: Option<anyhow::Error>,
 }
 
-/// Acts as `config` says until there is a reason to end. `finish` gets the table before a started command is asked to
-/// end.
+/// Acts as `config` defines until there is a reason to end. `finish` receives the table before a started
+/// command is asked to end.
 ///
 /// # Errors
-/// If it cannot begin.
+/// If it cannot start.
 pub fn act(
     config: &Rc<dyn ServiceConfig>,
     progress: Box<dyn Progress>,
@@ -145,7 +146,7 @@ pub fn act(
         Engine::new(config.schemes(attrs)?).map_err(|e| UsageError::new(e.to_string()))
     };
     let first = engine(&attrs)?;
-    // One that is asked for by name may have a better reason.
+    // A way to look that was named explicitly may have a more specific reason to fail.
     if o.look == LookBy::Auto && !o.dry_run {
         refuse_at_once(&first)?;
     }
@@ -155,7 +156,7 @@ pub fn act(
         LookBy::Way(way) => Some(way),
         _ => None,
     })?;
-    // What does the looking may take another monitor, of other intervals.
+    // The available way to look may require another monitor, with other intervals.
     let attrs = looks.attrs(config.attrs()).map_err(|e| config.placed(e))?;
     let mut engine = engine(&attrs)?;
     engine.log_passed(o.passed);
@@ -170,8 +171,8 @@ pub fn act(
     let socket = config.socket();
     let control = socket.as_deref().map(Control::open).transpose()?;
     let metrics = Metrics::open(o.metrics.as_ref(), o.metrics_every)?;
-    // Before the command is started: if a figure cannot be read, it need not be ended again. It is going to
-    // be in the groups that we are in.
+    // This is before the command starts, so that no command has to be ended if a figure cannot be read. The
+    // command will be in the control groups of this process.
     let own = program.as_ref().and_then(|_| i32::try_from(std::process::id()).ok());
     let pids: Vec<i32> = follower.pids().chain(own).collect();
     let schemes = engine.schemes().map(|(s, _)| s);
@@ -214,7 +215,7 @@ pub fn act(
     Ok(Acted { table, status: status.flatten(), failed: result.err() })
 }
 
-/// Acts; says why that has ended.
+/// Acts, and returns the reason for ending.
 fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<End> {
     Notify::say(&[NotifyState::Ready]);
     let ended = session.run(running, stop);
@@ -228,17 +229,18 @@ fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<
     Ok(why)
 }
 
-/// What can never be done here, whatever the way to look, is refused before one is opened: that takes a
-/// while.
+/// Refuses actions that can never work here, whatever the way to look. The check comes first because opening a
+/// way to look takes time.
 fn refuse_at_once(engine: &Engine) -> Result<()> {
     let schemes = engine.schemes().map(|(scheme, _)| scheme);
     check_actions(schemes, |action| possible(ROOT.as_ref(), action), false).map(drop)
 }
 
-/// Whether the actions of these schemes are possible; returns what has to change before they can act.
+/// Checks that the actions of these schemes are possible. Returns notes about what must change before they can
+/// act.
 ///
 /// # Errors
-/// If one can never act here; a dry run only says so.
+/// If an action can never work here; a dry run only returns a note.
 pub fn check_actions<'a>(
     schemes: impl Iterator<Item = &'a Scheme>,
     supports: impl Fn(&Action) -> Support,
@@ -265,12 +267,12 @@ pub fn check_actions<'a>(
     Ok(not_now.into_iter().map(|why| format!("{why}. {until}")).collect())
 }
 
-/// What acting requires beyond watching.
+/// The privileges that acting requires in addition to watching.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RequiredPrivileges {
-    /// files of others are paged out
+    /// to page out files of other users
     pub(crate) files: bool,
-    /// page frames are looked up
+    /// to look up page frames
     pub(crate) frames: bool,
 }
 
@@ -284,7 +286,7 @@ impl RequiredPrivileges {
         required
     }
 
-    /// Whether `have` is as much.
+    /// Whether `have` contains all of these privileges.
     pub(crate) fn are_within(self, have: &RequiredPrivileges) -> bool {
         self.files <= have.files && self.frames <= have.frames
     }

@@ -1,4 +1,4 @@
-//! What figures schemes go by.
+//! The figures that schemes use.
 
 use std::sync::Arc;
 
@@ -6,23 +6,23 @@ use isotherm_core::scheme::{Goal, Mark, Scheme, Scope};
 
 use crate::schemes::TARGETS;
 
-/// A figure, and whose.
+/// A figure, and its scope.
 pub enum Need<'a> {
     /// resident memory, or the working set
     Scope(&'a Scope),
     /// major faults, and the working set
     Faults(&'a Scope),
-    /// how long tasks wait for memory
+    /// time for which tasks wait for memory
     Stalls(&'a Scope),
     /// free memory of the machine
     Free,
-    /// what of that is of use for huge pages
+    /// the part of free memory that can form huge pages
     Fragmentation,
-    /// the number that a file holds
+    /// the number in a file
     File(&'a Arc<str>),
 }
 
-/// All that `scheme` goes by.
+/// All figures that `scheme` uses.
 pub fn needs<'a>(scheme: &'a Scheme) -> Vec<Need<'a>> {
     let of_goal = |goal: &'a Goal| match goal {
         Goal::Stalled { of, .. } => Need::Stalls(of),
@@ -40,7 +40,7 @@ pub fn needs<'a>(scheme: &'a Scheme) -> Vec<Need<'a>> {
     scheme.quota.goals.iter().map(of_goal).chain(marks).collect()
 }
 
-/// Whether it is of those that are watched.
+/// Whether the scope is the watched targets.
 pub fn is_of_targets(scope: &Scope) -> bool {
     matches!(scope, Scope::Group(name) if **name == *TARGETS)
 }

@@ -1,4 +1,4 @@
-//! A record of what is seen while schemes are at work, begun and ended from outside.
+//! A record of snapshots while schemes are running, started and ended over the control socket.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,31 +12,31 @@ use crate::record::facts;
 use crate::session::RecordState;
 use crate::words::chain;
 
-/// Nothing is recorded, or something is, or was until it could not be.
+/// The state: no record, a record in progress, or a record that has ended because of an error.
 #[derive(Default)]
 pub struct SideRecord {
     seed: u64,
-    /// how it is looked
+    /// the way to look, as the record describes it
     look: String,
     file: Option<PathBuf>,
     writer: Option<Writer>,
-    /// why there is no writer any more
+    /// why there is no longer a writer
     ended: Option<String>,
-    /// of what has ended
+    /// summary of a record that has ended
     last: Summary,
-    /// who is in it
+    /// the targets in the record
     told: BTreeSet<TargetId>,
-    /// the number of its first snapshot, which is 0 in it
+    /// sequence number of its first snapshot, which becomes 0 in the record
     first: Option<u64>,
 }
 
 impl SideRecord {
-    /// Nothing yet.
+    /// The initial state: no record.
     pub fn off(seed: u64, look: String) -> Self {
         SideRecord { seed, look, ..SideRecord::default() }
     }
 
-    /// Begins a record, of `targets` and those that come.
+    /// Starts a record of `targets` and of targets that are attached later.
     pub fn start<'a>(
         &mut self,
         file: &Path,
@@ -64,7 +64,7 @@ impl SideRecord {
         Ok(())
     }
 
-    /// Tells of who is watched from now on.
+    /// Records a new target, or the new name of a target.
     pub fn target(&mut self, fact: &TargetFact) {
         if self.is_on() {
             self.told.insert(fact.id);
@@ -72,42 +72,42 @@ impl SideRecord {
         }
     }
 
-    /// Takes in a snapshot.
+    /// Records a snapshot.
     pub fn snapshot(&mut self, s: &Snapshot) {
         if self.is_on() {
             let mut s = s.clone();
             s.seq -= *self.first.get_or_insert(s.seq);
-            // The first may tell of some that had ended before.
+            // The first snapshot may contain targets that ended before the record started.
             s.targets.retain(|view| self.told.contains(&view.id));
             self.write(|writer| writer.snapshot(&s));
         }
     }
 
-    /// Takes in what is told of a target.
+    /// Records the attribution of a target.
     pub fn attribution(&mut self, a: Attribution) {
         if self.told.contains(&a.target) {
             self.write(|writer| writer.attribution(a));
         }
     }
 
-    /// When to write what waits, if anything does.
+    /// When buffered data is to be written; `None` if there is none.
     pub fn flush_by(&self) -> Option<Nanos> {
         self.writer.as_ref().and_then(Writer::flush_by)
     }
 
-    /// Writes what has waited for long.
+    /// Writes buffered data if it is due.
     pub fn flush_if_due(&mut self, now: Nanos) {
         if self.flush_by().is_some_and(|by| now >= by) {
             self.write(Writer::flush);
         }
     }
 
-    /// Whether there is a record that goes on.
+    /// Whether a record is in progress.
     pub fn is_on(&self) -> bool {
         self.writer.is_some()
     }
 
-    /// Gives the record its end.
+    /// Ends the record.
     pub fn stop(&mut self) -> Result<()> {
         let file = self.file.take();
         let finished = self.finish(Why::Stopped, "");
@@ -118,21 +118,21 @@ impl SideRecord {
         }
     }
 
-    /// The same at the end of all: what is wrong with a record is said, and is no failure of ours.
+    /// Ends the record at the end of the service. An error is printed, and is not an error of the service.
     pub fn end(&mut self) {
         if let Some(e) = self.finish(Why::Stopped, "") {
             warn!("the recording is without its end: {}", chain(&e.into()));
         }
     }
 
-    /// How it goes; none where nothing is recorded.
+    /// The state of the record; `None` if there is none.
     pub fn state(&self) -> Option<RecordState> {
         let so_far = self.writer.as_ref().map_or(self.last, Writer::summary);
         let file = self.file.as_ref()?.display().to_string();
         Some(RecordState::new(file, so_far, self.ended.clone()))
     }
 
-    /// A record that cannot be written, or is full, ends; all else goes on.
+    /// Writes to the record. If that fails or the record is full, the record ends, and the service continues.
     fn write(&mut self, write: impl FnOnce(&mut Writer) -> Result<Progress, WriteError>) {
         let Some(writer) = &mut self.writer else { return };
         let ended = match write(writer) {
@@ -145,7 +145,7 @@ impl SideRecord {
         self.ended = Some(ended);
     }
 
-    /// Why that went wrong, if it did.
+    /// Ends the record with this reason; returns the error if that fails.
     fn finish(&mut self, why: Why, note: &str) -> Option<WriteError> {
         let writer = self.writer.take()?;
         self.last = writer.summary();

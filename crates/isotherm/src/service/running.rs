@@ -1,4 +1,4 @@
-//! Schemes at work.
+//! Running schemes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -30,33 +30,33 @@ use crate::follow::Follower;
 use crate::session::{End, Job, JobContext, probes};
 use crate::words::STATUS;
 
-/// From one step of the schemes to the next, at least.
+/// Minimum time between two steps of the schemes.
 const PACE: Duration = Duration::from_millis(10);
 
-/// Schemes at work.
+/// The job that runs schemes.
 pub struct SchemeJob {
     pub(super) engine: Engine,
     pub(super) meter: Meter,
-    /// of who is watched
+    /// facts about the watched targets
     pub(super) facts: BTreeMap<TargetId, TargetFact>,
     log: Option<Log>,
     pub(super) begin: Nanos,
-    /// the schemes have something to act on
+    /// whether a snapshot has arrived, on which schemes can act
     has_snapshot: bool,
     pub(super) paused: bool,
-    /// what was kept for the schemes of the start
+    /// the privileges kept for the schemes at the start
     pub(super) required: RequiredPrivileges,
     pub(super) config: Rc<dyn ServiceConfig>,
-    /// what of that others have changed meanwhile
+    /// changes to the configuration that were received at run time
     pub(super) saved: Option<Saved>,
     pub(super) recording: SideRecord,
     stepped: Nanos,
-    /// that these schemes rest
+    /// whether a message has reported that schemes are inactive
     pub(super) said: bool,
 }
 
 impl SchemeJob {
-    /// By `config`; other schemes may take no more than `required`.
+    /// Runs schemes as `config` defines. Schemes that replace them may use no privilege beyond `required`.
     pub fn new(
         engine: Engine,
         meter: Meter,
@@ -83,23 +83,23 @@ impl SchemeJob {
         }
     }
 
-    /// Whether it does nothing.
+    /// Whether this is a dry run.
     pub(super) fn dry(&self) -> bool {
         self.config.acting().dry_run
     }
 
-    /// Those that are watched from the start on.
+    /// Adds the targets that are watched from the start.
     pub fn met(&mut self, facts: Vec<TargetFact>) {
         self.facts.extend(facts.into_iter().map(|fact| (fact.id, fact)));
     }
 
-    /// When schemes have something to do without a new snapshot.
+    /// When schemes are due to act without a new snapshot.
     fn due(&self) -> Option<Nanos> {
         let is_at_work = self.has_snapshot && !self.paused;
         is_at_work.then(|| Some(self.engine.due()?.max(self.stepped + PACE))).flatten()
     }
 
-    /// Has the schemes act on the last snapshot, and tells what came of it.
+    /// Lets the schemes act on the last snapshot, and reports the results.
     fn act(&mut self, on: &mut JobContext<'_>) -> Result<()> {
         let Some(s) = on.watched.last.clone().filter(|_| !self.paused) else { return Ok(()) };
         let pids = on.watched.follower.pid_of();
@@ -135,7 +135,7 @@ impl SchemeJob {
         self.log.as_mut().map_or(Ok(()), |log| log.write(&lines))
     }
 
-    /// What came of it; says why it has ended, if that was no error.
+    /// Prints the results and the reason for the end, unless it was an error, and returns the table.
     pub fn end(&self, because: Option<&End>, follower: &Follower) -> SchemeTable {
         let time = sys::monotonic().since(self.begin);
         if let Some(because) = because {

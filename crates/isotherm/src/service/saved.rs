@@ -1,4 +1,4 @@
-//! What others have changed while a service runs, kept for the one that follows a crash.
+//! Changes that a service receives while it runs, saved for the service that follows a crash.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -20,16 +20,16 @@ use crate::words::chain;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Changes {
-    /// the command line of the service that has left this
+    /// the command line of the service that wrote this
     pub command: Vec<String>,
     pub paused: bool,
-    /// the last that were committed
+    /// the last committed schemes
     pub schemes: Option<Schemes>,
-    /// all that have been set
+    /// all attributes that were set
     pub attributes: Attributes,
 }
 
-/// As they were sent.
+/// The text of schemes, as it was received.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schemes {
@@ -37,16 +37,16 @@ pub struct Schemes {
     pub form: Form,
 }
 
-/// A file beside the socket, there as long as there are changes: after a clean end there is none.
+/// A file beside the socket. It exists while there are changes, and is removed at a clean end.
 pub struct Saved {
     path: PathBuf,
-    /// what it is for
+    /// the command line of this service
     command: Vec<String>,
     changes: Changes,
 }
 
 impl Saved {
-    /// Of the service of this socket, which is ours.
+    /// The file of the service on `socket`, which this process owns.
     pub fn beside(socket: &Path) -> Self {
         let words = std::env::args_os().skip(1);
         let command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
@@ -57,8 +57,8 @@ impl Saved {
         }
     }
 
-    /// What one that did not end cleanly has left for its like. What is not of ours, or cannot be read, is
-    /// set aside.
+    /// The changes of a service with the same command line that did not end cleanly. A file of another user, or
+    /// one that cannot be read, is set aside. A file of a service with other options is removed.
     pub fn left(&self) -> Option<Changes> {
         let name = self.path.display();
         let file = match open(&self.path) {
@@ -98,7 +98,8 @@ impl Saved {
         serde_json::from_str(&text).context("its contents are invalid")
     }
 
-    /// Changes what is kept. That it cannot be is said; it concerns nobody but after a crash.
+    /// Changes the saved state. If it cannot be written, prints a warning and continues, because only a crash
+    /// would lose it.
     pub fn change(&mut self, change: impl FnOnce(&mut Changes)) {
         let before = self.changes.clone();
         change(&mut self.changes);
@@ -111,7 +112,7 @@ impl Saved {
         }
     }
 
-    /// Whole, or as it was.
+    /// Replaces the file atomically.
     fn write(&self) -> io::Result<()> {
         let new = self.path.with_extension("json.new");
         gone(fs::remove_file(&new))?;
@@ -121,7 +122,7 @@ impl Saved {
         fs::rename(&new, &self.path)
     }
 
-    /// Nothing is left for who follows.
+    /// Removes the file, so that a later service finds no changes.
     pub fn forget(&self) {
         if let Err(e) = gone(fs::remove_file(&self.path)) {
             warn!("{} cannot be removed: {e}", self.path.display());
@@ -136,7 +137,7 @@ fn name_beside(socket: &Path) -> PathBuf {
     name.into()
 }
 
-/// Without waiting for anybody, as a pipe would, and without going where somebody else points.
+/// Opens the file without blocking on a pipe and without following a symbolic link.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)

@@ -1,4 +1,4 @@
-//! How things are while schemes are at work: what `isotherm service status` shows.
+//! The state of a service with schemes, as `isotherm service status` shows it.
 
 use isotherm_core::Attrs;
 use isotherm_linux::sys;
@@ -18,7 +18,7 @@ pub struct ServiceStatus {
 }
 
 impl ServiceStatus {
-    /// As of the last snapshot.
+    /// The state at the last snapshot.
     pub fn new(r: &SchemeJob, attrs: Attrs, watched: &SessionState) -> Self {
         let time = sys::monotonic().since(r.begin);
         let record = r.recording.state();

@@ -1,9 +1,9 @@
-//! What is said of schemes while they act.
+//! Progress of schemes as text.
 
 use isotherm_core::scheme::Engine;
 use isotherm_report::bytes;
 
-/// What each has done so far, or would have.
+/// Describes what each scheme has done so far, or would have done in a dry run.
 pub fn done(engine: &Engine, dry: bool) -> String {
     let would = if dry { "would " } else { "" };
     let of = engine.schemes().map(|(scheme, stats)| {

@@ -1,4 +1,4 @@
-//! What schemes have done, at the end.
+//! The results of schemes, printed at the end.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use isotherm_linux::damon::Reclaimed;
 use isotherm_report::bytes;
 use serde::Serialize;
 
-/// Regions and bytes.
+/// A number of regions and of bytes.
 #[derive(Debug, Serialize)]
 pub struct Counted {
     regions: u64,
@@ -20,7 +20,7 @@ impl From<Count> for Counted {
     }
 }
 
-/// Of one scheme.
+/// The results of one scheme.
 #[derive(Debug, Serialize)]
 pub struct SchemeRow {
     scheme: String,
@@ -28,16 +28,16 @@ pub struct SchemeRow {
     tried: Counted,
     applied: Counted,
     failed: Counted,
-    /// by reason; only those there were
+    /// skipped memory by reason; only reasons that occurred
     passed: Vec<(&'static str, Counted)>,
     took_seconds: f64,
     quota_exceeded: u64,
     inactive: u64,
-    /// none: no bound
+    /// `None`: no limit
     quota_bytes: Option<u64>,
 }
 
-/// Of all: `docs/abi/testing/run.md`.
+/// The results of all schemes: `docs/abi/testing/run.md`.
 #[derive(Debug, Serialize)]
 pub struct SchemeTable {
     schema_version: u32,
@@ -47,13 +47,14 @@ pub struct SchemeTable {
 }
 
 impl SchemeTable {
-    /// After so much time.
+    /// The results after `time`.
     pub fn new(engine: &Engine, time: Duration, dry_run: bool) -> Self {
         let schemes = engine.schemes().map(|(scheme, stats)| row(scheme, stats)).collect();
         SchemeTable { schema_version: 1, dry_run, seconds: time.as_secs_f64(), schemes }
     }
 
-    /// Of the kernel's own scheme, which has taken so much CPU time. It tells nothing of what failed.
+    /// The result of the kernel's own scheme, which used the CPU time `took`. The kernel does not report
+    /// failures.
     pub fn of_kernel(done: Reclaimed, took: Duration, time: Duration, dry_run: bool) -> Self {
         let counted = |regions, bytes| Counted { regions, bytes };
         let row = SchemeRow {
@@ -71,7 +72,7 @@ impl SchemeTable {
         SchemeTable { schema_version: 1, dry_run, seconds: time.as_secs_f64(), schemes: vec![row] }
     }
 
-    /// For people.
+    /// The table as text, for people.
     pub fn text(&self) -> String {
         let applied = if self.dry_run { "would" } else { "applied" };
         let mut out = format!(
@@ -100,7 +101,7 @@ impl SchemeTable {
         out
     }
 
-    /// What a second of it would be, and take.
+    /// The bytes per second that a dry run would act on, and the time that this would require.
     fn cost(&self) -> String {
         let sum = |of: fn(&SchemeRow) -> f64| {
             self.schemes.iter().map(of).sum::<f64>() / self.seconds.max(1e-9)

@@ -1,4 +1,5 @@
-//! Whose the processes are that are watched, and what of them is not in memory, read by turns.
+//! Attributions of the watched processes (user, control group, name) and their memory that is not resident. The
+//! processes are read in turn.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,39 +12,39 @@ use crate::ROOT;
 use crate::follow::Follower;
 use crate::pace::{Begun, Pace, SLACK, Terms};
 
-/// Each process is read once in this time at most,
+/// Minimum time between two readings of a process,
 const ROUND: Duration = Duration::from_secs(1);
-/// and one of which nothing changes less often, up to this.
+/// which grows up to this for a process that does not change.
 const STEADY: Duration = Duration::from_secs(4);
-/// From one turn to the next.
+/// Pace from one turn to the next.
 const TURNS: Terms = Terms { share: 2000, least: Duration::ZERO, most: Duration::from_secs(5) };
-/// Processes read at once, by turns, and when they have come.
+/// Number of processes read per turn, and number of new processes read at once.
 const AT_ONCE: usize = 8;
 const NEW_AT_ONCE: usize = 64;
-/// Control groups whose refaults are kept while nobody is in them.
+/// Maximum number of control groups without processes whose refaults are kept.
 const MOST_LEFT: usize = 1024;
 
-/// What was read last of each process.
+/// The last reading of each process.
 #[derive(Default)]
 pub struct Attributions {
-    /// who has been read once, or could not be
+    /// targets that were read once, or that could not be read
     met: BTreeSet<TargetId>,
-    /// who is still to be read in this round
+    /// processes still to be read in this round
     round: VecDeque<(i32, TargetId)>,
-    /// not before
+    /// earliest start of the next round
     next_round: Nanos,
     pace: Pace,
     last: BTreeMap<TargetId, Attribution>,
-    /// of those, until when to leave alone who was the same when it was read again
+    /// until when not to read targets that were unchanged at their last reading
     steady_until: BTreeMap<TargetId, Nanos>,
-    /// pages waited for since the start
+    /// pages that the processes have waited for since they are watched
     refaults: u64,
-    /// the same in each control group, with those below it
+    /// the same for each control group, including the groups below it
     refaults_in: BTreeMap<String, u64>,
 }
 
 impl Attributions {
-    /// Reads who has come, and whose turn it is, if it is time; what was read.
+    /// Reads new processes, and those whose turn it is; returns the readings.
     pub fn read(&mut self, who: &Follower, hold: &dyn Hold) -> Vec<Attribution> {
         let mut new = Vec::new();
         if self.met.len() < who.nr_processes() {
@@ -51,7 +52,7 @@ impl Attributions {
             new.extend(not_met.take(NEW_AT_ONCE));
         }
         self.met.extend(new.iter().map(|(_, target)| *target));
-        // To take hold of them has cost far more.
+        // Attaching the new processes has cost far more than reading them.
         let mut read = self.read_these(new, hold);
         let begin = sys::monotonic();
         if begin < self.due() {
@@ -68,13 +69,13 @@ impl Attributions {
         read
     }
 
-    /// When it is somebody's turn.
+    /// When the next turn is due.
     fn due(&self) -> Nanos {
         let due = self.pace.due();
         if self.round.is_empty() { due.max(self.next_round) } else { due }
     }
 
-    /// When to read at the latest; `None` if there is nobody. At once, if somebody has come.
+    /// When to read at the latest; `None` if there is no process. If there are new processes, at once.
     pub fn by(&self, who: &Follower) -> Option<Nanos> {
         let all_met = self.met.len() >= who.nr_processes();
         (who.nr_processes() > 0).then(|| if all_met { self.due() + SLACK } else { Nanos(0) })
@@ -83,7 +84,8 @@ impl Attributions {
     fn read_these(&mut self, these: Vec<(i32, TargetId)>, hold: &dyn Hold) -> Vec<Attribution> {
         let at = sys::monotonic();
         let of = |(pid, target)| attribution(ROOT.as_ref(), pid, target, at).ok();
-        // Whose process lives afterwards was read, and nobody else.
+        // If the process is still alive afterwards, the reading belongs to it and not to a later process with
+        // the same pid.
         let these = these.into_iter().filter_map(of);
         let read: Vec<Attribution> = these.filter(|a| hold.is_alive(a.target)).collect();
         for a in &read {
@@ -98,7 +100,7 @@ impl Attributions {
         self.steady_until.get(&target).is_some_and(|&until| now < until)
     }
 
-    /// Of whom nothing has changed since it was last read, it is asked after twice that time again.
+    /// A process that is unchanged is read again after twice the time since its last reading.
     fn settle(&mut self, a: &Attribution) {
         let same = |last: &&Attribution| Attribution { at: last.at, ..a.clone() } == **last;
         match self.last.get(&a.target).filter(same) {
@@ -110,14 +112,14 @@ impl Attributions {
         }
     }
 
-    /// Reads of these at once, as they are other programs now.
+    /// Reads these processes again at once, because they have become other programs.
     pub fn read_anew(&mut self, renamed: &[TargetFact]) {
         renamed.iter().for_each(|fact| {
             self.met.remove(&fact.id);
         });
     }
 
-    /// Those that have ended.
+    /// Forgets targets that have ended.
     pub fn forget(&mut self, ended: &[TargetId]) {
         for target in ended {
             self.last.remove(target);
@@ -130,7 +132,7 @@ impl Attributions {
         }
     }
 
-    /// Adds what was waited for since it was read before.
+    /// Adds the refaults since the last reading.
     fn count(&mut self, a: &Attribution) {
         let before = self.last.get(&a.target).map_or(a.major_faults, |b| b.major_faults);
         let faults = a.major_faults.saturating_sub(before);
@@ -142,17 +144,17 @@ impl Attributions {
         }
     }
 
-    /// Pages that processes had to wait for since they have been watched.
+    /// Pages that processes have waited for since they are watched.
     pub fn refaults(&self) -> u64 {
         self.refaults
     }
 
-    /// The same in a control group, with those below it.
+    /// The same for a control group, including the groups below it.
     pub fn refaults_in(&self, path: &str) -> u64 {
         self.refaults_in.get(path).copied().unwrap_or_default()
     }
 
-    /// What was read last of `target`.
+    /// The last reading of `target`.
     pub fn of(&self, target: TargetId) -> Option<&Attribution> {
         self.last.get(&target)
     }

@@ -1,64 +1,64 @@
-//! What watching costs, and what is known of the memory, in words.
+//! The cost of watching, and how much is known of the memory, as text.
 
 use std::time::Duration;
 
 use isotherm_core::{Attrs, Quality, Restraint, Snapshot, SupportBytes, Unknown};
 use serde::Serialize;
 
-/// From this coverage on the first sweep is over, of 10,000.
+/// The first sweep has ended once the coverage reaches this, in units of 1/10,000.
 const SWEPT_BP: u32 = 9_500;
 
-/// What the snapshots so far have told.
+/// Sums over the snapshots so far.
 pub struct Gauge {
-    /// what it may cost, in millionths of a CPU, if there is a bound
+    /// limit on the cost, in millionths of a CPU; `None`: no limit
     budget_ppm: Option<u32>,
     clears: u64,
     looking: Duration,
     lost: Duration,
-    /// time that has been watched
+    /// time covered by snapshots
     watched: Duration,
     swept: bool,
     last: Option<Quality>,
     known: Known,
 }
 
-/// Resident memory whose accesses can be seen, in bytes: what the rates of the last snapshot rest on, and what
-/// was not looked at yet.
+/// Resident memory whose accesses can be observed, in bytes, by the basis of its rate in the last snapshot, and
+/// memory that was not looked at yet.
 #[derive(Default)]
 struct Known {
     support: SupportBytes,
     unseen: u64,
 }
 
-/// Shares: of a CPU, over a second or more; and of the memory that can be seen.
+/// Cost as a share of one CPU, over 1 s or more; and shares of the observable memory.
 #[derive(Debug, Serialize)]
 pub struct Spent {
-    /// CPU time from the start of the process until it watched, which is in no share
+    /// CPU time from the start of the process until it started to watch, in seconds; not part of any share
     startup_seconds: f64,
     own_cpu: f64,
     lost: f64,
-    /// what the two may be together, if there is a bound
+    /// limit on the sum of both; `None`: no limit
     pub budget: Option<f64>,
-    /// how much is seen, if the monitor tells
+    /// share of the observable memory that the snapshot describes, if the monitor reports it
     pub coverage: Option<f64>,
-    /// what rates rest on; what is missing to 1 was not looked at yet
+    /// the bases of the rates; memory missing from a sum of 1 was not looked at yet
     #[serde(flatten)]
     pub support: Option<SupportShares>,
 }
 
-/// Shares of the resident memory whose accesses can be seen.
+/// Shares of the resident memory whose accesses can be observed.
 #[derive(Debug, Serialize)]
 pub struct SupportShares {
-    /// looked at itself, lately enough
+    /// looked at itself, recently enough
     pub measured: f64,
-    /// presumed to be like a sample of its stretch
+    /// presumed from a sample of the same stretch
     pub extended: f64,
-    /// known only from a time that has passed
+    /// known only from an earlier time
     pub old: f64,
 }
 
 impl Gauge {
-    /// Of a monitor with these attributes.
+    /// For a monitor with these attributes.
     pub fn new(attrs: &Attrs) -> Self {
         Gauge {
             budget_ppm: attrs.budget(),
@@ -72,15 +72,15 @@ impl Gauge {
         }
     }
 
-    /// It has these from now on.
+    /// The monitor has these attributes from now on.
     pub fn set_attrs(&mut self, attrs: &Attrs) {
         self.budget_ppm = attrs.budget();
     }
 
-    /// Takes in a snapshot.
+    /// Adds a snapshot.
     pub fn push(&mut self, s: &Snapshot) {
         self.clears += s.cost.clears;
-        // One thread looks: what is beyond the interval was before it, at the start.
+        // A single thread looks, so time beyond the interval was spent before it, at the start.
         self.looking += s.cost.cpu.min(s.end.since(s.start));
         self.lost += s.cost.lost;
         self.watched += s.end.since(s.start);
@@ -89,17 +89,17 @@ impl Gauge {
         self.swept |= s.quality.is_some_and(|q| q.coverage_bp >= SWEPT_BP);
     }
 
-    /// What the targets have lost.
+    /// CPU time that the targets have lost.
     pub fn lost_time(&self) -> Duration {
         self.lost
     }
 
-    /// What looking has cost, by whomever.
+    /// CPU time for looking, in whichever thread.
     pub fn looking(&self) -> Duration {
         self.looking
     }
 
-    /// What it costs, `own` CPU time having been used in so many seconds, and `startup` before that.
+    /// The cost after `seconds`, in which this process used the CPU time `own`, after using `startup` before.
     pub fn spent(&self, startup: Duration, own: Duration, seconds: f64) -> Spent {
         let share = |time: Duration| time.as_secs_f64() / seconds.max(SHORTEST);
         Spent {
@@ -112,7 +112,7 @@ impl Gauge {
         }
     }
 
-    /// For the line that tells how it goes, `own` CPU time having been used in so many seconds.
+    /// The cost for the progress line, after `seconds`, in which this process used the CPU time `own`.
     pub fn line(&self, own: Duration, seconds: f64) -> String {
         let lost = self.lost(seconds, "lost");
         let mut parts = vec![format!("own CPU {}{lost}", percent(own, seconds))];
@@ -124,7 +124,7 @@ impl Gauge {
         parts.join("  ")
     }
 
-    /// For the end.
+    /// The cost for the end of the run.
     pub fn summary(&self, startup: Duration, own: Duration, seconds: f64) -> String {
         let (own, lost) = (percent(own, seconds), self.lost(seconds, "the targets lost"));
         let clears = self.clears as f64 / seconds.max(SHORTEST);
@@ -142,7 +142,7 @@ impl Gauge {
         text
     }
 
-    /// What the targets lost, and what all of it may be.
+    /// Describes the CPU time that the targets have lost, and the limit on the sum.
     fn lost(&self, seconds: f64, words: &str) -> String {
         let mut text = String::new();
         if !self.lost.is_zero() {
@@ -173,7 +173,7 @@ impl Known {
         Known { support: s.support_bytes(), unseen }
     }
 
-    /// None where nothing is known.
+    /// `None` if nothing is known.
     fn shares(&self) -> Option<SupportShares> {
         let all = (self.support.total() + self.unseen) as f64;
         let share = |bytes: u64| bytes as f64 / all;
@@ -184,7 +184,7 @@ impl Known {
         })
     }
 
-    /// E.g. `92 % measured, 7 % extended, 1 % old`, without what is less than half a percent.
+    /// For example `92 % measured, 7 % extended, 1 % old`, without shares below 0.5 %.
     fn words(&self) -> Option<String> {
         let s = self.shares()?;
         let unseen = 1.0 - s.measured - s.extended - s.old;
@@ -196,15 +196,16 @@ impl Known {
     }
 }
 
-/// A share of less time says more about its length than about what is done in it.
+/// Minimum time for a share, in seconds. A share of a shorter time says more about its length than about the
+/// work.
 const SHORTEST: f64 = 1.0;
 
-/// Of a CPU, over a second at least: what was used within the first one is a share of that.
+/// CPU time as a percentage of one CPU. CPU time of the first second counts as a share of a full second.
 fn percent(cpu: Duration, seconds: f64) -> String {
     format!("{:.1} %", cpu.as_secs_f64() / seconds.max(SHORTEST) * 100.0)
 }
 
-/// A greater factor says no more than that, as a binary logarithm.
+/// Error factors above this are not reported more precisely; as a binary logarithm.
 const MOST_ERROR: f32 = 10.0;
 
 fn error(q: &Quality) -> Option<String> {

@@ -1,4 +1,4 @@
-//! What is done with snapshots.
+//! Jobs: consumers of snapshots.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,29 +12,29 @@ use serde::Serialize;
 use super::{End, JobContext};
 use crate::control::{Answer, Request};
 
-/// What is done with snapshots: each method is called by [`Session::run`](super::Session::run), in its thread.
+/// A consumer of snapshots. [`Session::run`](super::Session::run) calls each method in its own thread.
 pub trait Job {
-    /// What `isotherm service status` shows of it.
+    /// The part of the state that `isotherm service status` shows for this job.
     type Status: Serialize;
 
-    /// Does something with a snapshot, and may end the session.
+    /// Processes a snapshot, and may end the session.
     ///
     /// # Errors
-    /// They end the session.
+    /// An error ends the session.
     fn snapshot(&mut self, on: &mut JobContext<'_>, s: &Arc<Snapshot>) -> Result<ControlFlow<End>>;
 
     /// Called before each step of the source.
     ///
     /// # Errors
-    /// They end the session.
+    /// An error ends the session.
     fn turn(&mut self, _now: Nanos) -> Result<()> {
         Ok(())
     }
 
-    /// A process has come, or is called otherwise now.
+    /// A process was attached, or its name has changed.
     ///
     /// # Errors
-    /// They end the session.
+    /// An error ends the session.
     fn target(&mut self, _fact: &TargetFact) -> Result<()> {
         Ok(())
     }
@@ -42,41 +42,41 @@ pub trait Job {
     /// A process has ended.
     fn gone(&mut self, _target: TargetId) {}
 
-    /// It was read whose a process is.
+    /// The attribution of a process was read.
     ///
     /// # Errors
-    /// They end the session.
+    /// An error ends the session.
     fn attribution(&mut self, _a: Attribution) -> Result<()> {
         Ok(())
     }
 
-    /// Does what is due without a new snapshot; returns whether something was.
+    /// Does work that is due without a new snapshot; returns whether there was any.
     ///
     /// # Errors
-    /// They end the session.
+    /// An error ends the session.
     fn work(&mut self, _on: &mut JobContext<'_>) -> Result<bool> {
         Ok(false)
     }
 
-    /// When the next of that is due, or [`Job::turn`] has to be called.
+    /// When the next such work is due, or [`Job::turn`] must be called.
     fn by(&self) -> Option<Nanos> {
         None
     }
 
-    /// SIGHUP has come.
+    /// SIGHUP has arrived.
     fn reload(&mut self, _on: &mut JobContext<'_>) {}
 
-    /// Does what was asked for over the control socket.
+    /// Carries out a request from the control socket.
     ///
     /// # Errors
-    /// Why it was not done; the session goes on.
+    /// The reason for refusing it; the session continues.
     fn request(
         &mut self,
         on: &mut JobContext<'_>,
         request: Request,
     ) -> Result<Answer<Self::Status>>;
 
-    /// The schemes at work, for metrics.
+    /// The engine of the running schemes, for metrics.
     fn engine(&self) -> Option<&Engine> {
         None
     }

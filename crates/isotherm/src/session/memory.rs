@@ -1,4 +1,4 @@
-//! BytesByHeat by what is known of it.
+//! Memory of a target by its heat.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -6,10 +6,10 @@ use std::ops::AddAssign;
 use isotherm_core::{HeatBytes, TargetView, Thresholds, Unknown};
 use serde::Serialize;
 
-/// In bytes.
+/// Memory of a target, in bytes.
 #[derive(Debug, Default, Serialize)]
 pub struct BytesByHeat {
-    /// in memory
+    /// resident
     pub resident: u64,
     /// touched at 10 Hz or more
     pub hot: u64,
@@ -17,14 +17,14 @@ pub struct BytesByHeat {
     pub warm: u64,
     /// untouched for 5 s or more
     pub cold: u64,
-    /// whose accesses cannot be seen
+    /// accesses cannot be observed
     pub unknown: u64,
-    /// only the reasons there are
+    /// unknown memory by reason; only reasons that occur
     pub unknown_by: BTreeMap<&'static str, u64>,
 }
 
 impl BytesByHeat {
-    /// Of one target, by the usual thresholds.
+    /// The memory of one target, by the default thresholds.
     pub fn of(view: &TargetView) -> Self {
         let HeatBytes { hot, warm, cold, unknown, .. } = view.bytes(&Thresholds::default());
         let mut unknown_by = BTreeMap::new();

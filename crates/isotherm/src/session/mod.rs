@@ -1,4 +1,4 @@
-//! Watching processes until there is a reason to end: the loop of all programs that watch.
+//! Watches processes until there is a reason to end: the loop of all programs that watch.
 
 mod attributions;
 mod gauge;
@@ -41,11 +41,11 @@ pub use status::{Progress, Silent, Status};
 /// Why a session has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// All targets have ended, and no more may come.
+    /// All targets have ended, and no new ones can join.
     TargetsGone,
     /// It was stopped: by a signal, its duration, or over the control socket.
     Stopped(String),
-    /// A record has reached its size.
+    /// The record has reached its maximum size.
     Full,
 }
 
@@ -60,7 +60,7 @@ impl End {
         }
     }
 
-    /// What there is to say besides.
+    /// Additional text for the record.
     #[must_use]
     pub fn note(&self) -> &str {
         match self {
@@ -70,26 +70,26 @@ impl End {
     }
 }
 
-/// All that is known of the targets, and who speaks with others about it.
+/// The state of a session: its targets, what is known of them, and the interfaces to other programs.
 pub struct SessionState {
     /// the processes
     pub follower: Follower,
-    /// whose they are
+    /// user, control group and name of each process
     pub attributions: Attributions,
-    /// for how long, and what it costs
+    /// duration and cost of watching
     pub status: Status,
     /// the last snapshot
     pub last: Option<Arc<Snapshot>>,
-    /// who asks over a socket
+    /// the control socket
     pub control: Option<Control>,
     /// figures for Prometheus
     pub metrics: Metrics,
-    /// the manager of services
+    /// notifications to the service manager
     pub(crate) notify: Notify,
 }
 
 impl SessionState {
-    /// How things are; `engine` is that of the schemes at work.
+    /// The present state, for readers; `engine` is that of the running schemes.
     #[must_use]
     pub fn scene<'a>(&'a self, engine: Option<&'a Engine>) -> Scene<'a> {
         Scene {
@@ -102,19 +102,19 @@ impl SessionState {
     }
 }
 
-/// A session at work, as a [`Job`] sees it.
+/// A running session, as a [`Job`] sees it.
 pub struct JobContext<'a> {
-    /// what delivers snapshots
+    /// the source of snapshots
     pub watch: &'a mut dyn Watch,
-    /// what is known
+    /// the state of the session
     pub watched: &'a mut SessionState,
 }
 
 impl JobContext<'_> {
-    /// Takes up processes that have come, and drops those that have ended.
+    /// Attaches new processes, and drops processes that have ended.
     ///
     /// # Errors
-    /// Those of the source, and of the job.
+    /// Errors of the source and of the job.
     pub fn follow(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
         let ended = self.watched.follower.follow(self.watch.hold());
         let news = self.watched.follower.news();
@@ -133,7 +133,7 @@ impl JobContext<'_> {
         Ok(())
     }
 
-    /// Reads whose turn it is, and tells the job what was read and who is called otherwise now.
+    /// Reads attributions that are due, and passes them and changed names to the job.
     fn attribute(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
         let SessionState { follower, attributions, .. } = &mut *self.watched;
         let read = attributions.read(follower, self.watch.hold());
@@ -144,7 +144,7 @@ impl JobContext<'_> {
     }
 }
 
-/// Processes that are watched.
+/// A set of watched processes.
 ///
 /// ```no_run
 /// use isotherm::core::{Heat, Thresholds};
@@ -162,16 +162,16 @@ impl JobContext<'_> {
 pub struct Session {
     watch: Box<dyn Watch>,
     watched: SessionState,
-    /// Some may have ended.
+    /// Some targets may have ended.
     ended: bool,
 }
 
 impl Session {
-    /// Watches processes with the default monitor, in the best way that works here. A command that is selected is
-    /// started by [`Session::begin`] alone.
+    /// Watches processes with the default monitor, in the best way to look that works here. Only
+    /// [`Session::begin`] starts a selected command.
     ///
     /// # Errors
-    /// If no way works, or a process cannot be watched: why, and what to do.
+    /// If no way works, or a process cannot be watched: the reason, and what to do.
     pub fn open(selection: &Selection) -> Result<Self> {
         let mut looks = Looks::open(None)?;
         let attrs = looks.attrs(&DefaultAttrs)?;
@@ -180,10 +180,11 @@ impl Session {
         Session::begin(Box::new(looks), follower, attrs, sys::monotonic().0, Box::new(Silent))
     }
 
-    /// Watches what `ready` holds and `follower` follows. The random numbers of the monitor begin with `seed`.
+    /// Watches the targets in `ready`, which `follower` follows. `seed` starts the random numbers of the
+    /// monitor.
     ///
     /// # Errors
-    /// If the monitor cannot begin.
+    /// If the monitor cannot start.
     pub fn begin(
         ready: Box<dyn Ready>,
         follower: Follower,
@@ -208,7 +209,7 @@ impl Session {
         Ok(Session { watch, watched, ended: true })
     }
 
-    /// Who speaks with others: requests over a socket, metrics, and the manager of services.
+    /// Adds the interfaces to other programs: the control socket, metrics, and the service manager.
     #[must_use]
     pub(crate) fn speaking(
         mut self,
@@ -221,27 +222,27 @@ impl Session {
         self
     }
 
-    /// All that is known.
+    /// The state of the session.
     #[must_use]
     pub fn watched(&self) -> &SessionState {
         &self.watched
     }
 
-    /// The next snapshot; none if all targets have ended, or a signal has come.
+    /// The next snapshot; `None` if all targets have ended or a signal has arrived.
     ///
     /// # Errors
-    /// Those of the source.
+    /// Errors of the source.
     pub fn next_snapshot(&mut self) -> Result<Option<Arc<Snapshot>>> {
         let mut job = Keep { snapshot: None, first: true };
         self.run(&mut job, &Stop::never()?)?;
         Ok(job.snapshot)
     }
 
-    /// The last snapshot of this time, or the first if that comes later, within the same time again. None if a signal
-    /// has come before there was one.
+    /// The last snapshot within `time`. If there is none, the first one within the same time again. `None` if a
+    /// signal arrives before the first snapshot.
     ///
     /// # Errors
-    /// Those of the source; or if all targets have ended.
+    /// Errors of the source; or if all targets have ended.
     pub fn last_snapshot(&mut self, time: Duration, stop: &Stop) -> Result<Option<Arc<Snapshot>>> {
         let end = sys::monotonic() + time;
         let mut job = Keep { snapshot: None, first: false };
@@ -255,25 +256,25 @@ impl Session {
         Ok(job.snapshot)
     }
 
-    /// Does `job` until there is a reason to end; returns that.
+    /// Runs `job` until there is a reason to end; returns that reason.
     ///
     /// # Errors
-    /// Those of the source, and of the job.
+    /// Errors of the source and of the job.
     pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<End> {
         let Session { watch, watched, ended } = self;
         drive(&mut **watch, &mut SessionDriver { watched, ended, job, stop })
     }
 
-    /// Ends watching.
+    /// Stops watching.
     ///
     /// # Errors
-    /// If what was changed cannot be put back.
+    /// If a change to the machine cannot be undone.
     pub fn stop(&mut self) -> Result<()> {
         self.watch.stop()
     }
 }
 
-/// A job while a session runs.
+/// Drives a job while a session runs.
 struct SessionDriver<'a, J> {
     watched: &'a mut SessionState,
     ended: &'a mut bool,
@@ -306,7 +307,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         Ok(ControlFlow::Continue(now))
     }
 
-    /// Waits until then, or until there is something else to do: answers who asks, and tells metrics.
+    /// Waits until the given time, or until there is something to do. Answers requests, and writes metrics.
     fn wait(&mut self, watch: &mut (dyn Watch + 's), until: Nanos) -> Result<ControlFlow<End>> {
         let mut on = JobContext { watch, watched: self.watched };
         if self.job.work(&mut on)? {

@@ -1,5 +1,5 @@
-//! Tracepoints of ours (USDT): `docs/abi/testing/tracepoints.md`. Where nobody looks, each costs the reading of
-//! a number that stays zero. Some tools can read six arguments and no more.
+//! Tracepoints of ours (USDT): `docs/abi/testing/tracepoints.md`. While no tool is attached, each costs one
+//! read of a number that stays zero. Some tools can read only six arguments.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -10,7 +10,7 @@ use isotherm_core::{
 };
 use probe::probe_lazy;
 
-/// Tells of each region of a snapshot. Who is no process has pid 0.
+/// Reports each region of a snapshot. A target that is not a process has pid 0.
 pub fn aggregated(s: &Snapshot, pids: &BTreeMap<TargetId, i32>) {
     for view in &s.targets {
         let pid = pids.get(&view.id).copied().unwrap_or_default();
@@ -18,7 +18,7 @@ pub fn aggregated(s: &Snapshot, pids: &BTreeMap<TargetId, i32>) {
     }
 }
 
-/// Of one place in the program, so that one tracepoint is all of it.
+/// A separate function, so that there is one place in the program and one tracepoint.
 #[inline(never)]
 fn region(pid: i32, view: &TargetView, r: &RegionView) {
     probe_lazy!(
@@ -35,7 +35,7 @@ fn region(pid: i32, view: &TargetView, r: &RegionView) {
     );
 }
 
-/// Has each work told of when it begins: of those handed over together the last may not be come to.
+/// Reports the start of each work item. In a batch, the last items may never start.
 pub struct TracedAct<'a> {
     pub act: &'a mut dyn Act,
     pub pids: &'a BTreeMap<TargetId, i32>,
@@ -47,7 +47,7 @@ impl Act for TracedAct<'_> {
     }
 
     fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
-        // Those handed over together are of one scheme.
+        // All items of a batch belong to the same scheme.
         let name = |name: &str| CString::new(name).unwrap_or_default();
         let first = works.first().and_then(|work| Some((work.cause?.scheme, work.action.name())));
         let (scheme, action) = first.map(|(s, a)| (name(s), name(a))).unwrap_or_default();
@@ -57,14 +57,14 @@ impl Act for TracedAct<'_> {
     }
 }
 
-/// The same, but that it tells when it begins.
+/// The same work, which calls `begins` when it starts.
 fn telling<'a>(work: &Work<'a>, begins: &'a dyn Begins) -> Work<'a> {
     let cause = work.cause.map(|cause| Cause { begins: Some(begins), ..cause });
     Work { cause, ..work.clone() }
 }
 
-/// What works that are handed over together have in common. They are asked for by these words, also
-/// where a dry run only looks.
+/// The properties that all work items of a batch share. The names are those that the scheme asked for, also in
+/// a dry run, which only looks.
 #[derive(Debug)]
 struct Turn<'a> {
     scheme: CString,
@@ -90,7 +90,7 @@ impl Begins for Turn<'_> {
     }
 }
 
-/// Tracepoints carry whole numbers.
+/// A rate in mHz, because tracepoints carry integers.
 fn millihertz(hz: f64) -> u64 {
     (hz * 1e3) as u64
 }

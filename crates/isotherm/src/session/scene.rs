@@ -1,4 +1,4 @@
-//! How things are, for those who tell others.
+//! The state of a session, for its readers.
 
 use isotherm_core::Snapshot;
 use isotherm_core::scheme::Engine;
@@ -7,16 +7,16 @@ use super::attributions::Attributions;
 use super::status::Status;
 use crate::follow::Follower;
 
-/// How things are: for metrics and for who asks.
+/// The state of a session, for metrics and for answers to requests.
 pub struct Scene<'a> {
-    /// the last one
+    /// the last snapshot
     pub snapshot: Option<&'a Snapshot>,
     /// the processes
     pub follower: &'a Follower,
-    /// whose they are
+    /// user, control group and name of each process
     pub attributions: &'a Attributions,
-    /// for how long, and what it costs
+    /// duration and cost of watching
     pub status: &'a Status,
-    /// where schemes are at work
+    /// the engine, if schemes are running
     pub engine: Option<&'a Engine>,
 }

@@ -1,4 +1,4 @@
-//! How things are with all who watch: what `isotherm service status` shows.
+//! The state that every watching command has: what `isotherm service status` shows.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -28,7 +28,7 @@ pub struct WatchStatus {
     targets: Vec<Target>,
 }
 
-/// A record that is written.
+/// A record in progress.
 #[derive(Debug, Serialize)]
 pub struct Record {
     file: String,
@@ -38,13 +38,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// As far as it has come; `ended` tells why, if it has.
+    /// The progress of the record; `ended` is the reason if it has ended.
     pub fn new(file: String, so_far: Summary, ended: Option<String>) -> Self {
         Record { file, snapshots: so_far.snapshots, bytes: so_far.bytes, ended }
     }
 }
 
-/// Of all targets.
+/// Sums over all targets.
 #[derive(Debug, Serialize)]
 struct Total {
     #[serde(flatten)]
@@ -63,7 +63,7 @@ struct Target {
 }
 
 impl WatchStatus {
-    /// As of the last snapshot. `attrs` are those of a monitor of ours.
+    /// The state at the last snapshot. `attrs` are those of our own monitor; `None` for the kernel's.
     pub fn new(
         scene: &Scene<'_>,
         attrs: Option<Attrs>,

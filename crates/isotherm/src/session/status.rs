@@ -1,4 +1,4 @@
-//! For how long it has been watched, and what that has cost.
+//! Duration and cost of watching.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use isotherm_report::bytes;
 
 use super::gauge::{Gauge, Spent};
 
-/// Where a line that says how it goes is shown.
+/// A display for a progress line.
 pub trait Progress {
-    /// Whether a line at this time is seen by anybody.
+    /// Whether a line at this time would be displayed.
     fn is_wanted(&self, now: Nanos) -> bool;
 
     /// Shows a line.
@@ -34,17 +34,17 @@ impl Progress for Silent {
     fn clear(&self) {}
 }
 
-/// For how long it has been watched, what is hot, and what watching costs.
+/// Duration of watching, hot memory, and the cost of watching.
 pub struct Status {
     begin: Nanos,
-    /// CPU time of this process from its start until it watched
+    /// CPU time of this process from its start until it started to watch
     startup: Duration,
     gauge: Gauge,
     progress: Box<dyn Progress>,
 }
 
 impl Status {
-    /// From now on.
+    /// Starts to measure now.
     #[must_use]
     pub fn new(attrs: &Attrs, progress: Box<dyn Progress>) -> Self {
         let begin = sys::monotonic();
@@ -56,7 +56,7 @@ impl Status {
         self.gauge.set_attrs(attrs);
     }
 
-    /// Counts a snapshot, and shows a line with what `more` there is to say.
+    /// Adds a snapshot, and shows a progress line that ends with `more`.
     pub fn show(&mut self, s: &Snapshot, more: impl FnOnce() -> String) {
         self.gauge.push(s);
         if !self.progress.is_wanted(s.end) {
@@ -74,30 +74,30 @@ impl Status {
         self.progress.show(s.end, line);
     }
 
-    /// Removes the line.
+    /// Removes the progress line.
     pub fn clear(&self) {
         self.progress.clear();
     }
 
-    /// For how long.
+    /// The duration of watching.
     #[must_use]
     pub fn time(&self) -> Duration {
         sys::monotonic().since(self.begin)
     }
 
-    /// The same in seconds.
+    /// The duration in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.time().as_secs_f64()
     }
 
-    /// What it has cost, in words, for the end.
+    /// The cost as text, for the end of the run.
     #[must_use]
     pub fn cost(&self) -> String {
         self.gauge.summary(self.startup, self.own_cpu(), self.seconds())
     }
 
-    /// The same, for programs.
+    /// The cost, for programs.
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.gauge.spent(self.startup, self.own_cpu(), self.seconds())
@@ -109,7 +109,8 @@ impl Status {
         (self.startup + self.own_cpu(), self.gauge.lost_time())
     }
 
-    /// Since it watches. A kdamond works in a thread of its own, whose time is not in ours.
+    /// CPU time since watching started. A kdamond has its own thread, whose time is not part of this process
+    /// and is added.
     fn own_cpu(&self) -> Duration {
         sys::own_cpu().saturating_sub(self.startup).max(self.gauge.looking())
     }

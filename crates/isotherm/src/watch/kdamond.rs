@@ -13,7 +13,7 @@ use super::{AttrsFor, Ready, Watch, physical};
 use crate::ROOT;
 use crate::usage::UsageError;
 
-/// Processes, or ranges of one.
+/// Watches processes, or ranges of one process.
 pub struct OfProcesses {
     held: HeldProcesses,
     ranges: Vec<AddrRange>,
@@ -21,7 +21,7 @@ pub struct OfProcesses {
 }
 
 impl OfProcesses {
-    /// If DAMON is free.
+    /// Fails unless DAMON is free.
     pub fn open(ranges: Vec<AddrRange>, asked: KdamondAttrs) -> Result<Self> {
         match availability(ROOT.as_ref()) {
             Availability::Free => {}
@@ -79,11 +79,11 @@ fn say_results(kdamond: &Kdamond) {
     info!("kernel DAMON: results by {}", kdamond.results());
 }
 
-/// Physical memory. The kdamond works from the beginning, as whether it can is found by trying.
+/// Watches physical memory. The kdamond runs from the start, because only a trial shows whether it can.
 pub struct OfMemory(Working, Attrs);
 
 impl OfMemory {
-    /// Of these stretches.
+    /// Watches these stretches of physical memory.
     pub fn open(asked: KdamondAttrs, memory: &[Stretch]) -> Result<Self> {
         let attrs = asked.attrs;
         let watched = Watched::Physical {
@@ -119,7 +119,7 @@ impl Ready for OfMemory {
     }
 }
 
-/// A kdamond at work.
+/// A running kdamond.
 struct Working {
     kdamond: Kdamond,
     held: HeldProcesses,

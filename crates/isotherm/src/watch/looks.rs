@@ -12,12 +12,12 @@ use crate::usage::UsageError;
 pub struct Looks {
     way: Way,
     ops: Box<dyn Processes>,
-    /// It can read all at once.
+    /// whether it can read all memory at once
     reads_all: bool,
 }
 
 impl Looks {
-    /// The way that was asked for, or the best one, saying why it is not the first.
+    /// Opens the way that was asked for, or the best one. Prints why it is not the first choice.
     pub fn open(asked: Option<Way>) -> Result<Self, WayError> {
         if let Some(way) = asked {
             return Ok(Looks::new(way, way.open()?));
@@ -81,7 +81,7 @@ impl Ready for Looks {
     }
 }
 
-/// A monitor at work, and who acts on what it sees.
+/// A running monitor, with the actions on its targets.
 struct Working {
     monitor: Box<dyn Monitor<Ops = Box<dyn Processes>>>,
     way: Way,

@@ -1,4 +1,4 @@
-//! What delivers snapshots: a way to watch that works here, and then that way at work.
+//! Sources of snapshots: a way to watch that works here, and then that way while it runs.
 
 mod kdamond;
 mod looks;
@@ -22,29 +22,29 @@ pub use looks::Looks;
 /// How to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookBy {
-    /// in the best way that works
+    /// the best way that works
     Auto,
-    /// by our own monitor, in this way
+    /// our own monitor, with this way to look
     Way(Way),
-    /// by the kernel's monitor
+    /// the kernel's monitor, DAMON
     Damon,
 }
 
 /// The attributes of a monitor, which depend on the way to look.
 pub trait AttrsFor {
-    /// Those for our own monitor that looks in this way, which can read all memory at once or not.
+    /// The attributes for our own monitor with this way to look; `reads_all`: it can read all memory at once.
     ///
     /// # Errors
-    /// If what was asked for does not go together with this way.
+    /// If an option is incompatible with this way.
     fn attrs_for(&self, way: Way, reads_all: bool) -> Result<Attrs, UsageError>;
 
-    /// Those for the kernel's own monitor.
+    /// The attributes for the kernel's own monitor.
     ///
     /// # Errors
-    /// If what was asked for does not go together with that.
+    /// If an option is incompatible with that monitor.
     fn kdamond(&self) -> Result<KdamondAttrs, UsageError>;
 
-    /// Whether something was asked for that the kernel's own monitor alone has.
+    /// Whether an option was given that only the kernel's own monitor has.
     fn is_for_kdamond(&self) -> bool {
         false
     }
@@ -66,17 +66,17 @@ impl AttrsFor for DefaultAttrs {
     }
 }
 
-/// What the kernel's own monitor has by default.
+/// The default attributes of the kernel's own monitor.
 #[must_use]
 pub fn of_kdamond() -> Attrs {
     let [sample, aggr] = [5, 100].map(Duration::from_millis);
     Attrs { sample, aggr, monitor: MonitorKind::Regions, ..Attrs::default() }
 }
 
-/// Whether a way to look reports anything within a sampling interval.
+/// Checks that this way to look can report accesses within one sampling interval.
 ///
 /// # Errors
-/// If it does not.
+/// If it cannot.
 pub fn check_sample(way: Way, attrs: &Attrs) -> Result<(), UsageError> {
     if attrs.sample < way.shortest_sample() {
         return Err(UsageError::new(format!(
@@ -89,44 +89,44 @@ pub fn check_sample(way: Way, attrs: &Attrs) -> Result<(), UsageError> {
     Ok(())
 }
 
-/// A way to watch that works here; nothing is watched yet.
+/// A way to watch that works here and is not running yet.
 pub trait Ready {
-    /// How it looks, for the record.
+    /// Describes the way to look, for the record.
     fn describe(&self) -> String;
 
-    /// The attributes asked for, with what this way takes for those that were not.
+    /// The attributes that options set, completed by the defaults of this way.
     ///
     /// # Errors
-    /// If they make no sense here.
+    /// If they are invalid here.
     fn attrs(&self, asked: &dyn AttrsFor) -> Result<Attrs, UsageError>;
 
-    /// Who is to be watched.
+    /// Holds the processes to watch.
     fn hold(&mut self) -> &mut dyn Hold;
 
-    /// Who can act on what is watched, if anybody can.
+    /// Acts on the targets; `None` if this way cannot act.
     fn act(&self) -> Option<&dyn Act> {
         None
     }
 
-    /// What is watched besides what is held.
+    /// A target that is watched in addition to the held processes.
     fn watched(&self) -> Option<TargetFact> {
         None
     }
 
-    /// Whether pages are found by their frames while it goes on.
+    /// Whether it looks up pages by their frames while it runs.
     fn takes_frames(&self) -> bool {
         false
     }
 
-    /// Whether files of `/proc` are read while it goes on that are their owner's alone.
+    /// Whether it reads files of `/proc` that only their owner may read while it runs.
     fn takes_files(&self) -> bool {
         true
     }
 
-    /// Begins to watch what is held.
+    /// Starts to watch the held processes.
     ///
     /// # Errors
-    /// If the monitor cannot begin.
+    /// If the monitor cannot start.
     fn begin(
         self: Box<Self>,
         attrs: Attrs,
@@ -135,70 +135,70 @@ pub trait Ready {
     ) -> Result<Box<dyn Watch>>;
 }
 
-/// A way to watch, at work.
+/// A running way to watch.
 pub trait Watch: Source {
-    /// Who is watched.
+    /// Holds the watched processes.
     fn hold(&mut self) -> &mut dyn Hold;
 
-    /// Watches these from now on.
+    /// Watches these targets from now on.
     ///
     /// # Errors
-    /// If one cannot be.
+    /// If one of them cannot be watched.
     fn set_targets(&mut self, targets: &[TargetId]) -> Result<()>;
 
-    /// The attributes in force; none where the kernel's monitor has its own.
+    /// The present attributes; `None` for the kernel's monitor, which has its own.
     fn attrs(&self) -> Option<Attrs> {
         None
     }
 
-    /// Those that are asked for, in the way that is taken.
+    /// The attributes that options set, for the way to look that is in use.
     ///
     /// # Errors
-    /// If they make no sense here.
+    /// If they are invalid here.
     fn attrs_of(&self, _asked: &dyn AttrsFor) -> Result<Attrs, UsageError> {
         Err(UsageError::new(KEEPS))
     }
 
-    /// Changes them; what is known is kept.
+    /// Changes the attributes; the monitor keeps its data.
     ///
     /// # Errors
-    /// If they make no sense here.
+    /// If they are invalid here.
     fn set_attrs(&mut self, _: Attrs) -> Result<()> {
         bail!(KEEPS)
     }
 
-    /// Who can act on what is watched, if anybody can.
+    /// Acts on the targets; `None` if this way cannot act.
     fn act(&mut self) -> Option<&mut dyn Act> {
         None
     }
 
-    /// Goes on when all targets have ended, if it can: others may come.
+    /// Continues after all targets have ended, if it can, because new ones may join.
     fn outlive_targets(&mut self) {}
 
-    /// Ends watching.
+    /// Stops watching.
     ///
     /// # Errors
-    /// If what was changed cannot be put back.
+    /// If a change to the machine cannot be undone.
     fn stop(&mut self) -> Result<()>;
 }
 
 const KEEPS: &str =
     "the kernel's monitor keeps the attributes that it was started with: start it anew";
 
-/// What is watched.
+/// The kind of memory to watch.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum What {
-    /// processes; by kernel DAMON these ranges of one, if there are any
+    /// processes; kernel DAMON watches only these ranges of one process, if the list is not empty
     Processes(Vec<AddrRange>),
-    /// physical memory, or a part of it
+    /// physical memory, or part of it
     Memory(Part),
 }
 
-/// Opens the way that is asked for, or the best one.
+/// Opens the way that was asked for, or the best one.
 ///
 /// # Errors
-/// If it does not work here: why.
+/// If it does not work here: the reason.
 pub fn open(what: &What, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn Ready>> {
     match (what, look) {
         (What::Processes(ranges), LookBy::Damon) => {
@@ -227,7 +227,8 @@ fn of_memory(part: &Part, look: LookBy, asked: &dyn AttrsFor) -> Result<Box<dyn 
                 Ok(ready) => return Ok(Box::new(ready)),
                 Err(e) => e,
             };
-            // What only DAMON takes was meant for it; what it does not take, page_idle may.
+            // Options that only DAMON has were meant for DAMON. Without such an option, page_idle is a
+            // candidate.
             if asked.is_for_kdamond() {
                 return Err(why);
             }

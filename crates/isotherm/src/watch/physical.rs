@@ -12,18 +12,18 @@ use crate::usage::UsageError;
 /// Physical memory, by idle page tracking.
 pub struct Idle {
     ops: Physical,
-    /// of nobody
+    /// holds no processes
     held: HeldProcesses,
 }
 
 impl Idle {
-    /// Of these stretches.
+    /// Watches these stretches of physical memory.
     pub fn open(memory: &[Stretch]) -> Result<Self, IdleError> {
         Ok(Idle { ops: Physical::new(ROOT.as_ref(), memory)?, held: HeldProcesses::default() })
     }
 }
 
-/// What physical memory is called in a record.
+/// The target that stands for physical memory in a record.
 pub fn fact() -> TargetFact {
     TargetFact { id: Physical::TARGET, pid: None, command: "physical memory".to_owned() }
 }
@@ -77,7 +77,7 @@ impl Watch for Working {
         &mut self.held
     }
 
-    /// Physical memory stays what it is.
+    /// The target is always physical memory.
     fn set_targets(&mut self, _: &[TargetId]) -> Result<()> {
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! What memory holds before it is touched: it compresses about three to one, as that of real programs
-//! does, so that what swap in compressed memory takes for it says something.
+//! Contents of memory before it is touched. They compress about 3:1, as memory of real programs does, so that
+//! the size of compressed swap is realistic.
 
 use std::sync::atomic::Ordering;
 
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 
-/// Words of a page.
+/// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
-/// Of those, so many are random, and the others zero.
+/// Number of random words per page; the others are zero.
 const RANDOM: usize = 150;
 
 /// Fills all pages.
@@ -23,7 +23,7 @@ pub fn fill(arena: &Arena, seed: u64) {
     }
 }
 
-/// A number that looks random: the finalizer of `SplitMix64` (Steele, Lea and Flood 2014).
+/// A pseudo-random number: the finalizer of `SplitMix64` (Steele, Lea and Flood 2014).
 fn mixed(number: u64) -> u64 {
     let z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,17 +1,17 @@
-//! What was really touched.
+//! Counts of the accesses that a workload really made.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use isotherm_core::{AddrRange, Nanos, PAGE_SIZE, Thresholds};
 use isotherm_sim::{GroundTruth, Interval, MachineKind, Stretch, TRUTH_VERSION};
 
-/// Counts that all threads add to.
+/// Counters that all threads update.
 pub struct Ledger {
-    /// touches by stretch, from the begin
+    /// touches per stretch since the start
     touches: Vec<AtomicU64>,
-    /// by page: the number of the interval in which it was last touched; 0 is never
+    /// per page, the number of the interval in which it was last touched; 0: never
     stamps: Vec<AtomicU32>,
-    /// number of the interval that goes on, from 1
+    /// number of the current interval, from 1
     interval: AtomicU32,
 }
 
@@ -26,25 +26,25 @@ impl Ledger {
         }
     }
 
-    /// Where the counts of touches lie, a word for each stretch: others may read them meanwhile.
+    /// Address of the touch counters, one word per stretch. Other processes may read them at any time.
     pub fn counts(&self) -> AddrRange {
         let counts = self.touches.as_ptr_range();
         AddrRange::new(counts.start as u64, counts.end as u64)
     }
 
-    /// The number of the interval that goes on.
+    /// The number of the current interval.
     pub fn interval(&self) -> u32 {
         self.interval.load(Relaxed)
     }
 
-    /// That a page was touched in an interval.
+    /// Records that a page was touched in an interval.
     pub fn stamp(&self, page: u64, interval: u32) {
         if let Some(stamp) = usize::try_from(page).ok().and_then(|page| self.stamps.get(page)) {
             stamp.store(interval, Relaxed);
         }
     }
 
-    /// That a stretch was touched so often.
+    /// Adds touches of a stretch.
     pub fn count(&self, stretch: usize, touches: u64) {
         if let Some(sum) = self.touches.get(stretch) {
             sum.fetch_add(touches, Relaxed);
@@ -52,20 +52,20 @@ impl Ledger {
     }
 }
 
-/// The intervals so far, as read off a `Ledger`.
+/// The completed intervals, read from a `Ledger`.
 pub struct Book<'a> {
     ledger: &'a Ledger,
     stretches: Vec<Stretch>,
     base: u64,
     seed: u64,
     begin: Nanos,
-    /// touches by stretch when the last interval ended
+    /// touches per stretch at the end of the last interval
     before: Vec<u64>,
     intervals: Vec<Interval>,
 }
 
 impl<'a> Book<'a> {
-    /// Nothing yet, from `begin` on.
+    /// No intervals yet; the first one starts at `begin`.
     pub fn new(
         ledger: &'a Ledger,
         stretches: Vec<Stretch>,
@@ -77,7 +77,7 @@ impl<'a> Book<'a> {
         Book { ledger, stretches, base, seed, begin, before, intervals: Vec::new() }
     }
 
-    /// Ends the interval that goes on, if it has any length.
+    /// Ends the current interval, unless its length is 0.
     pub fn close(&mut self, phase: &str, now: Nanos) {
         let start = self.intervals.last().map_or(self.begin, Interval::end);
         if now <= start {
@@ -98,7 +98,7 @@ impl<'a> Book<'a> {
         self.before = sums;
     }
 
-    /// The pages of a stretch that were touched in this interval, and that have been idle at its end.
+    /// The pages of a stretch that were touched in this interval, and the pages that are idle at its end.
     fn touched_and_idle(&self, stretch: &Stretch, current: u32, now: Nanos) -> (u64, u64) {
         let page =
             |addr: u64| usize::try_from((addr - self.base) / PAGE_SIZE).unwrap_or(usize::MAX);
@@ -113,14 +113,15 @@ impl<'a> Book<'a> {
         (touched, idle)
     }
 
-    /// Whether an interval ended so long ago that a page not touched since is idle.
+    /// Whether a page that was last touched in interval `stamp` is idle: that interval ended at least the cold
+    /// age ago.
     fn is_idle(&self, stamp: u32, now: Nanos) -> bool {
         let last = usize::try_from(stamp).unwrap_or(usize::MAX).checked_sub(1);
         let ended = last.map_or(Some(self.begin), |i| self.intervals.get(i).map(Interval::end));
         ended.is_some_and(|t| now.since(t) >= Thresholds::default().cold_age)
     }
 
-    /// What was really touched: the truth that a record is scored against.
+    /// The accesses that really happened: the ground truth against which a record is scored.
     pub fn truth(self, name: &str, populated: Nanos) -> GroundTruth {
         let cold_age = Thresholds::default().cold_age.as_nanos();
         GroundTruth {

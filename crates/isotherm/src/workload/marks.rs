@@ -1,4 +1,4 @@
-//! What each page holds: others may move it meanwhile, and nothing of it is to be lost.
+//! Marks in each page, to check that no contents are lost when another party moves the pages.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,15 +6,15 @@ use anyhow::{Result, ensure};
 use isotherm_core::PAGE_SIZE;
 use isotherm_linux::sys::Arena;
 
-/// Words of a page.
+/// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
 
-/// Writes to the last word of each page which one it is. Touches are of the first byte.
+/// Writes the number of each page to its last word. Touches use the first byte.
 pub fn mark(arena: &Arena) {
     last_words(arena).for_each(|(page, word)| word.store(page, Ordering::Relaxed));
 }
 
-/// Whether all of them hold that still.
+/// Checks that all pages still hold their numbers.
 pub fn check(arena: &Arena) -> Result<()> {
     let wrong = last_words(arena).filter(|(page, word)| word.load(Ordering::Relaxed) != *page);
     let wrong = wrong.count();
@@ -22,7 +22,7 @@ pub fn check(arena: &Arena) -> Result<()> {
     Ok(())
 }
 
-/// The last word of each page, and what it is to be: pages are numbered from 1.
+/// The last word of each page, and its expected value: pages are numbered from 1.
 fn last_words(arena: &Arena) -> impl Iterator<Item = (u64, &AtomicU64)> {
     (1..).zip(arena.words().iter().skip(WORDS - 1).step_by(WORDS))
 }

@@ -1,4 +1,4 @@
-//! A workload on real memory: touched in a known way, and counted.
+//! A workload on real memory: known accesses, which are counted.
 
 mod contents;
 mod ledger;

@@ -1,4 +1,4 @@
-//! The phases of a workload, one after the other.
+//! Runs the phases of a workload in order.
 
 use std::io;
 use std::thread::Builder;
@@ -13,10 +13,10 @@ use super::ledger::{Book, Ledger};
 use super::touch::{Stage, Toucher, work};
 use crate::stop::Stop;
 
-/// How often it is asked whether there was a signal.
+/// Interval at which to check for a signal.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A workload on its memory.
+/// A workload with its memory.
 pub struct Running<'a> {
     workload: &'a Workload,
     layout: &'a Layout,
@@ -26,14 +26,14 @@ pub struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// On memory that is mapped; `seed` is that of its layout and its random numbers.
+    /// Uses mapped memory; `seed` determines its layout and its random numbers.
     pub fn new(workload: &'a Workload, layout: &'a Layout, arena: &'a Arena, seed: u64) -> Self {
         let pages = usize::try_from(layout.len() / PAGE_SIZE).unwrap_or(usize::MAX);
         let ledger = Ledger::new(layout.parts.len(), pages);
         Running { workload, layout, arena, seed, ledger }
     }
 
-    /// Where it counts touches, a word for each stretch.
+    /// Address of the touch counters, one word per stretch.
     pub fn counts(&self) -> AddrRange {
         self.ledger.counts()
     }
@@ -71,12 +71,13 @@ impl<'a> Running<'a> {
             }
             Ok(())
         });
-        // The last interval ends when all threads have.
+        // The last interval ends when all threads have ended.
         book.close(name, sys::monotonic());
         spawned.context("cannot start a thread")
     }
 
-    /// What each thread of a phase touches. One takes all that a single thread can, and the islands.
+    /// The accesses of each thread of a phase. One thread performs all accesses that fit in a single thread,
+    /// and the islands.
     fn threads(&self, phase: usize) -> Vec<Vec<Toucher>> {
         let islands = Walk::of_islands(self.layout, self.seed);
         let mut common = vec![Toucher::new(islands, Op::Read, Rate::Hz(ISLAND_HZ), 1)];

@@ -9,14 +9,14 @@ use isotherm_sim::workload::{Op, Rate, Walk};
 use super::ledger::Ledger;
 use crate::stop::Stop;
 
-/// A thread touches what is due, and sleeps for so long.
+/// Sleep of a thread after it has made all touches that are due.
 const SLICE: Duration = Duration::from_millis(1);
-/// What is due for longer than this is not made up for: a burst would look like no rate at all.
+/// Touches that are overdue by more than this are dropped, because a burst would not look like a rate.
 const CATCH_UP: Duration = Duration::from_millis(10);
-/// Without pause: touches between two looks at the clock.
+/// For an access without pauses: touches between two readings of the clock.
 const BATCH: u64 = 1024;
 
-/// Where a phase touches, and from when until when.
+/// The memory that a phase touches, and its start and end.
 pub struct Stage<'a> {
     pub arena: &'a Arena,
     pub ledger: &'a Ledger,
@@ -29,16 +29,16 @@ pub struct Stage<'a> {
 pub struct Toucher {
     walk: Walk,
     op: Op,
-    /// touches a second; none is without pause
+    /// touches per second; `None`: without pauses
     pace: Option<f64>,
-    /// touches made, or given up
+    /// touches made or dropped
     done: u64,
-    /// of this slice, by part of the walk
+    /// touches in this slice of time, by part of the walk
     counts: Vec<u64>,
 }
 
 impl Toucher {
-    /// One of `threads` that touch at `rate` together.
+    /// One of `threads` threads that together touch at `rate`.
     pub fn new(walk: Walk, op: Op, rate: Rate, threads: u32) -> Self {
         let pace = match rate {
             Rate::Max => None,
@@ -48,12 +48,12 @@ impl Toucher {
         Toucher { walk, op, pace, done: 0, counts }
     }
 
-    /// Whether it never pauses, and so needs a thread of its own.
+    /// Whether it never pauses, and therefore requires a thread of its own.
     pub fn is_restless(&self) -> bool {
         self.pace.is_none()
     }
 
-    /// Touches what is due at this time after the begin of the phase.
+    /// Makes the touches that are due at time `since` after the start of the phase.
     fn work(&mut self, stage: &Stage<'_>, since: Duration) {
         let due = self.pace.map_or(BATCH, |pace| {
             let by_now = (pace * since.as_secs_f64()) as u64;
@@ -85,7 +85,7 @@ impl Toucher {
     }
 }
 
-/// Touches until the end of the stage: all of `touchers` in turn, in slices of time.
+/// Touches until the end of the stage: all `touchers` in turn, in slices of time.
 pub fn work(mut touchers: Vec<Toucher>, stage: &Stage<'_>) {
     let restless = touchers.iter().any(Toucher::is_restless);
     loop {

@@ -1,4 +1,4 @@
-//! The figures of what has happened between two readings. What the kernel does not tell is none.
+//! Changes between two readings. A figure that the kernel does not report is `None`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,89 +9,88 @@ use serde::Serialize;
 
 use super::reading::Reading;
 
-/// What has happened in a while.
+/// The changes during an interval.
 #[derive(Debug, Clone, Serialize)]
 pub struct Change {
-    /// from the first reading to the second
+    /// length of the interval, in seconds
     pub seconds: f64,
-    /// by kind of zone, over all nodes, as the kernel counts; the lowest first
+    /// by kind of zone, over all nodes, in the kernel's order, lowest addresses first
     pub kinds: Vec<KindChange>,
-    /// Jain's index of pages allocated over the size of each kind of zone, of 0 to 1: 1 if each got
-    /// what its size makes fair. Of ordinary zones; none if nothing was allocated in them
+    /// Jain's index of allocated pages over the size of each kind of ordinary zone, from 0 to 1; 1: each kind
+    /// got its fair share by size. `None` if nothing was allocated in ordinary zones
     pub fairness: Option<f64>,
-    /// The kernel keeps its lists by node, not by zone, and does not share zones by size (since
-    /// Linux 4.8).
+    /// The kernel keeps its LRU lists by node, not by zone, and does not distribute allocations over zones by
+    /// size (since Linux 4.8).
     pub lists_by_node: bool,
     /// each node
     pub nodes: Vec<NodeChange>,
-    /// of the whole machine
+    /// reclaim of the whole machine
     pub reclaim: Reclaim,
-    /// times that kswapd was woken with work to do
+    /// times that kswapd was woken and had work to do
     pub kswapd_runs: Option<u64>,
-    /// kswapd reached the low or the high watermark and fell below it again at once
+    /// times that kswapd reached the low or the high watermark and the zone fell below it again at once
     pub kswapd_woken_again: Option<u64>,
     /// stalls in which memory was compacted for a large block
     pub compaction_stalls: Option<u64>,
 }
 
-/// A kind of zone.
+/// Changes of a kind of zone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KindChange {
     /// its name
     pub zone: String,
-    /// Whether ordinary allocations may come here: not if its zones are smaller than what they keep
-    /// in reserve.
+    /// Whether ordinary allocations may use these zones. False if the zones are smaller than their reserve.
     pub ordinary: bool,
     /// of all zones of this kind
     pub managed_bytes: u64,
-    /// of all memory, of 0 to 1
+    /// share of all memory, from 0 to 1
     pub size_share: f64,
-    /// given out
+    /// allocated
     pub allocated_bytes: Option<u64>,
-    /// of all that was allocated, of 0 to 1
+    /// share of all allocated memory, from 0 to 1
     pub allocated_share: f64,
-    /// growth of free memory
+    /// increase of free memory
     pub freed_bytes: i64,
-    /// what was reclaimed here; told before Linux 4.8
+    /// reclaimed here; reported before Linux 4.8
     pub reclaimed_bytes: Option<u64>,
-    /// allocations that had to reclaim by themselves before they came here; since Linux 4.10
+    /// allocations that had to reclaim directly before they succeeded here; since Linux 4.10
     pub stalls: Option<u64>,
-    /// pages that reclaim passed over since it wanted others; since Linux 4.8
+    /// pages that reclaim skipped because it was for other zones; since Linux 4.8
     pub skipped_bytes: Option<u64>,
 }
 
-/// A node.
+/// Changes of a node.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeChange {
     /// its number
     pub node: u32,
-    /// of its kswapd, in ms
+    /// CPU time of its kswapd, in ms
     pub kswapd_cpu_ms: Option<u64>,
-    /// what was looked at and taken here by all who reclaim; told from Linux 7.0 on
+    /// scanned and reclaimed here, by kswapd and directly; reported since Linux 7.0
     pub reclaim: Option<Reclaim>,
     /// allocations here that were meant for here, and that were meant for elsewhere; in calls
     pub numa_hit: Option<u64>,
     /// pages that were meant for another node
     pub numa_miss: Option<u64>,
-    /// pages that have come back after they were reclaimed
+    /// pages that were read back after they were reclaimed
     pub refaulted_bytes: Option<u64>,
 }
 
-/// Memory looked at and taken, in bytes.
+/// Memory scanned and reclaimed, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Reclaim {
-    /// looked at by kswapd
+    /// scanned by kswapd
     pub kswapd_scanned_bytes: Option<u64>,
-    /// freed by kswapd
+    /// reclaimed by kswapd
     pub kswapd_stolen_bytes: Option<u64>,
-    /// by who wanted to allocate
+    /// scanned by allocating tasks (direct reclaim)
     pub direct_scanned_bytes: Option<u64>,
-    /// freed by those who allocate
+    /// reclaimed by allocating tasks
     pub direct_stolen_bytes: Option<u64>,
 }
 
 impl Change {
-    /// From one reading to a later one.
+    /// The changes from a reading to a later one.
     pub fn between(a: &Reading, b: &Reading) -> Self {
         let machine = Grown(&a.vmstat, &b.vmstat);
         let mut kinds = kinds(a, b, &machine);
@@ -112,7 +111,7 @@ impl Change {
         }
     }
 
-    /// Bytes allocated, of all kinds.
+    /// Bytes allocated, over all kinds of zones.
     pub fn allocated(&self) -> u64 {
         self.kinds.iter().filter_map(|k| k.allocated_bytes).sum()
     }
@@ -134,12 +133,12 @@ fn bytes(pages: u64) -> u64 {
     pages.saturating_mul(PAGE_SIZE)
 }
 
-/// Of what is told; none if nothing is.
+/// The sum of the reported values; `None` if there are none.
 fn sum(values: impl IntoIterator<Item = Option<u64>>) -> Option<u64> {
     values.into_iter().flatten().fold(None, |sum: Option<u64>, n| Some(sum.unwrap_or(0) + n))
 }
 
-/// Counters before and after.
+/// Two readings of counters, the earlier one first.
 struct Grown<'a>(&'a Counters, &'a Counters);
 
 impl Grown<'_> {
@@ -148,7 +147,8 @@ impl Grown<'_> {
         self.1.get(name).map(|after| after.saturating_sub(before))
     }
 
-    /// Old kernels count by zone: `pgscan_kswapd_normal`. Throttling is another thing.
+    /// The increase summed over zones, because old kernels count by zone: `pgscan_kswapd_normal`. Throttling is
+    /// another counter and is left out.
     fn of_all(&self, begin: &str) -> Option<u64> {
         let is_one = |name: &&String| {
             let rest = name.strip_prefix(begin);
@@ -180,7 +180,7 @@ fn kinds(a: &Reading, b: &Reading, machine: &Grown<'_>) -> Vec<KindChange> {
         }
     };
     let mut kinds: Vec<KindChange> = of_kind.into_values().map(one).collect();
-    // Before Linux 4.10 stalls were not counted by zone: the highest one stands for all.
+    // Before Linux 4.10, stalls were not counted by zone: the total is attributed to the highest zone.
     if let Some(highest) = kinds.last_mut() {
         highest.stalls = sum([highest.stalls, machine.of("allocstall")]);
     }
@@ -202,7 +202,7 @@ fn free(r: &Reading, name: &str) -> i64 {
     i64::try_from(zones.map(|z| bytes(z.free)).sum::<u64>()).unwrap_or(i64::MAX)
 }
 
-/// Pages that a zone keeps from what could be served by the highest zone of its node.
+/// Pages that a zone reserves against allocations that the highest zone of its node could serve.
 pub fn reserve(z: &Zone) -> u64 {
     z.protection.iter().copied().max().unwrap_or(0)
 }
@@ -242,7 +242,7 @@ fn of_node(a: &Reading, b: &Reading, node: u32) -> NodeChange {
     }
 }
 
-/// None for zones of devices.
+/// `None` for zones of devices.
 pub fn kind(name: &str) -> Option<isotherm_mm::ZoneKind> {
     isotherm_mm::KINDS.into_iter().find(|k| k.name() == name)
 }

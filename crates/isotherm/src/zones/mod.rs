@@ -1,4 +1,4 @@
-//! The zones of the real machine: readings, what is expected of them, and what happens between two readings.
+//! The zones of the real machine: readings, expected values, and changes between two readings.
 
 mod change;
 mod reading;

@@ -1,4 +1,4 @@
-//! What the kernel says of its zones at one time.
+//! The kernel's figures of its zones at one time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use isotherm_linux::sys;
 /// The parent of all kernel threads.
 const KTHREADD: i32 = 2;
 
-/// One reading of all there is.
+/// One reading of all files.
 #[derive(Debug, Clone)]
 pub struct Reading {
     /// when it was taken
@@ -26,17 +26,17 @@ pub struct Reading {
     pub vmstat: Counters,
     /// `/proc/buddyinfo`
     pub free_blocks: Vec<FreeBlocks>,
-    /// empty without root
+    /// empty if not root
     pub pageblocks: Vec<Pageblocks>,
-    /// settings of the virtual memory
+    /// settings `vm.*`
     pub sysctl: Sysctl,
     /// CPU time of each kswapd, by node
     pub kswapd: BTreeMap<u32, Duration>,
-    /// what could not be read, and why
+    /// files that could not be read, and why
     pub missing: Vec<String>,
 }
 
-/// Settings of `vm.*`, where the kernel has them.
+/// Settings `vm.*`; `None` if the kernel does not have them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sysctl {
     pub min_free_kbytes: Option<i64>,
@@ -45,7 +45,7 @@ pub struct Sysctl {
 }
 
 impl Reading {
-    /// Reads all; only `zoneinfo` must be there.
+    /// Reads all files. Only `zoneinfo` is required.
     pub fn take(root: &Path) -> Result<Self> {
         let zones = zoneinfo(root)?;
         let mut missing = Vec::new();
@@ -81,7 +81,7 @@ fn number<T: std::str::FromStr>(root: &Path, name: &str) -> Option<T> {
     std::fs::read_to_string(root.join("proc/sys/vm").join(name)).ok()?.trim().parse().ok()
 }
 
-/// `kswapd0` is that of node 0.
+/// CPU time of each kswapd; `kswapd0` belongs to node 0.
 fn kswapd(root: &Path) -> BTreeMap<u32, Duration> {
     let of = |pid| {
         let node = stat(root, pid).ok()?.comm.strip_prefix("kswapd")?.parse().ok()?;

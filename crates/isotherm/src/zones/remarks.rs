@@ -1,4 +1,4 @@
-//! What stands out, in sentences.
+//! Remarks on unusual figures, as sentences.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,21 @@ use isotherm_report::bytes;
 use super::change::{Change, KindChange};
 use super::state::{State, ZoneState};
 
-/// Watermarks may differ from the formula by so much, as it rounds, and by this share, as zones may
-/// grow and shrink after they were set.
+/// Watermarks may differ from the formula by this many bytes because it rounds, and by this share because zones
+/// may grow and shrink after the watermarks were set.
 const SLACK_BYTES: u64 = 8 * 4096;
 const SLACK: f64 = 0.02;
-/// A huge page on x86-64 is of this order.
+/// The order of a huge page on x86-64.
 const HUGE_ORDER: usize = 9;
-/// From here on little of the free memory can become huge pages.
+/// At or above this unusable free space index, little of the free memory can become huge pages.
 const FRAGMENTED: f64 = 0.8;
-/// Below this, kinds of zones are not used by their size: of two that are equally large, one has
-/// given half as much as the other at 0.9.
+/// Below this fairness index, kinds of zones are not used in proportion to their size. Example: of two equally
+/// large kinds, one has allocated half as much as the other at 0.9.
 const UNFAIR: f64 = 0.9;
-/// Less than this, in bytes, says nothing.
+/// Smaller amounts of memory, in bytes, do not support a remark.
 const LITTLE: u64 = 64 << 20;
 
-/// Of what there is.
+/// Remarks on a single reading.
 pub fn of_state(s: &State) -> Vec<String> {
     let given_up: BTreeSet<u32> =
         s.zones.iter().filter(|z| z.unreclaimable).map(|z| z.node).collect();
@@ -78,7 +78,7 @@ fn fragments(z: &ZoneState) -> Option<String> {
     })
 }
 
-/// Of what has happened.
+/// Remarks on the changes between two readings.
 pub fn of_change(c: &Change) -> Vec<String> {
     [favourite(c), stalls(c), kswapd(c), misses(c)].into_iter().flatten().collect()
 }

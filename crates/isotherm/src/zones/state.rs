@@ -11,26 +11,26 @@ use super::reading::Reading;
 /// All zones, at one time.
 #[derive(Debug, Clone, Serialize)]
 pub struct State {
-    /// by node, the lowest addresses first
+    /// by node, in ascending order of address
     pub zones: Vec<ZoneState>,
-    /// zones that hold no memory
+    /// names of zones without memory
     pub empty: Vec<String>,
 }
 
-/// A zone that has memory.
+/// A zone with memory.
 #[derive(Debug, Clone, Serialize)]
 pub struct ZoneState {
-    /// of its node
+    /// number of its node
     pub node: u32,
     /// its name
     pub zone: String,
-    /// present
+    /// memory present
     pub present_bytes: u64,
-    /// managed by the page allocator
+    /// memory managed by the page allocator
     pub managed_bytes: u64,
-    /// free
+    /// free memory
     pub free_bytes: u64,
-    /// on lists of CPUs, free too
+    /// memory on per-CPU lists, which is free too
     pub per_cpu_bytes: u64,
     /// watermark min
     pub min_bytes: u64,
@@ -38,20 +38,20 @@ pub struct ZoneState {
     pub low_bytes: u64,
     /// watermark high
     pub high_bytes: u64,
-    /// added to the watermarks for a while, as they are told
+    /// temporary boost of the watermarks; the reported watermarks include it
     pub boost_bytes: u64,
-    /// what the kernel's formula gives; none where it does not say what it takes
+    /// watermarks by the kernel's formula; `None` if the kernel does not report all inputs
     pub expected: Option<Expected>,
-    /// kept from what could have been served by the highest zone of the node
+    /// reserved against allocations that the highest zone of the node could serve
     pub reserve_bytes: u64,
-    /// whether the kernel calls it unreclaimable
+    /// whether the kernel reports it as unreclaimable
     pub unreclaimable: bool,
-    /// free blocks of 2^i pages at index i; empty if not told
+    /// free blocks of 2^i pages at index i; empty if not reported
     pub free_blocks: Vec<u64>,
-    /// for each order, the share of free memory in smaller blocks: the kernel's unusable free space
+    /// for each order, the share of free memory that is in smaller blocks: the kernel's unusable free space
     /// index
     pub unusable: Vec<f64>,
-    /// pageblocks by migrate type; empty if not told
+    /// pageblocks by migrate type; empty if not reported
     pub pageblocks: Vec<(String, u64)>,
 }
 
@@ -80,7 +80,7 @@ impl State {
 }
 
 impl ZoneState {
-    /// `node 0 Normal`
+    /// For example `node 0 Normal`.
     pub fn name(&self) -> String {
         format!("node {} {}", self.node, self.zone)
     }
@@ -113,15 +113,15 @@ fn zone(r: &Reading, z: &Zone, lowmem: i64) -> ZoneState {
     }
 }
 
-/// Pages that count for `min_free_kbytes`: those that the kernel itself can use. Movable memory was
-/// counted too before Linux 6.5.
+/// Pages that count for `min_free_kbytes`: those that the kernel itself can use. Before Linux 6.5, the kernel
+/// counted movable memory too.
 fn lowmem(zones: &[Zone]) -> i64 {
     let counts = |z: &&Zone| kind(&z.name).is_some_and(|k| k < ZoneKind::HighMem);
     zones.iter().filter(counts).map(|z| pages(z.managed)).sum()
 }
 
 fn expected(r: &Reading, z: &Zone, lowmem: i64) -> Option<Expected> {
-    // The formula for movable memory is not the same on all kernels.
+    // The formula for movable memory differs between kernels.
     let kind = kind(&z.name).filter(|&k| k != ZoneKind::Movable)?;
     let factor = r.sysctl.watermark_scale_factor;
     let generation = factor.map_or(Generation::Ratio, Generation::Scale);

@@ -7,7 +7,7 @@ use isotherm_report::bytes;
 use super::change::{Change, Reclaim};
 use super::state::{State, ZoneState};
 
-/// What there is.
+/// The present state as text.
 pub fn state(s: &State) -> String {
     let mut out = format!(
         "{:16}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}\n",
@@ -32,7 +32,7 @@ pub fn state(s: &State) -> String {
     out + &fragmentation(&s.zones) + &pageblocks(&s.zones)
 }
 
-/// A column an order.
+/// A table with one column per order.
 fn fragmentation(zones: &[ZoneState]) -> String {
     let orders = zones.iter().map(|z| z.unusable.len()).max().unwrap_or(0);
     if orders == 0 {
@@ -48,7 +48,7 @@ fn fragmentation(zones: &[ZoneState]) -> String {
     out + "Share of the free memory that lies in smaller blocks than these.\n"
 }
 
-/// `2M`
+/// The size of a block, for example `2M`.
 fn block(order: usize) -> String {
     let kib = 4_u64.checked_shl(u32::try_from(order).unwrap_or(u32::MAX)).unwrap_or(0);
     if kib < 1024 { format!("{kib}K") } else { format!("{}M", kib >> 10) }
@@ -67,7 +67,7 @@ fn pageblocks(zones: &[ZoneState]) -> String {
     out
 }
 
-/// What has happened.
+/// The changes as text.
 pub fn change(c: &Change) -> String {
     let mut out = format!(
         "{:16}{:>11}{:>12}{:>11}{:>12}{:>12}{:>9}{:>11}\n",
@@ -129,7 +129,7 @@ fn reclaim(r: &Reclaim) -> String {
     )
 }
 
-/// What is not told is a dash.
+/// A size; a dash if it is not reported.
 fn size(n: Option<u64>) -> String {
     n.map_or_else(|| "-".to_owned(), bytes)
 }
@@ -146,7 +146,7 @@ fn signed(n: i64) -> String {
     format!("{}{}", if n < 0 { '-' } else { '+' }, bytes(n.unsigned_abs()))
 }
 
-/// Sentences, a line each.
+/// The remarks, one per line.
 pub fn remarks(remarks: &[String]) -> String {
     if remarks.is_empty() {
         return "Nothing stands out.\n".to_owned();

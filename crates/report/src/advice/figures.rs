@@ -1,4 +1,4 @@
-//! The figures themselves.
+//! The figures of the advice.
 
 use isotherm_core::AddrRange;
 use serde::Serialize;
@@ -7,40 +7,40 @@ use crate::access::TargetName;
 use crate::basis::Basis;
 use crate::units::hex;
 
-/// What to tell the kernel about the memory that was there in the end, and how big a limit may be.
+/// Advice for the kernel about the memory at the end of the record, and limits for a control group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// what was looked at
+    /// the part of the record that was used
     #[serde(flatten)]
     pub basis: Basis,
-    /// memory that was idle for this long in the end is worth [`Action::Cold`] or [`Action::Pageout`]
+    /// minimum idle time at the end of the record for [`Action::Cold`] or [`Action::Pageout`]
     pub min_age_ms: f64,
-    /// what is locked is at most this big
+    /// maximum total size of locked memory
     pub lock_limit_bytes: u64,
-    /// what memory was told apart by: 64 KiB, or more where there is more than 2 GiB of it
+    /// size of the blocks that are distinguished: 64 KiB, or more if there is more than 2 GiB of memory
     pub block_bytes: u64,
     /// names of the targets
     pub targets: Vec<TargetName>,
-    /// what each action is advised for, in all
+    /// sums for each action
     pub actions: Vec<ActionRow>,
-    /// Where, the best of each action first. Those of an action are disjoint, and so are hot and cold
-    /// ones.
+    /// The ranges, the best of each action first. The ranges of an action are disjoint, and hot and cold ranges
+    /// are disjoint too.
     pub ranges: Vec<RangeRow>,
-    /// resident in the end, but its accesses cannot be seen: no advice
+    /// resident at the end, but its accesses cannot be observed: no advice
     pub unknown_bytes_at_end: u64,
-    /// in the smallest mappings, where there are more of them than advice can be given on
+    /// bytes in the smallest mappings, without advice because there are too many mappings
     pub left_out_bytes: u64,
-    /// targets beyond the 256 that advice can be given on
+    /// number of targets without advice, because at most 256 get advice
     pub targets_left_out: u64,
-    /// a limit for all targets together, and for each if there are several
+    /// a limit for all targets together, and one for each if there are several
     pub sizing: Vec<Sizing>,
 }
 
-/// What a program can ask of the kernel.
+/// A request that a program can make to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
@@ -48,14 +48,14 @@ pub enum Action {
     Lock,
     /// make huge pages: `MADV_HUGEPAGE`
     Hugepage,
-    /// page it out: `MADV_PAGEOUT`, of what was idle and never touched after it had been idle
+    /// page it out: `MADV_PAGEOUT`, for memory that was idle and was never touched after an idle time
     Pageout,
-    /// let it be the first to go: `MADV_COLD`, of what was idle, but had been touched after being idle
+    /// reclaim it first: `MADV_COLD`, for memory that was idle, but had been touched after an earlier idle time
     Cold,
 }
 
 impl Action {
-    /// All, in the order of reports.
+    /// All actions, in the order of reports.
     pub const ALL: [Action; 4] = [Action::Lock, Action::Hugepage, Action::Pageout, Action::Cold];
 
     /// The name in C.
@@ -65,26 +65,26 @@ impl Action {
     }
 }
 
-/// All ranges of an action.
+/// Sums over the ranges of an action.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ActionRow {
-    /// which
+    /// the action
     pub action: Action,
-    /// how many
+    /// number of ranges
     pub ranges: u64,
-    /// their length
+    /// total length
     pub size_bytes: u64,
-    /// resident in the end, of what can be seen: what is saved, of cold ones
+    /// observable resident bytes at the end; for cold ranges, the memory that is saved
     pub resident_bytes: u64,
-    /// share of all touches seen in the record
+    /// share of all touches observed in the record
     pub access_percent: f64,
-    /// that were touched after they were idle for the least age, over the record
+    /// touches after an idle time of at least the minimum age, over the record
     pub returns: u64,
-    /// a scheme in one line that does likewise, wherever it is so; null for locks
+    /// an equivalent scheme in one line, which applies to all such memory; null for locks
     pub scheme: Option<String>,
 }
 
-/// A range of a program.
+/// A range of a program's memory.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RangeRow {
     /// what is advised
@@ -93,73 +93,74 @@ pub struct RangeRow {
     pub target: u32,
     /// name of the mapping
     pub mapping: String,
-    /// all of the mapping, as it was in this recording
+    /// the whole mapping, at its addresses in this recording
     #[serde(serialize_with = "hex")]
     pub mapping_range: AddrRange,
-    /// where the range begins in its mapping
+    /// offset of the range in its mapping
     pub offset_bytes: u64,
-    /// of the range
+    /// length of the range
     pub size_bytes: u64,
-    /// in this recording
+    /// addresses in this recording
     #[serde(serialize_with = "hex")]
     pub range: AddrRange,
-    /// resident in the end, of what can be seen
+    /// observable resident bytes at the end
     pub resident_bytes: u64,
-    /// touches of a page a second, mean over pages and time
+    /// touches per page and second, mean over pages and time
     pub rate_hz: f64,
-    /// share of all touches seen in the record
+    /// share of all touches observed in the record
     pub access_percent: f64,
-    /// part of the time that it was hot
+    /// share of the time for which it was hot
     pub hot_percent: f64,
-    /// all of it idle since then, since the recording began; null for hot ones
+    /// time from which all of it is idle, since the start of the recording; null for hot ranges
     pub idle_since_ms: Option<f64>,
-    /// times that a block of it was touched after being idle for the least age
+    /// times that a block of it was touched after an idle time of at least the minimum age
     pub returns: u64,
-    /// in C, where `base` is the begin of the mapping
+    /// the call in C, where `base` is the start of the mapping
     pub call: String,
 }
 
-/// How much memory a target takes, and what a smaller limit would cost.
+/// The memory that a target requires, and the cost of a lower limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Sizing {
-    /// number of the target; null: all together
+    /// number of the target; null: all targets together
     pub target: Option<u32>,
-    /// what it is called
+    /// label
     pub label: String,
-    /// the working set is what was touched within this time: what was asked, or half of the record
+    /// time within which memory must be touched to belong to the working set: as requested, but at most half of
+    /// the record
     pub window_ms: f64,
-    /// that the working set was measured for: the time after the first window
+    /// time for which the working set was measured: the time after the first window
     pub measured_ms: f64,
-    /// in the end
+    /// resident bytes at the end
     pub resident_bytes: u64,
-    /// of that, what cannot be seen; it counts as needed
+    /// part of it that cannot be observed; it counts as required
     pub unknown_bytes: u64,
-    /// what was needed (working set and unknown) for half of the time
+    /// required bytes (working set and unknown): the median over time
     pub needed_p50_bytes: u64,
-    /// not exceeded for 95 % of the time
+    /// required bytes: the 95th percentile over time
     pub needed_p95_bytes: u64,
-    /// at most
+    /// required bytes: the maximum
     pub needed_max_bytes: u64,
-    /// added to what was needed
+    /// margin added to the required bytes
     pub headroom_percent: f64,
-    /// for `memory.high`: the 95th percentile and the headroom; null if the target was not there for
-    /// longer than the window
+    /// proposed `memory.high`: the 95th percentile plus the margin; null if the target existed for less than
+    /// the window
     pub memory_high_bytes: Option<u64>,
-    /// for `memory.max`: the most and the headroom
+    /// proposed `memory.max`: the maximum plus the margin
     pub memory_max_bytes: Option<u64>,
-    /// what would be read back a minute if all that is idle for the window went
+    /// bytes that would be read back per minute if all memory that is idle for the window were paged out
     pub returned_bytes_per_min: f64,
-    /// the same for other idle times, as far as the record is long enough to tell
+    /// the same for other idle times, as far as the record is long enough to measure them
     pub idle: Vec<IdleRow>,
 }
 
-/// Memory that was idle for a time.
+/// Memory that was idle for a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct IdleRow {
-    /// for so long, or longer
+    /// minimum idle time
     pub idle_ms: f64,
-    /// mean over the time in which anything can have been idle for so long
+    /// mean over the time in which memory can have been idle for this long
     pub idle_bytes: u64,
-    /// that was touched after it had been idle for so long, a minute of that time
+    /// bytes that were touched after this idle time, per minute of that time
     pub returned_bytes_per_min: f64,
 }

@@ -1,4 +1,4 @@
-//! Second pass: what each block has gone through.
+//! Second pass: the history of each block.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use isotherm_core::AddrRange;
 
 use super::idle::{Fact, Ladder};
 
-/// What a snapshot says of a block: sums over the regions that lie in it, in bytes.
+/// State of a block in one snapshot: sums over the regions in it, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Now {
     length: f64,
@@ -51,43 +51,43 @@ impl Now {
     }
 }
 
-/// What a block has gone through.
+/// History of a block.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Block {
-    /// that it was there and could be seen
+    /// seconds for which it was resident and observable
     pub(super) seen_s: f64,
-    /// of these, that it was hot
+    /// seconds of these for which it was hot
     pub(super) hot_s: f64,
-    /// of all, times the part of it that was touched
+    /// sum over snapshots of seconds times the share of the block that was touched
     pub(super) touched_s: f64,
-    /// seen bytes times seconds
+    /// observable bytes times seconds
     pub(super) byte_s: f64,
-    /// touches a second of these, summed
+    /// touches: rate times these, summed
     pub(super) touches: f64,
-    /// steps of idle time that it has reached
+    /// number of idle times of the ladder that it has reached
     pub(super) level: usize,
-    /// when it was last touched, or nobody could know, since the recording began
+    /// last time at which it was touched or unobservable, since the start of the recording
     busy: Option<Duration>,
-    /// since the recording began, if it is idle for the least age
+    /// start of its idle time, since the start of the recording, if it is idle for the minimum age
     pub(super) idle_since: Option<Duration>,
-    /// times that it was touched after it was idle for the least age
+    /// times that it was touched after an idle time of at least the minimum age
     pub(super) returns: u32,
-    /// in the last snapshot; a block is, if a region in it is
+    /// in the last snapshot; a block is unknown if a region in it is
     pub(super) is_unknown: bool,
-    /// seen bytes in the last snapshot
+    /// observable bytes in the last snapshot
     pub(super) bytes: f64,
 }
 
-/// Memory that was touched after it had been idle.
+/// Memory that was touched after an idle time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Return {
-    /// it had reached as many steps
+    /// number of idle times that it had reached
     pub(super) level: usize,
     pub(super) bytes: f64,
 }
 
 impl Block {
-    /// A snapshot of `seconds` that ended `end` after the begin.
+    /// Adds a snapshot of `seconds` that ended at `end` since the start of the recording.
     pub(super) fn push(
         &mut self,
         now: &Now,
@@ -98,7 +98,7 @@ impl Block {
         self.bytes = now.seen;
         self.is_unknown = now.is_unknown;
         if self.is_unknown || now.seen <= 0.0 {
-            // Whether it was touched nobody knows, or it was given back.
+            // It was freed, or it is unknown whether it was touched.
             (self.level, self.idle_since, self.busy) = (0, None, Some(end));
             return None;
         }
@@ -115,8 +115,8 @@ impl Block {
             self.returns += u32::from(level >= ladder.least);
             return (level > 0).then_some(Return { level, bytes: now.touched });
         }
-        // Ages of regions that are joined are mixed: what was touched is idle since then at most, and
-        // without a touch nothing becomes younger.
+        // Merged regions have a mean of their ages. Memory that was touched is idle at most since that touch,
+        // and memory without a touch never becomes younger.
         let idle = self.busy.map_or(now.age, |busy| now.age.min(end.saturating_sub(busy)));
         self.level = self.level.max(now.level.min(ladder.level(idle)));
         if self.level >= ladder.least {

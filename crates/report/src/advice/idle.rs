@@ -1,15 +1,16 @@
-//! What a snapshot says of a region: how hot, and how long idle.
+//! Heat and idle time of a region in a snapshot.
 
 use std::time::Duration;
 
 use isotherm_core::scheme::mean_hz;
 use isotherm_core::{Heat, RegionView, Thresholds};
 
-/// Idle times that are told apart, ascending. Memory has reached as many of them as its level says.
+/// The idle times that are distinguished, ascending. The level of memory is the number of them that it has
+/// reached.
 #[derive(Debug, Clone)]
 pub(super) struct Ladder {
     steps: Vec<Duration>,
-    /// the level of what is worth paging out
+    /// the level from which paging out is worthwhile
     pub(super) least: usize,
 }
 
@@ -32,7 +33,8 @@ impl Ladder {
         self.steps.partition_point(|&step| step <= idle)
     }
 
-    /// How many steps a region is cold by, if each were where cold begins, and almost untouched.
+    /// The number of idle times that a region has reached. It has reached an idle time if it is cold with that
+    /// time as the cold age, and almost no page was touched within it.
     fn reached(&self, r: &RegionView, hot_hz: f64) -> usize {
         let is_idle = |&&step: &&Duration| {
             let t = Thresholds { hot_hz, cold_age: step };
@@ -42,31 +44,31 @@ impl Ladder {
     }
 }
 
-/// What else is cold would lose too many pages that are wanted.
+/// Maximum touched share of cold memory. Memory above it would lose too many pages that are in use.
 const ALMOST_NONE: f64 = 0.02;
-/// A snapshot tells of what was touched since then: it is shorter, but rates are of a longer time.
+/// Time over which the touched share is computed. A snapshot is shorter, but its rates describe a longer time.
 const LATELY: Duration = Duration::from_secs(5);
 
-/// Share of the pages that are touched within a time: at rate l, 1 - exp(-l s) within s.
+/// Share of the pages that are touched within `time`: 1 - exp(-l s) at rate l within s.
 fn touched_within(r: &RegionView, time: Duration) -> f64 {
     let within = -(-f64::from(r.rate.hz) * time.as_secs_f64()).exp_m1();
     within * f64::from(r.touched_bp.min(10_000)) / 1e4
 }
 
-/// What a snapshot says of a region, for each byte of it.
+/// State of a region in a snapshot, per byte.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fact {
-    /// part of it that is resident and can be seen
+    /// share that is resident and observable
     pub(super) seen: f64,
-    /// does that hold for half of what is resident, or more
+    /// whether at least half of the resident memory is unknown
     pub(super) is_unknown: bool,
-    /// part of it that is there and was touched lately
+    /// share that is resident and was touched recently
     pub(super) touched: f64,
-    /// is it hot
+    /// whether it is hot
     pub(super) hot: bool,
-    /// was more than almost none of it touched in the snapshot
+    /// whether more than almost none of it was touched in the snapshot
     pub(super) accessed: bool,
-    /// touches of its seen pages a second
+    /// touches of its observable pages per second
     pub(super) hz: f64,
     pub(super) level: usize,
     pub(super) age: Duration,

@@ -1,4 +1,4 @@
-//! First pass: which memory is there in the end, in blocks.
+//! First pass: the memory at the end of the record, in blocks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,27 +11,27 @@ use crate::basis::BasisTally;
 use crate::filter::{FilterError, Gate, Options};
 use crate::pieces::each_piece;
 
-/// Targets that get advice: a limit, because records come from outside.
+/// Maximum number of targets with advice: a limit, because records come from outside.
 const MAX_TARGETS: usize = 256;
-/// Blocks of all targets, of less than 100 bytes each. With more memory they are bigger.
+/// Maximum number of blocks of all targets, below 100 bytes each. With more memory, blocks are larger.
 const MAX_BLOCKS: u64 = 1 << 15;
-/// Parts of mappings that get advice; those beyond, from the smallest on, get none.
+/// Maximum number of parts of mappings with advice. Beyond it, the smallest get none.
 const MAX_PLACES: usize = 1 << 13;
-/// 64 KiB: what monitors look at together.
+/// Binary logarithm of the minimum block size, 64 KiB: the window of the monitors.
 const LEAST_SHIFT: u32 = 16;
 
-/// Learns what memory there is in the end, which advice is about: the first of two passes.
+/// Collects the memory at the end of the record, to which the advice applies: the first of two passes.
 #[derive(Debug)]
 pub struct AdviceScope {
     pub(super) options: Options,
     pub(super) gate: Gate,
     pub(super) tally: BasisTally,
     pub(super) targets: BTreeMap<TargetId, Last>,
-    /// targets of a snapshot beyond the limit, at most
+    /// maximum number of targets of a snapshot beyond the limit
     pub(super) beyond: u64,
 }
 
-/// A target: when it was there, and the last that was seen of it.
+/// A target: the time for which it existed, and its last view.
 #[derive(Debug)]
 pub(super) struct Last {
     pub(super) time: Range<Duration>,
@@ -39,7 +39,7 @@ pub(super) struct Last {
 }
 
 impl AdviceScope {
-    /// Has seen nothing yet.
+    /// A scope that has received no snapshot.
     #[must_use]
     pub fn new(options: Options) -> Self {
         let gate = Gate::new(options.filter.clone());
@@ -47,7 +47,7 @@ impl AdviceScope {
         AdviceScope { options, gate, tally, targets, beyond: 0 }
     }
 
-    /// Takes note of a snapshot, if it lies in the time wanted.
+    /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Arc<Snapshot>) {
         let Some(time) = self.gate.admit(s) else { return };
         let thresholds = self.options.thresholds;
@@ -90,7 +90,7 @@ impl Last {
     }
 }
 
-/// Memory of one mapping that was resident in the end.
+/// Memory of one mapping that was resident at the end.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
     pub(super) target: TargetId,
@@ -100,7 +100,7 @@ pub(super) struct Place {
     pub(super) first: usize,
 }
 
-/// All places in the order of targets and addresses, and how big blocks are.
+/// All places in the order of targets and addresses, and the size of blocks.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) places: Vec<Place>,
@@ -123,7 +123,7 @@ impl Layout {
         Layout { places, shift, blocks: first, left_out: 0 }
     }
 
-    /// The places that a range of a target lies in.
+    /// The places of a target that overlap a range.
     pub(super) fn within(&self, target: TargetId, range: AddrRange) -> &[Place] {
         let key = |p: &Place| (p.target, p.range.start);
         let ends = |p: &Place| (p.target, p.range.end);
@@ -132,7 +132,7 @@ impl Layout {
         self.places.get(from..to).unwrap_or_default()
     }
 
-    /// Each block of a place that a range lies in: its number and the part of the range in it.
+    /// Each block of a place that a range overlaps: its number, and the part of the range in it.
     pub(super) fn blocks(
         &self,
         place: &Place,
@@ -143,14 +143,14 @@ impl Layout {
         let (from, count) = numbers(inside, shift);
         (from..from + count).map(move |n| {
             let start = (n << shift).max(inside.start);
-            // The last block of all ends beyond the last address.
+            // The end of the last block may be beyond the last address.
             let end = (start | ((1 << shift) - 1)).saturating_add(1).min(inside.end);
             (first + (n - origin) as usize, AddrRange::new(start, end))
         })
     }
 }
 
-/// The number of the first block of the grid that a range lies in, and how many they are.
+/// The first block of the grid that a range overlaps, and the number of blocks.
 fn numbers(range: AddrRange, shift: u32) -> (u64, u64) {
     if range.is_empty() {
         return (range.start >> shift, 0);
@@ -159,7 +159,7 @@ fn numbers(range: AddrRange, shift: u32) -> (u64, u64) {
     (first, last - first + 1)
 }
 
-/// Resident memory in known mappings, each as long as it goes.
+/// Resident memory in known mappings, each place as long as possible.
 fn places(view: &TargetView, clip: AddrRange) -> Vec<Place> {
     let mut all: Vec<(usize, AddrRange)> = Vec::new();
     each_piece(view, clip, |piece, mapping| {
@@ -181,7 +181,7 @@ fn places(view: &TargetView, clip: AddrRange) -> Vec<Place> {
     all.into_iter().filter_map(place).collect()
 }
 
-/// The kernel takes no advice on what it or a driver put there, and physical memory has no process.
+/// The kernel accepts no advice for memory of its own or of a driver, and physical memory has no process.
 fn can_be_advised(view: &TargetView, mapping: usize) -> bool {
     use MappingKind::{Physical, Special};
     view.mappings.get(mapping).is_some_and(|m| !matches!(m.kind, Special | Physical))

@@ -1,5 +1,5 @@
-//! What a record tells to ask of the kernel: which ranges of a program to lock, to make huge, to page
-//! out, and how big a limit may be.
+//! Advice from a record: which ranges of a program to lock, to back with huge pages, or to page out, and which
+//! memory limits to set.
 
 mod figures;
 mod history;
@@ -26,19 +26,19 @@ use sizing::{Moment, SizingTally, Window};
 pub use figures::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
 pub use layout::AdviceScope;
 
-/// Idle times that are told of in any case, in seconds.
+/// Idle times that are always reported, in seconds.
 const STEPS: [u64; 9] = [5, 10, 30, 60, 120, 300, 600, 1800, 3600];
 
-/// What is worth something.
+/// Thresholds of the advice.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wishes {
-    /// bytes that may be locked in all: `RLIMIT_MEMLOCK`
+    /// maximum total size of locked memory, in bytes: `RLIMIT_MEMLOCK`
     pub lock_limit: u64,
-    /// what was idle for this long in the end may go
+    /// minimum idle time at the end of the record for memory to be paged out
     pub min_age: Duration,
-    /// What was touched within this time is in the working set. Half of the record if that is less.
+    /// The working set is the memory touched within this time, or within half of the record if that is shorter.
     pub window: Duration,
-    /// added to the working set for a limit
+    /// margin added to the working set for a limit
     pub headroom_percent: f64,
 }
 
@@ -54,7 +54,7 @@ impl Default for Wishes {
     }
 }
 
-/// Makes [`Advice`] in a second pass over the snapshots, which must be in the order of their time.
+/// Makes [`Advice`] in a second pass over the snapshots, which must be pushed in order of time.
 #[derive(Debug)]
 pub struct AdviceBuilder {
     scope: AdviceScope,
@@ -72,10 +72,10 @@ pub struct AdviceBuilder {
 }
 
 impl AdviceBuilder {
-    /// What there is comes from a first pass.
+    /// Starts the second pass over the memory that the first pass has found.
     ///
     /// # Errors
-    /// If there is nothing in the time or at the addresses wanted.
+    /// If there is nothing in the selected time or at the selected addresses.
     pub fn new(scope: AdviceScope, wishes: Wishes) -> Result<Self, FilterError> {
         let time = scope.time()?;
         let half = (time.end - time.start) / 2;
@@ -104,7 +104,7 @@ impl AdviceBuilder {
         })
     }
 
-    /// Counts a snapshot, if it lies in the time wanted.
+    /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(time) = self.gate.admit(s) else { return };
         let mut all = Moment::new(&self.ladder);
@@ -209,7 +209,7 @@ impl AdviceBuilder {
         }
     }
 
-    /// What has a touched page here and there is cold to a scheme too: it looks again, and spares that.
+    /// For a scheme, memory with few touched pages is cold too: the scheme looks again and skips touched pages.
     fn scheme(&self, action: Action) -> Option<String> {
         let age = self.wishes.min_age.max(Duration::from_millis(1)).as_secs_f64();
         let hot = self.window.hot_hz;

@@ -1,4 +1,4 @@
-//! From what blocks have gone through to ranges.
+//! Ranges for each action, from the histories of blocks.
 
 use isotherm_core::AddrRange;
 
@@ -9,20 +9,21 @@ use crate::basis::ms;
 use crate::names::label_of;
 use crate::units::percent;
 
-/// A huge page.
+/// Size of a huge page.
 const HUGE: u64 = 2 << 20;
-/// Hot for this part of the time that its target was there.
+/// Minimum share of its target's lifetime for which hot memory must be hot.
 const MOSTLY: f64 = 0.75;
-/// Part of a huge page that is resident and touched: 448 of 512 pages, as where isotherm makes them.
+/// Minimum share of a huge page that must be resident and touched: 448 of 512 pages, as where
+/// isotherm itself makes huge pages.
 const DENSE: f64 = 448.0 / 512.0;
 
-/// A block and where it lies.
+/// A block and its place.
 #[derive(Clone, Copy)]
 pub(super) struct Stretch<'a> {
     place: &'a Place,
     range: AddrRange,
     block: &'a Block,
-    /// that its target was there
+    /// seconds for which its target existed
     seconds: f64,
 }
 
@@ -45,7 +46,7 @@ impl Stretch<'_> {
     }
 }
 
-/// All blocks in the order of targets and addresses.
+/// All blocks, in the order of targets and addresses.
 pub(super) fn stretches<'a>(
     layout: &'a Layout,
     blocks: &'a [Block],
@@ -60,7 +61,7 @@ pub(super) fn stretches<'a>(
     layout.places.iter().flat_map(of).collect()
 }
 
-/// The ranges that are worth an action, the best first: hot ones by rate, cold ones by size.
+/// The ranges for each action, the best first: hot ranges by rate, cold ranges by size.
 pub(super) fn ranges(
     all: &[Stretch],
     action: Action,
@@ -90,7 +91,7 @@ pub(super) fn ranges(
     rows
 }
 
-/// The hottest that fit.
+/// The hottest blocks that fit in the limit.
 fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
     let mut hot: Vec<(usize, &Stretch)> = all.iter().enumerate().filter(|s| s.1.is_hot()).collect();
     hot.sort_by(|a, b| b.1.rate().total_cmp(&a.1.rate()));
@@ -104,7 +105,7 @@ fn lock<'a>(all: &[Stretch<'a>], limit: u64) -> Vec<Stretch<'a>> {
     hot.into_iter().map(|(_, s)| *s).collect()
 }
 
-/// Huge pages that lie in their mapping as a whole, all of it hot and nearly all of it touched.
+/// Huge pages that are completely in their mapping, completely hot, and almost completely touched.
 fn huge<'a>(all: &[Stretch<'a>]) -> Vec<Stretch<'a>> {
     let number = |s: &Stretch| (s.place.target, s.place.mapping.range.start, s.range.start / HUGE);
     let whole = |page: &&[Stretch]| {
@@ -117,7 +118,7 @@ fn huge<'a>(all: &[Stretch<'a>]) -> Vec<Stretch<'a>> {
     pages.filter(whole).flatten().copied().collect()
 }
 
-/// Files have huge pages by other means.
+/// Files get huge pages by other means.
 fn can_be_huge(place: &Place) -> bool {
     use isotherm_core::MappingKind::{Anonymous, Heap};
     matches!(place.mapping.kind, Anonymous | Heap)

@@ -1,4 +1,4 @@
-//! How big a limit may be: the working set, and what comes back after it was idle.
+//! Memory limits: the working set, and the memory that is touched again after it was idle.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::idle::{Fact, Ladder};
 use crate::basis::ms;
 use crate::distribution::Distribution;
 
-/// Different sizes of a working set that are told apart exactly, of each target.
+/// Maximum number of different working-set sizes per target for exact percentiles.
 const SIZES: usize = 1 << 14;
 const MIB: u64 = 1 << 20;
 
-/// What sizing rests on.
+/// The parameters of sizing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
     pub(super) length: Duration,
@@ -32,7 +32,7 @@ impl Window {
 #[derive(Debug, Clone)]
 pub(super) struct Moment {
     bytes: HeatBytes,
-    /// for each step of the ladder
+    /// idle bytes for each idle time of the ladder
     idle: Vec<f64>,
     returned: Vec<f64>,
 }
@@ -64,21 +64,21 @@ impl Moment {
     }
 }
 
-/// Sums of one target, or of all.
+/// Sums over one target, or over all.
 #[derive(Debug)]
 pub(super) struct SizingTally {
     begin: Duration,
     needed: Distribution,
     measured: Duration,
     last: HeatBytes,
-    /// for each step of the ladder, from when on it can have been reached
+    /// for each idle time of the ladder, the time during which memory can have reached it
     seconds: Vec<f64>,
     idle: Vec<f64>,
     returned: Vec<f64>,
 }
 
 impl SizingTally {
-    /// Of what was there from `begin` on.
+    /// A tally of memory that exists from `begin` on.
     pub(super) fn new(begin: Duration, ladder: &Ladder) -> Self {
         let none = vec![0.0; ladder.steps().len()];
         SizingTally {
@@ -153,7 +153,7 @@ impl SizingTally {
     }
 }
 
-/// Up to the next MiB.
+/// Adds the margin and rounds up to the next MiB.
 fn with_headroom(needed: u64, percent: f64) -> u64 {
     let wanted = needed as f64 * (1.0 + percent / 100.0);
     ((wanted / MIB as f64 - 1e-9).ceil() as u64).saturating_mul(MIB)

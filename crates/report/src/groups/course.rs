@@ -1,4 +1,4 @@
-//! A row on its way: sums over parts of the time.
+//! A row over time: sums over parts of the time.
 
 use std::collections::BTreeMap;
 
@@ -63,17 +63,17 @@ impl Sums {
     }
 }
 
-/// Parts of the time, by number; only those in which there was something.
+/// The parts of the time, by number. Empty parts are left out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Course {
     parts: BTreeMap<u32, Sums>,
     now: Shares,
-    /// the snapshot that `now` is of, counted from 1
+    /// number of the snapshot to which `now` belongs, counted from 1
     of: u64,
 }
 
 impl Course {
-    /// What of the row is in the `n`th snapshot, which is of part `part`.
+    /// Adds the row's memory in the `n`th snapshot, which belongs to part `part`.
     pub(super) fn add(&mut self, part: u32, n: u64, s: &Shares, seconds: f64) {
         if self.of != n {
             (self.of, self.now) = (n, Shares::default());
@@ -82,32 +82,33 @@ impl Course {
         self.parts.entry(part).or_default().add(s, seconds);
     }
 
-    /// Pages of the row that were read back in part `part`.
+    /// Adds pages of the row that were read back in part `part`.
     pub(super) fn refault(&mut self, part: u32, faults: u64) {
         let sums = Sums { faults: Some(faults), ..Sums::default() };
         self.parts.entry(part).or_default().join(&sums);
     }
 
-    /// Makes one part of two.
+    /// Merges each two parts into one.
     pub(super) fn halve(&mut self) {
         for (part, sums) in std::mem::take(&mut self.parts) {
             self.parts.entry(part / 2).or_default().join(&sums);
         }
     }
 
-    /// As it was in the `n`th snapshot.
+    /// The row's memory in the `n`th snapshot.
     pub(super) fn last(&self, n: u64) -> Shares {
         if self.of == n { self.now } else { Shares::default() }
     }
 
-    /// Over so many seconds; means, and bytes read back.
+    /// Means over `seconds`, and bytes read back.
     pub(super) fn whole(&self, seconds: f64) -> (Shares, Option<u64>) {
         let mut all = Sums::default();
         self.parts.values().for_each(|sums| all.join(sums));
         (all.mean(seconds), all.refaulted())
     }
 
-    /// The parts; `times` tells of each when it began and ended, in ms, and the seconds seen of it.
+    /// The parts. For the number of a part, `times` returns its start and end in ms, and the seconds of it that
+    /// snapshots cover.
     pub(super) fn over_time(&self, times: impl Fn(u32) -> (f64, f64, f64)) -> Vec<Part> {
         let part = |(&part, sums): (&u32, &Sums)| {
             let (from_ms, to_ms, seconds) = times(part);

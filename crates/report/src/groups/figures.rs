@@ -1,53 +1,54 @@
-//! The figures themselves.
+//! The figures of the report by control group or process.
 
 use isotherm_core::HeatBytes;
 use serde::Serialize;
 
 use crate::basis::Basis;
 
-/// Whose memory is what, over time.
+/// Memory by control group or process, over time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Groups {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// what the figures rest on
+    /// the basis of the figures
     #[serde(flatten)]
     pub basis: Basis,
-    /// what a row is: `cgroup` or `process`
+    /// the kind of rows: `cgroup` or `process`
     pub by: &'static str,
     /// length of a part of [`GroupRow::over_time`]
     pub every_ms: f64,
-    /// the greatest by resident memory first
+    /// rows in descending order of resident memory
     pub rows: Vec<GroupRow>,
-    /// processes and groups that share the row `(others)`, as there were too many; counted up to 16,384
+    /// number of processes and groups in the row `(others)`, because there were too many rows; counted up to
+    /// 16,384
     pub others: u64,
 }
 
-/// A control group, with those below it, or a process.
+/// A control group, including the groups below it, or a process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupRow {
-    /// of a process: its number in the record
+    /// number of the process in the record; null for a group
     pub target: Option<u32>,
-    /// what it is called: of a group its path
+    /// label; for a group its path
     pub label: String,
-    /// of a process: the path of its group, as told last
+    /// path of the process's group at its last attribution; null for a group
     pub cgroup: Option<String>,
-    /// over the time
+    /// mean over the time
     pub mean: Shares,
     /// in the last snapshot
     pub last: Shares,
-    /// of pages that were read back, over the time
+    /// bytes of pages that were read back, over the time
     pub refaulted_bytes: Option<u64>,
-    /// parts of the time in which there was something
+    /// parts of the time that are not empty
     pub over_time: Vec<Part>,
 }
 
-/// Bytes by what is known of them.
+/// Bytes by heat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Shares {
-    /// hot, warm, cold and unknown
+    /// resident: hot, warm, cold and unknown
     pub resident_bytes: u64,
     /// touched at the hot rate or more
     pub hot_bytes: u64,
@@ -55,23 +56,23 @@ pub struct Shares {
     pub warm_bytes: u64,
     /// untouched for the cold age or more
     pub cold_bytes: u64,
-    /// resident, but its accesses cannot be seen
+    /// resident, but accesses cannot be observed
     pub unknown_bytes: u64,
-    /// in swap; none if the record does not tell
+    /// in swap; null if the record does not contain it
     pub saved_bytes: Option<u64>,
 }
 
 /// A part of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Part {
-    /// since the recording began
+    /// start, since the start of the recording
     pub from_ms: f64,
-    /// since the recording began
+    /// end, since the start of the recording
     pub to_ms: f64,
-    /// over that time
+    /// mean over that time
     #[serde(flatten)]
     pub mean: Shares,
-    /// of pages that were read back in it
+    /// bytes of pages that were read back in it
     pub refaulted_bytes: Option<u64>,
 }
 

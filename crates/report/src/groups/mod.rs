@@ -1,4 +1,4 @@
-//! Whose memory is hot, cold, unknown or saved: by control group or process, over time.
+//! Hot, cold, unknown and swapped memory by control group or process, over time.
 
 mod course;
 mod figures;
@@ -15,21 +15,21 @@ pub use self::figures::{GroupRow, Groups, Part, Shares};
 use crate::basis::{BasisTally, ms};
 use crate::filter::{FilterError, Gate, Options};
 
-/// Rows at most; what comes later shares one. A limit, because records come from outside.
+/// Maximum number of rows; later ones share one row. A limit, because records come from outside.
 const MOST_ROWS: usize = 512;
-/// Parts of the time at most; then two become one.
+/// Maximum number of parts of the time. Beyond it, each two parts are merged.
 const MOST_PARTS: u32 = 1024;
-/// Who shares a row is counted up to so many.
+/// Maximum count of the processes and groups that share a row.
 const MOST_OTHERS: usize = 1 << 14;
-/// What is told waits for its snapshot up to so many times; then the oldest goes.
+/// Maximum number of attributions that wait for their snapshot. Beyond it, the oldest is dropped.
 const MOST_WAITING: usize = 1 << 16;
-/// A part of the time, where nothing else is asked for.
+/// Default length of a part of the time.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What a row is.
+/// The kind of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// a control group, with all below it
+    /// a control group, including all groups below it
     Cgroup,
     /// a process
     Process,
@@ -51,8 +51,8 @@ enum Key {
     Others,
 }
 
-/// Makes [`Groups`] of what is pushed, which must be in the order of a record. Each recording in it is begun by
-/// [`GroupsBuilder::begin`].
+/// Makes [`Groups`] from data that must be pushed in the order of a record. [`GroupsBuilder::begin`] starts
+/// each recording in it.
 #[derive(Debug)]
 pub struct GroupsBuilder {
     options: Options,
@@ -60,20 +60,20 @@ pub struct GroupsBuilder {
     basis: BasisTally,
     by: By,
     every: Duration,
-    /// told, and not yet come to
+    /// attributions later than the last snapshot
     waiting: VecDeque<Attribution>,
     told: BTreeMap<TargetId, Attribution>,
     rows: BTreeMap<Key, Course>,
     others: BTreeSet<Key>,
-    /// seconds seen of each part
+    /// seconds of each part that snapshots cover
     seen: BTreeMap<u32, f64>,
-    /// snapshots so far: a number in a record may come again in the next recording
+    /// number of snapshots so far, because a sequence number may occur again in the next recording
     snapshots: u64,
 }
 
 impl GroupsBuilder {
-    /// Has seen nothing yet. Parts of the time are `every` long, or twice, 4, 8, ... times that where they would
-    /// be more than 1024; one second if it is not given.
+    /// A builder that has received no data. Parts of the time have the length `every`, 1 s by default, or 2, 4,
+    /// 8, ... times as much if there would be more than 1024.
     #[must_use]
     pub fn new(options: Options, by: By, every: Option<Duration>) -> Self {
         GroupsBuilder {
@@ -91,23 +91,23 @@ impl GroupsBuilder {
         }
     }
 
-    /// A recording begins: what was told is of other processes. What it tells `first` of each target holds from
-    /// the target's begin on.
+    /// Starts a recording: previous attributions describe other processes. The attributions `first` hold from
+    /// the start of their targets.
     pub fn begin(&mut self, first: impl IntoIterator<Item = Attribution>) {
         self.waiting.clear();
         self.told = first.into_iter().map(|a| (a.target, a)).collect();
     }
 
-    /// What is told of a target.
+    /// Adds an attribution of a target.
     pub fn attribution(&mut self, a: &Attribution) {
-        // What it counts, the next of its target counts too.
+        // Its counters are also part of the target's next attribution.
         if self.waiting.len() == MOST_WAITING {
             self.waiting.pop_front();
         }
         self.waiting.push_back(a.clone());
     }
 
-    /// Counts a snapshot, if it lies in the time wanted.
+    /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(time) = self.gate.admit(s) else {
             self.come_to(s.end, None);
@@ -132,7 +132,7 @@ impl GroupsBuilder {
         self.basis.whole(&all, seconds);
     }
 
-    /// The part of the time in which `time` lies.
+    /// The part of the time that contains `time`.
     fn part(&mut self, time: Duration) -> u32 {
         loop {
             let part = time.as_nanos() / self.every.as_nanos().max(1);
@@ -151,7 +151,7 @@ impl GroupsBuilder {
         }
     }
 
-    /// Takes in what was told until then; pages read back count for `part`, if that is wanted.
+    /// Applies the attributions up to `end`. Pages read back count for `part`, if that is selected.
     fn come_to(&mut self, end: Nanos, part: Option<u32>) {
         while self.waiting.front().is_some_and(|a| a.at <= end) {
             let Some(new) = self.waiting.pop_front() else { return };
@@ -175,14 +175,14 @@ impl GroupsBuilder {
         }
     }
 
-    /// Adds to the rows of a target, to each once: several of its groups may share the last.
+    /// Adds to each row of a target once. Several of its groups may share the last row.
     fn rows_of(&mut self, target: TargetId, mut add: impl FnMut(&mut Course)) {
         let keys: BTreeSet<Key> =
             self.keys(target).into_iter().map(|key| self.row_of(key)).collect();
         keys.into_iter().for_each(|key| add(self.rows.entry(key).or_default()));
     }
 
-    /// The row that is kept for it, or shared.
+    /// The row of `key`, or the shared row.
     fn row_of(&mut self, key: Key) -> Key {
         if self.rows.contains_key(&key) {
             return key;
@@ -200,7 +200,7 @@ impl GroupsBuilder {
     /// The figures.
     ///
     /// # Errors
-    /// If there was nothing in the time or at the addresses wanted.
+    /// If there was nothing in the selected time or at the selected addresses.
     pub fn finish(self) -> Result<Groups, FilterError> {
         let time = self.gate.found_memory()?;
         let mut rows: Vec<GroupRow> =

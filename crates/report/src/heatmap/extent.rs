@@ -1,4 +1,4 @@
-//! First pass: which time and which areas there are.
+//! First pass: determines the time and the areas.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use crate::filter::{FilterError, Gate, Options};
 use crate::names::{NO_MAPPING, Names};
 use crate::pieces::each_piece;
 
-/// Spans kept for a target, and targets: limits, because records come from outside.
+/// Maximum number of spans per target, and of targets: limits, because records come from outside.
 const MAX_SPANS: usize = 1024;
 const MAX_TARGETS: usize = 256;
 
-/// Learns what a heat map has to show.
+/// Collects the time and the memory that a heat map shows.
 #[derive(Debug)]
 pub struct Extent {
     pub(super) options: Options,
@@ -24,7 +24,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Has seen nothing yet.
+    /// An extent without snapshots.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Extent {
@@ -36,7 +36,7 @@ impl Extent {
         }
     }
 
-    /// Takes note of a snapshot, if it lies in the time wanted.
+    /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(part) = self.gate.admit(s) else { return };
         let seconds = (part.end - part.start).as_secs_f64();
@@ -65,7 +65,7 @@ impl Extent {
     }
 }
 
-/// Resident, unknown and hot bytes, inexact: this runs for every region of a record.
+/// Resident, unknown and hot bytes, without rounding to pages, because this runs for every region of a record.
 fn weights(r: &RegionView, t: &Thresholds) -> (f64, f64, f64) {
     let bytes = |bp: f64| r.range.len() as f64 * bp / 1e4;
     let resident = f64::from(r.resident_bp.min(10_000));
@@ -74,16 +74,16 @@ fn weights(r: &RegionView, t: &Thresholds) -> (f64, f64, f64) {
     (bytes(resident), bytes(unknown), hot)
 }
 
-/// Addresses that were resident at some time, in ascending order, none touching the next.
+/// Addresses that were resident at some time, in ascending order; no two spans are adjacent.
 #[derive(Debug, Default)]
 pub(super) struct Spans(pub Vec<Span>);
 
-/// What a span of addresses held, in bytes times seconds.
+/// The memory in a span of addresses, in bytes times seconds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Span {
     pub range: AddrRange,
     pub hot: f64,
-    /// resident, by name
+    /// resident memory by index of the mapping's name
     pub names: BTreeMap<usize, f64>,
 }
 
@@ -103,7 +103,7 @@ impl Span {
 }
 
 impl Spans {
-    /// The span that holds `range`; what it touches becomes one.
+    /// The span that contains `range`, after merging the spans that `range` overlaps or adjoins.
     fn at(&mut self, range: AddrRange) -> &mut Span {
         if self.0.len() >= MAX_SPANS {
             self.close_gaps();
@@ -120,7 +120,7 @@ impl Spans {
         &mut self.0[from]
     }
 
-    /// Joins across the smaller half of all gaps.
+    /// Merges spans across the smaller half of all gaps.
     fn close_gaps(&mut self) {
         let gap = |a: &Span, b: &Span| b.range.start.saturating_sub(a.range.end);
         let mut gaps: Vec<u64> = self.0.windows(2).map(|w| gap(&w[0], &w[1])).collect();
@@ -130,7 +130,7 @@ impl Spans {
     }
 }
 
-/// Joins each span to the one before it if `near` says so.
+/// Merges each span with the previous one if `near` returns true.
 pub(super) fn join(spans: Vec<Span>, near: impl Fn(&Span, &Span) -> bool) -> Vec<Span> {
     let mut out: Vec<Span> = Vec::new();
     for span in spans {

@@ -1,4 +1,4 @@
-//! The figures themselves.
+//! The figures of the heat map.
 
 use isotherm_core::AddrRange;
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -9,16 +9,16 @@ use crate::units::hex;
 /// Heat over time and address.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Heatmap {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// what was looked at: its time is that of the left and the right border
+    /// the part of the record that was used; its time is that of the left and right borders
     #[serde(flatten)]
     pub basis: Basis,
-    /// by target, and highest addresses first: from top to bottom
+    /// panels from top to bottom: by target, then in descending order of address
     pub panels: Vec<Panel>,
-    /// what is not drawn
+    /// areas that are not drawn
     pub omitted: Omitted,
 }
 
@@ -27,23 +27,23 @@ pub struct Heatmap {
 pub struct Panel {
     /// number of the target
     pub target: u32,
-    /// what the target is called
+    /// label of the target
     pub label: String,
-    /// of the mapping that holds most of its resident bytes; `+ 3 more` if it is not alone
+    /// name of the mapping with most of the resident bytes; `+ 3 more` if there are others
     pub name: String,
-    /// first to last address
+    /// addresses
     #[serde(serialize_with = "hex")]
     pub range: AddrRange,
     /// mean over the time
     pub resident_bytes: u64,
-    /// what is drawn
+    /// the cells
     pub cells: Cells,
 }
 
 /// Areas without a panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Omitted {
-    /// how many
+    /// number of areas
     pub areas: usize,
     /// mean over the time
     pub resident_bytes: u64,
@@ -51,40 +51,40 @@ pub struct Omitted {
     pub hot_bytes: u64,
 }
 
-/// What is known of some memory for some time.
+/// State of some memory over some time.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub enum Cell {
     /// the record is damaged there
     Damaged,
-    /// no region was there
+    /// no region covers it
     #[default]
     Unmapped,
     /// less than a quarter was resident
     Absent,
-    /// at least half of what was resident cannot be seen
+    /// at least half of the resident memory cannot be observed
     Unknown,
-    /// mean rate, in Hz; zero if it was not touched
+    /// mean rate, in Hz; 0 if it was not touched
     Rate(f32),
 }
 
-/// What most of a cell's rate rests on.
+/// The basis of most of a cell's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CellSupport {
-    /// there is no rate, or the record does not say
+    /// there is no rate, or the record does not contain its basis
     #[default]
     NotSaid,
     /// looks at the memory itself
     Measured,
-    /// half of it or more is extended from samples, or old
+    /// at least half is extended from samples, or old
     Extended,
-    /// half of it or more is of a time that has passed
+    /// at least half is known only from an earlier time
     Old,
 }
 
-/// Cells in columns (time) and rows (addresses, the lowest first). In JSON `hz` has a list for each
-/// row, with null where there is no rate, and `states` a text for each row with a letter for each
-/// column: `r`ate, `u`nknown, `a`bsent, `d` where the record is damaged, or a dot where nothing is mapped.
-/// `support` likewise: what the rate rests on, `m`easured, `e`xtended, `o`ld, or a dot.
+/// Cells in columns (time) and rows (addresses, ascending). In JSON, `hz` has a list per row, with null where
+/// there is no rate. `states` has a text per row, with a letter per column: `r`ate, `u`nknown, `a`bsent, `d`
+/// where the record is damaged, or a dot where nothing is mapped. `support` likewise has the basis of the rate:
+/// `m`easured, `e`xtended, `o`ld, or a dot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cells {
     rows: usize,
@@ -93,37 +93,37 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// `cells` column by column, each with what it rests on.
+    /// Cells in order of columns, each with the basis of its rate.
     pub(super) fn new(rows: usize, cells: impl Iterator<Item = (Cell, CellSupport)>) -> Self {
         let (cells, supports) = cells.unzip();
         Cells { rows: rows.max(1), cells, supports }
     }
 
-    /// How many there are upwards.
+    /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// How many there are across.
+    /// The number of columns.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.cells.len() / self.rows
     }
 
-    /// The cell in a column and row; unmapped if there is none.
+    /// The cell in a column and row; [`Cell::Unmapped`] outside of the grid.
     #[must_use]
     pub fn get(&self, column: usize, row: usize) -> Cell {
         self.place(column, row).map_or(Cell::Unmapped, |i| self.cells[i])
     }
 
-    /// What the rate of a cell rests on.
+    /// The basis of a cell's rate.
     #[must_use]
     pub fn support(&self, column: usize, row: usize) -> CellSupport {
         self.place(column, row).map_or(CellSupport::NotSaid, |i| self.supports[i])
     }
 
-    /// Whether the rate of any cell rests on this.
+    /// Whether the rate of any cell has this basis.
     #[must_use]
     pub fn any(&self, support: CellSupport) -> bool {
         self.supports.contains(&support)

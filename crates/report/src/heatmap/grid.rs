@@ -1,4 +1,4 @@
-//! Second pass: filling the cells.
+//! Second pass: fills the cells.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::basis::Basis;
 use crate::columns::{column_shares, gap_columns};
 use crate::filter::{FilterError, Gate, Options};
 
-/// A region with a smaller part resident is drawn as not there.
+/// A region with a smaller resident share is drawn as absent, in units of 1/10,000.
 const RESIDENT_BP: u32 = 2500;
-/// Rates above mean no more to the eye, and sums stay finite.
+/// Rates above this are limited to it: a difference would not be visible, and sums stay finite.
 const MAX_HZ: f32 = 1e6;
 
-/// Takes the snapshots a second time and makes a [`Heatmap`] of them.
+/// Receives the snapshots a second time and makes a [`Heatmap`] from them.
 #[derive(Debug)]
 pub struct Grid {
     options: Options,
@@ -29,18 +29,18 @@ pub struct Grid {
     omitted: Omitted,
 }
 
-/// A panel on the way.
+/// A panel that is being filled.
 #[derive(Debug)]
 struct Drawing {
     area: Area,
     rows: usize,
-    /// column by column
+    /// in order of columns
     sums: Vec<Sum>,
-    /// of the snapshot at hand
+    /// states of the cells of a column in the current snapshot
     now: Vec<(State, Option<RateSupport>)>,
 }
 
-/// What a snapshot says of a cell. The greatest of all regions in the cell is drawn: heat wins.
+/// State of a cell in one snapshot. The maximum over the regions in the cell is drawn, so that heat wins.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 enum State {
     Unmapped,
@@ -57,17 +57,17 @@ struct Sum {
     unknown: f32,
     seen: f32,
     touches: f32,
-    /// seconds in which it is said what a rate rests on; of those, extended ones and old ones
+    /// seconds for which the basis of the rate is known; of these, extended and old ones
     told: f32,
     extended: f32,
     old: f32,
 }
 
 impl Grid {
-    /// An empty grid over what the first pass has found.
+    /// An empty grid for the result of the first pass.
     ///
     /// # Errors
-    /// If that was nothing.
+    /// If the first pass has found nothing.
     pub fn new(extent: Extent, shape: &Shape) -> Result<Self, FilterError> {
         let time = extent.gate.found()?;
         let (areas, omitted) = choose(&extent, shape.max_panels.max(1));
@@ -91,7 +91,7 @@ impl Grid {
         Ok(Grid { options: extent.options, gate, time, basis, columns, drawings, omitted })
     }
 
-    /// Draws a snapshot. It must be one that the first pass has seen.
+    /// Adds a snapshot, which must be one that the first pass has received.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(part) = self.gate.admit(s) else { return };
         let shares = column_shares(&part, &self.time, self.columns);
@@ -135,7 +135,7 @@ impl Grid {
 }
 
 impl Drawing {
-    /// Replaces `now` by what a snapshot says.
+    /// Sets `now` from a snapshot.
     fn look(&mut self, view: &TargetView, clip: AddrRange) {
         self.now.fill((State::Unmapped, None));
         let first = view.regions.partition_point(|r| r.range.end <= self.area.range.start);
@@ -153,7 +153,7 @@ impl Drawing {
         }
     }
 
-    /// Adds `now` to columns, each by the seconds that the snapshot has in it.
+    /// Adds `now` to columns, weighted by the seconds of the snapshot in each.
     fn add(&mut self, shares: &[(usize, f32)]) {
         for &(column, seconds) in shares {
             let sums = &mut self.sums[column * self.rows..(column + 1) * self.rows];
@@ -164,7 +164,7 @@ impl Drawing {
     }
 }
 
-/// What a region is drawn as.
+/// The state in which a region is drawn.
 fn state(r: &RegionView) -> State {
     let unknown = r.unknown_bp.total();
     if r.resident_bp < RESIDENT_BP {
@@ -172,7 +172,7 @@ fn state(r: &RegionView) -> State {
     } else if unknown * 2 >= u64::from(r.resident_bp) {
         State::Unknown
     } else if r.rate.hz > 0.0 {
-        // In the mean over its pages: a few hot ones do not make all of it hot.
+        // The mean over all its pages, so that a few hot pages do not make the whole region hot.
         let share = r.touched_bp.min(10_000) as f32 / 10_000.0;
         State::Touched((r.rate.hz * share).min(MAX_HZ))
     } else {
@@ -180,8 +180,8 @@ fn state(r: &RegionView) -> State {
     }
 }
 
-/// The rows of an area that a region is drawn in: those whose middle it covers, so that regions side
-/// by side stay so and none grows; at least one, so that none vanishes.
+/// The rows of an area in which a region is drawn: those whose middle it covers, so that adjacent regions stay
+/// adjacent and none grows; at least one row, so that no region vanishes.
 fn rows(region: &AddrRange, area: &AddrRange, rows: usize) -> Range<usize> {
     let Some(inside) = region.intersect(area) else { return 0..0 };
     let row = |addr: u64| (addr - area.start) as f64 / area.len() as f64 * rows as f64;
@@ -214,7 +214,7 @@ impl Sum {
         }
     }
 
-    /// What most of its rate rests on.
+    /// The basis of most of its rate.
     fn support(&self) -> CellSupport {
         let half = self.told / 2.0;
         match self.cell() {
@@ -226,7 +226,7 @@ impl Sum {
         }
     }
 
-    /// What lasted longest.
+    /// The state that lasted longest.
     fn cell(&self) -> Cell {
         if self.seen > 0.0 && self.seen >= self.absent.max(self.unknown) {
             Cell::Rate(self.touches / self.seen)

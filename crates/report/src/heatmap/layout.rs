@@ -1,4 +1,4 @@
-//! Which areas get a panel, and how high it is.
+//! Selects the areas that get a panel, and their heights.
 
 use isotherm_core::{AddrRange, TargetId};
 
@@ -6,9 +6,9 @@ use super::extent::{Extent, Span, join};
 use super::{Omitted, Shape};
 use crate::names::{Names, short};
 
-/// Part of the resident bytes that is enough to show.
+/// Share of the resident bytes that the panels must show.
 const ENOUGH: f64 = 0.99;
-/// Gaps up to this are drawn: they separate the parts of a library, and libraries.
+/// Gaps up to this size, in bytes, are drawn: they separate the parts of a library, and libraries.
 const SMALL_GAP: u64 = 256 << 10;
 
 /// An area to draw.
@@ -17,12 +17,12 @@ pub(super) struct Area {
     pub target: TargetId,
     pub range: AddrRange,
     pub name: String,
-    /// mean bytes, a sum that no record can make overflow
+    /// mean resident bytes, as a sum that cannot overflow
     pub resident: f64,
     pub hot: f64,
 }
 
-/// The areas that get a panel, from top to bottom, and what is left.
+/// The areas that get a panel, from top to bottom, and the omitted ones.
 pub(super) fn choose(extent: &Extent, max: usize) -> (Vec<Area>, Omitted) {
     let mut all = areas(extent);
     all.sort_by(|a, b| b.resident.total_cmp(&a.resident));
@@ -42,8 +42,8 @@ pub(super) fn choose(extent: &Extent, max: usize) -> (Vec<Area>, Omitted) {
     (all, omitted)
 }
 
-/// What was never resident lies between areas, unless it is small beside its neighbours: then a
-/// blank stripe says more than one more panel.
+/// Memory that was never resident separates areas, unless it is small compared to its neighbours: then a blank
+/// stripe is clearer than one more panel.
 fn areas(extent: &Extent) -> Vec<Area> {
     let near = |a: &Span, b: &Span| {
         let gap = b.range.start.saturating_sub(a.range.end);
@@ -62,7 +62,7 @@ fn areas(extent: &Extent) -> Vec<Area> {
     out
 }
 
-/// The name that holds most, and how many others there are.
+/// The name with the most resident bytes, and the number of the other names.
 fn name(span: &Span, names: &Names) -> String {
     let most = span.names.iter().max_by(|a, b| a.1.total_cmp(b.1));
     let first = most.map_or("", |(&id, _)| short(names.get(id)));
@@ -72,8 +72,8 @@ fn name(span: &Span, names: &Names) -> String {
     }
 }
 
-/// Rows for each panel, in proportion to the square root of its size, so that a small one is still
-/// seen beside a big one. They add up to at most what the shape has, unless the minima need more.
+/// The rows of each panel, in proportion to the square root of its size, so that a small panel stays visible
+/// beside a large one. Their sum is at most the rows of the shape, unless the minimum heights require more.
 pub(super) fn heights(sizes: &[u64], shape: &Shape) -> Vec<usize> {
     let step = shape.step.max(1);
     let min = shape.min_rows.max(step).next_multiple_of(step);

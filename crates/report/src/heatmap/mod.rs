@@ -1,9 +1,9 @@
 //! Heat over time and address, in a grid whose size does not depend on the record's.
 //!
-//! It takes two passes: [`Extent`] learns which time and which areas there are, [`Grid`] fills the
-//! cells. A cell shows the hottest region in its span of addresses, averaged over its span of time:
-//! a mean over addresses would hide a hot island of 64 KiB in a cell of 1 MiB, a maximum over time
-//! would turn each single touch into lasting heat.
+//! It requires two passes: [`Extent`] determines the time and the areas, [`Grid`] fills the cells. A cell shows
+//! the hottest region in its span of addresses, averaged over its span of time. A mean over addresses would
+//! hide a hot island of 64 KiB in a cell of 1 MiB. A maximum over time would turn each single touch into
+//! lasting heat.
 
 mod extent;
 mod figures;
@@ -14,36 +14,36 @@ pub use extent::Extent;
 pub use figures::{Cell, CellSupport, Cells, Heatmap, Omitted, Panel};
 pub use grid::Grid;
 
-/// How many cells a heat map has.
+/// The number of cells of a heat map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// cells across
+    /// columns
     pub columns: usize,
-    /// cells up, over all panels and their titles
+    /// rows, over all panels and their titles
     pub rows: usize,
-    /// rows that the title of a panel takes from them
+    /// rows that the title of a panel occupies
     pub title_rows: usize,
-    /// cells up in each panel at least
+    /// minimum number of rows in a panel
     pub min_rows: usize,
-    /// panels at most
+    /// maximum number of panels
     pub max_panels: usize,
     /// rows in a panel are a multiple of this
     pub step: usize,
 }
 
 impl Shape {
-    /// For [`heatmap_picture`](crate::heatmap_picture): a cell is a pixel.
+    /// For [`heatmap_picture`](crate::heatmap_picture): one pixel per cell.
     #[must_use]
     pub fn picture() -> Self {
         Shape { columns: 1040, rows: 460, title_rows: 0, min_rows: 40, max_panels: 8, step: 1 }
     }
 
-    /// For [`terminal()`](crate::terminal()) with so many characters across and lines: a character
-    /// is two cells.
+    /// For [`terminal()`](crate::terminal()) with this many characters per line and this many lines: two cells
+    /// per character.
     #[must_use]
     pub fn terminal(width: usize, height: usize) -> Self {
-        // Around the panels: title, two lines of time axis, three of legend, two of
-        // what it rests on. In each: its name.
+        // Lines around the panels: title, two of time axis, three of legend, two of the basis. Each panel has
+        // one for its name.
         const AROUND: usize = 9;
         const LABELS: usize = 11;
         let lines = height.clamp(AROUND + 3, 500) - AROUND;

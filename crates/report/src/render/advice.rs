@@ -7,7 +7,7 @@ use crate::advice::{Action, ActionRow, Advice, RangeRow, Sizing};
 use crate::names::short;
 use crate::units::{bytes, percent, significant};
 
-/// Advice for people, with at most `top` ranges of each action.
+/// Advice as text for people, with at most `top` ranges per action.
 #[must_use]
 pub fn advice_text(a: &Advice, top: usize) -> String {
     let mut out = head(&a.title, &a.basis);
@@ -20,7 +20,7 @@ pub fn advice_text(a: &Advice, top: usize) -> String {
     out + &footer(&a.basis)
 }
 
-/// What an action is for, and what it is worth in all.
+/// The purpose of an action, and its total effect.
 fn action(a: &Advice, row: &ActionRow, top: usize) -> String {
     let size = bytes(row.size_bytes);
     let (age, came) = (span(a.min_age_ms), came_back(row.returns, a));
@@ -62,7 +62,7 @@ fn action(a: &Advice, row: &ActionRow, top: usize) -> String {
     out + "\n"
 }
 
-/// A record that is too short says nothing of what is cold.
+/// Why there is no range for an action: a record that is too short shows nothing about cold memory.
 fn why_none(a: &Advice, action: Action) -> String {
     let is_short = a.basis.to_ms - a.basis.from_ms < a.min_age_ms;
     match action {
@@ -108,7 +108,7 @@ fn share(percent: f64) -> String {
     format!("{} %", significant(percent))
 }
 
-/// What nothing is said of.
+/// The memory without advice.
 fn silence(a: &Advice) -> String {
     let unknown = bytes(a.unknown_bytes_at_end);
     let mut out = format!("no advice on {unknown} that cannot be seen");

@@ -1,17 +1,17 @@
-//! Where ticks go and what they say.
+//! Positions and labels of ticks.
 
 use isotherm_core::PAGE_SIZE;
 
 use crate::units;
 
-/// A place on an axis, 0 to 1, and its label.
+/// A position on an axis, from 0 to 1, and its label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub at: f64,
     pub label: String,
 }
 
-/// Steps that people count in, in seconds.
+/// Round steps of time, in seconds.
 const STEPS: [f64; 18] = [
     1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0,
     10_800.0, 21_600.0, 43_200.0, 86_400.0,
@@ -27,7 +27,7 @@ pub(super) fn time_ticks(from: f64, to: f64, max: usize) -> (Vec<Tick>, &'static
         s if s < 3600.0 => (60.0, "min"),
         _ => (3600.0, "h"),
     };
-    // Counted, not summed up: no tick is lost to rounding.
+    // Ticks are counted, not summed up, so that rounding loses no tick.
     let (first, last) = ((from / step - 1e-6).ceil() as u64, (to / step + 1e-6).floor() as u64);
     let tick = |i: u64| {
         let value = i as f64 * step;
@@ -37,7 +37,7 @@ pub(super) fn time_ticks(from: f64, to: f64, max: usize) -> (Vec<Tick>, &'static
     ((first..=last).map(tick).collect(), name)
 }
 
-/// The smallest step that people count in and that is not below `least` seconds.
+/// The smallest round step that is at least `least` seconds.
 fn time_step(least: f64) -> f64 {
     if least <= 1.0 {
         let decade = 10f64.powf(least.log10().floor());

@@ -1,4 +1,4 @@
-//! Quantities as lines of text with bars: how they were distributed, and over time.
+//! Quantities as lines of text with bars: their distribution, and their values over time.
 
 use std::fmt::Write;
 
@@ -10,29 +10,29 @@ use crate::regions::Regions;
 use crate::units::{self, bytes};
 use crate::wss::Wss;
 
-/// Characters of a name, a value and a bar.
+/// Widths of a name, a value and a bar, in characters.
 const NAME: usize = 22;
 const VALUE: usize = 13;
 const BAR: usize = 42;
-/// Lines over time.
+/// Number of lines of a table over time.
 const LINES: usize = 25;
 
-/// A quantity and the character that it is drawn with.
+/// A quantity, and the character of its bar.
 struct Series<'a> {
     name: &'a str,
     mark: char,
     course: &'a Course,
 }
 
-/// Quantities of one unit, the smallest first: each is drawn over those behind it.
+/// Quantities with the same unit, in ascending order: each is drawn over the later ones.
 struct Table<'a> {
     series: Vec<Series<'a>>,
     number: fn(u64) -> String,
-    /// the value of a whole bar
+    /// the value of a full bar
     whole: u64,
 }
 
-/// The working set for people: its percentiles, or over time.
+/// The working set as text for people: its percentiles, or its values over time.
 #[must_use]
 pub fn wss_text(wss: &Wss, over_time: bool) -> String {
     let series = |name, mark, course| Series { name, mark, course };
@@ -53,7 +53,8 @@ pub fn wss_text(wss: &Wss, over_time: bool) -> String {
     out + &footer(&wss.basis)
 }
 
-/// The number of regions for people: its percentiles, or over time; and their sizes.
+/// The number of regions as text for people: its percentiles, or its values over time; and the sizes of
+/// regions.
 #[must_use]
 pub fn regions_text(r: &Regions, over_time: bool) -> String {
     let table = Table {

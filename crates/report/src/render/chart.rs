@@ -1,4 +1,4 @@
-//! Quantities over time as areas, one before the other, and beside them how they were distributed.
+//! Quantities over time as areas, one in front of the other, with their distributions beside them.
 
 use super::RenderError;
 use super::axis::{Tick, count_ticks, size_ticks, time_ticks};
@@ -14,22 +14,22 @@ use crate::regions::Regions;
 use crate::units;
 use crate::wss::Wss;
 
-/// Pixels of the plot over time, and of the one of the distribution, at the right border.
+/// Widths in pixels of the plot over time, and of the plot of the distribution at the right border.
 const OVER_TIME: usize = 670;
 const DISTRIBUTION: usize = 270;
 const HEIGHT: usize = 340;
-/// Below the plots: axes, legend, footer.
+/// Height below the plots, for axes, legend and footer.
 const FOOT: usize = 170;
-/// How much of the extremes in a pixel is seen.
+/// Opacity of the range between the extremes in a pixel.
 const FAINT: f32 = 0.35;
 
-/// What is drawn.
+/// The contents of a chart.
 struct Chart<'a> {
     title: &'a str,
     otherwise: &'a str,
     note: String,
     basis: &'a Basis,
-    /// the greatest first, as each is drawn over those before
+    /// in descending order, because each is drawn over the previous ones
     series: Vec<Series<'a>>,
     /// values with a line of their own, and their names
     lines: Vec<(u64, String)>,
@@ -42,10 +42,10 @@ struct Series<'a> {
     course: &'a Course,
 }
 
-/// The working set as a picture: over time, and how it was distributed.
+/// The working set as a picture: over time, and its distribution.
 ///
 /// # Errors
-/// If the font that is built in cannot be read.
+/// If the built-in font cannot be read.
 pub fn wss_picture(wss: &Wss) -> Result<Picture, RenderError> {
     let series = |name, color, course| Series { name, color, course };
     Chart {
@@ -66,10 +66,10 @@ pub fn wss_picture(wss: &Wss) -> Result<Picture, RenderError> {
     .picture()
 }
 
-/// The number of regions as a picture: over time, how it was distributed, and the bounds.
+/// The number of regions as a picture: over time, its distribution, and its bounds.
 ///
 /// # Errors
-/// If the font that is built in cannot be read.
+/// If the built-in font cannot be read.
 pub fn regions_picture(regions: &Regions) -> Result<Picture, RenderError> {
     let (least, most) = (regions.min_regions, regions.max_regions);
     let line = |n: u32, word| (u64::from(n), format!("{} at {word}", units::count(n.into())));
@@ -98,7 +98,7 @@ impl Chart<'_> {
         Ok(picture)
     }
 
-    /// The value at the upper border; a little room is left above all that is drawn.
+    /// The value at the upper border, slightly above everything that is drawn.
     fn top(&self) -> f64 {
         let values = self.series.iter().map(|s| s.course.max());
         let most = values.chain(self.lines.iter().map(|l| l.0)).max().unwrap_or(0);
@@ -109,7 +109,7 @@ impl Chart<'_> {
         ((HEAD + HEIGHT) as f64 - value / self.top() * HEIGHT as f64) as f32
     }
 
-    /// What a column holds from the bottom to `value`.
+    /// The part of a column from the bottom to `value`.
     fn bar(&self, value: f64) -> (f32, f32) {
         (self.y(value), self.y(0.0))
     }

@@ -1,14 +1,14 @@
-//! From rates to colours.
+//! Colours of rates.
 
 /// Red, green, blue.
 pub(super) type Rgb = [u8; 3];
 
-/// Rates at the ends of the scale: four decades, fixed, so that pictures compare.
+/// Rates at the ends of the scale: four decades. They are fixed, so that pictures can be compared.
 pub(super) const LOW_HZ: f64 = 0.1;
 pub(super) const HIGH_HZ: f64 = 1000.0;
 
-/// Lightness, chroma and hue (degrees) in OKLCH at even steps from [`LOW_HZ`] to [`HIGH_HZ`].
-/// Lightness rises evenly, so that the order is seen without seeing hues, and in print.
+/// Lightness, chroma and hue (degrees) in OKLCH at even steps from [`LOW_HZ`] to [`HIGH_HZ`]. Lightness rises
+/// evenly, so that the order is visible without colour vision and in print.
 const POINTS: [[f64; 3]; 5] = [
     [0.34, 0.12, 285.0],
     [0.46, 0.17, 312.0],
@@ -22,17 +22,17 @@ pub(super) fn untouched() -> Rgb {
     srgb(lab([0.18, 0.03, 275.0]))
 }
 
-/// The place of a rate on the scale, 0 to 1.
+/// The position of a rate on the scale, from 0 to 1.
 pub(super) fn position(hz: f64) -> f64 {
     ((hz / LOW_HZ).ln() / (HIGH_HZ / LOW_HZ).ln()).clamp(0.0, 1.0)
 }
 
-/// The colour of a rate; that of [`untouched`] memory for none.
+/// The colour of a rate; for rate 0, that of [`untouched`] memory.
 pub(super) fn of_rate(hz: f64) -> Rgb {
     if hz > 0.0 { at(position(hz)) } else { untouched() }
 }
 
-/// The colour of a place on the scale.
+/// The colour of a position on the scale.
 pub(super) fn at(position: f64) -> Rgb {
     let x = position.clamp(0.0, 1.0) * (POINTS.len() - 1) as f64;
     let i = (x as usize).min(POINTS.len() - 2);
@@ -44,7 +44,7 @@ fn lab([l, c, h]: [f64; 3]) -> [f64; 3] {
     [l, c * h.to_radians().cos(), c * h.to_radians().sin()]
 }
 
-/// A colour of which `part` is another one.
+/// A mixture of two colours, with `part` (0 to 1) of `other`.
 pub(super) fn mixed(color: Rgb, other: Rgb, part: f32) -> Rgb {
     let mix = |(a, b): (u8, u8)| (f32::from(a) * (1.0 - part) + f32::from(b) * part).round() as u8;
     [0, 1, 2].map(|i| mix((color[i], other[i])))
@@ -69,7 +69,7 @@ fn gamma(linear: f64) -> u8 {
     (v * 255.0).round() as u8
 }
 
-/// A table of the scale: colours are looked up for every pixel.
+/// A table of the scale, because colours are looked up for every pixel.
 #[derive(Debug)]
 pub(super) struct Palette([Rgb; 256]);
 

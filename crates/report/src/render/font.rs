@@ -1,4 +1,4 @@
-//! Text as coverage of pixels or as outlines, by the font Inter (see `fonts/`).
+//! Text as pixel coverage or as outlines, in the font Inter (see `fonts/`).
 
 use ab_glyph::{Font, FontRef, Glyph, InvalidFont, OutlineCurve, PxScale, ScaleFont, point};
 
@@ -9,7 +9,7 @@ pub(super) enum Weight {
     SemiBold,
 }
 
-/// The font as a file.
+/// The contents of the font file.
 fn file(weight: Weight) -> &'static [u8] {
     match weight {
         Weight::Regular => include_bytes!("../../fonts/Inter-Regular-subset.ttf"),
@@ -39,12 +39,12 @@ impl Fonts {
         }
     }
 
-    /// Pixels across. `size` is that of the em, in pixels.
+    /// Width of `text` in pixels. `size` is the em size in pixels.
     pub(super) fn width(&self, text: &str, size: f32, weight: Weight) -> f32 {
         self.lay_out(text, size, weight).1
     }
 
-    /// As much of `text` as fits into `width` pixels; what is cut is marked by dots.
+    /// The longest start of `text` that fits in `width` pixels; an ellipsis marks a cut.
     pub(super) fn fit(&self, text: &str, size: f32, weight: Weight, width: f32) -> String {
         if self.width(text, size, weight) <= width {
             return text.to_owned();
@@ -54,8 +54,8 @@ impl Fonts {
         kept.trim_end().to_owned() + "..."
     }
 
-    /// The glyphs of `text`, each with its begin along the baseline, and how wide it is in all: in units
-    /// of the font, of which [`Fonts::units_per_em`] make an em.
+    /// The glyphs of `text`, each with its start along the baseline, and the total width, in units of the font;
+    /// an em has [`Fonts::units_per_em`] units.
     pub(super) fn glyphs(&self, text: &str, weight: Weight) -> (Vec<(u16, f32)>, f32) {
         let em = self.units_per_em(weight);
         let (glyphs, width) = self.lay_out(text, em, weight);
@@ -67,7 +67,7 @@ impl Fonts {
         self.font(weight).units_per_em().unwrap_or(1000.0)
     }
 
-    /// The outline of a glyph as an SVG path, in units of the font, downwards; empty for a space.
+    /// The outline of a glyph as an SVG path, in units of the font, with y downwards; empty for a space.
     pub(super) fn path(&self, glyph: u16, weight: Weight) -> String {
         let Some(outline) = self.font(weight).outline(ab_glyph::GlyphId(glyph)) else {
             return String::new();
@@ -91,8 +91,7 @@ impl Fonts {
         out
     }
 
-    /// Calls `each` with pixels relative to the begin of the baseline, and how much of them is
-    /// covered.
+    /// Calls `each` with pixels relative to the start of the baseline, and their coverage.
     pub(super) fn draw(
         &self,
         text: &str,
@@ -117,7 +116,7 @@ impl Fonts {
         let mut x = 0.0;
         let mut glyphs = Vec::new();
         for c in text.chars() {
-            // What the font does not have, e.g. in the name of a file.
+            // The font may lack a character, for example one in the name of a file.
             let has = font.glyph_id(c).0 != 0;
             let id = font.glyph_id(if has { c } else { '?' });
             glyphs.push(id.with_scale_and_position(scale, point(x, 0.0)));

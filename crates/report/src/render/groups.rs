@@ -1,4 +1,4 @@
-//! Whose memory is what, as text.
+//! The report by control group or process, as text.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use super::words::{footer, head, printable, span};
 use crate::groups::{GroupRow, Groups, Shares};
 use crate::units::bytes;
 
-/// Characters of a name.
+/// Width of a name, in characters.
 const NAME: usize = 36;
 
-/// The figures for people, with at most `top` rows: means and the last snapshot, or, if `over_time`, how each
-/// went.
+/// The figures as text for people, with at most `top` rows: means and the last snapshot, or, with `over_time`,
+/// the values of each row over time.
 #[must_use]
 pub fn groups_text(g: &Groups, top: usize, over_time: bool) -> String {
     let mut out = head(&g.title, &g.basis);
@@ -67,11 +67,11 @@ fn columns(name: &str, cells: impl Iterator<Item = String>) -> String {
     format!("{:<NAME$}{cells}\n", short(name))
 }
 
-/// The end of a long name tells more than its begin.
+/// The end of a long name, because it is more informative than the start.
 fn short(name: &str) -> String {
     let name = printable(name);
     let len = name.chars().count();
-    // One is left for a blank.
+    // One character is for a blank.
     if len < NAME {
         return name;
     }

@@ -11,13 +11,13 @@ use super::style::{
 use crate::heatmap::{Cell, CellSupport, Heatmap, Panel};
 use crate::units;
 
-/// Above the cells of a panel, and between one panel's cells and the next one's.
+/// Height above the cells of a panel, and between the cells of two panels.
 const TITLE: usize = 26;
 const GAP: usize = 10;
 const GROUP_GAP: usize = 14;
-/// Below the last panel: time axis, legend, footer.
+/// Height below the last panel, for the time axis, legend and footer.
 const FOOT: usize = 190;
-/// A panel with fewer rows than this is drawn with bigger ones.
+/// A panel with fewer rows than this is drawn with higher rows.
 const LEAST: usize = 40;
 
 const ABSENT: Rgb = [0xe9, 0xec, 0xf0];
@@ -28,7 +28,7 @@ const STRIPES: [Rgb; 2] = [[0xd3, 0xd8, 0xdf], [0x87, 0x90, 0x9d]];
 /// [`Shape::picture`]: crate::Shape::picture
 ///
 /// # Errors
-/// If the font that is built in cannot be read.
+/// If the built-in font cannot be read.
 pub fn heatmap_picture(map: &Heatmap) -> Result<Picture, RenderError> {
     let tops = tops(&map.panels);
     let end = tops.last().zip(map.panels.last()).map_or(HEAD, |(top, p)| top + height(p));
@@ -59,7 +59,7 @@ fn height(panel: &Panel) -> usize {
     panel.cells.rows().max(LEAST)
 }
 
-/// The first pixel of each panel's cells. Targets are set apart.
+/// The first pixel of each panel's cells. There is a gap between targets.
 fn tops(panels: &[Panel]) -> Vec<usize> {
     let mut y = HEAD;
     let mut last = panels.first().map(|p| p.target);
@@ -113,8 +113,8 @@ fn hatch(x: usize, y: usize) -> Rgb {
     STRIPES[usize::from((x + y) % 8 < 3)]
 }
 
-/// The colour of a rate, by what the rate rests on: paler if it is extended, and in stripes across those of
-/// unknown memory if it is old.
+/// The colour of a rate by its basis: paler if it is extended, and with stripes that cross those of unknown
+/// memory if it is old.
 fn supported(color: Rgb, support: CellSupport, (x, y): (usize, usize)) -> Rgb {
     let part = match support {
         CellSupport::NotSaid | CellSupport::Measured => return color,
@@ -130,7 +130,7 @@ fn addresses(picture: &mut Picture, panel: &Panel, top: usize) {
     for tick in size_ticks(panel.range.len(), (height / 45).max(2)) {
         let y = top + height - (tick.at * height as f64).round() as usize;
         picture.rect((LEFT - 6, y.min(top + height - 1)), (5, 1), LINE);
-        // The figures' middle at the tick, but not below the panel: the next title is there.
+        // The figures are centred at the tick, but not below the panel, where the next title is.
         let baseline = (y as f32 + 5.0).min((top + height) as f32);
         picture.text((LEFT as f32 - 12.0, baseline), Anchor::Right, LABEL, &tick.label);
     }
@@ -142,7 +142,7 @@ fn ticks(map: &Heatmap) -> (Vec<(usize, String)>, &'static str) {
     (ticks.into_iter().map(|t| (x(t.at), t.label)).collect(), unit)
 }
 
-/// Ticks below a panel, and lines that are hardly seen over its cells.
+/// Ticks below a panel, and faint lines over its cells.
 fn time_marks(picture: &mut Picture, map: &Heatmap, (top, end): (usize, usize)) {
     for (x, _) in ticks(map).0 {
         picture.rect((x, end + 1), (1, 5), LINE);
@@ -162,7 +162,7 @@ fn time_axis(picture: &mut Picture, map: &Heatmap, y: usize) {
     picture.text((LEFT as f32, baseline), Anchor::Left, NOTE, &omitted(map));
 }
 
-/// What is not drawn, in words; empty if that is nothing.
+/// Describes the omitted areas; empty if there are none.
 pub(super) fn omitted(map: &Heatmap) -> String {
     let o = &map.omitted;
     if o.areas == 0 {
@@ -177,7 +177,7 @@ pub(super) fn omitted(map: &Heatmap) -> String {
     )
 }
 
-/// Swatches and the colour bar in one line, their upper border at `y`.
+/// Swatches and the colour bar in one line; `y` is its upper border.
 fn legend(picture: &mut Picture, map: &Heatmap, y: usize) {
     const BAR: usize = 330;
     let x = swatch(picture, (LEFT, y), "not touched", |_, _| color::untouched());
@@ -185,7 +185,7 @@ fn legend(picture: &mut Picture, map: &Heatmap, y: usize) {
     let mut x = x + BAR + 60;
     for (support, name) in [(CellSupport::Extended, "extended"), (CellSupport::Old, "old")] {
         if map.panels.iter().any(|p| p.cells.any(support)) {
-            // Of hot memory, and of memory that is not touched.
+            // Colours of hot memory, and of memory that is not touched.
             let colors = [color::of_rate(map.basis.hot_hz), color::untouched()];
             let color = |x, y| supported(colors[x / 13 % 2], support, (x, y));
             x = swatch(picture, (x, y), name, color);

@@ -9,17 +9,17 @@ use super::style::{
 };
 use crate::lines::{Line, Lines, Plot};
 
-/// Pixels: of a plot, of its name above it, and of all below the last one.
+/// Heights in pixels: of a plot, of its name above it, and of the space below the last one.
 const HEIGHT: usize = 200;
 const ABOVE: usize = 34;
 const FOOT: usize = 130;
-/// How thick a line is, and half a dot.
+/// Width of a line, and radius of a dot.
 const PEN: f32 = 2.2;
 const RADIUS: usize = 5;
-/// At most so many lines in a plot have a colour of their own.
+/// Colours of the first lines in a plot; further lines have the colour of text.
 const COLORS: [f64; 4] = [0.2, 0.62, 0.8, 0.4];
 
-/// Where a dot has its name.
+/// Position of a dot's name relative to the dot.
 #[derive(Clone, Copy)]
 enum Side {
     Above,
@@ -27,13 +27,13 @@ enum Side {
     Left,
 }
 
-/// In turn, as dots may lie close to each other.
+/// Used in turn, because dots may be close to each other.
 const SIDES: [Side; 4] = [Side::Above, Side::Below, Side::Left, Side::Below];
 
 /// Lines as a picture.
 ///
 /// # Errors
-/// If the font that is built in cannot be read.
+/// If the built-in font cannot be read.
 pub fn lines_picture(lines: &Lines) -> Result<Picture, RenderError> {
     let plots = lines.plots.len().max(1);
     let bottom = HEAD + plots * (ABOVE + HEIGHT);
@@ -81,7 +81,7 @@ fn is_dot(line: &Line) -> bool {
     line.points.len() == 1
 }
 
-/// A dot and its name, on a ground that keeps it apart from lines.
+/// A dot and its name, on a background that separates it from lines.
 fn dot(picture: &mut Picture, (x, y): (f32, f32), name: &str, side: Side) {
     let left = (x.round() as usize).saturating_sub(RADIUS);
     let radius = RADIUS as f32;
@@ -99,7 +99,7 @@ fn dot(picture: &mut Picture, (x, y): (f32, f32), name: &str, side: Side) {
     picture.text((at, base), Anchor::Left, LABEL, name);
 }
 
-/// What a line covers in a column of pixels, from its height there to the next one.
+/// The part of a pixel column that a line covers, from its height there to its height in the next column.
 fn stroke(here: f32, next: Option<f32>) -> (f32, f32) {
     let next = next.unwrap_or(here);
     (here.min(next) - PEN / 2.0, here.max(next) + PEN / 2.0)

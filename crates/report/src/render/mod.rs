@@ -30,19 +30,19 @@ pub use terminal::{Style, terminal};
 pub use text::summary_text;
 pub use words::{is_printable, printable};
 
-/// Why figures could not be rendered.
+/// The reason why figures could not be rendered.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenderError {
-    /// the font that is built in
+    /// the built-in font cannot be read
     #[error(
         "the built-in font cannot be read ({0}): this is a defect of isotherm, please report it"
     )]
     Font(#[from] ab_glyph::InvalidFont),
-    /// the picture
+    /// the picture cannot be encoded
     #[error("the picture cannot be encoded ({0}): try a smaller one")]
     Png(#[from] ::png::EncodingError),
-    /// numbers as JSON
+    /// the figures cannot be encoded as JSON
     #[error(
         "the figures cannot be written as JSON ({0}): this is a defect of isotherm, please report it"
     )]
@@ -52,7 +52,7 @@ pub enum RenderError {
 /// Figures as JSON in one line.
 ///
 /// # Errors
-/// None that is known: the figures have only keys that are text.
+/// None are known, because all keys of the figures are text.
 pub fn json(figures: &impl serde::Serialize) -> Result<String, RenderError> {
     Ok(serde_json::to_string(figures)?)
 }

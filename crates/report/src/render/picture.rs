@@ -1,11 +1,11 @@
-//! A picture as a list of what is drawn, which becomes a PNG or an SVG file.
+//! A picture as a list of items, from which a PNG or an SVG file is made.
 
 use super::RenderError;
 use super::color::Rgb;
 use super::font::{Fonts, Weight};
 use super::{raster, svg};
 
-/// Where the point given for a text lies in it.
+/// The position of the given point within a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Left,
@@ -13,7 +13,7 @@ pub(super) enum Anchor {
     Right,
 }
 
-/// How text looks.
+/// The style of text.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pen {
     pub size: f32,
@@ -21,7 +21,7 @@ pub(super) struct Pen {
     pub color: Rgb,
 }
 
-/// A colour, and how much of it covers what is below, 0 to 1.
+/// A colour, and its opacity from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Paint {
     pub color: Rgb,
@@ -34,21 +34,21 @@ impl From<Rgb> for Paint {
     }
 }
 
-/// One thing that is drawn. Places are in pixels from the upper left corner.
+/// An item of a picture. Positions are in pixels from the upper left corner.
 #[derive(Debug)]
 pub(super) enum Item {
     /// a rectangle of one colour
     Rect { at: (usize, usize), size: (usize, usize), paint: Paint },
     /// a rectangle of pixels, line by line
     Pixels { at: (usize, usize), width: usize, pixels: Vec<Rgb> },
-    /// In each column of pixels from `left` on, what lies between two heights (the upper one
-    /// first), if anything.
+    /// For each column of pixels from `left` on, the area between two heights (the upper one first), or
+    /// nothing.
     Columns { left: usize, spans: Vec<Option<(f32, f32)>>, paint: Paint },
-    /// text, its baseline at a place, or upwards from there
+    /// text with its baseline at a position; `upward`: rotated, reading upwards from there
     Text { at: (f32, f32), upward: bool, anchor: Anchor, pen: Pen, text: String },
 }
 
-/// What is drawn, the lowest first.
+/// The items of a picture, from the lowest to the highest layer.
 #[derive(Debug)]
 pub struct Picture {
     pub(super) fonts: Fonts,
@@ -70,7 +70,7 @@ impl Picture {
         raster::png(self)
     }
 
-    /// An SVG file. Its texts are shapes, so that it looks alike wherever it is shown.
+    /// An SVG file. Its texts are outlines, so that it looks the same in every program.
     ///
     /// # Errors
     /// If pixels in it cannot be encoded.
@@ -78,7 +78,7 @@ impl Picture {
         svg::svg(self)
     }
 
-    /// Each pixel of a rectangle by a function of its place.
+    /// Draws each pixel of a rectangle with the colour that a function of its position returns.
     pub(super) fn fill(
         &mut self,
         at: (usize, usize),
@@ -121,21 +121,21 @@ impl Picture {
         self.items.push(Item::Columns { left, spans, paint: paint.into() });
     }
 
-    /// Text on a baseline; gives the place behind it.
+    /// Draws text on a baseline; returns the position after it.
     pub(super) fn text(&mut self, at: (f32, f32), anchor: Anchor, pen: Pen, text: &str) -> f32 {
         let width = self.fonts.width(text, pen.size, pen.weight);
         self.items.push(Item::Text { at, upward: false, anchor, pen, text: text.to_owned() });
         at.0 + width * (1.0 - before(anchor))
     }
 
-    /// Text that runs upwards, around its middle.
+    /// Draws text that reads upwards, centred at its position.
     pub(super) fn upward(&mut self, at: (f32, f32), pen: Pen, text: &str) {
         let (anchor, text) = (Anchor::Middle, text.to_owned());
         self.items.push(Item::Text { at, upward: true, anchor, pen, text });
     }
 }
 
-/// The part of a text that lies before its anchor.
+/// The fraction of a text's width before its anchor.
 pub(super) fn before(anchor: Anchor) -> f32 {
     match anchor {
         Anchor::Left => 0.0,

@@ -4,7 +4,7 @@ use super::RenderError;
 use super::color::Rgb;
 use super::picture::{Anchor, Item, Pen, Picture, before};
 
-/// Pixels of a picture; what is drawn beside it is lost.
+/// Pixels of a picture. Items outside of it are clipped.
 struct Canvas<'a> {
     picture: &'a Picture,
     pixels: Vec<Rgb>,
@@ -74,7 +74,7 @@ impl Canvas<'_> {
         }
     }
 
-    /// Mixes `part` of a colour into a pixel, if it is there.
+    /// Mixes `part` (0 to 1) of a colour into a pixel, if it is in the picture.
     fn mix(&mut self, x: usize, y: usize, color: Rgb, part: f32) {
         let width = self.picture.size.0;
         let pixel = if x < width { self.pixels.get_mut(y * width + x) } else { None };
@@ -85,7 +85,7 @@ impl Canvas<'_> {
     }
 }
 
-/// The pixels of a column between two heights, and how much of each lies there.
+/// The pixels of a column between two heights, and the coverage of each.
 fn covered((top, bottom): (f32, f32)) -> impl Iterator<Item = (usize, f32)> {
     let (top, bottom) = (top.max(0.0), bottom.max(0.0));
     let pixels = top.floor() as usize..bottom.ceil() as usize;

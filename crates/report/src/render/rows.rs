@@ -8,7 +8,7 @@ use crate::raw::{RawHead, RawSnapshot};
 use crate::row::Row;
 use crate::units::{self, bytes, significant};
 
-/// The regions of a snapshot for people.
+/// The regions of a snapshot as text for people.
 #[must_use]
 pub fn access_text(a: &Access) -> String {
     let mut out = head(&a.title, &a.basis);
@@ -27,7 +27,7 @@ pub fn access_text(a: &Access) -> String {
     out + &footer(&a.basis)
 }
 
-/// What stands before the first snapshot.
+/// The data before the first snapshot, as text.
 #[must_use]
 pub fn raw_head_text(h: &RawHead) -> String {
     let title = if h.title.is_empty() { "" } else { "# " };
@@ -44,7 +44,7 @@ pub fn raw_head_text(h: &RawHead) -> String {
     )
 }
 
-/// A snapshot: a line that begins with `#` for it and for each target, and one for each region.
+/// A snapshot as text: a line that begins with `#` for it and for each target, and a line per region.
 #[must_use]
 pub fn raw_text(s: &RawSnapshot) -> String {
     let mut out =
@@ -65,7 +65,7 @@ pub fn raw_text(s: &RawSnapshot) -> String {
     out
 }
 
-/// The names of the columns; `first` is that of the target's number.
+/// The names of the columns; `first` is the name of the column with the target's number.
 fn heads(first: &str) -> String {
     let cells = ["size", "state", "rate, Hz (95 %), in", "age", "resident", "unknown", "rate is"];
     columns(first, "address", cells.map(str::to_owned), "mapping")
@@ -100,7 +100,7 @@ fn columns(target: &str, range: &str, cells: [String; 7], mapping: &str) -> Stri
     )
 }
 
-/// The part of a region that is touched, where it is not all of it or none: `, 1/16`.
+/// The touched share of a region, unless it is 0 or 1: `, 1/16`.
 fn part(touched_bp: u32) -> String {
     match touched_bp {
         0 | 9_500.. => String::new(),
@@ -109,7 +109,7 @@ fn part(touched_bp: u32) -> String {
     }
 }
 
-/// What most of a rate rests on, and how much of it if that is not all: `62 % extended`.
+/// The basis of most of a rate, and its share if that is not all: `62 % extended`.
 fn support(r: &Row) -> String {
     let seen = r.resident_bytes > r.unknown_bytes;
     match r.support.most().filter(|_| seen) {

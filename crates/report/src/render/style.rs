@@ -1,4 +1,4 @@
-//! What all pictures have in common: their size, colours and pens.
+//! The common style of all pictures: size, colours and pens.
 
 use super::color::Rgb;
 use super::font::Weight;
@@ -7,16 +7,16 @@ use super::words;
 use crate::basis::Basis;
 
 pub(super) const WIDTH: usize = 1200;
-/// Where plots begin, and how wide they are together.
+/// Left border of the plots, and their total width.
 pub(super) const LEFT: usize = 120;
 pub(super) const PLOT: usize = 1040;
-/// Above the first plot.
+/// Height above the first plot.
 pub(super) const HEAD: usize = 84;
 
 pub(super) const PAPER: Rgb = [255, 255, 255];
 pub(super) const INK: Rgb = [0x1f, 0x24, 0x2e];
 pub(super) const QUIET: Rgb = [0x5c, 0x65, 0x73];
-/// Of stripes where a damaged record has nothing to show.
+/// Colours of the stripes where a damaged record has no data.
 pub(super) const DAMAGED: [Rgb; 2] = [[0xd6, 0xf0, 0xee], [0x00, 0x7a, 0x78]];
 pub(super) const LINE: Rgb = [0xc4, 0xca, 0xd3];
 
@@ -25,7 +25,7 @@ pub(super) const NAME: Pen = Pen { size: 14.0, weight: Weight::SemiBold, color: 
 pub(super) const NOTE: Pen = Pen { size: 13.0, weight: Weight::Regular, color: QUIET };
 pub(super) const LABEL: Pen = Pen { size: 13.0, weight: Weight::Regular, color: INK };
 
-/// The title, or what stands for it, and a line below.
+/// The title, or `otherwise` if it is empty, and a line below it.
 pub(super) fn heading(picture: &mut Picture, title: &str, otherwise: &str, note: &str) {
     let title = if title.is_empty() { otherwise } else { title };
     let title = picture.fonts.fit(title, HEADING.size, HEADING.weight, PLOT as f32);
@@ -33,7 +33,7 @@ pub(super) fn heading(picture: &mut Picture, title: &str, otherwise: &str, note:
     picture.text((LEFT as f32, 69.0), Anchor::Left, NOTE, note);
 }
 
-/// What the picture rests on, in two lines that end at the picture's end.
+/// The basis of the picture, in two lines at its bottom.
 pub(super) fn footer(picture: &mut Picture, basis: &Basis) {
     let end = picture.size.1 as f32;
     let lines = [
@@ -52,12 +52,12 @@ pub(super) fn footer(picture: &mut Picture, basis: &Basis) {
     }
 }
 
-/// Crossed stripes, in colours that no heat has.
+/// Crossed stripes, in colours that do not occur in the heat scale.
 pub(super) fn damaged(x: usize, y: usize) -> Rgb {
     DAMAGED[usize::from((x + y) % 8 < 2 || (x + 7 * y) % 8 < 2)]
 }
 
-/// A patch of a colour in a legend, and its name; gives the place for the next one.
+/// A patch of a colour in a legend, and its name; returns the position of the next one.
 pub(super) fn swatch(
     picture: &mut Picture,
     (x, y): (usize, usize),

@@ -1,7 +1,6 @@
-//! A picture as an SVG file that needs nothing beside it, and looks alike in every program: texts are
-//! shapes, as many programs ignore a font that is inside, and another one's texts run into each other.
-//! What a text says is its label. The cells of a heat map are pixels, which as shapes would be too many
-//! for a browser.
+//! A picture as a self-contained SVG file that looks the same in every program. Texts are outlines, because
+//! many programs ignore an embedded font, and texts in another font overlap. Each text is also the label of its
+//! outlines. The cells of a heat map are pixels, because a browser cannot display that many shapes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,8 +15,8 @@ use super::picture::{Anchor, Item, Paint, Pen, Picture, before};
 use super::raster;
 use super::words::is_printable;
 
-/// The picture as an SVG document. References are `xlink:href`, as SVG 1.1 has them: Inkscape 1.2 draws neither a glyph
-/// nor a picture that a plain `href` names.
+/// The picture as an SVG document. References use `xlink:href`, as in SVG 1.1, because Inkscape 1.2 draws
+/// neither a glyph nor an image that a plain `href` references.
 pub(super) fn svg(picture: &Picture) -> Result<String, RenderError> {
     let (width, height) = picture.size;
     let mut out = format!(
@@ -34,7 +33,7 @@ pub(super) fn svg(picture: &Picture) -> Result<String, RenderError> {
     Ok(out + "</svg>\n")
 }
 
-/// The outline of each glyph that is used, once.
+/// The outline of each glyph that occurs, once.
 fn glyphs(picture: &Picture) -> String {
     let mut used = BTreeMap::new();
     for item in &picture.items {
@@ -56,7 +55,7 @@ fn id(glyph: u16, weight: Weight) -> String {
     }
 }
 
-/// Text as its glyphs, one behind the other.
+/// Text as a sequence of its glyphs.
 fn text(
     fonts: &Fonts,
     (x, y): (f32, f32),
@@ -133,13 +132,13 @@ fn hex([r, g, b]: Rgb) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
-/// What XML cannot hold (a file's name may) becomes a mark.
+/// Replaces characters that XML cannot represent, which may occur in the name of a file.
 fn shown(text: &str) -> String {
     let can = |c: char| is_printable(c) && !matches!(c, '\u{fffe}' | '\u{ffff}');
     text.chars().map(|c| if can(c) { c } else { '?' }).collect()
 }
 
-/// Text as XML has it in an attribute.
+/// Escapes text for an XML attribute.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -10,7 +10,7 @@ use super::words;
 use crate::heatmap::{Cell, CellSupport, Heatmap, Panel};
 use crate::units;
 
-/// What a terminal can show.
+/// The capabilities of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// colours of 24 bits
@@ -21,19 +21,19 @@ pub enum Style {
     Plain,
 }
 
-/// Characters to the left of the cells.
+/// Number of characters to the left of the cells.
 const LEFT: usize = 11;
-/// From not touched to 1000 Hz and more, half a decade each.
+/// Characters of rates, from not touched to 1000 Hz and more, half a decade each.
 const RAMP: [char; 9] = ['.', ':', '-', '=', '+', '*', '#', '%', '@'];
-/// The same where most of it is extended, and where it is old.
+/// The same for rates of which most is extended, and for old ones.
 const EXTENDED: [char; 9] = ['_', 'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
 const OLD: [char; 9] = ['0', '1', '2', '3', '4', '5', '6', '7', '8'];
 const UNKNOWN: Rgb = [0x87, 0x90, 0x9d];
 const BLACK: Rgb = [0, 0, 0];
-/// What extended rates fade to, and old ones more.
+/// The colour with which extended rates are mixed, and old rates more strongly.
 const FADED: Rgb = [0x80, 0x80, 0x80];
 
-/// The heat map in lines that fit the [`Shape`] that its cells were made for.
+/// The heat map as lines that fit the [`Shape`] for which its cells were made.
 ///
 /// [`Shape`]: crate::Shape
 #[must_use]
@@ -78,7 +78,7 @@ fn time_axis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
         let x = ((at * columns as f64) as usize).min(columns.saturating_sub(1));
         axis[x] = mark;
         let label = if i == 0 { format!("{label} {unit}") } else { label.clone() };
-        // The last label ends with the line.
+        // The last label ends at the end of the line.
         let start = (x + LEFT).min(labels.len().saturating_sub(label.len()));
         labels.splice(start..start + label.len(), label.chars());
     }
@@ -87,7 +87,7 @@ fn time_axis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
     let _ = writeln!(out, "{:LEFT$}{axis}\n{}", "", labels.trim_end());
 }
 
-/// What is unknown, and how accesses were looked at.
+/// The unknown memory, and the way to look.
 fn basis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
     let gaps = words::gaps(&map.basis.gaps);
     if !gaps.is_empty() {
@@ -100,7 +100,7 @@ fn basis(out: &mut String, map: &Heatmap, columns: usize, style: Style) {
     }
 }
 
-/// Writes cells and remembers the colours that are set.
+/// Writes cells, and keeps the current colours to avoid repeated escape sequences.
 struct Painter {
     style: Style,
     palette: Palette,
@@ -122,7 +122,7 @@ impl Painter {
         }
     }
 
-    /// One character for two cells.
+    /// Writes one character for two cells.
     fn pair(&mut self, out: &mut String, upper: Supported, lower: Supported) {
         if [upper.0, lower.0].contains(&Cell::Damaged) {
             let (front, back) = (Some(DAMAGED[1]), Some(DAMAGED[0]));
@@ -150,7 +150,7 @@ impl Painter {
         out.push(c);
     }
 
-    /// What is not resident has the terminal's own background.
+    /// The colour of a cell; `None`, which is the terminal's background, if it is not resident.
     fn shade(&self, (cell, support): Supported) -> Option<Rgb> {
         match cell {
             Cell::Damaged | Cell::Unmapped | Cell::Absent => None,
@@ -195,7 +195,7 @@ impl Painter {
         }
     }
 
-    /// How rates look that are not measured, if there are any, and the end of the line.
+    /// The legend of rates that are not measured, if there are any, and the end of the line.
     fn support_legend(&mut self, out: &mut String, map: &Heatmap) {
         let all = [(CellSupport::Extended, EXTENDED, "extended"), (CellSupport::Old, OLD, "old")];
         let any = |support| map.panels.iter().any(|p| p.cells.any(support));
@@ -234,7 +234,7 @@ impl Painter {
     }
 }
 
-/// A cell, and what its rate rests on.
+/// A cell, and the basis of its rate.
 type Supported = (Cell, CellSupport);
 
 fn faded(color: Rgb, support: CellSupport) -> Rgb {
@@ -245,7 +245,7 @@ fn faded(color: Rgb, support: CellSupport) -> Rgb {
     }
 }
 
-/// A cell's character, and its rank beside another one.
+/// A cell's character, and its rank when two cells share a character.
 fn plain((cell, support): Supported) -> (usize, char) {
     let ramp = match support {
         CellSupport::NotSaid | CellSupport::Measured => RAMP,
@@ -260,13 +260,13 @@ fn plain((cell, support): Supported) -> (usize, char) {
     }
 }
 
-/// The index in [`RAMP`] of a rate that is not zero.
+/// The index in [`RAMP`] of a nonzero rate.
 fn step(hz: f32) -> usize {
     let steps = RAMP.len() - 1;
     1 + ((color::position(f64::from(hz)) * steps as f64) as usize).min(steps - 1)
 }
 
-/// The label of each line, the lowest first: an offset that begins in it.
+/// The label of each line, in ascending order of address: an offset that starts in that line.
 fn labels(panel: &Panel, lines: usize) -> Vec<String> {
     let mut labels = vec![String::new(); lines];
     for tick in size_ticks(panel.range.len(), lines / 3) {

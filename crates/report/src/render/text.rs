@@ -9,14 +9,14 @@ use crate::names::short;
 use crate::summary::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow};
 use crate::units::{self, bytes, percent};
 
-/// A mapping with less than this part of what is resident is little.
+/// A mapping with a smaller share of the resident memory is small.
 const SMALL_PART: f64 = 0.001;
-/// Characters of a name.
+/// Width of a name, in characters.
 const NAME: usize = 24;
-/// Characters of a size.
+/// Width of a size, in characters.
 const SIZE: usize = 11;
 
-/// The summary for people, with at most `top` names of mappings.
+/// The summary as text for people, with at most `top` mappings.
 #[must_use]
 pub fn summary_text(s: &Summary, top: usize) -> String {
     let mut out = head(s);
@@ -32,7 +32,7 @@ pub fn summary_text(s: &Summary, top: usize) -> String {
 }
 
 fn head(s: &Summary) -> String {
-    // The other monitors have intervals that change.
+    // The intervals of the other monitors vary.
     let intervals = match s.monitor.kind {
         "regions" => format!("of {}, sampled every {}", span(s.aggr_ms), span(s.sample_ms)),
         _ => format!("of {} on average", span((s.to_ms - s.from_ms) / s.snapshots.max(1) as f64)),
@@ -91,7 +91,8 @@ fn working_set(s: &Summary) -> String {
     )
 }
 
-/// What is less than a page's worth of heat, and little beside the rest, is not named.
+/// The mappings. Small mappings with less than a page of hot or warm memory are
+/// summed up in one row.
 fn mappings(rows: &[MappingRow], top: usize) -> String {
     let resident: f64 = rows.iter().map(|r| r.bytes.resident_bytes as f64).sum();
     let tells = |b: &Bytes| {
@@ -122,12 +123,12 @@ fn table<'a>(title: &str, rows: impl Iterator<Item = (String, &'a Bytes)>) -> St
     out
 }
 
-/// A mean can be a part of a page; its bytes would say more than is known.
+/// A mean of less than a page is shown as such, because its bytes would be more precise than the data.
 fn at_least_a_page(n: u64) -> String {
     if (1..PAGE_SIZE).contains(&n) { "< 4 KiB".to_owned() } else { bytes(n) }
 }
 
-/// A name in its column; of a long one the begin and the end.
+/// A name that fits its column; the middle of a long name is cut.
 fn cut(name: &str) -> String {
     const KEPT: usize = NAME - 1;
     let name = printable(name);
@@ -162,7 +163,7 @@ fn monitor(s: &Summary) -> String {
     )
 }
 
-/// What the targets lose, and what all may cost.
+/// The cost to the targets, and the limit on the total cost.
 fn lost(m: &MonitorFigures) -> String {
     let lost = match m.lost_percent {
         0.0 => String::new(),
@@ -171,7 +172,7 @@ fn lost(m: &MonitorFigures) -> String {
     lost + &m.budget_percent.map(|b| format!(" (budget {b} %)")).unwrap_or_default()
 }
 
-/// How much the snapshots tell, if the monitor says so.
+/// Coverage and error of the snapshots, if the monitor reports them.
 fn seen(m: &MonitorFigures) -> String {
     let Some(coverage) = m.coverage_percent else { return String::new() };
     let mut out = format!("seen      {coverage:.1} % of what can be seen");
@@ -193,7 +194,7 @@ fn seen(m: &MonitorFigures) -> String {
     out
 }
 
-/// What rates rest on, if the record says so.
+/// The bases of the rates, if the record contains them.
 fn support(mean: &Bytes) -> String {
     let parts = [
         (mean.measured_bytes, "measured"),

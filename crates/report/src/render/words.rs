@@ -1,17 +1,18 @@
-//! What figures rest on, in words; and names, as they may be printed.
+//! The basis of figures as text, and names made safe for printing.
 
 use std::time::Duration;
 
 use crate::basis::{Basis, GapFigures};
 use crate::units::{self, bytes, percent};
 
-/// Whether a character shows and does nothing else: it does not steer the terminal, nor end or turn the line.
+/// Whether a character only prints: it neither controls the terminal nor ends the line or changes its
+/// direction.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// A name from outside, of a program, a file or a control group, in which what is not printable is replaced.
+/// A name of a program, a file or a control group, with unprintable characters replaced.
 #[must_use]
 pub fn printable(name: &str) -> String {
     name.chars().map(|c| if is_printable(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
@@ -22,7 +23,7 @@ pub(super) fn span(ms: f64) -> String {
     units::time(Duration::try_from_secs_f64(ms / 1e3).unwrap_or_default())
 }
 
-/// Where hot ends and cold begins.
+/// The limits of hot and cold.
 pub(super) fn thresholds(b: &Basis) -> String {
     format!(
         "hot: touched at {} or more; cold: untouched for {} or more; warm: the rest",
@@ -31,7 +32,7 @@ pub(super) fn thresholds(b: &Basis) -> String {
     )
 }
 
-/// How much nobody knows.
+/// The amount of unknown memory.
 pub(super) fn unknown(b: &Basis) -> String {
     let share = percent(b.unknown_bytes as f64, b.resident_bytes as f64);
     format!(
@@ -41,10 +42,10 @@ pub(super) fn unknown(b: &Basis) -> String {
     )
 }
 
-/// Gaps that are named at most.
+/// Maximum number of gaps that are listed.
 const NAMED_GAPS: usize = 4;
 
-/// What a damaged record does not show; empty if nothing.
+/// The gaps of a damaged record; empty if there are none.
 pub(super) fn gaps(gaps: &[GapFigures]) -> String {
     if gaps.is_empty() {
         return String::new();
@@ -64,13 +65,13 @@ pub(super) fn gaps(gaps: &[GapFigures]) -> String {
     )
 }
 
-/// The same as a line of its own.
+/// The gaps as a line of its own.
 pub(super) fn gaps_line(all: &[GapFigures]) -> String {
     let text = gaps(all);
     if text.is_empty() { text } else { text + "\n" }
 }
 
-/// How accesses were looked at.
+/// The way to look.
 pub(super) fn look(look: &Basis) -> String {
     looked(&look.look)
 }

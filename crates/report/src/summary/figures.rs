@@ -1,4 +1,4 @@
-//! The figures themselves.
+//! The figures of the summary.
 
 use std::collections::BTreeMap;
 
@@ -9,50 +9,50 @@ use crate::basis::GapFigures;
 /// The figures. Means are over time: a snapshot counts as long as its interval lasted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// of these keys and their meaning
+    /// version of the keys and their meaning
     pub schema_version: u32,
     /// heading
     pub title: String,
-    /// since the recording began
+    /// start, since the start of the recording
     pub from_ms: f64,
-    /// since the recording began
+    /// end, since the start of the recording
     pub to_ms: f64,
-    /// within that time
+    /// number of snapshots in that time
     pub snapshots: u64,
-    /// interval of sampling, as last set
+    /// sampling interval; the last value in the record
     pub sample_ms: f64,
-    /// interval of aggregation, as last set
+    /// aggregation interval; the last value in the record
     pub aggr_ms: f64,
-    /// hot from this rate on
+    /// memory is hot at or above this rate
     pub hot_hz: f64,
-    /// cold from this long untouched on
+    /// memory is cold if untouched for at least this long
     pub cold_ms: f64,
-    /// how accesses were looked at; empty if the record does not say
+    /// the way to look; empty if the record does not contain it
     pub look: String,
-    /// where a damaged record has nothing to show
+    /// times for which a damaged record has no data
     pub gaps: Vec<GapFigures>,
-    /// over the time
+    /// mean over the time
     pub mean: Bytes,
     /// in the last snapshot
     pub last: Bytes,
     /// hot and warm bytes
     pub working_set: WorkingSet,
-    /// means by name, the hottest first
+    /// means by name of the mapping, the hottest first
     pub mappings: Vec<MappingRow>,
     /// means by target
     pub targets: Vec<TargetRow>,
-    /// what monitoring did and cost
+    /// activity and cost of the monitor
     pub monitor: MonitorFigures,
-    /// CPU time of all targets, of one CPU; not there if it cannot be told
+    /// CPU time of all targets, in percent of one CPU; absent if unknown
     pub target_cpu_percent: Option<f64>,
 }
 
-/// Bytes by what is known of them.
+/// Bytes by heat.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Bytes {
-    /// resident, absent and left out
+    /// mapped: resident, absent and left out
     pub mapped_bytes: u64,
-    /// hot, warm, cold and unknown
+    /// resident: hot, warm, cold and unknown
     pub resident_bytes: u64,
     /// touched at the hot rate or more
     pub hot_bytes: u64,
@@ -60,31 +60,32 @@ pub struct Bytes {
     pub warm_bytes: u64,
     /// untouched for the cold age or more
     pub cold_bytes: u64,
-    /// resident, but its accesses cannot be seen
+    /// resident, but accesses cannot be observed
     pub unknown_bytes: u64,
-    /// why; reasons without bytes are not there
+    /// unknown bytes by reason; only reasons that occur
     pub unknown_bytes_by_reason: BTreeMap<&'static str, u64>,
-    /// Resident, seen, and looked at lately enough. This and the next two are 0 where the record does not
-    /// say what rates rest on; else they add up to the hot, warm and cold bytes.
+    /// Observable resident memory that was looked at recently enough. This field and the next two are 0 if the
+    /// record does not contain the bases of rates; otherwise their sum is that of the hot, warm and cold bytes.
     pub measured_bytes: u64,
-    /// presumed to be like a sample of their stretch
+    /// presumed from a sample of the same stretch
     pub extended_bytes: u64,
-    /// known only from a time that has passed
+    /// known only from an earlier time
     pub old_bytes: u64,
-    /// mapped, not resident
+    /// mapped, but not resident
     pub absent_bytes: u64,
     /// mapped, but no region covered it
     pub left_out_bytes: u64,
 }
 
-/// Percentiles over time: p95 is the smallest working set that was not exceeded for 95 % of it.
+/// Percentiles over time. For example, p95 is the smallest working set that was not exceeded for 95 % of the
+/// time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct WorkingSet {
     /// median
     pub p50_bytes: u64,
     /// 95th percentile
     pub p95_bytes: u64,
-    /// biggest
+    /// maximum
     pub max_bytes: u64,
 }
 
@@ -93,7 +94,7 @@ pub struct WorkingSet {
 pub struct MappingRow {
     /// a path, `[heap]`, `anonymous`, ...
     pub name: String,
-    /// means
+    /// means over the time
     #[serde(flatten)]
     pub bytes: Bytes,
 }
@@ -103,49 +104,50 @@ pub struct MappingRow {
 pub struct TargetRow {
     /// its number
     pub target: u32,
-    /// what it is called
+    /// label
     pub label: String,
-    /// CPU time, of one CPU; not there if it cannot be told
+    /// CPU time, in percent of one CPU; absent if unknown
     pub cpu_percent: Option<f64>,
-    /// means
+    /// means over the time
     #[serde(flatten)]
     pub bytes: Bytes,
 }
 
-/// What monitoring did and cost.
+/// Activity and cost of the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct MonitorFigures {
-    /// exposure, regions or pages; as last set
+    /// exposure, regions or pages; the last value in the record
     pub kind: &'static str,
-    /// own CPU time, of one CPU
+    /// CPU time of the monitor, in percent of one CPU
     pub cpu_percent: f64,
-    /// what the targets lost by it, of one CPU
+    /// CPU time that the targets lost by being watched, in percent of one CPU
     pub lost_percent: f64,
-    /// what both may be together, as last set; none if there is no bound
+    /// limit on the sum of both; the last value in the record; null if there is no limit
     pub budget_percent: Option<f64>,
-    /// share of the memory that can be seen that the snapshots told of, mean over the time for which
-    /// that is known
+    /// share of the observable memory that the snapshots described: mean over the time for which it is known
     pub coverage_percent: Option<f64>,
-    /// half of the width of the rates' 95 % intervals, as a binary logarithm; likewise
+    /// half of the width of the rates' 95 % intervals, as a binary logarithm: mean over the time for which it
+    /// is known
     pub error_log2: Option<f64>,
-    /// pages that somebody else cleared, likewise
+    /// pages per second that another party cleared: mean over the time for which it is known
     pub stolen_per_s: Option<f64>,
-    /// share of the time in which the monitor did without clearing, for the targets' sake; likewise
+    /// share of the time for which the monitor omitted clears for the sake of the targets: mean over the time
+    /// for which it is known
     pub restrained_percent: Option<f64>,
-    /// windows looked at
+    /// windows looked at per second
     pub looks_per_s: f64,
-    /// ranges cleared: TLB shootdowns on each CPU that runs the target
+    /// ranges cleared per second; each causes a TLB shootdown on each CPU that runs the target
     pub clears_per_s: f64,
-    /// over the time
+    /// mean over the time
     pub regions_mean: f64,
-    /// most in a snapshot
+    /// maximum in a snapshot
     pub regions_max: usize,
-    /// most allowed
+    /// maximum allowed
     pub regions_bound: u32,
 }
 
 impl Bytes {
-    /// Adds those of other memory.
+    /// Adds the bytes of other memory.
     pub(crate) fn add(&mut self, o: &Bytes) {
         self.mapped_bytes += o.mapped_bytes;
         self.resident_bytes += o.resident_bytes;

@@ -1,4 +1,4 @@
-//! What a person wants first: hot, warm, cold, unknown; the working set; where the heat is.
+//! The summary: hot, warm, cold and unknown memory; the working set; the hottest mappings.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,12 @@ use tally::{CostTally, Tally, working_set};
 
 pub use figures::{Bytes, MappingRow, MonitorFigures, Summary, TargetRow, WorkingSet};
 
-/// Targets that get a row; the totals have all. A limit, because records come from outside.
+/// Maximum number of targets with a row; the totals include all targets. A limit, because records come from
+/// outside.
 const MAX_TARGETS: usize = 1000;
 
-/// Makes a [`Summary`] of the snapshots pushed, which must be in the order of their time. The working set's
-/// percentiles are exact up to a million different values.
+/// Makes a [`Summary`] from snapshots, which must be pushed in order of time. The percentiles of the working
+/// set are exact for up to a million different values.
 #[derive(Debug)]
 pub struct Summarizer {
     options: Options,
@@ -46,7 +47,7 @@ struct TargetTally {
 }
 
 impl Summarizer {
-    /// Has seen nothing yet.
+    /// A summarizer that has received no snapshot.
     #[must_use]
     pub fn new(options: Options) -> Self {
         Summarizer {
@@ -65,7 +66,7 @@ impl Summarizer {
         }
     }
 
-    /// Counts a snapshot, if it lies in the time wanted.
+    /// Adds a snapshot, if it is in the selected time.
     pub fn push(&mut self, s: &Snapshot) {
         let Some(part) = self.gate.admit(s) else { return };
         let seconds = (part.end - part.start).as_secs_f64();
@@ -179,7 +180,7 @@ impl Summarizer {
     }
 }
 
-/// The tally of a name, made if there is none.
+/// The tally of a name, which is created if it does not exist.
 fn tally(all: &mut Vec<Tally>, id: usize) -> &mut Tally {
     if all.len() <= id {
         all.resize(id + 1, Tally::default());

@@ -1,4 +1,4 @@
-//! Sums on the way to means.
+//! Sums from which means are computed.
 
 use isotherm_core::{Attrs, HeatBytes, Quality, Restraint, Snapshot, SupportBytes, Unknown};
 
@@ -20,7 +20,7 @@ pub(super) struct Tally {
     pub(super) by_reason: [f64; Unknown::ALL.len()],
 }
 
-/// Times seconds, except for the maximum.
+/// Costs times seconds, except for the maximum.
 #[derive(Debug, Default)]
 pub(super) struct CostTally {
     cpu: f64,
@@ -32,12 +32,12 @@ pub(super) struct CostTally {
     quality: QualityTally,
 }
 
-/// Of the snapshots that tell of it; times seconds.
+/// Quality of the snapshots that report it, times seconds.
 #[derive(Debug, Default)]
 struct QualityTally {
     seconds: f64,
     coverage_bp: f64,
-    /// of the seconds, those with an error
+    /// seconds of snapshots that report an error
     errors: f64,
     error_log2: f64,
     externally_cleared: f64,
@@ -76,7 +76,7 @@ impl Tally {
         (self.hot + self.warm) as u64
     }
 
-    /// Rounded so that parts add up to their totals.
+    /// Means, rounded so that the sum of the parts equals the total.
     pub(super) fn mean(&self, seconds: f64) -> Bytes {
         let mean = |sum: f64| (sum / seconds).round() as u64;
         let [hot, warm, cold, unknown] = [self.hot, self.warm, self.cold, self.unknown].map(mean);
@@ -105,7 +105,7 @@ impl Tally {
 }
 
 impl CostTally {
-    /// A snapshot that is wanted only in part counts for its `share`.
+    /// Adds a snapshot; `share` of it is in the selected time.
     pub(super) fn add(&mut self, s: &Snapshot, seconds: f64, share: f64) {
         let (cost, regions) = (&s.cost, s.nr_regions());
         self.cpu += cost.cpu.as_secs_f64() * share;
@@ -155,7 +155,7 @@ impl QualityTally {
     }
 }
 
-/// As defined at [`WorkingSet`].
+/// See [`WorkingSet`].
 pub(super) fn working_set(mut sizes: Distribution) -> WorkingSet {
     WorkingSet {
         p50_bytes: sizes.percentile(50.0),

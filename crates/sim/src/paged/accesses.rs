@@ -1,4 +1,4 @@
-//! What tasks do to pages: read and write those of files, touch those of processes.
+//! Accesses of tasks to pages: reads and writes of files, touches of processes.
 
 use isotherm_mm::{FrameId, LruType, OutOfMemory, Request, ZoneKind};
 
@@ -6,12 +6,12 @@ use super::owners::{Entry, Owner};
 use super::system::{Actor, PagedMachine};
 
 impl PagedMachine {
-    /// Where a page of a file is on the disk.
+    /// The position of a page of a file on the disk.
     pub(super) fn place(&self, file: usize, page: usize) -> u64 {
         self.file_at[file] + page as u64
     }
 
-    /// Reads a page of a file, if it is in memory; whether it is.
+    /// Reads a page of a file if it is in memory; returns whether it is.
     pub(super) fn read_cached(&mut self, actor: &mut Actor, file: usize, page: usize) -> bool {
         let Some(frame) = self.owners.cached(file, page) else { return false };
         self.counts.reads += 1;
@@ -20,8 +20,8 @@ impl PagedMachine {
         true
     }
 
-    /// Makes room for up to `window` pages of a file that are not in memory, from `page` on; how
-    /// many are to be brought from the disk.
+    /// Allocates memory for up to `window` pages of a file that are not in memory, starting at `page`. Returns
+    /// how many must be read from the disk.
     pub(super) fn make_room(
         &mut self,
         actor: &mut Actor,
@@ -70,7 +70,7 @@ impl PagedMachine {
         Ok(())
     }
 
-    /// A page of a file was written to the disk.
+    /// Marks a page of a file as written to the disk.
     pub(super) fn written(&mut self, file: usize, page: usize) {
         let again = self.dirty[file].contains(page);
         if let Some(frame) = self.owners.cached(file, page).filter(|_| !again) {

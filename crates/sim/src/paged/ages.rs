@@ -1,11 +1,11 @@
-//! How old pages were when they were taken back, by zone and time.
+//! Ages of pages when they were reclaimed, by zone and time.
 
 use isotherm_mm::Departure;
 
-/// At most so many steps of time are kept; what comes later falls into the last one.
+/// Maximum number of time steps; later pages count in the last one.
 const MAX_STEPS: usize = 100_000;
 
-/// Ages of pages taken back, in steps of time.
+/// Ages of reclaimed pages, by time step.
 #[derive(Debug, Clone)]
 pub struct Ages {
     step_ns: u64,
@@ -28,7 +28,7 @@ impl Ages {
         steps[at].1 += u128::from(d.age);
     }
 
-    /// For each step in which pages of the zone were taken back: its end and their mean age, in s.
+    /// For each step in which pages of the zone were reclaimed: its end and their mean age, in s.
     pub fn course(&self, zone: usize) -> impl Iterator<Item = (f64, f64)> + '_ {
         let steps = self.zones.get(zone).into_iter().flatten().enumerate();
         steps.filter(|(_, (pages, _))| *pages > 0).map(|(i, &(pages, sum))| {

@@ -1,4 +1,4 @@
-//! What goes on while tasks run: kswapd, what is in swap, what is due by now.
+//! Background work while tasks run: kswapd, swap, and events that are due.
 
 use isotherm_mm::ReclaimStats;
 
@@ -6,11 +6,11 @@ use super::owners::Owner;
 use super::system::{Actor, PagedMachine};
 use super::writeback::DirtyLimits;
 
-/// CPUs hand in their counts so often, in ns.
+/// Interval at which CPUs fold their counters, in ns.
 const FOLD_NS: u64 = 1_000_000_000;
 
 impl PagedMachine {
-    /// Lets kswapds do what they can up to `now`, and what is due by then.
+    /// Lets the kswapds work until `now`, and handles events that are due by then.
     pub(super) fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
         self.memory.set_now(self.now);
@@ -42,11 +42,11 @@ impl PagedMachine {
         let work = self.memory.run_kswapd(node, pages, &mut self.owners);
         let busy = self.scan_ns(work) + self.swap_debt();
         self.counts.kswapd_ns += busy;
-        // What was more than there was time for is missing next time.
+        // Work beyond the available time reduces the time of the next turn.
         self.kswapd_at[node] = self.now.max(self.kswapd_at[node] + busy);
     }
 
-    /// Compressed pages take pages that stay, as far as there are some.
+    /// Adjusts the number of pages that hold compressed pages, as far as memory is available.
     pub(super) fn settle_swap(&mut self) {
         let Some(swap) = &self.owners.swap else { return };
         let (wanted, has) = (swap.pool_wanted(), swap.pool.len() as u64);
@@ -64,7 +64,7 @@ impl PagedMachine {
         }
     }
 
-    /// How much may be dirty now.
+    /// The present limits on dirty pages.
     pub(super) fn dirty_limits(&self) -> DirtyLimits {
         let zones = self.memory.zones().iter();
         DirtyLimits::of(zones.map(|z| (z.free.read() - z.watermarks.high).max(0) + z.file).sum())

@@ -1,12 +1,12 @@
-//! What an access to memory takes: the way to its node, in turn with all others who want some.
+//! The time of a memory access: the latency of its node, and the queue of all accesses to that node.
 
 use super::spec::MachineSpec;
 
 const PAGE_BYTES: u64 = 4096;
-/// What a processor reads at a time.
+/// Size of a cache line.
 const LINE_BYTES: u64 = 64;
 
-/// Memory as CPUs see it. All times in ns.
+/// Memory as CPUs access it. All times are in ns.
 #[derive(Debug)]
 pub(super) struct Bus {
     /// by CPU
@@ -19,7 +19,7 @@ struct Node {
     busy_until: u64,
     page_ns: u64,
     line_ns: u64,
-    /// by the node that asks
+    /// by the node of the CPU
     latency_ns: Vec<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Bus {
                 latency_ns: (0..n).map(|from| latency(from).into()).collect(),
             }
         };
-        // CPUs are shared out evenly, in order.
+        // CPUs are distributed evenly over the nodes, in order.
         let node_of = (0..cpus).map(|cpu| cpu * n / cpus).collect();
         Bus { node_of, nodes: spec.nodes.iter().enumerate().map(node).collect() }
     }
@@ -49,13 +49,13 @@ impl Bus {
         self.node_of.get(cpu as usize).copied().unwrap_or(0)
     }
 
-    /// When a CPU that asks a node for a page at `now` has it.
+    /// When a CPU receives a page that it requests from a node at `now`.
     pub fn page(&mut self, cpu: u32, node: usize, now: u64) -> u64 {
         let busy = self.nodes[node].page_ns;
         self.access(cpu, node, now, busy)
     }
 
-    /// The same for a line.
+    /// The same for a cache line.
     #[inline]
     pub fn line(&mut self, cpu: u32, node: usize, now: u64) -> u64 {
         let busy = self.nodes[node].line_ns;

@@ -4,32 +4,32 @@ use super::spec::DiskSpec;
 use crate::random::{below, mix};
 
 const PAGE_BYTES: u64 = 4096;
-/// After a sequential request, the next of the same stream is waited for so long: CFQ's
+/// After a sequential request, the time for which the disk waits for the next one of the same stream: CFQ's
 /// `slice_idle`, in ns.
 const IDLE_NS: u64 = 8_000_000;
 
-/// Who asked.
+/// The task that made the request.
 pub(super) type Stream = usize;
 
-/// Pages next to each other that are to be read or written.
+/// Adjacent pages to read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DiskRequest {
     pub stream: Stream,
-    /// the first page, counted from the begin of the disk
+    /// the first page, counted from the start of the disk
     pub at: u64,
     pub pages: u64,
-    /// more of the same is to come
+    /// whether more sequential requests will follow
     pub sequential: bool,
-    /// when it was asked, in ns
+    /// time of the request, in ns
     pub asked: u64,
 }
 
-/// What a disk has done.
+/// Counters of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct DiskStats {
     /// requests served
     pub requests: u64,
-    /// of these, those that the arm had to move for
+    /// requests for which the arm moved
     pub seeks: u64,
     /// pages read and written
     pub pages: u64,
@@ -40,7 +40,7 @@ pub struct DiskStats {
 pub(super) struct Disk {
     spec: DiskSpec,
     key: u64,
-    /// where the arm is, in pages
+    /// position of the arm, in pages
     head: u64,
     free_at: u64,
     queue: Vec<DiskRequest>,
@@ -66,8 +66,8 @@ impl Disk {
         self.queue.push(request);
     }
 
-    /// When the next request begins to be served, if there is one; `ready` says when a stream will
-    /// be able to ask again, if it is not waiting.
+    /// When the disk starts to serve the next request, if there is one; `ready` returns when a stream that is
+    /// not waiting can make its next request.
     pub fn next_at(&self, ready: impl Fn(Stream) -> Option<u64>) -> Option<u64> {
         let asked = self.queue.iter().map(|r| r.asked).min()?;
         let at = asked.max(self.free_at);
@@ -80,7 +80,7 @@ impl Disk {
         Some(at.max(awaited.unwrap_or(0)))
     }
 
-    /// Serves a request at `now`; gives it, and when it is done.
+    /// Serves a request at `now`; returns it, and when it completes.
     pub fn serve(&mut self, now: u64) -> Option<(DiskRequest, u64)> {
         let slice = self.slice.filter(|s| now < s.until);
         let of_slice = slice.and_then(|s| self.nearest(|r| r.stream == s.stream && r.asked <= now));
@@ -100,13 +100,13 @@ impl Disk {
         Some((request, done))
     }
 
-    /// The next in front of the arm, else the very first.
+    /// The nearest request ahead of the arm, or else the lowest one.
     fn nearest(&self, which: impl Fn(&DiskRequest) -> bool) -> Option<usize> {
         let all = self.queue.iter().enumerate().filter(|(_, r)| which(r));
         all.min_by_key(|(_, r)| (r.at < self.head, r.at, r.stream)).map(|(i, _)| i)
     }
 
-    /// The way to a page: with the arm, or past what lies between.
+    /// The time to reach a page: by moving the arm, or by passing the pages in between.
     fn seek_ns(&mut self, to: u64) -> u64 {
         let way = to.abs_diff(self.head);
         // What lies ahead comes by itself.
@@ -120,7 +120,7 @@ impl Disk {
         let s = &self.spec;
         let all = (u64::from(s.size_gib) << 18) as f64;
         let (track, full) = (f64::from(s.seek_track_us), f64::from(s.seek_full_us));
-        // A square root is the same on any machine, as few functions are.
+        // The square root is used because, unlike most functions, it gives the same result on every machine.
         let us = track + (full - track) * (way as f64 / all).min(1.0).sqrt();
         (us * 1e3) as u64
     }

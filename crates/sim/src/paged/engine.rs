@@ -1,48 +1,48 @@
-//! Lets tasks run on a machine, in the order of their time.
+//! Runs tasks on a machine, in order of their time.
 
 use isotherm_mm::OutOfMemory;
 
 use super::disk::DiskRequest;
 use super::system::{Actor, PagedMachine};
 
-/// So many pages of a file are written before it is another's turn: 4 MiB, `MAX_WRITEBACK_PAGES`.
+/// Pages of a file that are written before the next file's turn: 4 MiB, `MAX_WRITEBACK_PAGES`.
 const TURN_PAGES: usize = 1024;
 
-/// What a task does next.
+/// The next step of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// it goes on
+    /// it continues
     Go,
     /// it waits for pages from the disk
     Read {
-        /// of which file
+        /// the file
         file: usize,
-        /// the first of them
+        /// the first page
         page: usize,
-        /// how many
+        /// the number of pages
         pages: usize,
-        /// whether more of the same is to come
+        /// whether more sequential requests will follow
         sequential: bool,
     },
-    /// it may have made too many pages dirty, and waits if so
+    /// it waits if there are too many dirty pages
     Balance,
-    /// it waits until no page of the file is to be written
+    /// it waits until the file has no dirty pages
     Sync {
-        /// of which file
+        /// the file
         file: usize,
     },
     /// it sleeps until this time, in ns
     Sleep(u64),
-    /// it is done
+    /// it has ended
     End,
 }
 
-/// Something that runs on a machine.
+/// A task that runs on a machine.
 pub trait Task {
-    /// Does a little, up to a hundred pages or so; the actor's time passes with it.
+    /// Does a small amount of work, up to about a hundred pages, and advances the actor's time.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If there is not enough memory.
     fn step(&mut self, machine: &mut PagedMachine, actor: &mut Actor) -> Result<Next, OutOfMemory>;
 }
 
@@ -55,7 +55,7 @@ enum State {
     Ended(u64),
 }
 
-/// Pages on their way to the disk.
+/// Pages that are being written to the disk.
 #[derive(Debug, Clone, Copy)]
 struct Flushing {
     file: usize,
@@ -67,17 +67,17 @@ struct Engine<'a> {
     machine: &'a mut PagedMachine,
     states: Vec<State>,
     flushing: Option<Flushing>,
-    /// the file that is written, and how many pages of it before it is another's turn
+    /// the file that is being written, and the number of its pages before the next file's turn
     turn: (usize, usize),
     served: Option<(DiskRequest, u64)>,
 }
 
 impl PagedMachine {
-    /// Runs tasks side by side until all have ended; when each did, in ns. Tasks are spread over the
-    /// CPUs one by one.
+    /// Runs tasks concurrently until all have ended; returns the end of each, in ns. Tasks are distributed over
+    /// the CPUs in turn.
     ///
     /// # Errors
-    /// If one finds no memory.
+    /// If there is not enough memory for one of them.
     pub fn run(&mut self, tasks: &mut [Box<dyn Task>]) -> Result<Vec<u64>, OutOfMemory> {
         let states = vec![State::Ready(self.now); tasks.len()];
         let turn = (0, TURN_PAGES);
@@ -90,7 +90,7 @@ impl PagedMachine {
 }
 
 impl Engine<'_> {
-    /// Lets the next thing happen; false if there is nothing left.
+    /// Handles the next event; returns false if there is none.
     fn event(&mut self, tasks: &mut [Box<dyn Task>]) -> Result<bool, OutOfMemory> {
         if self.states.iter().all(|s| matches!(s, State::Ended(_))) {
             return Ok(false);
@@ -169,7 +169,7 @@ impl Engine<'_> {
         self.machine.dirty[file].count() == 0 && !flushing
     }
 
-    /// Sends dirty pages to the disk if it is time to: one run at a time, file after file.
+    /// Starts writeback of dirty pages if it is due: one run at a time, file after file.
     fn flush(&mut self) {
         if self.flushing.is_some() || self.machine.dirty_pages == 0 {
             return;

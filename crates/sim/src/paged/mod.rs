@@ -1,8 +1,8 @@
 //! A simulated machine whose memory may run short: files, a page cache and a disk; processes and
 //! swap; nodes. Its memory follows a kernel's rules ([`isotherm_mm`]).
 //!
-//! Nothing here knows a wall clock or a thread: time is in ns since the begin, [`Task`]s run in its
-//! order, and the same seed gives the same bytes.
+//! No part of it uses a wall clock or a thread. Time is in ns since the start, [`Task`]s run in order of time,
+//! and the same seed gives the same bytes.
 //!
 //! ```
 //! use isotherm_mm::Fair;
@@ -17,7 +17,7 @@
 //! let file = machine.add_file(20_000);
 //! let reader = Stream::new(&machine, file, Op::Read, StreamOrder::Sequential, 20_000);
 //! let ended = machine.run(&mut [Box::new(reader) as Box<dyn Task>])?;
-//! assert!(ended[0] > 600_000_000, "82 MB take more than .6 s at 132 MB/s");
+//! assert!(ended[0] > 600_000_000, "82 MB take more than 0.6 s at 132 MB/s");
 //! assert_eq!(machine.counts().fetched, 20_000);
 //! # Ok(())
 //! # }

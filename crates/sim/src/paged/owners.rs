@@ -1,4 +1,4 @@
-//! Who has which page: files in the page cache, processes, and what of these is in swap.
+//! Owners of pages: files in the page cache and processes, and which of their pages are in swap.
 
 use isotherm_mm::{Backing, FrameId};
 
@@ -6,8 +6,7 @@ use super::spec::SwapSpec;
 
 /// No page.
 const ABSENT: FrameId = FrameId::MAX;
-/// What the caller of the allocator knows a page by: whose it is in the upper half, which in the
-/// lower one.
+/// The allocator's key of a page: the owner in the upper half, the page's index in the lower half.
 const PROCESS: u64 = 1 << 63;
 const INDEX_BITS: u32 = 40;
 
@@ -39,7 +38,7 @@ impl Owner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Entry {
     frame: FrameId,
-    /// where that is
+    /// node of the frame
     pub node: u8,
     pub accessed: bool,
     pub swapped: bool,
@@ -70,18 +69,18 @@ pub(super) struct Owners {
     pub swap: Option<Swap>,
 }
 
-/// Pages of processes that are not in memory.
+/// Pages of processes that are in swap.
 #[derive(Debug)]
 pub(super) struct Swap {
     spec: SwapSpec,
-    /// pages in it
+    /// pages in swap
     pub used: u64,
-    /// put there and brought back so far
+    /// pages written so far; `back`: pages read back so far
     pub out: u64,
     pub back: u64,
-    /// time for putting pages there that nobody has been charged for, in ns
+    /// time for writing pages to swap that was not charged to any task yet, in ns
     pub owed_ns: u64,
-    /// what compressed pages lie in
+    /// frames that hold the compressed pages
     pub pool: Vec<FrameId>,
 }
 
@@ -90,7 +89,7 @@ impl Swap {
         Swap { spec, used: 0, out: 0, back: 0, owed_ns: 0, pool: Vec::new() }
     }
 
-    /// Pages that the compressed ones take.
+    /// Number of frames that the compressed pages require.
     pub fn pool_wanted(&self) -> u64 {
         (self.used * u64::from(self.spec.compressed_percent)).div_ceil(100)
     }
@@ -105,7 +104,7 @@ impl Swap {
         room
     }
 
-    /// Brings a page back; gives the time that it takes, in ns.
+    /// Reads a page back; returns the time for it, in ns.
     pub fn bring(&mut self) -> u64 {
         self.used -= 1;
         self.back += 1;
@@ -138,13 +137,13 @@ impl Owners {
         self.files[file][page] = frame;
     }
 
-    /// Pages of a file that are in the cache, which are so no more.
+    /// Removes all pages of a file from the cache, and returns their frames.
     pub fn drop_file(&mut self, file: usize) -> Vec<FrameId> {
         let pages = self.files[file].iter_mut().map(|f| std::mem::replace(f, ABSENT));
         pages.filter(|&f| f != ABSENT).collect()
     }
 
-    /// Pages of a process that are in memory; neither they nor those in swap are its any more.
+    /// Removes all pages of a process from memory and from swap, and returns their frames.
     pub fn drop_process(&mut self, process: usize) -> Vec<FrameId> {
         let entries = std::mem::take(&mut self.processes[process]);
         let swapped = entries.iter().filter(|e| e.swapped).count() as u64;

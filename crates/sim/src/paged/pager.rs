@@ -1,4 +1,4 @@
-//! Somebody who acts on the processes of the machine.
+//! Acts on the processes of the machine.
 
 use std::time::Duration;
 
@@ -9,20 +9,19 @@ use super::owners::Owner;
 use super::system::PagedMachine;
 use super::watcher::page_of;
 
-/// Pages out what it is told to, at this moment. It comes back when it is touched, by a fault that
-/// waits for swap.
+/// Pages out memory at once. A page returns when it is touched, by a fault that waits for swap.
 #[derive(Debug)]
 pub struct Pager<'a>(&'a mut PagedMachine);
 
 impl PagedMachine {
-    /// Somebody who acts on its processes ([`super::target`], [`super::addresses`]).
+    /// An actor on the machine's processes ([`super::target`], [`super::addresses`]).
     #[must_use]
     pub fn pager(&mut self) -> Pager<'_> {
         Pager(self)
     }
 
-    /// Clears the accessed bits of a process: what is touched from now on counts as touched at the
-    /// second look of a [`Pager`], which can itself not wait for touches.
+    /// Clears the accessed bits of a process. A page that is touched later counts as touched at the second look
+    /// of a [`Pager`], because a pager cannot wait for touches itself.
     pub fn clear_accessed(&mut self, process: usize) {
         let entries = self.owners.processes.get_mut(process);
         entries.into_iter().flatten().for_each(|entry| entry.accessed = false);
@@ -37,7 +36,7 @@ impl Act for Pager<'_> {
         }
     }
 
-    /// Page by page; each takes the time that it takes to put it to swap.
+    /// Acts page by page. Each page takes the time for writing it to swap.
     fn apply(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
         works.iter().try_for_each(|work| {
             if let Support::No(why) = self.supports(work.action) {

@@ -1,4 +1,5 @@
-//! The machine: memory by a kernel's rules, who has it, a disk, and what all of that takes.
+//! The machine: memory by a kernel's rules, the owners of pages, a disk, and the time that each operation
+//! requires.
 
 use isotherm_mm::{Memory, Rules, ZoneStats};
 use serde::Serialize;
@@ -11,36 +12,36 @@ use super::spec::{MachineSpec, SpecError};
 use super::writeback::DirtyPages;
 use crate::random::mix;
 
-/// Who acts, and how late it is for them, in ns.
+/// A task at work: its CPU and its time, in ns.
 #[derive(Debug, Clone, Copy)]
 pub struct Actor {
-    /// on which CPU
+    /// its CPU
     pub cpu: u32,
-    /// the time, which passes as they act
+    /// its time, which advances as it works
     pub now: u64,
 }
 
-/// What was done to pages of files and of processes.
+/// Counters of operations on pages of files and of processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
     /// pages of files read
     pub reads: u64,
-    /// of these, brought from the disk
+    /// of these, pages read from the disk
     pub fetched: u64,
     /// pages of files written
     pub writes: u64,
     /// accesses of processes
     pub touches: u64,
-    /// that had to be given a page first
+    /// accesses that required a new page first
     pub faults: u64,
-    /// time that kswapds were busy, in ns
+    /// busy time of the kswapds, in ns
     pub kswapd_ns: u64,
-    /// time that those who allocate reclaimed for it, in ns
+    /// time for direct reclaim, in ns
     pub stalled_ns: u64,
 }
 
 impl Counts {
-    /// What was done since `before`.
+    /// The increase since `before`.
     #[must_use]
     pub fn since(&self, before: &Counts) -> Counts {
         Counts {
@@ -64,12 +65,12 @@ pub struct PagedMachine {
     pub(super) disk: Disk,
     /// by file
     pub(super) dirty: Vec<DirtyPages>,
-    /// by file: where on the disk it begins, in pages
+    /// by file: its start on the disk, in pages
     pub(super) file_at: Vec<u64>,
     /// pages that are dirty or being written
     pub(super) dirty_pages: i64,
     pub(super) bus: Bus,
-    /// by node: until when its kswapd has run
+    /// by node: the time until which its kswapd has run
     pub(super) kswapd_at: Vec<u64>,
     pub(super) cpu_free_at: Vec<u64>,
     pub(super) now: u64,
@@ -80,10 +81,10 @@ pub struct PagedMachine {
 }
 
 impl PagedMachine {
-    /// All memory free at time zero. The same seed and the same tasks do the same.
+    /// A machine with all memory free at time 0. The same seed and the same tasks give the same results.
     ///
     /// # Errors
-    /// If there can be no such machine.
+    /// If the machine is invalid.
     pub fn new(spec: &MachineSpec, rules: Rules, seed: u64) -> Result<Self, SpecError> {
         spec.check()?;
         let mut memory = Memory::new(&spec.layout(), rules)?;
@@ -122,7 +123,7 @@ impl PagedMachine {
         &self.memory
     }
 
-    /// What was done to pages so far.
+    /// Counters of operations so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
@@ -134,37 +135,37 @@ impl PagedMachine {
         self.memory.zones().iter().map(|z| z.managed).sum()
     }
 
-    /// What its disk has done.
+    /// Counters of its disk.
     #[must_use]
     pub fn disk(&self) -> DiskStats {
         self.disk.stats
     }
 
-    /// Pages in swap, put there and brought back so far.
+    /// Pages in swap, pages written to swap so far, and pages read back so far.
     #[must_use]
     pub fn swapped(&self) -> (u64, u64, u64) {
         self.owners.swap.as_ref().map_or((0, 0, 0), |s| (s.used, s.out, s.back))
     }
 
-    /// What has happened in each zone.
+    /// Counters of each zone.
     #[must_use]
     pub fn zone_stats(&self) -> Vec<ZoneStats> {
         self.memory.zones().iter().map(|z| z.stats).collect()
     }
 
-    /// From now on, the ages of pages taken back are kept, by the `step_ns` in which they were.
+    /// Records the ages of reclaimed pages from now on, in steps of `step_ns`.
     pub fn keep_ages(&mut self, step_ns: u64) {
         self.memory.note_departures();
         self.ages = Some(Ages::new(self.memory.zones().len(), step_ns));
     }
 
-    /// The ages kept.
+    /// The recorded ages.
     #[must_use]
     pub fn ages(&self) -> Option<&Ages> {
         self.ages.as_ref()
     }
 
-    /// An empty place for a file of so many pages, behind those that are there on the disk.
+    /// Adds an empty file of `pages` pages, after the existing ones on the disk.
     pub fn add_file(&mut self, pages: usize) -> usize {
         let last = self.file_at.len().checked_sub(1);
         let end = last.map_or(0, |i| self.file_at[i] + self.owners.file_len(i) as u64);
@@ -173,12 +174,12 @@ impl PagedMachine {
         self.owners.add_file(pages)
     }
 
-    /// A process with so many pages, none of which is there yet.
+    /// Adds a process of `pages` pages, none of which is allocated yet.
     pub fn add_process(&mut self, pages: usize) -> usize {
         self.owners.add_process(pages)
     }
 
-    /// Ends a process: its pages are free, in memory and in swap.
+    /// Ends a process, and frees its pages in memory and in swap.
     pub fn end_process(&mut self, process: usize) {
         for frame in self.owners.drop_process(process) {
             self.memory.free(0, frame);

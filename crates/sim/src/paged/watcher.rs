@@ -36,10 +36,10 @@ pub(super) fn page_of(addr: u64) -> usize {
     usize::try_from(addr.saturating_sub(BASE) / PAGE_SIZE).unwrap_or(usize::MAX)
 }
 
-/// The processes as an operations set. Accessed bits are those that reclaim asks as well: who clears
-/// them makes pages look old to it, as on a real machine.
+/// The processes as an operations set. Reclaim uses the same accessed bits: a monitor that clears them makes
+/// pages look old to reclaim, as on a real machine.
 ///
-/// It has the page tables only while the monitor's turn lasts.
+/// It holds the page tables only during the monitor's turn.
 #[derive(Debug, Default)]
 struct Tables {
     processes: Vec<Vec<Entry>>,
@@ -69,7 +69,7 @@ impl Space for Tables {
         Ok(Liveness::Alive)
     }
 
-    /// Not told: a process may have several threads, and none has to wait for a CPU.
+    /// Unknown: a process may have several threads, and none has to wait for a CPU.
     fn ran(&mut self, _: TargetId) -> Option<Duration> {
         None
     }
@@ -107,16 +107,16 @@ fn look(entries: &mut [Entry], clear: bool, now: Nanos) -> Seen {
     seen
 }
 
-/// What a [`Watcher`] has seen.
+/// The results of a [`Watcher`].
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// in their order
+    /// in order of time
     pub snapshots: Vec<Arc<Snapshot>>,
-    /// why it has seen no more, if it broke off
+    /// the error that ended it early, if any
     pub failed: Option<OpsError>,
 }
 
-/// A task that watches processes. It takes no CPU time of theirs, and no memory.
+/// A task that watches processes. It uses no CPU time and no memory of theirs.
 pub struct Watcher {
     monitor: RegionSampler<Tables>,
     end: u64,
@@ -124,11 +124,11 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches these processes of the machine, which are there already, from now on for `length`. What
-    /// it sees is in the second value.
+    /// Watches these existing processes of the machine from now on for `length`. The second value receives the
+    /// results.
     ///
     /// # Errors
-    /// If the attributes make no sense.
+    /// If the attributes are invalid.
     pub fn new(
         machine: &PagedMachine,
         processes: &[usize],
@@ -143,7 +143,7 @@ impl Watcher {
         Ok((Watcher { monitor, end, watched: Rc::clone(&watched) }, watched))
     }
 
-    /// Gives the monitor the page tables for a turn.
+    /// Gives the page tables to the monitor for one turn.
     fn turn(&mut self, machine: &mut PagedMachine, now: Nanos) -> Result<Step, OpsError> {
         let tables = self.monitor.ops();
         tables.now = now;

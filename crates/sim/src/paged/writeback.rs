@@ -1,7 +1,7 @@
-//! Which pages of files are to be written, and when writers have to wait.
+//! Writeback: which pages of files to write, and when writers must wait.
 
-/// Percent of what may be dirty at which pages are written in the background, and at which those
-/// who make more wait: `vm.dirty_background_ratio`, `vm.dirty_ratio`.
+/// Limits in percent of the dirtyable memory: above the first, pages are written in the background; above the
+/// second, writers wait: `vm.dirty_background_ratio`, `vm.dirty_ratio`.
 const BACKGROUND_PERCENT: i64 = 10;
 const LIMIT_PERCENT: i64 = 20;
 
@@ -10,7 +10,7 @@ const LIMIT_PERCENT: i64 = 20;
 pub(super) struct DirtyPages {
     words: Vec<u64>,
     count: u64,
-    /// where the last run ended
+    /// where the previous run ended
     cursor: usize,
 }
 
@@ -27,7 +27,7 @@ impl DirtyPages {
         self.words[page / 64] & (1 << (page % 64)) != 0
     }
 
-    /// Whether it was clean.
+    /// Marks a page as dirty; returns whether it was clean.
     pub fn insert(&mut self, page: usize) -> bool {
         if self.contains(page) {
             return false;
@@ -37,7 +37,8 @@ impl DirtyPages {
         true
     }
 
-    /// The next pages in a row, at most `most`, from where the last ones ended; they are taken out.
+    /// Removes and returns the next run of adjacent dirty pages, at most `most`, starting after the previous
+    /// run.
     pub fn take_run(&mut self, most: usize) -> Option<(usize, usize)> {
         if most == 0 {
             return None;
@@ -71,7 +72,7 @@ impl DirtyPages {
     }
 }
 
-/// How far a machine of so many dirtyable pages is from its limits.
+/// Limits of a machine with a number of dirtyable pages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DirtyLimits {
     background: i64,
@@ -84,12 +85,12 @@ impl DirtyLimits {
         DirtyLimits { background: part(BACKGROUND_PERCENT), limit: part(LIMIT_PERCENT) }
     }
 
-    /// Whether pages are written although nobody waits for it.
+    /// Whether background writeback is active.
     pub fn is_background(&self, dirty: i64) -> bool {
         dirty > self.background
     }
 
-    /// Whether writers wait: beyond the middle of both, as `balance_dirty_pages` has it.
+    /// Whether writers must wait: above the mean of both limits, as in `balance_dirty_pages`.
     pub fn must_wait(&self, dirty: i64) -> bool {
         dirty > self.background.midpoint(self.limit)
     }

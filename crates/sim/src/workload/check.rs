@@ -1,4 +1,4 @@
-//! What a workload may be.
+//! Limits of a workload.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,20 +17,21 @@ const MAX_RATE_HZ: f64 = 1e6;
 const MAX_EXPONENT: f64 = 10.0;
 pub(super) const MAX_NAME: usize = 64;
 const PHASE: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
-/// Up to this long by its phases and repetitions, and by `--duration`.
+/// Maximum length, both by its phases and repetitions and by `--duration`.
 pub(super) const MAX_LENGTH: Duration = Duration::from_secs(24 * 3600);
-/// A window moves at most this often: each move ends an interval of the truth.
+/// Minimum time between two moves of a window, because each move ends an interval of the truth.
 const MIN_EVERY: Duration = Duration::from_millis(100);
-/// Stretches times intervals, of which each has three numbers in the truth: below 20 MiB.
+/// Maximum product of stretches and intervals. Each has three numbers in the truth, so the file stays below 20
+/// MiB.
 pub(super) const MAX_COUNTS: usize = 750_000;
 
 type Checked = Result<(), WorkloadError>;
 
 impl Workload {
-    /// The workload, if it makes sense.
+    /// Returns the workload if it is valid.
     ///
     /// # Errors
-    /// What does not, and what would.
+    /// What is invalid, and what would be valid.
     pub fn checked(self) -> Result<Self, WorkloadError> {
         number("regions", self.regions.len(), MAX_REGIONS)?;
         number("phases", self.phases.len(), MAX_PHASES)?;
@@ -72,7 +73,7 @@ impl Workload {
         Ok(())
     }
 
-    /// All accesses of a region must agree on which parts of it are touched alike.
+    /// All accesses of a region must agree on the parts of it that have the same pattern.
     fn check_evenness(&self, i: usize) -> Checked {
         let strides: BTreeSet<u64> = self.accesses_of(i).map(|a| a.order.stride()).collect();
         let blocks: BTreeSet<u64> = self.accesses_of(i).filter_map(|a| a.order.block()).collect();

@@ -1,7 +1,8 @@
-//! Where the memory of a workload lies: drawn from a seed, so that nothing is right by alignment.
+//! The placement of a workload's memory, drawn from a seed so that no result is right only because of
+//! alignment.
 //!
-//! Regions keep their order. Each begins at an odd page, behind cold memory of a drawn length;
-//! hot islands, which begin at odd pages too, are strewn over the cold memory.
+//! Regions keep their order. Each starts at an odd page, after cold memory of random length. Hot islands, which
+//! start at odd pages too, are distributed over the cold memory.
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
@@ -9,35 +10,35 @@ use super::{ISLAND_SIZE, Workload};
 use crate::random::{below, mix};
 
 const ISLAND_PAGES: u64 = ISLAND_SIZE / PAGE_SIZE;
-/// Cold memory is cut into cells of so many pages; each holds at most one island.
+/// Number of pages in a cell of cold memory. A cell contains at most one island.
 const CELL: u64 = 128;
-/// Up to so many pages are added to a gap.
+/// Maximum number of random pages that are added to a gap.
 const JITTER: u64 = 512;
-/// Cold memory behind the last region, in pages.
+/// Cold memory after the last region, in pages.
 const TAIL: u64 = 1024;
 
 /// All memory of a workload, from offset 0 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// one behind the other, without gaps; offsets in bytes, multiples of a page
+    /// consecutive parts without gaps; offsets in bytes, multiples of the page size
     pub parts: Vec<Part>,
 }
 
-/// A stretch that is touched alike.
+/// A stretch whose pages have the same access pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// offsets
     pub range: AddrRange,
     /// the region that it belongs to
     pub of: Owner,
-    /// what it is made of
+    /// kind of memory
     pub memory: Memory,
 }
 
-/// Who touches a part.
+/// The accesses that touch a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// nobody
+    /// none
     Cold,
     /// all phases
     Island,
@@ -45,7 +46,7 @@ pub enum Owner {
     Region(usize),
 }
 
-/// What memory is made of.
+/// The kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
     /// base pages
@@ -59,7 +60,7 @@ pub enum Memory {
 /// The pages that an access touches, numbered from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// index and first page of each part, all equally long
+    /// index and first page of each part; all parts have the same length
     parts: Vec<(usize, u64)>,
     /// touched pages of a part
     per_part: u64,
@@ -92,19 +93,19 @@ impl Layout {
         }
     }
 
-    /// Bytes in all.
+    /// Total length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.parts.last().map_or(0, |p| p.range.end)
     }
 
-    /// Whether there is none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Stretches of one kind of memory, as long as possible.
+    /// Maximal stretches of the same kind of memory.
     #[must_use]
     pub fn mappings(&self) -> Vec<(AddrRange, Memory)> {
         let mut out: Vec<(AddrRange, Memory)> = Vec::new();
@@ -151,22 +152,22 @@ impl Field {
         self.per_part
     }
 
-    /// How many parts it has, all equally long.
+    /// The number of parts, which all have the same length.
     #[must_use]
     pub fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// The number that its `i`-th part has in the layout.
+    /// The index of its `i`-th part in the layout.
     #[must_use]
     pub fn part(&self, i: usize) -> Option<usize> {
         self.parts.get(i).map(|&(part, _)| part)
     }
 
-    /// Which of its parts holds its `page`-th page, and that page counted from offset 0.
+    /// The part that contains its `page`-th touched page, and the number of that page counted from offset 0.
     #[must_use]
     pub fn at(&self, page: u64) -> Option<(usize, u64)> {
-        // A division takes longer than a touch.
+        // The division is avoided because it takes longer than a touch.
         let i = if self.parts.len() == 1 { 0 } else { page.checked_div(self.per_part)? };
         let part = usize::try_from(i).ok()?;
         let &(_, first) = self.parts.get(part)?;
@@ -174,7 +175,7 @@ impl Field {
     }
 }
 
-/// Islands that have room in the gaps, whatever the seed.
+/// Number of islands that fit in the gaps for any seed.
 pub(super) fn room_for_islands(workload: &Workload) -> u64 {
     let gaps = workload.regions.iter().map(|r| r.gap / PAGE_SIZE).chain([TAIL]);
     gaps.map(|pages| pages / CELL).sum()
@@ -195,7 +196,7 @@ impl Draft {
         self.end += pages;
     }
 
-    /// Cold memory of at least so many pages, up to an odd page.
+    /// Adds cold memory of at least this many pages, up to an odd page.
     fn cold(&mut self, pages: u64) {
         let jitter = 1 + below(mix(self.seed, self.parts.len() as u64), JITTER - 1);
         let even = (self.end + pages + jitter).is_multiple_of(2);
@@ -217,7 +218,7 @@ impl Draft {
     }
 }
 
-/// A part, cut by the islands in it.
+/// A part, divided by the islands in it.
 fn with_islands(part: Part, cells: &[u64], seed: u64) -> Vec<Part> {
     let mut out = Vec::new();
     let mut rest = part.range;

@@ -1,4 +1,4 @@
-//! What the kernel is to refuse, and with which error number.
+//! Calls that the kernel must refuse, with the expected error numbers.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::memory::{Memory, even, mask, policy};
 use super::{Bench, Outcome};
 
-/// No node has this number on a machine that is around.
+/// A node number that does not exist on any current machine.
 const ABSENT: u32 = 1000;
 
 fn refused(what: &str, result: io::Result<()>, wanted: Errno) -> Outcome {
@@ -65,7 +65,7 @@ pub fn range(bench: &Bench) -> Outcome {
     refused("the default, of nodes", default, Errno::INVAL)
 }
 
-/// Memory that lies on one node does not become strictly another one's.
+/// The kernel refuses to bind strictly (`MPOL_MF_STRICT`) memory that is already on another node.
 pub fn strict(bench: &Bench) -> Outcome {
     let [first, second, ..] = bench.nodes[..] else { return Err("there is one node".into()) };
     let m = Memory::new(4)?;

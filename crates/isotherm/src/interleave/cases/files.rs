@@ -1,4 +1,5 @@
-//! Pages of files: those in memory go by the place in the file, those of the page cache by turn.
+//! Pages of files: the node of a page of tmpfs depends on its offset in the file; pages of the page cache are
+//! placed in turn.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -12,16 +13,16 @@ use super::memory::{Memory, even, policy};
 use super::ranges::bind_range;
 use super::{Bench, Outcome, PAGES, ROUNDS};
 
-/// Of `tmpfs` (statfs(2)).
+/// File system type of `tmpfs` (statfs(2)).
 const IN_MEMORY: i64 = 0x0102_1994;
-/// Files of page cache are of this many pages, twice, ... this many times as many.
+/// Tests of the page cache use files of about `FILE`, 2 x `FILE`, ..., `FILES` x `FILE` pages.
 const FILE: u64 = 10;
 const FILES: u64 = 10;
-/// What goes to the file system's own pages takes turns too: a part of all pages, as the Linux Test
-/// Project has it.
+/// Pages for the file system's own data are placed in turn too. A deviation up to 1/`TOLERANCE` of all pages is
+/// therefore allowed, as in the Linux Test Project.
 const TOLERANCE: u64 = 60;
 
-/// A file without a name in the directory of temporary files, if that one is not kept in memory.
+/// An unnamed file in the directory of temporary files; `None` if that directory is on tmpfs.
 pub fn on_a_file_system() -> Option<File> {
     let fd = unnamed(&std::env::temp_dir()).ok()?;
     let kept_in_memory = fstatfs(&fd).is_ok_and(|s| s.f_type == IN_MEMORY);
@@ -38,7 +39,7 @@ fn cached(pages: u64) -> Result<Memory, String> {
     Memory::written(&file, pages)
 }
 
-/// Files bound to each node, and preferring it.
+/// Tests files that are bound to each node, and files that prefer it.
 fn on_each_node(bench: &Bench, file: fn(u64) -> Result<Memory, String>) -> Outcome {
     for &node in &bench.nodes {
         for mode in [PolicyMode::BIND, PolicyMode::PREFERRED] {
@@ -58,13 +59,14 @@ pub fn cache_on_nodes(bench: &Bench) -> Outcome {
     on_each_node(bench, cached)
 }
 
-/// Pages of a file count from the number of the file: any whole rounds come out alike.
+/// The index of a page of tmpfs includes the file's inode number. The result for whole rounds is the same for
+/// any number.
 pub fn memory_weighted(bench: &Bench) -> Outcome {
     policy(PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes)?;
     whole_rounds(bench, &Memory::of_file(ROUNDS * bench.weights.total())?)
 }
 
-/// The policy of a range of it is that of the file.
+/// A policy that is set for a range of a tmpfs file is a policy of the file.
 pub fn memory_range_weighted(bench: &Bench) -> Outcome {
     let m = Memory::of_file(ROUNDS * bench.weights.total())?;
     bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes, Existing::Leave)?;
@@ -84,11 +86,12 @@ pub fn cache_weighted(bench: &Bench) -> Outcome {
     by_turn(PolicyMode::WEIGHTED_INTERLEAVE, &bench.weights)
 }
 
-/// Some files of several sizes: all nodes together have all pages, and each has its share, nearly.
+/// Tests files of several sizes: the nodes together hold all pages, and each node holds its share within the
+/// tolerance.
 fn by_turn(mode: PolicyMode, weights: &Weights) -> Outcome {
     let nodes: Vec<u32> = weights.nodes().iter().map(|n| n.0).collect();
     policy(mode, &nodes)?;
-    // As many of each size as there are nodes, none of whole rounds.
+    // For each size, as many files as there are nodes, with page counts that are not whole rounds.
     let each = (1..=FILES).flat_map(|i| (1..=nodes.len() as u64).map(move |j| FILE * i + j % 10));
     let files = each.map(cached).collect::<Result<Vec<Memory>, String>>()?;
     let all: u64 = files.iter().map(Memory::pages).sum();

@@ -1,4 +1,4 @@
-//! Memory of our own, and where it lies.
+//! Memory of our own, and the nodes on which it is.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,8 @@ use isotherm_mm::mempolicy::Weights;
 
 use super::Outcome;
 
-/// Base pages, of which some at the beginning are never used: so they do not begin where a round does.
+/// Base pages. The first few pages of the mapping are not used, so that the memory does not start at the start
+/// of a round.
 pub struct Memory {
     arena: Arena,
     first: u64,
@@ -18,17 +19,17 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// `pages` pages from an odd one on, not touched yet.
+    /// `pages` untouched pages of anonymous memory, starting at an odd page of the mapping.
     pub fn new(pages: u64) -> Result<Self, String> {
         Self::mapped_by(Arena::map, pages, Backing::Base)
     }
 
-    /// The same, which a forked child gets too.
+    /// Like [`Memory::new`], but a forked child inherits the memory.
     pub fn inherited(pages: u64) -> Result<Self, String> {
         Self::mapped_by(Arena::map, pages, Backing::Inherited)
     }
 
-    /// The same of a file in memory.
+    /// Like [`Memory::new`], in a file in memory.
     pub fn of_file(pages: u64) -> Result<Self, String> {
         Self::mapped_by(Arena::map_file, pages, Backing::Base)
     }
@@ -45,7 +46,7 @@ impl Memory {
         Ok(Memory { arena, first: FIRST, pages })
     }
 
-    /// A file that is written page by page, so that each has a folio of its own.
+    /// A file that is written page by page, so that each page has a folio of its own.
     pub fn written(file: &File, pages: u64) -> Result<Self, String> {
         let page = [1; PAGE_SIZE as usize];
         for at in 0..pages {
@@ -53,7 +54,7 @@ impl Memory {
         }
         let arena = Arena::of_file(file, pages * PAGE_SIZE).map_err(text)?;
         let memory = Memory { arena, first: 0, pages };
-        // It is there, but nobody has it mapped yet.
+        // The pages are in the page cache, but not mapped yet.
         memory.touch();
         Ok(memory)
     }
@@ -80,18 +81,18 @@ impl Memory {
         page_nodes(own_pid(), &self.addrs()).map_err(text)
     }
 
-    /// Touches all of it, and compares page by page with the rule.
+    /// Touches all pages, and compares the node of each page with the rule.
     pub fn lies_by(&self, weights: &Weights) -> Outcome {
         self.lies_by_index(weights, |page| page)
     }
 
-    /// Where the rule goes by something else than the number of the page.
+    /// Like [`Memory::lies_by`], for memory where the rule uses `index` in place of the page number.
     pub fn lies_by_index(&self, weights: &Weights, index: impl Fn(u64) -> u64) -> Outcome {
         self.touch();
         self.is_by_index(weights, index)
     }
 
-    /// Compares, and touches nothing.
+    /// Like [`Memory::lies_by`], without touching the pages.
     pub fn is_by(&self, weights: &Weights) -> Outcome {
         self.is_by_index(weights, |page| page)
     }
@@ -108,12 +109,12 @@ impl Memory {
 }
 
 impl Memory {
-    /// How many pages are on a node.
+    /// The number of pages on `node`.
     pub fn count(&self, node: u32) -> Result<u64, String> {
         Ok(self.nodes()?.iter().filter(|&&n| n == signed(node)).count() as u64)
     }
 
-    /// Touches all of it, and counts: so many pages are on each node, whichever they are.
+    /// Touches all pages, and checks that each node has the given number of pages, whichever pages these are.
     pub fn counts_are(&self, wanted: &[(u32, u64)]) -> Outcome {
         self.touch();
         let found = wanted.iter().map(|&(node, _)| Ok((node, self.count(node)?)));
@@ -122,7 +123,7 @@ impl Memory {
     }
 }
 
-/// What the kernel says, in words.
+/// The kernel's error as text.
 pub fn text(e: io::Error) -> String {
     e.to_string()
 }
@@ -135,17 +136,17 @@ pub fn signed(node: u32) -> i32 {
     i32::try_from(node).unwrap_or(i32::MAX)
 }
 
-/// Nodes as a set.
+/// The set of these nodes.
 pub fn mask(nodes: &[u32]) -> NodeMask {
     nodes.iter().copied().collect()
 }
 
-/// Nodes of weight 1.
+/// These nodes, each with weight 1.
 pub fn even(nodes: &[u32]) -> Result<Weights, String> {
     Weights::new(nodes.iter().map(|&n| (n, 1))).map_err(|e| e.to_string())
 }
 
-/// Sets the policy of this thread.
+/// Sets the memory policy of this thread.
 pub fn policy(mode: PolicyMode, nodes: &[u32]) -> Outcome {
     set_policy(mode, &mask(nodes)).map_err(|e| format!("the policy is refused: {e}"))
 }

@@ -1,4 +1,4 @@
-//! Where pages lie that are touched under the policy of a task: exactly where the rule says.
+//! Pages that are touched under the policy of a task are on exactly the nodes that the rule gives.
 
 use isotherm_linux::sys::PolicyMode;
 use isotherm_mm::mempolicy::Weights;
@@ -6,7 +6,7 @@ use isotherm_mm::mempolicy::Weights;
 use super::memory::{Memory, even, policy};
 use super::{Bench, Outcome, PAGES, rounds_of};
 
-/// Here, and in a thread that is started under the policy.
+/// Runs `check` in this thread, and in a thread that starts under the policy and inherits it.
 fn here_and_inherited(check: impl Fn() -> Outcome + Sync) -> Outcome {
     check()?;
     let child = std::thread::scope(|s| s.spawn(&check).join());
@@ -46,7 +46,7 @@ fn interleaved(nodes: &[u32]) -> Outcome {
     let rule = even(nodes)?;
     here_and_inherited(|| {
         let m = Memory::new(rounds_of(&rule))?;
-        // Before Linux 6.7, 32 bits of the page's number count.
+        // Before Linux 6.7, the kernel uses only the lower 32 bits of the page number.
         let short = |page: u64| page & u64::from(u32::MAX);
         m.lies_by(&rule).or_else(|e| m.lies_by_index(&rule, short).map_err(|_| e))
     })

@@ -1,4 +1,4 @@
-//! Ranges with a policy of their own.
+//! Ranges that have a memory policy of their own.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use isotherm_mm::mempolicy::Weights;
 use super::memory::{Memory, even, mask, own_pid, policy, signed, text};
 use super::{Bench, Outcome, PAGES, rounds_of};
 
-/// Modes that keep to one node if they have one.
+/// Modes that use a single node if the policy names a single node.
 const OF_ONE: [PolicyMode; 3] = [PolicyMode::BIND, PolicyMode::PREFERRED, PolicyMode::INTERLEAVE];
 
 pub fn bind_range(m: &Memory, mode: PolicyMode, nodes: &[u32], existing: Existing) -> Outcome {
@@ -39,7 +39,7 @@ pub fn weighted(bench: &Bench) -> Outcome {
     m.lies_by(&bench.weights)
 }
 
-/// Who is forked has the policy as well, and its being there changes nothing here.
+/// A forked child has the policy too, and its existence does not change the placement in the parent.
 pub fn forked(bench: &Bench) -> Outcome {
     let m = Memory::inherited(rounds_of(&bench.weights))?;
     bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes, Existing::Leave)?;
@@ -52,8 +52,8 @@ pub fn forked(bench: &Bench) -> Outcome {
     m.lies_by(&bench.weights)
 }
 
-/// What is told of a range: what was set, the local node where a preferred one is not named, nothing
-/// after the default.
+/// The policy that the kernel reports for a range: the policy that was set; the local mode if a preferred
+/// policy names no node; the default policy after the range was reset.
 pub fn told(bench: &Bench) -> Outcome {
     let m = Memory::new(PAGES)?;
     let is = |mode: PolicyMode, nodes: &[u32]| {
@@ -72,7 +72,7 @@ pub fn told(bench: &Bench) -> Outcome {
     is(PolicyMode::DEFAULT, &[])
 }
 
-/// Memory that lies on `node` already.
+/// Memory that is already on `node`.
 fn on_node(node: u32, m: Memory) -> Result<Memory, String> {
     policy(PolicyMode::BIND, &[node])?;
     m.lies_by(&even(&[node])?)?;
@@ -88,7 +88,7 @@ fn first_two(bench: &Bench) -> Result<[u32; 2], String> {
     bench.nodes.first_chunk().copied().ok_or_else(|| "there is one node".into())
 }
 
-/// What lies on a node of the policy is where it may be: the kernel does not move it.
+/// Memory on any node of the policy satisfies the policy, so the kernel does not move it.
 pub fn stays(bench: &Bench) -> Outcome {
     let m = on_node(first(bench)?, Memory::new(rounds_of(&bench.weights))?)?;
     bind_range(&m, PolicyMode::WEIGHTED_INTERLEAVE, &bench.nodes, Existing::Move)?;
@@ -118,7 +118,7 @@ pub fn moved_to_a_node(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// What others have mapped as well moves only if that is asked for, by who may.
+/// Memory that another process maps too moves only with `MPOL_MF_MOVE_ALL`, which requires CAP_SYS_NICE.
 pub fn moved_with_others(bench: &Bench) -> Outcome {
     let [elsewhere, node] = first_two(bench)?;
     let m = on_node(elsewhere, Memory::inherited(PAGES)?)?;

@@ -1,4 +1,4 @@
-//! What was measured, the weights that come of it, and what it does not tell.
+//! The measured figures, the weights computed from them, and the limits of the measurement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,52 +7,52 @@ use isotherm_mm::mempolicy::weights_from_bandwidth;
 use isotherm_report::{Line, Lines, Plot};
 use serde::Serialize;
 
-/// Turns of a loop after each 256 KiB: from a light load to all that can be had.
+/// Length of the pause after each 256 KiB, in turns of an empty loop: from a light load to the maximum.
 pub(super) const PAUSES: [u32; 7] = [30_000, 8000, 3000, 1200, 500, 150, 0];
 
-/// Load and latency.
+/// One point of the curve of latency over load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
-    /// 10^6 bytes a second, of the load
+    /// bandwidth of the load, in 10^6 bytes per second
     pub mb_s: f64,
-    /// of a read that waits for the one before
+    /// latency of a dependent read, in ns
     pub ns: Option<f64>,
 }
 
-/// A node. What there was no time for is none.
+/// The figures of one node. `None`: there was no time to measure it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeFigures {
-    /// its number
+    /// number of the node
     pub node: u32,
-    /// 10^6 bytes a second, from and to memory, by what is read and written
+    /// bandwidth from and to memory, in 10^6 bytes per second, by mix of reads and writes
     pub bandwidth: BTreeMap<&'static str, Option<f64>>,
-    /// latency of a read where nothing else reads, in ns
+    /// latency of a dependent read without other load, in ns
     pub idle_ns: Option<f64>,
-    /// two reads for a write, in ascending order of the load
+    /// latency at a mix of two reads per write, in ascending order of the load
     pub curve: Vec<Point>,
 }
 
 impl NodeFigures {
-    /// Of a node that was not measured.
+    /// The figures of a node that was not measured.
     pub fn of(node: u32) -> Self {
         NodeFigures { node, bandwidth: BTreeMap::new(), idle_ns: None, curve: Vec::new() }
     }
 }
 
-/// All of it.
+/// The figures of all nodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Probed {
     schema_version: u32,
     seconds: f64,
     threads: usize,
     nodes: Vec<NodeFigures>,
-    /// by what is read and written, in the order of the nodes; empty if there are fewer than two
+    /// weights by mix of reads and writes, in the order of the nodes; empty for fewer than two nodes
     weights: BTreeMap<&'static str, Vec<u8>>,
     remarks: Vec<String>,
 }
 
 impl Probed {
-    /// `stopped`: by a signal, before all was measured.
+    /// `stopped`: a signal ended the measurement early.
     pub fn new(nodes: Vec<NodeFigures>, threads: usize, seconds: f64, stopped: bool) -> Self {
         let weights = weights(&nodes);
         let mut probed =
@@ -100,14 +100,14 @@ impl Probed {
         all
     }
 
-    /// The weights of two reads for a write, as they are typed.
+    /// The weights for two reads per write, in the form that options accept.
     fn typed(&self) -> Option<String> {
         let weights = self.weights.get("2:1")?;
         let pair = |(n, w): (&NodeFigures, &u8)| format!("{}={w}", n.node);
         Some(self.nodes.iter().zip(weights).map(pair).collect::<Vec<_>>().join(","))
     }
 
-    /// For people.
+    /// The figures as text, for people.
     pub fn text(&self) -> String {
         let kinds: Vec<&str> = self
             .nodes
@@ -136,7 +136,7 @@ impl Probed {
         out
     }
 
-    /// Latency over bandwidth, a plot for each node.
+    /// A plot of latency over bandwidth for each node.
     pub fn picture(&self) -> Lines {
         let xs = self.nodes.iter().flat_map(|n| &n.curve).map(|p| p.mb_s / 1000.0);
         let most = xs.fold(0.1_f64, f64::max);
@@ -162,7 +162,7 @@ fn plot(n: &NodeFigures) -> Plot {
     Plot { name: name.clone(), lines: vec![Line { name: "measured".into(), points }] }
 }
 
-/// Round numbers from 0 up to `most`, ten at most.
+/// Round numbers from 0 to `most`, at most ten.
 fn marks(most: f64) -> Vec<(f64, String)> {
     let step = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
     let step = step.into_iter().find(|s| most / s <= 10.0).unwrap_or(most / 10.0);
@@ -171,7 +171,7 @@ fn marks(most: f64) -> Vec<(f64, String)> {
     (0..=count).map(|i| f64::from(i) * step).map(|x| (x, format!("{x:.digits$}"))).collect()
 }
 
-/// Weights by each mix, if all nodes were measured.
+/// Weights for each mix that was measured on all nodes.
 fn weights(nodes: &[NodeFigures]) -> BTreeMap<&'static str, Vec<u8>> {
     let kinds = nodes.first().map(|n| n.bandwidth.keys().copied().collect::<Vec<_>>());
     let of = |kind: &'static str| {

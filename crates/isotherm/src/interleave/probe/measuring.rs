@@ -1,4 +1,4 @@
-//! What is measured of each node, and for how long.
+//! The measurements of each node, and their durations.
 
 use std::path::Path;
 use std::thread::available_parallelism;
@@ -13,23 +13,23 @@ use crate::interleave::root;
 use crate::interleave::rule::Machine;
 use crate::stop::Stop;
 
-/// One measurement takes so long, if there is time for all.
+/// Duration of one measurement if there is time for all of them.
 const SLICE: Duration = Duration::from_secs(1);
-/// Of each node: three mixes, idle, and the curve.
+/// Measurements per node: three mixes, the idle latency, and the curve.
 const SLICES: u32 = 4 + PAUSES.len() as u32;
-/// Memory that each thread streams over at least: caches hold less.
+/// Minimum memory that each thread streams over, in bytes; it should exceed the caches.
 const LEAST: u64 = 32 << 20;
-/// Times the greatest cache that is gone over, in all.
+/// All threads together stream over this multiple of the largest cache.
 const CACHES: u64 = 2;
-/// A limit on what the machine tells of its caches.
+/// Upper limit on the cache size that the machine reports, in bytes.
 const MOST_CACHE: u64 = 256 << 20;
 
-/// What is to be done.
+/// The plan of a measurement.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// how long it takes at most
+    /// maximum duration
     pub time: Duration,
-    /// that read at once
+    /// number of threads that read at once
     pub threads: usize,
     slice: Duration,
     per_thread: u64,
@@ -37,14 +37,14 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For these nodes, within this time; if they have the memory that it takes.
+    /// A plan for these nodes within this time. Fails if a node has too little free memory.
     pub fn new(machine: &Machine, nodes: &[u32], time: Duration) -> Result<Self> {
         let threads = available_parallelism().map_or(1, usize::from);
         let cache = last_cache(root()) * CACHES;
         let per_thread = (cache / threads as u64).max(LEAST).next_multiple_of(2 << 20);
         let chain = cache.max(2 * LEAST).next_multiple_of(2 << 20);
         let count = u32::try_from(nodes.len()).unwrap_or(u32::MAX).max(1);
-        // The rest of the time goes into memory that is touched for the first time.
+        // The other half of the time is for touching the memory for the first time.
         let slice = SLICE.min(time / 2 / count / SLICES);
         let plan = Plan { time, threads, slice, per_thread, chain };
         for node in machine.nodes.iter().filter(|n| nodes.contains(&n.node)) {
@@ -61,13 +61,13 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Memory that is taken on one node after the other.
+    /// Memory that is allocated on each node in turn, in bytes.
     pub fn bytes_a_node(&self) -> u64 {
         self.per_thread * self.threads as u64 + self.chain
     }
 }
 
-/// Bytes of the greatest cache of the first CPU; 0 if it does not tell.
+/// Size of the largest cache of the first CPU, in bytes; 0 if unknown.
 fn last_cache(root: &Path) -> u64 {
     let size = |i: u32| {
         let path = root.join(format!("sys/devices/system/cpu/cpu0/cache/index{i}/size"));
@@ -76,7 +76,7 @@ fn last_cache(root: &Path) -> u64 {
     (0..8).filter_map(size).max().unwrap_or(0).min(MOST_CACHE)
 }
 
-/// Measurements that go on.
+/// A measurement in progress.
 pub struct Measuring<'a> {
     plan: Plan,
     stop: &'a Stop,
@@ -85,12 +85,12 @@ pub struct Measuring<'a> {
 }
 
 impl<'a> Measuring<'a> {
-    /// Begins to measure; a signal ends it early.
+    /// Starts to measure; a signal ends the measurement early.
     pub fn begin(plan: Plan, stop: &'a Stop) -> Self {
         Measuring { plan, stop, since: Instant::now(), nodes: Vec::new() }
     }
 
-    /// Measures a node, as far as there is time.
+    /// Measures a node, until the time is over.
     pub fn node(&mut self, node: u32) -> Result<()> {
         let mut figures = NodeFigures::of(node);
         info!("measuring node {node}");
@@ -103,7 +103,7 @@ impl<'a> Measuring<'a> {
             figures.bandwidth.insert(mix.name(), bandwidth);
         }
         figures.idle_ns = self.slice(&[], (Mix::Read, 0), Some(&chain)).and_then(|p| p.ns);
-        // The chain takes one CPU.
+        // The chain of dependent reads requires one CPU.
         let beside = load.get(..load.len().max(2) - 1).unwrap_or(&load);
         for pause in PAUSES {
             figures.curve.extend(self.slice(beside, (Mix::TwoToOne, pause), Some(&chain)));
@@ -113,7 +113,7 @@ impl<'a> Measuring<'a> {
         Ok(())
     }
 
-    /// What is streamed over, and what is followed; none if there is no time.
+    /// The memory to stream over, and the chain of dependent reads; `None` if there is no time left.
     fn memory(&self, node: u32) -> Result<Option<(Vec<Bound>, Bound)>, NumaError> {
         let map = |len| Bound::map(node, len, || self.is_over());
         let load = (0..self.plan.threads).map(|_| map(self.plan.per_thread));
@@ -135,7 +135,7 @@ impl<'a> Measuring<'a> {
         self.stop.is_over() || self.since.elapsed() + self.plan.slice > self.plan.time
     }
 
-    /// What was found.
+    /// The figures measured so far.
     pub fn end(self) -> Probed {
         let seconds = self.since.elapsed().as_secs_f64();
         Probed::new(self.nodes, self.plan.threads, seconds, self.stop.is_over())

@@ -1,4 +1,4 @@
-//! Bandwidth and latency of each node, measured; and the weights that follow.
+//! Measures bandwidth and latency of each node, and computes weights from them.
 
 mod figures;
 mod measuring;

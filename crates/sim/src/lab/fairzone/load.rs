@@ -1,4 +1,4 @@
-//! What runs on the machine: streams, or a process whose memory is touched as a workload says.
+//! The load of the machine: streams, or a process whose memory is touched as a workload defines.
 
 use super::streams::{Streams, StreamsError};
 use crate::workload::{Workload, WorkloadError};
@@ -12,7 +12,7 @@ pub enum Load {
     Process(Workload),
 }
 
-/// Why something is no workload.
+/// Why a file is not a valid workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -25,10 +25,10 @@ pub enum LoadError {
 }
 
 impl Load {
-    /// Reads a file of either kind: one with regions is about memory.
+    /// Parses a workload of either kind: one with regions describes memory.
     ///
     /// # Errors
-    /// If it is neither, or makes no sense.
+    /// If it is neither, or is invalid.
     pub fn parse(text: &str) -> Result<Self, LoadError> {
         let table: toml::Table = toml::from_str(text).map_err(StreamsError::Toml)?;
         if table.contains_key("region") {
@@ -37,7 +37,7 @@ impl Load {
         Ok(Load::Streams(Streams::parse(text)?))
     }
 
-    /// What it is, in a line.
+    /// Its description, in one line.
     #[must_use]
     pub fn about(&self) -> &str {
         match self {
@@ -46,7 +46,7 @@ impl Load {
         }
     }
 
-    /// Numbers of threads that it is to be run with.
+    /// The numbers of threads with which to run it.
     #[must_use]
     pub fn threads(&self) -> Vec<u32> {
         match self {

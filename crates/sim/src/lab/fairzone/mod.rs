@@ -1,6 +1,6 @@
-//! Fair zone allocation: what each policy does to streaming readers and writers.
+//! Fair zone allocation: the effect of each policy on streaming readers and writers.
 //!
-//! `docs/lab/fair-zone.md` tells the story.
+//! `docs/lab/fair-zone.md` describes the experiment.
 
 mod load;
 pub mod policies;
@@ -21,22 +21,22 @@ pub use scenarios::{Outcome, Scenario, scenarios};
 pub use streams::{StreamPhase, Streams, StreamsError};
 pub use text::{properties_text, scenarios_text};
 
-/// The machine that is taken if none is given.
+/// The default machine.
 pub const MACHINE: &str = include_str!("../../../lab/8-gib.toml");
-/// The workload that is taken if none is given.
+/// The default workload.
 pub const STREAMS: &str = include_str!("../../../lab/tiobench.toml");
 
 /// All runs of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Fairzone {
-    /// of this form
+    /// version of this format
     pub schema_version: u32,
-    /// where all random numbers began
+    /// seed of all random numbers
     pub seed: u64,
-    /// what the machine is
+    /// description of the machine
     pub machine: String,
-    /// what the workload is
+    /// description of the workload
     pub workload: String,
-    /// policy by policy, by number of threads
+    /// runs by policy, then by number of threads
     pub runs: Vec<Run>,
 }

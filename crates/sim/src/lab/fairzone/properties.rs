@@ -1,4 +1,4 @@
-//! What is said of the policies, tried on machines that are drawn from a seed.
+//! Properties of the policies, tested on random machines.
 
 use isotherm_mm::{
     Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneBalance, ZoneKind,
@@ -12,27 +12,27 @@ use crate::paged::{DiskSpec, MachineSpec, NodeSpec, StreamOrder, ZoneSpec};
 use crate::random::{below, mix};
 use crate::workload::Op;
 
-/// A share is right if it is off by at most so much.
+/// Tolerance of a share.
 const SHARE: f64 = 0.03;
-/// A reader gains if it is faster by more than so much.
+/// Minimum relative gain in speed that counts as a gain.
 const GAIN: f64 = 0.05;
-/// Neither gains nor loses who is off by at most so much.
+/// Maximum relative difference in speed that counts as no change.
 const SAME: f64 = 0.01;
 
-/// A property, and on how many machines it held.
+/// A property, and the number of machines on which it holds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Property {
-    /// what is said
+    /// the statement
     pub claim: &'static str,
-    /// machines that it was tried on
+    /// machines on which it was tested
     pub tried: u32,
-    /// machines that it held on
+    /// machines on which it holds
     pub held: u32,
-    /// the first machine that it did not hold on, and what was seen there
+    /// the first counterexample: the machine, and the result there
     pub against: Option<String>,
 }
 
-/// What is tried: whether it holds on the machine, and what was seen.
+/// A test: whether the property holds on the machine, and the observed figures.
 type Claim = fn(&Drawn) -> Result<(bool, String), LabError>;
 
 const CLAIMS: [(&str, Claim); 6] = [
@@ -44,7 +44,7 @@ const CLAIMS: [(&str, Claim); 6] = [
     ("an isolated cold reader gains nothing there", cold_reader_gains_nothing),
 ];
 
-/// A machine of one node of 5 to 10 GiB.
+/// A random machine with one node of 5 to 10 GiB.
 struct Drawn {
     seed: u64,
     cpus: u32,
@@ -52,7 +52,7 @@ struct Drawn {
     normal: i64,
 }
 
-/// Tries all properties on so many machines.
+/// Tests all properties on this many machines.
 ///
 /// # Errors
 /// None that is known.
@@ -96,7 +96,7 @@ impl Drawn {
         [(ZoneKind::Dma, 3976), (ZoneKind::Dma32, self.dma32), (ZoneKind::Normal, self.normal)]
     }
 
-    /// A file of twice the memory goes through it, and kswapd keeps pace.
+    /// Reads a file of twice the memory's size, while kswapd keeps pace.
     fn streamed(&self, fair: Fair) -> Result<Memory, LayoutError> {
         let layout = Layout::single(self.cpus, &self.zones());
         let mut memory = Memory::new(&layout, fair.rules())?;
@@ -109,7 +109,7 @@ impl Drawn {
                 write: false,
                 owner: i,
             };
-            // Clean pages can be taken back: there always is one.
+            // An allocation cannot fail: there are always clean pages to reclaim.
             let _ = memory.allocate(request, &mut ());
             if i % 32 == 31 {
                 memory.run_kswapd(0, 128, &mut ());
@@ -118,11 +118,11 @@ impl Drawn {
         Ok(memory)
     }
 
-    /// Rate of a reader by some rules, of a file of twice the memory that was just written.
+    /// Speed of a reader under `rules`, for a file of twice the memory's size that was just written.
     fn read_mb_s(&self, rules: Rules, drop_caches: bool) -> Result<f64, LabError> {
         let zone = |(kind, pages)| ZoneSpec { kind, pages };
         let node = NodeSpec { zones: self.zones().map(zone).into(), ..NodeSpec::default() };
-        // A disk that seeks would give back what is gained, more or less with how files lie.
+        // A disk with seeks would reduce the gain by an amount that depends on the placement of files.
         let disk =
             DiskSpec { seek_track_us: 0, seek_full_us: 0, turn_us: 0, ..DiskSpec::default() };
         let spec = MachineSpec { disk, ..MachineSpec::of("drawn", self.cpus, vec![node]) };
@@ -143,8 +143,8 @@ impl Drawn {
         Ok(run.phases.last().map_or(0.0, |p| p.mb_s))
     }
 
-    /// By how much a reader is faster where fairness is broken than with the baseline: with a kswapd
-    /// that leaves lower zones alone, as on 2014-06-30.
+    /// Relative gain of a reader with broken fairness over the baseline: kswapd ignores lower zones, as on
+    /// 2014-06-30.
     fn gain(&self, drop_caches: bool) -> Result<f64, LabError> {
         let broken = Rules { balance: ZoneBalance::HighOnly, ..Fair::Landed.rules() };
         let baseline = self.read_mb_s(Fair::Baseline.rules(), drop_caches)?;
@@ -164,7 +164,7 @@ fn v1_is_off(d: &Drawn) -> Result<(bool, String), LabError> {
     let v1 = d.streamed(Fair::V1).map_err(layout_error)?;
     let off = d.streamed(Fair::Off).map_err(layout_error)?;
     let (v1_pages, off_pages) = (allocated(&v1), allocated(&off));
-    // But for the first round, before the batches are used up, and what follows from it.
+    // The tolerance covers the first round, before the batches are used up, and its effects.
     let near = |(a, b): (&u64, &u64)| a.abs_diff(*b) * 200 <= *a.max(b);
     let held = v1.stats().resets == 0 && v1_pages.iter().zip(&off_pages).all(near);
     Ok((held, format!("{} resets, {v1_pages:?} and {off_pages:?}", v1.stats().resets)))

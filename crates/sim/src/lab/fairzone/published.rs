@@ -1,10 +1,10 @@
-//! What was published of tiobench, in MB/s, by number of threads (1, 2, 4, 8, 16).
+//! Published results of tiobench, in MB/s, by number of threads (1, 2, 4, 8, 16).
 
 use serde::Serialize;
 
 const THREADS: [u32; 5] = [1, 2, 4, 8, 16];
 
-/// Whose figures.
+/// Source of the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Source {
     /// the mail of 2014-05-29 with the patch: a small machine of one node, ext3
@@ -36,7 +36,7 @@ const PUBLISHED: [Row; 9] = [
     row("high-only", "SeqRead", Source::Review, [156.16, 138.50, 127.08, 108.47, 91.57]),
 ];
 
-/// The mean rate that was published, and where.
+/// The published mean rate and its source.
 #[must_use]
 pub fn published(policy: &str, phase: &str, threads: u32) -> Option<(f64, Source)> {
     let at = THREADS.iter().position(|&t| t == threads)?;

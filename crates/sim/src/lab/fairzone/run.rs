@@ -1,4 +1,4 @@
-//! One policy, one workload, one number of threads: what happened in each phase.
+//! A run of one policy, one workload and one number of threads: the results of each phase.
 
 use std::time::Duration;
 
@@ -11,60 +11,60 @@ use super::streams::{StreamPhase, Streams};
 use crate::paged::{Counts, MachineSpec, PagedMachine, Populate, SpecError, Stream, Task, Toucher};
 use crate::workload::{Layout, Phase, Workload};
 
-/// Ages of the pages that leave are means over so long, in ns.
+/// Length of the intervals over which ages of reclaimed pages are averaged, in ns.
 const AGE_STEP_NS: u64 = 2_000_000_000;
 
-/// Why an experiment could not be made.
+/// Why an experiment failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// of the machine
+    /// invalid machine
     #[error(transparent)]
     Machine(#[from] SpecError),
-    /// it is too small
+    /// not enough memory
     #[error("the workload does not fit into the machine: {0}")]
     Memory(#[from] OutOfMemory),
 }
 
-/// What has happened on a machine.
+/// The results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run {
-    /// the name of the rules
+    /// name of the rules
     pub policy: String,
-    /// that ran side by side
+    /// number of concurrent threads
     pub threads: u32,
-    /// in their order
+    /// phases in order of time
     pub phases: Vec<PhaseFigures>,
-    /// by zone: the time and the mean age of pages that left around it, both in s
+    /// by zone: the time and the mean age of pages that were reclaimed around it, both in s
     pub ages: Vec<Vec<(f64, f64)>>,
 }
 
-/// What has happened in a phase.
+/// The results of a phase.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PhaseFigures {
     /// its name
     pub name: String,
-    /// how long it took
+    /// duration
     pub seconds: f64,
-    /// pages of files read and written, in 10^6 bytes a second
+    /// pages of files read and written, in 10^6 bytes per second
     pub mb_s: f64,
-    /// accesses of processes a second
+    /// accesses of processes per second
     pub touches_s: f64,
-    /// of the pages read, those that were in memory, in percent
+    /// share of the pages read that were in memory, in percent
     pub hits_percent: f64,
     /// pages that came from the disk, were written, faulted in
     pub counts: Counts,
-    /// what happened to allocations
+    /// results of allocations
     pub allocator: AllocStats,
-    /// times that batches were set anew, for 1000 allocations
+    /// resets of the batches per 1000 allocations
     pub resets_per_1000: f64,
-    /// zonelists gone through for an allocation
+    /// passes over a zonelist per allocation
     pub passes: f64,
     /// by zone
     pub zones: Vec<ZoneFigures>,
 }
 
-/// What has happened in a zone.
+/// The results of a zone.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ZoneFigures {
     /// its node
@@ -73,20 +73,20 @@ pub struct ZoneFigures {
     pub kind: &'static str,
     /// pages that it has
     pub pages: i64,
-    /// of all pages, in percent
+    /// share of all pages, in percent
     pub size_percent: f64,
-    /// of all pages given out, in percent: pgalloc
+    /// share of all allocated pages, in percent: pgalloc
     pub allocated_percent: f64,
-    /// mean age of the pages that left it, in s
+    /// mean age of the pages reclaimed from it, in s
     pub age_s: Option<f64>,
     /// counts
     pub stats: ZoneStats,
 }
 
-/// Runs a workload by some rules.
+/// Runs a workload under some rules.
 ///
 /// # Errors
-/// If there can be no such machine, or it has too little memory.
+/// If the machine is invalid or has too little memory.
 pub fn run(
     spec: &MachineSpec,
     (policy, rules): (&str, Rules),
@@ -175,7 +175,7 @@ fn touchers(
     accesses.map(task).collect()
 }
 
-/// The state in which a phase begins.
+/// The state at the start of a phase.
 struct Before {
     now: u64,
     counts: Counts,
@@ -236,7 +236,7 @@ impl Before {
     }
 }
 
-/// `part` of `whole`; zero of nothing.
+/// `part` divided by `whole`; 0 if `whole` is 0.
 fn part(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

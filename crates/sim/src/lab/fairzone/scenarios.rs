@@ -1,4 +1,4 @@
-//! States that the mails of the seed argue about, and what each policy does in them.
+//! States that the mails of the seed discuss, and the behaviour of each policy in them.
 
 use isotherm_mm::{FAIR, Fair, Layout, LayoutError, LruType, Memory, Request, Rules, ZoneKind};
 use serde::Serialize;
@@ -8,40 +8,40 @@ const ALLOCATIONS: u32 = 100;
 /// CPUs in a storm.
 const CPUS: u32 = 16;
 
-/// What a policy did.
+/// The behaviour of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// the name of the policy
     pub policy: &'static str,
-    /// asked for
+    /// number of allocations requested
     pub allocations: u64,
-    /// times that batches were set anew
+    /// resets of the batches
     pub resets: u64,
-    /// zonelists gone through for an allocation
+    /// passes over a zonelist per allocation
     pub passes: f64,
-    /// went to the slow path
+    /// allocations that took the slow path
     pub slow_paths: u64,
-    /// by zone: pages given out
+    /// by zone: pages allocated
     pub allocated: Vec<u64>,
 }
 
-/// A state, and what each policy did in it.
+/// A state, and the behaviour of each policy in it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scenario {
     /// its name
     pub name: &'static str,
-    /// what it is
+    /// description
     pub about: String,
     /// the zones, as the kernel calls them
     pub zones: Vec<&'static str>,
-    /// policy by policy
+    /// one per policy
     pub outcomes: Vec<Outcome>,
 }
 
 /// All scenarios.
 ///
 /// # Errors
-/// None, as a test sees to.
+/// None; a test ensures this.
 pub fn scenarios() -> Result<Vec<Scenario>, LayoutError> {
     Ok(vec![boundary()?, window()?, storm()?, remote()?])
 }
@@ -57,20 +57,20 @@ fn boundary() -> Result<Scenario, LayoutError> {
     })
 }
 
-/// The same, a little later: nothing is above its watermark, and both have some of their batches.
+/// A little later than [`boundary`]: no zone is above its watermark, and both have part of their batches.
 fn window() -> Result<Scenario, LayoutError> {
     let about = "a little later: both zones are below their low watermarks and have some of their \
                  batches left; kswapd has not done anything yet";
     scenario("window", about, &two_zones(1), ALLOCATIONS, short_of_both)
 }
 
-/// Many allocate in that window.
+/// Many CPUs allocate in the state of [`window`].
 fn storm() -> Result<Scenario, LayoutError> {
     let about = format!("the same on {CPUS} CPUs, each of which asks for {ALLOCATIONS} pages");
     scenario("storm", &about, &two_zones(CPUS), CPUS * ALLOCATIONS, short_of_both)
 }
 
-/// Local zones have used up their batches, remote ones have not.
+/// Local zones have used up their batches, remote zones have not.
 fn remote() -> Result<Scenario, LayoutError> {
     let about = "4 nodes: three quarters of the pages of the first one are asked for there, where \
                  DMA32 is half of the node; all other nodes are untouched";
@@ -115,7 +115,7 @@ fn outcome(fair: Fair, memory: &mut Memory, cpus: u32, allocations: u32) -> Outc
             write: false,
             owner: i.into(),
         };
-        // Who finds nothing is counted as well.
+        // An allocation that fails counts too.
         let _ = memory.allocate(request, &mut ());
     }
     let stats = memory.stats().since(&stats);
@@ -145,7 +145,7 @@ fn short_of_both(memory: &mut Memory) {
     }
 }
 
-/// Leaves just what may not be taken above the low watermark, less `below`.
+/// Allocates pages down to the low watermark minus `below`.
 fn down_to_low(memory: &mut Memory, zone: usize, below: i64) {
     let z = &memory.zones()[zone];
     let kept = z.watermarks.low + z.reserve[ZoneKind::Normal.index()] - below;

@@ -1,4 +1,4 @@
-//! What is read and written: a file describes it (`docs/abi/testing/lab.md`).
+//! Streams that read and write files: a file describes them (`docs/abi/testing/lab.md`).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,43 +9,43 @@ const MAX_PHASES: usize = 16;
 const MAX_THREADS: u32 = 64;
 const MAX_COUNTS: usize = 16;
 const MAX_SIZE: f64 = 16.0;
-/// Of all files: 256 GiB.
+/// Maximum number of pages of all files: 256 GiB.
 const MAX_PAGES: f64 = (64 << 20) as f64;
 const MAX_NAME: usize = 64;
 
-/// Files that are read and written, like tiobench does.
+/// Files that are read and written, as tiobench does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Streams {
-    /// what it is, in a line
+    /// description, in one line
     pub about: String,
-    /// of all files together, in times of the memory
+    /// size of all files together, as a multiple of the memory
     pub size: f64,
-    /// numbers of threads; each has a file of its own, and each number a machine of its own
+    /// numbers of threads. Each thread has its own file, and each number is run on a machine of its own
     pub threads: Vec<u32>,
-    /// one after the other
+    /// phases in order of time
     #[serde(rename = "phase")]
     pub phases: Vec<StreamPhase>,
 }
 
-/// A time in which all threads do the same.
+/// A phase in which all threads do the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamPhase {
-    /// for people
+    /// name, for people
     pub name: String,
-    /// read, or write and wait until all is on the disk
+    /// read, or write and wait until all pages are on the disk
     pub op: Op,
-    /// which page comes next
+    /// order of the pages
     pub order: StreamOrder,
-    /// in all, over all threads; all of the files if there is none
+    /// number of pages over all threads; `None`: all pages of the files
     pub pages: Option<u64>,
-    /// whether what is in memory of the files is dropped before
+    /// whether to drop cached pages of the files first
     #[serde(default)]
     pub drop_caches: bool,
 }
 
-/// Why something is no description of streams.
+/// Why a file is not a valid description of streams.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamsError {
@@ -68,17 +68,17 @@ pub enum StreamsError {
 }
 
 impl Streams {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// If it is no such thing or makes no sense: where, and what to do.
+    /// If it is not valid: the place of the error, and what to do.
     pub fn parse(text: &str) -> Result<Self, StreamsError> {
         let streams: Streams = toml::from_str(text)?;
         streams.check()?;
         Ok(streams)
     }
 
-    /// Pages of each file, on a machine of so many pages, with so many threads.
+    /// Pages of each file, on a machine with `memory` pages and `threads` threads.
     #[must_use]
     pub fn file_pages(&self, memory: i64, threads: u32) -> usize {
         let all = (memory as f64 * self.size).min(MAX_PAGES);

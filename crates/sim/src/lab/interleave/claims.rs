@@ -1,32 +1,32 @@
-//! What is said to be gained, and in which sense that follows from the tables.
+//! Claimed gains, and the sense in which each follows from the tables.
 
 use serde::Serialize;
 
 use super::published::{Claim, ClaimUnit};
 use super::table::Table;
 
-/// A claim beside what the rows give.
+/// A claim, compared with the rows of its table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Reading {
-    /// of which table
+    /// name of the table
     pub table: String,
-    /// as it is said
+    /// the claim as published
     pub text: String,
-    /// how many times as fast, from the slowest run to the fastest
+    /// speedup, from the slowest run to the fastest
     pub ratio: [f64; 2],
-    /// in which sense the number follows; none if in none
+    /// the sense in which the number follows; `None`: in no sense
     pub sense: Option<Sense>,
 }
 
-/// What a number may mean.
+/// The meaning of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sense {
-    /// how many times as fast
+    /// speedup: ratio of the speeds
     Ratio,
-    /// how much is added
+    /// gain: ratio minus 1
     Gain,
-    /// how much less time it takes
+    /// reduction of the time
     Cut,
 }
 
@@ -50,7 +50,7 @@ impl Sense {
     }
 }
 
-/// Reads a claim; none if its table has no such rows.
+/// Evaluates a claim; `None` if its table has no such rows.
 #[must_use]
 pub fn read(claim: &Claim, tables: &[Table]) -> Option<Reading> {
     let table = tables.iter().find(|t| t.name == claim.table)?;
@@ -61,7 +61,7 @@ pub fn read(claim: &Claim, tables: &[Table]) -> Option<Reading> {
         .collect();
     let least = ratios.iter().copied().reduce(f64::min)?;
     let most = ratios.iter().copied().reduce(f64::max)?;
-    // Senses in the order in which the unit suggests them, and what is lost by rounding.
+    // The senses in the order that the unit suggests, and the tolerance for rounding.
     let (senses, one, rounding) = match claim.unit {
         ClaimUnit::Times => ([Sense::Ratio, Sense::Gain, Sense::Cut], 1.0, 0.01),
         ClaimUnit::Percent => ([Sense::Gain, Sense::Cut, Sense::Ratio], 100.0, 0.5),

@@ -1,36 +1,36 @@
-//! How long memory takes the more of its bandwidth is in use: the curve that the seed quotes, and
-//! where accesses are to go so that they take the least time.
+//! Latency of memory by load: the curve that the seed quotes, and the distribution of accesses with the least
+//! mean latency.
 
 use serde::{Deserialize, Serialize};
 
-/// Shares that are tried.
+/// Number of shares that are tried.
 const STEPS: u32 = 1000;
-/// What a load may be off by rounding.
+/// Tolerance of a load for rounding errors.
 const ROUNDING: f64 = 1e-9;
 
-/// Latency over load: flat, then a straight rise, then exponential. Loads are parts of what a node
-/// can sustain, latencies multiples of the idle one.
+/// Latency by load: constant, then linear, then exponential. A load is a fraction of the bandwidth that a node
+/// can sustain, a latency a multiple of the idle latency.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// it is flat up to this load
+    /// constant up to this load
     pub flat: f64,
-    /// and straight up to this one
+    /// linear up to this load
     pub straight: f64,
-    /// by how much it has risen there
+    /// increase up to there
     pub rise: f64,
-    /// what it is at full load
+    /// latency at full load
     pub full: f64,
 }
 
 impl Default for Curve {
-    /// The seed's, with a rise that it does not tell.
+    /// The seed's curve, with an assumed increase, which the seed does not state.
     fn default() -> Self {
         Curve { flat: 0.4, straight: 0.8, rise: 0.3, full: 2.0 }
     }
 }
 
-/// Two nodes that accesses can be shared out to.
+/// Two nodes over which accesses can be distributed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pair {
     /// in 10^9 bytes a second, the near one first
@@ -42,7 +42,7 @@ pub struct Pair {
 }
 
 impl Curve {
-    /// Whether it rises from end to end.
+    /// Whether the curve rises over its whole range.
     #[must_use]
     pub fn is_plausible(&self) -> bool {
         0.0 < self.flat
@@ -53,7 +53,7 @@ impl Curve {
             && self.full.is_finite()
     }
 
-    /// How many times the idle latency an access takes; none above full load.
+    /// Latency as a multiple of the idle latency; `None` above full load.
     #[must_use]
     pub fn at(&self, load: f64) -> Option<f64> {
         let knee = 1.0 + self.rise;
@@ -72,8 +72,8 @@ impl Curve {
 }
 
 impl Pair {
-    /// The mean latency in ns at a bandwidth, if the far node has this part of it; none if that is
-    /// more than one of them can.
+    /// The mean latency in ns at a bandwidth, if the far node serves the share `far`; `None` if this exceeds
+    /// the bandwidth of either node.
     #[must_use]
     pub fn mean(&self, bandwidth: f64, far: f64) -> Option<f64> {
         let shares = [1.0 - far, far];
@@ -84,8 +84,8 @@ impl Pair {
         each.sum()
     }
 
-    /// The far node's part with the least mean latency, in steps of a thousandth, or that by bandwidth,
-    /// which carries the most; none if nothing carries so much.
+    /// The far node's share with the least mean latency, in steps of 1/1000, or the share by bandwidth, which
+    /// supports the highest load. `None` if no share supports this bandwidth.
     #[must_use]
     pub fn best(&self, bandwidth: f64) -> Option<f64> {
         let shares = (0..=STEPS).map(|i| f64::from(i) / f64::from(STEPS));
@@ -96,7 +96,7 @@ impl Pair {
         means.min_by(|a, b| a.0.total_cmp(&b.0)).map(|best| best.1)
     }
 
-    /// The bandwidth from which on the far node has a part in the least mean latency.
+    /// The bandwidth above which the least mean latency requires the far node.
     #[must_use]
     pub fn threshold(&self) -> f64 {
         let (mut none, mut some) = (0.0, self.bandwidths.iter().sum());

@@ -1,16 +1,15 @@
-//! The law of the slowest node: memory that is interleaved is as fast as the node is that has the
-//! most to do for what it can.
+//! The law of the slowest node: the speed of interleaved memory is limited by the node with the most accesses
+//! relative to its bandwidth.
 
 use isotherm_mm::mempolicy::weights_from_bandwidth;
 
-/// Rounds of weights that are tried have at most so many pages.
+/// Maximum number of pages in a round of weights.
 const LONGEST_ROUND: u32 = 32;
-/// A longer round has to be better by this.
+/// Minimum improvement that justifies a longer round.
 const WORTH: f64 = 1.01;
 
-/// How fast all of memory is if accesses are shared out like this: the bandwidth `B` that keeps
-/// each node within its own, in the unit of `bandwidths`. With `w` the weights, `f = w / sum w` and
-/// `M` the bandwidths: `B = min M / f`.
+/// The total bandwidth `B` that keeps each node within its own bandwidth, in the unit of `bandwidths`. With the
+/// weights `w`, `f = w / sum w` and the bandwidths `M`: `B = min M / f`.
 #[must_use]
 pub fn throughput(bandwidths: &[f64], weights: &[f64]) -> f64 {
     let sum: f64 = weights.iter().sum();
@@ -19,14 +18,15 @@ pub fn throughput(bandwidths: &[f64], weights: &[f64]) -> f64 {
     each.fold(f64::INFINITY, f64::min)
 }
 
-/// With the best weights: all that nodes have together.
+/// The throughput with the best weights: the sum of the bandwidths.
 #[must_use]
 pub fn perfect(bandwidths: &[f64]) -> f64 {
     bandwidths.iter().sum()
 }
 
-/// The best whole weights of a short round: by each length of a round, what is nearest to the shares
-/// of `bandwidths`, each at least 1; of these the shortest that is next to none behind a longer one.
+/// The best integer weights of a short round, each at least 1. For each length of a round, the weights nearest
+/// to the shares of `bandwidths` are tried. A longer round is chosen only if it is better by the factor
+/// `WORTH`.
 #[must_use]
 pub fn best_weights(bandwidths: &[f64]) -> Vec<u8> {
     let nodes = u32::try_from(bandwidths.len()).unwrap_or(LONGEST_ROUND);
@@ -47,20 +47,20 @@ fn rounded(bandwidths: &[f64], pages: u32) -> Vec<u8> {
     bandwidths.iter().map(share).collect()
 }
 
-/// The weights that the kernel would compute by itself from these, in 10^9 bytes a second.
+/// The weights that the kernel would compute from these bandwidths, in 10^9 bytes per second.
 #[must_use]
 pub fn automatic_weights(bandwidths: &[f64]) -> Vec<u8> {
     let mb_s: Vec<u32> = bandwidths.iter().map(|b| (b * 1e3).round() as u32).collect();
     weights_from_bandwidth(&mb_s)
 }
 
-/// Whole weights as numbers to reckon with.
+/// Weights as floating-point numbers.
 #[must_use]
 pub fn as_shares(weights: &[u8]) -> Vec<f64> {
     weights.iter().map(|&w| w.into()).collect()
 }
 
-/// As people write them: 9:1.
+/// Weights in the usual notation: 9:1.
 #[must_use]
 pub fn ratio(weights: &[u8]) -> String {
     let each: Vec<String> = weights.iter().map(u8::to_string).collect();

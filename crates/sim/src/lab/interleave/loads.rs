@@ -1,41 +1,40 @@
-//! Latency over load, for two nodes: when it is worth while to interleave at all.
+//! Latency by load, for two nodes: the loads at which interleaving is worthwhile.
 
 use serde::Serialize;
 
 use super::latency::Pair;
 
-/// Loads, in percent of what the near node can: those that are reckoned with, and those that are
-/// shown.
+/// Loads in percent of the near node's bandwidth: those that are computed, and those that are shown.
 const LOADS: std::ops::RangeInclusive<u32> = 1..=125;
 const SHOWN: [u32; 8] = [20, 40, 60, 80, 90, 100, 105, 110];
 
-/// What accesses take as their number rises.
+/// Latency of accesses by load.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Loads {
-    /// of which nodes
+    /// names of the nodes
     pub of: String,
-    /// what an access takes if nobody else is there, near and far
+    /// latency without other load, near and far
     pub idle_ns: [f64; 2],
-    /// the load from which on the far node helps, in percent of what the near node can
+    /// the load above which the far node reduces the latency, in percent of the near node's bandwidth
     pub threshold_percent: f64,
-    /// the least first
+    /// in ascending order of load
     pub points: Vec<LoadPoint>,
 }
 
-/// Mean latencies at a load; none where a node would have to do more than it can.
+/// Mean latencies at a load; `None` if a node would exceed its bandwidth.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LoadPoint {
-    /// of what the near node can
+    /// load in percent of the near node's bandwidth
     pub load_percent: u32,
-    /// if all lies there
+    /// all memory on the near node
     pub near_ns: Option<f64>,
     /// half and half
     pub even_ns: Option<f64>,
     /// in proportion to bandwidth
     pub perfect_ns: Option<f64>,
-    /// with the share that takes the least time
+    /// with the share that minimises the latency
     pub best_ns: Option<f64>,
-    /// that share, of the far node
+    /// that share of the far node
     pub best_far_percent: Option<f64>,
 }
 

@@ -1,5 +1,6 @@
-//! MLC: what an expander gives alone is not published, nor how many there are. Plain interleave is
-//! held up by the slowest one, so it says what each gives; so does what weights add to DRAM.
+//! MLC. The published data contains neither the bandwidth of an expander nor the number of expanders. The
+//! slowest expander limits plain interleaving, so that row gives the bandwidth of each; so does the bandwidth
+//! that weights add to DRAM.
 
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ use super::table::{Cell, Misfit, Table, Unit};
 const ANY: &str = "ever more";
 
 impl Mlc {
-    /// The table with what is predicted of it.
+    /// The table with its predictions.
     #[must_use]
     pub fn table(&self) -> Table {
         Table {
@@ -44,7 +45,7 @@ impl Mlc {
         vec![Cell::given(&run.name, "DRAM only", run.dram), even, weighted]
     }
 
-    /// By the row of plain interleave.
+    /// The optima, from the row of plain interleaving.
     fn optima(&self, run: &MlcRun) -> impl Iterator<Item = super::Optimum> {
         self.expanders.iter().map(|&k| {
             let nodes: Vec<f64> = run.nodes(k);
@@ -76,17 +77,17 @@ impl Mlc {
 }
 
 impl MlcRun {
-    /// What weights add to DRAM.
+    /// The bandwidth that weights add to DRAM.
     fn added(&self) -> f64 {
         self.weighted - self.dram
     }
 
-    /// One of `k` expanders, which hold plain interleave up.
+    /// The bandwidth of one of `k` expanders, which limit plain interleaving.
     fn expander_in_even(&self, k: u32) -> f64 {
         self.even / f64::from(k + 1)
     }
 
-    /// DRAM and `k` expanders, by the row of plain interleave.
+    /// DRAM and `k` expanders, from the row of plain interleaving.
     pub(super) fn nodes(&self, k: u32) -> Vec<f64> {
         let far = std::iter::repeat_n(self.expander_in_even(k), k as usize);
         std::iter::once(self.dram).chain(far).collect()
@@ -101,7 +102,7 @@ impl MlcRun {
         f64::from(k + 1) * expander.min(self.dram)
     }
 
-    /// How many expanders there must be for both rows to hold; none if no number will do.
+    /// The minimum number of expanders with which both rows hold; `None` if there is none.
     fn least_expanders(&self) -> Option<u64> {
         let left = self.even - self.added();
         (left > 0.0).then(|| (self.added() / left).ceil() as u64)

@@ -1,4 +1,4 @@
-//! Weighted interleave: which weights give how much bandwidth, and what was published of it.
+//! Weighted interleaving: the bandwidth that weights give, and the published results.
 //!
 //! `docs/lab/interleave.md` compares the two.
 
@@ -29,10 +29,10 @@ pub use published::{Published, PublishedError};
 pub use stream::{LAW, NETWORK};
 pub use table::{Cell, Misfit, Optimum, Prediction, Queued, Table, Unit};
 
-/// What was published.
+/// The published results.
 pub const PUBLISHED: &str = include_str!("../../../lab/interleave.toml");
 
-/// What was published beside what is predicted.
+/// The published results, with predictions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Interleave {
     /// of this form
@@ -41,15 +41,15 @@ pub struct Interleave {
     pub published: String,
     /// one for each benchmark
     pub tables: Vec<Table>,
-    /// what is said to be gained
+    /// claimed gains
     pub claims: Vec<Reading>,
-    /// when interleaving is worth while
+    /// the loads at which interleaving is worthwhile
     pub latency: Option<Loads>,
     /// throughput over weights
     pub curves: Vec<WeightCurve>,
 }
 
-/// Predicts what was published.
+/// Predicts the published results.
 #[must_use]
 pub fn predict(published: &Published) -> Interleave {
     let tables = vec![published.mlc.table(), published.stream.table(), published.xsbench.table()];

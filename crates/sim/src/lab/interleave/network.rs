@@ -1,25 +1,25 @@
-//! A closed network of queues: so many lines are in flight, each in a node's queue or on its way.
+//! A closed network of queues: a fixed number of lines is in flight, each in a node's queue or on its way.
 //!
-//! Where the law of the slowest node has nodes that never wait for work, here who has asked for
-//! memory of a slow node does not ask a fast one meanwhile. Mean value analysis: M. Reiser and S.
-//! Lavenberg, Mean-Value Analysis of Closed Multichain Queuing Networks (1980).
+//! The law of the slowest node assumes that nodes never wait for work. Here, a thread that waits for memory of
+//! a slow node requests none from a fast node meanwhile. Method: mean value analysis (M. Reiser and S.
+//! Lavenberg, Mean-Value Analysis of Closed Multichain Queuing Networks, 1980).
 
-/// At most so many lines in flight.
+/// Maximum number of lines in flight.
 pub const MAX_LINES: u32 = 1 << 16;
 
 /// A node as a queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Station {
-    /// what it can give, in 10^9 bytes a second
+    /// maximum bandwidth, in 10^9 bytes per second
     pub bandwidth: f64,
-    /// a line's way to it and back if nobody else is there, in ns
+    /// round trip of a line to it without other load, in ns
     pub idle_ns: f64,
-    /// which part of all accesses it has
+    /// share of all accesses
     pub share: f64,
 }
 
 impl Station {
-    /// One for each node, with shares as these weights are.
+    /// One station per node, with shares in proportion to these weights.
     #[must_use]
     pub fn all(bandwidths: &[f64], idle_ns: &[f64], weights: &[f64]) -> Vec<Station> {
         let sum: f64 = weights.iter().sum();
@@ -29,8 +29,8 @@ impl Station {
     }
 }
 
-/// Bandwidth in 10^9 bytes a second with 1, 2, ... `lines` of `line_bytes` each in flight. Service
-/// times are exponential, queues are served in the order of arrival.
+/// Bandwidth in 10^9 bytes per second with 1, 2, ... `lines` lines of `line_bytes` bytes in flight. Service
+/// times are exponential, and queues are served in order of arrival.
 #[must_use]
 pub fn bandwidths(stations: &[Station], line_bytes: u32, lines: u32) -> Vec<f64> {
     let bytes = f64::from(line_bytes);

@@ -1,4 +1,4 @@
-//! STREAM: what each node gives alone is known, so whatever is interleaved can be predicted.
+//! STREAM: the bandwidth of each node is published, so every interleaved result can be predicted.
 
 use super::curves::ratios;
 use super::law::{as_shares, ratio, throughput};
@@ -7,7 +7,7 @@ use super::optimum::optimum;
 use super::published::{Stream, StreamRun};
 use super::table::{Cell, Misfit, Optimum, Queued, Table, Unit};
 
-/// What is tried as a number of lines in flight.
+/// Maximum number of lines in flight that is tried.
 const LINES: u32 = 4096;
 
 const DRAM: &str = "DRAM only";
@@ -19,7 +19,7 @@ pub const LAW: &str = "slowest node";
 pub const NETWORK: &str = "closed network";
 
 impl Stream {
-    /// The table with what is predicted of it.
+    /// The table with its predictions.
     #[must_use]
     pub fn table(&self) -> Table {
         let cells = (0..self.run.len()).flat_map(|i| self.cells(i)).collect();
@@ -38,14 +38,14 @@ impl Stream {
         }
     }
 
-    /// Where all memory of the process is interleaved by weights, and where the arrays alone are.
+    /// The layouts in which all memory of the process, and only the arrays, are interleaved by weight.
     #[must_use]
     pub fn weighted_layouts(&self) -> [String; 2] {
         let ratio = ratio(&self.weights);
         [format!("{ratio}, all memory"), format!("{ratio}, the arrays")]
     }
 
-    /// Lines in flight that fit what the *other* runs give with their arrays interleaved.
+    /// The number of lines in flight that fits the results of the *other* runs with interleaved arrays.
     #[must_use]
     pub fn lines_without(&self, run: usize) -> u32 {
         let others = self.run.iter().enumerate().filter(|r| r.0 != run).map(|r| r.1);
@@ -67,7 +67,7 @@ impl Stream {
         bandwidths(&stations, self.line_bytes, lines)
     }
 
-    /// The best ratio with as many lines in flight as the other runs have.
+    /// The best ratio with the number of lines in flight of the other runs.
     fn queued(&self, i: usize) -> Option<Queued> {
         let (run, lines) = (&self.run[i], self.lines_without(i));
         let with =
@@ -99,8 +99,8 @@ impl Stream {
         ]
     }
 
-    /// How far what was published is below the law, where all memory is interleaved, and where the
-    /// arrays are.
+    /// The relative difference of the published results from the law, with all memory interleaved and with only
+    /// the arrays interleaved.
     fn misfit(&self) -> Misfit {
         let [global, targeted] = self.weighted_layouts();
         let of_law = |figure: fn(&StreamRun) -> f64| {

@@ -1,8 +1,8 @@
-//! A published table beside what is predicted of it.
+//! A published table, with its predictions.
 
 use serde::Serialize;
 
-/// What was measured, and whether more or less of it is better.
+/// The measured quantity, and whether a larger value is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Unit {
     /// 10^9 bytes a second
@@ -22,66 +22,66 @@ pub struct Table {
     pub about: String,
     /// of all its cells
     pub unit: Unit,
-    /// as they were published
+    /// published figures
     pub cells: Vec<Cell>,
-    /// what the best weights would have given
+    /// results of the best weights
     pub optima: Vec<Optimum>,
-    /// what no prediction can be of, and why
+    /// cells that no prediction can explain, and why
     pub misfits: Vec<Misfit>,
 }
 
 /// A published figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
-    /// what ran
+    /// what was run
     pub run: String,
-    /// where its memory lay
+    /// placement of its memory
     pub layout: String,
-    /// what was measured
+    /// the measured value
     pub published: f64,
-    /// none if it is only taken as given
+    /// empty if the cell is only an input
     pub predictions: Vec<Prediction>,
 }
 
-/// What a model says of a cell.
+/// The prediction of a model for a cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
-    /// which model
+    /// name of the model
     pub model: String,
     /// in the unit of the table
     pub predicted: f64,
-    /// against what was published, in percent
+    /// deviation from the published value, in percent
     pub error_percent: f64,
-    /// the cells that its parameters are from; never this one
+    /// the cells from which its parameters are taken; never this one
     pub from: String,
     /// a parameter that was fitted to them
     pub fitted: Option<String>,
 }
 
-/// What could have been.
+/// The best possible result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Optimum {
     /// of which run
     pub run: String,
-    /// what would be perfect, the far nodes as 1
+    /// ideal ratio of the weights, with the far nodes as 1
     pub ratio: Vec<f64>,
-    /// with that, in the unit of the table
+    /// result with it, in the unit of the table
     pub perfect: f64,
-    /// good whole weights
+    /// good integer weights
     pub weights: Vec<u8>,
-    /// what they give
+    /// result with them
     pub with_weights: f64,
-    /// the kernel's own, from the same bandwidths
+    /// the weights that the kernel computes from the same bandwidths
     pub automatic: Vec<u8>,
-    /// what they give
+    /// result with them
     pub with_automatic: f64,
     /// the best by the closed network, where its parameters are known
     pub queued: Option<Queued>,
-    /// which part of what there was to gain over DRAM the best published layout has, in percent
+    /// share of the possible gain over DRAM that the best published layout achieves, in percent
     pub achieved_percent: f64,
 }
 
-/// What is best if queues are reckoned with.
+/// The best ratio if queues are modelled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Queued {
     /// near to far
@@ -90,7 +90,7 @@ pub struct Queued {
     pub best: f64,
 }
 
-/// What cannot be fitted.
+/// Cells that no prediction can explain.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Misfit {
     /// which cells
@@ -100,12 +100,12 @@ pub struct Misfit {
 }
 
 impl Cell {
-    /// One that is taken as given.
+    /// A cell that is only an input.
     pub(super) fn given(run: &str, layout: &str, published: f64) -> Self {
         Cell { run: run.to_owned(), layout: layout.to_owned(), published, predictions: Vec::new() }
     }
 
-    /// The same with what a model says.
+    /// Adds the prediction of a model.
     pub(super) fn with(mut self, model: &str, predicted: f64, from: &str) -> Self {
         self.predictions.push(Prediction {
             model: model.to_owned(),
@@ -117,7 +117,7 @@ impl Cell {
         self
     }
 
-    /// Says what was fitted for the model that was named last.
+    /// Adds the fitted parameter to the last prediction.
     pub(super) fn fitted(mut self, what: String) -> Self {
         if let Some(last) = self.predictions.last_mut() {
             last.fitted = Some(what);
@@ -137,7 +137,7 @@ impl Table {
         cells.filter(move |c| run.is_none_or(|r| r == c.run)).map(|c| c.published)
     }
 
-    /// How many times as fast `new` is as `old`.
+    /// The speedup of `new` over `old`.
     #[must_use]
     pub fn speedup(&self, new: f64, old: f64) -> f64 {
         match self.unit {

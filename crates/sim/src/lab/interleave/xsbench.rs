@@ -1,4 +1,5 @@
-//! XSBench: runtimes. What the expander gives alone is not published, but plain interleave is held up
+//! XSBench: run times. The bandwidth of the expander is not published, but it limits plain interleaving. The
+//! best weights follow from that, unless they are the weights that were used.
 //! by it; then the best weights follow, if not those that were used.
 
 use super::law::{as_shares, automatic_weights, best_weights, perfect, ratio, throughput};
@@ -38,8 +39,8 @@ impl Xsbench {
         [1.0 / self.dram, 0.5 / self.even]
     }
 
-    /// Weights that by the law of the slowest node would give what was published: such that the
-    /// expander has too much to do, or DRAM.
+    /// Weights that by the law of the slowest node would give the published result, with either the expander or
+    /// DRAM as the limit.
     fn misfit(&self) -> Misfit {
         let [dram, cxl] = self.nodes();
         let (far, near) = (self.weighted * cxl, self.weighted * dram);
