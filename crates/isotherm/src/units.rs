@@ -20,10 +20,9 @@ pub fn way(text: &str) -> Result<LookBy, String> {
     }
 }
 
-/// The number of a process.
+/// The number of a process. Whether there is such a process shows later.
 pub fn pid(text: &str) -> Result<i32, String> {
-    let number = text.parse().ok().filter(|&pid: &i32| pid > 0);
-    number.ok_or_else(|| {
+    text.parse().map_err(|_| {
         "a PID is a number, as pidof prints it; --comm NAME selects processes by name".to_owned()
     })
 }
