@@ -32,7 +32,7 @@
 //! assert_eq!(summary.mean.hot_bytes, 2 << 20);
 //! println!("{}", isotherm_report::summary_text(&summary, 10));
 //!
-//! A heat map requires a second pass, because the memory to draw is known only now.
+//! // A heat map requires a second pass, because the memory to draw is known only now.
 //! let mut grid = Grid::new(extent, &Shape::terminal(80, 24))?;
 //! record.iter().for_each(|snapshot| grid.push(snapshot));
 //! println!("{}", isotherm_report::terminal(&grid.finish(), Style::TrueColor));
