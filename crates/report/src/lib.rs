@@ -50,6 +50,7 @@ mod groups;
 mod heatmap;
 mod lines;
 mod names;
+mod need;
 mod pieces;
 mod raw;
 mod regions;
@@ -75,12 +76,13 @@ pub use filter::{Filter, FilterError, Gap, Options};
 pub use groups::{By, GroupRow, Groups, GroupsBuilder, Part, Shares};
 pub use heatmap::{Cell, CellSupport, Cells, Extent, Grid, Heatmap, Omitted, Panel, Shape};
 pub use lines::{Line, Lines, Plot};
+pub use need::{Need, NeedBuilder, NeedPoint, NeedRow, Objective, Verdict};
 pub use raw::{Raw, RawHead, RawSnapshot, RawTarget};
 pub use regions::{Regions, RegionsBuilder, Sizes};
 pub use render::{
     Picture, RenderError, Style, access_text, advice_text, groups_text, heatmap_picture,
-    is_printable, json, lines_picture, printable, raw_head_text, raw_text, regions_picture,
-    regions_text, summary_text, terminal, wss_picture, wss_text,
+    is_printable, json, lines_picture, need_picture, need_text, printable, raw_head_text, raw_text,
+    regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
 };
 pub use row::{Row, RowSupport, State};
 pub use summary::{Bytes, MappingRow, MonitorFigures, Summarizer, Summary, TargetRow, WorkingSet};

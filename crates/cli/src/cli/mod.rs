@@ -33,8 +33,8 @@ pub use metrics::Metrics;
 pub use reclaim::{Aim, Reclaim};
 pub use record::Record;
 pub use report::{
-    Accuracy, Advice, Cgroups, Heatmap, Input, Order, Over, Raw, Report, ReportKind, Selection,
-    Shown, Summary,
+    Accuracy, Advice, Cgroups, Heatmap, Input, Need, Order, Over, Raw, Report, ReportKind,
+    Selection, Shown, Summary,
 };
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};

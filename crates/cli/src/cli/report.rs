@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use isotherm::units;
 use isotherm_core::{AddrRange, Thresholds};
-use isotherm_report::{By, Choice, Pick, SortBy, Wishes};
+use isotherm_report::{By, Choice, Objective, Pick, SortBy, Wishes};
 
 use super::DEFAULT_RECORD;
 
@@ -92,6 +92,8 @@ pub enum ReportKind {
     Access(Access),
     /// Print every region of every snapshot, one per line; as JSON, one snapshot per line
     Raw(Raw),
+    /// Show how much memory is needed, how much could be given up, and what would come back
+    Need(Need),
     /// Recommend which ranges to lock, make huge or page out, and how big a memory limit to set
     Advice(Advice),
     /// Show how much memory is hot, warm, cold, unknown or saved, by control group or process, over
@@ -224,6 +226,40 @@ pub struct Raw {
     /// what to show
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// Options of `report need`.
+#[derive(Debug, Args)]
+pub struct Need {
+    /// what to show
+    #[command(flatten)]
+    pub selection: Selection,
+    /// the objective
+    #[command(flatten)]
+    pub objective: NeedObjective,
+    /// Picture to write, PNG or SVG by its name; - writes a PNG to standard output, unless that is
+    /// a terminal [default: print text]
+    #[arg(short, long, value_name = "FILE.png|FILE.svg|-")]
+    pub output: Option<PathBuf>,
+}
+
+/// The objective of `report need`.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct NeedObjective {
+    /// Memory that may come back per minute, in percent of the working set
+    #[arg(long, value_name = "PERCENT", default_value = "0.2", value_parser = units::percent)]
+    pub objective: f64,
+    /// Time for which the program waits until a page is back: about 20us from swap in compressed
+    /// memory, 100us from a fast disk
+    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = units::duration)]
+    pub fault: Duration,
+}
+
+impl NeedObjective {
+    /// The objective of the report.
+    pub fn objective(self) -> Objective {
+        Objective { percent_per_minute: self.objective, fault: self.fault }
+    }
 }
 
 /// Options of `report advice`.

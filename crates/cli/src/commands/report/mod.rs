@@ -15,16 +15,16 @@ use anyhow::{Result, bail};
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
 use isotherm_record::{Event, Facts, Lost, ReadError, Reader, TargetFact};
 use isotherm_report::{
-    AccessBuilder, AdviceBuilder, AdviceScope, Choice, Extent, Gap, Grid, GroupsBuilder, Options,
-    Raw, RegionsBuilder, Shape, Summarizer, WssBuilder, access_text, advice_text, groups_text,
-    heatmap_picture, json, raw_head_text, raw_text, regions_picture, regions_text, summary_text,
-    terminal, wss_picture, wss_text,
+    AccessBuilder, AdviceBuilder, AdviceScope, Choice, Extent, Gap, Grid, GroupsBuilder,
+    NeedBuilder, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder, access_text,
+    advice_text, groups_text, heatmap_picture, json, need_picture, need_text, raw_head_text,
+    raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
 };
 
 use self::output::{Form, Output, print};
 use super::open;
 use crate::cli;
-use crate::cli::{Input, ReportKind, Selection};
+use crate::cli::{Input, ReportKind, Selection, UsageError};
 use crate::log::say;
 
 /// Makes the requested report.
@@ -36,6 +36,7 @@ pub fn run(o: cli::Report) -> Result<ExitCode> {
         ReportKind::Regions(o) => regions(&o),
         ReportKind::Access(o) => access(&o.selection, o.choice()),
         ReportKind::Raw(o) => raw(&o),
+        ReportKind::Need(o) => need(&o),
         ReportKind::Advice(o) => advice(&o),
         ReportKind::Cgroups(o) => cgroups(&o),
         ReportKind::Accuracy(o) => accuracy::run(&o),
@@ -105,6 +106,24 @@ pub fn access(selection: &Selection, choice: Choice) -> Result<ExitCode> {
     let access = builder.finish()?;
     let text = if selection.shown.json { json(&access)? + "\n" } else { access_text(&access) };
     print(text.as_bytes())
+}
+
+fn need(o: &cli::Need) -> Result<ExitCode> {
+    if o.selection.shown.addr.is_some() {
+        return Err(UsageError::new(
+            "idle ages are counted for each target, not by address: leave out --addr".to_owned(),
+        )
+        .into());
+    }
+    let output = Output::new(o.output.as_deref(), &o.selection)?;
+    let objective = o.objective.objective();
+    let mut builder = NeedBuilder::new(options(&o.selection)?, objective);
+    each_snapshot(&o.selection.input, true, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    let need = builder.finish()?;
+    output.write(&need, || need_text(&need), || need_picture(&need))
 }
 
 fn advice(o: &cli::Advice) -> Result<ExitCode> {

@@ -1,0 +1,200 @@
+//! How much memory is idle for T or more, and how much of such memory is touched again.
+
+use std::sync::Arc;
+
+use isotherm_core::{AgeHistogram, PAGE_SIZE, PageAges};
+
+/// Ages up to this share of the record are known from enough of it.
+pub(super) const KNOWN_SHARE: f64 = 2.0 / 3.0;
+
+/// Histograms of one target at one time; times in s since the begin of the clock.
+#[derive(Debug, Clone)]
+struct AgeRow {
+    since: f64,
+    end: f64,
+    ages: Arc<PageAges>,
+}
+
+/// The ages of a target over time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AgeCurve {
+    rows: Vec<AgeRow>,
+}
+
+/// What holds for memory that is idle for T or more.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Beyond {
+    /// bytes idle for T or more, mean over the time
+    pub idle: f64,
+    /// the rest of the memory whose ages are known, mean over the same time
+    pub kept: f64,
+    /// such bytes that were touched, per second
+    pub returned: f64,
+    /// number of windows in which such touches were counted: the weight of `returned`
+    pub counted: f64,
+}
+
+impl Beyond {
+    fn plus(self, o: Beyond) -> Beyond {
+        Beyond {
+            idle: self.idle + o.idle,
+            kept: self.kept + o.kept,
+            returned: self.returned + o.returned,
+            counted: self.counted + o.counted,
+        }
+    }
+}
+
+impl AgeCurve {
+    /// Adds the ages of a snapshot that ended at `end`.
+    pub fn push(&mut self, ages: &Arc<PageAges>, end: f64) {
+        let since = ages.since.0 as f64 / 1e9;
+        self.rows.push(AgeRow { since, end, ages: Arc::clone(ages) });
+    }
+
+    /// For how long ages were counted, in s.
+    pub fn seconds(&self) -> f64 {
+        let begun = self.rows.first().map_or(0.0, |r| r.ages.begun.0 as f64 / 1e9);
+        self.rows.last().map_or(0.0, |r| r.end - begun)
+    }
+
+    /// The longest age that is known well, in s.
+    pub fn longest(&self) -> f64 {
+        let looks_back = |r: &AgeRow| r.since - r.ages.begun.0 as f64 / 1e9;
+        self.rows.last().map_or(0.0, looks_back).min(self.seconds() * KNOWN_SHARE)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn mean(&self, of: impl Fn(&PageAges) -> f64) -> f64 {
+        let sum: f64 = self.rows.iter().map(|r| of(&r.ages)).sum();
+        sum / self.rows.len().max(1) as f64
+    }
+
+    /// Memory whose ages are known, in bytes: resident or in swap.
+    pub fn bytes(&self) -> f64 {
+        self.mean(|a| (a.idle.total() + a.swapped.total()) as f64) * PAGE_SIZE as f64
+    }
+
+    /// The most of it at any time.
+    pub fn most_bytes(&self) -> f64 {
+        let bytes = |r: &AgeRow| (r.ages.idle.total() + r.ages.swapped.total()) as f64;
+        self.rows.iter().map(bytes).fold(0.0, f64::max) * PAGE_SIZE as f64
+    }
+
+    /// Memory in swap, in bytes.
+    pub fn swapped(&self) -> f64 {
+        self.mean(|a| a.swapped.total() as f64) * PAGE_SIZE as f64
+    }
+
+    /// Resident memory whose accesses cannot be observed, in bytes.
+    pub fn unknown(&self) -> f64 {
+        self.mean(|a| a.unknown.into()) * PAGE_SIZE as f64
+    }
+
+    /// Memory in huge pages, in bytes.
+    pub fn huge(&self) -> f64 {
+        let huge = |a: &PageAges| a.huge.as_ref().map_or(0.0, |h| h.idle.total() as f64);
+        self.mean(huge) * PAGE_SIZE as f64
+    }
+
+    /// Mean error of an age, in s.
+    pub fn error(&self) -> f64 {
+        let weight = |r: &AgeRow| r.ages.returned.total() as f64;
+        let all: f64 = self.rows.iter().map(weight).sum();
+        let errors = self.rows.iter().map(|r| weight(r) * f64::from(r.ages.error_ms) / 1e3);
+        errors.sum::<f64>() / all.max(1.0)
+    }
+
+    /// What holds for memory idle for `age` s or more. Ages beyond the time that a row looks back on are not
+    /// known: such rows do not count.
+    pub fn beyond(&self, age: f64) -> Beyond {
+        let known = |r: &&AgeRow| r.since - r.ages.begun.0 as f64 / 1e9 >= age && r.end > r.since;
+        let mut sum = Beyond::default();
+        let (mut seconds, mut n) = (0.0, 0.0);
+        for row in self.rows.iter().filter(known) {
+            let a = &row.ages;
+            let returned = above(&a.returned, age);
+            let idle = above(&a.idle, age) + above(&a.swapped, age);
+            sum.idle += idle;
+            sum.kept += (a.idle.total() + a.swapped.total()) as f64 - idle;
+            sum.returned += returned;
+            sum.counted += returned / f64::from(a.sampling.max(1)) / WINDOW_PAGES;
+            seconds += row.end - row.since;
+            n += 1.0;
+        }
+        let page = PAGE_SIZE as f64;
+        if n == 0.0 {
+            return Beyond { kept: self.bytes(), ..sum };
+        }
+        Beyond {
+            idle: sum.idle / n * page,
+            kept: sum.kept / n * page,
+            returned: sum.returned / f64::max(seconds, 1e-9) * page,
+            counted: sum.counted,
+        }
+    }
+}
+
+/// What holds for several targets together.
+pub(super) fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Beyond {
+    curves.map(|c| c.beyond(age)).fold(Beyond::default(), Beyond::plus)
+}
+
+/// Pages of a counted window: they are not independent.
+const WINDOW_PAGES: f64 = 16.0;
+
+/// Pages of `h` that are `age` s old or older, spread evenly over the logarithm within a bin.
+fn above(h: &AgeHistogram, age: f64) -> f64 {
+    let lowest = |i: usize| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(0.01));
+    let part = |i: usize| match (lowest(i), lowest(i + 1)) {
+        (Some(from), _) if from >= age => 1.0,
+        (Some(from), Some(to)) if to > age => (to / age).ln() / (to / from).ln(),
+        _ => 0.0,
+    };
+    h.0.iter().enumerate().map(|(i, n)| f64::from(*n) * part(i)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_core::Nanos;
+
+    fn at(s: f64) -> Nanos {
+        Nanos((s * 1e9) as u64)
+    }
+
+    #[test]
+    fn a_bin_is_spread_over_its_logarithm() {
+        let mut h = AgeHistogram::default();
+        h.add(16_000, 300);
+        assert_eq!(above(&h, 16.0), 300.0);
+        assert_eq!(above(&h, 21.0), 0.0);
+        let middle = 16.0 * 2f64.powf(1.0 / 6.0);
+        assert!((above(&h, middle) - 150.0).abs() < 1.0);
+    }
+
+    /// Rows of 10 s, in each of which 10 pages return after 20 s.
+    #[test]
+    fn ages_are_known_once_they_could_be_reached() {
+        let mut curve = AgeCurve::default();
+        for i in 0..6 {
+            let since = 100.0 + f64::from(i) * 10.0;
+            let mut ages =
+                PageAges { since: at(since), begun: at(100.0), sampling: 1, ..PageAges::default() };
+            ages.idle.add(20_200, 100);
+            ages.idle.add(0, 50);
+            ages.returned.add(20_200, 10);
+            curve.push(&Arc::new(ages), since + 10.0);
+        }
+        assert_eq!((curve.seconds(), curve.bytes()), (60.0, 150.0 * 4096.0));
+        let page = PAGE_SIZE as f64;
+        let b = curve.beyond(20.0);
+        assert_eq!((b.idle.round(), b.returned.round()), (100.0 * page, page));
+        assert_eq!(curve.beyond(49.0).idle, 0.0);
+        assert_eq!(curve.beyond(51.0), Beyond { kept: curve.bytes(), ..Beyond::default() });
+        assert_eq!(together([&curve, &curve].into_iter(), 20.0).idle.round(), 200.0 * page);
+    }
+}

@@ -1,0 +1,362 @@
+//! How much memory does it need? What could be given up, and what would come back.
+//!
+//! C(T) is the memory that is idle for T or more, and R(T) the part of it that is touched per second. Whoever
+//! gives up what is idle for T saves C(T), and R(T) comes back. The objective bounds R by a share of the working
+//! set a minute, as in far memory (Lagar-Cavilla et al., ASPLOS 2019): its T is the least that meets it.
+
+mod curve;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use isotherm_core::{Snapshot, TargetId};
+use serde::Serialize;
+
+use self::curve::{AgeCurve, Beyond, KNOWN_SHARE, together};
+use crate::basis::ms;
+use crate::filter::{FilterError, Gate, Options};
+
+/// Idle times of the table, in s.
+const STEPS: [f64; 17] = [
+    5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0,
+    3600.0, 7200.0, 14_400.0,
+];
+/// Shortest idle time in s that is known well: a page is cleared some seconds after its touch.
+const SHORTEST: f64 = 5.0;
+/// Factor between two idle times that are tried.
+const STEP: f64 = 1.02;
+/// With more unknown memory than this share there is no verdict.
+const MOST_UNKNOWN: f64 = 0.25;
+/// Headroom of a limit above the need, and the growth of returns within it that makes a cliff.
+const HEADROOM: f64 = 0.05;
+const CLIFF: f64 = 10.0;
+const MIB: f64 = 1_048_576.0;
+
+/// The goals of a [`Need`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Objective {
+    /// memory that may come back per minute, in percent of the working set
+    pub percent_per_minute: f64,
+    /// time for which the program waits until a page is back
+    pub fault: Duration,
+}
+
+impl Default for Objective {
+    /// 0.2 % a minute, as in far memory; 20 us, the time for swap in compressed memory.
+    fn default() -> Self {
+        Objective { percent_per_minute: 0.2, fault: Duration::from_micros(20) }
+    }
+}
+
+/// How much memory a record's targets need.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Need {
+    /// version of the keys and their meaning
+    pub schema_version: u32,
+    /// heading
+    pub title: String,
+    /// begin of the used part of the record
+    pub from_ms: f64,
+    /// its end
+    pub to_ms: f64,
+    /// the objective: memory that may come back per minute, in percent of the working set
+    pub objective_percent_per_minute: f64,
+    /// time for which the program waits until a page is back
+    pub fault_us: f64,
+    /// targets that have ended: they are left out
+    pub ended_targets: u64,
+    /// all targets together, and if there are several, each
+    pub needs: Vec<NeedRow>,
+}
+
+/// The need of one target, or of all together.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NeedRow {
+    /// number of the target; `None` for all together
+    pub target: Option<u32>,
+    /// its name
+    pub label: String,
+    /// time for which idle ages were counted
+    pub counted_ms: f64,
+    /// Mean error of an idle age.
+    pub error_ms: f64,
+    /// memory whose idle ages are known, resident or in swap: mean over the time
+    pub known_bytes: u64,
+    /// the part of it in swap
+    pub swapped_bytes: u64,
+    /// the part of it in huge pages, of which only a whole one is idle
+    pub huge_bytes: u64,
+    /// resident memory whose accesses cannot be observed
+    pub unknown_bytes: u64,
+    /// by idle time, the shortest first
+    pub curve: Vec<NeedPoint>,
+    /// the answer, if there is one
+    pub verdict: Option<Verdict>,
+    /// why there is no answer
+    pub refused: Option<String>,
+}
+
+/// What giving up the memory that is idle for some time would save and cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct NeedPoint {
+    /// the idle time
+    pub idle_ms: f64,
+    /// memory that is idle for this time or longer
+    pub saved_bytes: u64,
+    /// the rest of the memory, with what is unknown
+    pub kept_bytes: u64,
+    /// saved memory that would come back per second
+    pub returned_bytes_per_second: f64,
+    /// the same per minute, in percent of the kept memory
+    pub returned_percent_per_minute: f64,
+    /// time for which the program would wait for it, in percent of the time
+    pub waiting_percent: f64,
+}
+
+/// The memory that must stay so that the objective is met, and suggestions that follow from it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    /// the point at which the objective is met
+    pub at: NeedPoint,
+    /// memory that must stay at least, by the error of ages and counts
+    pub low_bytes: u64,
+    /// memory that must stay at most
+    pub high_bytes: u64,
+    /// Just below the limit, far more comes back: lower it in steps.
+    pub is_cliff: bool,
+    /// `memory.high`, also the request of a Kubernetes container: the need and headroom
+    pub memory_high_bytes: u64,
+    /// `memory.max`, also its limit: the most memory at any time and headroom
+    pub memory_max_bytes: u64,
+    /// memory of the smallest usual instance: a power of two
+    pub instance_bytes: u64,
+}
+
+/// Makes a [`Need`] from snapshots, which must be pushed in order of time.
+#[derive(Debug)]
+pub struct NeedBuilder {
+    options: Options,
+    objective: Objective,
+    gate: Gate,
+    curves: BTreeMap<TargetId, AgeCurve>,
+    /// targets of the last snapshot
+    last: Vec<TargetId>,
+}
+
+impl NeedBuilder {
+    /// A builder that has received no snapshot.
+    #[must_use]
+    pub fn new(options: Options, objective: Objective) -> Self {
+        NeedBuilder {
+            gate: Gate::new(options.filter.clone()),
+            options,
+            objective,
+            curves: BTreeMap::new(),
+            last: Vec::new(),
+        }
+    }
+
+    /// Adds a snapshot, if it is in the selected time.
+    pub fn push(&mut self, s: &Snapshot) {
+        if self.gate.admit(s).is_none() {
+            return;
+        }
+        self.last.clear();
+        for view in self.options.filter.views(s) {
+            self.last.push(view.id);
+            let curve = self.curves.entry(view.id).or_default();
+            if let Some(ages) = &view.ages {
+                curve.push(ages, s.end.0 as f64 / 1e9);
+            }
+        }
+    }
+
+    /// The figures.
+    ///
+    /// # Errors
+    /// If there is no snapshot in the selected time.
+    pub fn finish(mut self) -> Result<Need, FilterError> {
+        let time = self.gate.found()?;
+        let all = self.curves.len();
+        self.curves.retain(|id, _| self.last.contains(id));
+        let curves: Vec<&AgeCurve> = self.curves.values().collect();
+        let mut needs = vec![self.row(&curves, (None, "all together".to_owned()))];
+        if self.curves.len() > 1 {
+            let each = self.curves.iter();
+            let named = |id: &TargetId| (Some(id.0), self.options.label(*id));
+            needs.extend(each.map(|(id, curve)| self.row(&[curve], named(id))));
+        }
+        Ok(Need {
+            schema_version: 1,
+            title: self.options.title.clone(),
+            from_ms: ms(time.start),
+            to_ms: ms(time.end),
+            objective_percent_per_minute: self.objective.percent_per_minute,
+            fault_us: self.objective.fault.as_secs_f64() * 1e6,
+            ended_targets: (all - self.curves.len()) as u64,
+            needs,
+        })
+    }
+
+    fn row(&self, curves: &[&AgeCurve], (target, label): (Option<u32>, String)) -> NeedRow {
+        let sum = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).sum::<f64>();
+        let most = |of: fn(&AgeCurve) -> f64| curves.iter().map(|c| of(c)).fold(0.0, f64::max);
+        let needing = Needing {
+            curves,
+            objective: self.objective,
+            known: sum(AgeCurve::bytes),
+            unknown: sum(AgeCurve::unknown),
+            most: sum(AgeCurve::most_bytes),
+            error: most(AgeCurve::error),
+            longest: most(AgeCurve::longest),
+        };
+        let verdict = needing.verdict();
+        let (verdict, refused) = match verdict {
+            Ok(verdict) => (Some(verdict), None),
+            Err(why) => (None, Some(why)),
+        };
+        let steps = STEPS.iter().filter(|age| **age <= needing.longest);
+        NeedRow {
+            target,
+            label,
+            counted_ms: most(AgeCurve::seconds) * 1e3,
+            error_ms: needing.error * 1e3,
+            known_bytes: needing.known.round() as u64,
+            swapped_bytes: sum(AgeCurve::swapped).round() as u64,
+            huge_bytes: sum(AgeCurve::huge).round() as u64,
+            unknown_bytes: needing.unknown.round() as u64,
+            curve: steps.map(|age| needing.point(*age, needing.beyond(*age))).collect(),
+            verdict,
+            refused,
+        }
+    }
+}
+
+/// What a verdict rests on; memory in bytes, times in s.
+struct Needing<'a> {
+    curves: &'a [&'a AgeCurve],
+    objective: Objective,
+    known: f64,
+    unknown: f64,
+    most: f64,
+    error: f64,
+    /// the longest age that is known
+    longest: f64,
+}
+
+impl Needing<'_> {
+    fn beyond(&self, age: f64) -> Beyond {
+        together(self.curves.iter().copied(), age)
+    }
+
+    fn kept(&self, b: &Beyond) -> f64 {
+        b.kept + self.unknown
+    }
+
+    fn point(&self, age: f64, b: Beyond) -> NeedPoint {
+        let kept = self.kept(&b);
+        let pages = b.returned / isotherm_core::PAGE_SIZE as f64;
+        NeedPoint {
+            idle_ms: age * 1e3,
+            saved_bytes: b.idle.round() as u64,
+            kept_bytes: kept.round() as u64,
+            returned_bytes_per_second: b.returned,
+            returned_percent_per_minute: b.returned * 60.0 / kept.max(1.0) * 100.0,
+            waiting_percent: pages * self.objective.fault.as_secs_f64() * 100.0,
+        }
+    }
+
+    /// The ages that are tried, the shortest first.
+    fn ages(&self) -> impl Iterator<Item = f64> + use<> {
+        let longest = self.longest;
+        std::iter::successors(Some(SHORTEST), |age| Some(age * STEP))
+            .take_while(move |age| *age <= longest)
+    }
+
+    /// The shortest age at which no more than the objective comes back. `doubt` is -1 to 1: how far ages and
+    /// counts are taken to be wrong, within their errors.
+    fn meets(&self, doubt: f64) -> Option<f64> {
+        self.ages().find(|age| {
+            let b = self.beyond((age + doubt * self.error).max(0.1));
+            // 95 % of the counts of n independent windows are within 2 / sqrt(n).
+            let spread = 1.0 + 2.0 / b.counted.max(1.0).sqrt();
+            let returned = b.returned * spread.powf(-doubt);
+            let allowed = self.objective.percent_per_minute / 100.0 / 60.0;
+            returned <= allowed * self.kept(&self.beyond(*age))
+        })
+    }
+
+    fn verdict(&self) -> Result<Verdict, String> {
+        self.refusal()?;
+        let age = self.meets(0.0).ok_or_else(|| self.too_short())?;
+        let at = self.beyond(age);
+        let kept = |doubt| self.meets(doubt).map(|age| self.kept(&self.beyond(age)));
+        let all = self.known + self.unknown;
+        let need = self.kept(&at);
+        let limit = need * (1.0 + HEADROOM);
+        let is_cliff = self.is_cliff(age, need, at.returned);
+        let round = |bytes: f64| ((bytes / MIB).ceil() * MIB) as u64;
+        let memory_max = (self.most + self.unknown).max(limit) * (1.0 + HEADROOM);
+        Ok(Verdict {
+            at: self.point(age, at),
+            low_bytes: kept(1.0).unwrap_or(need).min(need).round() as u64,
+            high_bytes: kept(-1.0).unwrap_or(all).max(need).round() as u64,
+            is_cliff,
+            memory_high_bytes: round(limit),
+            memory_max_bytes: round(memory_max),
+            instance_bytes: (round(limit)).next_power_of_two(),
+        })
+    }
+
+    /// Whether far more comes back if a little less is kept than `need`, which is met at `age`.
+    fn is_cliff(&self, age: f64, need: f64, returned: f64) -> bool {
+        let shorter = self.ages().take_while(|a| *a < age).map(|a| self.beyond(a));
+        // The shorter the age, the less is kept.
+        let less = shorter.filter(|b| self.kept(b) <= need * (1.0 - HEADROOM)).last();
+        less.is_some_and(|b| b.returned > CLIFF * returned.max(self.allowed(need)))
+    }
+
+    /// Memory that may come back per second.
+    fn allowed(&self, kept: f64) -> f64 {
+        kept * self.objective.percent_per_minute / 100.0 / 60.0
+    }
+
+    fn refusal(&self) -> Result<(), String> {
+        if self.curves.iter().all(|c| c.is_empty()) {
+            return Err("the record has no idle ages: record for at least a minute with the default \
+                        monitor (other monitors, and isotherm before record version 5, do not count them)"
+                .to_owned());
+        }
+        let share = self.unknown / (self.known + self.unknown).max(1.0);
+        if share > MOST_UNKNOWN {
+            return Err(format!(
+                "{:.0} % of the resident memory is unknown, as its accesses cannot be observed: \
+                 isotherm report summary names the reasons",
+                share * 100.0
+            ));
+        }
+        if self.longest < SHORTEST {
+            return Err(format!(
+                "{:.0} s are too short: only ages up to two thirds of the record are known well; \
+                 record for a minute or longer",
+                self.longest / KNOWN_SHARE
+            ));
+        }
+        Ok(())
+    }
+
+    fn too_short(&self) -> String {
+        let age = self.ages().last().unwrap_or(SHORTEST);
+        let p = self.point(age, self.beyond(age));
+        format!(
+            "the record is too short for this objective: of what is idle for {age:.0} s, {:.2} % of the \
+             working set still comes back each minute, and longer ages are not known; record for at least {} \
+             s, or allow more with --objective",
+            p.returned_percent_per_minute,
+            (age * 3.0 / 10.0).ceil() as u64 * 10
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

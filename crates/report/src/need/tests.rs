@@ -1,0 +1,106 @@
+use std::sync::Arc;
+
+use isotherm_core::{Nanos, PAGE_SIZE, PageAges};
+
+use super::*;
+use crate::render::{need_picture, need_text};
+use crate::scene::{mapping, region, snapshot, target};
+
+const BEGIN: u64 = 1_000_000_000_000;
+const PAGES: u32 = (64 << 20) / PAGE_SIZE as u32;
+
+/// A record of 10-second snapshots with ages: `idle` and `returned` are (age in s, pages).
+fn need(rows: u64, idle: &[(u64, u32)], returned: &[(u64, u32)], unknown: u32) -> Need {
+    need_of(rows, idle, returned, unknown, &[0])
+}
+
+fn need_of(
+    rows: u64,
+    idle: &[(u64, u32)],
+    returned: &[(u64, u32)],
+    unknown: u32,
+    ids: &[u32],
+) -> Need {
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    for seq in 0..rows {
+        let since = Nanos(BEGIN + seq * 10_000_000_000);
+        let mut ages = PageAges {
+            since,
+            begun: Nanos(BEGIN),
+            sampling: 1,
+            unknown,
+            error_ms: 500,
+            ..PageAges::default()
+        };
+        // What is touched all the time.
+        ages.idle.add(100, PAGES / 2);
+        // No page is known to be older than the record.
+        let known = |age: u64| age.min(seq * 10 + 10) * 1000;
+        idle.iter().for_each(|(age, n)| ages.idle.add(known(*age), *n));
+        returned.iter().for_each(|(age, n)| ages.returned.add(age * 1000, *n));
+        let ages = Arc::new(ages);
+        let view = |id: &u32| {
+            let mut view =
+                target(*id, vec![mapping(0, 64 << 20, "")], vec![region(0, 64 << 20, 1.0)]);
+            view.ages = Some(Arc::clone(&ages));
+            view
+        };
+        builder.push(&snapshot(seq, 10.0, ids.iter().map(view).collect()));
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn what_is_idle_and_stays_so_is_given_up() {
+    let n = need(60, &[(300, PAGES / 2)], &[], 0);
+    let v = n.needs[0].verdict.as_ref().unwrap();
+    assert_eq!(v.at.idle_ms, 5000.0, "nothing comes back after any time");
+    assert_eq!((v.at.kept_bytes, v.low_bytes), (32 << 20, 32 << 20));
+    assert!(v.at.kept_bytes <= v.high_bytes && v.at.kept_bytes <= v.memory_high_bytes);
+    assert!(v.memory_high_bytes < v.memory_max_bytes && !v.is_cliff);
+    assert_eq!(v.instance_bytes, v.memory_high_bytes.next_power_of_two());
+    assert!(need_text(&n).contains("can be given up"), "{}", need_text(&n));
+}
+
+/// Pages that return after 16 s: with the objective they must stay.
+#[test]
+fn what_comes_back_stays() {
+    let n = need(60, &[(10, PAGES / 4), (250, PAGES / 4)], &[(16, 1000)], 0);
+    let v = n.needs[0].verdict.as_ref().unwrap();
+    assert!((15_900.0..21_000.0).contains(&v.at.idle_ms), "{}", v.at.idle_ms);
+    assert!(v.is_cliff, "100 pages a second come back just below");
+    assert!(need_text(&n).contains("a cliff"));
+    let curve = &n.needs[0].curve;
+    let point = |ms: f64| curve.iter().find(|p| p.idle_ms == ms).unwrap();
+    assert_eq!(point(10_000.0).returned_bytes_per_second.round(), 100.0 * PAGE_SIZE as f64);
+    assert!((point(10_000.0).waiting_percent - 0.2).abs() < 1e-9, "100 x 20 us");
+    assert_eq!(point(30_000.0).returned_bytes_per_second, 0.0);
+    assert!(point(10_000.0).saved_bytes > point(30_000.0).saved_bytes);
+}
+
+#[test]
+fn what_is_not_known_is_refused() {
+    let why = |n: &Need| n.needs[0].refused.clone().unwrap();
+    assert!(why(&need(60, &[], &[], PAGES / 3)).contains("unknown"));
+    assert!(why(&need(60, &[], &[(3600, 500)], 0)).contains("too short for this objective"));
+    assert!(why(&need(1, &[], &[], 0)).contains("too short"));
+    let mut builder = NeedBuilder::new(Options::default(), Objective::default());
+    builder.push(&snapshot(0, 1.0, vec![target(0, vec![mapping(0, 4096, "")], vec![])]));
+    assert!(why(&builder.finish().unwrap()).contains("no idle ages"));
+}
+
+#[test]
+fn several_targets_are_told_together_and_apart() {
+    let n = need_of(30, &[(100, PAGES / 2)], &[], 0, &[0, 1]);
+    assert_eq!(n.needs.len(), 3);
+    assert_eq!(n.needs[0].known_bytes, 2 * n.needs[1].known_bytes);
+    assert_eq!(n.needs[2].target, Some(1));
+}
+
+#[test]
+fn the_picture_names_the_need() {
+    let n = need(60, &[(10, PAGES / 4), (250, PAGES / 4)], &[(16, 1000)], 0);
+    let svg = need_picture(&n).unwrap().svg().unwrap();
+    let kept = crate::units::bytes(n.needs[0].verdict.as_ref().unwrap().at.kept_bytes);
+    assert!(svg.contains(&format!("needs {kept}")));
+}

@@ -1,0 +1,167 @@
+//! How much memory is needed, as text and as a picture.
+
+use std::fmt::Write;
+
+use super::RenderError;
+use super::lines::lines_picture;
+use super::picture::Picture;
+use super::words::{heading, printable, span};
+use crate::lines::{Line, Lines, Plot};
+use crate::need::{Need, NeedPoint, NeedRow, Verdict};
+use crate::units::{bytes, percent, significant};
+
+/// The need as text for people.
+#[must_use]
+pub fn need_text(n: &Need) -> String {
+    let mut out = format!(
+        "{}{} to {} of the record; at most {} % of the working set may come back each minute\n",
+        heading(&n.title),
+        span(n.from_ms),
+        span(n.to_ms),
+        significant(n.objective_percent_per_minute)
+    );
+    if n.ended_targets > 0 {
+        let _ = writeln!(out, "left out, as they have ended: {} targets", n.ended_targets);
+    }
+    for row in &n.needs {
+        if n.needs.len() > 1 {
+            let _ = write!(out, "\n{}", printable(&row.label));
+        }
+        out += "\n";
+        out += &verdict(row);
+        out += &curve(row);
+    }
+    let _ = writeln!(
+        out,
+        "\nsaved: idle for this time or longer. back: touched after that, if it goes on as in the record. \
+         waiting: at {} us for a page.\nPage cache that is read by system calls, sockets and page tables are \
+         not in these figures.",
+        significant(n.fault_us)
+    );
+    out
+}
+
+fn verdict(row: &NeedRow) -> String {
+    let all = row.known_bytes + row.unknown_bytes;
+    let mut out = match (&row.verdict, &row.refused) {
+        (Some(v), _) => answer(row, v, all),
+        (None, Some(why)) => format!("no answer: {}\n", printable(why)),
+        (None, None) => String::new(),
+    };
+    let parts = [
+        ("in swap", row.swapped_bytes),
+        ("in huge pages", row.huge_bytes),
+        ("unknown", row.unknown_bytes),
+    ];
+    let named: Vec<String> =
+        parts.iter().filter(|p| p.1 > 0).map(|(name, n)| format!("{} {name}", bytes(*n))).collect();
+    let named =
+        if named.is_empty() { String::new() } else { format!(", of it {}", named.join(", ")) };
+    let _ = writeln!(
+        out,
+        "  it has {}{named}; ages of {}, right to {}",
+        bytes(all),
+        span(row.counted_ms),
+        span(row.error_ms)
+    );
+    out
+}
+
+fn answer(row: &NeedRow, v: &Verdict, all: u64) -> String {
+    let p = &v.at;
+    let mut out = format!(
+        "it needs {} ({} to {}) of {}\n  {} can be given up ({:.0} %): it is idle for {} or longer, and {} a \
+         minute of it come back\n",
+        bytes(p.kept_bytes),
+        bytes(v.low_bytes),
+        bytes(v.high_bytes),
+        bytes(all),
+        bytes(p.saved_bytes),
+        percent(p.saved_bytes as f64, all as f64),
+        span(p.idle_ms.round()),
+        bytes((p.returned_bytes_per_second * 60.0).round() as u64)
+    );
+    if v.is_cliff {
+        out += "  a cliff: with 5 % less, more than ten times as much comes back; lower a limit in steps\n";
+    }
+    if row.huge_bytes * 2 > row.known_bytes {
+        out += "  most of it is in huge pages, of which only a whole one is idle: with small pages more may be\n";
+    }
+    let _ = writeln!(
+        out,
+        "  memory.high {} (Kubernetes request), memory.max {} (limit), instance of {}",
+        bytes(v.memory_high_bytes),
+        bytes(v.memory_max_bytes),
+        bytes(v.instance_bytes)
+    );
+    out
+}
+
+fn curve(row: &NeedRow) -> String {
+    if row.curve.is_empty() {
+        return String::new();
+    }
+    let mut out = format!(
+        "  {:<10}{:>12}{:>12}{:>14}{:>14}{:>10}\n",
+        "idle for", "saved", "kept", "back a second", "% a minute", "waiting"
+    );
+    for p in &row.curve {
+        let _ = writeln!(
+            out,
+            "  {:<10}{:>12}{:>12}{:>14}{:>14}{:>10}",
+            span(p.idle_ms),
+            bytes(p.saved_bytes),
+            bytes(p.kept_bytes),
+            bytes(p.returned_bytes_per_second.round() as u64),
+            significant(p.returned_percent_per_minute),
+            format!("{} %", significant(p.waiting_percent))
+        );
+    }
+    out
+}
+
+/// What comes back, over the memory that is kept, as a picture. It has the first row: all targets together.
+///
+/// # Errors
+/// If the built-in font cannot be read.
+pub fn need_picture(n: &Need) -> Result<Picture, RenderError> {
+    const MIB: f64 = 1_048_576.0;
+    let row = n.needs.first();
+    let curve = row.map(|r| r.curve.as_slice()).unwrap_or_default();
+    let at = |p: &NeedPoint| (p.kept_bytes as f64 / MIB, p.returned_bytes_per_second / MIB * 60.0);
+    let mut points: Vec<(f64, f64)> = curve.iter().map(at).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let all = row.map_or(0.0, |r| (r.known_bytes + r.unknown_bytes) as f64 / MIB);
+    points.push((all, 0.0));
+    let mut lines = vec![Line { name: "comes back".to_owned(), points }];
+    let verdict = row.and_then(|r| r.verdict.as_ref());
+    if let Some(v) = verdict {
+        let name = format!("needs {}", bytes(v.at.kept_bytes));
+        lines.push(Line { name, points: vec![at(&v.at)] });
+    }
+    let marks = (0..=4).map(|i| {
+        let from = lines[0].points.first().map_or(0.0, |p| p.0);
+        let x = from + (all - from) * f64::from(i) / 4.0;
+        (x, bytes((x * MIB) as u64))
+    });
+    let note = match verdict {
+        Some(v) => format!(
+            "{} can be given up: it is idle for {} or longer.",
+            bytes(v.at.saved_bytes),
+            span(v.at.idle_ms.round())
+        ),
+        None => "The record gives no answer: see the report as text.".to_owned(),
+    };
+    lines_picture(&Lines {
+        title: match n.title.is_empty() {
+            true => "How much memory it needs".to_owned(),
+            false => n.title.clone(),
+        },
+        note,
+        x: "memory that is kept".to_owned(),
+        y: "MiB that come back a minute".to_owned(),
+        marks: marks.collect(),
+        plots: vec![Plot { name: "what comes back".to_owned(), lines }],
+        basis: format!("{} to {} of the record", span(n.from_ms), span(n.to_ms)),
+    })
+}
