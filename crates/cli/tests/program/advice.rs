@@ -86,7 +86,7 @@ impl Advised {
             && self.bytes("hugepage", "warm") + self.bytes("hugepage", "cold") == 0
             // The kernel's own ageing makes half a per cent look untouched.
             && idle("hot") + idle("warm") <= (hot + warm) / 200
-            // The regions around hot islands are warm: by bench/accuracy a fifth of what is cold.
+            // The regions around hot islands are warm: by the bench `accuracy` a fifth of what is cold.
             && idle("cold") >= cold * 7 / 10
             && (hot + warm..hot + warm + cold * 3 / 10).contains(&needed);
         (!right).then_some(figures)

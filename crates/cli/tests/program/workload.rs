@@ -305,7 +305,7 @@ fn on_the_simulated_machine(name: &str) -> Right {
     right(&played.snapshots, played.target, &played.truth)
 }
 
-/// How far shares may be apart. By `bench/accuracy`, precision and recall of hot, and precision of
+/// How far shares may be apart. By the bench `accuracy`, precision and recall of hot, and precision of
 /// cold memory are .95 or more on either machine. Recall of cold memory is about .8, as the region
 /// around an island is warm; how large that is depends on where random looks fell, and it differs by
 /// .05 from machine to machine. Twice that, for a machine that does other things as well.
