@@ -65,7 +65,7 @@ settled() {
     isotherm interleave verify --pid "$block_pid" "$@" >/tmp/verified
 }
 
-# exact WEIGHT0 WEIGHT1: all pages but one are where the rule places them: page p of the
+# exact WEIGHT0 WEIGHT1: all pages, except for at most one, are where the rule places them: page p of the
 # address space is on node 0 if p mod (W0 + W1) is below W0, and else on node $other
 exactly=
 other=1
