@@ -126,6 +126,7 @@ fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot
             ran: Some(AGGR / 2),
             mappings: Arc::clone(mappings),
             left_out: 0,
+            ages: None,
             regions: all.iter().zip(ends).enumerate().map(region).collect(),
         }],
     }

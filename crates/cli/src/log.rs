@@ -22,16 +22,22 @@ pub fn begin(verbose: u8) {
         1 => Level::DEBUG,
         _ => Level::TRACE,
     };
-    // systemd sets it if standard error is the journal, which accepts a priority before each line.
-    let to_journal = std::env::var_os("JOURNAL_STREAM").is_some();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(io::stderr)
         .log_internal_errors(false)
-        .event_format(Line { to_journal })
+        .event_format(Line { to_journal: is_journal() })
         .finish();
     // isotherm sets it only once, so this cannot fail.
     let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Whether standard error is the journal of systemd, which reads a priority before each line. Child
+/// processes inherit `JOURNAL_STREAM`, so it counts only if it names standard error: `DEVICE:INODE`.
+fn is_journal() -> bool {
+    let named = std::env::var("JOURNAL_STREAM").ok();
+    let stderr = rustix::fs::fstat(io::stderr()).ok();
+    named.zip(stderr).is_some_and(|(named, is)| named == format!("{}:{}", is.st_dev, is.st_ino))
 }
 
 /// Formats `isotherm: message`, with the level only if `-v` is given.

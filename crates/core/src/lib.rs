@@ -6,6 +6,7 @@
 //! schemes.
 
 mod act;
+mod ages;
 mod attribution;
 mod attrs;
 mod bins;
@@ -40,6 +41,7 @@ pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
     PageKind, Support, Work,
 };
+pub use ages::{AGE_BINS, AgeHistogram, HugeAges, PageAges};
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};
 pub use call::{Cost, OpsError, TargetId};

@@ -161,7 +161,14 @@ impl<O: Space + Look> PageScan<O> {
             let regions = w.make_regions(&self.attrs, own as usize, ms, interval);
             let ran = ran_since(&mut w.ran, self.ops.ran(w.id));
             let mappings = Arc::clone(&w.mappings);
-            targets.push(TargetView { id: w.id, ran, mappings, left_out: w.left_out, regions });
+            targets.push(TargetView {
+                id: w.id,
+                ran,
+                mappings,
+                left_out: w.left_out,
+                regions,
+                ages: None,
+            });
         }
         let snapshot = Arc::new(Snapshot {
             seq: self.seq,

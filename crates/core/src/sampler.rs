@@ -400,6 +400,7 @@ impl<O: Space + Look> RegionSampler<O> {
                 mappings: Arc::clone(&t.mappings),
                 left_out: t.left_out,
                 regions: t.regions.iter().map(|r| view(r, interval)).collect(),
+                ages: None,
             });
         }
         Snapshot {

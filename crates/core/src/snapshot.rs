@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::ages::PageAges;
 use crate::attrs::Attrs;
 use crate::call::{Cost, TargetId};
 use crate::estimator::Rate;
@@ -76,6 +77,8 @@ pub struct TargetView {
     pub left_out: u64,
     /// sorted, disjoint
     pub regions: Vec<RegionView>,
+    /// idle ages of its pages, in some snapshots only: every 10 s at first, later every minute
+    pub ages: Option<Arc<PageAges>>,
 }
 
 /// One region in a [`Snapshot`]. Shares are of 10,000 (basis points) of the region's pages.

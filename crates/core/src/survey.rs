@@ -86,6 +86,15 @@ pub trait Survey {
         out: &mut Vec<Cleared>,
     ) -> Result<Cost, OpsError>;
 
+    /// The pages of the block at `block` that are in swap; `None` if that cannot be known.
+    ///
+    /// # Errors
+    /// As for [`Survey::survey`].
+    fn swapped(&mut self, target: TargetId, block: u64) -> Result<Option<PageMask>, OpsError> {
+        let _ = (target, block);
+        Ok(None)
+    }
+
     /// The memory pressure on the target; `None` if not available.
     fn pressure(&mut self, target: TargetId) -> Option<Pressure> {
         let _ = target;

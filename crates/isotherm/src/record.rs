@@ -121,7 +121,7 @@ pub fn record(
     // to run must not delay the end of the record or its summary.
     let ended = stop.is_over().then(&mut end_command);
     let finished = recording.finish(&mut session, result).map(|(end, summary)| {
-        let SessionState { follower, status, .. } = session.watched();
+        let SessionState { follower, status, .. } = session.state();
         finish(&Recorded {
             end,
             summary,
@@ -202,7 +202,7 @@ impl RecordJob {
     fn state(&self, on: &JobContext<'_>) -> WatchStatus {
         let file = self.file.display().to_string();
         let record = RecordState::new(file, self.writer.summary(), None);
-        WatchStatus::new(&on.watched.scene(None), on.watch.attrs(), self.paused, Some(record))
+        WatchStatus::new(&on.state.scene(None), on.watch.attrs(), self.paused, Some(record))
     }
 
     /// Ends the record, whether or not the session succeeded.
@@ -213,7 +213,7 @@ impl RecordJob {
             Err(e) => (Why::Failed, chain(e)),
         };
         let written = self.writer.finish(why, &note);
-        session.watched().status.clear();
+        session.state().status.clear();
         let ended = result?;
         Ok((ended, written?))
     }
@@ -240,7 +240,7 @@ impl Job for RecordJob {
     }
 
     fn snapshot(&mut self, on: &mut JobContext<'_>, s: &Arc<Snapshot>) -> Result<ControlFlow<End>> {
-        on.watched.status.show(s, String::new);
+        on.state.status.show(s, String::new);
         Ok(match self.write(s)? {
             Written::Full => ControlFlow::Break(End::Full),
             Written::Going => ControlFlow::Continue(()),
@@ -273,13 +273,13 @@ impl Job for RecordJob {
                 };
                 let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
                 on.watch.set_attrs(attrs)?;
-                on.watched.status.set_attrs(&attrs);
+                on.state.status.set_attrs(&attrs);
             }
             Request::Targets { add, remove } => {
-                if on.watched.follower.has_lasting() {
+                if on.state.follower.has_lasting() {
                     bail!("physical memory is recorded: it has no processes to add or remove");
                 }
-                on.watched.follower.set_targets(on.watch.hold(), &add, &remove)?;
+                on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
                 on.follow(self)?;
             }
             Request::Commit { .. } => {

@@ -2,7 +2,6 @@
 
 use std::fmt::{self, Display};
 use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,8 +22,8 @@ pub struct Stop {
     signal: Arc<AtomicUsize>,
     /// SIGHUP has arrived, for a command that does not end at SIGHUP
     reload: Arc<AtomicBool>,
-    /// readable once a signal has arrived, so that a wait ends
-    awoken: UnixStream,
+    /// readable once a signal has arrived, so that a wait ends; `None`: no signal is caught
+    awoken: Option<UnixStream>,
 }
 
 /// The reason for ending.
@@ -42,9 +41,11 @@ impl Stop {
         Stop::of(&[SIGINT, SIGTERM, SIGHUP], &[])
     }
 
-    /// Never ends.
-    pub fn never() -> Result<Self> {
-        Stop::of(&[], &[])
+    /// Never ends, and catches no signal.
+    #[must_use]
+    pub fn never() -> Self {
+        let (signal, reload) = (Arc::default(), Arc::default());
+        Stop { end: None, signal, reload, awoken: None }
     }
 
     /// Ends at a signal other than SIGHUP, which causes a reload.
@@ -67,7 +68,7 @@ impl Stop {
             signal_hook::flag::register(number, Arc::clone(&reload))?;
             pipe::register(number, waker.try_clone()?)?;
         }
-        Ok(Stop { end: None, signal, reload, awoken })
+        Ok(Stop { end: None, signal, reload, awoken: Some(awoken) })
     }
 
     /// Whether SIGHUP has arrived since the last call.
@@ -86,7 +87,7 @@ impl Stop {
             end: Some(self.end.map_or(end, |own| own.min(end))),
             signal: Arc::clone(&self.signal),
             reload: Arc::clone(&self.reload),
-            awoken: self.awoken.try_clone()?,
+            awoken: self.awoken.as_ref().map(UnixStream::try_clone).transpose()?,
         })
     }
 
@@ -111,13 +112,6 @@ impl Stop {
     }
 }
 
-impl AsFd for Stop {
-    /// Readable once a signal has arrived.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.awoken.as_fd()
-    }
-}
-
 /// A signal ends the wait.
 impl Wait for &Stop {
     fn settle(&mut self, _: Nanos) -> bool {
@@ -125,13 +119,13 @@ impl Wait for &Stop {
     }
 
     fn fds<'a>(&'a self, out: &mut Vec<PollFd<'a>>) {
-        out.push(PollFd::from_borrowed_fd(self.as_fd(), PollFlags::IN));
+        out.extend(self.awoken.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN)));
     }
 
     fn go_on(&mut self, ready: &[bool]) {
         if ready.contains(&true) {
             // Each signal writes one byte. Bytes beyond these remain for the next read.
-            let _ = (&self.awoken).read(&mut [0; 64]);
+            let _ = self.awoken.as_ref().map(|mut awoken| awoken.read(&mut [0; 64]));
         }
     }
 }

@@ -44,6 +44,7 @@ fn every_column_is_documented_and_every_documented_column_exists() {
         (Kind::Targets, "### Targets"),
         (Kind::End, "### End"),
         (Kind::Attribution, "### Attribution"),
+        (Kind::Ages, "### Ages"),
     ] {
         let fields = schemas.of(kind).fields();
         let there = fields.iter().map(|f| (f.name().clone(), type_name(f))).collect();

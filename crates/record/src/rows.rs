@@ -152,6 +152,7 @@ impl Targets {
             mappings,
             left_out: nth(&self.left_out, row, i)?,
             regions: Vec::new(),
+            ages: None,
         };
         Ok((target, nth(&self.regions, row, i)? as usize))
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use arrow_buffer::Buffer;
 use arrow_schema::{ArrowError, Schema};
-use isotherm_core::{Nanos, Snapshot};
+use isotherm_core::{Nanos, PageAges, Snapshot, TargetId};
 
+use crate::ages::to_ages;
 use crate::attributions::to_attributions;
 use crate::bad::{Bad, ensure};
 use crate::event::Event;
@@ -32,6 +33,8 @@ pub(crate) struct State {
     last_seq: Option<u64>,
     /// the latest time at which data of a target were read
     last_told: Option<Nanos>,
+    /// ages of the snapshots that come next
+    ages: HashMap<(Nanos, TargetId), PageAges>,
     missing: u64,
     /// snapshots after the last one, according to the end
     missing_at_end: u64,
@@ -56,6 +59,7 @@ impl State {
             newest_set: None,
             last_seq: None,
             last_told: None,
+            ages: HashMap::new(),
             missing: 0,
             missing_at_end: 0,
             begins_damaged: false,
@@ -91,8 +95,8 @@ impl State {
     pub(crate) fn take(&mut self, frame: Frame, events: &mut VecDeque<Event>) -> Result<(), Bad> {
         let (version, kind) = (frame.version, frame.kind);
         let payload = Buffer::from_vec(frame.payload);
-        if self.passes && matches!(kind, Kind::Snapshots | Kind::Mappings) && holds_rows(&payload)?
-        {
+        let passes = self.passes && matches!(kind, Kind::Snapshots | Kind::Mappings | Kind::Ages);
+        if passes && holds_rows(&payload)? {
             return Ok(());
         }
         match decode(payload, self.schemas.of_version(version, kind))? {
@@ -143,6 +147,7 @@ impl State {
                 self.last_told = told.last().map(|a| a.at).or(self.last_told);
                 events.extend(told.into_iter().map(Event::Attribution));
             }
+            Kind::Ages => self.ages = to_ages(rows)?,
             Kind::Targets => events.extend(to_targets(rows)?.into_iter().map(Event::Target)),
             Kind::End => {
                 let end = to_end(rows)?;
@@ -187,8 +192,12 @@ impl State {
         if row.is_none() {
             self.rows = None;
         }
-        Some(row?.and_then(|(snapshot, used)| {
+        Some(row?.and_then(|(mut snapshot, used)| {
             self.follow(snapshot.seq)?;
+            let end = snapshot.end;
+            for target in &mut snapshot.targets {
+                target.ages = self.ages.remove(&(end, target.id)).map(Arc::new);
+            }
             self.forget_sets(&used);
             Ok(Arc::new(snapshot))
         }))

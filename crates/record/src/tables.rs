@@ -1,4 +1,4 @@
-//! The small tables, targets and end, and the columns of all five tables.
+//! The small tables, targets and end, and the columns of all six tables.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use arrow_array::{RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, SchemaRef};
 use isotherm_core::TargetId;
 
+use crate::ages::from_ages;
 use crate::attributions::from_attributions;
 use crate::bad::Bad;
 use crate::columns::Columns;
@@ -26,6 +27,7 @@ pub(crate) struct Schemas {
     targets: SchemaRef,
     end: SchemaRef,
     attribution: SchemaRef,
+    ages: SchemaRef,
 }
 
 impl Schemas {
@@ -39,6 +41,7 @@ impl Schemas {
             targets: from_targets(&[])?.schema(),
             end: from_ends(&[])?.schema(),
             attribution: from_attributions(&[])?.schema(),
+            ages: from_ages(&[])?.schema(),
         })
     }
 
@@ -49,6 +52,7 @@ impl Schemas {
             Kind::Targets => &self.targets,
             Kind::End => &self.end,
             Kind::Attribution => &self.attribution,
+            Kind::Ages => &self.ages,
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use arrow_schema::Schema;
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId, TargetView};
 
+use crate::ages::{AgeRow, from_ages};
 use crate::attributions::from_attributions;
 use crate::bad::Bad;
 use crate::check;
@@ -55,6 +56,8 @@ pub struct Writer<S = Files> {
     sets: Sets,
     columns: Columns,
     attributions: Vec<Attribution>,
+    /// ages of the waiting snapshots
+    ages: Vec<AgeRow>,
     last_told: Option<Nanos>,
     /// start of the first waiting snapshot, start and end of the last one
     waits: Option<(Nanos, Nanos, Nanos)>,
@@ -109,6 +112,7 @@ impl<S: Sink> Writer<S> {
             sets: Sets::default(),
             columns: Columns::default(),
             attributions: Vec::new(),
+            ages: Vec::new(),
             last_told: None,
             waits: None,
             last_seq: None,
@@ -183,6 +187,8 @@ impl<S: Sink> Writer<S> {
         }
         let pushed = self.columns.push(&rounded(s), &numbers);
         pushed.map_err(|why| WriteError::refused("a snapshot", why))?;
+        let ages = s.targets.iter().filter_map(|t| Some(((s.end, t.id), t.ages.clone()?)));
+        self.ages.extend(ages);
         self.last_seq = Some(s.seq);
         let first = self.waits.map_or(s.start, |(first, ..)| first);
         self.waits = Some((first, s.start, s.end));
@@ -205,6 +211,13 @@ impl<S: Sink> Writer<S> {
         }
         if self.attribute()? == Progress::Full {
             return Ok(Progress::Full);
+        }
+        let ages = std::mem::take(&mut self.ages);
+        if !ages.is_empty() {
+            let message = self.encoder.rows(&from_ages(&ages)?)?;
+            if self.put(Kind::Ages, &message)? == Progress::Full {
+                return Ok(Progress::Full);
+            }
         }
         let snapshots = self.columns.len() as u64;
         let message = self.encoder.rows(&self.columns.take()?)?;

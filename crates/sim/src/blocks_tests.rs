@@ -43,7 +43,14 @@ fn region(from: u64, to: u64, hz: f32, touched_bp: u32) -> RegionView {
 }
 
 fn scored(truth: &GroundTruth, regions: Vec<RegionView>) -> BlockScores {
-    let view = TargetView { id: TARGET, ran: None, mappings: Arc::default(), left_out: 0, regions };
+    let view = TargetView {
+        id: TARGET,
+        ran: None,
+        mappings: Arc::default(),
+        left_out: 0,
+        regions,
+        ages: None,
+    };
     let snapshot = Snapshot {
         seq: 0,
         start: Nanos(0),

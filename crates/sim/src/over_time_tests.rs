@@ -44,7 +44,14 @@ fn snapshot(start_ms: u64, end_ms: u64, hz: [f32; 2]) -> Snapshot {
         support: None,
     };
     let regions = (0..).zip(hz).map(region).collect();
-    let view = TargetView { id: TARGET, ran: None, mappings: Arc::default(), left_out: 0, regions };
+    let view = TargetView {
+        id: TARGET,
+        ran: None,
+        mappings: Arc::default(),
+        left_out: 0,
+        regions,
+        ages: None,
+    };
     let (start, end) = (Nanos(start_ms * 1_000_000), Nanos(end_ms * 1_000_000));
     let (attrs, cost) = (Attrs::default(), Cost::default());
     Snapshot { seq: 0, start, end, attrs, cost, quality: None, targets: vec![view] }

@@ -10,6 +10,8 @@ This page has every command and option of isotherm, as `isotherm COMMAND --help`
 [Command line](../abi/testing/command-line.md) lists those that scripts may rely on, the forms of \
 values, and the exit statuses.
 
+Every command has `-v`, which reports actions on standard error, and `-vv`, which reports each step.
+
 This page is generated: `UPDATE_DOCS=1 cargo test options_page` writes it. Do not edit it by hand.
 ";
 
@@ -39,7 +41,7 @@ fn section(command: &Command, text: &mut String) {
 
 /// A table for each heading of the help of a command. The first has the options without a heading.
 fn tables(command: &Command, text: &mut String) {
-    let is_own = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help";
+    let is_own = |arg: &&Arg| !arg.is_hide_set() && arg.get_id() != "help" && !arg.is_global_set();
     let args: Vec<&Arg> = command.get_arguments().filter(is_own).collect();
     let mut headings = vec![None];
     for arg in &args {

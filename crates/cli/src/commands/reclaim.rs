@@ -33,8 +33,8 @@ const KERNEL_MARKS_EVERY: Duration = Duration::from_millis(500);
 
 /// Pages out memory until a signal, a request or `--duration` ends it.
 pub fn run(options: Reclaim) -> Result<ExitCode> {
-    // The arguments after the name of the program and `reclaim`; no options may stand before it.
-    let typed = std::env::args_os().skip(2).collect();
+    // The arguments after `reclaim`: only options without a value, as -v, may stand before it.
+    let typed = std::env::args_os().skip_while(|word| word != "reclaim").skip(1).collect();
     let service = match options.config {
         None => Service::new(options, None, typed),
         Some(path) => Service::read(path, typed)?,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
@@ -136,26 +137,46 @@ fn other_shells_are_told_of_all_commands_and_each_has_a_manual_page() {
     assert!(refused.status == 1 && refused.err.contains("manual pages"), "{}", refused.err);
 }
 
+/// Standard error of a command, to a file that `JOURNAL_STREAM` names, as systemd does with its own socket.
+fn in_journal(command: &mut Command) -> String {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let is = file.as_file().metadata().unwrap();
+    command.env("JOURNAL_STREAM", format!("{}:{}", is.dev(), is.ino()));
+    let _ = command.stdout(Stdio::null()).stderr(file.reopen().unwrap()).status().unwrap();
+    fs::read_to_string(file.path()).unwrap()
+}
+
 #[test]
 fn verbose_reports_more_and_the_journal_gets_priorities() {
     if !root_or_skip("verbose_reports_more_and_the_journal_gets_priorities") {
         return;
     }
     let dir = TempDir::new().unwrap();
-    let record = |options: &[&str], to_journal: bool| {
+    let record = |options: &[&str]| {
         let all = [&["record", "-o", "x.rec", "--look", "bpf"], options, &["--", "true"]].concat();
         let mut command = isotherm(all);
-        if to_journal {
-            command.env("JOURNAL_STREAM", "1:1");
-        }
-        finish(command.current_dir(dir.path())).err
+        command.current_dir(dir.path());
+        command
     };
     let debug = "isotherm: debug isotherm::";
-    assert!(!record(&[], false).contains(debug));
-    let verbose = record(&["-v"], false);
+    assert!(!finish(&mut record(&[])).err.contains(debug));
+    // A shell that a service has started inherits the variable, and writes elsewhere.
+    let verbose = finish(record(&["-v"]).env("JOURNAL_STREAM", "1:1")).err;
     assert!(verbose.lines().any(|line| line.starts_with(debug)), "{verbose}");
-    let journal = record(&["-v"], true);
+    let journal = in_journal(&mut record(&["-v"]));
     assert!(journal.lines().any(|line| line.starts_with(&format!("<7>{debug}"))), "{journal}");
-    let wrong = finish(isotherm(["report", "summary", "-i", "none"]).env("JOURNAL_STREAM", "1:1"));
-    assert!(wrong.err.starts_with("<3>isotherm: "), "{}", wrong.err);
+    let wrong = in_journal(&mut isotherm(["report", "summary", "-i", "none"]));
+    assert!(wrong.starts_with("<3>isotherm: "), "{wrong}");
+}
+
+/// `reclaim --config` parses its own options again: those after the word.
+#[test]
+fn verbose_may_stand_before_the_command() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("r.toml"), "pid = 2147483647\ndry-run = true\n").unwrap();
+    for words in [&["reclaim"][..], &["-v", "reclaim"], &["reclaim", "-v"]] {
+        let all = [words, &["--config", "r.toml", "--control", "none"]].concat();
+        let done = run_in(dir.path(), &all);
+        assert_eq!(done.status, 1, "{words:?}: {}", done.err);
+    }
 }

@@ -5,6 +5,7 @@
 //! becomes young shows how often the page is touched; a page that stays idle was not touched.
 //! `docs/concepts/how-it-sees.md` explains the method in full.
 
+mod age_counter;
 mod budget;
 mod coarse;
 mod counts;
@@ -52,6 +53,8 @@ use crate::time::Nanos;
 
 /// Interval at which the monitor counts the resident pages of unobservable mappings.
 const UNOBSERVABLE_EVERY: Duration = Duration::from_secs(5);
+/// Maximum number of blocks per round and target whose absent pages are looked up in swap.
+const MOST_LEFT: usize = 32;
 /// The snapshot follows the early reads with delays up to this one.
 const PUBLISHED_AFTER: Duration = Duration::from_millis(110);
 /// Windows store times in ms, in 32 bits. When the clock reaches this limit, half of the limit is subtracted
@@ -276,6 +279,7 @@ impl<O: Space + Look> Exposure<O> {
             let moment = Moment { at, ms: self.ms(at), ..moment };
             self.spending.pay_for_reading(cost);
             w.running.update(at, moment.ran);
+            w.ages.begin(moment.at, moment.ms);
             let terms = self.terms(w);
             let mut woke = w.read_all(&blocks, within, &moment, &terms, self.attrs.window);
             if w.is_large() {
@@ -292,6 +296,7 @@ impl<O: Space + Look> Exposure<O> {
             let all = self.spending.part >= 1.0;
             let whole = activity.filter(|_| all).map(|activity| Whole { activity, at: moment });
             w.rest.note_whole(whole);
+            self.see_swapped(w)?;
             self.see_hidden(w, at)?;
         }
         self.blocks = blocks;
@@ -428,6 +433,17 @@ impl<O: Space + Look> Exposure<O> {
         Ok(())
     }
 
+    /// Asks which pages that are no longer resident are in swap; the others were freed, and have no age.
+    fn see_swapped(&mut self, w: &mut ExposureTarget) -> Result<(), OpsError> {
+        for start in w.ages.take_left(MOST_LEFT) {
+            let Some(survey) = self.ops.survey() else { break };
+            let swapped = survey.swapped(w.id, start)?.unwrap_or_default();
+            let kept = w.resident_in_block(start).or(&swapped);
+            w.ages.keep_only(start, &kept);
+        }
+        Ok(())
+    }
+
     /// Looks at hidden memory in other ways: counts resident pages of unobservable mappings, and asks about
     /// pages whose accessed bits carry no information.
     fn see_hidden(&mut self, w: &mut ExposureTarget, now: Nanos) -> Result<(), OpsError> {
@@ -457,7 +473,7 @@ impl<O: Space + Look> Exposure<O> {
     fn publish(&mut self, now: Nanos) -> Arc<Snapshot> {
         let mut targets = std::mem::take(&mut self.roster.targets);
         let quality = self.quality(&mut targets, now);
-        let views = targets.iter_mut().map(|w| self.target_view(w)).collect();
+        let views = targets.iter_mut().map(|w| self.target_view(w, now)).collect();
         self.roster.targets = targets;
         let aggr = now.since(self.published);
         let most_regions = match self.attrs.windows {
@@ -530,7 +546,8 @@ impl<O: Space + Look> Exposure<O> {
         }
     }
 
-    fn target_view(&mut self, w: &mut ExposureTarget) -> TargetView {
+    fn target_view(&mut self, w: &mut ExposureTarget, now: Nanos) -> TargetView {
+        let moment = Moment { at: now, ms: self.ms(now), ran: None };
         let rested = w.rest.views();
         let ran_now = match &rested {
             Some((ran, _)) => Some(*ran),
@@ -542,6 +559,7 @@ impl<O: Space + Look> Exposure<O> {
             mappings: Arc::clone(&w.mappings),
             left_out: w.left_out,
             regions: rested.map_or_else(|| std::mem::take(&mut w.views), |(_, regions)| regions),
+            ages: w.take_ages(&moment).map(Arc::new),
         }
     }
 }

@@ -106,10 +106,12 @@ pub(super) struct Calm {
 /// The changes that a read found.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ReadChange {
+    /// pages touched since the previous read
+    pub touched: PageMask,
     /// pages that another party has cleared
-    pub externally_cleared: u32,
-    /// Some pages were touched.
-    pub touched: bool,
+    pub taken: PageMask,
+    /// Some pages are no longer resident.
+    pub left: bool,
     /// A window was touched after a long idle time.
     pub reactivated: bool,
     /// A quarter or more of idle armed memory was touched between this read and the previous one: the idle
@@ -393,6 +395,11 @@ impl Piece {
         self.exposed.as_ref().map_or_else(presumed, ms)
     }
 
+    /// Time of the last read or clear in ms, for a read at `now`; `now` if the piece was never cleared.
+    pub fn read_before(&self, now: u32) -> u32 {
+        if self.was_cleared() { self.read_ms() } else { now }
+    }
+
     /// Class of the next read of all memory, as an index among [`READS`].
     pub fn next_full(&mut self) -> usize {
         let Some(x) = &mut self.exposed else { return READS - 1 };
@@ -443,6 +450,21 @@ impl Piece {
         }
     }
 
+    /// Latest time of the last touch of a window, in ms.
+    pub fn last_touched(&self) -> u32 {
+        self.windows.distinct().iter().map(|w| w.touched).max().unwrap_or(0)
+    }
+
+    /// The pages of `mask` that belong to the piece.
+    pub fn within(&self, mask: &PageMask) -> PageMask {
+        mask.and(&self.span())
+    }
+
+    /// Young pages.
+    pub fn young(&self) -> PageMask {
+        self.young.get()
+    }
+
     fn spent_pages(&self) -> PageMask {
         self.young.get().without(&self.unseen_pages())
     }
@@ -477,10 +499,12 @@ impl Piece {
             // Pages that were not cleared carry no information.
             young = young.and(&self.armed.get());
         }
-        let (mut externally_cleared, mut touched, mut new) =
-            (0, PageMask::default(), PageMask::default());
+        let (mut taken, mut touched, mut new) =
+            (PageMask::default(), PageMask::default(), PageMask::default());
+        let mut left = false;
         if !self.resident.is(&resident) {
             // Pages that are no longer resident cannot be observed.
+            left = !self.resident.get().without(&resident).is_empty();
             self.calm = None;
             self.summary = None;
             self.armed = (&self.armed.get().and(&resident)).into();
@@ -494,7 +518,7 @@ impl Piece {
         // Most memory is unchanged.
         if !self.young.is(&young) {
             let was_young = self.young.get();
-            externally_cleared = was_young.without(&young).and(&resident).count();
+            taken = was_young.without(&young).and(&resident);
             touched = young.without(&was_young);
             new = young.and(&self.armed.get()).without(&self.found.get());
             self.young = (&young).into();
@@ -521,7 +545,7 @@ impl Piece {
                 self.windows.join();
             }
         }
-        ReadChange { externally_cleared, touched: !touched.is_empty(), reactivated, woken }
+        ReadChange { touched, taken, left, reactivated, woken }
     }
 
     /// Whether a touch of the pages `new` means that idle memory wakes. Returns the idle time in s.

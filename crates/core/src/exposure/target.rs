@@ -6,26 +6,29 @@ use std::time::Duration;
 
 use rand_core::Rng;
 
+use super::age_counter::{AgeCounter, BlockState, YoungAge};
 use super::coarse::{Sentinels, is_large};
 use super::counts::sum_up;
 use super::groups::groups;
-use super::piece::Piece;
+use super::piece::{Piece, ReadChange};
 use super::published::{PublishedRegion, is_sampled, known_at};
 use super::rest::{Resting, Worth};
 use super::stretches::{Seams, WokenStretch, fall_idle, hot_cells, sampled, within, woken};
 use super::timing::{ExposureTerms, Moment};
 use super::view::{ViewBasis, Viewed, project, update_ages};
+use crate::ages::PageAges;
 use crate::bins::PAGES_PER_INDEPENDENT_OBSERVATION;
 use crate::borders::Group;
 use crate::call::TargetId;
 use crate::ops::{Activity, Ask, Mapping, Seen};
+use crate::page_mask::PageMask;
 use crate::range::{AddrRange, PAGE_SIZE, align_down, join_touching};
 use crate::region::leave_out;
 use crate::roster::RosterMember;
 use crate::snapshot::RegionView;
 use crate::survey::{BLOCK_SIZE, Block, Cleared, one_each};
 use crate::time::Nanos;
-use crate::tuning::{NO_HEAT_HZ, TURNING};
+use crate::tuning::{NO_HEAT_HZ, SAMPLED_HZ, TURNING};
 use crate::unknown::Unknown;
 use crate::unobservable::{MOST_ASKS, UnobservableMappings};
 
@@ -75,6 +78,7 @@ pub(super) struct ExposureTarget {
     pub rest: Resting,
     /// The last read of all memory found a touched page.
     pub was_touched: bool,
+    pub ages: AgeCounter,
 }
 
 impl RosterMember for ExposureTarget {
@@ -110,6 +114,7 @@ impl ExposureTarget {
             next_unobservable: Nanos(0),
             rest: Resting::default(),
             was_touched: false,
+            ages: AgeCounter::default(),
         }
     }
 
@@ -130,6 +135,7 @@ impl ExposureTarget {
         self.seams.rebase(ms);
         self.woken.clear();
         self.rest.forget();
+        self.ages.rebase(ms);
     }
 
     /// Applies the mappings, which are sorted and disjoint.
@@ -143,6 +149,7 @@ impl ExposureTarget {
         self.visible.shrink_to_fit();
         self.unobservable.map(&mappings);
         self.mappings = Arc::new(mappings);
+        self.ages.keep(&self.visible);
         let visible = &self.visible;
         let inside = |p: &Piece| {
             let part = visible.get(visible.partition_point(|r| r.end <= p.range.start));
@@ -213,7 +220,8 @@ impl ExposureTarget {
                         true => Piece::coarse(range, size, now.ms),
                         false => Piece::new(range, size, now.ms),
                     };
-                    piece.read(&block, 0, now, t);
+                    let change = piece.read(&block, 0, now, t);
+                    count_ages(&mut self.ages, &piece, &change, (now.ms, now.ms));
                     if !piece.resident().is_empty() {
                         new.push(piece);
                     }
@@ -221,10 +229,12 @@ impl ExposureTarget {
                 }
                 for piece in known {
                     let class = piece.next_full();
+                    let before = piece.read_before(now.ms);
                     let change = piece.read(&block, class, now, t);
                     piece.missing = 0;
-                    self.externally_cleared += u64::from(change.externally_cleared);
-                    self.was_touched |= change.touched;
+                    self.externally_cleared += u64::from(change.taken.count());
+                    self.was_touched |= !change.touched.is_empty();
+                    count_ages(&mut self.ages, piece, &change, (before, now.ms));
                     match change.woken {
                         Some(idle) => wake.push((piece.range.start, idle)),
                         None if change.reactivated => reactivated.push(piece.range.start),
@@ -234,7 +244,14 @@ impl ExposureTarget {
             }
         }
         self.miss(at, bounds.end);
-        self.pieces.retain(|p| p.missing < MISSED);
+        let ages = &mut self.ages;
+        self.pieces.retain(|p| {
+            let stays = p.missing < MISSED;
+            if !stays {
+                ages.leave(p.block());
+            }
+            stays
+        });
         if !new.is_empty() {
             // Most resident memory is found by the first read, and pieces use most of the monitor's memory.
             self.pieces.reserve_exact(new.len());
@@ -253,6 +270,9 @@ impl ExposureTarget {
             for w in &woken {
                 let all = within(&self.pieces, &w.range);
                 for p in &mut self.pieces[all] {
+                    if let YoungAge::IdleSince(since) = presumed_age(p, None) {
+                        self.ages.woke(p.block(), &p.young(), p.huge, since, now.ms);
+                    }
                     p.suspect(now.ms);
                     // A provisional rate until the samples show more. It also prevents a second wake when the
                     // stretch is sampled.
@@ -308,7 +328,8 @@ impl ExposureTarget {
             let mut externally_cleared = 0;
             // Other pieces in the block were not read.
             at = self.first_in_block(block.start, at);
-            let asked = self.in_block(at, block.start).filter(|p| p.is_in(&block));
+            let ages = &mut self.ages;
+            let asked = in_block(&mut self.pieces, at, block.start).filter(|p| p.is_in(&block));
             for p in asked {
                 // A sample is the only part of its piece that was read.
                 let first = ranges.partition_point(|r| r.end <= p.range.start);
@@ -318,8 +339,10 @@ impl ExposureTarget {
                         None => block,
                     };
                 let class = class.unwrap_or_else(|| p.next_full());
+                let before = p.read_before(now.ms);
                 let change = p.read(&block, class, now, t);
-                externally_cleared += change.externally_cleared;
+                externally_cleared += change.taken.count();
+                count_ages(ages, p, &change, (before, now.ms));
                 match change.woken {
                     Some(idle) => wake.push((p.range.start, idle)),
                     None if change.reactivated => reactivated.push(p.range.start),
@@ -352,8 +375,25 @@ impl ExposureTarget {
             at = self.first_in_block(c.start, at);
             let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
             let since = Moment { at: c.cleared_at, ms, ran: now.ran };
-            self.in_block(at, c.start).for_each(|p| p.clear(c, since, t));
+            let (ages, regions) = (&mut self.ages, &self.regions);
+            for p in in_block(&mut self.pieces, at, c.start) {
+                let age = presumed_age(p, known_at(regions, p.range));
+                let (pages, is_hot) = (p.within(&c.armed), age == YoungAge::Hot);
+                match age {
+                    _ if p.is_coarse() => {}
+                    YoungAge::IdleSince(since) => ages.cleared(c.start, &pages, false, since),
+                    _ => ages.cleared(c.start, &pages, is_hot, ms),
+                }
+                p.clear(c, since, t);
+            }
         }
+    }
+
+    /// Resident pages of the block at `start`.
+    pub fn resident_in_block(&mut self, start: u64) -> PageMask {
+        let first = self.first_in_block(start, 0);
+        in_block(&mut self.pieces, first, start)
+            .fold(PageMask::default(), |all, p| all.or(&p.resident()))
     }
 
     /// Resident pages of observable mappings.
@@ -362,6 +402,22 @@ impl ExposureTarget {
             return worth.resident;
         }
         self.pieces.iter().map(|p| u64::from(p.nr_resident())).sum()
+    }
+
+    /// The ages of its pages, if a row of them is due.
+    pub fn take_ages(&mut self, now: &Moment) -> Option<PageAges> {
+        if !self.ages.is_due(now.ms) {
+            return None;
+        }
+        let (pieces, regions) = (&self.pieces, &self.regions);
+        let state = |p: &Piece| BlockState {
+            start: p.block(),
+            resident: p.resident(),
+            hidden: if p.is_coarse() { p.resident() } else { p.unseen_pages() },
+            huge: p.huge,
+            young: presumed_age(p, known_at(regions, p.range)),
+        };
+        Some(self.ages.row(pieces.iter().map(state), now.at, now.ms))
     }
 
     /// Whether the target cannot have mapped memory since its mappings were read.
@@ -515,11 +571,6 @@ impl ExposureTarget {
         }
         from + rest[..rest.len().min(near)].partition_point(is_before)
     }
-
-    /// The pieces of the block at `start`, the first of which has index `first`.
-    fn in_block(&mut self, first: usize, start: u64) -> impl Iterator<Item = &mut Piece> {
-        self.pieces[first..].iter_mut().take_while(move |p| p.block() == start)
-    }
 }
 
 /// Observed touches of a region against the touches expected from its published rate.
@@ -543,6 +594,39 @@ impl Compared {
 
     fn hz(&self) -> f64 {
         self.touched / self.seconds.max(1e-9)
+    }
+}
+
+/// The pieces of the block at `start`, the first of which has index `first`.
+fn in_block(pieces: &mut [Piece], first: usize, start: u64) -> impl Iterator<Item = &mut Piece> {
+    pieces[first..].iter_mut().take_while(move |p| p.block() == start)
+}
+
+/// Counts the ages of the pages that a read of `piece` found changed; `times` are those of the previous read and
+/// of this one, in ms.
+fn count_ages(ages: &mut AgeCounter, piece: &Piece, change: &ReadChange, times: (u32, u32)) {
+    if piece.is_coarse() {
+        // Only its sample is known.
+        return;
+    }
+    if !change.taken.is_empty() {
+        ages.cleared(piece.block(), &change.taken, false, times.1);
+    }
+    if !change.touched.is_empty() {
+        ages.found(piece.block(), &change.touched, piece.huge, times);
+    }
+    if change.left {
+        ages.leave(piece.block());
+    }
+}
+
+/// What samples say of the young pages of a piece; `known` is its region in the last snapshot.
+fn presumed_age(piece: &Piece, known: Option<&PublishedRegion>) -> YoungAge {
+    match piece.presumed_hz() {
+        Some(0.0) => YoungAge::IdleSince(piece.last_touched()),
+        Some(hz) if hz >= SAMPLED_HZ => YoungAge::Hot,
+        _ if known.is_some_and(is_sampled) => YoungAge::Hot,
+        _ => YoungAge::Unknown,
     }
 }
 

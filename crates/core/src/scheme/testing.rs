@@ -49,6 +49,7 @@ pub fn target(id: u32, regions: &[RegionView]) -> TargetView {
         mappings: Arc::new(regions.iter().map(mapping).collect()),
         left_out: 0,
         regions: regions.to_vec(),
+        ages: None,
     }
 }
 

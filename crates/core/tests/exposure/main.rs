@@ -10,6 +10,7 @@ mod changes;
 mod drawn;
 mod field;
 mod meddling;
+mod page_ages;
 mod restraint;
 mod rests;
 #[path = "../scene/mod.rs"]

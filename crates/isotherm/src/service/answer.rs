@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use isotherm_record::Limits;
 
+use super::CANNOT_ACT;
 use super::running::SchemeJob;
 use super::state::ServiceStatus;
 use crate::control::{Answer, Request};
@@ -15,22 +16,22 @@ impl SchemeJob {
         on: &mut JobContext<'_>,
         r: Request,
     ) -> Result<Answer<ServiceStatus>> {
-        let attrs = on.watch.attrs().context("there is no monitor of ours")?;
+        let attrs = on.attrs()?;
         match r {
             Request::Status => {
-                return Ok(Answer::status(ServiceStatus::new(self, attrs, on.watched)));
+                return Ok(Answer::status(ServiceStatus::new(self, attrs, on.state)));
             }
             Request::Pause => self.pause(true),
             Request::Resume => self.pause(false),
             Request::Stop => {}
             Request::Commit { schemes, form } => {
-                let pids: Vec<i32> = on.watched.follower.pids().collect();
-                let act = on.watch.act().context("there is nobody who acts")?;
+                let pids: Vec<i32> = on.state.follower.pids().collect();
+                let act = on.watch.act().context(CANNOT_ACT)?;
                 return Ok(Answer::noted(self.commit(&schemes, form, &attrs, act, &pids)?));
             }
             Request::Attributes(new) => self.set_attributes(&new, on)?,
             Request::Targets { add, remove } => {
-                on.watched.follower.set_targets(on.watch.hold(), &add, &remove)?;
+                on.state.follower.set_targets(on.watch.hold(), &add, &remove)?;
                 on.follow(self)?;
             }
             Request::Record { off: true, .. } => self.recording.stop()?,

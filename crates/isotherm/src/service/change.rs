@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use super::meter::Meter;
 use super::running::SchemeJob;
 use super::saved::{Saved, Schemes};
-use super::{RequiredPrivileges, check_actions};
+use super::{CANNOT_ACT, RequiredPrivileges, check_actions};
 use crate::ROOT;
 use crate::control::Attributes;
 use crate::notify::Notify;
@@ -67,10 +67,10 @@ impl SchemeJob {
 
     /// Changes attributes of the monitor, which keeps its data.
     pub fn set_attributes(&mut self, new: &Attributes, on: &mut JobContext<'_>) -> Result<()> {
-        let attrs = on.watch.attrs().context("there is no monitor of ours")?;
+        let attrs = on.attrs()?;
         let attrs = new.over(attrs).map_err(anyhow::Error::msg)?;
         on.watch.set_attrs(attrs)?;
-        on.watched.status.set_attrs(&attrs);
+        on.state.status.set_attrs(&attrs);
         self.save(|changes| changes.attributes.take(new));
         Ok(())
     }
@@ -101,7 +101,7 @@ impl SchemeJob {
     fn try_reload(&mut self, on: &mut JobContext<'_>) -> Result<Vec<String>> {
         let config = self.config.reread()?;
         let attrs = on.watch.attrs_of(config.attrs()).map_err(|e| config.placed(e))?;
-        let now = on.watch.attrs().context("there is no monitor of ours")?;
+        let now = on.attrs()?;
         if attrs.monitor != now.monitor {
             bail!(
                 "these options require the {} monitor, and the {} monitor is running: restart the service",
@@ -109,12 +109,12 @@ impl SchemeJob {
                 now.monitor.name()
             );
         }
-        let pids: Vec<i32> = on.watched.follower.pids().collect();
-        let act = on.watch.act().context("there is nobody who acts")?;
+        let pids: Vec<i32> = on.state.follower.pids().collect();
+        let act = on.watch.act().context(CANNOT_ACT)?;
         let notes = self.replace(config.schemes(&attrs)?, config.of_options(), act, &pids)?;
         // These attributes have already been checked, so this cannot fail and leave the change half done.
         on.watch.set_attrs(attrs)?;
-        on.watched.status.set_attrs(&attrs);
+        on.state.status.set_attrs(&attrs);
         self.config = config;
         self.save(|changes| {
             (changes.schemes, changes.attributes) = (None, Attributes::default());

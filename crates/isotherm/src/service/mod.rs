@@ -130,6 +130,9 @@ pub struct Acted {
     pub failed: Option<anyhow::Error>,
 }
 
+/// Ways to look that cannot act are refused at the start.
+const CANNOT_ACT: &str = "this way to look cannot act: look by bpf, bpf-probe or bpf-iter";
+
 /// Acts as `config` defines until there is a reason to end. `finish` receives the table before a started
 /// command is asked to end.
 ///
@@ -160,7 +163,7 @@ pub fn act(
     let attrs = looks.attrs(config.attrs()).map_err(|e| config.placed(e))?;
     let mut engine = engine(&attrs)?;
     engine.log_passed(o.passed);
-    let act = looks.act().context("there is nobody who acts")?;
+    let act = looks.act().context(CANNOT_ACT)?;
     let schemes = engine.schemes().map(|(scheme, _)| scheme);
     let mut notes = check_actions(schemes, |action| act.supports(action), o.dry_run)?;
     let required = RequiredPrivileges::of(engine.schemes().map(|(s, _)| &s.action));
@@ -195,7 +198,7 @@ pub fn act(
     let mut running = SchemeJob::new(engine, meter, log, recording, required, Rc::clone(config));
     let targets = follower.news();
     running.met(targets);
-    let act = looks.act().context("there is nobody who acts")?;
+    let act = looks.act().context(CANNOT_ACT)?;
     let pids: Vec<i32> = follower.pids().collect();
     let attrs = running.take_up(saved, act, &pids, attrs);
     let mut session = Session::begin(Box::new(looks), follower, attrs, seed, progress)?.speaking(
@@ -208,7 +211,7 @@ pub fn act(
     if let Some(e) = result.as_ref().err().filter(|e| !is_closed_pipe(e)) {
         error!("{}", chain(e));
     }
-    let table = running.end(result.as_ref().ok(), &session.watched().follower);
+    let table = running.end(result.as_ref().ok(), &session.state().follower);
     let finished = finish(&table);
     let status = started.as_mut().map(|c| c.end(&stop)).transpose()?;
     finished?;
@@ -220,7 +223,7 @@ fn until(session: &mut Session, running: &mut SchemeJob, stop: &Stop) -> Result<
     Notify::say(&[NotifyState::Ready]);
     let ended = session.run(running, stop);
     Notify::say(&[NotifyState::Stopping]);
-    session.watched().status.clear();
+    session.state().status.clear();
     running.recording.end();
     let stopped = session.stop();
     let why = ended?;

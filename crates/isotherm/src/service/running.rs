@@ -23,7 +23,7 @@ use super::saved::Saved;
 use super::state::ServiceStatus;
 use super::status;
 use super::table::SchemeTable;
-use super::{RequiredPrivileges, ServiceConfig};
+use super::{CANNOT_ACT, RequiredPrivileges, ServiceConfig};
 use crate::ROOT;
 use crate::control::{Answer, Request};
 use crate::follow::Follower;
@@ -101,14 +101,14 @@ impl SchemeJob {
 
     /// Lets the schemes act on the last snapshot, and reports the results.
     fn act(&mut self, on: &mut JobContext<'_>) -> Result<()> {
-        let Some(s) = on.watched.last.clone().filter(|_| !self.paused) else { return Ok(()) };
-        let pids = on.watched.follower.pid_of();
+        let Some(s) = on.state.last.clone().filter(|_| !self.paused) else { return Ok(()) };
+        let pids = on.state.follower.pid_of();
         let metrics = self.meter.read(ROOT.as_ref(), &s, &pids);
         if let Some(why) = self.meter.rests().filter(|_| !std::mem::replace(&mut self.said, true)) {
             warn!("schemes that go by what the targets suffer rest: {why}");
         }
         let (now, mut events) = (sys::monotonic(), Vec::new());
-        let act = on.watch.act().context("there is nobody who acts")?;
+        let act = on.watch.act().context(CANNOT_ACT)?;
         let mut dry = Dry(act);
         let act: &mut dyn Act = if self.dry() { &mut dry } else { dry.0 };
         let mut told = probes::TracedAct { act, pids: &pids };
@@ -177,7 +177,7 @@ impl Job for SchemeJob {
         self.has_snapshot = true;
         self.recording.snapshot(s);
         self.act(on)?;
-        on.watched.status.show(s, || status::done(&self.engine, self.dry()));
+        on.state.status.show(s, || status::done(&self.engine, self.dry()));
         Ok(ControlFlow::Continue(()))
     }
 

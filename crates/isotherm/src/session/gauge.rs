@@ -313,6 +313,7 @@ mod tests {
                 ran: None,
                 mappings: Arc::default(),
                 left_out: 0,
+                ages: None,
                 regions,
             };
             let mut gauge = Gauge::new(&Attrs::default());

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::{End, JobContext};
 use crate::control::{Answer, Request};
 
-/// A consumer of snapshots. [`Session::run`](super::Session::run) calls each method in its own thread.
+/// A consumer of snapshots. [`Session::run`](super::Session::run) calls each method, in the thread of its caller.
 pub trait Job {
     /// The part of the state that `isotherm service status` shows for this job.
     type Status: Serialize;

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use isotherm_core::scheme::Engine;
 use isotherm_core::{Attrs, Driver, EndReason, Nanos, Snapshot, drive};
 use isotherm_linux::sys;
@@ -107,24 +107,34 @@ pub struct JobContext<'a> {
     /// the source of snapshots
     pub watch: &'a mut dyn Watch,
     /// the state of the session
-    pub watched: &'a mut SessionState,
+    pub state: &'a mut SessionState,
 }
 
 impl JobContext<'_> {
+    /// The attributes of our own monitor.
+    ///
+    /// # Errors
+    /// If the kernel's monitor watches.
+    pub fn attrs(&self) -> Result<Attrs> {
+        self.watch
+            .attrs()
+            .context("the kernel's monitor watches: its attributes are not known here")
+    }
+
     /// Attaches new processes, and drops processes that have ended.
     ///
     /// # Errors
     /// Errors of the source and of the job.
     pub fn follow(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
-        let ended = self.watched.follower.follow(self.watch.hold());
-        let news = self.watched.follower.news();
+        let ended = self.state.follower.follow(self.watch.hold());
+        let news = self.state.follower.news();
         if !news.is_empty() || !ended.is_empty() {
-            self.watch.set_targets(&self.watched.follower.targets())?;
+            self.watch.set_targets(&self.state.follower.targets())?;
         }
         for fact in &news {
             job.target(fact)?;
         }
-        self.watched.attributions.forget(&ended);
+        self.state.attributions.forget(&ended);
         for target in ended {
             debug!("target {} has ended, or is no longer selected", target.0);
             self.watch.hold().detach(target);
@@ -135,7 +145,7 @@ impl JobContext<'_> {
 
     /// Reads attributions that are due, and passes them and changed names to the job.
     fn attribute(&mut self, job: &mut (impl Job + ?Sized)) -> Result<()> {
-        let SessionState { follower, attributions, .. } = &mut *self.watched;
+        let SessionState { follower, attributions, .. } = &mut *self.state;
         let read = attributions.read(follower, self.watch.hold());
         let renamed = follower.renamed(&read);
         attributions.read_anew(&renamed);
@@ -161,7 +171,7 @@ impl JobContext<'_> {
 /// ```
 pub struct Session {
     watch: Box<dyn Watch>,
-    watched: SessionState,
+    state: SessionState,
     /// Some targets may have ended.
     ended: bool,
 }
@@ -197,7 +207,7 @@ impl Session {
             watch.outlive_targets();
         }
         debug!("watching with {attrs:?}");
-        let watched = SessionState {
+        let state = SessionState {
             follower,
             attributions: Attributions::default(),
             status: Status::new(&attrs, progress),
@@ -206,7 +216,7 @@ impl Session {
             metrics: Metrics::default(),
             notify: Notify::default(),
         };
-        Ok(Session { watch, watched, ended: true })
+        Ok(Session { watch, state, ended: true })
     }
 
     /// Adds the interfaces to other programs: the control socket, metrics, and the service manager.
@@ -217,24 +227,23 @@ impl Session {
         metrics: Metrics,
         notify: Notify,
     ) -> Self {
-        (self.watched.control, self.watched.metrics, self.watched.notify) =
-            (control, metrics, notify);
+        (self.state.control, self.state.metrics, self.state.notify) = (control, metrics, notify);
         self
     }
 
     /// The state of the session.
     #[must_use]
-    pub fn watched(&self) -> &SessionState {
-        &self.watched
+    pub fn state(&self) -> &SessionState {
+        &self.state
     }
 
-    /// The next snapshot; `None` if all targets have ended or a signal has arrived.
+    /// The next snapshot; `None` if all targets have ended. It catches no signal.
     ///
     /// # Errors
     /// Errors of the source.
     pub fn next_snapshot(&mut self) -> Result<Option<Arc<Snapshot>>> {
         let mut job = Keep { snapshot: None, first: true };
-        self.run(&mut job, &Stop::never()?)?;
+        self.run(&mut job, &Stop::never())?;
         Ok(job.snapshot)
     }
 
@@ -261,8 +270,8 @@ impl Session {
     /// # Errors
     /// Errors of the source and of the job.
     pub fn run<J: Job>(&mut self, job: &mut J, stop: &Stop) -> Result<End> {
-        let Session { watch, watched, ended } = self;
-        drive(&mut **watch, &mut SessionDriver { watched, ended, job, stop })
+        let Session { watch, state, ended } = self;
+        drive(&mut **watch, &mut SessionDriver { state, ended, job, stop })
     }
 
     /// Stops watching.
@@ -276,7 +285,7 @@ impl Session {
 
 /// Drives a job while a session runs.
 struct SessionDriver<'a, J> {
-    watched: &'a mut SessionState,
+    state: &'a mut SessionState,
     ended: &'a mut bool,
     job: &'a mut J,
     stop: &'a Stop,
@@ -287,18 +296,18 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
     type Error = anyhow::Error;
 
     fn turn(&mut self, watch: &mut (dyn Watch + 's)) -> Result<ControlFlow<End, Nanos>> {
-        let mut on = JobContext { watch, watched: self.watched };
+        let mut on = JobContext { watch, state: self.state };
         let now = sys::monotonic();
-        on.watched.notify.alive(now);
+        on.state.notify.alive(now);
         if let Some(cause) = self.stop.cause() {
             return Ok(ControlFlow::Break(End::Stopped(cause.to_string())));
         }
         if self.stop.takes_reload() {
             self.job.reload(&mut on);
         }
-        if std::mem::take(self.ended) || on.watched.follower.is_due(now) {
+        if std::mem::take(self.ended) || on.state.follower.is_due(now) {
             on.follow(self.job)?;
-            if !on.watched.follower.any_alive(on.watch.hold()) {
+            if !on.state.follower.any_alive(on.watch.hold()) {
                 return Ok(ControlFlow::Break(End::TargetsGone));
             }
         }
@@ -309,11 +318,11 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
 
     /// Waits until the given time, or until there is something to do. Answers requests, and writes metrics.
     fn wait(&mut self, watch: &mut (dyn Watch + 's), until: Nanos) -> Result<ControlFlow<End>> {
-        let mut on = JobContext { watch, watched: self.watched };
+        let mut on = JobContext { watch, state: self.state };
         if self.job.work(&mut on)? {
             return Ok(ControlFlow::Continue(()));
         }
-        let w = &mut *on.watched;
+        let w = &mut *on.state;
         let others = [
             self.stop.end(),
             w.follower.by(),
@@ -334,7 +343,7 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         w.metrics = metrics;
         let mut control = w.control.take();
         let stop = control::answer(control.as_mut(), requests, |r| self.job.request(&mut on, r));
-        on.watched.control = control;
+        on.state.control = control;
         Ok(stop.map_or(ControlFlow::Continue(()), |why| ControlFlow::Break(End::Stopped(why))))
     }
 
@@ -343,10 +352,10 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
         watch: &mut (dyn Watch + 's),
         s: Arc<Snapshot>,
     ) -> Result<ControlFlow<End>> {
-        probes::aggregated(&s, &self.watched.follower.pid_of());
+        probes::aggregated(&s, &self.state.follower.pid_of());
         trace!("snapshot {} has {} regions", s.seq, s.nr_regions());
-        self.watched.last = Some(Arc::clone(&s));
-        self.job.snapshot(&mut JobContext { watch, watched: self.watched }, &s)
+        self.state.last = Some(Arc::clone(&s));
+        self.job.snapshot(&mut JobContext { watch, state: self.state }, &s)
     }
 
     fn ended(&mut self, why: EndReason) -> End {

@@ -211,6 +211,7 @@ impl Member {
             mappings: Arc::clone(&self.mappings),
             left_out: mapped.saturating_sub(covered),
             regions,
+            ages: None,
         }
     }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attribution, Attrs, Cost, Mapping, MappingKind, MonitorKind, Nanos, Pages, Quality,
-    Rate, RateSupport, RegionView, Restraint, Snapshot, TargetId, TargetView, Unknown,
+    AGE_BINS, AddrRange, AgeHistogram, Attribution, Attrs, Cost, HugeAges, Mapping, MappingKind,
+    MonitorKind, Nanos, PageAges, Pages, Quality, Rate, RateSupport, RegionView, Restraint,
+    Snapshot, TargetId, TargetView, Unknown,
 };
 use isotherm_record::{Event, Facts, Limits, Reader, TargetFact, Why, Writer};
 use proptest::prelude::*;
@@ -141,6 +142,7 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
             ran: Some(Duration::from_millis(390)),
             mappings: mappings.clone(),
             left_out: 0,
+            ages: None,
             regions: (0..regions).map(region).collect(),
         }],
     }
@@ -269,15 +271,39 @@ fn quality() -> impl Strategy<Value = Option<Quality>> {
     ))
 }
 
+fn ages() -> impl Strategy<Value = Option<Arc<PageAges>>> {
+    let histogram = || prop::collection::vec(any::<u32>(), AGE_BINS);
+    let histograms = prop::collection::vec(histogram(), 3);
+    let huge = prop::option::of(prop::collection::vec(histogram(), 2));
+    let bins = |v: &[u32]| AgeHistogram(std::array::from_fn(|i| v[i]));
+    let ages = (histograms, huge, any::<[u32; 4]>()).prop_map(
+        move |(h, huge, [sampling, untouched, unknown, error_ms])| PageAges {
+            since: Nanos(0),
+            begun: Nanos(0),
+            sampling,
+            idle: bins(&h[0]),
+            untouched,
+            unknown,
+            swapped: bins(&h[1]),
+            returned: bins(&h[2]),
+            error_ms,
+            // Nothing but zeros is as good as no huge pages.
+            huge: huge.map(|h| Box::new(HugeAges { idle: bins(&h[0]), returned: bins(&h[1]) })),
+        },
+    );
+    prop::option::of(ages.prop_map(Arc::new))
+}
+
 fn view(id: u32, mappings: Vec<Arc<Vec<Mapping>>>) -> impl Strategy<Value = TargetView> {
     let regions = ranges(5).prop_flat_map(|r| r.into_iter().map(region).collect::<Vec<_>>());
     let mappings = prop::sample::select(mappings);
-    (prop::option::of(duration()), mappings, any::<u64>(), regions).prop_map(
-        move |(ran, mappings, left_out, regions)| TargetView {
+    (prop::option::of(duration()), mappings, any::<u64>(), regions, ages()).prop_map(
+        move |(ran, mappings, left_out, regions, ages)| TargetView {
             id: TargetId(id),
             ran,
             mappings,
             left_out,
+            ages,
             regions,
         },
     )

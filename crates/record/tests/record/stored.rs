@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use isotherm_core::{MonitorKind, Quality, RateSupport, Restraint, Snapshot};
+use std::sync::Arc;
+
+use isotherm_core::{HugeAges, MonitorKind, PageAges, Quality, RateSupport, Restraint, Snapshot};
 use isotherm_record::{Event, Reader, rounded};
 
 use crate::samples::{attribution, few, record_attributed, snapshots};
@@ -53,6 +55,21 @@ fn of_support() -> Vec<Snapshot> {
     all
 }
 
+/// With idle ages.
+fn of_ages() -> Vec<Snapshot> {
+    let mut all = of_support();
+    for (i, s) in (1..).zip(&mut all).skip(1) {
+        let mut ages =
+            PageAges { since: s.start, sampling: 4, error_ms: 700, ..PageAges::default() };
+        ages.idle.add(3000, 100 * i);
+        ages.returned.add(20_000, 5 * i);
+        ages.swapped.add(90_000, 7);
+        ages.huge = (i > 2).then(|| Box::new(HugeAges { idle: ages.idle, ..HugeAges::default() }));
+        s.targets[0].ages = Some(Arc::new(ages));
+    }
+    all
+}
+
 #[test]
 fn version_1_is_read_as_what_the_regions_monitor_has_seen() {
     let events = read(1);
@@ -86,9 +103,15 @@ fn version_4_says_what_rates_rest_on() {
     assert_eq!(snapshots(read(4).into_iter().map(Ok::<_, ()>)), all);
 }
 
+#[test]
+fn version_5_has_idle_ages() {
+    let all: Vec<_> = of_ages().iter().map(rounded).collect();
+    assert_eq!(snapshots(read(5).into_iter().map(Ok::<_, ()>)), all);
+}
+
 /// For a new version. Files of a released version are never written again.
 #[test]
 #[ignore = "writes a stored record: run it once, when a version is made"]
 fn store() {
-    std::fs::write(stored(4), record_attributed(&of_support())).unwrap();
+    std::fs::write(stored(5), record_attributed(&of_ages())).unwrap();
 }

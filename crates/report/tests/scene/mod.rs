@@ -26,7 +26,14 @@ pub fn snapshot(seq: u64, seconds: f64, targets: Vec<TargetView>) -> Snapshot {
 
 pub fn target(id: u32, mappings: Vec<Mapping>, regions: Vec<RegionView>) -> TargetView {
     let ran = Some(Duration::from_millis(200));
-    TargetView { id: TargetId(id), ran, mappings: Arc::new(mappings), left_out: 0, regions }
+    TargetView {
+        id: TargetId(id),
+        ran,
+        mappings: Arc::new(mappings),
+        left_out: 0,
+        regions,
+        ages: None,
+    }
 }
 
 pub fn mapping(start: u64, end: u64, name: &str) -> Mapping {

@@ -6,7 +6,10 @@ pub(crate) mod pressure;
 mod price;
 mod runs;
 
-use isotherm_core::{AddrRange, Block, Cleared, Cost, OpsError, Pressure, Survey, TargetId};
+use isotherm_core::{
+    AddrRange, BLOCK_SIZE, Block, Cleared, Cost, OpsError, PAGE_SIZE, PageMask, Pressure, Survey,
+    TargetId,
+};
 
 pub(crate) use self::clear::clear;
 pub(crate) use self::folios::{Behind, Special, behind};
@@ -15,7 +18,8 @@ pub(super) use self::price::Price;
 use super::process::Process;
 use super::vaddr::Vaddr;
 use crate::sys::monotonic;
-use crate::walker::{Plain, RawBlock, Reader, Span, Walker, pages_in_block};
+use crate::walker::{Plain, RawBlock, Reader, Span, Walker, Want, pages_in_block};
+use crate::x86::Level;
 
 impl Survey for Vaddr {
     fn survey(
@@ -60,6 +64,19 @@ impl Survey for Vaddr {
             clears: cleared.clears,
             lost,
         })
+    }
+
+    fn swapped(&mut self, target: TargetId, block: u64) -> Result<Option<PageMask>, OpsError> {
+        let process = self.targets.get(target)?;
+        let window = AddrRange::new(block, block + BLOCK_SIZE);
+        let read = self.walker.read(process.pid, std::iter::once((window, Want::Entries)));
+        let batch = process.as_it_was(read, |batch| Some(batch.identity))?;
+        let swapped = batch.and_then(|batch| {
+            let answer = batch.answers().next().filter(|a| a.level == Level::Pte)?;
+            let pages = usize::try_from(BLOCK_SIZE / PAGE_SIZE).unwrap_or(0);
+            Some(PageMask::of(pages, |page| answer.entry(page).is_swapped()))
+        });
+        Ok(swapped)
     }
 
     fn pressure(&mut self, target: TargetId) -> Option<Pressure> {

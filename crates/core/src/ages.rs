@@ -1,0 +1,117 @@
+//! Histograms of idle ages: for how long pages have been untouched, now or before their next touch.
+//!
+//! From these two, the cold-age and the promotion histogram of far memory (Lagar-Cavilla et al., ASPLOS 2019),
+//! follows how much memory a process needs: what is idle for T or more can be given up, and as many pages a
+//! second come back as are touched after T or more.
+
+use crate::time::Nanos;
+
+/// Number of bins of an [`AgeHistogram`].
+pub const AGE_BINS: usize = 68;
+
+/// Lower ends of the bins from the second on, in ms: three per octave from 0.25 s on.
+const EDGES: [u64; AGE_BINS - 1] = {
+    let mut edges = [0; AGE_BINS - 1];
+    let mut i = 0;
+    while i < edges.len() {
+        // 2^(1/3) and 2^(2/3), in millionths.
+        let part = [1_000_000, 1_259_921, 1_587_401][i % 3];
+        edges[i] = (250 << (i / 3)) * part / 1_000_000;
+        i += 1;
+    }
+    edges
+};
+
+/// Numbers of pages by age. The first bin is below 0.25 s, and each octave above has three bins, up to 12 days
+/// and more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgeHistogram(pub [u32; AGE_BINS]);
+
+impl Default for AgeHistogram {
+    fn default() -> Self {
+        AgeHistogram([0; AGE_BINS])
+    }
+}
+
+impl AgeHistogram {
+    /// The lowest age of bin `i`, in ms; `None` if there is no such bin.
+    #[must_use]
+    pub fn lowest_ms(i: usize) -> Option<u64> {
+        if i == 0 { Some(0) } else { EDGES.get(i - 1).copied() }
+    }
+
+    /// Counts `pages` pages of this age.
+    pub fn add(&mut self, ms: u64, pages: u32) {
+        let bin = &mut self.0[EDGES.partition_point(|edge| *edge <= ms)];
+        *bin = bin.saturating_add(pages);
+    }
+
+    /// Number of pages of all ages.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|n| u64::from(*n)).sum()
+    }
+
+    /// All counts times `factor`, rounded.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        AgeHistogram(self.0.map(|n| (f64::from(n) * factor).round() as u32))
+    }
+}
+
+/// Idle ages of the pages of one target. Numbers are pages of 4 KiB, estimated from a sample of the target's
+/// windows: one in `sampling`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PageAges {
+    /// begin of the time in which `returned` was counted; it ends with the snapshot
+    pub since: Nanos,
+    /// begin of the counting: no older age is known
+    pub begun: Nanos,
+    /// One in this many windows was counted.
+    pub sampling: u32,
+    /// resident pages, by the time since their last touch
+    pub idle: AgeHistogram,
+    /// those of `idle` that were never touched since the counting began: their real ages are greater
+    pub untouched: u32,
+    /// resident pages of unknown age, because their accesses cannot be observed
+    pub unknown: u32,
+    /// pages in swap, by the time since their last touch
+    pub swapped: AgeHistogram,
+    /// touches of idle pages between `since` and the snapshot, by the age before the touch
+    pub returned: AgeHistogram,
+    /// Mean error of the ages in `returned`, in ms: half of the range in which an age lies for sure.
+    pub error_ms: u32,
+    /// those of the pages that lie in huge pages, which have one accessed bit for 512 pages
+    pub huge: Option<Box<HugeAges>>,
+}
+
+/// Idle ages of pages in huge pages: see [`PageAges`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HugeAges {
+    /// see [`PageAges::idle`]
+    pub idle: AgeHistogram,
+    /// see [`PageAges::returned`]
+    pub returned: AgeHistogram,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bins_are_thirds_of_octaves_from_a_quarter_of_a_second_to_twelve_days() {
+        let bin = |ms| {
+            let mut h = AgeHistogram::default();
+            h.add(ms, 3);
+            assert_eq!(h.total(), 3);
+            h.0.iter().position(|n| *n == 3).unwrap()
+        };
+        assert_eq!([0, 249, 250, 313, 314, 499, 500, 1000].map(bin), [0, 0, 1, 1, 2, 3, 4, 7]);
+        assert_eq!(bin(14 * 86_400_000), AGE_BINS - 1);
+        assert!((12.0..13.0).contains(&(EDGES[AGE_BINS - 2] as f64 / 86_400e3)));
+        for i in 0..AGE_BINS {
+            assert_eq!(bin(AgeHistogram::lowest_ms(i).unwrap()), i);
+        }
+        assert_eq!(AgeHistogram::lowest_ms(AGE_BINS), None);
+    }
+}

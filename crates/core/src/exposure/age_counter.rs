@@ -1,0 +1,525 @@
+//! Counts idle ages page by page, in a sample of a target's windows.
+//!
+//! A page that was found touched by a read was touched after the previous read, and maybe until its next clear.
+//! When it is found touched again, its age lies between the time since that clear and the time since that read.
+//! Regions do not show such ages: where one page of a region is hot, the ages of the others are lost.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::ages::{AgeHistogram, HugeAges, PageAges};
+use crate::page_mask::PageMask;
+use crate::range::{AddrRange, PAGE_SIZE};
+use crate::survey::BLOCK_SIZE;
+use crate::time::Nanos;
+
+/// Pages of a window, and windows of a block. Windows are of 64 KiB, whatever the monitor's attributes.
+const WINDOW_PAGES: usize = 16;
+const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
+/// Maximum number of sampled windows, if enough are left out: 32,768 pages with 8 bytes each.
+const MOST_WINDOWS: u64 = 2048;
+/// A row is due after this time in ms, then each time the time since the beginning has grown by a sixth, and at
+/// least once a minute: see [`AgeCounter::is_due`].
+const FIRST_MS: u32 = 10_000;
+const LAST_MS: u32 = 60_000;
+
+/// What is known of one page; times are in ms, at least 1.
+#[derive(Debug, Clone, Copy, Default)]
+struct Stamp {
+    /// when the page was touched first after a clear, to half of the time between two reads; 0: never
+    found: u32,
+    /// its clear after that; 0: it was not cleared yet
+    cleared: u32,
+}
+
+#[derive(Debug, Default)]
+struct BlockStamps {
+    /// sampled pages, in the order of `stamps`
+    pages: PageMask,
+    stamps: Box<[Stamp]>,
+    /// pages that were touched since they were first cleared
+    returned: PageMask,
+}
+
+/// The pages of a block at present.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct BlockState {
+    pub start: u64,
+    pub resident: PageMask,
+    pub hidden: PageMask,
+    pub huge: bool,
+    /// For pages that were touched and not cleared since: they are hot, untouched since a time in ms, or
+    /// neither is known.
+    pub young: YoungAge,
+}
+
+/// What the monitor presumes of pages that were touched and not cleared since.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) enum YoungAge {
+    /// Nothing: they may be touched all the time.
+    #[default]
+    Unknown,
+    /// They are touched all the time, as a sample shows.
+    Hot,
+    /// They are untouched since this time in ms, as a sample shows.
+    IdleSince(u32),
+}
+
+/// The ages of a sample of the pages of one target.
+#[derive(Debug, Default)]
+pub(super) struct AgeCounter {
+    /// One in 2^shift windows is sampled.
+    shift: u32,
+    blocks: HashMap<u64, BlockStamps>,
+    returned: AgeHistogram,
+    huge_returned: AgeHistogram,
+    /// sum of the errors of returned ages, in ms
+    errors: u64,
+    /// blocks of which a page is no longer resident, since the last call of [`AgeCounter::take_left`]
+    left: Vec<u64>,
+    begun: Option<(Nanos, u32)>,
+    /// time of the last row
+    since: (Nanos, u32),
+}
+
+/// The sampled pages of a block: those of the windows whose hash is low enough. A larger `shift` selects a
+/// subset.
+fn sampled(start: u64, shift: u32) -> PageMask {
+    let mut pages = PageMask::default();
+    for window in 0..BLOCK_WINDOWS {
+        // Multiplicative hashing, by 2^64 over the golden ratio.
+        let hash =
+            (start / BLOCK_SIZE * BLOCK_WINDOWS + window).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        if shift == 0 || hash >> (64 - shift) == 0 {
+            let first = window as usize * WINDOW_PAGES;
+            pages = pages.or(&PageMask::span(first, first + WINDOW_PAGES));
+        }
+    }
+    pages
+}
+
+/// The stamps of the block at `start`; `None` if none of its pages is sampled.
+fn block(
+    blocks: &mut HashMap<u64, BlockStamps>,
+    start: u64,
+    shift: u32,
+) -> Option<&mut BlockStamps> {
+    match blocks.entry(start) {
+        Entry::Occupied(known) => Some(known.into_mut()),
+        Entry::Vacant(new) => {
+            let block = BlockStamps::new(sampled(start, shift));
+            (!block.pages.is_empty()).then(|| new.insert(block))
+        }
+    }
+}
+
+impl BlockStamps {
+    fn new(pages: PageMask) -> Self {
+        let stamps = vec![Stamp::default(); pages.count() as usize].into();
+        BlockStamps { pages, stamps, returned: PageMask::default() }
+    }
+
+    /// The sampled pages among `pages`, with their stamps.
+    fn of<'a>(&'a mut self, pages: &'a PageMask) -> impl Iterator<Item = (usize, &'a mut Stamp)> {
+        self.pages.iter().zip(&mut self.stamps).filter(|(page, _)| pages.contains(*page))
+    }
+}
+
+impl AgeCounter {
+    /// Records that a read found `pages` touched, and the previous read or clear, at `before`, did not.
+    pub fn found(&mut self, start: u64, pages: &PageMask, huge: bool, (before, ms): (u32, u32)) {
+        self.touched(start, pages, huge, (before, ms), None);
+    }
+
+    /// Records that `pages`, which were presumed untouched since `idle_since` in ms, are touched again.
+    pub fn woke(&mut self, start: u64, pages: &PageMask, huge: bool, idle_since: u32, ms: u32) {
+        self.touched(start, pages, huge, (ms, ms), Some(idle_since.max(1)));
+    }
+
+    fn touched(
+        &mut self,
+        start: u64,
+        pages: &PageMask,
+        huge: bool,
+        (before, ms): (u32, u32),
+        idle: Option<u32>,
+    ) {
+        let Some(block) = block(&mut self.blocks, start, self.shift) else { return };
+        let mut returned = block.returned;
+        let at = before.midpoint(ms).max(1);
+        for (page, stamp) in block.of(pages) {
+            if let (0, Some(since)) = (stamp.cleared, idle) {
+                *stamp = Stamp { found: since, cleared: since };
+            }
+            if stamp.cleared > 0 {
+                let (low, high) = stamp.bounds(at);
+                self.returned.add(likely(low, high), 1);
+                self.errors += (high - low) / 2 + u64::from(ms - before) / 2;
+                if huge {
+                    self.huge_returned.add(likely(low, high), 1);
+                }
+                returned.insert(page);
+            }
+            *stamp = Stamp { found: at, cleared: 0 };
+        }
+        block.returned = returned;
+    }
+
+    /// Records a clear of `pages`. `is_hot`: those that were touched since their last clear were touched until
+    /// now, as a sample shows.
+    pub fn cleared(&mut self, start: u64, pages: &PageMask, is_hot: bool, ms: u32) {
+        let Some(block) = block(&mut self.blocks, start, self.shift) else { return };
+        for (_, stamp) in block.of(pages).filter(|(_, stamp)| stamp.cleared == 0) {
+            stamp.cleared = ms.max(1);
+            if is_hot && stamp.found > 0 {
+                stamp.found = stamp.cleared;
+            }
+        }
+    }
+
+    /// Records that pages of a block are no longer resident.
+    pub fn leave(&mut self, start: u64) {
+        if self.left.last() != Some(&start) && self.blocks.contains_key(&start) {
+            self.left.push(start);
+        }
+    }
+
+    /// Up to `most` blocks with pages that are no longer resident: whether these are in swap is to be asked.
+    pub fn take_left(&mut self, most: usize) -> Vec<u64> {
+        self.left.sort_unstable();
+        self.left.dedup();
+        self.left.drain(..self.left.len().min(most)).collect()
+    }
+
+    /// Forgets the pages of a block that are neither resident nor in swap: their memory was freed.
+    pub fn keep_only(&mut self, start: u64, pages: &PageMask) {
+        if let Some(block) = self.blocks.get_mut(&start) {
+            let gone = block.pages.without(pages);
+            block.of(&gone).for_each(|(_, stamp)| *stamp = Stamp::default());
+        }
+    }
+
+    /// Forgets memory outside of `visible`, which is sorted.
+    pub fn keep(&mut self, visible: &[AddrRange]) {
+        self.blocks.retain(|start, block| {
+            let whole = AddrRange::new(*start, *start + BLOCK_SIZE);
+            let first = visible.partition_point(|r| r.end <= whole.start);
+            let inside = visible[first..].iter().map_while(|r| r.intersect(&whole));
+            let page = |addr: u64| ((addr - whole.start) / PAGE_SIZE) as usize;
+            let kept = inside
+                .map(|r| PageMask::span(page(r.start), page(r.end)))
+                .fold(PageMask::default(), |all, part| all.or(&part));
+            let gone = block.pages.without(&kept);
+            block.of(&gone).for_each(|(_, stamp)| *stamp = Stamp::default());
+            !kept.is_empty()
+        });
+    }
+
+    /// Subtracts `ms` from all times; times before the new origin become 1.
+    pub fn rebase(&mut self, ms: u32) {
+        let earlier = |at: &mut u32| *at = if *at == 0 { 0 } else { at.saturating_sub(ms).max(1) };
+        let stamps = self.blocks.values_mut().flat_map(|b| b.stamps.iter_mut());
+        stamps.for_each(|s| [&mut s.found, &mut s.cleared].into_iter().for_each(earlier));
+        self.since.1 = self.since.1.saturating_sub(ms);
+        self.begun = self.begun.map(|(at, begun)| (at, begun.saturating_sub(ms)));
+    }
+
+    /// Begins to count.
+    pub fn begin(&mut self, now: Nanos, ms: u32) {
+        if self.begun.is_none() {
+            self.begun = Some((now, ms));
+            self.since = (now, ms);
+        }
+    }
+
+    /// Whether a row is due. Rows come every 10 s in the first minute, and every minute after six.
+    pub fn is_due(&self, ms: u32) -> bool {
+        let begun = self.begun.map_or(ms, |(_, begun)| begun);
+        let every = (ms.saturating_sub(begun) / 6).clamp(FIRST_MS, LAST_MS);
+        ms.saturating_sub(self.since.1) >= every
+    }
+
+    /// The ages of all pages, from `blocks` in ascending order. Begins a new row of returned pages.
+    pub fn row(
+        &mut self,
+        blocks: impl Iterator<Item = BlockState>,
+        now: Nanos,
+        ms: u32,
+    ) -> PageAges {
+        let errors = std::mem::take(&mut self.errors);
+        let mut huge =
+            HugeAges { returned: std::mem::take(&mut self.huge_returned), ..HugeAges::default() };
+        let mut row = PageAges {
+            since: self.since.0,
+            begun: self.begun.map_or(now, |(at, _)| at),
+            sampling: 1 << self.shift,
+            returned: std::mem::take(&mut self.returned),
+            ..PageAges::default()
+        };
+        let mean = errors / row.returned.total().max(1);
+        row.error_ms = u32::try_from(mean).unwrap_or(u32::MAX);
+        self.since = (now, ms);
+        let (mut visible, mut counted, mut windows) = (0_u64, 0_u64, 0_u64);
+        let mut there: HashMap<u64, PageMask> = HashMap::new();
+        for state in blocks {
+            let seen = state.resident.without(&state.hidden);
+            visible += u64::from(seen.count());
+            row.unknown = row.unknown.saturating_add(state.resident.and(&state.hidden).count());
+            let known = there.entry(state.start).or_default();
+            *known = known.or(&state.resident);
+            let Some(block) = self.blocks.get_mut(&state.start) else { continue };
+            counted += u64::from(block.pages.and(&seen).count());
+            let returned = block.returned;
+            for (page, stamp) in block.of(&seen) {
+                let age = stamp.age(ms, state.young);
+                row.idle.add(age, 1);
+                row.untouched += u32::from(!returned.contains(page) && stamp.cleared > 0);
+                if state.huge {
+                    huge.idle.add(age, 1);
+                }
+            }
+        }
+        for (start, block) in &mut self.blocks {
+            let away = block.pages.without(&there.get(start).copied().unwrap_or_default());
+            for (_, stamp) in block.of(&away).filter(|(_, stamp)| stamp.found > 0) {
+                row.swapped.add(stamp.age(ms, YoungAge::Unknown), 1);
+            }
+            windows += u64::from(block.pages.count()) / WINDOW_PAGES as u64;
+        }
+        row.huge = (huge != HugeAges::default()).then(|| Box::new(huge));
+        self.thin_out(windows);
+        scaled(row, visible as f64 / counted.max(1) as f64)
+    }
+
+    /// Halves the sample until it has few enough windows.
+    fn thin_out(&mut self, mut windows: u64) {
+        let before = self.shift;
+        while windows > MOST_WINDOWS {
+            self.shift += 1;
+            windows /= 2;
+        }
+        if self.shift == before {
+            return;
+        }
+        let shift = self.shift;
+        self.blocks.retain(|start, block| {
+            let pages = sampled(*start, shift);
+            block.stamps = block.of(&pages).map(|(_, stamp)| *stamp).collect();
+            block.pages = pages;
+            block.returned = block.returned.and(&pages);
+            !pages.is_empty()
+        });
+    }
+}
+
+/// `row` with all counts times `factor`.
+fn scaled(row: PageAges, factor: f64) -> PageAges {
+    let huge = |h: &HugeAges| HugeAges {
+        idle: h.idle.scaled(factor),
+        returned: h.returned.scaled(factor),
+    };
+    PageAges {
+        idle: row.idle.scaled(factor),
+        untouched: (f64::from(row.untouched) * factor).round() as u32,
+        swapped: row.swapped.scaled(factor),
+        returned: row.returned.scaled(factor),
+        huge: row.huge.as_deref().map(|h| Box::new(huge(h))),
+        ..row
+    }
+}
+
+impl Stamp {
+    /// The least and the greatest possible age at `ms`, in ms, of a page that was seen untouched or touched.
+    fn bounds(self, ms: u32) -> (u64, u64) {
+        let age = |since: u32| u64::from(ms.saturating_sub(since));
+        let low = if self.cleared > 0 { age(self.cleared) } else { 0 };
+        let high = if self.found > 0 { age(self.found) } else { low };
+        (low, high.max(low))
+    }
+
+    /// The likely age at `ms`, in ms.
+    fn age(self, ms: u32, young: YoungAge) -> u64 {
+        match (self.cleared, young) {
+            (0, YoungAge::Hot) => 0,
+            (0, YoungAge::IdleSince(since)) => ms.saturating_sub(since).into(),
+            _ => {
+                let (low, high) = self.bounds(ms);
+                likely(low, high)
+            }
+        }
+    }
+}
+
+/// The likely age of a page, in ms, that was touched `high` ago, and maybe again until `low` ago.
+///
+/// Pages of this age are touched about once in that time, T: the rate is 1/T. For a time L at random times at
+/// this rate, the last touch came T (1 - exp(-L/T)) before the end, on average. Example: touched 12 s ago and
+/// cleared 9 s ago. In the 3 s between it was probably not touched again, as pages of this age are touched each
+/// 12 s. So the last touch was 2.7 s before the clear, and the age is 11.7 s.
+fn likely(low: u64, high: u64) -> u64 {
+    let (t, l) = (high.max(1) as f64, (high - low) as f64);
+    low + (t * -(-l / t).exp_m1()).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u64 = 7 * BLOCK_SIZE;
+
+    fn at(ms: u32) -> Nanos {
+        Nanos(u64::from(ms) * 1_000_000)
+    }
+
+    fn begun() -> AgeCounter {
+        let mut ages = AgeCounter::default();
+        ages.begin(at(0), 0);
+        ages
+    }
+
+    fn state(resident: PageMask) -> BlockState {
+        BlockState { start: BLOCK, resident, ..BlockState::default() }
+    }
+
+    fn row(ages: &mut AgeCounter, state: BlockState, ms: u32) -> PageAges {
+        ages.row(std::iter::once(state), at(ms), ms)
+    }
+
+    /// The number of pages in the bin of this age, in s.
+    fn of(h: &AgeHistogram, seconds: u64) -> u32 {
+        let bin = |i: &usize| AgeHistogram::lowest_ms(*i).is_some_and(|ms| ms <= seconds * 1000);
+        (0..h.0.len()).take_while(bin).last().map_or(0, |i| h.0[i])
+    }
+
+    /// Pages 0 to 9 are found touched between 1 and 3 s, and cleared at 4 s; five of them are touched at 24 s.
+    #[test]
+    fn pages_have_ages_and_return_with_them() {
+        let mut ages = begun();
+        ages.found(BLOCK, &PageMask::span(0, 10), false, (1000, 3000));
+        ages.cleared(BLOCK, &PageMask::span(0, 20), false, 4000);
+        ages.found(BLOCK, &PageMask::span(0, 5), false, (24_000, 24_000));
+        let first = row(&mut ages, state(PageMask::span(0, 20)), 34_000);
+        assert_eq!((first.returned.total(), of(&first.returned, 21)), (5, 5), "20 to 22 s");
+        assert_eq!(first.error_ms, 1000, "they were touched between 2 and 4 s");
+        assert_eq!((first.idle.total(), first.untouched), (20, 15));
+        assert_eq!(of(&first.idle, 31), 15, "five since 2 to 4 s, and ten since the clear at 4 s");
+        assert_eq!(first.since, at(0));
+        let row = row(&mut ages, state(PageMask::span(0, 20)), 44_000);
+        assert_eq!((row.returned.total(), row.since), (0, at(34_000)));
+    }
+
+    #[test]
+    fn what_samples_say_counts_for_young_pages() {
+        let age = |young| {
+            let mut ages = begun();
+            ages.found(BLOCK, &PageMask::span(0, 10), false, (1000, 1000));
+            let state = BlockState { young, ..state(PageMask::span(0, 10)) };
+            let row = row(&mut ages, state, 33_000);
+            (0..40).find(|s| of(&row.idle, *s) == 10).unwrap()
+        };
+        assert_eq!(age(YoungAge::Hot), 0);
+        assert!((20..=26).contains(&age(YoungAge::IdleSince(10_000))));
+        assert!((16..=21).contains(&age(YoungAge::Unknown)), "32 s x (1 - 1/e)");
+        let mut ages = begun();
+        ages.found(BLOCK, &PageMask::span(0, 10), false, (1000, 1000));
+        ages.woke(BLOCK, &PageMask::span(0, 10), false, 10_000, 30_000);
+        let row = row(&mut ages, state(PageMask::span(0, 10)), 33_000);
+        assert_eq!(of(&row.returned, 20), 10);
+    }
+
+    #[test]
+    fn pages_in_swap_keep_their_ages_and_freed_ones_do_not() {
+        let mut ages = begun();
+        ages.found(BLOCK, &PageMask::span(0, 10), false, (1000, 1000));
+        ages.cleared(BLOCK, &PageMask::span(0, 10), false, 1000);
+        ages.leave(BLOCK);
+        assert_eq!(ages.take_left(9), [BLOCK]);
+        assert_eq!(ages.take_left(9), [0; 0]);
+        // Pages 0 and 1 are resident, 2 to 5 in swap.
+        ages.keep_only(BLOCK, &PageMask::span(0, 6));
+        let there = row(&mut ages, state(PageMask::span(0, 2)), 17_000);
+        assert_eq!((there.idle.total(), of(&there.swapped, 16)), (2, 4));
+        ages.found(BLOCK, &PageMask::span(0, 10), false, (33_000, 33_000));
+        let there = row(&mut ages, state(PageMask::span(0, 10)), 33_000);
+        assert_eq!((there.returned.total(), there.swapped.total()), (6, 0));
+        ages.keep(&[AddrRange::new(BLOCK + 4 * PAGE_SIZE, BLOCK + 2 * BLOCK_SIZE)]);
+        ages.cleared(BLOCK, &PageMask::span(0, 10), false, 34_000);
+        ages.found(BLOCK, &PageMask::span(0, 10), false, (44_000, 44_000));
+        let there = row(&mut ages, state(PageMask::span(4, 10)), 44_000);
+        assert_eq!(there.returned.total(), 10, "four of them new, but cleared");
+        ages.keep(&[]);
+        assert_eq!(
+            row(&mut ages, state(PageMask::default()), 45_000),
+            PageAges { since: at(44_000), sampling: 1, ..PageAges::default() }
+        );
+    }
+
+    #[test]
+    fn huge_and_hidden_pages_are_counted_apart() {
+        let mut ages = begun();
+        let all = PageMask::span(0, 512);
+        ages.found(BLOCK, &all, true, (1000, 1000));
+        ages.cleared(BLOCK, &all, false, 1000);
+        ages.found(BLOCK, &all, true, (9000, 9000));
+        let state = BlockState { huge: true, hidden: PageMask::span(500, 512), ..state(all) };
+        let row = row(&mut ages, state, 10_000);
+        assert_eq!((row.idle.total(), row.unknown), (500, 12));
+        let huge = row.huge.unwrap();
+        assert_eq!((huge.idle.total(), huge.returned.total()), (500, 512));
+    }
+
+    /// 16 GiB that are idle: a part is counted, and stands for all.
+    #[test]
+    fn the_sample_stays_small_and_stands_for_all() {
+        let mut ages = begun();
+        let all = PageMask::span(0, 512);
+        let start = |i: u64| (i + 1000) * BLOCK_SIZE;
+        let states = || (0..8192).map(|i| BlockState { start: start(i), ..state(all) });
+        for i in 0..8192 {
+            ages.cleared(start(i), &all, false, 1000);
+        }
+        ages.row(states(), at(10_000), 10_000);
+        for i in 0..8192 {
+            ages.found(start(i), &PageMask::span(0, 128), false, (17_000, 17_000));
+        }
+        let row = ages.row(states(), at(20_000), 20_000);
+        assert!(row.sampling >= 128, "{}", row.sampling);
+        let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
+        assert!(pages <= MOST_WINDOWS as usize * WINDOW_PAGES, "{pages}");
+        let (idle, returned) = (row.idle.total() as f64, row.returned.total() as f64);
+        assert!((idle / (8192.0 * 512.0) - 1.0).abs() < 0.01, "{idle}");
+        assert!((returned / (8192.0 * 128.0) - 1.0).abs() < 0.1, "{returned}");
+    }
+
+    #[test]
+    fn a_later_origin_changes_no_age() {
+        let mut ages = begun();
+        ages.found(BLOCK, &PageMask::span(0, 10), false, (100_000, 100_000));
+        ages.cleared(BLOCK, &PageMask::span(0, 10), false, 100_000);
+        ages.rebase(90_000);
+        let row = row(&mut ages, state(PageMask::span(0, 10)), 26_000);
+        assert_eq!(of(&row.idle, 16), 10);
+    }
+
+    #[test]
+    fn rows_come_often_at_first() {
+        let mut ages = begun();
+        let mut due = Vec::new();
+        for s in 0..1000 {
+            if ages.is_due(s * 1000) {
+                row(&mut ages, state(PageMask::default()), s * 1000);
+                due.push(s);
+            }
+        }
+        assert_eq!(due[..6], [10, 20, 30, 40, 50, 60]);
+        assert_eq!(due.windows(2).map(|w| w[1] - w[0]).max(), Some(60));
+    }
+
+    #[test]
+    fn likely_ages_lie_between_their_bounds() {
+        assert_eq!(likely(9000, 12_000), 11_654);
+        assert_eq!(likely(5000, 5000), 5000);
+        assert_eq!(likely(0, 0), 0);
+        assert_eq!(likely(0, 10_000), 6321);
+    }
+}

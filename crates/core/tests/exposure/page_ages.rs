@@ -1,0 +1,185 @@
+//! Idle ages by page, against the touches of the simulated machine.
+
+use isotherm_core::{AgeHistogram, PageAges};
+
+use super::*;
+
+/// Pages of `h` that are `seconds` old or older, spread evenly over the logarithm within a bin.
+fn above(h: &AgeHistogram, seconds: f64) -> f64 {
+    let lowest = |i: usize| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(0.01));
+    let part = |i: usize| match (lowest(i), lowest(i + 1)) {
+        (Some(from), Some(to)) => ((to / seconds).ln() / (to / from).ln()).clamp(0.0, 1.0),
+        (Some(from), None) => f64::from(from >= seconds),
+        _ => 0.0,
+    };
+    h.0.iter().enumerate().map(|(i, n)| f64::from(*n) * part(i)).sum()
+}
+
+/// What the rows say: pages idle for `t` seconds or more, and such pages touched per second.
+fn curve(rows: &[(f64, Arc<PageAges>)], t: f64) -> [f64; 2] {
+    let begun = rows[0].1.begun;
+    let late = rows.iter().filter(|(_, r)| r.since.since(begun).as_secs_f64() >= t);
+    let [mut idle, mut back, mut time, mut n] = [0.0; 4];
+    for (end, row) in late {
+        idle += above(&row.idle, t);
+        back += above(&row.returned, t);
+        time += end - row.since.since(Nanos(0)).as_secs_f64();
+        n += 1.0;
+    }
+    [idle / n, back / time]
+}
+
+/// The truth of the same, by every 16th page of `range`, between `from` and `to` seconds.
+fn truth(
+    ops: &Ops,
+    target: TargetId,
+    range: AddrRange,
+    ages: &[f64],
+    (from, to): (u64, u64),
+) -> Vec<[f64; 2]> {
+    let machine = ops.machine();
+    let truth = machine.truth(target).unwrap();
+    let mut out = vec![[0.0; 2]; ages.len()];
+    let step = 16;
+    for page in (0..range.len() / PAGE_SIZE).step_by(step) {
+        let addr = range.start + page * PAGE_SIZE;
+        for second in from..to {
+            let at = Nanos(second * 1_000_000_000);
+            let age =
+                truth.last_touch(addr, at).map_or(f64::MAX, |last| at.since(last).as_secs_f64());
+            for (t, out) in ages.iter().zip(&mut out) {
+                out[0] += f64::from(u8::from(age >= *t)) * step as f64 / (to - from) as f64;
+            }
+        }
+        let mut at = Nanos(to * 1_000_000_000);
+        while let Some(last) = truth.last_touch(addr, at).filter(|l| l.0 > from * 1_000_000_000) {
+            let before = truth.last_touch(addr, Nanos(last.0 - 1));
+            let gap = before.map_or(f64::MAX, |b| last.since(b).as_secs_f64());
+            for (t, out) in ages.iter().zip(&mut out) {
+                out[1] += f64::from(u8::from(gap >= *t)) * step as f64 / (to - from) as f64;
+            }
+            at = Nanos(last.0 - 1);
+        }
+    }
+    out
+}
+
+fn rows(snapshots: &[Arc<Snapshot>]) -> Vec<(f64, Arc<PageAges>)> {
+    let row = |s: &Arc<Snapshot>| Some((s.end.0 as f64 / 1e9, s.targets[0].ages.clone()?));
+    snapshots.iter().filter_map(row).collect()
+}
+
+const AGES: [f64; 7] = [2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 45.0];
+
+/// The curve beside the truth: the largest error of idle pages as a share of all, and the median factor of
+/// returned pages where at least 5 a second return.
+fn compare(name: &str, lay: impl FnOnce(&mut Machine, TargetId), range: AddrRange) -> (f64, f64) {
+    let (ops, target) = machine(1, lay);
+    let (snapshots, _) = watched(120.0, Attrs::default(), &ops, target, |_| {});
+    let rows = rows(&snapshots);
+    let truth = truth(&ops, target, range, &AGES, (40, 120));
+    let all = (range.len() / PAGE_SIZE) as f64;
+    let mut worst: f64 = 0.0;
+    let mut factors = Vec::new();
+    for (t, truth) in AGES.iter().zip(truth) {
+        let seen = curve(&rows, *t);
+        println!(
+            "{name:<16} {t:>4} s: idle {:>7.1} MiB, truth {:>7.1}; returned {:>7.1}/s, truth {:>7.1}",
+            seen[0] / 256.0,
+            truth[0] / 256.0,
+            seen[1],
+            truth[1]
+        );
+        if *t >= 5.0 {
+            worst = worst.max((seen[0] - truth[0]).abs() / all);
+            // Ages near the length of a turn are wrong by a part of it.
+            if *t >= 5.0 && truth[1] >= 5.0 {
+                factors.push((seen[1].max(0.1) / truth[1]).ln().abs().exp());
+            }
+        }
+    }
+    factors.sort_by(f64::total_cmp);
+    let median = factors.get(factors.len() / 2).copied().unwrap_or(1.0);
+    println!("{name:<16} worst error {worst:.3} of all memory, median factor {median:.2}");
+    (worst, median)
+}
+
+/// Rates of a zipf law over pages, all together `total` Hz; strewn over the memory, or in order.
+fn zipf(pages: u64, exponent: f64, total: f64, strewn: bool) -> Arc<[f64]> {
+    let weight = |rank: u64| 1.0 / (rank as f64 + 1.0).powf(exponent);
+    let sum: f64 = (0..pages).map(weight).sum();
+    // Multiplication by an odd number permutes the pages of a power of two.
+    let rank = |page: u64| if strewn { page.wrapping_mul(0x9E37_79B1) % pages } else { page };
+    (0..pages).map(|page| weight(rank(page)) / sum * total).collect()
+}
+
+fn by_page(hz: Arc<[f64]>) -> Pattern {
+    Pattern::Blocks { block: PAGE_SIZE, hz }
+}
+
+/// Pages of all rates side by side: no region shows their ages.
+#[test]
+fn ages_of_strewn_pages_are_right() {
+    let (worst, factor) = zipf_strewn(32);
+    assert!(worst < 0.03 && factor < 1.1, "{worst} {factor}");
+}
+
+/// Memory at a slow rate, beside memory that is gone through in 16 s, and idle memory.
+#[test]
+fn ages_of_slow_memory_are_right() {
+    let lay = |m: &mut Machine, t| {
+        m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 16), poisson(0.1)).unwrap();
+        m.touch(t, mib(16, 16), Pattern::Sweep { every: Duration::from_secs(16) }).unwrap();
+        m.touch(t, mib(32, 16), poisson(20.0)).unwrap();
+    };
+    let (worst, factor) = compare("slow", lay, mib(0, 64));
+    assert!(worst < 0.03 && factor < 1.1, "{worst} {factor}");
+}
+
+#[test]
+#[ignore = "prints a table; takes a minute"]
+fn all_page_ages() {
+    zipf_strewn(256);
+    let lay = |m: &mut Machine, t| {
+        m.map(t, mib(0, 320), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 256), by_page(zipf(256 * 256, 1.0, 20_000.0, false))).unwrap();
+    };
+    compare("zipf-together", lay, mib(0, 320));
+    let lay = |m: &mut Machine, t| {
+        m.map(t, mib(0, 320), Memory::anonymous()).unwrap();
+        for (at, hz) in [(0, 1.8), (64, 0.1), (128, 0.02)] {
+            m.touch(t, mib(at, 64), poisson(hz)).unwrap();
+        }
+        m.touch(t, mib(192, 64), Pattern::Sweep { every: Duration::from_secs(16) }).unwrap();
+    };
+    compare("mix", lay, mib(0, 320));
+    let lay = |m: &mut Machine, t| {
+        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 48), poisson(1.6)).unwrap();
+        m.touch(t, mib(48, 128), Pattern::Sweep { every: Duration::from_secs(16) }).unwrap();
+    };
+    compare("scan", lay, mib(0, 256));
+    let lay = |m: &mut Machine, t| {
+        m.map(t, mib(0, 320), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 32), poisson(1.2)).unwrap();
+        let every = Duration::from_secs(4);
+        m.touch(t, mib(32, 256), Pattern::Moving { window: 32 * MIB, every, hz: 4.0 }).unwrap();
+    };
+    compare("move", lay, mib(0, 320));
+    let lay = |m: &mut Machine, t| {
+        m.map(t, mib(0, 256), Memory::anonymous()).unwrap();
+        m.touch(t, mib(0, 64), poisson(10.0)).unwrap();
+        m.touch(t, mib(64, 64), poisson(0.05)).unwrap();
+    };
+    compare("hot-slow-idle", lay, mib(0, 256));
+}
+
+fn zipf_strewn(size: u64) -> (f64, f64) {
+    let lay = |m: &mut Machine, t| {
+        m.map(t, mib(0, size), Memory::anonymous()).unwrap();
+        let total = 80.0 * size as f64;
+        m.touch(t, mib(0, size), by_page(zipf(size * 256, 0.9, total, true))).unwrap();
+    };
+    compare(&format!("zipf-strewn {size}"), lay, mib(0, size))
+}
