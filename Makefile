@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all it takes; as root they install what is missing.
+# Start with `make demo` and `make test`. As root they install missing packages.
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -28,31 +28,31 @@ demo: needs-root release
 needs-root:
 	@[ $$(id -u) -eq 0 ] || { echo "The demo reads page tables of a process: run it as root." >&2; exit 1; }
 
-# Tests that take root say so and pass where it is lacking; ISOTHERM_REQUIRE_ALL=1 makes that a failure.
-# Those on other kernels run the program as it is released.
+# Without root, tests that require it print that and pass; with ISOTHERM_REQUIRE_ALL=1 they fail. Tests on other
+# kernels run the release build of the program.
 test: release guest-tool
 	cargo test --workspace --locked
 
-# Processes that come and go for as long as asked, followed by a service and a recorder; in `make test` for a
-# minute. The longer one pages out for real.
+# A service and a recorder follow processes that come and go, for SOAK_SECONDS; `make test` does so for half a
+# minute. Only the long run really pages out.
 SOAK_SECONDS ?= 600
 soak: install-deps
 	ISOTHERM_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --locked -p isotherm-cli --test program -- soak --nocapture
 
-# isotherm on real kernels with several nodes, and a table. guests/README.md tells of it.
+# isotherm on real kernels with several nodes, and a table. See guests/README.md.
 guests: release guest-tool
 	guests/run
 
-# A small kernel with idle page tracking, for scenarios that take one. It is built once, into the cache.
+# A small kernel with idle page tracking, for scenarios that require one. It is built once, into the cache.
 guests-page-idle: install-deps
 	guests/page-idle-kernel
 
-# Every figure in the documentation. bench/README.md says what is printed.
+# Every figure in the documentation. bench/README.md describes the tables.
 bench: install-deps
 	bench/run
 
 # The tables of the mails that isotherm is built on, on this machine: most of two days, or 20 minutes.
-# docs/measurements/evaluation.md tells of it.
+# See docs/measurements/evaluation.md.
 evaluate: packages += $(to_bench)
 evaluate: install-deps
 	evaluation/run
@@ -61,21 +61,21 @@ evaluate-short: packages += $(to_bench)
 evaluate-short: install-deps
 	evaluation/run short
 
-# The program as it is released: static, the BPF object inside.
+# The release build of the program: static, with the BPF object inside.
 static := RUSTFLAGS='-C target-feature=+crt-static' cargo build --release --locked --target $(triple)
 release: install-deps
 	$(static) -p isotherm-cli
 	@echo "built $(binary)"
 
-# What goes into guests besides.
+# The helper program for guests.
 guest-tool: install-deps
 	$(static) -p isotherm-guest-tool
 
-# The Debian package: that program, its unit, its documentation. What is built is printed.
+# The Debian package: the program, its unit and its documentation. Prints the name of the package.
 deb: release
 	packaging/deb $(binary) $(target)/deb
 
-# Advisories are not checked here: that takes a database from the network (cargo deny check advisories).
+# This does not check advisories, which require a database from the network (cargo deny check advisories).
 check: install-deps $(target)/tools/bin/cargo-deny
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -61,7 +61,6 @@ struct History {
 ///
 /// # Errors
 /// If the workload is invalid, the machine runs out of memory, or the engine or monitor fails.
-/// If the workload makes no sense, the machine runs out of memory, or the engine or monitor fails.
 pub fn run(workload: &str, asked: &Asked, seed: u64) -> Result<Vec<Window>> {
     let workload = Workload::parse(workload)?;
     let layout = Layout::new(&workload, seed);

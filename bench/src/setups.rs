@@ -8,57 +8,57 @@ use isotherm_core::{Attrs, MonitorKind};
 use isotherm_linux::Way;
 use isotherm_sim::MachineKind;
 
-/// What watches, and how.
+/// A monitor, its way to look and its attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// in the table
+    /// name in the table
     pub name: String,
-    /// on the real machine
+    /// way to look on the real machine
     pub look: Way,
-    /// of the monitor
+    /// attributes of the monitor
     pub attrs: Attrs,
 }
 
-/// What may be compared.
+/// The monitors that can be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Compared {
     /// the region sampler by the kernel's rules, at 5 ms and 100 ms
     Kernel,
     /// the region sampler at its own defaults
     Regions,
-    /// clear once, read many times, within a budget
+    /// the exposure monitor
     Exposure,
-    /// all pages, each interval
+    /// all pages, in each interval
     Pages,
     /// the region sampler over `clear_refs` and `smaps`
     Smaps,
 }
 
-/// Which are to be compared.
+/// The monitors to compare.
 #[derive(Debug, Clone, Args)]
 pub struct Setups {
-    /// Watch in this way; may be given several times
+    /// Compare this monitor; may be given several times
     #[arg(long, value_name = "KIND", default_values = ["kernel", "regions", "exposure", "smaps"])]
     monitor: Vec<Compared>,
-    /// Percent of a CPU that the exposure monitor may cost; may be given several times
+    /// Budget of the exposure monitor in percent of a CPU; may be given several times
     #[arg(long, value_name = "PERCENT", default_values_t = [1.0])]
     budget: Vec<f64>,
-    /// Its interval in ms, 0 for auto; may be given several times
+    /// Interval of the exposure monitor in ms, 0 for auto; may be given several times
     #[arg(long, value_name = "MS", default_values_t = [0])]
     interval: Vec<u64>,
-    /// TLB shootdowns a second that it may cause
+    /// Maximum number of TLB shootdowns per second of the exposure monitor; 0: no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     ipis: u32,
-    /// It tells of windows, not of regions
+    /// Report windows instead of regions
     #[arg(long)]
     windows: bool,
-    /// How to look on the real machine, but for smaps
+    /// Way to look on the real machine, except for smaps
     #[arg(long, value_name = "WAY", default_value = "bpf", value_parser = Way::find)]
     look: Way,
-    /// Sampling interval of the region sampler in ms [default: what suits the way to look]
+    /// Sampling interval of the region sampler in ms [default: that of the way to look]
     #[arg(long)]
     sample: Option<u64>,
-    /// Aggregation interval of the region sampler in ms [default: what suits the way to look]
+    /// Aggregation interval of the region sampler in ms [default: that of the way to look]
     #[arg(long)]
     aggr: Option<u64>,
     /// Parts of a split
@@ -76,10 +76,10 @@ pub struct Setups {
 }
 
 impl Setups {
-    /// Those that can watch on a machine.
+    /// The monitors that can watch on a machine.
     ///
     /// # Errors
-    /// If the attributes asked for make no sense.
+    /// If the attributes are invalid.
     pub fn on(&self, machine: MachineKind) -> Result<Vec<Setup>> {
         let possible = |m: &&Compared| machine == MachineKind::Real || **m != Compared::Smaps;
         let setups = self.monitor.iter().filter(possible).flat_map(|m| self.of(*m));
@@ -138,7 +138,7 @@ fn every(interval: u64) -> String {
     if interval == 0 { String::new() } else { format!(", {interval} ms") }
 }
 
-/// `docs/concepts/monitor.md`, "The kernel's rules".
+/// See `docs/concepts/monitor.md`, "The kernel's rules".
 #[must_use]
 pub fn kernels_rules() -> Attrs {
     let attrs = Attrs {

@@ -1,5 +1,5 @@
-//! A record of any length, made without watching anything: a server of 64 GiB, of which a tenth is
-//! hot and two tenths warm, and one region in ten changes its borders and heat each second.
+//! A generated record of any length: a server of 64 GiB, of which a tenth is hot and two tenths are warm. One
+//! region in ten changes its borders and heat each second.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use isotherm_core::{
 use isotherm_record::{Facts, Limits, TargetFact, Why, WriteError, Writer};
 
 const BASE: u64 = 0x7f00_0000_0000;
-/// Addresses for each region, in which its borders move.
+/// Address space for each region, within which its borders move.
 const STRIDE: u64 = 64 << 20;
 const UNIT: u64 = 64 << 10;
 const AGGR: Duration = Duration::from_millis(400);
 const SAMPLE: Duration = Duration::from_millis(20);
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers, the same in each run.
 struct Noise(u64);
 
 impl Noise {
@@ -28,7 +28,7 @@ impl Noise {
     }
 }
 
-/// A region's lower border, pages found touched of 320, and the snapshot since which it is so.
+/// The lower border of a region, the pages found touched of 320, and the snapshot of its last change.
 #[derive(Clone, Copy)]
 struct Stretch {
     start: u64,
@@ -73,7 +73,7 @@ pub fn write(path: &Path, snapshots: u64, regions: u64) -> Result<(), WriteError
     Ok(())
 }
 
-/// A heap, a file and nameless memory, side by side.
+/// A heap, a file and anonymous memory, side by side.
 fn mappings(regions: u64) -> Arc<Vec<Mapping>> {
     let (end, third) = (BASE + regions * STRIDE, regions / 3 * STRIDE);
     let parts = [

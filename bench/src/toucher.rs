@@ -1,4 +1,4 @@
-//! A process of its own that touches the pages it is told to, and keeps a CPU busy meanwhile.
+//! A process that touches pages on request, and keeps a CPU busy meanwhile.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -10,21 +10,20 @@ use isotherm_core::{AddrRange, PAGE_SIZE};
 use isotherm_linux::sys::{Arena, Backing};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// The word by which a bench starts itself as this.
+/// The argument with which a bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-toucher";
 
-/// What the thread does that keeps a CPU busy: 0 is nothing but that, [`REST`] not even that, and else it
-/// reads each page of so many.
+/// The work of the thread that keeps a CPU busy. 0: only that; [`REST`]: nothing at all; any other number: it
+/// also reads every page whose number is a multiple of it.
 static STEP: AtomicU64 = AtomicU64::new(0);
 const REST: u64 = u64::MAX;
-/// The longest time that a page has taken it, in ns.
+/// The longest time of one touch by that thread, in ns.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
-/// Does as it is told until its standard input ends, if the command line asks for that. Nothing
-/// happens otherwise.
+/// If the command line requests it, executes orders until its standard input ends. Does nothing otherwise.
 ///
 /// # Errors
-/// If there is no memory, or an order makes no sense.
+/// If no memory is available, or an order is invalid.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {
@@ -88,7 +87,8 @@ fn keep_busy(memory: &Arena) -> ! {
     }
 }
 
-/// Writes all words, and in each of `rounds` rounds checks them and writes others; how many were wrong.
+/// Writes all words. In each of `rounds` rounds checks them and writes others. Returns the number of wrong
+/// words.
 fn wrong_words(memory: &Arena, rounds: u64) -> u64 {
     STEP.store(REST, Relaxed);
     let expected =
@@ -118,8 +118,8 @@ pub struct Toucher {
 }
 
 impl Toucher {
-    /// Starts this very program again, with `len` bytes of memory: of huge pages, of small ones, or as the
-    /// machine is set.
+    /// Starts this program again, with `len` bytes of memory: in huge pages, in base pages, or by the setting
+    /// of the machine.
     ///
     /// # Errors
     /// If that fails.
@@ -144,13 +144,13 @@ impl Toucher {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    /// All its memory.
+    /// The addresses of its memory.
     #[must_use]
     pub fn range(&self) -> AddrRange {
         self.range
     }
 
-    /// Has it touch so many pages, from the first on, each `step`-th.
+    /// Makes it touch `pages` pages, from the first on, every `step`-th.
     ///
     /// # Errors
     /// If it has ended.
@@ -158,7 +158,7 @@ impl Toucher {
         self.tell(&format!("touch {pages} {step}")).map(drop)
     }
 
-    /// Has it go on touching each `step`-th page, beside what else it does.
+    /// Makes it touch every `step`-th page repeatedly, beside its other work.
     ///
     /// # Errors
     /// If it has ended.
@@ -166,7 +166,7 @@ impl Toucher {
         self.tell(&format!("keep-touching {step}")).map(drop)
     }
 
-    /// Has it touch nothing at all until it is told to.
+    /// Makes it touch nothing until the next order.
     ///
     /// # Errors
     /// If it has ended.
@@ -174,7 +174,7 @@ impl Toucher {
         self.keep_touching(REST)
     }
 
-    /// The longest time that one of these touches has taken since this was asked last.
+    /// The longest time of one of these touches since the last request.
     ///
     /// # Errors
     /// If it has ended.
@@ -182,7 +182,7 @@ impl Toucher {
         self.tell("longest").map(Duration::from_nanos)
     }
 
-    /// Has it check and rewrite all words of its memory, so often; returns how many were wrong.
+    /// Makes it check and rewrite all words of its memory, `rounds` times. Returns the number of wrong words.
     ///
     /// # Errors
     /// If it has ended.

@@ -1,23 +1,23 @@
-//! What a program took.
+//! The resource use of a program.
 
 use std::io;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// What a run took.
+/// The resource use of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Usage {
-    /// from start to end
+    /// wall time
     pub time: Duration,
-    /// of all its threads, in user and in kernel mode
+    /// CPU time of all its threads, in user and in kernel mode
     pub cpu: Duration,
-    /// most bytes resident at a time; at least those of who started it, as the kernel counts
+    /// maximum number of resident bytes. The kernel's figure is at least that of the parent
     pub peak_rss: u64,
-    /// how it ended
+    /// its exit status
     pub status: ExitStatus,
 }
 
-/// Runs a program to its end.
+/// Runs a program until it ends.
 ///
 /// # Errors
 /// If it cannot be started, or waited for.
@@ -27,10 +27,10 @@ pub fn run(command: &mut Command) -> io::Result<Usage> {
     let child = command.spawn()?;
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
     let mut status = 0;
-    // SAFETY: rusage is a plain C structure of numbers, for which zeros are values.
+    // SAFETY: rusage is a plain C structure of numbers, for which zeros are valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to variables of ours that live through the call, and the child is
-    // ours and has not been waited for.
+    // SAFETY: both pointers are to local variables that live until the call returns. The child is ours, and
+    // has not been waited for.
     let waited = unsafe { libc::wait4(pid, &mut status, 0, &mut usage) };
     if waited != pid {
         return Err(io::Error::last_os_error());
@@ -45,16 +45,16 @@ fn duration(t: libc::timeval) -> Duration {
     Duration::from_secs(number(t.tv_sec)) + Duration::from_micros(number(t.tv_usec))
 }
 
-/// What a process has used so far.
+/// The resource use of a process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Used {
     /// CPU time of its first thread
     pub cpu: Duration,
-    /// faults that had to wait for swap or a disk
+    /// faults that waited for swap or a disk
     pub major_faults: u64,
 }
 
-/// What process `pid` has used.
+/// The resource use of process `pid` so far.
 ///
 /// # Errors
 /// If it has ended.
@@ -62,7 +62,7 @@ pub fn of(pid: i32) -> io::Result<Used> {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
     let wrong = || io::Error::other(format!("/proc/{pid} says nothing of what it has used"));
     let cpu = read("schedstat")?.split(' ').next().and_then(|ns| ns.parse().ok());
-    // Its name may hold anything; the fields are counted behind it.
+    // The name may contain any character; the fields follow after it.
     let stat = read("stat")?;
     let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
     let major_faults = fields.and_then(|f| f.split(' ').nth(9)?.parse().ok());

@@ -1,4 +1,4 @@
-//! A load that is watched for a while in one way, then in another.
+//! A load that is watched in several ways by turns.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,44 +13,44 @@ use crate::setups::Setup;
 use crate::slices::{OFF, Slice};
 use crate::{cpus, interrupts, smaps, usage};
 
-/// A way that is taken up again runs for so long before it counts.
+/// Time after a change of the way that does not count.
 const LEAD_IN: Duration = Duration::from_secs(1);
-/// Who clears and reads all of a process does so as often as the region sampler makes a snapshot.
+/// Interval in which `clear_refs` with `smaps` clears and reads a whole process: that of the region sampler's
+/// snapshots.
 const PASS: Duration = Duration::from_millis(400);
-/// A monitor has settled when it has told of so much, of 10,000, and 5 s more; or after so long.
+/// A monitor has settled 5 s after it has covered this share, in basis points, or after a time limit.
 const SEEN_BP: u32 = 9_500;
 const SETTLED: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// A load, and those who watch it.
+/// A load, and the monitors that watch it.
 pub struct Watched {
     load: Load,
     cpus: Vec<usize>,
-    /// by the number of their way, from 1 on; none for who clears and reads all of it
+    /// by number of the way, from 1 on; `None` for `clear_refs` with `smaps`
     watchers: Vec<Option<Watcher>>,
 }
 
-/// A monitor in a thread of its own: what it costs is what its thread does.
+/// A monitor in a thread of its own: its cost is the CPU time of the thread.
 struct Watcher {
     ask: Sender<Duration>,
     told: Receiver<Result<Told>>,
     quality: Option<Quality>,
 }
 
-/// What a monitor has told while it ran.
+/// The results of a monitor.
 struct Told {
     cost: Cost,
     quality: Option<Quality>,
 }
 
 impl Watched {
-    /// Starts a load with one thread on each of the last `threads` of `allowed`. If that leaves a CPU
-    /// for who watches, the load has its own under `SCHED_FIFO`, and this thread keeps to the others;
-    /// else all share. The monitors of `setups` then run, one after the other, until they have
-    /// settled.
+    /// Starts a load with one thread on each of the last `threads` of `allowed`. If that leaves a CPU for the
+    /// monitors, the load has its CPUs to itself under `SCHED_FIFO`, and this thread uses the others; else
+    /// all share the CPUs. The monitors of `setups` then run one after the other until they have settled.
     ///
     /// # Errors
-    /// If the load cannot be started, or not be watched.
+    /// If the load cannot be started or watched.
     pub fn start(
         shape: Shape,
         threads: usize,
@@ -65,7 +65,7 @@ impl Watched {
         Watched::of(load, cpus, setups, seed)
     }
 
-    /// Of a load that runs on these CPUs. The monitors of `setups` run, one after the other, until they
+    /// Watches a load that runs on these CPUs. The monitors of `setups` run one after the other until they
     /// have settled.
     ///
     /// # Errors
@@ -82,13 +82,13 @@ impl Watched {
         Ok(Watched { load, cpus, watchers })
     }
 
-    /// Whether the load's CPUs are its own.
+    /// Whether the load has its CPUs to itself.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.load.is_fifo()
     }
 
-    /// Share of the memory that the monitor of a way told of last, of 0 to 1, if it tells.
+    /// The share of the memory that the monitor of a way covered last, from 0 to 1, if it reports that.
     #[must_use]
     pub fn coverage(&self, way: usize) -> Option<f64> {
         let watcher = self.watchers.get(way.checked_sub(1)?)?.as_ref()?;
@@ -139,7 +139,7 @@ impl Watched {
         })
     }
 
-    /// Clears, and at the end of each interval reads and clears again.
+    /// Clears the bits. At the end of each interval reads and clears them again.
     fn clear_and_read(&mut self, length: Duration) -> Result<()> {
         let begin = Instant::now();
         let mut end = begin;
@@ -176,7 +176,7 @@ impl Watcher {
         Some(Watcher { ask, told, quality: None })
     }
 
-    /// Runs the monitor; returns the cost of the snapshots that it has made.
+    /// Runs the monitor. Returns the cost of its snapshots.
     fn run(&mut self, length: Duration) -> Result<Cost> {
         self.ask.send(length).context("the monitor has ended")?;
         let told = self.told.recv().context("the monitor has ended")??;
@@ -184,7 +184,7 @@ impl Watcher {
         Ok(told.cost)
     }
 
-    /// Until it has seen `total` bytes: the region sampler sweeps 16 MiB in a sampling interval.
+    /// Runs until it has swept `total` bytes: the region sampler sweeps 16 MiB in a sampling interval.
     fn settle(&mut self, total: u64, sample: Duration) -> Result<()> {
         let begin = Instant::now();
         let sweeps = u32::try_from(total.div_ceil(16 << 20)).unwrap_or(u32::MAX);

@@ -63,7 +63,6 @@ impl<'a> Beside<'a> {
     ///
     /// # Errors
     /// Errors of `work`.
-    /// Those of `work`.
     pub fn before<T>(
         &mut self,
         slice: Duration,

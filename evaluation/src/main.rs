@@ -29,28 +29,29 @@ use rustix::process::geteuid;
 #[derive(Parser)]
 #[command(args_override_self = true)]
 struct Options {
-    /// Under these: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on [default: all]
+    /// Use these configurations: orig, rec, thp, ethp, prcl, 10ms, 50ms, 200ms, 10ms-oldest and so on
+    /// [default: all]
     #[arg(long, value_name = "NAMES")]
     configs: Option<Names<Config>>,
-    /// Run these, or a FILE.toml [default: all]
+    /// Run these workloads, or a FILE.toml [default: all]
     #[arg(long, value_name = "NAMES")]
     workloads: Option<Names<String>>,
-    /// How often
+    /// Number of repetitions
     #[arg(long, default_value_t = 5)]
     times: u32,
     #[command(flatten)]
     size: Size,
-    /// Keep results here, and go on with those that are there
+    /// Keep results here, and skip finished runs
     #[arg(long, value_name = "FOLDER", default_value = "evaluation-out")]
     out: PathBuf,
-    /// Instead: latencies of redis while memory is short, with `isotherm reclaim` and without
+    /// Measure latencies of redis while memory is short, with `isotherm reclaim` and without, instead
     #[arg(long, conflicts_with_all = RUNS)]
     pressure: bool,
     #[command(flatten)]
     told: Told,
 }
 
-/// What is of runs, and of what is told of them.
+/// The options of runs and of their tables.
 const RUNS: [&str; 10] = [
     "configs",
     "workloads",
@@ -77,47 +78,47 @@ impl Options {
 
 #[derive(Args)]
 struct Size {
-    /// Memory of a workload in MiB, about
+    /// Approximate memory of a workload in MiB
     #[arg(long, default_value_t = 1024)]
     size: u64,
-    /// How long it is measured, where it does not end by itself
+    /// Measured seconds of a workload that does not end by itself
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// It runs for so many seconds before that, watched and acted on
+    /// Seconds before that, watched and acted on
     #[arg(long, value_name = "SECONDS", default_value_t = 15)]
     lead_in: u64,
-    /// Instead, under rec, prcl and quotas: so many slices of 2 s, in which isotherm is at work and at rest
-    /// by turns
+    /// Number of slices of 2 s that replace --seconds under rec, prcl and quotas, with isotherm at work and
+    /// at rest by turns
     #[arg(long, default_value_t = 30)]
     slices: u32,
-    /// Requests a second of the open loop
+    /// Requests per second of the open loop
     #[arg(long, default_value_t = 120_000)]
     rate: u64,
-    /// Where random numbers begin
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 #[derive(Args)]
 struct Told {
-    /// Only print what is in this folder
+    /// Only print the results in this folder
     #[arg(long, value_name = "FOLDER")]
     report: Option<PathBuf>,
-    /// As for the documentation
+    /// Print tables as in the documentation
     #[arg(long)]
     markdown: bool,
-    /// With average, stdev, min and max of each
+    /// Also print average, stdev, min and max
     #[arg(long)]
     spread: bool,
-    /// All runs to this file
+    /// Write all runs to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Exit status 1 if a bound is broken, or a run has failed
+    /// Exit with status 1 if a bound is broken or a run has failed
     #[arg(long)]
     check: bool,
 }
 
-/// What is asked for.
+/// The requested work.
 enum Task {
     Tell(Setup, Folder),
     Pressure(Setup),
@@ -140,7 +141,7 @@ fn failed(why: &anyhow::Error, status: u8) -> ExitCode {
     ExitCode::from(status)
 }
 
-/// What cannot be done with these options is wrong usage.
+/// Invalid combinations of options are wrong usage.
 fn task(o: &Options) -> Result<Task> {
     if let Some(folder) = &o.told.report {
         return Ok(Task::Tell(Folder::setup(folder)?, Folder::read(folder)?));
@@ -182,7 +183,7 @@ impl Size {
     }
 }
 
-/// Runs what is not there yet. What fails is noted, and the rest goes on.
+/// Runs everything that is not finished yet. Notes a failure, and continues.
 fn run_all(o: &Options, setup: &Setup, folder: &mut Folder) -> Result<()> {
     let stop = Stop::at_signals()?;
     let found: Result<Vec<_>> = o.workloads().iter().map(|name| find(name, setup)).collect();

@@ -1,4 +1,4 @@
-//! Ctrl-C: all that waits asks for it, so that what was changed is put back.
+//! Ctrl-C. All code that waits checks for it, so that changes of the machine are restored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,13 +10,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// Whether a signal has come.
+/// Whether a signal has arrived.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on a signal ends nothing by itself. One that is ignored stays so: that is what `nohup` is
-    /// for.
+    /// From now on a signal does not end the process by itself. An ignored signal stays ignored, as `nohup`
+    /// intends.
     ///
     /// # Errors
     /// If signals cannot be caught.
@@ -28,13 +28,13 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether one has come.
+    /// Whether a signal has arrived.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.0.load(Relaxed)
     }
 
-    /// That none has come.
+    /// Checks that no signal has arrived.
     ///
     /// # Errors
     /// If one has.
@@ -48,15 +48,15 @@ impl Stop {
     /// Sleeps.
     ///
     /// # Errors
-    /// If a signal comes meanwhile.
+    /// If a signal arrives meanwhile.
     pub fn sleep(&self, length: Duration) -> Result<()> {
         self.until(length, || Ok(false)).map(drop)
     }
 
-    /// Waits until something is so, and says whether it is; at most for so long.
+    /// Waits until a condition holds, at most for `most`. Returns whether it holds.
     ///
     /// # Errors
-    /// If a signal comes meanwhile, or it cannot be told.
+    /// If a signal arrives meanwhile, or the condition cannot be checked.
     pub fn until(&self, most: Duration, mut is_so: impl FnMut() -> Result<bool>) -> Result<bool> {
         let begin = Instant::now();
         loop {

@@ -5,15 +5,15 @@ use std::fmt::Write;
 /// Rows under a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// what it is about
+    /// title
     pub title: String,
-    /// of its columns
+    /// names of its columns
     pub head: Vec<String>,
-    /// as many cells as the head has
+    /// rows, with as many cells as there are columns
     pub rows: Vec<Vec<String>>,
 }
 
-/// How it is printed.
+/// The format of a printed table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// columns of equal width
@@ -44,7 +44,7 @@ impl Table {
         for line in self.lines() {
             let cells = line.iter().enumerate().map(|(i, c)| format!("{c:<0$}", width(i)));
             let line = cells.collect::<Vec<_>>().join("  ");
-            // Writing to memory does not fail.
+            // Writing to memory cannot fail.
             let _ = writeln!(text, "{}", line.trim_end());
         }
         text

@@ -8,15 +8,15 @@ use super::table::{Table, number, overhead};
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// A table of the mails: its name, the figure, and digits behind the point.
+/// The tables of the mails: name, figure, and number of decimals.
 const FIGURES: [(&str, Figure, usize); 3] = [
     ("runtime, or work a second: more than without, in percent", |f| Some(f.work.number()), 2),
     ("memused.avg in MiB", |f| Some(f.memory.used / MIB), 1),
     ("rss.avg in MiB", |f| Some(f.memory.resident / MIB), 1),
 ];
 
-/// Runtime, memory used and resident sets under orig, rec, thp, ethp and prcl, with what each is more than
-/// orig in percent.
+/// Run time, used memory and resident sets under orig, rec, thp, ethp and prcl, with the increase over orig
+/// in percent.
 #[must_use]
 pub fn columns(results: &Results<'_>) -> Vec<Table> {
     FIGURES.iter().map(|figure| column_table(results, figure)).collect()
@@ -26,8 +26,8 @@ fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, u
     let configs: Vec<Config> = Config::COLUMNS.into_iter().filter(|c| results.has(*c)).collect();
     let is_work = *name == FIGURES[0].0;
     let row = |name: &str, cell: &dyn Fn(Config) -> String, more: &dyn Fn(Config) -> String| {
-        // Work under a scheme is held against slices of the same run, not against orig's: their rates may
-        // not be compared.
+        // Work under a scheme is compared with slices of the same run, not with orig's: the rates of two runs
+        // must not be compared.
         let cells = configs.iter().flat_map(|&c| match c {
             Config::Orig if is_work => vec![],
             Config::Orig => vec![cell(c)],
@@ -54,7 +54,7 @@ fn column_table(results: &Results<'_>, (name, figure, digits): &(&str, Figure, u
     Table { title: (*name).to_owned(), head, rows }
 }
 
-/// The same figures of all configurations, with how far repetitions lie apart.
+/// The same figures for all configurations, with the spread of repetitions.
 #[must_use]
 pub fn spread(results: &Results<'_>) -> Vec<Table> {
     let head = ["", "configuration", "runs", "average", "stdev", "min", "max"];
@@ -80,7 +80,7 @@ fn each<'a>(results: &Results<'a>) -> impl Iterator<Item = (&'a str, Config)> {
     results.workloads().into_iter().flat_map(all)
 }
 
-/// What else is measured, a row for each.
+/// All other figures, one row each.
 #[must_use]
 pub fn details(results: &Results<'_>) -> Table {
     let head = [
@@ -133,8 +133,8 @@ fn faults(f: &Figures) -> Option<f64> {
     Some(f.major_faults as f64 / f.seconds.max(1e-9))
 }
 
-/// Proactive reclaim with quotas, averages over all workloads but those for huge pages. What mails call the
-/// CPU of the reclaimer is all of isotherm's.
+/// Proactive reclaim with quotas: averages over all workloads except those for huge pages. The CPU of the
+/// reclaimer in the mails corresponds to all CPU time of isotherm.
 #[must_use]
 pub fn grid(results: &Results<'_>) -> Table {
     let results = results.of_the_grid();

@@ -1,15 +1,15 @@
-//! What is to show, and whether it does.
+//! The bounds, and whether they are held.
 
 use super::config::Config;
 use super::estimate::Estimate;
 use super::results::{Figure, Results};
 use super::verdict::Verdict;
 
-/// What the bench `quotas` shows, and not this one.
+/// Results of the bench `quotas`, which this evaluation does not repeat.
 pub const BY_QUOTAS: &str =
     "how much of a quota is used where work suffices, and what goes first: by `quotas`";
 
-/// A gain or a waste of less than this, in percent, is none that could be kept or removed.
+/// A gain or a waste below this, in percent, is too small to be kept or removed.
 const NOTHING: f64 = 2.0;
 
 /// All bounds.
@@ -26,7 +26,7 @@ pub fn verdicts(results: &Results<'_>) -> Vec<Verdict> {
     all
 }
 
-/// Of all runs under a quota.
+/// The windows of all runs with a quota.
 fn windows(results: &Results<'_>) -> Verdict {
     let worst: Figure = |f| Some(f.windows?.worst);
     let runs = Config::grid().into_iter().flat_map(|config| {
@@ -44,7 +44,7 @@ fn watching(results: &Results<'_>) -> Verdict {
     verdict.at_most(1.0).with(interval)
 }
 
-/// prcl on one of the servers.
+/// The bounds of prcl on one of the servers.
 fn redis(results: &Results<'_>, name: &str) -> [Verdict; 3] {
     let of = |what, found| Verdict::of(format!("prcl, {name}: {what}"), found);
     let fewer = results.less_work(name, Config::Prcl);
@@ -70,7 +70,7 @@ fn error(estimate: Option<Estimate>) -> Option<String> {
     Some(format!("standard error {:.2}", estimate?.error?))
 }
 
-/// The most that any workload has it take beyond its quota.
+/// The maximum CPU time beyond the quota, over all workloads.
 fn beyond(results: &Results<'_>) -> Option<f64> {
     let of = |c: Config| {
         let quota = f64::from(c.quota()?) / 10.0;
@@ -80,7 +80,7 @@ fn beyond(results: &Results<'_>) -> Option<f64> {
     Config::grid().into_iter().filter_map(of).reduce(f64::max)
 }
 
-/// The workloads of which both thp and ethp tell this figure, and thp one that `counts`.
+/// The workloads for which both thp and ethp have this figure, and for which that of thp `counts`.
 fn those<'a>(
     results: &Results<'a>,
     figure: impl Fn(&str, Config) -> Option<f64>,
@@ -177,7 +177,7 @@ mod tests {
         assert!(found(&all, "ethp: of the gain").to_string().contains("speeds up: gain)"));
     }
 
-    /// Where thp gains nothing, ethp can neither keep nor lose anything.
+    /// If thp gains nothing, ethp can neither keep nor lose anything.
     #[test]
     fn gains_are_of_those_that_thp_speeds_up() {
         let of = |name, config, rate| run(name, config, Work::PerSecond(rate), 100.0, 0.0);

@@ -27,27 +27,27 @@ pub struct Watching {
     quota: Option<u32>,
 }
 
-/// What it had used and done at a time.
+/// Its resource use and actions up to a time.
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
     cpu: Duration,
     logged: usize,
 }
 
-/// What it has used and done between two times.
+/// Its resource use and actions between two times.
 #[derive(Debug, Clone, Copy)]
 pub struct Between {
     /// CPU time of all its threads
     pub cpu: Duration,
-    /// time that acting took, by the log; none if it does not act
+    /// time of acting, by the log; `None` if it does not act
     pub acting: Option<Duration>,
-    /// where there is a quota
+    /// if there is a quota
     pub windows: Option<Windows>,
 }
 
 impl Watching {
-    /// Starts it on process `pid`, with those below it if that is a `family`; none where the
-    /// configuration is without.
+    /// Starts isotherm on process `pid`, with its descendants if it is a `family`. `None` for a configuration
+    /// without isotherm.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -67,7 +67,7 @@ impl Watching {
         Watching::with(&words, config.quota(), pid, place).map(Some)
     }
 
-    /// Starts it with these words on process `pid`.
+    /// Starts isotherm with these arguments on process `pid`.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -80,7 +80,7 @@ impl Watching {
         Ok(Watching { process, log: place.join(LOG), said, quota })
     }
 
-    /// As it is now.
+    /// The present state.
     ///
     /// # Errors
     /// If it has ended.
@@ -89,10 +89,10 @@ impl Watching {
         Ok(Mark { cpu, logged: read_to_string(&self.log).map_or(0, |text| whole(&text)) })
     }
 
-    /// What has come from one time to another.
+    /// The difference of two states.
     ///
     /// # Errors
-    /// If its log cannot be understood.
+    /// If its log cannot be parsed.
     pub fn between(&self, from: Mark, to: Mark) -> Result<Between> {
         let cpu = to.cpu.saturating_sub(from.cpu);
         let Ok(text) = read_to_string(&self.log) else {
@@ -138,12 +138,12 @@ impl Watching {
     }
 }
 
-/// Bytes of whole lines: one may just be being written.
+/// Bytes of complete lines. isotherm may be writing the last one.
 fn whole(text: &str) -> usize {
     text.rfind('\n').map_or(0, |end| end + 1)
 }
 
-/// Of a quota of so many ms.
+/// The windows of a quota of `ms`.
 fn windows(all: &[Window], ms: u32) -> Windows {
     let share = |w: &Window| w.took.as_secs_f64() * 1e5 / f64::from(ms.max(1));
     let busy = all.windows(2).filter_map(|pair| pair.first().zip(pair.last()));

@@ -1,6 +1,6 @@
 # For scenarios of weighted interleave, after lib.sh.
 
-# Folios are laid out whole; placement is exact where pages are small.
+# A folio is placed as a whole, so placement is exact only for small pages.
 huge=/sys/kernel/mm/transparent_hugepage/enabled
 echo never >$huge
 sysfs=/sys/kernel/mm/mempolicy/weighted_interleave
@@ -9,7 +9,7 @@ weights() {
     [ ! -d $sysfs ] || echo $(cat $sysfs/node0 $sysfs/node1 $sysfs/node2)
 }
 
-# says PATTERN COMMAND...: it fails, and says this
+# says PATTERN COMMAND...: the command fails with a message that matches
 says() {
     pattern=$1
     shift
@@ -17,7 +17,7 @@ says() {
     has "$*" /tmp/said "$pattern"
 }
 
-# The command that touches MIB MiB, and then waits for somebody to read them.
+# Prints the command that touches MIB MiB, and then waits until they are read.
 fifo=/tmp/fifo
 mkfifo $fifo
 exec 5<>$fifo
@@ -25,8 +25,8 @@ touches() {
     echo "/bin/dd if=/dev/zero of=$fifo count=1 bs=$1M"
 }
 
-# started PID MIB: waits until the dd that it is, or has started, has touched all; $block_pid is its
-# pid, $pages are its pages
+# started PID MIB: waits until dd, which is this process or its child, has touched all memory. $block_pid is its
+# pid, $pages the number of its pages
 started() {
     pages=$(($2 * 256))
     within 30 dd_of "$1"
@@ -42,30 +42,30 @@ dd_of() {
     done
 }
 
-# Whether all pages are there; finds the address of their mapping, which is known by its size.
+# Whether all pages exist. Finds the address of their mapping by its size.
 is_full() {
     found=$(grep " anon=$pages " "/proc/$block_pid/numa_maps" 2>/dev/null) || return 1
     equal "mappings with $pages pages" "$(echo "$found" | wc -l)" 1
     address=${found%% *}
 }
 
-# The line of numa_maps of its memory. Pages that are just being moved are not counted there.
+# The line of numa_maps for its memory. It does not count pages that are being moved.
 line() {
     grep "^$address " "/proc/$block_pid/numa_maps" || fail "$block_pid has no mapping at $address"
 }
 
-# on NODE: pages of it there. A node that has none is not named.
+# on NODE: the number of its pages on that node. The line does not name nodes without pages.
 on() {
     on_it=$(line | sed -n "s/.* N$1=\([0-9]*\).*/\1/p")
     echo "${on_it:-0}"
 }
 
-# settled OPTIONS...: all lies as is asked for
+# settled OPTIONS...: all pages are where the weights place them
 settled() {
     isotherm interleave verify --pid "$block_pid" "$@" >/tmp/verified
 }
 
-# exact WEIGHT0 WEIGHT1: all lies as the rule says, to one page: page p of the
+# exact WEIGHT0 WEIGHT1: all pages, except for at most one, are where the rule places them: page p of the
 # address space is on node 0 if p mod (W0 + W1) is below W0, and else on node $other
 exactly=
 other=1

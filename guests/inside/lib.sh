@@ -1,26 +1,26 @@
-# For the scripts of scenarios, which begin with `. /lib.sh`. What is to come out goes into /out.
+# Functions for the scripts of scenarios, which begin with `. /lib.sh`. Output goes to /out.
 set -eu
 
-# Ends the scenario, with a reason that the table shows.
+# Ends the scenario with a reason, which the table shows.
 fail() {
     echo "$*" >>/out/failed
     echo "failed: $*" >&2
     exit 1
 }
 
-# A line for the table.
+# Adds a line to the table.
 seen() {
     echo "$*" | tee -a /out/seen
 }
 
-# Figures from JSON come by guest-tool, which fails where there is none, or more than one.
+# For values from JSON use guest-tool, which fails if there is no value, or more than one.
 
 # equal WHAT IS WANTED
 equal() {
     [ "$2" = "$3" ] || fail "$1: $2, not $3"
 }
 
-# has WHAT FILE PATTERN: a line of the file matches
+# has WHAT FILE PATTERN: a line of the file must match
 has() {
     grep -qE -e "$3" "$2" && return
     cat "$2"
@@ -38,9 +38,9 @@ within() {
     done
 }
 
-# The emulator keeps translations until another address space comes, and sets no accessed bit
-# meanwhile. So each CPU switches to a process of ours now and then: all that looks at accessed bits
-# of running processes needs this.
+# The emulator keeps translations until the address space changes, and sets no accessed bit meanwhile. So this
+# makes each CPU switch to another process now and then. Each script that looks at accessed bits of running
+# processes needs it.
 ticker() {
     mkfifo /tmp/never
     for cpu in $(seq 0 $(($(nproc) - 1))); do
@@ -48,7 +48,7 @@ ticker() {
     done
 }
 
-# Page tables take some fifty times longer to read here than on a machine, so watching may cost more.
+# Reading page tables takes some fifty times longer here than on a real machine, so watching may cost more.
 emulated="--budget 30%"
 
 # The way to look that doctor recommends.
@@ -56,8 +56,8 @@ way() {
     isotherm system doctor | sed -n 's/^ok  *way to look: //p' | head -n 1
 }
 
-# workload FILE|NAME: starts it, and waits until its memory is there. $workload is its pid; its truth
-# is in /out/truth.json after end_workload.
+# workload FILE|NAME: starts the workload, and waits until its memory exists. $workload is its pid. After
+# end_workload its truth is in /out/truth.json.
 workload() {
     rm -f /tmp/ready
     isotherm lab workload "$1" --truth /out/truth.json --duration 600 >/tmp/ready &
@@ -72,7 +72,7 @@ end_workload() {
 
 kdamonds=/sys/kernel/mm/damon/admin/kdamonds
 
-# refused COMMAND...: it fails; /tmp/said is what it says
+# refused COMMAND...: the command fails; /tmp/said has its message
 refused() {
     if "$@" >/tmp/said 2>&1; then
         fail "it is not refused: $*"
@@ -84,14 +84,14 @@ kdamond_is() {
     [ "$(cat "$kdamonds/0/state" 2>/dev/null)" = "$1" ]
 }
 
-# Nobody uses DAMON, and nothing of ours is left of it.
+# No program uses DAMON, and isotherm has left no trace of it.
 damon_is_free() {
     equal "the number of kdamonds" "$(cat "$kdamonds/nr_kdamonds")" 0
     equal "what is in /run/isotherm" "$(ls /run/isotherm 2>/dev/null)" ""
     equal "the number of trace instances" "$(find /sys/kernel/tracing/instances -mindepth 1 -maxdepth 1 | wc -l)" 0
 }
 
-# on_node N COMMAND...: with memory of this node alone, which what it starts keeps to
+# on_node N COMMAND...: runs the command and its children with memory of this node only
 on_node() {
     group=/sys/fs/cgroup/node$1
     echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control

@@ -1,4 +1,4 @@
-//! An archive as the kernel unpacks it into its first root file system: cpio, "newc".
+//! An archive that the kernel unpacks into its initial root file system: cpio, "newc".
 //!
 //! The format: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel.
 
@@ -13,7 +13,7 @@ const PROGRAM: u32 = 0o100_755;
 /// Mode of a symbolic link.
 const LINK: u32 = 0o120_777;
 
-/// An archive that grows. Paths are relative to the root; directories above come by themselves.
+/// A growing archive. Paths are relative to the root; parent directories are added automatically.
 #[derive(Debug, Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// What cpio(1) makes of it, with the options given.
+    /// The output of cpio(1) for it, with these options.
     fn listed(archive: Archive, options: &[&str]) -> String {
         let mut cpio = Command::new("cpio")
             .args(options)

@@ -1,4 +1,4 @@
-//! Boots real kernels, and tries isotherm on them; or gives a prompt inside of one.
+//! Boots real kernels and tests isotherm on them, or opens a shell in one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use isotherm_guests::table::Outcome;
 use isotherm_guests::topology::Topology;
 use isotherm_guests::{guest, table};
 
-/// isotherm on real kernels, under QEMU.
+/// Run isotherm on real kernels, under QEMU.
 #[derive(Debug, Parser)]
 struct Options {
     #[command(subcommand)]
@@ -22,23 +22,23 @@ struct Options {
 enum Doing {
     /// Run scenarios, each on its kernels, and print a table; exit status 1 if one fails
     Run {
-        /// Only on kernels of this series; may be given several times
+        /// Use only kernels of this series; may be given several times
         #[arg(long, value_name = "SERIES")]
         kernel: Vec<String>,
-        /// Keep what comes out of each guest in a folder here
+        /// Keep the output of each guest in a folder here
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
-        /// Guests at a time
+        /// Number of guests at a time
         #[arg(long, value_name = "N", default_value_t = suite::jobs())]
         jobs: usize,
-        /// Only these
+        /// Run only these
         scenario: Vec<String>,
     },
-    /// Boot a kernel of this series, with a prompt
+    /// Boot a kernel of this series, and open a shell
     Shell {
-        /// of the kernel
+        /// series of the kernel
         series: String,
-        /// the machine, by the name of its file
+        /// the machine: name of a file in topologies/
         #[arg(long, default_value = "three-nodes")]
         topology: String,
     },
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all was as expected.
+/// Whether all results were as expected.
 fn run(doing: Doing) -> Result<bool> {
     let say = |text: &str| eprintln!("{text}");
     match doing {

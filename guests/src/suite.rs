@@ -1,4 +1,4 @@
-//! Scenarios on kernels: which, in which order, and what comes of each.
+//! Runs scenarios on kernels, and collects the results.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,22 +15,23 @@ use crate::lab::{Lab, known};
 use crate::scenario::Scenario;
 use crate::table::{Outcome, Verdict};
 
-/// Guests at a time: as many as there are CPUs that we may use, since an emulator keeps one busy all the time.
+/// The number of guests at a time: the number of CPUs that this process may use, because an emulator keeps
+/// one busy all the time.
 #[must_use]
 pub fn jobs() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What was asked for by name; nothing: all.
+/// The selected kernels and scenarios; empty: all.
 #[derive(Debug)]
 pub struct Asked {
     /// series of kernels
     pub kernels: Vec<String>,
     /// names of scenarios
     pub scenarios: Vec<String>,
-    /// where all that comes out of the guests is to stay
+    /// the folder in which to keep the output of the guests
     pub keep: Option<PathBuf>,
-    /// guests at a time
+    /// number of guests at a time
     pub jobs: usize,
 }
 
@@ -51,7 +52,7 @@ impl Asked {
             && (self.kernels.is_empty() || named(&self.kernels, series))
     }
 
-    /// Where a guest is to put what comes out of it, and what removes it again.
+    /// The folder for the output of a guest, and an object that removes it.
     fn place(&self, scenario: &str, release: &str) -> Result<(PathBuf, Option<TempDir>)> {
         let Some(keep) = &self.keep else {
             let dir = tempfile::Builder::new().prefix("isotherm-guest-").tempdir()?;
@@ -63,16 +64,16 @@ impl Asked {
         Ok((dir.canonicalize()?, None))
     }
 
-    /// Whether all that was asked for must be tried.
+    /// Whether all selected scenarios must run.
     fn is_by_name(&self) -> bool {
         !self.scenarios.is_empty() || !self.kernels.is_empty()
     }
 }
 
-/// Runs what was asked for; `row` is told what comes of each, `say` what goes on.
+/// Runs the selected scenarios. `row` receives each result, `say` messages of progress.
 ///
 /// # Errors
-/// If something that all guests take is not there.
+/// If a requirement of all guests is missing.
 pub fn run(
     asked: &Asked,
     mut row: impl FnMut(&Outcome) + Send,
@@ -101,7 +102,7 @@ pub fn run(
     Ok(all_ok)
 }
 
-/// The longest first, so that no long one is left to run by itself at the end.
+/// The longest scenarios come first, so that none of them runs alone at the end.
 fn pairs<'a>(asked: &Asked, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a str)> {
     let all = scenarios.iter().flat_map(|s| s.kernels.keys().map(move |k| (s, k.as_str())));
     let mut pairs: Vec<_> = all.filter(|(s, k)| asked.has(s, k)).collect();
@@ -109,8 +110,8 @@ fn pairs<'a>(asked: &Asked, scenarios: &'a [Scenario]) -> Vec<(&'a Scenario, &'a
     pairs
 }
 
-/// Does `one` with all `pairs`, `jobs` at a time; `row` is told as they end. After an error nothing more is
-/// begun.
+/// Runs `one` for all `pairs`, `jobs` at a time. `row` receives results as they arrive. After an error no
+/// further one starts.
 fn side_by_side<T: Send>(
     jobs: usize,
     pairs: Vec<T>,
@@ -138,7 +139,7 @@ fn side_by_side<T: Send>(
     })
 }
 
-/// What comes of a scenario whose kernel is not there.
+/// The result of a scenario without its kernel.
 fn missing(scenario: &str, series: &str, why: String, by_name: bool) -> Outcome {
     Outcome {
         scenario: scenario.to_owned(),

@@ -1,15 +1,15 @@
-//! What has come of the guests, as a table.
+//! The results of the guests as a table.
 
 use std::time::Duration;
 
-/// What has come of a scenario on a kernel.
+/// The result of a scenario on a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// as expected
     Ok,
-    /// what was not as expected, a line each
+    /// the unexpected results, one per line
     Failed(Vec<String>),
-    /// why it was not tried, and what to do
+    /// the reason for not running it, and a remedy
     NotTried(String),
 }
 
@@ -20,22 +20,22 @@ pub struct Outcome {
     pub scenario: String,
     /// the release of the kernel, or its series
     pub kernel: String,
-    /// what has come of it
+    /// its result
     pub verdict: Verdict,
-    /// from boot to end
+    /// time from boot to end
     pub took: Duration,
-    /// what the guest has seen, a line each
+    /// messages of the guest, one per line
     pub seen: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether it is not as expected.
+    /// Whether it has failed.
     #[must_use]
     pub fn failed(&self) -> bool {
         matches!(self.verdict, Verdict::Failed(_))
     }
 
-    /// A line of the table, and one for each further thing to say.
+    /// A line of the table, and one for each further message.
     #[must_use]
     pub fn lines(&self) -> String {
         let seen = self.seen.iter();
@@ -53,7 +53,7 @@ impl Outcome {
     }
 }
 
-/// What stands above the rows.
+/// The head of the table.
 #[must_use]
 pub fn head() -> String {
     row("scenario", "kernel", "", "seconds") + "seen\n"

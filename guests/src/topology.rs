@@ -1,4 +1,4 @@
-//! The machine that a guest has: nodes, distances, latency and bandwidth, as a file describes it.
+//! The machine of a guest, from a file: nodes, distances, latency and bandwidth.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,29 +9,29 @@ use serde::Deserialize;
 
 use crate::room;
 
-/// No guest is bigger, so that two fit on a small machine.
+/// Maximum memory of a guest, so that two fit on a small machine.
 const MAX_MIB: u64 = 16 << 10;
 const MAX_NODES: usize = 8;
 const MAX_CPUS: u32 = 8;
 
-/// What stands in `topologies/NAME.toml`.
+/// The content of `topologies/NAME.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// what it is, in a line
+    /// a description, in one line
     pub about: String,
-    /// features of the CPUs, by the names that QEMU has for them: on or off
+    /// features of the CPUs, by their names in QEMU: on or off
     #[serde(default)]
     pub cpu: BTreeMap<String, String>,
     /// arguments of the kernel
     #[serde(default)]
     pub kernel_args: Vec<String>,
-    /// further arguments of QEMU, one by one: devices, and what they take
+    /// further arguments of QEMU, one by one: devices and their values
     #[serde(default)]
     pub qemu_args: Vec<String>,
     /// in order of their numbers
     pub node: Vec<Node>,
-    /// between nodes
+    /// links between nodes
     #[serde(default)]
     pub link: Vec<Link>,
 }
@@ -40,34 +40,34 @@ pub struct Topology {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// of memory; 0 for one with CPUs alone
+    /// memory; 0 for a node with only CPUs
     pub size_mib: u64,
-    /// that belong to it
+    /// its CPUs
     #[serde(default)]
     pub cpus: u32,
 }
 
-/// How far one node is from another.
+/// The distance of a node from another one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// a node
     pub from: usize,
-    /// another, or the same
+    /// another node, or the same
     pub to: usize,
-    /// by SLIT: 10 is local
+    /// distance in the SLIT: 10 is local
     pub distance: Option<u8>,
-    /// of a read, by HMAT; of a node with CPUs only
+    /// latency of a read in the HMAT; only from a node with CPUs
     pub latency_ns: Option<u32>,
-    /// by HMAT; of a node with CPUs only
+    /// bandwidth in the HMAT; only from a node with CPUs
     pub bandwidth_mib_s: Option<u32>,
 }
 
 impl Topology {
-    /// Of this name.
+    /// The topology with this name.
     ///
     /// # Errors
-    /// If there is none, or it describes nothing that a guest can have.
+    /// If it does not exist, or is not possible for a guest.
     pub fn named(name: &str) -> Result<Self> {
         Topology::read(&room().join("topologies").join(format!("{name}.toml")))
     }
@@ -106,13 +106,13 @@ impl Topology {
         self.node.iter().map(|n| n.cpus).fold(0, u32::saturating_add)
     }
 
-    /// Whether latency and bandwidth are told.
+    /// Whether latency and bandwidth are given.
     #[must_use]
     pub fn has_hmat(&self) -> bool {
         self.link.iter().any(|l| l.latency_ns.is_some())
     }
 
-    /// Whether the kernel must unpack itself: only then does it turn on five levels of page tables.
+    /// Whether the kernel must unpack itself: only then it turns on five-level page tables.
     #[must_use]
     pub fn has_five_levels(&self) -> bool {
         self.cpu.get("la57").is_some_and(|la57| la57 == "on")
@@ -146,7 +146,7 @@ impl Topology {
         args
     }
 
-    /// What the guest is told of it, to compare with what its kernel says: a fact a line.
+    /// The facts for the guest, one per line, to compare with those that its kernel reports.
     #[must_use]
     pub fn facts(&self) -> String {
         let mut facts = String::new();

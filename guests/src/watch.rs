@@ -1,5 +1,5 @@
-//! When a guest is given up. A slow machine must not decide that: what counts is the CPU time that the
-//! emulator has used, and the heartbeat that comes out of the guest, never the time on the wall.
+//! Decides when to give up a guest. A slow machine must not affect that: only the CPU time of the emulator
+//! and the heartbeat of the guest count, never wall time.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use std::time::Duration;
 /// emulated second costs 0.5 to 1.5 s of CPU time here; the guest itself ends a script that takes too long.
 const CPU_PER_SECOND: u32 = 20;
 
-/// CPU time for which no heartbeat may be missing, booting included, which usually takes 5 s (with systemd
-/// 30 s). The heart beats once a second by the guest's clock.
+/// Maximum CPU time without a heartbeat, including booting, which usually takes 5 s (with systemd 30 s). The
+/// guest sends one heartbeat per second of its clock.
 pub const SILENCE: Duration = Duration::from_secs(300);
 
-/// An emulator that uses no CPU time at all for this long is stuck: a guest without work passes the time
-/// to its next timer at once, so that the emulator is never idle. A CPU that others keep busy gives
-/// some of its time to everybody long before.
+/// An emulator that uses no CPU time for this long is stuck. A guest without work jumps to its next timer at
+/// once, so a working emulator is never idle. A CPU that is busy with other processes gives every process
+/// some time long before that.
 pub const STANDSTILL: Duration = Duration::from_secs(600);
 
-/// The longest time between two samples that counts as standstill: after a longer one, those who take samples
-/// stood still themselves.
+/// Maximum time between two samples that counts as standstill. After a longer time, this program itself stood
+/// still.
 const STEP: Duration = Duration::from_secs(1);
 
-/// What is known of an emulator that runs.
+/// The state of a running emulator.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// since it was started, on the wall
+    /// wall time since its start
     pub elapsed: Duration,
     /// CPU time of all its threads
     pub cpu: Duration,
@@ -31,23 +31,23 @@ pub struct Sample {
     pub beats: u64,
 }
 
-/// Follows an emulator by its samples.
+/// Follows an emulator by samples.
 #[derive(Debug)]
 pub struct Watch {
-    /// CPU time in all
+    /// maximum CPU time
     limit: Duration,
-    /// CPU time without a heartbeat
+    /// maximum CPU time without a heartbeat
     silence: Duration,
     last: Sample,
-    /// how long it has used no CPU time
+    /// time for which it has used no CPU time
     still: Duration,
-    /// when the last heartbeat was found
+    /// the sample with the last heartbeat
     beat: Sample,
 }
 
 impl Watch {
-    /// For a guest whose script has `timeout` by the guest's clock, and which may use CPU time of `silence`
-    /// without a heartbeat.
+    /// For a guest whose script has `timeout` by the guest's clock, and `silence` of CPU time without a
+    /// heartbeat.
     #[must_use]
     pub fn new(timeout: Duration, silence: Duration) -> Self {
         let begin = Sample { elapsed: Duration::ZERO, cpu: Duration::ZERO, beats: 0 };
@@ -55,7 +55,7 @@ impl Watch {
         Watch { limit, silence, last: begin, still: Duration::ZERO, beat: begin }
     }
 
-    /// Why the emulator is to be ended, if it is.
+    /// The reason to end the emulator, if there is one.
     pub fn verdict(&mut self, sample: Sample) -> Option<String> {
         let step = sample.elapsed.saturating_sub(self.last.elapsed).min(STEP);
         self.still = if sample.cpu > self.last.cpu { Duration::ZERO } else { self.still + step };
@@ -93,7 +93,8 @@ mod tests {
 
     const FOR_EVER: u64 = 100_000;
 
-    /// The second at which it is ended, of so many, and why: `each` tells CPU time and heartbeats at a second.
+    /// The second at which it is ended, of `seconds`, with the reason. `each` returns CPU time and heartbeats
+    /// at a second.
     fn ended(seconds: u64, each: impl Fn(u64) -> (f64, u64)) -> Option<(u64, String)> {
         let mut watch = Watch::new(TIMEOUT, SILENCE);
         (0..seconds).find_map(|second| {
@@ -105,9 +106,9 @@ mod tests {
 
     #[test]
     fn a_slow_machine_ends_no_guest() {
-        // A hundredth of a CPU, of which an emulated second takes 1.5 s: 120 of them.
+        // One hundredth of a CPU, while an emulated second takes 1.5 s: 120 of them.
         assert_eq!(ended(120 * 150, |s| (s as f64 / 100.0, s / 150)), None);
-        // Nothing for nine minutes of each ten.
+        // No CPU time in nine of every ten minutes.
         assert_eq!(ended(FOR_EVER, |s| ((s / 540) as f64, s / 540)), None);
     }
 

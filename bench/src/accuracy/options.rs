@@ -1,4 +1,4 @@
-//! What may be typed.
+//! The options of the command line.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,28 +9,29 @@ use isotherm_sim::workload::{Workload, units};
 
 use crate::setups::Setups;
 
-/// How right the monitors are: each named workload, on the simulated machine and on the real one.
+/// Measure the accuracy of the monitors for each named workload, on the simulated machine and on the real
+/// one.
 #[derive(Debug, Clone, Parser)]
 pub struct Options {
-    /// Only this one, or one that a file describes; may be given several times
+    /// Use only this workload, or one from a file; may be given several times
     #[arg(long, value_name = "NAME|FILE")]
     pub workload: Vec<String>,
     /// Seed of layouts, accesses and monitors
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Watch each for so long [default: as long as it takes by itself]
+    /// Watch each workload for this many seconds [default: its own duration]
     #[arg(long, value_name = "N")]
     pub seconds: Option<u64>,
-    /// Leave out this much at the begin of each phase where each moment is scored
+    /// Leave out this time at the beginning of each phase in the column F1
     #[arg(long, value_name = "TIME", default_value = "600ms", value_parser = units::duration)]
     pub settle: Duration,
-    /// Only on this machine
+    /// Use only this machine
     #[arg(long)]
     only: Option<Only>,
-    /// Write all figures here
+    /// Write all figures to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// what watches
+    /// the monitors
     #[command(flatten)]
     pub setups: Setups,
 }
@@ -42,7 +43,7 @@ enum Only {
 }
 
 impl Options {
-    /// Where to run.
+    /// The machines to use.
     #[must_use]
     pub fn machines(&self) -> &'static [MachineKind] {
         match self.only {
@@ -52,7 +53,7 @@ impl Options {
         }
     }
 
-    /// How long to watch a workload.
+    /// The time for which to watch a workload.
     #[must_use]
     pub fn length(&self, w: &Workload) -> Duration {
         self.seconds.map_or(w.length(), Duration::from_secs)

@@ -1,4 +1,4 @@
-//! What do actions take, and what do they cost the process that they are done to?
+//! The cost of actions for isotherm and for the target.
 
 use std::time::Duration;
 
@@ -14,29 +14,29 @@ struct Options {
     /// memory of the target in MiB
     #[arg(long, default_value_t = 256)]
     size: u64,
-    /// how often each figure is taken, each time of a new target: the fastest counts
+    /// number of new targets for each figure, of which the fastest counts
     #[arg(long, default_value_t = 5)]
     times: usize,
-    /// only rows whose name begins so
+    /// print only rows whose name begins with this
     #[arg(long, default_value = "")]
     only: String,
 }
 
-/// What is touched within this time is let alone.
+/// Pages that are touched within this time are skipped.
 const RECHECK: Duration = Duration::from_millis(20);
-/// The longest pause is taken over this time where nothing is done.
+/// Time over which the longest pause at rest is measured.
 const AT_REST: Duration = Duration::from_millis(500);
 
 /// A row of the table.
 struct Case {
     name: &'static str,
     action: Action,
-    /// of huge pages or of small ones, or as the machine is set
+    /// in huge pages, in base pages, or by the setting of the machine
     huge: Option<bool>,
-    /// Each page of so many is touched all the time; none is if this is 0.
+    /// every page whose number is a multiple of this is touched all the time; 0: none
     hot: u64,
     recheck: Duration,
-    /// what is done before that does not count
+    /// an action before the measurement
     first: Option<Action>,
 }
 
@@ -102,7 +102,7 @@ fn main() -> Result<()> {
 }
 
 impl Case {
-    /// None if that is not possible here.
+    /// Measures one figure. `None` if that is not possible here.
     fn take(&self, len: u64) -> Result<Option<Taken>> {
         let mut toucher = Toucher::start(len, self.huge)?;
         let mut ops = Vaddr::new()?;

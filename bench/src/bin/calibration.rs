@@ -1,5 +1,5 @@
-//! Do 95 % intervals of rates hold the truth? On small simulated machines, over many seeds. A table by
-//! decade of the true rate.
+//! Do 95 % intervals of rates contain the truth? The bench uses small simulated machines with many seeds, and
+//! prints a table by decade of the true rate.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use isotherm_sim::{Calibrated, Decade, by_decade, calibrate};
 
 #[derive(Parser)]
 struct Options {
-    /// machines
+    /// number of machines
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
     /// the first seed
@@ -19,16 +19,16 @@ struct Options {
     /// simulated time, in s; the last snapshot counts
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// what watches: exposure, regions or pages
+    /// the monitor: exposure, regions or pages
     #[arg(long, default_value = "exposure", value_parser = kind)]
     monitor: MonitorKind,
-    /// percent of a CPU that the exposure monitor may cost
+    /// budget of the exposure monitor in percent of a CPU
     #[arg(long, default_value_t = 1.0)]
     budget: f64,
-    /// tell of windows, not of regions
+    /// report windows instead of regions
     #[arg(long)]
     windows: bool,
-    /// tell of each region whose interval does not hold the truth
+    /// print each region whose interval does not contain the truth
     #[arg(long)]
     missed: bool,
 }

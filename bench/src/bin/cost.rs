@@ -1,5 +1,4 @@
-//! What does monitoring cost, the target and the machine, and what would the straightforward way
-//! cost?
+//! The cost of monitoring for the target and for the machine, beside that of `clear_refs` with `smaps`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,10 +21,10 @@ struct Options {
     /// memory of the target in MiB; may be given several times
     #[arg(long, default_values_t = [1024, 4096, 8192, 16384])]
     size: Vec<u64>,
-    /// of it, touched without pause, in MiB
+    /// part of it that is touched without pause, in MiB
     #[arg(long, default_value_t = 64)]
     hot: u64,
-    /// of it, touched once a second, in MiB
+    /// part of it that is touched once a second, in MiB
     #[arg(long, default_value_t = 128)]
     warm: u64,
     /// threads of the target; may be given several times
@@ -37,37 +36,37 @@ struct Options {
     /// length of a slice in ms
     #[arg(long, default_value_t = 4000)]
     slice_ms: u64,
-    /// of the order of slices, the monitors, and the bootstrap
+    /// seed of the order of slices, the monitors, and the bootstrap
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// write all slices and figures there as well
+    /// also write all slices and figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
     setups: Setups,
 }
 
-/// A target and what watching it has cost.
+/// A target, and the cost of watching it.
 #[derive(Serialize)]
 struct Case {
     mib: u64,
     threads: usize,
-    /// whether the target had its CPUs for itself
+    /// whether the target had its CPUs to itself
     alone: bool,
     figures: Vec<Figures>,
-    /// of the memory, by way, at the end
+    /// covered share of the memory at the end, by way
     coverage: Vec<Option<f64>>,
     rounds: Vec<Vec<Slice>>,
 }
 
-/// All that a run has shown.
+/// All results of a run.
 #[derive(Serialize)]
 struct Run {
     seed: u64,
     slice_ms: u64,
     hot_mib: u64,
     warm_mib: u64,
-    /// by number
+    /// names of the ways, by number
     ways: Vec<String>,
     cases: Vec<Case>,
 }
@@ -167,7 +166,7 @@ fn row(case: &Case, f: &Figures, name: &str, other: Option<f64>, seen: Option<f6
     )
 }
 
-/// E.g. `12.5 x` or `1/12.5`.
+/// A ratio, such as `12.5 x` or `1/12.5`.
 fn times(ratio: f64) -> String {
     if ratio < 1.0 { format!("1/{:.1}", 1.0 / ratio) } else { format!("{ratio:.1} x") }
 }

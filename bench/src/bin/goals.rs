@@ -1,5 +1,6 @@
-//! Do goals of schemes settle? On the simulated machine that swaps, with the real engine: after a step of
-//! the target up and down, and where nobody touches anything. One table. Exit status 1 if one does not.
+//! Do goals of schemes settle? This runs the real engine on the simulated machine that swaps. The target
+//! steps up and down; in one case no memory is touched. It prints one table, and exits with status 1 if a
+//! goal does not settle.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use isotherm_bench::settling::{overshoot, settled, smoothed};
 use isotherm_core::PAGE_SIZE;
 use isotherm_core::scheme::{Goal, Metrics, Scope};
 
-/// Ever colder memory, and some that is touched never.
+/// Memory that becomes ever colder, and some that is never touched.
 const BUSY: &str = "about = 'ever colder'\nislands = 0\n\
     region = [{ name = 'hot', size = '16M', gap = '0' }, { name = '10 s', size = '64M', gap = '0' },\
     { name = '30 s', size = '64M', gap = '0' }, { name = '100 s', size = '64M', gap = '0' },\
@@ -20,26 +21,26 @@ const BUSY: &str = "about = 'ever colder'\nislands = 0\n\
     access = [{ region = 'hot', rate = 20 }, { region = '10 s', rate = 0.1 },\
     { region = '30 s', rate = 0.03333 }, { region = '100 s', rate = 0.01 },\
     { region = '300 s', rate = 0.003333 }, { region = '1000 s', rate = 0.001 }]\n";
-/// All of it is touched never again.
+/// No memory is ever touched again.
 const IDLE: &str = "about = 'idle'\nislands = 0\nregion = [{ name = 'never', size = '600M' }]\n\
     [[phase]]\nname = 'p'\nduration = '1s'\n";
-/// What counts is the mean over so many windows: faults come by chance.
+/// The mean over this many windows counts, because faults are random.
 const SMOOTH: usize = 60;
-/// What an idle machine may be allowed without having used it.
+/// Maximum level of the quota on an idle machine that has not used it.
 const UNPROVEN: u64 = 1 << 20;
 
 #[derive(Debug, Parser)]
 struct Options {
-    /// Windows of a second after each step
+    /// Windows of one second after each step
     #[arg(long, default_value_t = 1200)]
     windows: usize,
-    /// Where all random numbers begin
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// KiB that the quota beside a goal has for a window
+    /// KiB per window of the quota beside a goal
     #[arg(long, default_value_t = 1024)]
     quota: u64,
-    /// Goals without a quota beside them
+    /// Use goals without a quota beside them
     #[arg(long)]
     alone: bool,
 }
@@ -73,7 +74,7 @@ fn main() -> Result<ExitCode> {
     Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Each at a first target, a step up from it, and back down.
+/// Each goal with a first target, a step up from it, and a step back down.
 fn goals() -> [(&'static str, Vec<Goal>); 4] {
     let of = Scope::Machine;
     let stalled = |ms| Goal::Stalled { of: of.clone(), target: Duration::from_millis(ms) };
@@ -88,7 +89,7 @@ fn goals() -> [(&'static str, Vec<Goal>); 4] {
     ]
 }
 
-/// How much of a goal is there in each window: 1 is all.
+/// The share of a goal that is reached in each window; 1 is all of it.
 fn shares((goal, windows): (&Goal, &[Window])) -> Vec<f64> {
     let share = |pair: &[Window]| share(goal, &pair[0].metrics, &pair[1].metrics);
     smoothed(&windows.windows(2).map(share).collect::<Vec<_>>(), SMOOTH)

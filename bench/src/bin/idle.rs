@@ -1,4 +1,4 @@
-//! What a recorder with default options takes of a CPU where little happens, and how often it wakes up.
+//! Own CPU and wakeups of a recorder with default options where little happens.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
@@ -13,42 +13,42 @@ use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
 
 #[derive(Parser)]
 struct Options {
-    /// instead of the rows with bounds, one of a target of so many MiB
+    /// print one row for a target of this many MiB, instead of the rows with bounds
     #[arg(long)]
     size: Option<u64>,
-    /// of those, touched 100 times a second
+    /// part of it that is touched 100 times a second, in MiB
     #[arg(long, default_value_t = 0)]
     hot: u64,
-    /// so many of them
+    /// number of targets
     #[arg(long, default_value_t = 1)]
     processes: u32,
-    /// threads of each
+    /// threads of each target
     #[arg(long, default_value_t = 1)]
     threads: u32,
-    /// s that do not count
+    /// seconds that do not count
     #[arg(long, default_value_t = 10)]
     lead_in: u64,
-    /// s that are measured
+    /// seconds that are measured
     #[arg(long, default_value_t = 30)]
     seconds: u64,
 }
 
-/// The word by which this starts itself as a target.
+/// The argument with which this program starts itself as a target.
 const ARGUMENT: &str = "--be-a-target";
-/// A target touches what is hot this often.
+/// A target touches its hot memory this often.
 const TOUCHED_EVERY: Duration = Duration::from_millis(10);
 const MIB: u64 = 1 << 20;
 
-/// What is watched, and what that may take.
+/// The targets of a row, and its bounds.
 #[derive(Clone, Copy)]
 struct Row {
     processes: u32,
     mib: u64,
     hot_mib: u64,
     threads: u32,
-    /// percent of a CPU
+    /// maximum own CPU in percent of a CPU
     most_cpu: Option<f64>,
-    /// a second
+    /// maximum number of wakeups per second
     most_wakeups: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ fn main() -> Result<ExitCode> {
     Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Percent of a CPU, and wakeups a second.
+/// Own CPU in percent of a CPU, and wakeups per second.
 fn measure(row: &Row, o: &Options) -> Result<(f64, f64)> {
     let targets = (0..row.processes).map(|_| start(row)).collect::<Result<Vec<Ended>>>()?;
     let dir = tempfile::tempdir()?;
@@ -134,14 +134,14 @@ fn measure(row: &Row, o: &Options) -> Result<(f64, f64)> {
     Ok((cpu / time * 100.0, (after.1 - before.1) as f64 / time))
 }
 
-/// How often it had nothing more to do.
+/// The number of times that the process has gone to sleep.
 fn wakeups(pid: i32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
     Ok(line.context("the kernel does not tell of wakeups")?.trim().parse()?)
 }
 
-/// A target, once its memory is there.
+/// Starts a target, and waits until its memory exists.
 fn start(row: &Row) -> Result<Ended> {
     let sizes = [row.mib, row.hot_mib, row.threads.into()].map(|n| n.to_string());
     let mut command = Command::new(std::env::current_exe()?);

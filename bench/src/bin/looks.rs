@@ -1,4 +1,4 @@
-//! What do reading all accessed bits of a process, and clearing them in long runs, take?
+//! The cost of reading all accessed bits of a process, and of clearing them in long runs.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ struct Options {
     /// memory of the target in MiB; may be given several times
     #[arg(long, default_values_t = [1024, 4096, 8192])]
     size: Vec<u64>,
-    /// how often each figure is taken: the median counts
+    /// number of measurements for each figure, of which the median counts
     #[arg(long, default_value_t = 15)]
     times: usize,
-    /// how page tables are read
+    /// the way to read page tables
     #[arg(long, default_value = "direct")]
     by: By,
-    /// of huge pages, as far as they are to be had
+    /// use huge pages, as far as they are available
     #[arg(long)]
     huge: bool,
 }
@@ -31,7 +31,7 @@ enum By {
     Iterator,
 }
 
-/// Which pages are touched before each clear: a share of them, from the first on or strewn.
+/// The pages that are touched before each clear: a share of them, from the first on or scattered.
 const TOUCHED: [(u64, bool); 7] =
     [(0, false), (5, false), (20, false), (50, false), (100, false), (1, true), (5, true)];
 
@@ -56,7 +56,7 @@ struct Bench {
     toucher: Toucher,
     ops: Vaddr,
     target: TargetId,
-    /// more than any cache holds
+    /// memory that is larger than any cache
     trash: Vec<u8>,
 }
 
@@ -74,8 +74,8 @@ impl Bench {
         Ok(Bench { toucher, ops, target, trash: vec![1; 256 << 20] })
     }
 
-    /// The medians of what reading all takes with empty caches and again, then of clearing all, in
-    /// CPU time a GiB.
+    /// The medians of reading everything with empty caches and again, and of clearing everything, in CPU time
+    /// per GiB.
     fn measure(&mut self, percent: u64, strewn: bool, times: usize) -> Result<String> {
         let range = self.toucher.range();
         let pages = range.len() / PAGE_SIZE * percent / 100;
@@ -102,7 +102,7 @@ impl Bench {
         Ok(format!("{} | {clears:.0} |", times.join(" | ")))
     }
 
-    /// Of one call, without what was done before it.
+    /// The cost of one call, without the earlier work.
     fn cost<E: Into<anyhow::Error>>(
         &mut self,
         range: AddrRange,

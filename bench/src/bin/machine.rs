@@ -1,4 +1,4 @@
-//! How fast the simulated machine is: page accesses a second of CPU time, on one core. One table.
+//! The speed of the simulated machine: page accesses per second of CPU time on one core. Prints one table.
 
 use anyhow::Result;
 use clap::Parser;
@@ -9,22 +9,22 @@ use isotherm_sim::paged::{
 };
 use isotherm_sim::workload::{Layout, Op, Workload};
 
-/// 1 GiB, each page of which is touched as often as it can be.
+/// 1 GiB, of which each page is touched as often as possible.
 const TOUCHED: &str = "about = 'all at random'\nislands = 0\n\
     region = [{ name = 'r', size = '1G' }]\n[[phase]]\nname = 'p'\nduration = '2s'\n\
     access = [{ region = 'r', rate = 'max' }]\n";
 
 #[derive(Debug, Parser)]
 struct Options {
-    /// Times that each is measured; the best one counts
+    /// Number of measurements, of which the best one counts
     #[arg(long, default_value_t = 5)]
     times: u32,
-    /// Where all random numbers begin
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// What was accessed, and how long that took.
+/// The number of accesses, and their time.
 type Measured = (u64, f64);
 /// Measures accesses of a kind, from a seed.
 type Measure = fn(u64) -> Result<Measured>;
@@ -53,13 +53,13 @@ fn machine(seed: u64) -> Result<PagedMachine> {
     Ok(PagedMachine::new(&MachineSpec::parse(MACHINE)?, Fair::Landed.rules(), seed)?)
 }
 
-/// CPU time of this process, in s: others do not count.
+/// CPU time of this process in s, without that of others.
 fn cpu_seconds() -> f64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
-/// Runs a task; the CPU time that took, in s.
+/// Runs a task. Returns its CPU time in s.
 fn timed(machine: &mut PagedMachine, task: impl Task + 'static) -> Result<f64> {
     let begin = cpu_seconds();
     machine.run(&mut [Box::new(task) as Box<dyn Task>])?;

@@ -1,5 +1,5 @@
-//! Does monitoring change what it watches? A process at the limit of its memory, with a hot set and a
-//! stream that pushes it out: what is cleared looks old to reclaim.
+//! Does monitoring change its target? The target is a process at its memory limit, whose hot set competes
+//! with a stream. Cleared memory looks old to reclaim.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct Options {
     /// limit of the group in MiB
     #[arg(long, default_value_t = 192)]
     limit: u64,
-    /// memory of the target in MiB, what is not hot being streamed through
+    /// memory of the target in MiB; all that is not hot is streamed through
     #[arg(long, default_value_t = 1024)]
     size: u64,
     /// slices of each kind
@@ -35,30 +35,30 @@ struct Options {
     /// length of a slice in ms
     #[arg(long, default_value_t = 8000)]
     slice_ms: u64,
-    /// of the order of slices, the monitors, and the bootstrap
+    /// seed of the order of slices, the monitors, and the bootstrap
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// write all slices and figures there as well
+    /// also write all slices and figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(flatten)]
     setups: Setups,
 }
 
-/// What watching in one way has changed: ratios of watched to not.
+/// The effect of watching in one way, as ratios of watched to not watched.
 #[derive(Serialize)]
 struct Changed {
     watched: String,
     /// major faults per second of the target's CPU time
     faults: Option<Estimate>,
-    /// touches, likewise
+    /// touches per second of the target's CPU time
     touches: Option<Estimate>,
-    /// major faults a second
+    /// major faults per second
     faults_per_second: f64,
     own_cpu: f64,
 }
 
-/// All that a run has shown.
+/// All results of a run.
 #[derive(Serialize)]
 struct Run {
     hot_mib: u64,
@@ -78,7 +78,7 @@ fn main() -> Result<()> {
     let _swap = Swap::start(o.size << 21)?;
     eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
     let group = Limited::start(o.limit << 20)?;
-    // One CPU for the target, the others for who watches and for reclaim.
+    // One CPU for the target, the others for the monitors and for reclaim.
     let (theirs, ours) = allowed.split_last().context("no CPU to run on")?;
     cpus::pin(if ours.is_empty() { &allowed } else { ours })?;
     let shape = Shape {

@@ -1,4 +1,4 @@
-//! What watching many processes takes: `isotherm reclaim --all`, as long as it is left running.
+//! The cost of watching many processes with `isotherm reclaim --all` over a long time.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -16,29 +16,29 @@ use rustix::process::{Signal, geteuid, set_parent_process_death_signal};
 
 #[derive(Parser)]
 struct Options {
-    /// how many
+    /// number of processes
     #[arg(long, default_value_t = 1000)]
     processes: u32,
-    /// memory of each in MiB, of which 256 KiB are touched, a page each 200 ms
+    /// memory of each in MiB, of which 256 KiB are touched, one page every 200 ms
     #[arg(long, default_value_t = 4)]
     size: u64,
-    /// share of a CPU, in percent
+    /// budget in percent of a CPU
     #[arg(long, default_value = "1")]
     budget: String,
-    /// what `reclaim` takes for cold: a day if nothing is to be acted on
+    /// minimum age of `reclaim`; a day if it should act on nothing
     #[arg(long, default_value = "120s")]
     min_age: String,
-    /// for so many s
+    /// duration in seconds
     #[arg(long, default_value_t = 180)]
     seconds: u64,
-    /// a row each so many s
+    /// length of a row in seconds
     #[arg(long, default_value_t = 20)]
     every: u64,
 }
 
-/// The word by which this starts itself as one of the processes.
+/// The argument with which this program starts itself as one of the processes.
 const ARGUMENT: &str = "--be-one-of-them";
-/// Touched pages.
+/// Number of touched pages.
 const TOUCHED: u64 = 64;
 
 fn main() -> Result<()> {
@@ -91,7 +91,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One of the processes, once its memory is there.
+/// Starts one of the processes, and waits until its memory exists.
 fn start(bytes: u64) -> Result<Ended> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args([ARGUMENT, &bytes.to_string()]).stdout(Stdio::piped());
@@ -121,12 +121,12 @@ fn status(socket: &Path) -> Result<serde_json::Value> {
     Ok(serde_json::from_slice(&said.stdout)?)
 }
 
-/// How many there were when it last said how it goes.
+/// The number of regions in the last status line.
 fn regions(said: &str) -> Option<f64> {
     said.rsplit_once(" regions")?.0.rsplit(' ').next()?.parse().ok()
 }
 
-/// In KiB: what is mapped from its file is the kernel's to take back.
+/// Own memory in KiB, without mapped pages of files, which the kernel can drop.
 fn own_memory(pid: i32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:"));

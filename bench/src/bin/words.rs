@@ -1,5 +1,5 @@
-//! Is anything lost? A process checks and rewrites its every word, while all that is cold of it is paged
-//! out, over and over.
+//! Is any data lost? A process checks and rewrites each of its words, while all its cold memory is paged out
+//! repeatedly.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +18,10 @@ struct Options {
     /// memory of the target in MiB
     #[arg(long, default_value_t = 384)]
     size: u64,
-    /// of huge pages, as far as they are to be had
+    /// use huge pages, as far as they are available
     #[arg(long)]
     huge: bool,
-    /// in ms: what is touched within this time stays
+    /// length of the second look in ms: pages that are touched within it stay
     #[arg(long, default_value_t = 5)]
     recheck: u64,
 }
@@ -34,7 +34,7 @@ fn main() -> Result<()> {
     ensure!(o.recheck <= 10_000, "{} ms: choose 0 to 10000", o.recheck);
     let words = (o.size << 20) / 8;
     let rounds = (o.millions * 1_000_000).div_ceil(words);
-    // What it writes can hardly be compressed.
+    // The data can hardly be compressed.
     let _swap = Swap::start(o.size << 21)?;
     eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
     let mut toucher = Toucher::start(o.size << 20, Some(o.huge))?;

@@ -7,20 +7,20 @@ use anyhow::{Context, Result};
 use isotherm_core::AddrRange;
 use serde::{Deserialize, Deserializer, de::Error};
 
-/// A thing that was done.
+/// An action in the log.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Line {
-    /// to whom
+    /// the target
     pub pid: i32,
     #[serde(deserialize_with = "address")]
     start: u64,
     #[serde(deserialize_with = "address")]
     end: u64,
-    /// in which window of the quota
+    /// number of the window of the quota
     pub window: u64,
-    /// bytes that it was done to
+    /// bytes to which it was applied
     pub applied: u64,
-    /// how long it took
+    /// its duration
     took_us: u64,
 }
 
@@ -30,43 +30,43 @@ fn address<'de, D: Deserializer<'de>>(text: D) -> Result<u64, D::Error> {
 }
 
 impl Line {
-    /// Where.
+    /// Its addresses.
     pub fn range(&self) -> AddrRange {
         AddrRange::new(self.start, self.end)
     }
 }
 
-/// All of a log.
+/// Reads a whole log.
 ///
 /// # Errors
-/// If it cannot be read or understood.
+/// If it cannot be read or parsed.
 pub fn read(path: &Path) -> Result<Vec<Line>> {
     parse(&std::fs::read_to_string(path).context("no log")?)
 }
 
-/// Lines of a log.
+/// Parses the lines of a log.
 ///
 /// # Errors
-/// If they cannot be understood.
+/// If they are invalid.
 pub fn parse(text: &str) -> Result<Vec<Line>> {
     let line = |l: &str| serde_json::from_str(l).with_context(|| format!("in the log: {l}"));
     text.lines().map(line).collect()
 }
 
-/// What was done in a window of the quota.
+/// The sum of the actions in a window of the quota.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// which
+    /// its number
     pub number: u64,
-    /// bytes
+    /// bytes in it
     pub applied: u64,
-    /// time
+    /// time in it
     pub took: Duration,
-    /// bytes, up to the end of this window
+    /// bytes up to the end of this window
     pub so_far: u64,
 }
 
-/// The windows in which something was done.
+/// The windows with actions.
 pub fn windows(log: &[Line]) -> Vec<Window> {
     let mut so_far = 0;
     let window = |lines: &[Line]| {

@@ -1,4 +1,4 @@
-//! What comes first.
+//! Whether the coldest memory goes first.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::run::{COLD, Run};
 use super::{Bounds, swapped};
 use crate::fading::Fading;
 
-/// Times at which memory falls idle, one after the other.
+/// Number of times, one after the other, at which memory falls idle.
 const TIMES: u64 = 30;
 const APART: Duration = Duration::from_secs(3);
-/// Stretches that fall idle at each, and their pages.
+/// Stretches that fall idle at each time, and their pages.
 const STRETCHES: u64 = 8;
 const PAGES: u64 = 64;
 
@@ -22,11 +22,11 @@ struct Case {
     name: &'static str,
     scheme: &'static str,
     options: &'static [&'static str],
-    /// in percent: of what goes, the share of the coldest tenth
+    /// least share of the coldest tenth in the paged-out memory, in percent
     least: f64,
 }
 
-/// What chance gives has no bound.
+/// A random result has no bound.
 const CASES: [Case; 3] = [
     Case { name: "age = 1, --windows", scheme: AGE, options: &["--windows"], least: 90.0 },
     Case { name: "age = 1", scheme: AGE, options: &[], least: 90.0 },
@@ -34,14 +34,14 @@ const CASES: [Case; 3] = [
 ];
 const AGE: &str = "weights = { age = 1 },";
 
-/// Prints how old what goes is.
+/// Prints how old the paged-out memory is.
 ///
 /// # Errors
 /// If it cannot be run.
 pub fn priority(bounds: &mut Bounds) -> Result<()> {
     println!("| weights | cold, MiB | gone, MiB | of those, of the coldest tenth, % | regions |");
     println!("|---|---|---|---|---|");
-    // All at once, as each takes as long as memory takes to grow old.
+    // All cases run at once, because each waits until memory has aged.
     let told = std::thread::scope(|scope| {
         let runs: Vec<_> =
             CASES.iter().zip(1..).map(|(c, seed)| scope.spawn(move || c.take(seed))).collect();
@@ -67,11 +67,11 @@ pub fn priority(bounds: &mut Bounds) -> Result<()> {
     Ok(())
 }
 
-/// In pages.
+/// Numbers of pages.
 struct Told {
     all: u64,
     gone: u64,
-    /// of what is gone, what belongs to the coldest tenth
+    /// pages of the coldest tenth among those paged out
     coldest: u64,
     regions: usize,
 }
@@ -81,7 +81,7 @@ impl Case {
         let ends = ends(seed);
         let mut target = Fading::start(PAGES, &ends)?;
         let all = target.range().len() / PAGE_SIZE;
-        // Its first turn comes at once, when nothing is cold, and the next when all is.
+        // The first turn comes at once, when no memory is cold, and the next one when all memory is.
         let idle = APART * u32::try_from(TIMES)? + Duration::from_secs(2 * COLD);
         let scheme = format!(
             "apply_interval = \"{}s\"\nquota = {{ {} bytes = {}, reset = \"1h\" }}",
@@ -112,7 +112,7 @@ impl Case {
     }
 }
 
-/// When each stretch falls idle, in no order.
+/// The times at which the stretches fall idle, in random order.
 fn ends(seed: u64) -> Vec<Duration> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut ends: Vec<(u64, Duration)> = (1..=TIMES)

@@ -1,5 +1,5 @@
-//! A thousand recordings leave nothing behind. A test binary of its own: descriptors and memory are
-//! those of the whole process.
+//! A thousand recordings leave nothing behind. This is a test binary of its own, because descriptors and
+//! memory belong to the whole process.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -14,7 +14,7 @@ use isotherm_core::{
 use isotherm_linux::{Hold, Vaddr};
 use isotherm_record::{Facts, Limits, Reader, TargetFact, Why, Writer};
 
-/// An operations set that outlives its monitor: loading it takes longer than a short recording.
+/// An operations set that is used by several monitors: loading it takes longer than a short recording.
 struct Lent<'a>(&'a mut Vaddr);
 
 impl Space for Lent<'_> {
@@ -45,7 +45,7 @@ impl Drop for Sleeper {
 
 const SNAPSHOTS: u64 = 2;
 
-/// Records `pid` for two snapshots; the monitor's clock is not waited for.
+/// Records `pid` for two snapshots, without waiting for the monitor's clock.
 fn record(ops: &mut Vaddr, pid: i32, path: &Path) {
     let ms = Duration::from_millis;
     let attrs = Attrs { sample: ms(1), aggr: ms(4), update: ms(2), ..Attrs::default() };
@@ -82,8 +82,8 @@ fn resident_kib() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Does it some times to warm up, then `times` times, after which there must not be more
-/// descriptors, nor more memory but for what an allocator keeps.
+/// Calls `f` some times to warm up, then `times` times. After that there must not be more descriptors, nor
+/// more memory than an allocator keeps.
 fn leaves_nothing(times: u32, mut f: impl FnMut()) {
     (0..times / 10).for_each(|_| f());
     let (fds, kib) = (descriptors(), resident_kib());
@@ -106,7 +106,7 @@ fn a_thousand_recordings_leave_nothing_behind() {
     let dir = tempfile::TempDir::new().unwrap();
     let path = dir.path().join("a.rec");
     let mut ops = Vaddr::new().unwrap();
-    // Each moves the one before to FILE.old.
+    // Each moves the previous one to FILE.old.
     leaves_nothing(1000, || record(&mut ops, pid, &path));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
     assert!(Reader::open(&path).unwrap().all(|event| event.is_ok()));

@@ -1,8 +1,8 @@
-//! Bring your own eyes: the monitor over something that is no process at all.
+//! An operations set of your own: the monitor watches something that is not a process.
 //!
-//! A cache of 64 Ki slots counts the hits of each slot by itself. By implementing [`Space`] (which
-//! slots there are) and [`Look`] (which were hit since), it lets a [`RegionSampler`] find its hot part,
-//! at the cost of a few windows each sampling interval instead of a scan over all slots.
+//! A cache of 64 Ki slots counts the hits of each slot. It implements [`Space`] (the slots) and [`Look`] (the
+//! slots that were hit since the last clear). So a [`RegionSampler`] finds its hot part, at the cost of a few
+//! windows in each sampling interval instead of a scan over all slots.
 //!
 //! `cargo run -p isotherm-core --example own_look`
 
@@ -20,11 +20,11 @@ use isotherm_core::{
 const SLOTS: usize = 64 * 1024;
 const CACHE: TargetId = TargetId(0);
 
-/// One slot stands for one page: slot `i` has the address `i * PAGE_SIZE`.
+/// One slot represents one page: slot `i` has the address `i * PAGE_SIZE`.
 #[derive(Default)]
 struct Cache {
     now: Nanos,
-    /// of each slot, since the monitor last cleared it
+    /// hits of each slot since the monitor last cleared it
     hits: Vec<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Space for CacheOps {
         Ok(Liveness::Alive)
     }
 
-    /// CPU time cannot be told.
+    /// The CPU time is not known.
     fn ran(&mut self, _: TargetId) -> Option<Duration> {
         None
     }
@@ -78,7 +78,7 @@ impl Look for CacheOps {
     }
 }
 
-/// Is told of each snapshot, beside whoever steps the monitor.
+/// Receives each snapshot, in addition to the caller of `step`.
 struct Progress;
 
 impl Observer for Progress {
@@ -88,7 +88,7 @@ impl Observer for Progress {
     }
 }
 
-/// 4 s of requests, 200 a millisecond: nine of ten go to 6000 slots, the rest anywhere.
+/// Serves 200 requests per ms for 4 s: nine of ten go to 6000 slots, the others to any slot.
 fn serve(cache: &Rc<RefCell<Cache>>, monitor: &mut impl Source) -> Result<Arc<Snapshot>, OpsError> {
     let mut last = None;
     let mut random = 1u64;
@@ -101,7 +101,8 @@ fn serve(cache: &Rc<RefCell<Cache>>, monitor: &mut impl Source) -> Result<Arc<Sn
             let slot = if request % 10 == 0 { slot % SLOTS } else { 20_000 + slot % 6000 };
             cache.borrow_mut().hit(slot);
         }
-        // The caller owns the clock: the monitor does what is due, or says until when to wait.
+        // The caller owns the clock: the monitor does the work that is due, or returns the time until which
+        // to wait.
         if let Step::Snapshot(s) = monitor.step(now)? {
             last = Some(s);
         }
@@ -123,7 +124,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         found.extend(slots.filter(|_| heat == Heat::Hot));
     }
 
-    // 180 of 200 requests go to 20,000..26,000: 30 hits a second for each slot there.
+    // 180 of 200 requests go to 20,000..26,000: 30 hits per second for each slot there.
     let right = found.iter().filter(|s| (20_000..26_000).contains(*s)).count();
     println!("{} slots are hot, {right} of them rightly, of 6000", found.len());
     assert!(right > 5500 && found.len() - right < 500, "the hot part was not found");

@@ -1,5 +1,5 @@
-//! Writes a value of its own to each file of DAMON that this kernel has, and reads it again. Takes a
-//! machine on which nobody uses DAMON; a kdamond is set up, not started, and removed.
+//! Writes a different value to each file of DAMON that this kernel has, and reads it again. Requires a
+//! machine on which no program uses DAMON. It sets up a kdamond, does not start it, and removes it.
 
 use std::error::Error;
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn round_trip(dir: &std::path::Path) -> Result<(), Box<dyn Error>> {
-    // What there is is found by reading a tree in which there is one of each.
+    // Reading a tree with one element of each kind shows which files exist.
     let one_of_each = Context {
         targets: vec![Target { regions: vec![Region::default()], ..Target::default() }],
         schemes: vec![Scheme {
@@ -37,7 +37,7 @@ fn round_trip(dir: &std::path::Path) -> Result<(), Box<dyn Error>> {
     let asked: Vec<Kdamond> = has.iter().map(kdamond).collect();
     write(dir, &asked)?;
     let mut got: Vec<Kdamond> = read(dir)?;
-    // What the kernel only shows.
+    // Files that can only be read.
     for (asked, got) in asked.iter().zip(&mut got) {
         got.pid = Shown(asked.pid.0);
         for context in &mut got.contexts {

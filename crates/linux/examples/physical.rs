@@ -1,8 +1,8 @@
-//! Watches physical memory by idle page tracking, and says how much of each zone of each node is hot.
+//! Watches physical memory by idle page tracking, and prints how much of each zone of each node is hot.
 //!
 //! `cargo run -p isotherm-linux --example physical -- SECONDS [PID]`, as root, on a kernel with
-//! `CONFIG_IDLE_PAGE_TRACKING`. With `PID`, it also shows the memory of that process, by the frames
-//! that it lies in: one letter for each 4 MiB, `H`ot, `w`arm, `c`old, unknown `?` or `-` absent.
+//! `CONFIG_IDLE_PAGE_TRACKING`. With `PID`, it also shows the memory of that process, by its page frames: one
+//! letter for each 4 MiB, `H`ot, `w`arm, `c`old, unknown `?` or `-` absent.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -70,7 +70,7 @@ fn print_process(root: &Path, pid: i32, target: &TargetView) -> Result<(), Box<d
     Ok(())
 }
 
-/// The commonest heat of the pages of `part`.
+/// The most frequent heat of the pages of `part`.
 fn letter(pagemap: &mut Pagemap, part: AddrRange, target: &TargetView) -> char {
     let mut count: BTreeMap<char, u32> = BTreeMap::new();
     for entry in pagemap.read(part) {

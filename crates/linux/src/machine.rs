@@ -1,5 +1,5 @@
-//! Memory of the whole machine, by what the kernel's DAMON can have reclaimed of it. No page is looked at:
-//! the kernel counts it all but for virtual machines, which are told by what processes hold.
+//! The memory of the whole machine, by what the kernel's DAMON can reclaim. No page is read: the kernel
+//! counts all of it, except for virtual machines, which the descriptors of processes show.
 
 use std::path::Path;
 
@@ -8,27 +8,27 @@ use isotherm_core::{PAGE_SIZE, Pages, Unknown};
 use crate::damon::Spared;
 use crate::proc::{self, Holdings, ProcError};
 
-/// Of a machine, in bytes.
+/// The memory of a machine, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MachineMemory {
-    /// in use for anything
+    /// all memory in use
     pub resident: u64,
-    /// What DAMON never has reclaimed, by reason: what is on no list of pages, or held. What is so for two
-    /// reasons is in both.
+    /// Memory that DAMON never reclaims, by reason: on no LRU list, or held. Memory with two reasons counts
+    /// for both.
     pub unknown: Pages<u64>,
-    /// What is unknown to who looks at processes, by reason, and which the kernel sees and takes: a virtual
-    /// machine in shared memory is in both.
+    /// Memory that is unknown to isotherm's own monitors of processes, by reason, and that the kernel
+    /// observes and reclaims. A virtual machine in shared memory counts for both reasons.
     pub seen_by_kernel: Pages<u64>,
-    /// of files that no process maps, at least: shared memory that one maps counts as theirs
+    /// lower bound of the memory of files that no process maps: mapped shared memory counts as mapped files
     pub unmapped_files: u64,
-    /// of files, mapped or not, without shared memory
+    /// memory of files, mapped or not, without shared memory
     pub files: u64,
 }
 
-/// Reads it.
+/// Reads the figures.
 ///
 /// # Errors
-/// If `/proc` does not tell.
+/// If `/proc` does not report them.
 pub fn machine_memory(root: &Path) -> Result<MachineMemory, ProcError> {
     let m = proc::meminfo(root)?;
     let resident = m.total.saturating_sub(m.free);
@@ -50,20 +50,20 @@ pub fn machine_memory(root: &Path) -> Result<MachineMemory, ProcError> {
 }
 
 impl MachineMemory {
-    /// The same where a scheme leaves that alone: it is unknown, for the reason `cache`.
+    /// The figures if a scheme excludes this page cache, which is then unknown, with the reason `cache`.
     #[must_use]
     pub fn sparing(mut self, spared: Spared) -> Self {
         let shared = &mut self.seen_by_kernel.0[Unknown::Shared.index()];
         self.unknown.0[Unknown::Cache.index()] = match spared {
             Spared::Nothing => 0,
             Spared::Unmapped => self.unmapped_files,
-            // Shared memory is not anonymous to the filter either.
+            // The filter does not count shared memory as anonymous either.
             Spared::Files => self.files + std::mem::take(shared),
         };
         self
     }
 
-    /// For whatever reason. What is held for two counts twice, as far as there is so much memory.
+    /// Unknown memory for any reason. Memory with two reasons counts twice, up to the memory in use.
     #[must_use]
     pub fn all_unknown(&self) -> u64 {
         self.unknown.total().min(self.resident)
@@ -78,8 +78,8 @@ fn by(reasons: impl IntoIterator<Item = (Unknown, u64)>) -> Pages<u64> {
     pages
 }
 
-/// What is held for devices at the moment: by VFIO, RDMA and fixed `io_uring` buffers for as long as they
-/// last, by direct I/O for as long as it takes.
+/// Memory that devices hold at present: for VFIO, RDMA and fixed `io_uring` buffers permanently, for direct
+/// I/O temporarily.
 fn pinned(root: &Path) -> Result<u64, ProcError> {
     let counters = proc::vmstat(root)?;
     let count = |name: &str| counters.get(name).copied().unwrap_or_default();
@@ -87,7 +87,7 @@ fn pinned(root: &Path) -> Result<u64, ProcError> {
     Ok(pages.saturating_mul(PAGE_SIZE))
 }
 
-/// Resident memory of the processes that hold a virtual machine, and no device.
+/// Resident memory of the processes that hold a virtual machine and no device.
 fn guests(root: &Path) -> u64 {
     let held = |pid| proc::holdings(root, pid, &Holdings::default()).everything;
     let holds = |&pid: &i32| held(pid) == Some(Unknown::Kvm);
@@ -156,7 +156,7 @@ mod tests {
             [600 << 10; 2]
         );
         assert_eq!(m.all_unknown(), m.resident);
-        // Counters of all CPUs are not read at one instant.
+        // The counters of all CPUs are not read at the same instant.
         let root = machine("", "nr_foll_pin_acquired 1\nnr_foll_pin_released 2\n");
         assert_eq!(bytes(&machine_memory(root.path()).unwrap().unknown, Unknown::Dma), 0);
     }

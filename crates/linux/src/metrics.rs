@@ -9,27 +9,27 @@ use crate::cgroup::{Cgroup, CgroupError, machine_pressure};
 use crate::ops::survey::pressure;
 use crate::proc::{self, ProcError};
 
-/// Blocks of 2^9 pages make a huge page.
+/// A huge page has 2^9 pages.
 const HUGE_ORDER: usize = 9;
 
-/// Pressure and resident memory of the machine; what cannot be read is none.
+/// Pressure and resident memory of the machine; `None` for a figure that cannot be read.
 #[must_use]
 pub fn of_machine(root: &Path) -> Figures {
     let resident = proc::meminfo(root).ok().map(|m| m.total.saturating_sub(m.free));
     Figures { pressure: pressure::of_machine(root), resident, working_set: None }
 }
 
-/// The same of a control group, with those below it.
+/// The same for a control group, with the groups below it.
 #[must_use]
 pub fn of_group(group: &Cgroup) -> Figures {
     let resident = group.memory_current().ok();
     Figures { pressure: pressure::of_group(group), resident, working_set: None }
 }
 
-/// Whether the kernel counts how long tasks wait for memory: those of `group`, or of the machine.
+/// Checks that the kernel counts the time for which tasks wait for memory, in `group` or on the machine.
 ///
 /// # Errors
-/// Why not.
+/// The reason if it does not.
 pub fn counts_stalls(root: &Path, group: Option<&Cgroup>) -> Result<(), CgroupError> {
     match group {
         Some(group) => group.memory_pressure().map(drop),
@@ -40,7 +40,7 @@ pub fn counts_stalls(root: &Path, group: Option<&Cgroup>) -> Result<(), CgroupEr
     }
 }
 
-/// Free memory of the machine, of 10,000.
+/// The share of the machine's memory that is free, of 10,000.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -49,7 +49,7 @@ pub fn free(root: &Path) -> Result<u32, ProcError> {
     Ok(bp(memory.free as f64 / memory.total.max(1) as f64))
 }
 
-/// Unusable free space index of the machine for huge pages, of 10,000: of all zones together.
+/// Unusable free space index of the machine for huge pages, of 10,000, over all zones together.
 ///
 /// # Errors
 /// If it cannot be read.

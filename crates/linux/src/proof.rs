@@ -1,5 +1,5 @@
-//! The walker proves itself on pages of our own, whose state we know: reading page tables by BPF is
-//! no stable interface.
+//! Tests the walker on pages of our own, whose state is known, because reading page tables by BPF is no
+//! stable interface.
 
 mod blocks;
 
@@ -12,7 +12,7 @@ use crate::sys::{OwnPages, SleepingChild};
 use crate::walker::{WalkError, Walker, Want, own_pid};
 use crate::x86::{Entry, Folio, HUGE_SIZE, Level};
 
-/// What the walker saw differs from what is true.
+/// The walker's result differs from the true state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{page} should be seen as {expected}, but was seen as {seen}")]
 pub struct ProofError {
@@ -21,7 +21,7 @@ pub struct ProofError {
     seen: String,
 }
 
-/// One page as seen.
+/// The result for one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct View {
     level: Level,
@@ -31,29 +31,29 @@ struct View {
     folio: Option<Folio>,
 }
 
-/// Others clear accessed bits now and then, so that a young page of ours may look old; and a thread
-/// that moves to another CPU leaves new pages behind that cannot be cleared for a while.
+/// Number of attempts. Others clear accessed bits now and then, so a young page may look old. A thread that
+/// moves to another CPU leaves new pages behind that cannot be cleared for a while.
 const TRIES: u32 = 10;
-/// New pages wait on their CPU, up to 31 of them, and cannot be cleared before there are more.
+/// Up to 31 new pages wait on their CPU, and cannot be cleared until more follow.
 const SETTLE: u64 = 64;
 
-/// What has come of it.
+/// The results of the test.
 pub(crate) struct Proven {
     /// frames of the zero pages
     pub zero_frames: Vec<u64>,
-    /// whether what is told of large folios could be tried
+    /// whether the data about large folios could be tested
     pub large_folios: bool,
-    /// whether the kernel counts by how many entries their pages are mapped
+    /// whether the kernel counts the entries that map each of their pages
     pub counts_pages: bool,
 }
 
-/// What trying huge pages has brought.
+/// The results for huge pages.
 struct Huge {
     zero_frame: Option<u64>,
     counts_pages: bool,
 }
 
-/// Tries every state that can be had here.
+/// Tests every state that is available here.
 pub(crate) fn prove(walker: &mut Walker) -> Result<Proven, WalkError> {
     let mut result = try_all(walker);
     for _ in 1..TRIES {
@@ -72,7 +72,7 @@ fn try_all(walker: &mut Walker) -> Result<Proven, WalkError> {
     Ok(Proven { zero_frames, large_folios: huge.is_some(), counts_pages })
 }
 
-/// Pages 0..6: never touched, young, made old, PROT_NONE, only read (twice).
+/// Pages 0..6: never touched, young, made old, PROT_NONE, only read (two of them).
 fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
     let mut own = OwnPages::map(6 + SETTLE)?;
     (1..=3).chain(6..6 + SETTLE).for_each(|page| own.write(page, page));
@@ -106,12 +106,12 @@ fn small_pages(walker: &mut Walker) -> Result<u64, WalkError> {
     Ok(zero.frame)
 }
 
-/// A huge page, young and old and never split by that; then mapped by single entries. `None` where none
-/// is to be had.
+/// A huge page, young and old, which this must not split; then mapped by single entries. `None` if no huge
+/// page is available.
 fn huge_pages(walker: &mut Walker) -> Result<Option<Huge>, WalkError> {
     let pages = HUGE_SIZE / isotherm_core::PAGE_SIZE;
     let mut own = OwnPages::map_aligned(2 * HUGE_SIZE, HUGE_SIZE)?;
-    // Without the advice the second page is small; the first can be had by collapsing all the same.
+    // Without this advice the second page is small. The first one can still be made by collapsing.
     let _ = own.advise(0..2 * pages, Advice::LinuxHugepage);
     let read = own.read(pages);
     own.write(0, 1 + read);
@@ -138,7 +138,7 @@ fn huge_pages(walker: &mut Walker) -> Result<Option<Huge>, WalkError> {
     let index = 5;
     let _ = own.read(index);
     let mapped = first(walker, own.range(index, 1))?;
-    // Not every kernel counts mappings of single pages of a huge one.
+    // Not every kernel counts mappings of single pages of a huge page.
     let counted = mapped.folio.map_or(0, |f| f.mapped).min(1);
     let index_in = u32::try_from(index).unwrap_or(0);
     let folio = Some(Folio { order, index: index_in, on_lru: true, mapped: counted });
@@ -187,8 +187,8 @@ fn expect(page: &'static str, expected: View, seen: View) -> Result<(), ProofErr
     if expected == seen { Ok(()) } else { Err(mismatch(page, &format!("{expected:?}"), &seen)) }
 }
 
-/// Whether the count of mappings of a page becomes two when a child has it too, and nothing else
-/// changes. Kernels that do not count those of single pages in large folios say 0 before and after.
+/// Checks that the number of mappings of a page becomes two if a child maps it too, and that nothing else
+/// changes. Kernels that do not count mappings of single pages of large folios report 0 before and after.
 fn expect_twice(
     page: &'static str,
     walker: &mut Walker,
@@ -198,7 +198,7 @@ fn expect_twice(
     let _child = SleepingChild::fork().map_err(WalkError::Fork)?;
     let seen = look(walker, range, Want::Folios)?.into_iter().next();
     let folio = alone.folio.map(|f| Folio { mapped: 2 * f.mapped, ..f });
-    // Whether it is young is not in question.
+    // This check ignores whether the page is young.
     let told = seen.map(|seen| View { young: alone.young, ..seen });
     match told.filter(|told| told.folio.is_some() && *told == View { folio, ..alone }) {
         Some(told) => {

@@ -1,6 +1,6 @@
-//! Files that say what isotherm has changed on this machine, so that a crash leaves nothing for ever.
+//! Files that note isotherm's changes of this machine, so that a crash leaves none for ever.
 //!
-//! They lie in `/run/isotherm`, and are locked while they are read or written.
+//! They are in `/run/isotherm`, and are locked while they are read or written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::proc::stat;
 use crate::walker::own_pid;
 
-/// A file may be removed between opening and locking it, so often.
+/// Number of attempts, because a file may be removed between opening and locking it.
 const ATTEMPTS: u32 = 5;
 
-/// A process or thread, for good.
+/// Identifies a process or thread for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Thread {
     pub pid: i32,
@@ -25,7 +25,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// The one with this pid now.
+    /// The process or thread that has this pid now.
     pub fn now(root: &Path, pid: i32) -> Option<Self> {
         Some(Thread { pid, start_ticks: stat(root, pid).ok()?.start_ticks })
     }
@@ -35,13 +35,13 @@ impl Thread {
         Thread::now(root, own_pid()).unwrap_or(Thread { pid: own_pid(), start_ticks: 0 })
     }
 
-    /// Whether it runs still.
+    /// Whether it still runs.
     pub fn lives(&self, root: &Path) -> bool {
         Thread::now(root, self.pid).as_ref() == Some(self)
     }
 }
 
-/// The file, locked; `None` if somebody who lives has it.
+/// Opens and locks the file. `None` if a living process has locked it.
 pub(crate) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     for _ in 0..ATTEMPTS {
         let file =
@@ -51,7 +51,7 @@ pub(crate) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             Err(e) => return Err(e.into()),
         }
-        // Its owner may have removed it since it was opened: then the lock means nothing.
+        // The owner may have removed the file since it was opened. Then the lock has no meaning.
         let same = |now: fs::Metadata| Ok::<_, io::Error>(now.ino() == file.metadata()?.ino());
         if fs::metadata(path).and_then(same).unwrap_or(false) {
             return Ok(Some(file));
@@ -60,15 +60,15 @@ pub(crate) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     Err(io::Error::from(io::ErrorKind::ResourceBusy))
 }
 
-/// What the file of `size` bytes holds, if that is understood.
+/// The content of a file of `size` bytes, if it can be parsed.
 pub(crate) fn read<T: DeserializeOwned>(file: &File, size: usize) -> Option<T> {
     let mut text = String::new();
     file.take(size as u64).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
 }
 
-/// Writes the file: filled up with blanks to `size` bytes, it is always written whole, at once and
-/// over itself.
+/// Writes the file. It is padded with blanks to `size` bytes, so that one write always replaces the whole
+/// content.
 pub(crate) fn write(file: &File, size: usize, state: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(state).map_err(io::Error::other)?;
     if text.len() > size {
@@ -78,7 +78,7 @@ pub(crate) fn write(file: &File, size: usize, state: &impl Serialize) -> io::Res
     file.write_all_at(&text, 0)
 }
 
-/// What may help where the machine cannot be changed, to follow the error.
+/// A remedy if the machine cannot be changed, to follow the error.
 pub(crate) fn hint(e: &io::Error) -> &'static str {
     match e.kind() {
         io::ErrorKind::PermissionDenied => ". It takes root",
@@ -89,7 +89,7 @@ pub(crate) fn hint(e: &io::Error) -> &'static str {
     }
 }
 
-/// Another one after each boot.
+/// The id of this boot; each boot has another one.
 pub(crate) fn boot_id(root: &Path) -> io::Result<String> {
     let text = fs::read_to_string(root.join("proc/sys/kernel/random/boot_id"))?;
     Ok(text.trim().to_owned())

@@ -1,4 +1,4 @@
-//! The ways to look at processes, from the best to the last resort.
+//! The ways to look at processes, the best first.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::walker::{Reading, WalkError, own_pid};
 pub enum Way {
     /// BPF with direct loads
     Bpf,
-    /// BPF that copies what it reads
+    /// BPF that copies each entry
     BpfProbe,
     /// a BPF task iterator
     BpfIter,
@@ -25,7 +25,7 @@ pub enum Way {
     Smaps,
 }
 
-/// Why a way to look cannot be taken here.
+/// The reason for which a way to look cannot be used here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WayError {
@@ -35,7 +35,7 @@ pub enum WayError {
     /// from idle page tracking
     #[error(transparent)]
     Idle(#[from] IdleError),
-    /// no `/proc` to go by
+    /// no suitable `/proc`
     #[error(transparent)]
     Proc(ProcError),
     /// no `process_madvise`
@@ -48,18 +48,18 @@ pub enum WayError {
         "accessed bits cannot be cleared: {0}. It takes a kernel with CONFIG_PROC_PAGE_MONITOR"
     )]
     NoRefs(#[from] ProcError),
-    /// nothing works
+    /// no way works
     #[error("there is no way to look at processes here:{}", list(.0))]
     None(Vec<(Way, WayError)>),
 }
 
 /// The best way that works.
 pub struct Best {
-    /// which
+    /// the way
     pub way: Way,
     /// an operations set that looks in this way
     pub ops: Box<dyn Processes>,
-    /// the better ones, and why they do not work
+    /// the better ways, with the reasons for which they do not work
     pub passed: Vec<(Way, WayError)>,
 }
 
@@ -68,11 +68,11 @@ fn list(tried: &[(Way, WayError)]) -> String {
 }
 
 impl Way {
-    /// All, the best first.
+    /// All ways, the best first.
     pub const ALL: [Way; 6] =
         [Way::Bpf, Way::BpfProbe, Way::BpfIter, Way::ClearRefs, Way::PageIdle, Way::Smaps];
 
-    /// The word for it on the command line and in records.
+    /// Its name on the command line and in records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -88,13 +88,13 @@ impl Way {
     /// The way with this name.
     ///
     /// # Errors
-    /// The names there are.
+    /// A text with all names.
     pub fn find(name: &str) -> Result<Way, String> {
         let way = Way::ALL.into_iter().find(|way| way.name() == name);
         way.ok_or_else(|| format!("no way to look: write {}", Way::ALL.map(Way::name).join(", ")))
     }
 
-    /// How it works.
+    /// Its method.
     #[must_use]
     pub fn how(self) -> &'static str {
         match self {
@@ -107,7 +107,7 @@ impl Way {
         }
     }
 
-    /// What it can tell apart, in space and time.
+    /// Its resolution in space and time.
     #[must_use]
     pub fn resolution(self) -> &'static str {
         match self {
@@ -130,7 +130,7 @@ impl Way {
         }
     }
 
-    /// What it does not see, or sees wrongly.
+    /// The memory that it does not observe, or observes wrongly.
     #[must_use]
     pub fn blind_spots(self) -> &'static str {
         match self {
@@ -156,7 +156,7 @@ impl Way {
         }
     }
 
-    /// Name, method, resolution and blind spots in a line, for records.
+    /// Name, method, resolution and blind spots in one line, for records.
     #[must_use]
     pub fn describe(self) -> String {
         format!(
@@ -168,7 +168,7 @@ impl Way {
         )
     }
 
-    /// The sampling and aggregation intervals that suit it.
+    /// Suitable sampling and aggregation intervals.
     #[must_use]
     pub fn intervals(self) -> (Duration, Duration) {
         let (sample, aggr) = match self {
@@ -179,7 +179,7 @@ impl Way {
         (Duration::from_millis(sample), Duration::from_millis(aggr))
     }
 
-    /// Below this sampling interval it tells nothing.
+    /// Minimum sampling interval.
     #[must_use]
     pub fn shortest_sample(self) -> Duration {
         match self {
@@ -189,15 +189,15 @@ impl Way {
         }
     }
 
-    /// Whether it finds pages by their frames, which takes `CAP_SYS_ADMIN` each time that a process is
-    /// attached or replaces itself.
+    /// Whether it finds pages by their frames. That requires `CAP_SYS_ADMIN` each time that a process is
+    /// attached or calls `exec`.
     #[must_use]
     pub fn takes_frames(self) -> bool {
         self == Way::PageIdle
     }
 
-    /// Whether it reads files of `/proc` that are their owner's alone, while it looks: those of processes
-    /// of other users take `CAP_DAC_READ_SEARCH`.
+    /// Whether it reads files of `/proc` that only the owner of the process may read, while it looks. For
+    /// processes of other users that requires `CAP_DAC_READ_SEARCH`.
     #[must_use]
     pub fn takes_files(self) -> bool {
         matches!(self, Way::PageIdle | Way::Smaps)
@@ -206,10 +206,10 @@ impl Way {
     /// An operations set that looks in this way.
     ///
     /// # Errors
-    /// Why that is not possible here, and what would help.
+    /// The reason if that is not possible here, with a remedy.
     pub fn open(self) -> Result<Box<dyn Processes>, WayError> {
         let root = Path::new("/");
-        // Before any file of a process is opened: it may be a stranger's.
+        // This check comes before any file of a process is opened, which may belong to another process.
         proc::check_namespace(root).map_err(WayError::Proc)?;
         let by_advice = |reading| -> Result<Box<dyn Processes>, WayError> {
             takes_advice(Advice::Cold).map_err(|e| WayError::NoAdvice(e.to_string()))?;
@@ -235,12 +235,12 @@ impl Way {
     /// The best way that works here.
     ///
     /// # Errors
-    /// If there is none: why not, for each.
+    /// If there is none: the reason for each way.
     pub fn best() -> Result<Best, WayError> {
         let mut passed = Vec::new();
         for way in Way::ALL {
             let opened = match way {
-                // What is permitted on ourselves is not on others.
+                // Permission for this process does not mean permission for others.
                 Way::Bpf | Way::BpfProbe | Way::BpfIter
                     if missing_capabilities().contains(&"CAP_SYS_NICE") =>
                 {
@@ -258,7 +258,7 @@ impl Way {
     }
 }
 
-/// Clears our own bits: that changes nothing that anybody would miss.
+/// Clears the bits of this process, which has no lasting effect.
 fn try_refs(root: &Path) -> Result<(), WayError> {
     let path = || proc::pid_file(root, own_pid(), "clear_refs");
     let cleared = ClearRefs::open(root, own_pid())?.clear(Refs::Files);
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Needs no privilege.
+    /// This test needs no privilege.
     #[test]
     fn smaps_works_everywhere() {
         Way::Smaps.open().unwrap();

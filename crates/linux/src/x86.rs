@@ -1,18 +1,18 @@
-//! Page-table entries of x86-64: all that isotherm knows of them, and the only file that does.
+//! Page-table entries of x86-64. No other file depends on their layout.
 
 const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;
-/// In an entry without [`PRESENT`]: mapped without any permission (NUMA balancing, `mprotect`).
+/// In an entry without [`PRESENT`]: the page is mapped without any permission (NUMA balancing, `mprotect`).
 const PROT_NONE: u64 = 1 << 8;
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
 /// Bytes that one page table maps: the size of a huge page.
 pub const HUGE_SIZE: u64 = 2 << 20;
 
-/// Where the walk ended; the numbers are those of `enum level` in `walk.bpf.c`.
+/// The level at which the walk ended. The numbers are those of `enum level` in `walk.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// nothing is mapped
+    /// no mapping
     None,
     /// entries of a page table
     Pte,
@@ -20,12 +20,12 @@ pub enum Level {
     Pmd,
     /// one entry for 1 GiB
     Pud,
-    /// the table was replaced while it was read, or its state cannot be told
+    /// the table was replaced while it was read, or its state is not known
     Changed,
 }
 
 impl Level {
-    /// From the number in the BPF program's answer.
+    /// The level with this number in the BPF program's answer.
     #[must_use]
     pub fn from_raw(raw: u32) -> Level {
         match raw {
@@ -43,21 +43,19 @@ impl Level {
 pub struct Entry(pub u64);
 
 impl Entry {
-    /// Whether memory stands behind it, accessible or not. Swap and migration entries have neither
-    /// bit.
+    /// Whether it maps a page in memory, accessible or not. Swap and migration entries have neither bit.
     #[must_use]
     pub fn is_resident(self) -> bool {
         self.0 & (PRESENT | PROT_NONE) != 0
     }
 
-    /// Not resident, but something is written down of it: where it lies in swap, or that it is just
-    /// being moved.
+    /// Whether it is not resident but has content: a position in swap, or a migration.
     #[must_use]
     pub fn is_swapped(self) -> bool {
         !self.is_resident() && self.0 != 0
     }
 
-    /// Resident, and accessed since the bit was last cleared.
+    /// Whether it is resident, and was accessed since the bit was last cleared.
     #[must_use]
     pub fn is_young(self) -> bool {
         self.is_resident() && self.0 & ACCESSED != 0
@@ -71,22 +69,22 @@ impl Entry {
     }
 }
 
-/// What the kernel knows of the folio behind a page; see `folios` in `walk.bpf.c`.
+/// The kernel's data about the folio of a page; see `folios` in `walk.bpf.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Folio {
     /// the folio has 2^order pages
     pub order: u32,
     /// position of the page in it
     pub index: u32,
-    /// It is on an LRU list. New pages wait for that on their CPU, up to 31 of them, and cannot be
-    /// cleared until then.
+    /// whether it is on an LRU list. Up to 31 new pages wait on their CPU until they are on one. Until then
+    /// they cannot be cleared.
     pub on_lru: bool,
-    /// by how many entries the page is mapped, over all processes; 0 where that is not counted
+    /// the number of entries that map the page, over all processes; 0 if the kernel does not count them
     pub mapped: u32,
 }
 
 impl Folio {
-    /// From the word in the BPF program's answer; `None` if it was not told or makes no sense.
+    /// The data in this word of the BPF program's answer. `None` if it is missing or invalid.
     #[must_use]
     pub fn from_raw(raw: u64) -> Option<Folio> {
         let (order, index, mapped) =
@@ -110,7 +108,7 @@ mod tests {
         assert!(old.is_resident() && !old.is_young());
         let none = Entry(0);
         assert!(!none.is_resident() && !none.is_young());
-        // A swap entry: neither bit 0 nor bit 8, the accessed position means nothing.
+        // A swap entry has neither bit 0 nor bit 8, so the position of the accessed bit has no meaning.
         let swapped = Entry(0x07ff_ffff_ffff_f02c & !(PRESENT | PROT_NONE) | ACCESSED);
         assert!(!swapped.is_resident() && !swapped.is_young() && swapped.is_swapped());
         assert!(![young, old, none].map(Entry::is_swapped).contains(&true));

@@ -1,4 +1,4 @@
-//! Memory that advice does not clear, looked at in epochs; and all memory, without any advice.
+//! Memory that advice does not clear, observed in epochs; and all memory, without any advice.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn obey() {
     be_obedient();
 }
 
-/// Several epochs, also of those that are not flushed.
+/// Several epochs, also of those without a flush.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn sum(seen: &[Seen], count: impl Fn(&Seen) -> u32) -> u32 {
@@ -28,8 +28,8 @@ fn shared(seen: &[Seen]) -> u32 {
     sum(seen, |s| s.unknown.0[Unknown::Shared.index()])
 }
 
-/// Looks on and on while `touch` is done, until the answers have come from an epoch that began after
-/// the first one.
+/// Looks repeatedly while `touch` is called, until the answers are from an epoch that began after the first
+/// one.
 #[allow(clippy::unwrap_used, reason = "a helper of tests")]
 fn watch(
     ops: &mut Vaddr,
@@ -54,7 +54,7 @@ fn watch(
     seen
 }
 
-/// 512 pages of a process that then forks: the pages, and the child's pid.
+/// 512 pages of a process that then forks: the pages, and the pid of the child.
 fn forked(process: &mut Obedient) -> (AddrRange, i32) {
     let memory = process.map(512, "small");
     process.touch(memory);
@@ -67,8 +67,8 @@ fn about(found: u32, truth: u32) -> bool {
     found.abs_diff(truth) <= 1 + truth / 100
 }
 
-/// With soft-dirty bits, a flush is not sure, and private memory that is shared with a child or locked
-/// is left unknown.
+/// With soft-dirty bits, a flush is not certain. Then private memory that is locked or shared with a child is
+/// unknown.
 fn private_is_seen() -> bool {
     let root = std::path::Path::new("/");
     isotherm_linux::proc::has_soft_dirty(root).is_ok_and(|has| !has)
@@ -96,7 +96,7 @@ fn what_parent_and_child_share_is_seen_if_both_are_watched() {
     assert_eq!(sum(&seen, |s| s.present), 512);
     assert!(about(touched(&seen), 64), "{seen:?}");
     assert!(seen.iter().all(|s| s.since.is_some_and(|since| since < s.read_at)), "{seen:?}");
-    // The child has touched nothing, but the memory is hot all the same.
+    // The child has touched nothing, but the memory is hot for it too.
     let by_child = look(&mut ops, targets[1], hot, false);
     assert!(about(touched(&by_child), 64), "{by_child:?}");
     process.tell(&format!("reap {child}"));
@@ -138,7 +138,7 @@ fn locked_memory_is_seen() {
     assert!(about(touched(&seen), hot), "{seen:?}");
 }
 
-/// `clear_refs` clears the bits of all that is private, and they have to be set again.
+/// `clear_refs` clears the bits of all private memory, and they must be set again.
 #[test]
 fn what_is_cleared_along_is_told() {
     if !root_or_skip("what_is_cleared_along_is_told") || !private_is_seen() {
@@ -169,7 +169,7 @@ fn what_is_cleared_along_is_told() {
     assert!(along > 2 * alone, "{along:?} with 256 MiB, {alone:?} without");
 }
 
-/// Every way to read, and clearing at once for all memory.
+/// Every way to read, and clearing all memory at once.
 #[test]
 fn without_advice_all_memory_is_seen_in_epochs() {
     if !root_or_skip("without_advice_all_memory_is_seen_in_epochs") {
@@ -177,7 +177,7 @@ fn without_advice_all_memory_is_seen_in_epochs() {
     }
     for reading in [Reading::Direct, Reading::Probe, Reading::Iterator] {
         let mut ops = match Vaddr::with(reading, Clearing::Refs) {
-            // Before Linux 6.10 there is one way to read.
+            // Before Linux 6.10 only one way to read works.
             Err(WalkError::NoFunction) if reading != Reading::Iterator => continue,
             opened => opened.unwrap(),
         };
@@ -198,7 +198,7 @@ fn without_advice_all_memory_is_seen_in_epochs() {
     }
 }
 
-/// There, TLBs are flushed by clearing young private memory; what is private itself is let alone.
+/// There, clearing young private memory flushes the TLBs. Other private memory is not touched.
 #[test]
 fn with_soft_dirty_bits_shared_memory_is_seen_and_private_memory_is_not_cleared() {
     if !root_or_skip("with_soft_dirty_bits_shared_memory_is_seen_and_private_memory_is_not_cleared")
@@ -210,7 +210,7 @@ fn with_soft_dirty_bits_shared_memory_is_seen_and_private_memory_is_not_cleared(
     let shared_memory = process.map(128, "shared");
     let own = process.map(512, "small");
     process.touch(shared_memory);
-    // A child gets no entries of shared memory before it touches it.
+    // A child has no entries of shared memory before it touches it.
     let second = process.tell(&format!("fork-read {} 128", shared_memory.start));
     let second = i32::try_from(second).unwrap();
     process.touch(own);
@@ -228,7 +228,7 @@ fn with_soft_dirty_bits_shared_memory_is_seen_and_private_memory_is_not_cleared(
         assert!(about(touched(&seen), 64), "{seen:?}");
         begins.extend(seen.iter().filter_map(|s| s.since).max());
     }
-    // Without a flush, it takes 5 s; not each one finds what it takes for that.
+    // Without a flush an epoch takes 5 s. Not every process has the pages that a flush requires.
     let is_short = |pair: &[Nanos]| pair[1].since(pair[0]) < Duration::from_secs(5);
     assert!(begins.windows(2).any(is_short), "{begins:?}");
     let seen = look(&mut ops, targets[0], private, false);

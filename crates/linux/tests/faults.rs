@@ -22,10 +22,10 @@ fn obey() {
     be_obedient();
 }
 
-/// Descriptors and memory are those of the whole process: one test at a time.
+/// Descriptors and memory belong to the whole process, so only one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Where each restless process has a number of pages that follows from its pid, and no other.
+/// The address at which each restless process has a number of pages that only its pid determines.
 const PLACE: u64 = 0x5000_0000_0000;
 const PLACE_PAGES: u64 = 64;
 
@@ -36,7 +36,7 @@ fn pages_of(pid: i32) -> u64 {
 /// Set in the environment of the test binary when it is to start restless processes.
 const ROLE: &str = "ISOTHERM_TEST_RESTLESS";
 
-/// Starts processes that end, exec and fork, until it is killed. In an ordinary test run, nothing.
+/// Starts processes that end, exec and fork, until it is killed. Does nothing in an ordinary test run.
 #[test]
 fn be_restless() {
     if std::env::var_os(ROLE).is_none() {
@@ -59,7 +59,8 @@ fn be_restless() {
     }
 }
 
-/// The life of a restless process. It is a child of a process of several threads: system calls only.
+/// The life of a restless process. It is a child of a process with several threads, so it uses only system
+/// calls.
 fn restless(turn: u32) -> ! {
     let nap = |us: u32| unsafe { libc::usleep(us) };
     let exec = |args: &[&std::ffi::CStr]| unsafe {
@@ -78,7 +79,7 @@ fn restless(turn: u32) -> ! {
             unsafe { ((PLACE + page * PAGE_SIZE) as *mut u8).write_volatile(1) };
         }
     }
-    // Half of them live for about as long as a round of looks at all takes.
+    // Half of them live for about as long as a round of looks at all of them.
     nap(turn.wrapping_mul(7919) % if turn.is_multiple_of(2) { 30_000 } else { 3_000 });
     match turn % 6 {
         0 => exec(&[c"/bin/true"]),
@@ -95,7 +96,7 @@ fn restless(turn: u32) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Ended when dropped, and its processes with it.
+/// Ended when dropped, together with its processes.
 struct Starter(Child);
 
 impl Starter {
@@ -128,13 +129,13 @@ fn resident_kib() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// How often to try: 10,000 times, or more.
+/// The number of attempts: 10,000, or more.
 fn attempts() -> u32 {
     let asked = std::env::var("ISOTHERM_TEST_ATTEMPTS").ok().and_then(|n| n.parse().ok());
     asked.unwrap_or(0).max(10_000)
 }
 
-/// What has come of all attempts.
+/// The results of all attempts.
 #[derive(Debug, Default)]
 struct Tally {
     attached: u32,
@@ -147,10 +148,10 @@ struct Tally {
     snapshots: u32,
 }
 
-/// A process that was taken hold of, and how many pages it has at [`PLACE`].
+/// An attached process, and the number of its pages at [`PLACE`].
 type Held = (TargetId, u64);
 
-/// Nobody has more pages at [`PLACE`] than it should, and none is told of after its end.
+/// No process has more pages at [`PLACE`] than it should, and none is reported after its end.
 fn look_at(ops: &mut Vaddr, (target, pages): Held, tally: &mut Tally) {
     let mut mappings = Vec::new();
     match ops.mappings(target, &mut mappings).unwrap() {
@@ -176,7 +177,7 @@ fn look_at(ops: &mut Vaddr, (target, pages): Held, tally: &mut Tally) {
     survey(ops, (target, pages), tally);
 }
 
-/// The same of all its memory at once.
+/// The same check for all of its memory at once.
 fn survey(ops: &mut Vaddr, (target, pages): Held, tally: &mut Tally) {
     let place = [AddrRange::new(PLACE, PLACE + PLACE_PAGES * PAGE_SIZE)];
     let (mut blocks, mut cleared) = (Vec::new(), Vec::new());
@@ -200,7 +201,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let starter = Starter::start();
     let mut ops = Vaddr::new().unwrap();
-    // One that stays, so that the monitor goes on.
+    // A process that stays, so that the monitor continues.
     let stays = ops.attach(starter.pid()).unwrap();
     let ms = Duration::from_millis;
     let attrs =
@@ -226,7 +227,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
                 Err(e) => panic!("{e:?}"),
             }
         }
-        // The monitor meets half of them, at moments of its own; of the others we see all.
+        // The monitor looks at half of them at its own times; the test looks at the others.
         let half = held.iter().map(|h| h.0).filter(|id| id.0.is_multiple_of(2));
         let targets: Vec<TargetId> = half.chain([stays]).collect();
         monitor.set_targets(&targets);
@@ -249,7 +250,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     }
     held.drain(..).for_each(|(target, _)| monitor.ops().detach(target));
     eprintln!("{tally:?}");
-    // Each kind has come up; how often depends on how busy the machine is.
+    // Each case has occurred. How often depends on the load of the machine.
     assert!(tally.attached >= 1000 && tally.refused >= 1, "{tally:?}");
     assert!(tally.seen >= 100 && tally.replaced >= 5 && tally.gone >= 100, "{tally:?}");
     assert!(tally.surveyed >= 100 && tally.cleared >= 50, "{tally:?}");
@@ -263,7 +264,7 @@ fn processes_that_end_exec_and_fork_at_any_moment_do_no_harm() {
     assert!(after <= before + 8 * 1024, "{before} KiB became {after} KiB");
 }
 
-/// The second address space would lie where the first lay, were that not held by its open maps.
+/// The second address space would be at the address of the first, if the open maps did not hold the first.
 #[test]
 fn two_execs_between_two_looks_are_seen() {
     if !root_or_skip("two_execs_between_two_looks_are_seen") {

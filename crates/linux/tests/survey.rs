@@ -1,4 +1,4 @@
-//! All accessed bits of a real process read at once, and cleared in long runs.
+//! Reading all accessed bits of a real process at once, and clearing them in long runs.
 
 mod common;
 
@@ -73,7 +73,7 @@ fn sees_exactly_what_was_touched() {
     assert!(about(counts(&blocks).1, 80), "{:?}", counts(&blocks));
     assert!(cleared.iter().all(|c| blocks.iter().all(|b| c.cleared_at <= b.read_at)));
     assert!(blocks.is_sorted_by_key(|b| b.start));
-    // Only what is asked for.
+    // Only the requested memory.
     let parts = [part(memory, 1100, 50), part(memory, 1190, 10)];
     let (resident, touched) = counts(&survey(&mut ops, target, &parts));
     assert_eq!(resident, 60);
@@ -102,7 +102,7 @@ fn a_long_hot_stretch_takes_a_handful_of_shootdowns() {
     assert_eq!(counts(&survey(&mut ops, target, &[memory])).1, 0);
     let (_, cost) = clear(&mut ops, target, &[memory]);
     assert_eq!(cost.clears, 0, "nothing young");
-    // Each 16th page: bridged.
+    // Every 16th page: the gaps are bridged.
     for i in 0..pages / 16 {
         process.tell(&format!("read {} 1", part(memory, i * 16, 1).start));
     }
@@ -139,7 +139,7 @@ fn huge_pages_are_cleared_whole_and_never_split() {
     }
     assert!(u64::from(found) > 90 * pages, "{found}");
     assert_eq!(huge(&mut ops), blocks);
-    // Old kernels leave out what NUMA balancing has made inaccessible for a moment.
+    // Old kernels leave out memory that NUMA balancing has made inaccessible for a moment.
     let balancing = std::fs::read_to_string("/proc/sys/kernel/numa_balancing");
     if balancing.map_or(true, |text| text.trim() == "0") {
         assert_eq!(process.rollup("AnonHugePages"), before);
@@ -149,7 +149,7 @@ fn huge_pages_are_cleared_whole_and_never_split() {
     let (_, cost) = clear(&mut ops, target, &[memory]);
     assert!(cost.clears <= 1, "one huge page was touched: {cost:?}");
     assert_eq!(counts(&survey(&mut ops, target, &[memory])).1, 0);
-    // A child has them too: not to be cleared, and still not split.
+    // A child maps them too: they are not cleared, and still not split.
     process.touch(memory);
     let child = process.tell("fork");
     let (cleared, _) = clear(&mut ops, target, &[memory]);
@@ -183,8 +183,8 @@ fn large_folios_are_cleared_in_long_runs_and_never_split() {
         clear(&mut ops, target, &[part(memory, turn, 1000), part(memory, 1200 + turn * 3, 1500)]);
     }
     assert_eq!(mthp("split").unwrap(), splits);
-    // Half of a folio unmapped: the rest cannot be cleared without splitting it, and its neighbours
-    // not in one go with it.
+    // Half of a folio is unmapped. The rest cannot be cleared without splitting it, nor can its neighbours
+    // that are in no folio.
     process.tell(&format!("unmap {} 8", part(memory, 16, 8).start));
     process.touch(part(memory, 0, 16));
     process.touch(part(memory, 24, 40));
@@ -262,7 +262,7 @@ fn what_fails_does_not_take_the_rest_with_it() {
     let memory = process.map(20 * 512, "small");
     process.touch(memory);
     ops.mappings(target, &mut Vec::new()).unwrap();
-    // Unknown to us by now: a hole, and a locked part.
+    // Unknown by now: a hole, and a locked part.
     process.tell(&format!("unmap {} 10", part(memory, 3000, 10).start));
     process.tell(&format!("lock {} 10", part(memory, 7000, 10).start));
     let (cleared, _) = clear(&mut ops, target, &[memory]);
@@ -333,13 +333,13 @@ fn what_the_target_loses_is_told() {
     assert_eq!(nothing.lost, Duration::ZERO, "{nothing:?}");
 }
 
-/// What windows of 64 KiB say of `range`: resident and young pages.
+/// Resident and young pages of `range`, by windows of 64 KiB.
 fn by_windows(ops: &mut Vaddr, target: TargetId, range: AddrRange) -> (u32, u32) {
     let seen = look(ops, target, range, false);
     (seen.iter().map(|s| s.present).sum(), young(&seen))
 }
 
-/// Of any ranges, in memory of all kinds, blocks say what windows say.
+/// For any ranges, in memory of all kinds, blocks and windows give the same result.
 #[test]
 fn any_ranges_are_as_windows_show_them() {
     if !root_or_skip("any_ranges_are_as_windows_show_them") {
@@ -370,7 +370,7 @@ fn any_ranges_are_as_windows_show_them() {
             .filter_map(|(area, first, pages)| part(area, first, pages).intersect(&area))
             .collect();
         asked.sort_unstable();
-        // Disjoint: of two that overlap, the first one.
+        // Disjoint ranges: of two that overlap, only the first.
         asked.dedup_by(|b, a| b.start < a.end);
         let ops = &mut *ops.borrow_mut();
         let blocks = survey(ops, target, &asked);
@@ -379,7 +379,7 @@ fn any_ranges_are_as_windows_show_them() {
         let touched: u32 = windows.iter().map(|w| w.1).sum();
         let found = counts(&blocks);
         prop_assert_eq!(found.0, resident);
-        // The host may age a page, or a huge one, in between.
+        // The host may age a page, or a huge page, in between.
         prop_assert!(found.1 == touched || found.1.abs_diff(touched) <= 1 + touched / 200
             || found.1.abs_diff(touched) == 512, "{} young, {touched} by windows", found.1);
         prop_assert!(blocks.iter().all(|b| b.young.without(&b.resident).is_empty()));

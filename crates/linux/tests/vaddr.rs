@@ -52,7 +52,7 @@ fn mappings_are_read_when_they_may_have_changed() {
         return;
     }
     let file = std::fs::read(format!("/proc/{}/maps", process.pid())).unwrap().len() as u64;
-    // Bytes that this thread has read of files.
+    // Bytes that this thread has read from files.
     let read_so_far = || {
         let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
         let bytes = text.lines().find_map(|l| l.strip_prefix("rchar: ")).unwrap();
@@ -68,7 +68,7 @@ fn mappings_are_read_when_they_may_have_changed() {
     assert!(bytes >= file, "{bytes} of {file}");
     for _ in 0..5 {
         let (again, bytes) = read(&mut ops);
-        // What was read so far is read, too.
+        // The file that was read so far is read, too.
         assert!(again == first && bytes < file, "{bytes} of {file}");
     }
     let new = process.map(10, "small");
@@ -91,7 +91,7 @@ fn huge_pages_are_never_split() {
     ops.mappings(target, &mut Vec::new()).unwrap();
     let (mut looks, mut found) = (0, 0);
     while looks < 10_000 {
-        // Windows within huge pages, at all offsets; every 64 KiB of it in turn.
+        // Windows within huge pages, at all offsets; each 64 KiB in turn.
         let seen = look(&mut ops, target, memory, true);
         looks += seen.len();
         found += young(&seen);
@@ -99,8 +99,8 @@ fn huge_pages_are_never_split() {
     }
     assert!(found >= 20 * 512, "they were young, and cleared: {found}");
     assert_eq!(process.rollup("AnonHugePages"), before);
-    // One touched page makes its whole huge page young: that is the resolution. (The host's kdamond
-    // ages one of a few huge pages more often than one of many small ones: try again then.)
+    // One touched page makes its whole huge page young: that is the resolution. (The host's kdamond ages one
+    // of a few huge pages more often than one of many small ones. Then this tries again.)
     let mut one_page = |_: i32| {
         look(&mut ops, target, memory, true);
         process.touch(part(memory, 512, 1));
@@ -126,14 +126,14 @@ fn large_folios_are_never_split() {
     ops.mappings(target, &mut Vec::new()).unwrap();
     let mut found = 0;
     for _ in 0..160 {
-        // Windows that begin in the middle of a folio as well: they are cleared whole all the same.
+        // Also windows that begin in the middle of a folio: the folio is cleared as a whole.
         found += young(&look(&mut ops, target, part(memory, 0, 1000), true));
         process.touch(part(memory, 40, 8));
     }
     assert!(found > 1000);
     assert_eq!(mthp("split").unwrap(), splits);
     assert_eq!(young(&look(&mut ops, target, part(memory, 0, 32), false)), 0, "and really cleared");
-    // Half of a folio unmapped: the rest cannot be cleared without splitting it.
+    // Half of a folio is unmapped: the rest cannot be cleared without splitting it.
     process.tell(&format!("unmap {} 8", part(memory, 16, 8).start));
     process.touch(part(memory, 24, 8));
     ops.mappings(target, &mut Vec::new()).unwrap();
@@ -154,7 +154,7 @@ fn pages_mapped_more_than_once_are_unknown() {
     let seen = look(&mut ops, target, memory, true);
     assert_eq!(unknown(&seen, Unknown::Shared), 0);
     let child = process.tell("fork");
-    // Where nothing is young and nothing shared is known yet, windows are asked now and then only.
+    // If no page is young and no shared memory is known yet, windows are queried only now and then.
     (0..3).for_each(|_| drop(look(&mut ops, target, memory, false)));
     process.touch(part(memory, 0, 64)); // copied: these are its own again
     let seen = look(&mut ops, target, memory, true);
@@ -267,7 +267,7 @@ fn a_reused_pid_is_not_taken_for_the_process() {
     panic!("the pid was never used again");
 }
 
-/// Run by `finds_the_right_process_in_a_pid_namespace`, inside the namespace.
+/// `finds_the_right_process_in_a_pid_namespace` runs this inside the namespace.
 #[test]
 #[ignore = "run by another test"]
 fn inside_a_pid_namespace() {
@@ -324,7 +324,7 @@ fn without_capabilities_the_message_says_which() {
     if !root_or_skip("without_capabilities_the_message_says_which") {
         return;
     }
-    // Capabilities belong to the thread: the other tests keep theirs.
+    // Capabilities belong to the thread, so the other tests keep theirs.
     let message = std::thread::spawn(|| {
         let none = rustix::thread::CapabilitySets {
             effective: rustix::thread::CapabilitySet::empty(),

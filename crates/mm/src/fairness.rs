@@ -5,7 +5,6 @@
 ///
 /// For allocations, each value is the number of pages that a zone allocated, divided by its size: zones of 1
 /// and 3 GiB that allocated 1 and 3 pages are used evenly.
-/// 3 pages are used evenly.
 ///
 /// Source: R. Jain, D. Chiu, W. Hawe, A Quantitative Measure of Fairness (1984).
 #[must_use]

@@ -1,10 +1,9 @@
 //! The record file: the stored snapshots of a [`Source`](isotherm_core::Source).
 //!
-//! A record consists of five tables (snapshots, mappings, targets, attribution, end), whose rows are written
+//! A record consists of six tables (snapshots, mappings, targets, attribution, ages, end), whose rows are written
 //! alternately as they grow. Each table is an Arrow IPC stream. Each of its messages is in a frame of its own, so
 //! that damage to one frame does not affect the others. The schema message of the snapshots contains the
-//! [`Facts`] of the recording.
-//! `docs/abi/testing/record.md` is the specification.
+//! [`Facts`] of the recording. `docs/abi/testing/record.md` is the specification.
 //!
 //! ```
 //! use isotherm_core::{Attrs, Nanos};

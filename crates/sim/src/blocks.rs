@@ -36,8 +36,7 @@ pub struct BlockScores {
     pub intervals: (usize, usize),
 }
 
-/// How right `snapshot` is about `target` and the memory of `truth`; none if the truth is of another
-/// time.
+/// The scores of `snapshot` for `target` and the memory of `truth`. `None` if the truth covers another time.
 #[must_use]
 pub fn block_scores(
     truth: &GroundTruth,
@@ -56,8 +55,8 @@ pub fn block_scores(
     Some(BlockScores { intervals, ..Map::new(truth, &pieces, &huge, snapshot, target).scores() })
 }
 
-/// How right `snapshot` is about what was hot and what warm between two other times; none if the truth
-/// is not about these.
+/// The scores of `snapshot` for hot and warm blocks between two other times. `None` if the truth does not
+/// cover these.
 pub(crate) fn heat_between(
     truth: &GroundTruth,
     snapshot: &Snapshot,
@@ -69,13 +68,13 @@ pub(crate) fn heat_between(
     Some([scores.hot, scores.warm])
 }
 
-/// The share of a region that can be seen, of 0 to 1.
+/// The share of a region whose accesses can be observed, from 0 to 1.
 fn seen(region: &RegionView) -> f64 {
     (f64::from(region.resident_bp) - region.unknown_bp.total() as f64).max(0.0) / 1e4
 }
 
-/// Whether the interval of a region holds the true rate of its touched pages; none if nothing of it
-/// is touched or said to be, or if the truth is not about all of it.
+/// Whether the interval of a region contains the true rate of its touched pages. `None` if no page is touched
+/// or reported as touched, or if the truth does not cover the whole region.
 fn holds(
     truth: &GroundTruth,
     pieces: &[Vec<Piece>],
@@ -112,17 +111,17 @@ fn touched(truth: &GroundTruth, pieces: &[Vec<Piece>], range: AddrRange) -> Sum 
     sum
 }
 
-/// The blocks that hold a part of `range`.
+/// The blocks that overlap `range`.
 fn blocks(range: AddrRange) -> impl Iterator<Item = AddrRange> {
     numbers(range).map(|n| AddrRange::new(n * BLOCK_SIZE, (n + 1) * BLOCK_SIZE))
 }
 
-/// Their numbers.
+/// The numbers of these blocks.
 fn numbers(range: AddrRange) -> std::ops::Range<u64> {
     range.start / BLOCK_SIZE..range.end.div_ceil(BLOCK_SIZE)
 }
 
-/// Bytes, and rate times bytes.
+/// Bytes, and the sum of rate times bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     bytes: f64,
@@ -152,7 +151,7 @@ struct Block {
 }
 
 impl Block {
-    /// The true rate: of a page, or of all that shares a bit.
+    /// The true rate of a page, or of all memory that shares an accessed bit.
     fn hz(&self) -> f64 {
         if self.huge { self.truth.touches / PAGE_SIZE as f64 } else { self.truth.hz() }
     }
@@ -164,12 +163,12 @@ fn inside(number: u64, range: AddrRange) -> f64 {
     block.intersect(&range).map_or(0, |r| r.len()) as f64
 }
 
-/// Blocks by their number.
+/// Blocks by number.
 #[derive(Debug, Default)]
 struct Map(std::collections::BTreeMap<u64, Block>);
 
 impl Map {
-    /// What is so, and what is reported.
+    /// The true and the reported rates of each block.
     fn new(
         truth: &GroundTruth,
         pieces: &[Vec<Piece>],
@@ -189,7 +188,7 @@ impl Map {
         map
     }
 
-    /// Pages of `range` are touched at this rate, in the mean.
+    /// Adds pages of `range` with this mean true rate.
     fn truth(&mut self, range: AddrRange, hz: f64) {
         for number in numbers(range) {
             let bytes = inside(number, range);
@@ -197,14 +196,15 @@ impl Map {
         }
     }
 
-    /// These are in huge pages.
+    /// Marks the ranges that are in huge pages.
     fn share_bits(&mut self, huge: &[AddrRange]) {
         for range in huge {
             self.0.range_mut(numbers(*range)).for_each(|(_, block)| block.huge = true);
         }
     }
 
-    /// They are said to be, of which a share is seen. What the truth does not have is passed over.
+    /// Adds pages that are reported with this rate, of which a share can be observed. Skips memory that the
+    /// truth does not cover.
     fn reported(&mut self, range: AddrRange, hz: f64, seen: f64) {
         for (&number, block) in self.0.range_mut(numbers(range)) {
             block.reported.add(inside(number, range) * seen, hz);
@@ -243,7 +243,7 @@ fn add(score: &mut Score, bytes: u64, reported: bool, real: bool, open: bool) {
     score.both += of(reported && real && !open);
 }
 
-/// Weighted sums of pairs of logarithms.
+/// Weighted sums over pairs of logarithms.
 #[derive(Debug, Default)]
 struct Logs {
     n: f64,
@@ -270,7 +270,7 @@ impl Logs {
         (self.n > 0.0).then(|| self.distance / self.n)
     }
 
-    /// Pearson's.
+    /// Pearson's correlation coefficient.
     fn correlation(&self) -> Option<f64> {
         let of = |product: f64, a: f64, b: f64| product / self.n - a / self.n * b / self.n;
         let (xx, yy) = (of(self.xx, self.x, self.x), of(self.yy, self.y, self.y));

@@ -14,27 +14,27 @@ use crate::figures::Work;
 use crate::process::{Process, Seat, command, last_words};
 use crate::stop::Stop;
 
-/// Longest file.
+/// Maximum size of a file.
 const LIMIT: u64 = 64 << 10;
-/// None takes longer, and none is not ready after so long.
+/// Time limit for a command, and for its start.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Other {
-    /// in the tables
+    /// its name in the tables
     name: String,
-    /// program and arguments
+    /// the program and its arguments
     command: Vec<String>,
-    /// It is ready when its standard output has this
+    /// It is ready when its standard output contains this text
     #[serde(default)]
     ready: Option<String>,
-    /// It works without end, and is ended; the last number behind this, in its standard output, is its
-    /// work a second. Else its work is to end
+    /// It works until it is ended. The last number after this text in its standard output is its work per
+    /// second. Without it, its work is to end
     #[serde(default)]
     rate: Option<String>,
-    /// of its memory at most
+    /// upper limit of its memory
     #[serde(default)]
     mib: Option<u64>,
     #[serde(skip)]
@@ -42,10 +42,10 @@ pub struct Other {
 }
 
 impl Other {
-    /// From a file; its memory is `bytes` if it says nothing of it.
+    /// Reads a file. Its memory is `bytes` if the file does not contain it.
     ///
     /// # Errors
-    /// If it cannot be read or understood.
+    /// If it cannot be read or parsed.
     pub fn read(path: &Path, bytes: u64) -> Result<Self> {
         let cannot = || format!("cannot read {}", path.display());
         ensure!(

@@ -1,4 +1,4 @@
-//! A compiler at work on a made-up program.
+//! A compiler that works on a generated program.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -17,21 +17,22 @@ use crate::figures::Work;
 use crate::process::{Process, Seat, command, last_words};
 use crate::stop::Stop;
 
-/// Functions that take rustc a second, about.
+/// Approximate number of functions that rustc compiles per second.
 const A_SECOND: u64 = 8;
-/// It has no lead-in: one that is over sooner has hardly begun to have memory that is cold for 5 s.
+/// Minimum duration in s. There is no lead-in, and a shorter compilation has hardly any memory that is cold
+/// for 5 s.
 pub const LEAST: u64 = 60;
-/// No compilation takes longer.
+/// Time limit of a compilation.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Compile {
-    /// in the tables
+    /// its name in the tables
     pub name: &'static str,
-    /// that it takes, about
+    /// its approximate duration
     pub seconds: u64,
-    /// of the program
+    /// seed of the program
     pub seed: u64,
 }
 
@@ -89,13 +90,13 @@ impl Running for Compiling {
     }
 }
 
-/// So many functions, which all differ.
+/// A program with `functions` different functions.
 fn program(functions: u64, seed: u64) -> String {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut text = String::new();
     for i in 0..functions {
         let mut number = || random.next_u32() % 1000 + 1;
-        // Writing to memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write!(
             text,
             "pub fn f{i}(v: &mut Vec<u64>, m: &mut std::collections::BTreeMap<u64, String>) -> u64 {{\n\

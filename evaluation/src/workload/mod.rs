@@ -122,7 +122,6 @@ impl Done {
 const TURN: Duration = Duration::from_millis(250);
 
 /// A process for comparison, started when it is first required. isotherm is at rest by then.
-/// rest by then.
 fn started<T>(place: &mut Option<T>, start: impl FnOnce() -> Result<T>) -> Result<&mut T> {
     Ok(match place {
         Some(there) => there,

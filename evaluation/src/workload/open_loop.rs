@@ -19,28 +19,28 @@ const TICK: Duration = Duration::from_micros(200);
 /// Time limit for pending answers at the end; after it, they count with the time waited so far.
 const LAST: Duration = Duration::from_secs(10);
 
-/// When requests are due.
+/// The times at which requests are due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Due {
-    /// requests a second
+    /// requests per second
     rate: u64,
 }
 
 impl Due {
-    /// Of a rate of at least 1.
+    /// A schedule with a rate of at least 1.
     #[must_use]
     pub fn new(rate: u64) -> Self {
         Due { rate: rate.max(1) }
     }
 
-    /// How many are due by this time after the first.
+    /// The number of requests that are due by this time after the first.
     #[must_use]
     pub fn by(&self, time: Duration) -> u64 {
         let count = time.as_nanos() * u128::from(self.rate) / 1_000_000_000;
         u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// When this one is, after the first (number 0).
+    /// The time at which request `n` is due, after the first one (number 0).
     #[must_use]
     pub fn time(&self, number: u64) -> Duration {
         let nanos = u128::from(number) * 1_000_000_000 / u128::from(self.rate);
@@ -56,7 +56,7 @@ pub struct OpenLoop {
     asked: u64,
     answered: u64,
     answers: Answers,
-    /// written in part
+    /// partly written requests
     out: Vec<u8>,
     written: usize,
 }
@@ -65,7 +65,7 @@ impl OpenLoop {
     /// Connects.
     ///
     /// # Errors
-    /// If nobody listens.
+    /// If no server listens.
     pub fn start(socket: &Path, rate: u64) -> Result<Self> {
         let stream = connect(socket)?;
         stream.set_nonblocking(true)?;
@@ -80,10 +80,10 @@ impl OpenLoop {
         })
     }
 
-    /// Asks for `length`, and waits for the last answers; adds to `seen` how late each was.
+    /// Sends requests for `length`, and waits for the last answers. Adds the latency of each to `seen`.
     ///
     /// # Errors
-    /// If the server fails, or a signal comes.
+    /// If the server fails, or a signal arrives.
     pub fn run(
         mut self,
         length: Duration,
@@ -97,7 +97,7 @@ impl OpenLoop {
             stop.check()?;
             let now = begin.elapsed();
             if now >= length + LAST {
-                // They have waited for so long, and that counts.
+                // Requests without an answer count with the time waited so far.
                 (self.answered..total).for_each(|n| seen.add(now.saturating_sub(self.due.time(n))));
                 return Ok(());
             }
@@ -126,7 +126,7 @@ impl OpenLoop {
         Ok(())
     }
 
-    /// Whether there was anything.
+    /// Reads answers. Returns whether there were any.
     fn read(&mut self, begin: Instant, seen: &mut Latencies) -> Result<bool> {
         let mut buffer = [0; 1 << 16];
         let read = match self.stream.read(&mut buffer) {
@@ -144,7 +144,7 @@ impl OpenLoop {
         Ok(true)
     }
 
-    /// Until there is something to read, or more is due.
+    /// Waits until there is something to read, or another request is due.
     fn wait(&mut self, begin: Instant) -> Result<()> {
         let next = self.due.time(self.asked) + TICK;
         let left = next.saturating_sub(begin.elapsed()).min(Duration::from_millis(50));
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Who answers late makes late all that were due meanwhile, not one alone.
+    /// A late server delays all requests that were due meanwhile, not only one.
     #[test]
     fn a_stall_counts_for_all_that_were_due() {
         let dir = tempfile::tempdir().unwrap();
@@ -203,7 +203,8 @@ mod tests {
         open.run(Duration::from_millis(800), || 7, &mut seen, &Stop::default()).unwrap();
         let told = seen.told().unwrap();
         server.join().unwrap();
-        // Of 800 requests the first 400 wait for 200 ms in the mean; on a busy machine we may begin late.
+        // Of 800 requests the first 400 wait for 200 ms on average. On a busy machine this test may begin
+        // late.
         assert!(told.p99 > 100e3, "{told:?}");
         assert!(told.p50 < 350e3, "{told:?}");
     }

@@ -1,4 +1,4 @@
-//! PostgreSQL with pgbench: few rows of many are read.
+//! PostgreSQL with pgbench: a few of many rows are read.
 
 use std::fs::{File, Permissions, read_to_string, write};
 use std::ops::Range;
@@ -18,24 +18,24 @@ use crate::process::{Process, Seat, command, run};
 use crate::slices::{SLICE, Slice, Speeds};
 use crate::stop::Stop;
 
-/// Who is not root.
+/// A user other than root.
 const NOBODY: u32 = 65534;
-/// Bytes of a unit of pgbench's scale, with its index, about.
+/// Approximate bytes of a unit of pgbench's scale, with its index.
 const UNIT: u64 = 15 << 20;
 /// Rows of a unit.
 const ROWS: u64 = 100_000;
-/// One row of so many is read.
+/// One row of this many is read.
 const HOT: u64 = 40;
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A load goes on for longer than it is measured, also where swap is emptied meanwhile.
+/// A load runs longer than it is measured by this, also while swap is emptied.
 const LONGER: Duration = Duration::from_secs(10);
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Postgres {
-    /// of which three fifths are tables, and a quarter shared buffers
+    /// size: three fifths are tables, and a quarter is shared buffers
     pub bytes: u64,
-    /// where random numbers begin
+    /// seed of the random numbers
     pub seed: u64,
 }
 
@@ -60,13 +60,13 @@ impl Workload for Postgres {
 }
 
 impl Postgres {
-    /// A server with its tables; what is ours lies in `own`, which is made.
+    /// A server with its tables. Creates `own` for our files.
     fn database(&self, own: PathBuf, stop: &Stop) -> Result<Database> {
         let bin = programs().context("PostgreSQL is not installed")?;
-        // Open to its user alone: whoever comes to the socket may have the server do anything.
+        // Only the server's user has access, because any client of the socket can control the server.
         let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o700)).tempdir()?;
         std::os::unix::fs::chown(&dir, Some(NOBODY), Some(NOBODY))?;
-        // What root writes lies where nobody else can put a link.
+        // Root writes its files in a folder in which no other user can create a link.
         std::fs::create_dir(&own)?;
         let mut init = as_nobody(&bin.join("initdb"))?;
         init.args(["--no-sync", "-A", "trust", "-U", "test", "-D"]).arg(dir.path().join("data"));
@@ -102,19 +102,20 @@ fn serve(bin: &Path, dir: &Path, log: File, buffers: u64) -> Result<Process> {
         command.args(["-c", setting]);
     }
     command.stdout(Stdio::null()).stderr(log);
-    // So it takes its backends along.
+    // This signal also ends its backends.
     Process::start("postgres", &mut command, Signal::QUIT)
 }
 
 struct Database {
     what: Postgres,
     server: Process,
-    /// Who has read all, and keeps the connection: what no process has mapped is nobody's memory.
+    /// The client that has read all rows and stays connected, because memory that no process maps does not
+    /// count.
     idle: Option<Process>,
     bin: PathBuf,
-    /// the server's: its data and its socket
+    /// the server's files: its data and its socket
     dir: TempDir,
-    /// ours: what is read and written beside it
+    /// our files for it
     own: PathBuf,
 }
 
@@ -125,7 +126,7 @@ impl Database {
         Ok(command)
     }
 
-    /// Rows are made, and read into the shared buffers by who then stays.
+    /// Creates the rows. The client that stays reads them into the shared buffers.
     fn fill(&mut self, stop: &Stop) -> Result<()> {
         let scale = self.what.scale();
         let socket = self.dir.path().join(".s.PGSQL.5432");
@@ -151,7 +152,7 @@ impl Database {
         Ok(write(self.own.join("script"), script)?)
     }
 
-    /// Starts a load that goes on for so long.
+    /// Starts a load of this length.
     fn load(&self, length: Duration) -> Result<Process> {
         let mut bench = self.client("pgbench")?;
         let (seconds, seed) = (length.as_secs().max(1), self.what.seed);
@@ -161,7 +162,7 @@ impl Database {
         Process::start("pgbench", &mut bench, Signal::TERM)
     }
 
-    /// Waits for its end, and reads what it has noted.
+    /// Waits for the end of a load, and reads its log.
     fn end(&self, mut load: Process, stop: &Stop) -> Result<Vec<Transaction>> {
         load.wait(stop, PATIENCE)?;
         let log = self.own.join(format!("times.{}", load.pid()));
@@ -170,12 +171,12 @@ impl Database {
         Ok(text.lines().filter_map(transaction).collect())
     }
 
-    /// The same once more, that isotherm knows nothing of.
+    /// A second server with the same load, which isotherm does not know.
     fn twin(&self, stop: &Stop) -> Result<Database> {
         self.what.database(self.own.join("twin"), stop)
     }
 
-    /// Bytes of its processes, and of its files, all of which were written or read lately.
+    /// Bytes of its processes and of its files, all of which were written or read recently.
     fn memory(&self) -> u64 {
         let (mut bytes, mut dirs) = (memory_of(self.pid()), vec![self.dir.path().to_owned()]);
         while let Some(dir) = dirs.pop() {
@@ -191,13 +192,13 @@ impl Database {
     }
 }
 
-/// Loads that go on: that of a server, and that of its twin.
+/// Running loads: that of a server, and that of its twin.
 struct Loads {
     own: Process,
     twin: Option<Process>,
 }
 
-/// When each of them was let go on, since 1970.
+/// The times at which each load was resumed, since 1970.
 #[derive(Debug, Default)]
 struct Times {
     own: Vec<Range<Duration>>,
@@ -210,7 +211,7 @@ impl Loads {
         Ok(Loads { own: own.load(length)?, twin })
     }
 
-    /// Goes on for so long; where there is a twin, by turns.
+    /// Resumes the load for this time; with a twin, both by turns.
     fn go_on(&self, length: Duration, stop: &Stop) -> Result<Times> {
         let turn = |length| {
             let begin = now()?;
@@ -232,8 +233,8 @@ impl Loads {
         Ok(times)
     }
 
-    /// Waits for their ends, and reads off what they have noted how fast they were in each slice; with all
-    /// transactions of its own. They are to go on until now.
+    /// Waits for the ends of the loads, which must run until now. Computes from their logs their rates in
+    /// each slice, and returns all transactions of the server itself.
     fn end(
         mut self,
         own: &Database,
@@ -256,7 +257,7 @@ impl Loads {
     }
 }
 
-/// Since 1970.
+/// The time since 1970.
 fn now() -> Result<Duration> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
 }
@@ -270,8 +271,8 @@ impl Running for Database {
         true
     }
 
-    /// A load for the lead-in, then another. What of it was when is read off its log. Where what isotherm does
-    /// lasts, a twin has the same load by turns.
+    /// Runs a load for the lead-in, then another one, whose log gives the time of each transaction. If the
+    /// effect of isotherm lasts, a twin has the same load by turns.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let (mut twin, mut loads, mut found) = (None, None, Vec::new());
         let before = beside.length_before(SLICE);
@@ -302,7 +303,7 @@ impl Running for Database {
     }
 }
 
-/// When one was done, since 1970, and how long it took.
+/// The end of a transaction, since 1970, and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Transaction {
     end: Duration,
@@ -310,14 +311,14 @@ struct Transaction {
 }
 
 impl Transaction {
-    /// Not if its client was stopped meanwhile.
+    /// Whether it ran completely within `time`. Its client may have been stopped during it otherwise.
     fn is_within(&self, time: &Range<Duration>) -> bool {
         time.contains(&self.end) && time.contains(&self.end.saturating_sub(self.took))
     }
 }
 
-/// Of a line of the log: the third number are the microseconds that it took; the fifth and the sixth, seconds
-/// and microseconds since 1970.
+/// Parses a line of the log. The third number is the duration in microseconds; the fifth and sixth are
+/// seconds and microseconds since 1970.
 fn transaction(line: &str) -> Option<Transaction> {
     let numbers: Vec<u64> = line.split(' ').map_while(|n| n.parse().ok()).collect();
     let &[_, _, took, _, seconds, micros, ..] = numbers.as_slice() else { return None };
@@ -325,7 +326,7 @@ fn transaction(line: &str) -> Option<Transaction> {
     Some(Transaction { end, took: Duration::from_micros(took) })
 }
 
-/// Transactions a second in these times.
+/// Transactions per second in these times.
 fn rate(all: &[Transaction], times: &[Range<Duration>]) -> f64 {
     let count = all.iter().filter(|t| times.iter().any(|time| time.contains(&t.end))).count();
     let length: Duration = times.iter().map(|time| time.end.saturating_sub(time.start)).sum();

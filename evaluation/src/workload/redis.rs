@@ -1,4 +1,4 @@
-//! A redis-server alone on a CPU, of whose keys few are read.
+//! A redis-server alone on a CPU, of whose keys a few are read.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,36 +17,36 @@ use crate::process::{Process, Seat, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
-/// Memory that a key with its value takes redis, about.
+/// Approximate memory of a key with its value in redis.
 const EACH: u64 = 1150;
-/// One key of so many is read: few enough that each page of theirs is touched more often than prcl has
-/// it for what is cold.
+/// One key of this many is read. So few keys are read that each of their pages is touched more often than the
+/// rate below which prcl counts memory as cold.
 const HOT: u32 = 40;
 
-/// Where the keys that are read lie.
+/// The placement of the keys that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keys {
-    /// they were set one after the other, hence lie together
+    /// adjacent: they were set one after the other
     Together,
-    /// strewn over all
+    /// scattered over all memory
     Hashed,
 }
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Redis {
-    /// which are read
+    /// the keys that are read
     pub keys: Keys,
-    /// of all keys with their values, about
+    /// approximate size of all keys with their values
     pub bytes: u64,
-    /// requests a second of the open loop
+    /// requests per second of the open loop
     pub rate: u64,
-    /// where random numbers begin
+    /// seed of the random numbers
     pub seed: u64,
 }
 
 impl Redis {
-    /// Keys that it has.
+    /// The number of its keys.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.bytes / EACH).unwrap_or(u32::MAX).max(HOT)
@@ -70,7 +70,7 @@ impl Workload for Redis {
     }
 }
 
-/// The server with its keys, and who reads them.
+/// The server with its keys, and its clients.
 #[derive(Debug)]
 pub struct Server {
     redis: Redis,
@@ -80,14 +80,14 @@ pub struct Server {
     reader: Reader,
 }
 
-/// A server with the same keys that isotherm knows nothing of, and who asks it.
+/// A server with the same keys that isotherm does not know, and its client.
 #[derive(Debug)]
 struct Twin {
     server: Server,
     closed: ClosedLoop,
 }
 
-/// Draws keys, each hot one as likely.
+/// Draws hot keys, all equally likely.
 #[derive(Debug)]
 struct Reader {
     hot: Vec<u32>,
@@ -112,14 +112,14 @@ impl Reader {
 }
 
 impl Server {
-    /// Starts it, and sets all keys.
+    /// Starts the server, and sets all keys.
     ///
     /// # Errors
     /// If it is not installed, or fails.
     pub fn start(redis: &Redis, place: &Path, stop: &Stop) -> Result<Self> {
         let socket = place.join("redis.sock");
         let mut command = command(Seat::Workload, "redis-server")?;
-        // Whether it has huge pages is the machine's to say.
+        // The setting of the machine decides about huge pages.
         command.args(["--disable-thp", "no"]);
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
         command.arg(&socket).arg("--dir").arg(place).stdout(Stdio::null());
@@ -133,7 +133,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Sets so many keys from `first` on anew.
+    /// Sets `count` keys again, from `first` on.
     ///
     /// # Errors
     /// If the server refuses.
@@ -142,7 +142,7 @@ impl Server {
         fill(&self.socket, first..first.saturating_add(count), |value| contents.fill(value))
     }
 
-    /// Reads hot keys in an open loop, and adds to `seen` how late answers were.
+    /// Reads hot keys in an open loop, and adds the latency of each answer to `seen`.
     ///
     /// # Errors
     /// If the server fails.
@@ -151,7 +151,7 @@ impl Server {
         open.run(length, || self.reader.draw(), seen, stop)
     }
 
-    /// Requests a second of a closed loop.
+    /// Requests per second of a closed loop.
     fn closed_loop(
         &mut self,
         closed: &mut ClosedLoop,
@@ -174,7 +174,7 @@ impl Server {
         Ok(Twin { server, closed })
     }
 
-    /// Requests a second of closed loops by turns: of itself, and of its twin.
+    /// Requests per second of two closed loops by turns: of the server, and of its twin.
     fn in_turn(
         &mut self,
         closed: &mut ClosedLoop,
@@ -199,9 +199,9 @@ impl Running for Server {
         self.process.pid()
     }
 
-    /// Half of the time an open loop, for latencies, then a closed one, for requests. What isotherm does to
-    /// it lasts longer than the machine stays as fast as it is: then it has a twin, whose requests tell how
-    /// fast that is.
+    /// Half of the time an open loop measures latencies, then a closed one measures requests per second. The
+    /// effect of isotherm may last longer than the machine keeps its speed. Then the server has a twin, whose
+    /// requests show that speed.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let mut closed = ClosedLoop::start(&self.socket, || self.reader.draw())?;
         let mut twin = None;

@@ -1,4 +1,4 @@
-//! As much of redis' protocol (RESP) as a load takes: many requests at once, answers of known length.
+//! The part of redis' protocol (RESP) that a load needs: many requests at once, and answers of known length.
 
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -10,14 +10,15 @@ use anyhow::{Context, Result, ensure};
 
 /// Bytes of a value.
 pub const VALUE: usize = 1000;
-/// Answers that are waited for at once when values are set.
+/// Number of answers to wait for at once when values are set.
 const BATCH: u32 = 256;
-/// Nobody waits for longer.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request for the begin of the value of a key: who asks is to have less to do than who answers.
+/// A request for the beginning of the value of a key. A short answer gives the client less work than the
+/// server.
 pub fn get(key: u32, to: &mut Vec<u8>) {
-    // Writing to memory does not fail.
+    // Writing to memory cannot fail.
     let _ = write!(to, "*4\r\n$8\r\nGETRANGE\r\n$14\r\nkey:{key:010}\r\n$1\r\n0\r\n$2\r\n99\r\n");
 }
 
@@ -27,22 +28,22 @@ fn set(key: u32, value: &[u8], to: &mut Vec<u8>) {
     to.extend_from_slice(b"\r\n");
 }
 
-/// How an answer to [`get`] begins, and its length.
+/// The beginning of an answer to [`get`], and its length.
 const HEAD: &[u8] = b"$100\r\n";
 const ANSWER: usize = HEAD.len() + 100 + 2;
 
-/// Counts answers of values in what is read piece by piece.
+/// Counts answers with values in a stream that is read piece by piece.
 #[derive(Debug, Default)]
 pub struct Answers {
-    /// bytes of the next one that are there already
+    /// bytes of the next answer that were already read
     begun: usize,
 }
 
 impl Answers {
-    /// How many are complete with these bytes.
+    /// The number of answers that are complete with these bytes.
     ///
     /// # Errors
-    /// If one begins otherwise than a value does.
+    /// If one does not begin as a value does.
     pub fn take(&mut self, bytes: &[u8]) -> Result<u64> {
         let mut begin = ANSWER * usize::from(self.begun > 0) - self.begun;
         while let Some(rest) = bytes.get(begin..).filter(|rest| !rest.is_empty()) {
@@ -56,10 +57,10 @@ impl Answers {
     }
 }
 
-/// Connects, and gives up on answers that do not come.
+/// Connects, with a time limit for answers.
 ///
 /// # Errors
-/// If nobody listens.
+/// If no server listens.
 pub fn connect(socket: &Path) -> Result<UnixStream> {
     let stream = UnixStream::connect(socket).context("redis does not listen")?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -70,7 +71,7 @@ pub fn connect(socket: &Path) -> Result<UnixStream> {
 /// Sets keys, in their order.
 ///
 /// # Errors
-/// If one is refused.
+/// If the server refuses one.
 pub fn fill(socket: &Path, keys: Range<u32>, mut value: impl FnMut(&mut [u8])) -> Result<()> {
     let mut stream = connect(socket)?;
     let (mut requests, mut bytes) = (Vec::new(), [0; VALUE]);
@@ -90,7 +91,7 @@ pub fn fill(socket: &Path, keys: Range<u32>, mut value: impl FnMut(&mut [u8])) -
     Ok(())
 }
 
-/// Keeps so many requests on their way in each of so many connections, and counts answers: a closed
+/// Keeps a fixed number of requests pending on each of several connections, and counts answers: a closed
 /// loop.
 #[derive(Debug)]
 pub struct ClosedLoop {
@@ -103,10 +104,10 @@ impl ClosedLoop {
     const CONNECTIONS: usize = 8;
     const EACH: usize = 16;
 
-    /// Connects, and asks for the first values.
+    /// Connects, and requests the first values.
     ///
     /// # Errors
-    /// If nobody listens.
+    /// If no server listens.
     pub fn start(socket: &Path, mut key: impl FnMut() -> u32) -> Result<Self> {
         let streams: Result<Vec<_>> = (0..Self::CONNECTIONS).map(|_| connect(socket)).collect();
         let answers = vec![0; ANSWER * Self::EACH];
@@ -115,10 +116,11 @@ impl ClosedLoop {
         Ok(closed)
     }
 
-    /// Waits for the answers of each connection in turn, and asks again; how many there were.
+    /// Waits for the answers of each connection in turn, and sends new requests. Returns the number of
+    /// answers.
     ///
     /// # Errors
-    /// If they do not come.
+    /// If the answers do not arrive.
     pub fn round(&mut self, mut key: impl FnMut() -> u32) -> Result<u64> {
         let mut count = 0;
         for i in 0..self.streams.len() {

@@ -1,5 +1,5 @@
-//! Memory of which each so many-th page is touched at random: where all are, huge pages are a gain; where
-//! few are, a waste.
+//! Memory of which every `step`-th page is touched at random. If all pages are touched, huge pages are a
+//! gain; if few are, they are a waste.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,19 +20,19 @@ use crate::process::{Process, Seat, command};
 use crate::slices::{SLICE, Speeds};
 use crate::stop::Stop;
 
-/// The word by which the bench starts itself as this.
+/// The argument with which the bench starts itself as this process.
 const ARGUMENT: &str = "--be-the-strider";
 /// Touches between two reports.
 const BATCH: u64 = 1 << 18;
-/// Words of a page.
+/// Words per page.
 const WORDS: usize = PAGE_SIZE as usize / size_of::<u64>();
 
 /// The workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Strider {
-    /// of all its memory
+    /// size of all its memory
     pub bytes: u64,
-    /// of so many pages the first is touched
+    /// of this many pages the first is touched
     pub step: u64,
 }
 
@@ -67,7 +67,7 @@ impl Running for Striding {
         self.process.pid()
     }
 
-    /// Its work are touches in a second of its CPU time.
+    /// Its work is touches per second of CPU time.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let now = || Reading::of(&self.process, touches(&self.count)?);
         let work = |length| {
@@ -84,18 +84,18 @@ impl Running for Striding {
     }
 }
 
-/// What the process has counted at last.
+/// The last count of the process.
 fn touches(count: &File) -> Result<u64> {
     let mut bytes = [0; 8];
     count.read_exact_at(&mut bytes, 0)?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Touches until killed, if the command line asks for that; the count so far is at the begin of standard
-/// output, a file. Nothing happens otherwise.
+/// If the command line requests it, touches memory until killed. The present count is at the beginning of
+/// standard output, which is a file. Does nothing otherwise.
 ///
 /// # Errors
-/// If there is no memory, or nobody to tell.
+/// If no memory is available, or the output cannot be written.
 pub fn run_if_asked() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() != Some(ARGUMENT) {

@@ -1,4 +1,4 @@
-//! Memory touched in a known way, by `isotherm lab workload`.
+//! Memory that `isotherm lab workload` touches in a known way.
 
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
@@ -18,21 +18,21 @@ use crate::slices::{FEWEST, SLICE, Speeds};
 use crate::stop::Stop;
 use isotherm_bench::program;
 
-/// It goes on for longer than it is measured, and is then ended.
+/// The workload runs longer than it is measured by this, and is then ended.
 const LONGER: Duration = Duration::from_secs(30);
-/// A CPU is full from this part of the time on.
+/// A CPU counts as full from this share of the time on.
 const FULL: f64 = 0.9;
-/// No workload counts in more places, in bytes.
+/// Upper limit of the counters of a workload, in bytes.
 const MOST_COUNTS: u64 = 1 << 20;
 
-/// One of those that `isotherm lab workload --list` names.
+/// A workload of `isotherm lab workload --list`.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
-    /// there
+    /// its name there
     pub name: String,
-    /// of its layout
+    /// seed of its layout
     pub seed: u64,
-    /// in which it is measured, at most
+    /// maximum time of measurement
     pub length: Duration,
 }
 
@@ -41,7 +41,7 @@ impl Synthetic {
         Named::find(&self.name)?.workload().ok()
     }
 
-    /// How long it takes through all its phases, if it has several.
+    /// The duration of all its phases, if it has several.
     fn round(&self) -> Option<Duration> {
         let phases = self.touched()?.phases;
         (phases.len() > 1).then(|| phases.iter().map(|p| p.duration).sum())
@@ -67,7 +67,7 @@ impl Synthetic {
         let [ready, said] = ["ready", "said"].map(|name| place.join(name));
         let mut command = command(Seat::Workload, program::beside()?)?;
         command.args(["lab", "workload", &self.name, "--seed", &self.seed.to_string()]);
-        // It is ended before.
+        // The workload is ended before that.
         let round = self.round();
         let seconds = (self.length + LONGER + round.unwrap_or_default() * (FEWEST + 1)).as_secs();
         command.args(["--duration", &format!("{seconds}s")]);
@@ -83,20 +83,20 @@ impl Synthetic {
     }
 }
 
-/// What it says when its memory is there.
+/// The line that it prints when its memory exists.
 #[derive(Debug, Deserialize)]
 struct Ready {
     counts: Place,
 }
 
-/// Where it counts.
+/// The addresses of its counters.
 #[derive(Debug, Deserialize)]
 struct Place {
     start: u64,
     end: u64,
 }
 
-/// Its counts of touches, as it goes on.
+/// Its counters of touches while it runs.
 #[derive(Debug)]
 struct Counts {
     memory: File,
@@ -126,12 +126,12 @@ struct Touching {
     process: Process,
     counts: Counts,
     said: PathBuf,
-    /// of phases, in each of which it does something else: only whole ones are held against each other
+    /// duration of its phases, which have different accesses: only whole rounds are compared
     round: Option<Duration>,
 }
 
 impl Touching {
-    /// The same once more, that isotherm knows nothing of.
+    /// A second workload that isotherm does not know.
     fn twin(&self, stop: &Stop) -> Result<Touching> {
         let place = self.place.join("twin");
         std::fs::create_dir(&place)?;
@@ -142,7 +142,7 @@ impl Touching {
         Reading::of(&self.process, self.counts.sum()?)
     }
 
-    /// Touches in a second of CPU time, over so long, and how much of that it takes.
+    /// Touches per second of CPU time over `length`, and its share of a CPU.
     fn speeds(&self, twin: Option<&Touching>, length: Duration, stop: &Stop) -> Result<Speeds> {
         let now = || -> Result<(Reading, Option<Reading>)> {
             Ok((self.now()?, twin.map(Touching::now).transpose()?))
@@ -155,8 +155,7 @@ impl Touching {
             after.0.cpu_since(before.0),
             twin.map_or(0.0, |(after, before)| after.cpu_since(before)),
         );
-        // Together they are on one CPU: where that is full, each waits for the other, and always has
-        // something to do.
+        // Both run on one CPU. If that is full, each waits for the other, and always has work.
         let time = time.as_secs_f64();
         let busy = if own_cpu + twin_cpu > FULL * time { 1.0 } else { own_cpu / time };
         let twin = twin.map_or(1.0, |(after, before)| after.pace_since(before));
@@ -169,9 +168,9 @@ impl Running for Touching {
         self.process.pid()
     }
 
-    /// Its work are touches in a second of its CPU time. As most of them have a pace, what they lose of it is
-    /// told as a part of all the time. Where there are phases, whole rounds of them are held against each
-    /// other; and where what isotherm does lasts, the work against that of a twin.
+    /// Its work is touches per second of CPU time. Most workloads have a pace, so their loss of it is
+    /// reported as a share of all time. With phases, whole rounds are compared. If the effect of isotherm
+    /// lasts, the work is compared with that of a twin.
     fn work(&mut self, length: Length, beside: &mut Beside<'_>, stop: &Stop) -> Result<Done> {
         let (round, mut twin) = (self.round.unwrap_or(SLICE), None);
         let mut slices = beside.before(round, |length| {
@@ -187,7 +186,7 @@ impl Running for Touching {
         Ok(Done { apart, ..Done::by_slices(&slices)? })
     }
 
-    /// It looks whether its pages hold what they are to, and reads back all that is in swap for that.
+    /// The workload checks that its pages hold their data, and reads everything in swap back for that.
     fn finish(&mut self) -> Result<()> {
         let status = self.process.end()?;
         ensure!(status.success(), "the workload has failed: {}", last_words(&self.said));
@@ -195,7 +194,7 @@ impl Running for Touching {
     }
 }
 
-/// So many whole rounds that they take at least this time.
+/// The shortest time of whole rounds that is at least `time`.
 fn whole(time: Duration, round: Duration) -> Duration {
     let rounds = time.as_nanos().div_ceil(round.as_nanos().max(1));
     round * u32::try_from(rounds).unwrap_or(u32::MAX)

@@ -1,4 +1,5 @@
-//! What scripts in guests need besides busybox: reads JSON, and lends CPU 0 to the others.
+//! A tool for scripts in guests, besides busybox: it reads JSON, and yields the time of CPU 0 to the other
+//! CPUs.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -38,9 +39,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// With a clock that counts instructions, QEMU 7.2 lets its CPUs run in turn up to the next timer, and begins
-/// with CPU 0 after each timer. While that is busy, no other would run at all, but for this instruction, which
-/// hands the time up to the next timer over to the next CPU.
+/// With a clock that counts instructions, QEMU 7.2 runs its CPUs in turn up to the next timer, and begins
+/// with CPU 0 after each timer. While CPU 0 is busy, no other CPU would run at all. This instruction hands
+/// the time up to the next timer to the next CPU.
 fn lend() -> ! {
     loop {
         std::hint::spin_loop();
@@ -60,7 +61,7 @@ fn word(value: &Value) -> Result<String, String> {
     }
 }
 
-/// The one value at a path, as text.
+/// The only value at a path, as text.
 fn one(text: &str, path: &str, otherwise: Option<&str>) -> Result<String, String> {
     match (&at(text, path)?[..], otherwise) {
         ([], Some(otherwise)) => Ok(otherwise.to_owned()),
@@ -75,7 +76,7 @@ fn all(text: &str, path: &str) -> Result<String, String> {
     if words.is_empty() { Err("no value".to_owned()) } else { Ok(words.join("\n")) }
 }
 
-/// The sum of all whole numbers at a path.
+/// The sum of all integers at a path.
 fn sum(text: &str, path: &str) -> Result<String, String> {
     let values = at(text, path)?;
     let numbers = values.iter().map(|v| v.as_u64().ok_or(format!("it is no whole number: {v}")));
@@ -102,7 +103,7 @@ fn at(text: &str, path: &str) -> Result<Vec<Value>, String> {
     }
     for name in steps {
         let elements = found.into_iter().flat_map(|value| match value {
-            // A key is one of the elements of a list.
+            // A key selects an element of a list.
             Value::Array(all) if !name.contains('=') => all.iter().collect(),
             value => vec![value],
         });
@@ -119,7 +120,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// One step down.
+/// One step down a path.
 fn step<'a>(value: &'a Value, name: &str) -> Vec<&'a Value> {
     match name.split_once('=') {
         Some((key, text)) => {
@@ -130,7 +131,7 @@ fn step<'a>(value: &'a Value, name: &str) -> Vec<&'a Value> {
     }
 }
 
-/// That step, from wherever it can be taken.
+/// That step, from any place at which it is possible.
 fn anywhere<'a>(value: &'a Value, name: &str, found: &mut Vec<&'a Value>) {
     found.extend(step(value, name));
     children(value).into_iter().for_each(|child| anywhere(child, name, found));

@@ -1,4 +1,4 @@
-//! `isotherm report advice`: on a workload whose truth is known.
+//! `isotherm report advice` on a workload with known truth.
 
 use std::fs;
 
@@ -11,10 +11,10 @@ use crate::run::{Recorder, root_or_skip, run_in};
 use crate::workload::Running;
 
 const LOCK: u64 = 16 * MIB;
-/// On a busy machine a monitor may come too late: it may try again.
+/// On a busy machine a monitor may be too late, so it may try again.
 const TRIES: usize = 5;
 
-/// Ranges of the workload's memory that something is advised for.
+/// The ranges of the workload's memory with advice.
 struct Advised {
     json: Value,
     truth: GroundTruth,
@@ -29,7 +29,7 @@ impl Advised {
         let dir = running.dir.path();
         fs::copy(recorder.record(), dir.join("isotherm.rec")).unwrap();
         let run = |args: &[&str]| {
-            // What is hot from when on the monitor has to find out first.
+            // At first the monitor has to find out which memory is hot.
             let all = ["report", "advice", "--time", "5s..", "--lock-limit", "16M"];
             let done =
                 run_in(dir, &[&all[..], &["--min-age", "6s", "--window", "6s"], args].concat());
@@ -45,7 +45,7 @@ impl Advised {
         Advised { json, truth }
     }
 
-    /// Bytes that an action is advised for in the memory of this name.
+    /// Bytes with advice for an action in the memory of this name.
     fn bytes(&self, action: &str, name: &str) -> u64 {
         let at = |text: &Value| u64::from_str_radix(&text.as_str().unwrap()[2..], 16).unwrap();
         let rows = self.json["ranges"].as_array().unwrap().iter();
@@ -64,7 +64,7 @@ impl Advised {
         self.truth.stretches.iter().filter(|s| s.name == name).map(|s| s.end - s.start).sum()
     }
 
-    /// Why it is not what the truth says, if so.
+    /// The difference from the truth, if there is one.
     fn wrong(&self) -> Option<String> {
         let [hot, warm, cold] = ["hot", "warm", "cold"].map(|name| self.whole(name));
         let idle = |name| self.bytes("pageout", name) + self.bytes("cold", name);
@@ -86,7 +86,7 @@ impl Advised {
             && self.bytes("hugepage", "warm") + self.bytes("hugepage", "cold") == 0
             // The kernel's own ageing makes half a per cent look untouched.
             && idle("hot") + idle("warm") <= (hot + warm) / 200
-            // The regions around hot islands are warm: by bench/accuracy a fifth of what is cold.
+            // The regions around hot islands are warm: by the bench `accuracy` a fifth of the cold memory.
             && idle("cold") >= cold * 7 / 10
             && (hot + warm..hot + warm + cold * 3 / 10).contains(&needed);
         (!right).then_some(figures)

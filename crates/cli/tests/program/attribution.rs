@@ -1,4 +1,4 @@
-//! Whose memory it is, what of it is saved, and what comes back.
+//! Memory by owner: the saved part, and the part that comes back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ fn row(report: &Value, is: impl Fn(&Value) -> bool) -> &Value {
 #[test]
 fn what_is_saved_and_comes_back_is_told_of_its_group() {
     let mounts = mounts_or_skip("what_is_saved_and_comes_back_is_told_of_its_group");
-    // Where memory is of version 1, that group is told.
+    // If the memory controller is of version 1, its group is reported.
     let is_old = |mount: &&PathBuf| mount.join("memory.usage_in_bytes").exists();
     let Some(mount) = mounts.iter().find(is_old).or(mounts.first()) else { return };
     let Some(_alone) = Alone::with_swap(256) else { return };
@@ -45,7 +45,7 @@ fn what_is_saved_and_comes_back_is_told_of_its_group() {
     let told = || recorder.status()["targets"][0]["saved"].as_u64();
     until("what is saved", || told() == Some(swapped(pid)));
     std::thread::sleep(std::time::Duration::from_millis(1500));
-    // The second half is cold, and of it 16 MiB are wanted again.
+    // The second half is cold, and 16 MiB of it are touched again.
     let back = AddrRange::new(load.memory.end - 16 * MIB, load.memory.end);
     load.touch(back);
     until("what is saved still", || told() == Some(swapped(pid)));
@@ -80,7 +80,7 @@ fn what_is_saved_and_comes_back_is_told_of_its_group() {
     assert!(text.text().contains("by control group: mean"), "{}", text.text());
 }
 
-/// What it tells of, whoever they are, is told from their first seconds on.
+/// Each watched process has attribution from its first seconds on.
 #[test]
 fn all_who_are_watched_are_told_of() {
     let mounts = mounts_or_skip("all_who_are_watched_are_told_of");
@@ -91,7 +91,7 @@ fn all_who_are_watched_are_told_of() {
     let children: Vec<u32> = (0..40).map(|_| load.fork()).collect();
     let begin = std::time::Instant::now();
     let mut recorder = Recorder::counted(&["--cgroup", group.path()]);
-    // In which group it is, is told with all else.
+    // Its group is reported with the other data.
     let told = || {
         let status = recorder.status();
         let of = status["targets"].as_array().unwrap().iter();
@@ -99,7 +99,7 @@ fn all_who_are_watched_are_told_of() {
     };
     until("all of them", || told() == children.len() + 1);
     let record = recorder.stop();
-    // When it has come, and once a second at most.
+    // At its start, and at most once a second.
     let most = 2 + usize::try_from(begin.elapsed().as_secs()).unwrap();
     let told = |pid: u32| {
         let id = record.targets.iter().find(|t| t.pid == Some(pid)).map(|t| t.id);

@@ -1,4 +1,4 @@
-//! Control groups: who is in them is watched.
+//! Control groups, whose processes are watched.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::alone::Alone;
 use crate::load::{Load, MIB};
 use crate::run::{Record, Recorder, root_or_skip, run_in, until};
 
-/// A group of our own with one below it; removed when dropped, as nobody may be left in them then.
+/// A group with one below it. Removed when dropped, when no process may be left in them.
 pub struct Group(pub PathBuf);
 
 impl Group {
@@ -28,7 +28,7 @@ impl Group {
 
     pub fn remove(&self) {
         for dir in [self.0.join("below"), self.0.clone()] {
-            // Who has just ended may be in there still, for a moment.
+            // A process that has just ended may be in the group for another moment.
             (0..100).any(|_| {
                 std::thread::sleep(Duration::from_millis(10));
                 fs::remove_dir(&dir).is_ok()
@@ -54,7 +54,7 @@ pub fn starter_in(group: &Group) -> Command {
     starter
 }
 
-/// Those of version 2 and of version 1's memory controller, as far as this machine has them.
+/// The mounts of version 2 and of version 1's memory controller, if this machine has them.
 fn mounts() -> Vec<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let is_one = |l: &&str| l.contains(" - cgroup2 ") || l.ends_with("memory");
@@ -62,7 +62,7 @@ fn mounts() -> Vec<PathBuf> {
     mounts.map(|l| PathBuf::from(l.split(' ').nth(4).unwrap())).filter(|m| m.is_dir()).collect()
 }
 
-/// Or says why not. A machine without cgroups may be a container.
+/// Or prints why there are none. A machine without cgroups may be a container.
 pub fn mounts_or_skip(test: &str) -> Vec<PathBuf> {
     if !root_or_skip(test) {
         return Vec::new();
@@ -82,7 +82,7 @@ fn members_are_watched_as_they_come_and_go() {
         let group = Group::new(&mount, "members");
         let outside = Load::start(16, 4);
         let pid = outside.pid().to_string();
-        // Nobody is there yet.
+        // The group is still empty.
         let mut recorder = Recorder::counted(&["--cgroup", group.path(), "--pid", &pid]);
         let (mut ends, leaves, stays) =
             (Load::start(16, 4), Load::start(16, 4), Load::start(16, 4));
@@ -145,7 +145,8 @@ fn a_group_that_is_not_there_is_refused() {
     }
 }
 
-/// What it touches all the time does not fit: of its limit the control group tells, in either version.
+/// The memory that it touches all the time does not fit. The control group reports its limit, in either
+/// version.
 #[test]
 fn who_is_short_of_memory_is_spared() {
     const NAME: &str = "who_is_short_of_memory_is_spared";

@@ -1,4 +1,4 @@
-//! `isotherm record --check`, and what reports take of memory.
+//! `isotherm record --check`, and the memory of reports.
 
 use std::fs;
 use std::process::Command;
@@ -52,8 +52,8 @@ fn a_check_records_nothing() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// 360,000 regions are 40 MB as they are in memory. What the kernel says of the most resident bytes
-/// of a process includes those of who has started it, so it is limited instead.
+/// 360,000 regions need 40 MB in memory. The kernel's figure of a process's maximum resident memory includes
+/// that of its parent, so the test limits the memory instead.
 #[test]
 fn memory_does_not_grow_with_the_record() {
     const LIMIT_KIB: u32 = 28 << 10;

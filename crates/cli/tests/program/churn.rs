@@ -1,4 +1,4 @@
-//! Memory that comes and goes while it is watched; and a recorder that is held up.
+//! Memory that comes and goes while it is watched, and a recorder that is delayed.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 
@@ -20,7 +20,7 @@ use crate::load::{Load, MIB};
 use crate::record::assert_found;
 use crate::run::{Record, Recorder, root_or_skip, until};
 
-/// System calls that have changed mappings.
+/// The number of system calls that have changed mappings.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 pub fn changes() -> u64 {
@@ -31,7 +31,7 @@ pub fn changes() -> u64 {
 pub fn start() {
     for first in 0..2 {
         std::thread::spawn(move || {
-            // It leaves time to those who touch memory, and to those who look.
+            // Leaves CPU time to the threads that touch memory, and to the monitor.
             let _ = rustix::process::setpriority_process(None, 19);
             for turn in first.. {
                 change_mappings(turn);
@@ -58,9 +58,9 @@ fn change_mappings(turn: u64) {
         madvise(at(size / 2), size / 4, Advice::LinuxDontNeed).unwrap();
         munmap(at(size / 8), size / 8).unwrap();
         std::thread::sleep(Duration::from_micros(200));
-        // Longer, it has no place where it is.
+        // The longer mapping does not fit in its place.
         let moved = mremap(at(size / 2), size / 2, size, MremapFlags::MAYMOVE).unwrap();
-        // Not the gap between them: the other thread may have mapped something there since.
+        // Leaves out the gap: the other thread may have mapped memory there since.
         munmap(start, size / 8).unwrap();
         munmap(at(size / 4), size / 4).unwrap();
         munmap(moved, size).unwrap();
@@ -96,7 +96,7 @@ fn what_is_hot_is_found_while_mappings_come_and_go() {
     assert!(unknown <= all / 20, "{unknown} of {all} bytes that stay are unknown");
 }
 
-/// Pages reserved for hugetlb, given back when dropped. One test has them at a time.
+/// Pages reserved for hugetlb, released when dropped. Only one test has them at a time.
 pub struct Reserved {
     before: u64,
     _alone: MutexGuard<'static, ()>,
@@ -108,7 +108,7 @@ const POOL: &str = "/proc/sys/vm/nr_hugepages";
 
 impl Reserved {
     pub fn more(pages: u64) -> Self {
-        // Who failed has given back what there was.
+        // A test that failed has released its pages.
         let alone = RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
         let before = fs::read_to_string(POOL).unwrap().trim().parse().unwrap();
         let reserved = Reserved { before, _alone: alone };
@@ -144,7 +144,7 @@ fn hugetlb_memory_is_neither_hot_nor_cold() {
     }
 }
 
-/// Anonymous memory of hugetlb, all of it written to once.
+/// Anonymous memory of hugetlb, all of it written once.
 pub fn map_hugetlb(pages: u64) -> AddrRange {
     let len = pages * 2 * MIB;
     let size = usize::try_from(len).unwrap();
@@ -157,7 +157,7 @@ pub fn map_hugetlb(pages: u64) -> AddrRange {
     AddrRange::new(start as u64, start as u64 + len)
 }
 
-/// Ctrl-Z, a debugger, a machine without time: the rates are those of the time that passed.
+/// After Ctrl-Z, a debugger or a delay of the machine, rates are those of the elapsed time.
 #[test]
 fn a_recorder_that_was_held_up_goes_on_rightly() {
     if !root_or_skip("a_recorder_that_was_held_up_goes_on_rightly") {
@@ -183,8 +183,8 @@ fn a_recorder_that_was_held_up_goes_on_rightly() {
     let (count, most) = (record.snapshots.len(), (span - gap).as_millis() / 100 + 2);
     assert!(count as u128 <= most, "{count} in {span:?}: lost intervals are not made up for");
     assert_found(&record, load.memory, load.hot);
-    // What is touched every few ms, and what never is: also in the interval that took so long. The
-    // load, too, may be held up for a moment.
+    // Memory that is touched every few ms, and memory that is never touched, also in the interval that took
+    // so long. The load may be delayed for a moment, too.
     let (mut hot, mut right) = (0, 0);
     let settled = record.snapshots.iter().filter(|s| s.seq >= 10);
     let last = |seq: u64| seq + 10 >= record.snapshots.len() as u64;

@@ -30,7 +30,7 @@ fn a_command_too_short_to_be_watched_is_no_failure() {
     if !root_or_skip("a_command_too_short_to_be_watched_is_no_failure") {
         return;
     }
-    // Whether it can be taken hold of is a matter of luck.
+    // Whether it can be attached depends on the timing.
     for _ in 0..8 {
         for (command, status) in [("true", 0), ("false", 1)] {
             let mut recorder = Recorder::start(&["--aggr", "1s", "--", command]);
@@ -62,7 +62,7 @@ fn children_of_the_command_are_followed() {
     let record = Record::read(&path);
     assert_eq!(record.pids().len(), 2, "{:?}", record.targets);
     assert!(record.targets[0].command.contains("sh -c"), "{:?}", record.targets);
-    // Met before its exec, it has an earlier name as well.
+    // It was attached before its exec, so it also has an earlier name.
     let child = record.targets.last().unwrap();
     assert!(child.command.contains("obey"), "{child:?}");
     let hot = record.snapshots.iter().flat_map(|s| &s.targets).filter(|t| t.id == child.id);
@@ -84,7 +84,7 @@ fn many_short_children_leave_nothing_behind() {
     until("the end of the children", || recorder.dir().join("done").exists());
     until("the end of what they took", || descriptors() <= before + 4);
     let record = recorder.stop();
-    // Of those that live for a quarter of a second a busy machine may miss some.
+    // A busy machine may miss some processes that live for a quarter of a second.
     assert!(record.pids().len() >= 3, "{} were watched", record.pids().len());
 }
 

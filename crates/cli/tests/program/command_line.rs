@@ -1,4 +1,4 @@
-//! The command line is as docs/abi/testing/command-line.md describes it.
+//! The command line is the one that docs/abi/testing/command-line.md describes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,13 +16,13 @@ fn help(of: &[&str]) -> String {
     finish(isotherm(of).arg("--help")).text().to_owned()
 }
 
-/// The words in a text that begin so.
+/// The words in a text that begin with `begin`.
 fn words<'a>(text: &'a str, begin: &'a str) -> impl Iterator<Item = &'a str> {
     let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '-');
     text.split(is_end).filter(move |word| word.starts_with(begin) && word.len() > begin.len())
 }
 
-/// The names that a list of commands in help begins its lines with.
+/// The first words of the lines in a list of commands in help.
 fn listed(list: &str) -> Vec<String> {
     let line =
         |line: &str| line.strip_prefix("  ").filter(|l| !l.starts_with(' ')).map(str::to_owned);
@@ -31,7 +31,7 @@ fn listed(list: &str) -> Vec<String> {
     names.filter(|name| name != "help" && name != "isotherm").collect()
 }
 
-/// All commands that help lists, e.g. `system swap zram`. Reports have a page of their own.
+/// All commands in help, for example `system swap zram`. Reports have a page of their own.
 fn commands() -> Vec<String> {
     let top = help(&[]);
     let mut todo = listed(top.split("Options:").next().unwrap());

@@ -1,4 +1,4 @@
-//! Pid namespaces: watched from outside, and watching inside of one.
+//! Pid namespaces: watched from outside, and from inside.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,8 @@ use crate::load::{Load, MIB};
 use crate::looks::found;
 use crate::run::{QUICK, Record, Recorder, finish, isotherm, root_or_skip, until};
 
-/// What runs the rest of its command line as process 1 of a pid namespace, with a /proc or without.
+/// A command that runs the rest of its command line as process 1 of a pid namespace, with a /proc of its own
+/// or without.
 fn container(own_proc: bool) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork"]).args(own_proc.then_some("--mount-proc"));
@@ -40,7 +41,7 @@ fn a_process_in_a_container_is_watched_from_outside() {
     assert_eq!(record.pids(), [inside], "by its pid out here");
     assert!(record.targets[0].command.contains("program"), "{:?}", record.targets);
     assert!(found(&record, &load, 10.0) > 14 * MIB);
-    // Who has started it, it, and its child.
+    // The process that started it, the process itself, and its child.
     until("all three", || all.watched().len() == 3);
     let record = all.stop();
     assert_eq!(record.pids()[..2], [load.pid().cast_unsigned(), inside]);
@@ -63,13 +64,13 @@ fn a_recorder_in_a_container_watches_the_right_process() {
         assert_eq!(load.child().wait().unwrap().code(), Some(0));
         let record = Record::read(&path);
         assert!(record.pids()[0] < 100, "{way}: {:?}", record.targets);
-        // Of a stranger, nothing would be found.
+        // In another process no hot memory would be found.
         let hot = found(&record, &load, 10.0);
         assert!(hot > 8 * MIB, "{way}: {hot} bytes found hot");
     }
 }
 
-/// Its pids are of others: in there, 1 is not the init of the machine.
+/// Its pids belong to another namespace: there, 1 is not the init of the machine.
 #[test]
 fn a_proc_of_another_namespace_is_refused() {
     if !root_or_skip("a_proc_of_another_namespace_is_refused") {

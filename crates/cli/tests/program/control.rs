@@ -1,4 +1,4 @@
-//! The control socket, and who does not deserve it.
+//! The control socket, and clients that misbehave.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -23,7 +23,7 @@ fn a_socket_has_one_service() {
     let pid = load.pid().to_string();
     let dir = TempDir::new().unwrap();
     fs::create_dir(dir.path().join("c")).unwrap();
-    // Of one that is no more.
+    // The socket of a service that has ended.
     drop(UnixListener::bind(dir.path().join("c/sock")).unwrap());
     let service = Service::start_in(dir, &["--pid", &pid, "--dry-run"], &[]);
     service.until_working();
@@ -53,7 +53,7 @@ fn others_may_not_ask() {
     let service = Service::working(&["--pid", &load.pid().to_string(), "--dry-run"]);
     let folder = fs::metadata(service.dir.path().join("c")).unwrap().permissions().mode();
     assert_eq!(folder & 0o777, 0o700);
-    // As somebody might do by mistake.
+    // As a user might do by mistake.
     let open = |path: &str| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     for path in [service.dir.path().to_str().unwrap(), &service.socket()] {
         open(path);
@@ -73,7 +73,7 @@ fn others_may_not_ask() {
     assert_eq!(service.status()["pid"], service.child.id());
 }
 
-/// Each of these would stop who waits for it.
+/// Each of these clients would stop a service that waits for it.
 #[test]
 fn bad_clients_harm_nobody() {
     if !root_or_skip("bad_clients_harm_nobody") {
@@ -94,27 +94,27 @@ fn bad_clients_harm_nobody() {
         assert_eq!(answer["ok"], false, "{answer}");
         assert!(answer["error"].as_str().unwrap().contains("status, pause"), "{answer}");
     }
-    // More than is taken, without an end: what cannot be sent any more is told in the answer.
+    // More than the limit, without an end. The answer says why the rest cannot be sent.
     let mut endless = connect();
     let _ = endless.write_all(&vec![b'x'; 3 << 20]);
     let silent: Vec<UnixStream> = (0..4).map(|_| connect()).collect();
     for mut half in &silent[..2] {
         half.write_all(b"{\"do\":\"sta").unwrap();
     }
-    // Asks, and does not listen.
+    // Sends a request, and does not read the answer.
     let mut deaf = connect();
     for _ in 0..1000 {
         let _ = deaf.write(b"{\"do\":\"status\"}\n").unwrap();
     }
     until("what is cold", || service.applied() >= 30 * MIB);
-    // All places are taken; they are free again when the others have had their time.
+    // All connections are in use. They are free again after the time limits of the others.
     let many: Vec<UnixStream> = (0..8).map(|_| connect()).collect();
     assert_eq!(service.status()["pid"], service.child.id());
     drop((many, silent, endless, deaf));
     assert_eq!(service.status()["pid"], service.child.id());
 }
 
-/// Those who are connected and silent hold up nobody who asks: not of one process, nor of many.
+/// Silent clients delay no other client, whether they belong to one process or to many.
 #[test]
 fn silent_clients_give_way() {
     if !root_or_skip("silent_clients_give_way") {
@@ -130,14 +130,14 @@ fn silent_clients_give_way() {
         BufReader::new(stream).read_line(&mut answer).unwrap();
         answer
     };
-    // Of one process eight are let in.
+    // One process may have eight connections.
     let refused = said(&silent[29]);
     assert!(refused.contains("connections open here"), "{refused}");
     assert_eq!(service.status()["pid"], service.child.id());
     let mut dropped = said(&silent[0]);
     assert!(dropped.contains("no whole request has come in time"), "{dropped}");
     drop(silent);
-    // Each of another process: more than there are places.
+    // Each connection belongs to another process; there are more than the limit.
     let socket = service.socket();
     let connect = "import socket,sys,time\ns=socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1])\n\
                    print('in',flush=True)\ns.settimeout(300)\nprint(s.recv(999).decode(),flush=True)";
@@ -161,7 +161,7 @@ fn silent_clients_give_way() {
     }
 }
 
-/// One that has stopped is told of in words.
+/// For a service that has stopped, the client prints a message.
 #[test]
 fn a_service_that_does_not_answer_is_told_of() {
     let dir = TempDir::new().unwrap();

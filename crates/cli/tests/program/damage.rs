@@ -29,7 +29,7 @@ fn sample() -> Sample {
     Sample { bytes: fs::read(path).unwrap(), dir }
 }
 
-/// What each command makes of `bytes`, and the snapshots that can be had of them.
+/// The output of each command for `bytes`, and the number of readable snapshots.
 fn try_all(dir: &Path, bytes: &[u8], mut assert: impl FnMut(&str, Done, u64)) {
     let path = dir.join("bad.rec");
     fs::write(&path, bytes).unwrap();
@@ -43,7 +43,7 @@ fn try_all(dir: &Path, bytes: &[u8], mut assert: impl FnMut(&str, Done, u64)) {
     }
 }
 
-/// A dozen places spread over the record, the first header and the end among them.
+/// A dozen places distributed over the record, including the first header and the end.
 fn places(len: usize) -> impl Iterator<Item = usize> {
     [0, 1, 9, 13, 23].into_iter().chain((1..9).map(move |i| len * i / 9)).chain([len - 1])
 }
@@ -80,7 +80,7 @@ fn a_record_damaged_anywhere_is_told_and_not_shown() {
     }
 }
 
-/// Where the frames begin, and of which kind they are.
+/// The beginnings of the frames, and their kinds.
 fn frames(bytes: &[u8]) -> Vec<(usize, usize, u8)> {
     let (mut all, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -138,7 +138,7 @@ fn what_is_sound_in_a_damaged_record_is_shown_and_the_gap_is_marked() {
     assert!(check.status == 1 && check.text().contains(&counted), "{}", check.text());
 }
 
-/// "its recording was too short: record for longer" was said of it.
+/// The message was once "its recording was too short: record for longer".
 #[test]
 fn a_record_without_a_readable_snapshot_is_said_to_be_damaged() {
     let sample = sample();
@@ -159,11 +159,11 @@ fn a_record_without_a_readable_snapshot_is_said_to_be_damaged() {
     assert!(done.err.contains("record --check"), "{}", done.err);
 }
 
-/// It was said to be sound, with exit status 0.
+/// It was once reported as sound, with exit status 0.
 #[test]
 fn a_record_cut_before_its_first_snapshot_is_not_sound() {
     let sample = sample();
-    // The first frame of that kind is what the record is.
+    // The first frame of that kind has the facts of the record.
     let frames = frames(&sample.bytes);
     let &(at, ..) = frames.iter().filter(|(_, _, kind)| *kind == 1).nth(1).unwrap();
     let dir = sample.dir.path();
@@ -200,7 +200,7 @@ fn a_record_is_read_from_standard_input() {
     }
 }
 
-/// A full disk leaves what was there before, and nothing half.
+/// A full disk leaves the earlier file, and no incomplete one.
 #[test]
 fn an_output_takes_its_place_when_it_is_whole() {
     let sample = sample();
@@ -211,7 +211,7 @@ fn an_output_takes_its_place_when_it_is_whole() {
         ("a.arrow", &["export", "--arrow", "-i", "whole.rec", "-o", "a.arrow"]),
     ] {
         fs::write(dir.join(name), "before").unwrap();
-        // Files end at 4 KiB, and the signal for that is ignored.
+        // The limit of a file is 4 KiB, and the signal for that is ignored.
         let limited = "trap '' XFSZ; ulimit -f 4 && exec \"$@\"";
         let mut command = std::process::Command::new("bash");
         command.args(["-c", limited, "bash", env!("CARGO_BIN_EXE_isotherm")]).args(args);

@@ -1,4 +1,4 @@
-//! Places that cannot be written, or not for long.
+//! Places that cannot be written, or only for some time.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "a mount namespace of our own")]
 
@@ -17,10 +17,10 @@ use crate::load::Load;
 use crate::run::{Record, Recorder, isotherm, root_or_skip, run_in, until};
 use crate::synthetic;
 
-/// Many snapshots, written often: before half of the size waits, whatever its age.
+/// Many snapshots, written often: before half of the size is pending, whatever its age.
 const OFTEN: [&str; 6] = ["--sample", "2ms", "--aggr", "16ms", "--max-size", "200K"];
 
-/// Runs a test in a thread that has its mounts for itself: they end with it, however it ends.
+/// Runs a test in a thread with mounts of its own, which end with the thread.
 pub fn with_own_mounts(test: impl FnOnce() + Send + 'static) {
     let thread = std::thread::spawn(|| {
         unsafe { unshare_unsafe(UnshareFlags::NEWNS).unwrap() };
@@ -73,7 +73,7 @@ fn what_is_recorded_before_the_disk_is_full_is_kept() {
     });
 }
 
-/// All of it waits until the end, and does not fit then; an earlier record is worth more.
+/// Everything is pending until the end, and does not fit then. The earlier record is kept.
 #[test]
 fn a_disk_that_is_full_at_the_end_is_told() {
     if !root_or_skip("a_disk_that_is_full_at_the_end_is_told") {
@@ -85,7 +85,7 @@ fn a_disk_that_is_full_at_the_end_is_told() {
         let (output, others) = (disk.path().join("b.rec"), disk.path().join("others"));
         let load = Load::start(64, 8);
         let pid = load.pid().to_string();
-        // Whether it was full; a slow machine may have written all before.
+        // Whether the disk was full. A slow machine may have written everything before.
         let record = || {
             let options = ["-o", output.to_str().unwrap(), "--regions", "500..1000", "--pid", &pid];
             let mut recorder = Recorder::recording(&options);
@@ -121,7 +121,7 @@ fn a_disk_that_is_full_at_the_end_is_told() {
     });
 }
 
-/// It may run for days.
+/// A recording may run for days.
 #[test]
 fn a_full_disk_is_told_while_the_command_goes_on() {
     if !root_or_skip("a_full_disk_is_told_while_the_command_goes_on") {
@@ -213,8 +213,8 @@ fn a_full_output_is_told() {
     }
 }
 
-/// As with sudo at home: to put the new record in the place of the earlier one still works when
-/// privileges have been given up.
+/// As with sudo in one's home folder: the new record can still replace the earlier one after privileges were
+/// dropped.
 #[test]
 fn a_record_in_a_directory_of_another_user_is_replaced() {
     if !root_or_skip("a_record_in_a_directory_of_another_user_is_replaced") {

@@ -30,7 +30,7 @@ fn all_is_well_here() {
     }
 }
 
-/// Runs it without any capability.
+/// Runs the command without any capability.
 fn powerless(args: &[&str]) -> Done {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-all", "--inh-caps=-all", env!("CARGO_BIN_EXE_isotherm")]);
@@ -44,7 +44,7 @@ fn what_is_missing_is_named() {
         return;
     }
     let done = powerless(&["system", "doctor"]);
-    // Root without any capability owns its own files: smaps is left for its own processes.
+    // Root without capabilities owns its own files, so smaps works for its own processes.
     assert_eq!(done.status, 0);
     for name in ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_NICE", "CAP_SYS_PTRACE", "run as root"] {
         assert!(done.text().contains(name), "{name} is not in {}", done.text());
@@ -52,7 +52,7 @@ fn what_is_missing_is_named() {
     assert!(done.text().contains("note    way to look: bpf\n"), "{}", done.text());
     assert!(done.text().contains("ok      way to look: smaps\n"), "{}", done.text());
 
-    // What it advises is what docs/reference/permissions.md says.
+    // Its advice is that of docs/reference/permissions.md.
     let setcap = "setcap cap_bpf,cap_perfmon,cap_sys_nice,cap_sys_ptrace+ep";
     assert!(done.text().contains(setcap), "{}", done.text());
     assert!(include_str!("../../../../docs/reference/permissions.md").contains(setcap));

@@ -1,4 +1,4 @@
-//! How a recording ends, and what is left of it.
+//! The end of a recording, and its remains.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -48,14 +48,14 @@ fn a_killed_recording_is_read_up_to_its_last_seconds() {
     let has_some = || !Record::read(&recorder.record()).snapshots.is_empty();
     until("what has waited for 5 s", has_some);
     let written = sys::monotonic();
-    // Every 5 s, on a machine that has time.
+    // Every 5 s, on a machine that is not busy.
     assert!(written.since(begin) < Duration::from_secs(25), "{:?}", written.since(begin));
     recorder.signal(Signal::KILL);
     recorder.wait();
     let record = Record::read(&recorder.record());
     record.assert_without_gaps();
     assert!(record.torn && record.end.is_none());
-    // All snapshots up to then, but for the one that was being made.
+    // All snapshots up to then, except for the one in progress.
     let lost = written.since(record.snapshots.last().unwrap().end);
     assert!(lost <= Duration::from_secs(2), "lost {lost:?}");
 
@@ -69,7 +69,7 @@ fn a_killed_recording_is_read_up_to_its_last_seconds() {
     assert!(done.status == 0 && done.err.contains("breaks off"), "{}", done.err);
 }
 
-/// Before it has snapshots in its record, an earlier one is better.
+/// As long as the new record has no snapshots, the earlier one is better.
 #[test]
 fn a_recording_killed_at_once_leaves_the_earlier_one() {
     if !root_or_skip("a_recording_killed_at_once_leaves_the_earlier_one") {
@@ -85,7 +85,7 @@ fn a_recording_killed_at_once_leaves_the_earlier_one() {
     recorder.signal(Signal::KILL);
     recorder.wait();
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    // What is left of the new one is in nobody's way.
+    // The remains of the new one hinder no other recording.
     let args = ["record", "-o", output, "--duration", "3s", "--pid", &load.pid().to_string()];
     assert_eq!(run_in(dir.path(), &args).status, 0);
     assert_eq!(Record::read(&path).pids(), [load.pid().cast_unsigned()]);

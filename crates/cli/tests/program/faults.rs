@@ -1,4 +1,4 @@
-//! `isotherm run`, while what it acts on and what it needs goes away.
+//! `isotherm run`, while its targets and its resources go away.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,14 +17,14 @@ use crate::schemes::{Run, applied, applied_in, swapped};
 
 const ALL: &str = "4K null null null null null pageout";
 const EVERYTHING: &str = "4K null null null null null stat";
-/// Pages of words that are checked.
+/// Number of pages with words that are checked.
 const PAGES: u64 = 2000;
 
 fn acted(log: &[Value]) -> impl Iterator<Item = &Value> {
     log.iter().filter(|line| line["outcome"] == "acted")
 }
 
-/// It maps, moves, drops and unmaps memory thousands of times a second, and checks words meanwhile.
+/// The target maps, moves, drops and unmaps memory thousands of times a second, and checks words meanwhile.
 #[test]
 fn a_target_whose_mappings_come_and_go_loses_nothing() {
     if !root_or_skip("a_target_whose_mappings_come_and_go_loses_nothing") {
@@ -70,7 +70,7 @@ fn a_target_that_becomes_another_program_and_ends_while_acted_on_is_no_error() {
     assert_eq!(odd, None);
 }
 
-/// A scheme that finds no room rests for longer than this runs.
+/// A scheme that finds no room rests for longer than this test runs.
 #[test]
 fn swap_that_fills_up_is_counted_and_not_tried_over_and_over() {
     if !root_or_skip("swap_that_fills_up_is_counted_and_not_tried_over_and_over") {
@@ -109,8 +109,8 @@ fn a_dry_run_without_swap_says_so_and_goes_on() {
     assert!(applied(&done) >= 8 * MIB, "{}", done.text());
 }
 
-/// The first has it, the second not in the same step; and what one brings back the other does not page
-/// out again as long as its heat is what it was.
+/// The first scheme acts on the memory, and the second does not in the same step. Memory that one reads back
+/// is not paged out by the other as long as its heat does not change.
 #[test]
 fn schemes_that_want_the_same_do_not_chase_each_other() {
     if !root_or_skip("schemes_that_want_the_same_do_not_chase_each_other") {
@@ -135,7 +135,7 @@ fn schemes_that_want_the_same_do_not_chase_each_other() {
     assert_eq!(wrong, None, "nobody is before it");
 }
 
-/// Nothing is started for nothing, and the reason stands alone.
+/// No command is started in vain, and the reason is the only output.
 #[test]
 fn a_figure_that_cannot_be_read_starts_no_command() {
     if !root_or_skip("a_figure_that_cannot_be_read_starts_no_command") {
@@ -160,7 +160,7 @@ fn a_figure_that_cannot_be_read_starts_no_command() {
     }
 }
 
-/// As with PSI switched off: the groups of version 1 have no such file.
+/// As with PSI switched off: groups of version 1 have no such file.
 #[test]
 fn pressure_that_nobody_counts_is_refused() {
     for mount in mounts_or_skip("pressure_that_nobody_counts_is_refused") {
@@ -195,7 +195,7 @@ fn a_group_that_all_leave_is_waited_for_and_one_that_is_removed_ends_it() {
         let has = |log: &[Value], load: &Load| log.iter().any(|l| l["pid"] == load.pid());
         until("the first", || has(&run.log(), &leaves));
         put(leaves.pid(), &mount);
-        // Nobody is there any more.
+        // No process is left.
         until_still("that it has left", Duration::from_millis(1500), || run.log().len());
         let seen = run.log().len();
         put(comes.pid(), &group.0);
@@ -209,7 +209,7 @@ fn a_group_that_all_leave_is_waited_for_and_one_that_is_removed_ends_it() {
     }
 }
 
-/// It is the group of somebody else.
+/// The group belongs to another process.
 #[test]
 fn a_goal_whose_group_goes_away_rests() {
     for mount in mounts_or_skip("a_goal_whose_group_goes_away_rests") {
@@ -219,7 +219,7 @@ fn a_goal_whose_group_goes_away_rests() {
         }
         let (load, mut inside) = (Load::start(16, 4), Load::start(16, 4));
         put(inside.pid(), &group.0);
-        // What it had before is not the group's.
+        // Its earlier memory does not belong to the group.
         inside.exec(16, 4);
         let goal = format!(
             "[[scheme]]\naction = \"stat\"\n[scheme.quota]\nreset = \"100ms\"\n\

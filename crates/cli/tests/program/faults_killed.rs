@@ -1,4 +1,4 @@
-//! `isotherm run`, killed in the middle of what it does: there is nobody to put anything back.
+//! `isotherm run`, killed during an action, so that it can restore nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,11 +11,11 @@ use crate::load::Load;
 use crate::run::{finish, isotherm, root_or_skip, until};
 use crate::schemes::{Run, applied, applied_in, swapped};
 
-/// All that is not touched for the time of a second look.
+/// All memory that is not touched during a second look.
 const ALL: &str = "4K null null null null null pageout";
 const KILLS: u64 = 4;
 
-/// Objects of BPF that a process holds: what they are, and their ids.
+/// The BPF objects of a process: their kinds and ids.
 fn bpf_of(pid: u32) -> BTreeSet<(&'static str, u32)> {
     let infos = fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap();
     let texts = infos.filter_map(|f| fs::read_to_string(f.unwrap().path()).ok());
@@ -27,7 +27,7 @@ fn bpf_of(pid: u32) -> BTreeSet<(&'static str, u32)> {
     texts.flat_map(|text| text.lines().filter_map(id).collect::<Vec<_>>()).collect()
 }
 
-/// Whether the kernel has this object still.
+/// Whether the kernel still has this object.
 fn is_there((kind, id): (&str, u32)) -> bool {
     #[repr(C)]
     #[derive(Default)]
@@ -36,7 +36,7 @@ fn is_there((kind, id): (&str, u32)) -> bool {
         next_id: u32,
         open_flags: u32,
     }
-    // BPF_PROG_GET_NEXT_ID and so on, of `include/uapi/linux/bpf.h`.
+    // BPF_PROG_GET_NEXT_ID and similar commands of `include/uapi/linux/bpf.h`.
     let command = match kind {
         "prog_id" => 11,
         "map_id" => 12,
@@ -49,14 +49,14 @@ fn is_there((kind, id): (&str, u32)) -> bool {
     done == 0 && attr.next_id == id
 }
 
-/// What isotherm might have changed and not put back: whether it runs, how it is scheduled, where it may
-/// run, and in which groups it is.
+/// Properties that isotherm might have changed: whether the process runs, its scheduling, its CPUs, and its
+/// groups.
 fn state(pid: i32) -> (Vec<String>, String, bool) {
     let read = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap();
     let stat = read("stat");
     let fields: Vec<&str> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
     let stopped = ["T", "t"].contains(&fields[0]);
-    // Priority, nice, real-time priority, policy: the 18th, 19th, 40th and 41st field of all.
+    // Priority, nice, real-time priority and policy: fields 18, 19, 40 and 41 of the whole line.
     let scheduled = [15, 16, 37, 38].map(|i| fields[i].to_owned()).to_vec();
     let status = read("status");
     let kept = |line: &&str| {
@@ -68,7 +68,7 @@ fn state(pid: i32) -> (Vec<String>, String, bool) {
     (scheduled, status.join("\n") + &read("cgroup") + &read("limits"), stopped)
 }
 
-/// Killed while it pages out, over and over: what is in flight ends with the call.
+/// Kills it while it pages out, repeatedly. Pages in flight are complete when the call ends.
 fn run_and_kill(load: &Load, delay: Duration) -> BTreeSet<(&'static str, u32)> {
     let mut run = Run::new(ALL, load.pid()).with(&["--log", "log"]);
     let mut child: Child = run.start();
@@ -80,7 +80,7 @@ fn run_and_kill(load: &Load, delay: Duration) -> BTreeSet<(&'static str, u32)> {
     held
 }
 
-/// Takes swap away also if a test fails.
+/// Removes swap even if a test fails.
 struct Restored;
 
 impl Drop for Restored {

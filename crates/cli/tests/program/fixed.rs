@@ -1,5 +1,5 @@
-//! Memory that `io_uring` has fixed for devices, that of virtual machines, and huge pages: nobody sees who
-//! touches it, so it stays.
+//! Memory that `io_uring` has fixed for devices, memory of virtual machines, and huge pages: their accesses
+//! cannot be observed, so they stay.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -22,12 +22,12 @@ use crate::run::{root_or_skip, until};
 use crate::schemes::swapped;
 use crate::schemes_quota::range;
 
-/// A ring with one fixed buffer, in the second place of its table: the first one is empty.
+/// A ring with one fixed buffer, in the second entry of its table. The first entry is empty.
 pub struct Ring(OwnedFd);
 
 impl Ring {
     pub fn fix(buffer: AddrRange) -> io::Result<Self> {
-        // `struct io_uring_params`: nothing asked for.
+        // `struct io_uring_params` without any request.
         let mut params = [0u64; 15];
         let fd = done(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr()) })?;
         let ring = Ring(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -65,7 +65,7 @@ fn done(returned: libc::c_long) -> io::Result<i32> {
     i32::try_from(returned).ok().filter(|n| *n >= 0).ok_or_else(io::Error::last_os_error)
 }
 
-/// Bytes of `range` that are in memory, as the kernel tells.
+/// Resident bytes of `range`, by the kernel.
 fn resident(pid: i32, range: AddrRange) -> u64 {
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
     let mut entries = vec![[0; 8]; usize::try_from(range.len() / PAGE_SIZE).unwrap()];
@@ -82,11 +82,11 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
     let _pages = Reserved::more(2);
-    // What another user holds is to be seen with the capabilities of the service.
+    // The capabilities of the service suffice to see the descriptors of another user.
     let dir = tempfile::TempDir::new().unwrap();
     let mut load = Load::by_nobody(dir.path(), (16, 4), Stdio::inherit());
     let (pid, huge) = (load.pid(), load.hugetlb(2));
-    // Of equal age, and in the same mapping.
+    // Of the same age, and in the same mapping.
     let (mapping, fixed) = match load.fix(4 * MIB) {
         Ok(ranges) => ranges,
         Err(why) => {
@@ -102,7 +102,7 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
     until("what is cold around it", || around.iter().all(|&r| resident(pid, r) == 0));
     assert_eq!([fixed, huge].map(|r| resident(pid, r)), [fixed.len(), huge.len()]);
     let by = &service.status()["total"]["unknown_by"];
-    // Of a region that is not looked at in a while it is estimated.
+    // For a region that was not looked at for a while, this is an estimate.
     for (why, range) in [("dma", fixed), ("hugetlb", huge)] {
         let told = by[why].as_u64().unwrap_or_default();
         assert!(told.abs_diff(range.len()) <= range.len() / 16, "{why}: {by}");
@@ -113,7 +113,7 @@ fn what_devices_reach_and_huge_pages_stay_and_are_told() {
         let here = range(&line);
         assert!([fixed, huge].iter().all(|r| r.intersect(&here).is_none()), "{line}");
     }
-    // It was only for that.
+    // That was the only reason.
     load.free();
     until("what is fixed no longer", || resident(pid, fixed) == 0);
     assert_eq!(service.status()["total"]["unknown_by"]["dma"], serde_json::Value::Null);
@@ -130,7 +130,7 @@ fn who_holds_a_virtual_machine_is_left_alone() {
     let guest = match make_guest() {
         Ok(guest) => Stdio::from(guest),
         Err(why) => {
-            // Not every machine that runs all tests can have guests.
+            // Not every machine that runs all tests supports guests.
             eprintln!("skipped {NAME}: KVM: {why}");
             return;
         }

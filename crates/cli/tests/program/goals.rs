@@ -1,4 +1,4 @@
-//! A quota that tunes itself, on a process that wants back what it has left.
+//! A quota that tunes itself, for a process that needs memory again.
 
 use crate::alone::Alone;
 use crate::cgroups::{Group, mounts_or_skip, starter_in};
@@ -7,7 +7,7 @@ use crate::reclaim::Service;
 use crate::run::until;
 use crate::schemes::swapped;
 
-/// Up to this a quota grows without having been used, and no lower it falls but for its goal.
+/// A quota grows up to this without being used, and falls below it only because of its goal.
 const UNPROVEN: u64 = MIB;
 
 #[test]
@@ -16,7 +16,7 @@ fn a_goal_lowers_the_quota_when_memory_is_wanted_back() {
     if mounts.is_empty() {
         return;
     }
-    // Whose faults are its own: of all other groups the tests have many.
+    // A group with faults of its own: the tests cause many in all other groups.
     let mut groups = mounts.iter().map(|mount| Group::new(mount, "goal"));
     let group = groups.find(|group| group.0.join("memory.stat").exists());
     let group = group.expect("no control group here counts faults");
@@ -35,6 +35,6 @@ fn a_goal_lowers_the_quota_when_memory_is_wanted_back() {
     assert!(before >= UNPROVEN, "{before}");
     load.touch(load.memory);
     until("less, as all of it was wanted back", || quota() < UNPROVEN);
-    // That goes out again, and nobody touches it.
+    // That memory is paged out again, and no longer touched.
     until("more, as nothing is wanted back any longer", || quota() >= UNPROVEN);
 }

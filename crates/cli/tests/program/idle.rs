@@ -1,4 +1,4 @@
-//! A recorder that has nothing to do does next to nothing, and is there at once when there is.
+//! A recorder without work uses almost no CPU time, and reacts at once when there is work.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "ptrace, on a child of ours")]
 
@@ -33,7 +33,7 @@ impl Drop for Sleeping {
     }
 }
 
-/// Of how often it had nothing more to do.
+/// The number of times that it went to sleep.
 fn wakeups(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:")).unwrap();
@@ -51,12 +51,12 @@ fn an_idle_recorder_wakes_up_eight_times_a_second_at_most() {
     let common = ["--monitor", "exposure", "--pid", &pid];
     for options in [common.to_vec(), [&common[..], &["--children"]].concat()] {
         let mut recorder = Recorder::recording(&options);
-        // The first readings are closer to each other.
+        // The first reads are closer to each other.
         std::thread::sleep(Duration::from_secs(3));
         let (before, begin) = (wakeups(recorder.pid()), Instant::now());
         std::thread::sleep(TIME);
         let (woken, time) = (wakeups(recorder.pid()) - before, begin.elapsed());
-        // Who never sleeps never wakes up.
+        // A process that never sleeps never wakes up.
         assert!(woken > 0, "{options:?}: it has not slept in {time:?}");
         assert!(woken as f64 <= 8.0 * time.as_secs_f64(), "{options:?}: {woken} in {time:?}");
         let record = recorder.stop();
@@ -100,7 +100,7 @@ fn system_calls(pid: u32, time: Duration) -> BTreeMap<i64, u64> {
     calls
 }
 
-/// From one snapshot to the next it reads everything, and finds out who is there and what they suffer.
+/// From one snapshot to the next it reads everything, looks for processes, and asks for memory pressure.
 #[test]
 fn an_idle_look_takes_few_system_calls() {
     if !root_or_skip("an_idle_look_takes_few_system_calls") {
@@ -120,14 +120,14 @@ fn an_idle_look_takes_few_system_calls() {
     let of = |number: i64| calls.get(&number).copied().unwrap_or_default();
     assert!(looks >= 5, "{looks} looks: {calls:?}");
     assert!(all <= 45 * looks, "{all} in {looks} looks: {calls:?}");
-    // Files of /proc are opened now and then, not at each look.
+    // It opens files of /proc now and then, not at each look.
     let opened = of(libc::SYS_openat);
     assert!(opened <= 8 * looks, "{opened} files opened in {looks} looks: {calls:?}");
     let waited = of(libc::SYS_ppoll) + of(libc::SYS_clock_nanosleep);
     assert!(waited > looks / 2, "{waited} waits in {looks} looks: {calls:?}");
 }
 
-/// Nothing is due for many seconds; what comes is not waited for.
+/// No work is due for many seconds. It still reacts to events at once.
 #[test]
 fn what_comes_in_a_long_pause_is_attended_to_at_once() {
     if !root_or_skip("what_comes_in_a_long_pause_is_attended_to_at_once") {
@@ -167,7 +167,7 @@ fn what_comes_in_a_long_pause_is_attended_to_at_once() {
     assert!(ends_at_once(recorder, since).contains("--duration is over"));
 }
 
-/// A shell that starts its child when nothing has been due for seconds.
+/// A shell that starts its child when no work has been due for seconds.
 #[test]
 fn a_child_that_comes_late_is_followed() {
     if !root_or_skip("a_child_that_comes_late_is_followed") {

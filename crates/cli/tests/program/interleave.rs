@@ -1,5 +1,5 @@
-//! `isotherm interleave`, as far as a machine with any number of nodes can show it. What takes several
-//! is in the guests.
+//! `isotherm interleave`, as far as a machine with any number of nodes can test it. The guests test several
+//! nodes.
 
 use std::collections::HashSet;
 use std::fs;
@@ -26,7 +26,7 @@ fn first_node() -> String {
     show["nodes"][0]["node"].to_string()
 }
 
-/// Of each node's own `meminfo`, in bytes.
+/// The sum of the nodes' own `meminfo`, in bytes.
 fn total_of_nodes() -> u64 {
     let nodes = fs::read_dir("/sys/devices/system/node").unwrap();
     let files = nodes.map(|entry| entry.unwrap().path().join("meminfo"));
@@ -45,7 +45,7 @@ fn nodes_hold_the_memory_of_the_machine() {
     let shown = done.json();
     let nodes = shown["nodes"].as_array().unwrap();
     let total: u64 = nodes.iter().map(|n| n["total_bytes"].as_u64().unwrap()).sum();
-    // A kernel that initialises memory when it comes to need it tells of ever more.
+    // A kernel that initialises memory when it needs it reports more and more.
     let after = total_of_nodes();
     assert!((before..=after).contains(&total), "{before} <= {total} <= {after}");
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
@@ -111,7 +111,7 @@ fn a_command_runs_under_the_policy() {
     let show = ["--nodes", &node, "--interval", "100ms", "--", "sh", "-c"];
     let done = interleave(&[&["run"], &show[..], &["cat /proc/self/numa_maps; exit 7"]].concat());
     assert_eq!(done.status, 7, "{}", done.err);
-    // Where the kernel has no weighted interleave, isotherm says that it moves pages instead.
+    // If the kernel has no weighted interleave, isotherm prints that it moves pages instead.
     let policy = format!("weighted interleave:{node}");
     let moves = done.err.contains("no weighted interleave");
     assert!(done.text().contains(&policy) || moves, "{}{}", done.text(), done.err);
@@ -139,7 +139,7 @@ fn measuring_takes_no_longer_than_it_may_and_draws_a_picture() {
     let probed = done.json();
     assert!(probed["seconds"].as_f64().unwrap() < 30.0, "{probed}");
     let node = &probed["nodes"][0];
-    // Where memory comes slowly, none of it may be measured by then; that is said.
+    // If memory is allocated slowly, none of it may be measured in time; a message says that.
     let measured = node["bandwidth"]["read"].as_f64().is_some_and(|mb_s| mb_s > 0.0);
     assert!(measured || probed["remarks"].to_string().contains("No time"), "{probed}");
     let curve = node["curve"].as_array().unwrap();
@@ -148,7 +148,7 @@ fn measuring_takes_no_longer_than_it_may_and_draws_a_picture() {
     assert!(fs::read(dir.path().join("curve.png")).unwrap().starts_with(b"\x89PNG"));
 }
 
-/// By a user without rights, in a directory that he may read.
+/// Runs it as a user without rights, in a directory that this user may read.
 fn by_nobody(args: &[&str]) -> Done {
     let dir = TempDir::new().unwrap();
     let program = dir.path().join("isotherm");
@@ -174,7 +174,7 @@ fn without_rights_it_is_told_what_it_takes() {
         &["verify", "--pid", &pid, "--nodes", &node, "--weights", "3"],
     ] {
         let done = by_nobody(args);
-        // Kernels without weighted interleave have no weights to be set, whoever asks.
+        // Kernels without weighted interleave have no weights to set, for any user.
         let told = ["root", "no weighted interleave"].iter().any(|t| done.err.contains(t));
         assert!(done.status == 1 && told, "{args:?}: {} {}", done.status, done.err);
     }
@@ -190,7 +190,7 @@ fn quoted(text: &str) -> HashSet<&str> {
 fn keys<'a>(value: &'a Value, out: &mut HashSet<&'a str>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| {
-            // Of objects by node, keys are numbers.
+            // The keys of objects by node are numbers.
             out.extend((!key.starts_with(|c: char| c.is_ascii_digit())).then_some(key.as_str()));
             keys(value, out);
         }),

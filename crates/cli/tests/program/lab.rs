@@ -120,7 +120,7 @@ fn what_makes_no_sense_is_told() {
     }
 }
 
-/// The files that the documentation shows are read.
+/// The files in the documentation can be parsed.
 #[test]
 fn files_as_documented() {
     let document = include_str!("../../../../docs/abi/testing/lab.md");
@@ -128,7 +128,7 @@ fn files_as_documented() {
         document.split("```").filter_map(|part| part.strip_prefix("toml\n")).collect();
     let dir = TempDir::new().unwrap();
     for (name, text) in ["machine.toml", "rules.toml", "streams.toml"].iter().zip(&files) {
-        // A small file will do.
+        // A small file suffices.
         let small = text.replace("size = 2.0", "size = 0.01").replace("4000", "40");
         fs::write(dir.path().join(name), small).unwrap();
     }

@@ -78,7 +78,7 @@ fn a_machine_by_file() {
     assert!(done.err.contains("nothing to draw"), "{}", done.err);
 }
 
-/// The file of the machine that guests have, where kernels derive the same.
+/// The file of the guests' machine, for which kernels derive the same weights.
 #[test]
 fn the_machine_of_the_guests() {
     let dir = TempDir::new().unwrap();
@@ -89,7 +89,7 @@ fn the_machine_of_the_guests() {
     assert_eq!(found["automatic"], found["weights"]);
 }
 
-/// The file that the documentation shows is read, and all keys that come of it are described.
+/// The file in the documentation can be parsed, and all keys of the output are described.
 #[test]
 fn the_documented_machine() {
     let dir = TempDir::new().unwrap();

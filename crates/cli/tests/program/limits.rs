@@ -1,4 +1,4 @@
-//! `--max-size`, `--rotate`, and records that are there already.
+//! `--max-size`, `--rotate`, and existing records.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::load::Load;
 use crate::run::{Record, Recorder, root_or_skip, run_in, until};
 
-/// Many snapshots a second.
+/// Many snapshots per second.
 const FAST: [&str; 4] = ["--sample", "2ms", "--aggr", "16ms"];
 
 fn size(path: &Path) -> u64 {
@@ -23,7 +23,7 @@ fn the_size_is_kept_to_the_byte() {
     }
     let load = Load::start(64, 8);
     let pid = load.pid().to_string();
-    // Neither a multiple of anything nor below what a file needs.
+    // No multiple of anything, and not below the minimum of a file.
     let options = ["--max-size", "70001", "--duration", "1h", "--pid", &pid];
     let mut recorder = Recorder::start(&[&FAST[..], &options].concat());
     assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
@@ -100,7 +100,7 @@ fn an_earlier_record_is_kept() {
     again("2", "3s");
     assert_eq!(Record::read(&recorder.record()).facts.seed, 2);
     assert_eq!(Record::read(&recorder.dir().join("a.rec.old")).facts.seed, 1);
-    // One that is too short to show anything takes nobody's place.
+    // A recording that is too short for a snapshot replaces no record.
     let err = again("3", "100ms");
     assert!(err.contains("which is as it was before"), "{err}");
     assert_eq!(Record::read(&recorder.record()).facts.seed, 2);

@@ -1,4 +1,4 @@
-//! A process whose accesses are known.
+//! A process with known accesses.
 
 #![allow(clippy::undocumented_unsafe_blocks, reason = "memory of our own, mapped for this")]
 
@@ -20,15 +20,15 @@ pub const MIB: u64 = 1 << 20;
 /// Set, with the sizes in MiB, in the environment of the test binary that is to be the load.
 const SIZES: &str = "ISOTHERM_TEST_LOAD";
 
-/// Touches a part of its memory hundreds of times a second, and nothing else of it after the start.
-/// Ends when told so, or with the test.
+/// Touches a part of its memory hundreds of times a second, and after the start no other memory. Ends on
+/// request, or with the test.
 pub struct Load {
     child: Child,
     to: Option<ChildStdin>,
     from: Box<dyn BufRead>,
-    /// all it has mapped in one piece
+    /// all memory that it has mapped in one piece
     pub memory: AddrRange,
-    /// what it touches of that
+    /// the part that it touches
     pub hot: AddrRange,
     /// locked by `mlock`, and touched as often
     pub locked: AddrRange,
@@ -39,8 +39,8 @@ impl Load {
         Load::from_command(&mut Load::command(total_mib, hot_mib))
     }
 
-    /// As a user who is nobody; `dir` is for a copy of the program that nobody may run. It holds what it is
-    /// given as its standard error.
+    /// Starts it as an unprivileged user. `dir` is for a copy of the program, which the user may run. `err`
+    /// is its standard error.
     pub fn by_nobody(dir: &Path, (total_mib, hot_mib): (u64, u64), err: Stdio) -> Self {
         let program = dir.join("load");
         copy_program(std::env::current_exe().unwrap(), &program);
@@ -50,27 +50,27 @@ impl Load {
         Load::from_command(command.stderr(err))
     }
 
-    /// To be started by somebody else: see [`Load::words`].
+    /// A command for another program to start: see [`Load::words`].
     pub fn command(total_mib: u64, hot_mib: u64) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(HARNESS).env(SIZES, sizes(total_mib, hot_mib));
         command
     }
 
-    /// The same by another name: `program` is a copy of the test binary. It leaves CPUs to others.
+    /// Starts it with another name: `program` is a copy of the test binary. It has a low priority.
     pub fn by(program: &Path, total_mib: u64, hot_mib: u64) -> Self {
         let mut command = Command::new("nice");
         command.arg(program).args(HARNESS).env(SIZES, sizes(total_mib, hot_mib));
         Load::from_command(&mut command)
     }
 
-    /// Adds to `starter`, a program that runs the rest of its command line, what starts the load.
+    /// Adds the command of the load to `starter`, a program that runs the rest of its command line.
     pub fn words(starter: &mut Command, total_mib: u64, hot_mib: u64) {
         starter.arg(std::env::current_exe().unwrap()).args(HARNESS);
         starter.env(SIZES, sizes(total_mib, hot_mib));
     }
 
-    /// Starts `command`, which is to become the load.
+    /// Starts `command`, which becomes the load.
     pub fn from_command(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let to = child.stdin.take();
@@ -81,7 +81,7 @@ impl Load {
         load
     }
 
-    /// Of the process that was started: the load, or who has started it.
+    /// The started process: the load, or its parent.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -90,13 +90,13 @@ impl Load {
         self.child.id().cast_signed()
     }
 
-    /// Has it become a load of other sizes, by exec.
+    /// Makes it become a load of other sizes, by exec.
     pub fn exec(&mut self, total_mib: u64, hot_mib: u64) {
         self.tell(&format!("exec {}", sizes(total_mib, hot_mib)));
         self.read_ranges();
     }
 
-    /// Has it start a child that only waits; its pid.
+    /// Makes it start a child that only waits. Returns its pid.
     pub fn fork(&mut self) -> u32 {
         self.tell("fork");
         self.answer("FORKED").parse().unwrap()
@@ -108,36 +108,37 @@ impl Load {
         self.answer("CAPABILITIES")
     }
 
-    /// Has it change its mappings all the time, elsewhere.
+    /// Makes it change its mappings all the time, in other memory.
     pub fn churn(&mut self) {
         self.tell("churn");
     }
 
-    /// How many changes that were.
+    /// The number of these changes.
     pub fn changes(&mut self) -> u64 {
         self.tell("changes");
         self.answer("CHANGES").parse().unwrap()
     }
 
-    /// Has it check all words of so many pages, and write others, round after round.
+    /// Makes it check all words of `pages` pages, and write others, for `rounds` rounds.
     pub fn check_words(&mut self, pages: u64, rounds: u64) {
         self.tell(&format!("words {pages} {rounds}"));
     }
 
-    /// How many of them were wrong; `None` as long as it checks.
+    /// The number of wrong words; `None` while it checks.
     pub fn wrong_words(&mut self) -> Option<u64> {
         self.tell("wrong");
         self.answer("WRONG").parse::<u64>().unwrap().checked_sub(1)
     }
 
-    /// Has it map and touch pages of hugetlb, of 2 MiB each.
+    /// Makes it map and touch pages of hugetlb, of 2 MiB each.
     pub fn hugetlb(&mut self, pages: u64) -> AddrRange {
         self.tell(&format!("hugetlb {pages}"));
         let start = self.answer("HUGETLB").parse().unwrap();
         AddrRange::new(start, start + pages * 2 * MIB)
     }
 
-    /// Has it map three times so much, and `io_uring` fix the middle of that: all of it, and the middle.
+    /// Makes it map three times as much, and `io_uring` fix the middle third. Returns all of it, and the
+    /// middle.
     pub fn fix(&mut self, bytes: u64) -> Result<(AddrRange, AddrRange), String> {
         self.tell(&format!("fix {bytes}"));
         let told = self.answer("FIXED");
@@ -146,19 +147,19 @@ impl Load {
         Ok((AddrRange::new(start, start + 3 * bytes), fixed))
     }
 
-    /// Has `io_uring` let go of that.
+    /// Makes `io_uring` release that.
     pub fn free(&mut self) {
         self.tell("free");
         self.answer("FREED");
     }
 
-    /// Has it touch each page of `range` once.
+    /// Makes it touch each page of `range` once.
     pub fn touch(&mut self, range: AddrRange) {
         self.tell(&format!("touch {} {}", range.start, range.end));
         self.answer("TOUCHED");
     }
 
-    /// Has it end.
+    /// Makes it end.
     pub fn end(&mut self, status: u8) {
         self.tell(&format!("end {status}"));
     }
@@ -174,7 +175,7 @@ impl Load {
         (self.memory, self.hot, self.locked) = (range(), range(), range());
     }
 
-    /// Lines of the test harness come between.
+    /// Skips lines of the test harness.
     fn answer(&mut self, word: &str) -> String {
         loop {
             let mut line = String::new();
@@ -188,7 +189,7 @@ impl Load {
 
 impl Drop for Load {
     fn drop(&mut self) {
-        // The end of its input ends it, even when it is the child of our child.
+        // The end of its input ends it, even if it is a grandchild.
         self.to = None;
         for _ in 0..100 {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -207,12 +208,12 @@ fn sizes(total_mib: u64, hot_mib: u64) -> String {
     format!("{total_mib} {hot_mib}")
 }
 
-/// The other side.
+/// The load itself.
 pub fn obey() {
     let Ok(sizes) = std::env::var(SIZES) else { return };
     let (total, hot) = sizes.split_once(' ').unwrap();
     let memory = map(total.parse::<u64>().unwrap() * MIB);
-    // It begins at an odd page, so that nothing is right by alignment.
+    // It begins at an odd page, so that no result is right only by alignment.
     let first = memory.start + memory.len() / 3 / MIB * MIB + 3 * PAGE_SIZE;
     let hot = AddrRange::new(first, first + hot.parse::<u64>().unwrap() * MIB);
     let locked = map(4 * MIB);
@@ -238,7 +239,7 @@ pub fn obey() {
                 panic!("{}", Command::new(me).args(HARNESS).env(SIZES, sizes).exec());
             }
             ("fork", _) => {
-                // It ends with us, as its input does.
+                // The child ends with this process, as its input does.
                 let child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
                 say(&format!("FORKED {}", child.id()));
                 children.push(child);
@@ -285,7 +286,7 @@ pub fn obey() {
     std::process::exit(0);
 }
 
-/// A whole line at once: the harness prints as well.
+/// Writes a whole line at once, because the harness prints as well.
 fn say(line: &str) {
     let mut out = std::io::stdout();
     out.write_all(format!("{line}\n").as_bytes()).unwrap();

@@ -5,8 +5,8 @@ use isotherm_core::{Heat, Snapshot, Thresholds};
 use crate::load::{Load, MIB};
 use crate::run::{Record, Recorder, root_or_skip, run_in};
 
-/// Bytes of the load's hot range that the last snapshots call hot: their median, as the load may have had to
-/// wait for a CPU.
+/// Bytes of the load's hot range that the last snapshots report as hot. The median, because the load may have
+/// waited for a CPU.
 pub fn found(record: &Record, load: &Load, hot_hz: f64) -> u64 {
     let t = Thresholds { hot_hz, ..Thresholds::default() };
     let in_one = |s: &Snapshot| {
@@ -18,7 +18,7 @@ pub fn found(record: &Record, load: &Load, hot_hz: f64) -> u64 {
     last[last.len() / 2]
 }
 
-/// By whatever way, the hot range is found, and the record names the way.
+/// Each way finds the hot range, and the record names the way.
 #[test]
 fn every_way_finds_what_is_hot_and_is_named_in_the_record() {
     if !root_or_skip("every_way_finds_what_is_hot_and_is_named_in_the_record") {
@@ -38,7 +38,8 @@ fn every_way_finds_what_is_hot_and_is_named_in_the_record() {
     }
 }
 
-/// It sees mappings only: the memory of the load is one, most of which is touched all the time.
+/// This way distinguishes only mappings. The memory of the load is one, most of which is touched all the
+/// time.
 #[test]
 fn without_bpf_a_mapping_is_as_hot_as_its_pages_together() {
     if !root_or_skip("without_bpf_a_mapping_is_as_hot_as_its_pages_together") {

@@ -1,4 +1,4 @@
-//! The program as people use it: on real processes, read back from its records.
+//! The program as people use it: on real processes, with its records read back.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, and what helps them")]
 
@@ -61,7 +61,7 @@ mod workload;
 mod wrong_usage;
 mod zones;
 
-/// In the process that [`load::Load`] starts, this is the load; in an ordinary test run, nothing.
+/// In the process that [`load::Load`] starts, this is the load. In an ordinary test run it does nothing.
 #[test]
 fn obey() {
     load::obey();

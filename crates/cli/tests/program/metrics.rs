@@ -1,4 +1,4 @@
-//! Metrics, as others read them.
+//! Metrics, as other software reads them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ assert all(family.documentation and family.type != "unknown" for family in famil
 print(json.dumps([[s.name, s.labels, s.value] for family in families for s in family.samples]))
 "#;
 
-/// What a parser that is not ours finds in a text.
+/// The samples that an independent parser finds in a text.
 struct Samples(Vec<Value>);
 
 impl Samples {
@@ -48,7 +48,7 @@ impl Samples {
         Samples(serde_json::from_slice(&out.stdout).unwrap())
     }
 
-    /// The sum of all of a name that have these labels.
+    /// The sum of all samples with a name and these labels.
     fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let has = |s: &Value| s[0] == name && labels.iter().all(|(key, value)| s[1][key] == *value);
         self.0.iter().filter(|s| has(s)).map(|s| s[2].as_f64().unwrap()).sum()
@@ -60,7 +60,7 @@ fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// The head of an answer, and what comes behind.
+/// The head of an answer, and its body.
 fn ask(address: &str, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -106,7 +106,7 @@ fn parsers_read_what_status_says() {
             let off = (states - resident).abs();
             assert!(off <= resident * 0.01, "{scope}: {states} of {resident}");
         }
-        // It is in some group, and each group is told in full.
+        // It is in a group, and each group is reported completely.
         let cgroup = all.0.iter().find(|s| s[0] == "isotherm_process_resident_bytes").unwrap();
         let cgroup = cgroup[1]["cgroup"].as_str().unwrap_or_default();
         if !cgroup.is_empty() {
@@ -122,7 +122,7 @@ fn parsers_read_what_status_says() {
     assert_eq!(service.status()["targets"][0]["pid"].to_string(), pid);
 }
 
-/// Each of these would stop who waits for it, or have it say too much.
+/// Each of these clients would stop a server that waits for it, or get too much.
 #[test]
 fn bad_clients_of_the_port_harm_nobody() {
     if !root_or_skip("bad_clients_of_the_port_harm_nobody") {
@@ -142,7 +142,8 @@ fn bad_clients_of_the_port_harm_nobody() {
     }
     let head = ask(&port, "HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.0.starts_with("HTTP/1.1 200") && head.1.is_empty(), "{head:?}");
-    // Nothing, half of it, without an end, and who asks and does not listen: all places are taken.
+    // Clients that send nothing, half a request, an endless one, or do not read the answer: all connections
+    // are in use.
     let connect = || TcpStream::connect(&port).unwrap();
     let silent: Vec<TcpStream> = (0..4).map(|_| connect()).collect();
     for mut half in &silent[..2] {
@@ -208,7 +209,7 @@ fn what_can_be_reached_from_outside_is_refused() {
     assert!(run_in(dir.path(), &often).err.contains("write 1s or more"));
 }
 
-/// By all three who tell: the metrics, `status`, and the kernel.
+/// By all three sources: the metrics, `status`, and the kernel.
 #[test]
 fn what_is_saved_and_read_back_is_told() {
     const NAME: &str = "what_is_saved_and_read_back_is_told";

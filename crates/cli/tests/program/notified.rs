@@ -1,4 +1,4 @@
-//! What the manager of services is told.
+//! Notifications to the service manager.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -10,7 +10,7 @@ use crate::load::Load;
 use crate::reclaim::Service;
 use crate::run::{PATIENCE, root_or_skip};
 
-/// Where it listens.
+/// The socket of the manager.
 pub struct Notified {
     socket: UnixDatagram,
     path: String,
@@ -26,7 +26,7 @@ impl Notified {
         Notified { socket, path: path.to_str().unwrap().to_owned(), _dir: dir }
     }
 
-    /// For the environment of who is to tell it.
+    /// The environment variable for the service.
     pub fn place(&self) -> (&str, &str) {
         ("NOTIFY_SOCKET", &self.path)
     }
@@ -34,7 +34,7 @@ impl Notified {
     pub fn next(&self) -> String {
         let mut text = [0; 128];
         let n = self.socket.recv(&mut text).unwrap();
-        // Assignments are lines; whether the last one ends is left to who writes.
+        // Assignments are lines. The last one may lack its end.
         String::from_utf8(text[..n].to_vec()).unwrap().trim_end().to_owned()
     }
 }

@@ -1,4 +1,4 @@
-//! The Debian package, and what a container does.
+//! The Debian package, and a container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn done(command: &mut Command) -> Done {
     done
 }
 
-/// Whether packages can be made and installed here: what makes them is Debian's.
+/// Whether packages can be built and installed here, which requires tools of Debian.
 fn dpkg_or_skip(test: &str) -> bool {
     let there = Command::new("dpkg-deb").arg("--version").output().is_ok();
     let required = std::env::var_os("ISOTHERM_REQUIRE_ALL").is_some();
@@ -33,14 +33,14 @@ fn dpkg_or_skip(test: &str) -> bool {
     there
 }
 
-/// The package, with the program of this test in it, and not packed, which takes long.
+/// The package with the program of this test. It is not compressed, because that takes long.
 fn package(dir: &Path) -> PathBuf {
     let mut deb = Command::new(repository().join("packaging/deb"));
     deb.arg(env!("CARGO_BIN_EXE_isotherm")).arg(dir).arg("-Znone");
     PathBuf::from(done(&mut deb).text().trim())
 }
 
-/// A tree in which nothing is installed.
+/// A tree in which no package is installed.
 fn bare(dir: &Path) -> PathBuf {
     let root = dir.join("root");
     for folder in ["updates", "info"] {
@@ -105,7 +105,7 @@ fn the_package_is_installed_and_taken_away() {
     assert!(!config.exists() && !records.exists());
 }
 
-/// Both as it is and with all that it has in comments.
+/// As shipped, and with all options in comments enabled.
 #[test]
 fn the_config_that_is_shipped_is_understood() {
     let shipped = fs::read_to_string(repository().join("packaging/reclaim.toml")).unwrap();
@@ -117,15 +117,15 @@ fn the_config_that_is_shipped_is_understood() {
     let dir = TempDir::new().unwrap();
     for text in [shipped, format!("all = true\n{all}")] {
         fs::write(dir.path().join("r.toml"), &text).unwrap();
-        // What is wrong on the command line comes after what is wrong in the file.
+        // Errors of the command line are reported after those of the file.
         let args = ["reclaim", "--config", "r.toml", "--quota", "2s/1s"];
         let done = run_in(dir.path(), &args);
         assert!(done.err.contains("no more time than that"), "{text}: {}", done.err);
     }
 }
 
-/// As a container has it with `--pid=host`: a root of its own with nothing but the program, the mounts and
-/// the capabilities of `packaging/README.md`, and no others to be had.
+/// As in a container with `--pid=host`: a root folder with only the program, and the mounts and the
+/// capabilities of `packaging/README.md`.
 #[test]
 fn a_container_reclaims_memory_of_the_machine() {
     if !root_or_skip("a_container_reclaims_memory_of_the_machine") {

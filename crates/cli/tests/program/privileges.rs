@@ -1,4 +1,4 @@
-//! What the recorder and the command it starts may do.
+//! The privileges of the recorder and of the command that it starts.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -48,7 +48,7 @@ fn the_recorder_keeps_only_what_watching_takes() {
     recorder.stop();
 }
 
-/// To page out memory of files takes writing to them, to migrate seeing page frames.
+/// Paging out files requires writing to them, and migrating requires seeing page frames.
 #[test]
 fn who_acts_keeps_what_its_schemes_take() {
     if !root_or_skip("who_acts_keeps_what_its_schemes_take") {

@@ -15,10 +15,10 @@ use crate::run::{Done, QUICK, isotherm, root_or_skip, run_in, until, wait};
 use crate::schemes::{log_in, swapped};
 use crate::workload::Running;
 
-/// Without what would have it wait on a machine with free memory.
+/// Options with which it acts at once, also on a machine with free memory.
 pub const EAGER: [&str; 4] = ["--min-age", "1s", "--watermarks", "none"];
 
-/// `isotherm reclaim` at work, in a directory of its own; killed when dropped.
+/// A running `isotherm reclaim`, in a directory of its own; killed when dropped.
 pub struct Service {
     pub child: Child,
     pub dir: TempDir,
@@ -29,7 +29,7 @@ impl Service {
         Service::start_in(TempDir::new().unwrap(), options, &[])
     }
 
-    /// Started, and the first snapshot made.
+    /// Starts it, and waits for the first snapshot.
     pub fn working(options: &[&str]) -> Self {
         let service = Service::start(options);
         service.until_working();
@@ -45,7 +45,7 @@ impl Service {
         Service::start_by(isotherm(["reclaim"]), dir, options, env)
     }
 
-    /// By a command that is complete but for the options of `reclaim`.
+    /// With a command that is complete except for the options of `reclaim`.
     pub fn start_by(
         mut command: Command,
         dir: TempDir,
@@ -61,7 +61,7 @@ impl Service {
         Service::by_command(command, dir)
     }
 
-    /// With the capabilities of the unit, and no others to be had: four.
+    /// With the four capabilities of the unit, and no others.
     pub fn as_the_unit(options: &[&str]) -> Self {
         let unit = include_str!("../../../../packaging/isotherm-reclaim.service");
         let named = unit.lines().find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
@@ -76,20 +76,20 @@ impl Service {
         Service::start_by(command, TempDir::new().unwrap(), options, &[])
     }
 
-    /// By a command that is complete.
+    /// With a complete command.
     pub fn by_command(command: Command, dir: TempDir) -> Self {
         let child = spawn(command, &dir);
         Service { child, dir }
     }
 
-    /// Another in the place of one that has ended.
+    /// Replaces a service that has ended.
     pub fn again(&mut self, options: &[&str]) {
         let mut command = isotherm(["reclaim", "--control", "c/sock"]);
         command.args(EAGER).args(QUICK).args(options);
         self.child = spawn(command, &self.dir);
     }
 
-    /// Its exit status at a signal.
+    /// Its exit status after a signal.
     pub fn end(&mut self, signal: Signal) -> Option<i32> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         wait(&mut self.child).code()
@@ -99,7 +99,7 @@ impl Service {
         self.dir.path().join("c/sock").to_str().unwrap().to_owned()
     }
 
-    /// A client of its.
+    /// Runs a client of it.
     pub fn ask(&self, args: &[&str]) -> Done {
         run_in(self.dir.path(), &[&["service"], args, &["--control", "c/sock"]].concat())
     }
@@ -118,7 +118,7 @@ impl Service {
         self.status()["schemes"][0]["applied"]["bytes"].as_u64().unwrap()
     }
 
-    /// Lines of its log so far, if it is called so.
+    /// The lines of its log so far, if the log has this name.
     pub fn log(&self) -> Vec<Value> {
         log_in(self.dir.path())
     }
@@ -179,7 +179,7 @@ fn what_is_cold_goes_and_what_is_hot_stays() {
     }
 }
 
-/// Its region is hot on average, and cold in fifteen of sixteen pages.
+/// Its region is hot on average, and fifteen of sixteen pages are cold.
 #[test]
 fn cold_pages_among_hot_ones_go_by_themselves() {
     if !root_or_skip("cold_pages_among_hot_ones_go_by_themselves") {
@@ -251,7 +251,7 @@ fn who_pauses_it_has_it_rest() {
     let Some(_alone) = Alone::with_swap(128) else { return };
     let load = Load::start(48, 8);
     let pid = load.pid().to_string();
-    // A busy machine takes more than 10 ms for a huge page: by bytes alone.
+    // A busy machine needs more than 10 ms for a huge page, so there is only a quota of bytes.
     let slowly = ["--pid", &pid, "--quota-size", "4M", "--quota", "none"];
     let service = Service::working(&slowly);
     until("some of it", || service.applied() > 0);

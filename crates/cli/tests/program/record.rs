@@ -1,4 +1,4 @@
-//! What a record of a known process holds.
+//! The content of a record of a known process.
 
 use std::time::{Duration, SystemTime};
 
@@ -20,8 +20,8 @@ fn score(s: &Snapshot, all: AddrRange, truth: AddrRange) -> (f64, f64) {
     (right as f64 / called.max(1) as f64, right as f64 / truth.len() as f64)
 }
 
-/// Most of the last snapshots show what is hot: some of them may fall into a moment in which the load did not run, as
-/// others had the CPUs.
+/// Most of the last snapshots show the hot memory. Some may fall into a moment in which the load did not run,
+/// because others had the CPUs.
 pub fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
     assert_found_in_last(10, record, all, truth);
 }
@@ -29,12 +29,12 @@ pub fn assert_found(record: &Record, all: AddrRange, truth: AddrRange) {
 fn assert_found_in_last(n: usize, record: &Record, all: AddrRange, truth: AddrRange) {
     let last = record.snapshots.iter().rev().take(n);
     let scores: Vec<_> = last.map(|s| score(s, all, truth)).collect();
-    // A region of 2.5 MiB beside it may be taken for hot where others have the CPUs.
+    // A region of 2.5 MiB beside it may be reported as hot if others have the CPUs.
     let good = scores.iter().filter(|&&(precision, recall)| precision >= 0.8 && recall >= 0.9);
     assert!(scores.len() == n && good.count() >= n * 3 / 5, "{scores:?}");
 }
 
-/// Where it can read all, a recorder that is told nothing clears once and reads many times.
+/// Where it can read all memory, a recorder without options clears once and reads many times.
 #[test]
 fn the_exposure_monitor_finds_the_hot_range_within_its_budget() {
     if !root_or_skip("the_exposure_monitor_finds_the_hot_range_within_its_budget") {
@@ -45,7 +45,7 @@ fn the_exposure_monitor_finds_the_hot_range_within_its_budget() {
     let options = ["--monitor", "exposure", "--budget", "2.5%", "--ipis", "200", "--windows"];
     let more = ["--pid", &pid, "--seed", "1"];
     let mut recorder = Recorder::counted(&[&options[..], &more].concat());
-    // Rates are known when there have been exposures of all lengths.
+    // Rates are known after exposures of all lengths.
     std::thread::sleep(Duration::from_secs(8));
     recorder.until_more(5);
     let record = recorder.stop();
@@ -55,7 +55,7 @@ fn the_exposure_monitor_finds_the_hot_range_within_its_budget() {
     assert_eq!((attrs.max_clears, attrs.windows), (200, true));
     let last = record.snapshots.last().unwrap();
     assert!(last.quality.is_some_and(|q| q.coverage_bp > 9_000), "{:?}", last.quality);
-    // How often it reads follows from what that costs, in a program that is not optimized.
+    // How often it reads depends on its cost in a program without optimization.
     assert_found_in_last(5, &record, load.memory, load.hot);
     let err = recorder.err();
     for part in ["(budget 2.5 %)", " % seen", "rates within a factor of"] {
@@ -71,7 +71,7 @@ fn the_hot_range_of_a_process_is_found() {
     let load = Load::start(256, 16);
     let pid = load.pid().to_string();
     let mut recorder = Recorder::counted(&["--pid", &pid, "--seed", "42"]);
-    // Its own memory: the pages of an unoptimized program are many, and the kernel's to take back.
+    // Its own memory: an unoptimized program has many pages of code, which the kernel can drop.
     let own = || {
         let path = format!("/proc/{}/status", recorder.pid());
         let status = std::fs::read_to_string(path).unwrap();
@@ -116,9 +116,8 @@ fn the_hot_range_of_a_process_is_found() {
     assert!(err.lines().next().unwrap().contains("unknown"), "no progress in {err}");
 }
 
-/// Locked memory is looked at in epochs; until the first one is over, it is unknown. Regions may
-/// reach over its edge where the machine was busy: first ones of 2.75 MiB each have been seen, of
-/// which one lies within.
+/// Locked memory is observed in epochs, and is unknown until the first one is over. Regions may extend beyond
+/// its edge if the machine was busy: first regions of 2.75 MiB were observed, of which one lies within.
 fn assert_locked_memory_is_found(record: &Record, locked: AddrRange) {
     let bytes = |s: &Snapshot| {
         let regions = s.targets.iter().flat_map(|t| &t.regions);
@@ -180,7 +179,7 @@ fn two_processes_at_once_of_which_one_ends() {
     }
     let (mut first, mut second) = (Load::start(32, 4), Load::start(48, 8));
     let (a, b) = (first.pid().to_string(), second.pid().to_string());
-    // A pid given twice is one process.
+    // A pid that is given twice is one process.
     let mut recorder = Recorder::counted(&["--pid", &a, "--pid", &b, "--pid", &a]);
     recorder.until_more(15);
     first.end(0);
@@ -240,7 +239,7 @@ fn a_name_that_is_no_text_is_told_as_far_as_it_is() {
     assert!(told.ends_with(" a\u{fffd}.rec"), "{told}");
 }
 
-/// A second recording of the same name is refused, and the first one is where it says.
+/// A second recording with the same name is refused, and the first one stays in its place.
 #[test]
 fn a_record_that_is_being_written_is_not_taken_away() {
     if !root_or_skip("a_record_that_is_being_written_is_not_taken_away") {
@@ -281,7 +280,7 @@ fn a_record_goes_to_standard_output() {
     assert!(rotated.status == 2 && rotated.err.contains("--rotate"), "{}", rotated.err);
 }
 
-/// What runs is shown, and nothing is left.
+/// Running processes are shown, and no file is left.
 #[test]
 fn what_runs_now_is_shown_without_a_record() {
     let usage = finish(&mut isotherm(["now"]));

@@ -71,7 +71,7 @@ fn a_recorder_answers_as_a_service_does() {
     assert_eq!(status["record"]["file"], "a.rec");
     let startup = status["cost"]["startup_seconds"].as_f64().unwrap();
     assert!(startup > 0.0, "{status}");
-    // Of a CPU, on which there may be several threads.
+    // As a share of one CPU; there may be several threads.
     assert!(status["cost"]["own_cpu"].as_f64().unwrap() < 2.0, "{status}");
     let documented = include_str!("../../../../docs/abi/testing/control.md");
     for key in status.as_object().unwrap().keys().chain(status["cost"].as_object().unwrap().keys())
@@ -118,7 +118,7 @@ fn a_recorder_answers_as_a_service_does() {
     assert!(longest > 1_500_000_000, "the pause is left out: {longest} ns");
 }
 
-/// What `env` and a shell are told to run is what is watched.
+/// The program that `env` or a shell starts is watched.
 #[test]
 fn what_is_run_in_the_end_gives_the_name() {
     if !root_or_skip("what_is_run_in_the_end_gives_the_name") {
@@ -150,7 +150,7 @@ fn what_is_run_in_the_end_gives_the_name() {
     }
 }
 
-/// `record --duration 1s` took 0.2 s of CPU time, and said 1 %.
+/// `record --duration 1s` once took 0.2 s of CPU time, and printed 1 %.
 #[test]
 fn the_start_is_cheap_and_counted() {
     if !root_or_skip("the_start_is_cheap_and_counted") {
@@ -165,8 +165,8 @@ fn the_start_is_cheap_and_counted() {
         let said = done.err.split("of a CPU and ").nth(1).unwrap().split(' ').next().unwrap();
         said.parse::<f64>().unwrap()
     };
-    // A program that is not optimized, on a busy machine: what is allowed is five times what a released
-    // one takes. Loading was 0.14 s of it, and is counted exactly where it is done.
+    // An unoptimized program on a busy machine: the limit is five times the time of a released one. Loading
+    // was 0.14 s of it; the test of loading counts that exactly.
     let least = (0..3).map(|_| startup()).fold(f64::INFINITY, f64::min);
     assert!((0.001..0.5).contains(&least), "{least} s");
 }

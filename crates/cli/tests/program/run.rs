@@ -15,17 +15,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Nothing takes as long as that, on however slow or busy a machine.
+/// No step takes as long as this, on any slow or busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Copies a program by another process: if this one did, the child of another test might hold the copy open for
-/// writing just then, and it could not be run.
+/// Copies a program in another process. If this process did it, the child of another test might have the copy
+/// open for writing, and then it could not be run.
 pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
     let copied = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status().unwrap();
     assert!(copied.success(), "{copied}");
 }
 
-/// Whether this test can run here: it takes root. Where all tests must run, lacking it is a failure.
+/// Whether this test can run here: it requires root. If all tests must run, its absence is a failure.
 pub fn root_or_skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} takes root");
@@ -35,12 +35,12 @@ pub fn root_or_skip(test: &str) -> bool {
     root
 }
 
-/// Who is started in the background of a script ignores SIGINT, and so would all that the tests start.
+/// A process in the background of a script ignores SIGINT, and so would all processes that the tests start.
 fn heed_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM] {
-            // SAFETY: it only sets what the kernel does by default.
+            // SAFETY: it only sets the kernel's default.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
     });
@@ -54,7 +54,7 @@ pub fn isotherm<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
-/// What has come of a run.
+/// The result of a run.
 pub struct Done {
     pub status: i32,
     pub out: Vec<u8>,
@@ -72,12 +72,12 @@ impl Done {
     }
 }
 
-/// Runs it to its end, in `dir`.
+/// Runs it in `dir` until it ends.
 pub fn run_in(dir: &Path, args: &[&str]) -> Done {
     finish(isotherm(args).current_dir(dir))
 }
 
-/// Runs a command to its end; standard output goes to a file, as a pipe that nobody reads fills.
+/// Runs a command until it ends. Standard output goes to a file, because a pipe without a reader fills up.
 pub fn finish(command: &mut Command) -> Done {
     finish_after(command, |_| ())
 }
@@ -113,7 +113,7 @@ pub fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -122,7 +122,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a count stays the same for so long.
+/// Waits until a count stays the same for this time.
 pub fn until_still(what: &str, time: Duration, mut count: impl FnMut() -> usize) {
     until(what, || {
         let before = count();
@@ -131,7 +131,7 @@ pub fn until_still(what: &str, time: Duration, mut count: impl FnMut() -> usize)
     });
 }
 
-/// What `status` says of whom the socket is of; `None` if there is nobody yet.
+/// The `status` of the service on a socket; `None` if there is none yet.
 pub fn status_at(socket: &Path) -> Option<Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.write_all(b"{\"do\":\"status\"}\n").unwrap();
@@ -142,7 +142,7 @@ pub fn status_at(socket: &Path) -> Option<Value> {
     Some(answer["status"].take())
 }
 
-/// Waits for so many more snapshots in the record of whom the socket is of.
+/// Waits for this many more snapshots in the record of the service on a socket.
 pub fn until_more_at(socket: &Path, snapshots: u64) {
     let written = || status_at(socket).map(|s| s["record"]["snapshots"].as_u64().unwrap());
     until("whom to ask", || written().is_some());
@@ -157,17 +157,17 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// With further options; those with --aggr take the other intervals as they are.
+    /// With further options. With --aggr, the other intervals keep their defaults.
     pub fn start(options: &[&str]) -> Self {
         Recorder::start_by(isotherm(["record"]), options)
     }
 
-    /// By a command that is complete but for the options of `record`.
+    /// With a command that is complete except for the options of `record`.
     pub fn start_by(mut command: Command, options: &[&str]) -> Self {
         heed_signals();
         let dir = TempDir::new().unwrap();
         let err = File::create(dir.path().join("err")).unwrap();
-        // Of the regions monitor, and quicker than its defaults, unless something else is asked.
+        // Uses the regions monitor, with shorter intervals than its defaults, unless options say otherwise.
         if !options.iter().any(|o| ["--aggr", "--monitor"].contains(o)) {
             command.args(QUICK);
         }
@@ -180,29 +180,29 @@ impl Recorder {
         Recorder { child, dir }
     }
 
-    /// Started, and the first snapshot made.
+    /// Starts it, and waits for the first snapshot.
     pub fn recording(options: &[&str]) -> Self {
         let recorder = Recorder::start(options);
         recorder.until_recording();
         recorder
     }
 
-    /// The same, with a control socket: how far it is can be asked.
+    /// The same with a control socket, which reports its progress.
     pub fn counted(options: &[&str]) -> Self {
         Recorder::recording(&[options, &["--control", "c"]].concat())
     }
 
-    /// Of one that is [`Recorder::counted`].
+    /// For one from [`Recorder::counted`].
     pub fn status(&self) -> Value {
         status_at(&self.dir().join("c")).unwrap()
     }
 
-    /// Of one that is [`Recorder::counted`], so many more snapshots.
+    /// For one from [`Recorder::counted`]: waits for this many more snapshots.
     pub fn until_more(&self, snapshots: u64) {
         until_more_at(&self.dir().join("c"), snapshots);
     }
 
-    /// Of one that is [`Recorder::counted`]: who is watched, sorted.
+    /// For one from [`Recorder::counted`]: the watched processes, sorted.
     pub fn watched(&self) -> Vec<u32> {
         let status = self.status();
         let pids = status["targets"].as_array().unwrap().iter();
@@ -242,7 +242,7 @@ impl Recorder {
         wait(&mut self.child)
     }
 
-    /// As Ctrl-C does it.
+    /// Stops it as Ctrl-C does.
     pub fn stop(&mut self) -> Record {
         self.signal(Signal::INT);
         assert_eq!(self.wait().code(), Some(0), "{}", self.err());
@@ -267,7 +267,7 @@ pub struct Record {
     pub snapshots: Vec<Arc<Snapshot>>,
     pub attributions: Vec<Attribution>,
     pub end: Option<End>,
-    /// whether it breaks off
+    /// whether the record is incomplete
     pub torn: bool,
 }
 
@@ -296,13 +296,13 @@ impl Record {
         record
     }
 
-    /// Of each target: who has become another program has several names, and is one of them.
+    /// The pid of each target. A process that has become another program has several names, and counts once.
     pub fn pids(&self) -> Vec<u32> {
         let mut ids = std::collections::BTreeSet::new();
         self.targets.iter().filter(|t| ids.insert(t.id)).filter_map(|t| t.pid).collect()
     }
 
-    /// Snapshots that have the process.
+    /// The number of snapshots with the process.
     pub fn snapshots_of(&self, pid: u32) -> usize {
         let id = self.targets.iter().find(|t| t.pid == Some(pid)).unwrap().id;
         let has =
@@ -310,7 +310,7 @@ impl Record {
         self.snapshots.iter().filter(has).count()
     }
 
-    /// Their numbers go on without gaps, and each interval begins where the one before ended.
+    /// Their numbers have no gaps, and each interval begins at the end of the previous one.
     pub fn assert_without_gaps(&self) {
         for pair in self.snapshots.windows(2) {
             assert_eq!(pair[0].seq + 1, pair[1].seq);

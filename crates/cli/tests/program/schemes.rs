@@ -14,7 +14,7 @@ use crate::run::{Done, QUICK, finish, finish_after, isotherm, root_or_skip, run_
 
 const COLD: &str = "4K null  null 5  1s null  pageout";
 
-/// `isotherm run` by these schemes, in a directory of its own.
+/// `isotherm run` with these schemes, in a directory of its own.
 pub struct Run {
     pub dir: TempDir,
     pub command: Command,
@@ -25,12 +25,12 @@ impl Run {
         Run::of(schemes, &["--pid", &pid.to_string()])
     }
 
-    /// Of others than a process.
+    /// For a selection other than one process.
     pub fn of(schemes: &str, who: &[&str]) -> Self {
         Run::by_default(schemes, who).with(&QUICK)
     }
 
-    /// By the monitor that watches if nothing is said.
+    /// With the default monitor.
     pub fn by_default(schemes: &str, who: &[&str]) -> Self {
         let dir = TempDir::new().unwrap();
         fs::write(dir.path().join("s.txt"), schemes).unwrap();
@@ -50,7 +50,7 @@ impl Run {
         finish(&mut self.command)
     }
 
-    /// Interrupted when `enough` is so of its log, where it writes one.
+    /// Interrupts it when `enough` holds for its log.
     pub fn finish_when(&mut self, what: &str, mut enough: impl FnMut(&[Value]) -> bool) -> Done {
         let dir = self.dir.path();
         finish_after(&mut self.command, |child| {
@@ -81,12 +81,12 @@ pub fn log_in(dir: &Path) -> Vec<Value> {
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Bytes that lines of a log tell of.
+/// The sum of the applied bytes in a log.
 pub fn applied_in(log: &[Value]) -> u64 {
     log.iter().map(|line| line["applied"].as_u64().unwrap()).sum()
 }
 
-/// What the first scheme has done.
+/// The statistics of the first scheme.
 pub fn first(done: &Done) -> Value {
     let last = done.text().lines().last().unwrap();
     let table: Value = serde_json::from_str(last).unwrap();

@@ -1,5 +1,5 @@
-//! `isotherm run`: how much in a window, where the next one begins, and what comes first. The bench
-//! `quotas` has it at length.
+//! `isotherm run`: the amount in a window, the beginning of the next one, and the priority. The bench
+//! `quotas` measures this at length.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::load::{Load, MIB};
 use crate::run::root_or_skip;
 use crate::schemes::{Run, applied_in, swapped};
 
-/// Pages out what is cold of these alone.
+/// Pages out the cold memory of these ranges only.
 fn scheme(only: &[AddrRange], rest: &str) -> String {
     let filter = |r: &AddrRange| {
         let addresses = format!("{:#x}..{:#x}", r.start, r.end);
@@ -21,12 +21,12 @@ fn scheme(only: &[AddrRange], rest: &str) -> String {
     format!("[[scheme]]\naction = \"pageout\"\nrate = {{ max = 0 }}\nfilters = [{filters}]\n{rest}")
 }
 
-/// What comes before the hot part, but for its last MiB: the border may be seen a little off.
+/// The memory before the hot part, except for its last MiB, because the border may be slightly off.
 fn cold(load: &Load) -> AddrRange {
     AddrRange::new(load.memory.start, load.hot.start / MIB * MIB - MIB)
 }
 
-/// Of a line of the log.
+/// The range in a line of the log.
 pub fn range(line: &Value) -> AddrRange {
     let end = |key: &str| {
         u64::from_str_radix(line[key].as_str().unwrap().trim_start_matches("0x"), 16).unwrap()
@@ -79,7 +79,7 @@ fn the_oldest_comes_first() {
     let Some(_alone) = Alone::with_swap(64) else { return };
     let mut load = Load::start(36, 4);
     let cold = cold(&load);
-    // By address it would be the last to go.
+    // In the order of addresses it would be the last one.
     let oldest = AddrRange::new(cold.end - OLDEST, cold.end);
     let rest = "apply_interval = \"12s\"\nage = { min = \"1s\" }\n";
     let quota =

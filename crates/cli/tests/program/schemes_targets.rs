@@ -1,4 +1,4 @@
-//! `isotherm run`: who is acted on, as they come and go.
+//! `isotherm run`: its targets as they come and go.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -46,7 +46,7 @@ fn exec_does_not_end_it() {
     let mut run = Run::new(everything, load.pid()).with(&["--log", "log"]);
     let mut child = run.start();
     until("something done", || !run.log().is_empty());
-    // What is seen before the load itself tells of its new memory counts as well.
+    // Lines before the load itself reports its new memory count as well.
     let seen = run.log().len();
     load.exec(24, 4);
     let is_new = |l: &Value| {
@@ -98,7 +98,7 @@ fn schemes_are_typed_beside_those_of_a_file() {
     assert!(wrong.status == 2 && wrong.err.contains(said), "{}", wrong.err);
 }
 
-/// By its name as the kernel cuts it, also one that comes later.
+/// By its name as the kernel cuts it, also for a process that comes later.
 #[test]
 fn processes_are_found_by_name() {
     if !root_or_skip("processes_are_found_by_name") {

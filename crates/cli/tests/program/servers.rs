@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::load::MIB;
 use crate::run::{Record, Recorder, finish, root_or_skip, until};
 
-/// Whether the test can run here. Where all tests must run, a lacking server is a failure.
+/// Whether the test can run here. If all tests must run, a missing server is a failure.
 fn server_or_skip(test: &str, program: Option<PathBuf>) -> Option<PathBuf> {
     if !root_or_skip(test) {
         return None;
@@ -30,14 +30,14 @@ fn server_or_skip(test: &str, program: Option<PathBuf>) -> Option<PathBuf> {
     program
 }
 
-/// A command that other tests do not keep from running: what waits for a CPU is not hot.
+/// A command with priority over other tests, because memory of a process that waits for a CPU is not hot.
 fn promptly(program: &Path) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "-15"]).arg(program);
     command
 }
 
-/// `isotherm record`, as promptly.
+/// `isotherm record` with the same priority.
 fn record(options: &[&str]) -> Recorder {
     let mut command = promptly(env!("CARGO_BIN_EXE_isotherm").as_ref());
     command.arg("record").stdin(Stdio::null());
@@ -49,7 +49,7 @@ fn record(options: &[&str]) -> Recorder {
 /// One server at a time: there are two CPUs.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A server of ours, ended when dropped: by SIGQUIT, so that PostgreSQL takes its backends along.
+/// A server, ended when dropped: by SIGQUIT, which also ends the backends of PostgreSQL.
 struct Server(Child);
 
 impl Drop for Server {
@@ -71,7 +71,7 @@ impl Server {
     }
 }
 
-/// Bytes of one target in `range`, by what is said of them.
+/// Bytes of one target in `ranges` that are reported with this heat.
 fn bytes_called(view: &TargetView, heat: Heat, ranges: &[AddrRange]) -> u64 {
     let regions = view.regions.iter().filter(|r| r.heat(&Thresholds::default()) == heat);
     let parts = regions.flat_map(|r| ranges.iter().filter_map(|range| r.range.intersect(range)));
@@ -82,7 +82,7 @@ mod postgres {
     use super::*;
 
     const NOBODY: u32 = 65534;
-    /// The finest that the monitor tells apart.
+    /// The resolution of the monitor.
     const WINDOW: u64 = 64 << 10;
 
     fn programs() -> Option<PathBuf> {
@@ -90,7 +90,7 @@ mod postgres {
         versions.map(|v| v.path().join("bin")).find(|bin| bin.join("initdb").exists())
     }
 
-    /// As somebody who is not root.
+    /// As a user other than root.
     fn as_nobody(program: &Path) -> Command {
         let mut command = promptly("setpriv".as_ref());
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program);
@@ -123,13 +123,13 @@ mod postgres {
         command
     }
 
-    /// A session that stays, and the pid of its backend.
+    /// An open session, and the pid of its backend.
     struct Session {
         _client: Server,
         backend: i32,
     }
 
-    /// Runs `sql`, its last statement without end; waits until that has begun.
+    /// Runs `sql`, whose last statement does not end. Waits until that has begun.
     fn session(dir: &TempDir, sql: &str) -> Session {
         let mut command = psql(dir, &["-f", "-"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -162,14 +162,14 @@ mod postgres {
             perform count(*) from hot where t like 'x%';
         end loop; end $$;";
 
-    /// Pages of the shared buffers that hold `marker`, in the memory of a backend.
+    /// Pages of the shared buffers that contain `marker`, in the memory of a backend.
     fn buffers_with(pid: i32, marker: &[u8]) -> Vec<AddrRange> {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
         let line = maps.lines().find(|l| l.contains("/dev/zero (deleted)")).unwrap();
         let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
         let number = |s| u64::from_str_radix(s, 16).unwrap();
         let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
-        // Rows are nothing but the marker, over and over, so that the middle of a page tells.
+        // Rows consist only of the marker, repeated, so the middle of a page suffices.
         let mut middle = [0; 200];
         let holds = |at: &u64| {
             memory.read_exact_at(&mut middle, *at + PAGE_SIZE / 2).is_ok()
@@ -179,8 +179,8 @@ mod postgres {
         isotherm_core::join_touching(pages.map(|at| AddrRange::new(at, at + PAGE_SIZE)))
     }
 
-    /// Without the windows at the edges: of those a few pages alone may be hot, and they are called cold with
-    /// the region beside them.
+    /// Without the windows at the edges. In those only a few pages may be hot, and they are reported as cold
+    /// with their region.
     fn inner_windows(ranges: Vec<AddrRange>) -> Vec<AddrRange> {
         let inner = |r: AddrRange| {
             let (start, end) = (r.start.next_multiple_of(WINDOW), align_down(r.end, WINDOW));
@@ -189,8 +189,8 @@ mod postgres {
         ranges.into_iter().filter_map(inner).collect()
     }
 
-    /// PostgreSQL with 512 MiB of shared buffers in use: two backends that have read everything, one of
-    /// which goes on reading 8 MiB.
+    /// PostgreSQL with 512 MiB of shared buffers in use. Two backends have read everything, and one of them
+    /// continues to read 8 MiB.
     #[test]
     fn shared_buffers_are_seen() {
         let Some(bin) = server_or_skip("shared_buffers_are_seen", programs()) else { return };
@@ -210,7 +210,7 @@ mod postgres {
         let last = record.snapshots.last().unwrap();
         let b = last.bytes(&Thresholds::default());
         let resident = b.hot + b.warm + b.cold + b.unknown;
-        // What is resident is sampled, too.
+        // Resident memory is an estimate by samples, too.
         assert!(resident > 700 * MIB, "{resident} bytes resident");
         assert!(b.unknown * 20 <= resident, "{} of {resident} bytes unknown", b.unknown);
 

@@ -1,4 +1,4 @@
-//! What a service does beyond paging out: it is told anew, keeps a record, and outlives a crash.
+//! A service beyond paging out: it re-reads its file, writes a record, and survives a crash.
 
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::load::{Load, MIB};
 use crate::reclaim::Service;
 use crate::run::{Record, root_or_skip, run_in, until, wait};
 
-/// With this file, `r.toml`, and no other option but the test's own.
+/// With this file, `r.toml`, and only the test's own options.
 fn by_config(text: &str) -> Service {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("r.toml"), text).unwrap();
@@ -71,7 +71,7 @@ fn a_config_read_anew_keeps_what_is_known() {
     assert_eq!(service.status()["attributes"], after["attributes"]);
 }
 
-/// Nothing would be cold for 5 s, had it begun anew.
+/// If it had restarted, no memory would be cold for 5 s.
 #[test]
 fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
     if !root_or_skip("the_exposure_monitor_goes_on_when_a_config_is_read_anew") {
@@ -97,13 +97,13 @@ fn the_exposure_monitor_goes_on_when_a_config_is_read_anew() {
     assert_eq!(service.status()["cost"]["budget"], 0.007);
 }
 
-/// Swap that is full, or not there at all, may have room again: it is said, and what fails is counted.
+/// Swap that is full or missing may have room later. The service prints that, and counts failures.
 #[test]
 fn full_swap_locks_nobody_out() {
     if !root_or_skip("full_swap_locks_nobody_out") {
         return;
     }
-    // Less than 1 MiB is no room: it is full from the start.
+    // Less than 1 MiB does not count as room: it is full from the start.
     let Some(alone) = Alone::with_swap(1) else { return };
     const FULL: &str = "swap is full";
     let load = Load::start(48, 8);
@@ -147,7 +147,7 @@ fn full_swap_locks_nobody_out() {
     drop(alone);
 }
 
-/// Nobody has made any: memory of files could go, and others may make some.
+/// There is no swap. Memory of files could be paged out, and swap may be created later.
 #[test]
 fn without_swap_it_starts_and_says_so() {
     if !root_or_skip("without_swap_it_starts_and_says_so") {
@@ -207,7 +207,7 @@ fn attributes_change_while_it_watches() {
     until("snapshots after that", || service.status()["total"]["resident"].as_u64() > Some(0));
 }
 
-/// Of the regions monitor, the intervals too; regions and the account of the service are kept.
+/// For the regions monitor, the intervals too. Regions and the account of the service are kept.
 #[test]
 fn intervals_change_while_it_watches() {
     if !root_or_skip("intervals_change_while_it_watches") {
@@ -237,7 +237,7 @@ fn intervals_change_while_it_watches() {
     }
 }
 
-/// The service has seen the text alone.
+/// The service has received only the text.
 #[test]
 fn schemes_that_are_wrong_are_told_with_file_line_and_key() {
     if !root_or_skip("schemes_that_are_wrong_are_told_with_file_line_and_key") {
@@ -310,7 +310,7 @@ fn a_record_is_begun_and_ended_from_outside() {
     assert!(record.snapshots.len() >= 10);
     let sound = run_in(service.dir.path(), &["record", "--check", "a.rec"]);
     assert_eq!(sound.status, 0, "{}", sound.text());
-    // One that goes on when the service ends has its end too.
+    // A record that is being written when the service ends gets its end too.
     service.asked(&["record", "start", "a.rec"]);
     service.asked(&["stop"]);
     let mut service = service;
@@ -341,8 +341,8 @@ fn a_full_disk_ends_the_record_and_not_the_service() {
     });
 }
 
-/// What waits to be written then finds no room, unless it is so little that it fits in the last page of the file:
-/// then it is tried again.
+/// Pending data then finds no room, unless it is so little that it fits in the last page of the file. In that
+/// case the test tries again.
 #[test]
 fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
     if !root_or_skip("a_record_without_its_end_does_not_make_a_clean_end_a_failure") {
@@ -355,7 +355,7 @@ fn a_record_without_its_end_does_not_make_a_clean_end_a_failure() {
     });
 }
 
-/// What a service says that ends while the disk of its record is full.
+/// The message of a service that ends while the disk of its record is full.
 fn ended_on_a_full_disk() -> String {
     let disk = TempDir::new().unwrap();
     mount(disk.path(), "size=1m");

@@ -1,4 +1,4 @@
-//! Whom a service watches: who comes, goes, comes back, and is added or left alone.
+//! The processes of a service: those that come, go, come back, are added, or are excluded.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,7 @@ use crate::notified::Notified;
 use crate::reclaim::Service;
 use crate::run::{copy_program, root_or_skip, run_in, until};
 
-/// Enough for a service to ask several times who is there.
+/// Enough for a service to look for processes several times.
 const A_WHILE: Duration = Duration::from_secs(2);
 
 /// A process that does nothing; killed when dropped.
@@ -29,7 +29,7 @@ impl Sleeper {
         u64::from(self.0.id())
     }
 
-    /// Of a name that nobody else has.
+    /// With a name that no other process has.
     fn named(dir: &TempDir, name: &str) -> Self {
         let program = dir.path().join(name);
         copy_program("/bin/sleep", &program);
@@ -119,7 +119,7 @@ fn processes_are_added_and_left_alone() {
     assert!(service.err().contains(": 2 processes"), "{}", service.err());
 }
 
-/// It stays one of those that the name says.
+/// The name still selects it.
 #[test]
 fn a_member_that_is_left_alone_does_not_come_back() {
     if !root_or_skip("a_member_that_is_left_alone_does_not_come_back") {
@@ -142,7 +142,7 @@ fn a_member_that_is_left_alone_does_not_come_back() {
     until("both of them", || pids(&service).len() == 2);
 }
 
-/// Also who comes to be so by exec, and with children that are watched.
+/// Also processes that get the name by exec, and processes with watched children.
 #[test]
 fn who_is_spared_by_name_is_not_watched() {
     if !root_or_skip("who_is_spared_by_name_is_not_watched") {
@@ -158,7 +158,7 @@ fn who_is_spared_by_name_is_not_watched() {
         command.args(["-c", script]).arg(&program).process_group(0).stdin(Stdio::piped());
         Sleeper(command.spawn().unwrap())
     };
-    // The first is a parent, and has one child that is spared; the second becomes one.
+    // The first one is a parent with an excluded child; the second one becomes such a parent.
     let parent = starting("\"$0\" 300 & sleep 300 & wait");
     let mut becoming = starting("read x; exec \"$0\" 300");
     let children = || {
@@ -269,7 +269,7 @@ fn a_group_may_come_late_and_come_back() {
     }
 }
 
-/// Each takes three descriptors.
+/// Each needs three descriptors.
 #[test]
 fn more_can_be_added_than_files_are_usual() {
     if !root_or_skip("more_can_be_added_than_files_are_usual") {
@@ -288,7 +288,7 @@ fn more_can_be_added_than_files_are_usual() {
     until("all of them", || pids(&service).len() == many.len());
 }
 
-/// The list of a target's open files could not be read any more, and that ended the service.
+/// The list of a target's open files could no longer be read, and that once ended the service.
 #[test]
 fn where_files_run_short_some_are_watched_and_the_service_goes_on() {
     if !root_or_skip("where_files_run_short_some_are_watched_and_the_service_goes_on") {
@@ -308,7 +308,7 @@ fn where_files_run_short_some_are_watched_and_the_service_goes_on() {
     let said = service.err();
     assert_eq!(said.matches("cannot be watched for now").count(), 1, "{said}");
     assert!(said.contains("LimitNOFILE="), "{said}");
-    // Where there is room again, others are watched.
+    // When there is room again, further processes are watched.
     let watched = pids(&service);
     many.retain(|one| !watched.contains(&one.pid()));
     until("others", || {
@@ -318,7 +318,7 @@ fn where_files_run_short_some_are_watched_and_the_service_goes_on() {
     assert_eq!(service.status()["postponed"], 0);
 }
 
-/// A shell with so many children; all of them are killed when dropped.
+/// A shell with several children; all of them are killed when dropped.
 struct Family(Child);
 
 impl Family {
@@ -349,7 +349,7 @@ fn children_may_be_more_than_files_are_usual() {
     until("all of them", || pids(&service).len() == 61);
 }
 
-/// The group of the targets is one, or whose pressure it is cannot be told.
+/// The targets must be in one group, otherwise its pressure is not known.
 #[test]
 fn each_set_of_schemes_that_rests_is_told_of() {
     for mount in mounts_or_skip("each_set_of_schemes_that_rests_is_told_of") {

@@ -1,5 +1,5 @@
-//! Processes that come and go, as many as it takes or for as long as is asked, while they are followed: nothing
-//! is left behind, and nothing grows.
+//! Follows many processes that come and go, for as long as requested. Nothing is left behind, and nothing
+//! grows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use crate::load::Load;
 use crate::reclaim::Service;
 use crate::run::{PATIENCE, Recorder, copy_program, root_or_skip, until};
 
-/// What isotherm may have of memory of its own, besides [`EACH_REGION`]. The text of a debug build alone is
-/// nearly as much, and is the page cache's.
+/// Limit of isotherm's own memory, besides [`EACH_REGION`]. The code of a debug build alone is nearly as
+/// large, but is in the page cache.
 const OWN: u64 = 20 << 20;
 const EACH_REGION: u64 = 1 << 10;
-/// What an allocator may keep for itself.
+/// Memory that an allocator may keep.
 const SLACK: u64 = 1 << 20;
 
-/// What one process of ours holds.
+/// The resources of one isotherm process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     descriptors: usize,
     pidfds: usize,
-    /// programs, maps and the like
+    /// BPF programs, maps and links
     bpf: usize,
     threads: u64,
     /// anonymous memory, in bytes
@@ -54,18 +54,18 @@ impl Held {
         }
     }
 
-    /// All but memory, which no one gives back to the byte.
+    /// Without memory, which no process returns to the byte.
     fn without_memory(self) -> Self {
         Held { own: 0, ..self }
     }
 }
 
-/// One that follows, and what it has held.
+/// An isotherm process that follows, and its resources.
 struct Followed {
     name: &'static str,
     pid: u32,
     before: Held,
-    /// most memory, in the first half and in the second
+    /// maximum memory, in the first half and in the second
     most: [u64; 2],
 }
 
@@ -78,13 +78,13 @@ impl Followed {
         let held = Held::of(self.pid);
         self.most[half] = self.most[half].max(held.own);
         assert!(held.own <= bound, "{}: {held:?} is more than {bound} bytes", self.name);
-        // A list of somebody's open files may be under way: the link to the process, and the run of it.
+        // It may be reading a list of open files: this needs the link to the process, and its run.
         let bpf = self.before.bpf..=self.before.bpf + 2;
         assert!(bpf.contains(&held.bpf), "{}: {held:?}, {:?} before", self.name, self.before);
         assert_eq!(held.threads, self.before.threads, "{}", self.name);
     }
 
-    /// When all have ended but those that were there before.
+    /// For the time when all but the initial processes have ended.
     fn is_as_before(&self) -> bool {
         Held::of(self.pid).without_memory() == self.before.without_memory()
     }
@@ -96,11 +96,11 @@ impl Followed {
     }
 }
 
-/// Those that come and go, all of one name.
+/// The processes that come and go, all with one name.
 struct Crowd {
     /// a copy of the test binary, which can be a load
     load: PathBuf,
-    /// one of `sleep`
+    /// a copy of `sleep`
     sleep: PathBuf,
     alive: Vec<(Instant, Load)>,
     short: Vec<Child>,
@@ -154,7 +154,7 @@ impl Crowd {
     }
 }
 
-/// What nobody else on this machine is called.
+/// A name that no other process on this machine has.
 fn name(of: &str) -> String {
     format!("{of}-{}", std::process::id())
 }
@@ -177,10 +177,10 @@ fn nothing_is_left_of_those_that_come_and_go() {
         return;
     }
     let asked = std::env::var("ISOTHERM_SOAK_SECONDS").ok().map(|s| s.parse::<u64>().unwrap());
-    // Swap is for one test at a time: those who run beside this one shall not wait for it. Swap of the
-    // machine's own serves as well.
+    // Only one test at a time has swap, and tests that run beside this one must not wait for it. The
+    // machine's own swap suffices as well.
     let alone = asked.filter(|_| !has_swap()).and_then(|_| Alone::with_swap(512));
-    // However long it takes to start so many.
+    // However long it takes to start that many.
     let time = Duration::from_secs(asked.unwrap_or(20));
     let enough = 20 * time.as_secs();
     let patience = 2 * PATIENCE + 10 * time;
@@ -191,7 +191,7 @@ fn nothing_is_left_of_those_that_come_and_go() {
     let who = ["--comm", &name, "--metrics", "m.prom", "--metrics-every", "1s"];
     let dry = if asked.is_some() && has_swap() { &[][..] } else { &["--dry-run"] };
     let mut service = Service::working(&[&who[..], dry].concat());
-    // By the monitor that is the default.
+    // With the default monitor.
     let record = ["--monitor", "exposure", "--max-size", "16M", "--rotate", "3"];
     let mut recorder = Recorder::recording(&[&who[..], &record].concat());
     std::thread::sleep(Duration::from_millis(500));
@@ -204,7 +204,7 @@ fn nothing_is_left_of_those_that_come_and_go() {
         crowd.turn(turn);
         let (took, come) = (begin.elapsed(), crowd.come);
         let half = usize::from(took > time / 2 && come > enough / 2);
-        // As many regions as there may be.
+        // The maximum number of regions.
         followed.iter_mut().for_each(|one| one.look(half, OWN + 1000 * EACH_REGION));
         if took > time && come > enough {
             break;
@@ -255,11 +255,11 @@ fn many_at_once_are_within_bounds() {
     let told = || {
         let status = recorder.status();
         let of = status["targets"].as_array().unwrap().iter();
-        // In which group a process is, is known once it has been read.
+        // The group of a process is known once it has been read.
         of.filter(|t| t["cgroup"].as_str().is_some_and(|path| !path.is_empty())).count()
     };
     until("word of each", || {
-        // Each process has its regions, however many are allowed.
+        // Each process has its own regions, however many are allowed.
         one.look(0, OWN + MANY as u64 * 8 * EACH_REGION);
         std::thread::sleep(Duration::from_millis(200));
         begin.elapsed() > Duration::from_secs(10) && told() > MANY

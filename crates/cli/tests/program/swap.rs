@@ -18,7 +18,7 @@ fn swaps() -> String {
     fs::read_to_string("/proc/swaps").unwrap()
 }
 
-/// Whether the kernel has zram; without it, the command is to say so.
+/// Whether the kernel has zram. Without it, the command must print that.
 fn has_zram() -> bool {
     let has = Path::new("/sys/class/zram-control").exists();
     assert!(has || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "this takes zram");
@@ -53,7 +53,7 @@ fn swap_is_made_once_and_taken_away() {
     assert!(nothing.status == 0 && nothing.text().contains("no swap of isotherm's"));
 }
 
-/// Two scripts have their own; and what holds pages of others stays, as does what would not fit.
+/// Two scripts have swap of their own. Swap with pages of others stays, and so does swap that would not fit.
 #[test]
 fn swap_goes_by_name_and_not_from_under_others() {
     if !root_or_skip("swap_goes_by_name_and_not_from_under_others") {
@@ -69,12 +69,12 @@ fn swap_goes_by_name_and_not_from_under_others() {
     let nothing = swap(&["restore"]);
     assert!(nothing.status == 0 && nothing.text().contains("no swap of isotherm's"));
     assert_eq!(swaps().lines().count(), 2, "that with a name stays");
-    // Of the test itself, and so of the one who asks.
+    // A child of the test, which is the caller.
     let load = Load::start(16, 4);
     let mut out = Run::new("4K null null 5 1s null pageout", load.pid());
     let out = out.finish_when("what is cold", |_| swapped(load.pid()) > 4 << 20);
     assert_eq!(out.status, 0, "{}", out.err);
-    // Asked by a shell that has not started it.
+    // The caller is a shell that has not started it.
     let program = env!("CARGO_BIN_EXE_isotherm");
     let by_another = |more: &str| {
         let line = format!("{program} system swap restore --name mine {more}; exit $?");

@@ -1,4 +1,4 @@
-//! Records made up, so that it takes neither root nor time to have one.
+//! Generated records, which need neither root nor time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use isotherm_record::{Facts, Limits, TargetFact, Why, Writer};
 
 const REGION: u64 = 64 << 10;
 
-/// Writes a record of `snapshots`, a flush after each third.
+/// Writes a record of `snapshots`, with a flush after every third.
 pub fn write(path: &Path, snapshots: u64) {
     record(path, snapshots, None);
 }
 
-/// The same of a process in `cgroup`, which has waited for so many pages before, and waits for one in each
+/// The same for a process in `cgroup`, which has waited for `waited` pages before, and waits for one in each
 /// snapshot.
 pub fn write_in(cgroup: &str, waited: u64, path: &Path, snapshots: u64) {
     record(path, snapshots, Some((cgroup, waited)));

@@ -1,4 +1,4 @@
-//! What can be followed with bpftrace while it runs.
+//! Events that bpftrace can follow while the program runs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,14 +12,14 @@ use crate::load::Load;
 use crate::run::{Recorder, root_or_skip, until, wait};
 use crate::schemes::Run;
 
-/// bpftrace at work on the program, writing lines; ended when dropped.
+/// A running bpftrace on the program, which writes lines; ended when dropped.
 struct Trace {
     child: Child,
     dir: TempDir,
 }
 
 impl Trace {
-    /// Has it run `action` at each `probe`; `None` if it is not installed, which is a failure where all tests
+    /// Runs `action` at each `probe`. `None` if bpftrace is not installed, which is a failure if all tests
     /// must run.
     fn start(test: &str, probe: &str, action: &str) -> Option<Self> {
         if !root_or_skip(test) {
@@ -47,7 +47,7 @@ impl Trace {
         self.dir.path().join("out")
     }
 
-    /// What was traced: a line each, of numbers and words.
+    /// The traced events: one line each, of numbers and words.
     fn lines(&self) -> Vec<Vec<String>> {
         let text = fs::read_to_string(self.out()).unwrap();
         let lines = text.lines().filter(|line| line.starts_with("= "));
@@ -79,7 +79,7 @@ fn each_region_of_each_snapshot_is_told() {
     until("tracing", || trace.lines().iter().filter(|line| line[0] == pid).count() > 200);
     let record = recorder.stop();
     let traced: Vec<Vec<String>> = trace.finish().into_iter().filter(|l| l[0] == pid).collect();
-    // It may have begun in the middle of a snapshot.
+    // Tracing may have begun in the middle of a snapshot.
     let of = |t: &isotherm_core::TargetView| -> Vec<Vec<String>> {
         let line = |r: &isotherm_core::RegionView| {
             let age = r.age.as_millis().try_into().unwrap();

@@ -1,4 +1,4 @@
-//! `isotherm lab workload`: it touches what it says, and a monitor sees of it what it sees of the same
+//! `isotherm lab workload`: it makes the described accesses, and a monitor reports the same of it as of this
 //! workload on the simulated machine.
 
 use std::fs;
@@ -39,7 +39,7 @@ phase = [
     { name = "off", duration = "500ms" },
 ]"#;
 
-/// Each sixteenth page hot.
+/// Every 16th page is hot.
 const STREWN: &str = r#"
 about = "hot pages among cold ones"
 islands = 0
@@ -48,12 +48,12 @@ phase = [{ name = "on", duration = "1s", access = [
     { region = "strewn", rate = 200, order = { strided = { stride = 16 } } },
 ] }]"#;
 
-/// The named one with a quarter of its memory, as an unoptimized program takes its time to touch it.
+/// The named workload with a quarter of its memory, because an unoptimized program needs time to touch it.
 fn ladder() -> String {
     include_str!("../../../sim/workloads/rate-ladder.toml").replace("\"8M\"", "\"2M\"")
 }
 
-/// `isotherm lab workload`, once its memory is there; killed when dropped.
+/// `isotherm lab workload` once its memory exists; killed when dropped.
 pub struct Running {
     process: Child,
     pub dir: TempDir,
@@ -99,7 +99,7 @@ impl Running {
         self.truth()
     }
 
-    /// Once it ends by itself.
+    /// The truth, once it has ended by itself.
     fn truth(&mut self) -> GroundTruth {
         assert_eq!(wait(&mut self.process).code(), Some(0));
         let text = fs::read_to_string(self.dir.path().join("truth.json")).unwrap();
@@ -115,7 +115,7 @@ impl Drop for Running {
     }
 }
 
-/// Touches of a region of a truth, and pages of it that were touched in some interval at most.
+/// Touches of a region of a truth, and the maximum number of its pages that were touched in an interval.
 fn touched(truth: &GroundTruth, name: &str) -> (u64, u64) {
     let parts = truth.stretches.iter().enumerate().filter(|(_, s)| s.name == name);
     let most = |i: usize| truth.intervals.iter().map(|v| v.touched[i]).max().unwrap();
@@ -131,7 +131,7 @@ fn it_counts_what_it_touches() {
     assert_eq!((truth.seed, truth.machine), (3, MachineKind::Real));
     let ends = [truth.stretches[0].start, truth.stretches.last().unwrap().end];
     assert_eq!(ends, [memory.start, memory.end]);
-    // It never does more than it should; how much less, depends on what else the machine does.
+    // It never makes more touches than planned. How many fewer depends on the load of the machine.
     for (name, planned, pages) in [
         ("paced", 2048 * 30, 2048),
         ("in order", 1024 * 6, 1024),
@@ -147,7 +147,7 @@ fn it_counts_what_it_touches() {
     assert!(max > 1024 * 5 && pages == 1024, "{max} touches of {pages} pages");
     assert!(touched(&truth, "island").0 > 256 * 10);
     assert_eq!(touched(&truth, "cold"), (0, 0));
-    // Nothing but the islands in the last phase.
+    // Only the islands in the last phase.
     let (last, before) = truth.intervals.split_last().unwrap();
     assert_eq!((last.phase.as_str(), before.len()), ("off", 3));
     let still = |i: &usize| truth.stretches[*i].name == "island" || last.touches[*i] == 0;
@@ -161,7 +161,7 @@ fn a_signal_ends_it_with_a_truth() {
     assert!(truth.intervals.len() < 60);
 }
 
-/// What smaps says of the mappings in a range, added up, in bytes.
+/// The sum of a field of smaps over the mappings in a range, in bytes.
 fn smaps(path: &Path, range: AddrRange, field: &str) -> u64 {
     let (mut inside, mut sum) = (false, 0);
     for line in fs::read_to_string(path).unwrap().lines() {
@@ -189,7 +189,7 @@ fn memory_is_made_of_what_the_workload_says() {
     assert!(never || (300 << 20..=384 << 20).contains(&there), "{} MiB", there >> 20);
 }
 
-/// Whoever measures it can ask for its counts meanwhile.
+/// Another program can read its counters meanwhile.
 #[test]
 fn its_counts_can_be_read_while_it_runs() {
     let mut running = Running::start("small.toml", &["--duration", "1h"]);
@@ -256,8 +256,8 @@ fn what_is_no_workload_is_told() {
 
 const LENGTH: Duration = Duration::from_secs(10);
 
-/// How right a monitor was: medians over snapshots, as memory of a process that had to wait for a
-/// CPU looks cold. Against the truth of each machine, for on a busy one less is touched than planned.
+/// The accuracy of a monitor: medians over snapshots, because memory of a process that waits for a CPU looks
+/// cold. Each machine is compared with its own truth, because a busy one touches less than planned.
 #[derive(Debug)]
 struct Right {
     hot_precision: f64,
@@ -305,10 +305,10 @@ fn on_the_simulated_machine(name: &str) -> Right {
     right(&played.snapshots, played.target, &played.truth)
 }
 
-/// How far shares may be apart. By `bench/accuracy`, precision and recall of hot, and precision of
-/// cold memory are .95 or more on either machine. Recall of cold memory is about .8, as the region
-/// around an island is warm; how large that is depends on where random looks fell, and it differs by
-/// .05 from machine to machine. Twice that, for a machine that does other things as well.
+/// Maximum difference of shares. By the bench `accuracy`, precision and recall of hot memory, and precision
+/// of cold memory, are 0.95 or more on both machines. Recall of cold memory is about 0.8, because the region
+/// around an island is warm. The size of that region depends on random looks, and recall differs by 0.05
+/// between machines. This is twice that, for a machine with other work.
 const APART: f64 = 0.1;
 const TRIES: usize = 5;
 
@@ -324,7 +324,7 @@ fn the_simulated_machine_shows_the_same_as_the_real_one() {
             let pairs = real.all().into_iter().zip(simulated.all());
             pairs.map(|(a, b)| (a - b).abs()).all(|apart| apart <= APART)
         };
-        // Where others take the CPUs, a monitor comes too late to see anything: it may try again.
+        // If others take the CPUs, a monitor is too late to observe anything, so it may try again.
         let mut tries = Vec::new();
         while tries.len() < TRIES && !tries.last().is_some_and(alike) {
             tries.push(on_the_real_machine(name));

@@ -1,4 +1,4 @@
-//! What cannot be done: the exit status, and what is said about it.
+//! Impossible requests: their exit status, and their messages.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use crate::load::Load;
 use crate::run::{root_or_skip, run_in};
 
-/// Runs it where there is nothing, and asserts that there is nothing afterwards.
+/// Runs it in an empty folder, and asserts that the folder is empty afterwards.
 fn assert_refused(args: &[&str], status: i32, said: &[&str]) {
     let dir = TempDir::new().unwrap();
     let done = run_in(dir.path(), args);
@@ -161,7 +161,7 @@ fn who_cannot_be_watched_is_told() {
         return;
     }
     assert_refused(&["record", "--pid", "2"], 1, &["process 2 (kthreadd)", "thread of the kernel"]);
-    // One more than there can be.
+    // One more than the maximum.
     let nobody = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap();
     let said = format!("no process {}", nobody.trim());
     assert_refused(&["record", "--pid", nobody.trim()], 1, &[&said]);
@@ -190,10 +190,10 @@ fn a_place_that_cannot_be_written_is_told_and_left_alone() {
     let done = run_in(dir.path(), &[&record[..], &["-o", "thesis.txt"]].concat());
     assert_eq!(done.status, 1);
     assert!(done.err.contains("thesis.txt exists and is no isotherm record"), "{}", done.err);
-    // Nor is a command started that could not be recorded.
+    // Nor does it start a command that could not be recorded.
     let args = ["record", "-o", "thesis.txt", "--", "touch", "started"];
     assert_eq!(run_in(dir.path(), &args).status, 1);
-    // Nor does rotation go over it.
+    // Nor does rotation overwrite it.
     fs::rename(&foreign, dir.path().join("a.rec.1")).unwrap();
     let rotating = ["-o", "a.rec", "--max-size", "1M", "--rotate", "2"];
     let done = run_in(dir.path(), &[&record[..], &rotating].concat());

@@ -1,4 +1,4 @@
-//! `isotherm system zones`: what it says of this machine is what the kernel says.
+//! `isotherm system zones`: its figures for this machine are those of the kernel.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn sum(list: &Value, key: &str) -> f64 {
     list.as_array().unwrap().iter().map(|item| item[key].as_f64().unwrap()).sum()
 }
 
-/// Of all zones, by the kernel.
+/// The sum over all zones, by the kernel.
 fn managed_bytes() -> f64 {
     let zones = fs::read_to_string("/proc/zoneinfo").unwrap();
     let pages = zones.lines().filter_map(|line| line.trim().strip_prefix("managed"));
@@ -36,7 +36,7 @@ fn zones_hold_the_memory_of_the_machine() {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
     let total = meminfo.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0;
     let managed = sum(&state["zones"], "managed_bytes");
-    // A kernel that initialises memory when it comes to need it manages ever more.
+    // A kernel that initialises memory when it needs it manages more and more.
     assert!((before..=after).contains(&managed), "{before} <= {managed} <= {after}");
     assert!(managed > 0.0 && managed < total * 1.01, "{managed} of {total}");
     for zone in state["zones"].as_array().unwrap() {
@@ -76,7 +76,7 @@ fn watching_prints_once_an_interval() {
     let done = zones(&["--watch", "--interval", "200ms", "--duration", "700ms", "--json"]);
     assert_eq!(done.status, 0, "{}", done.err);
     let lines = lines(&done);
-    // A reading may come late, and so may the end, but none comes early.
+    // A reading may be late, and so may the end, but none is early.
     assert!((1..=4).contains(&lines.len()), "{}", lines.len());
     let seconds: f64 = lines.iter().map(|l| l["change"]["seconds"].as_f64().unwrap()).sum();
     assert!(seconds >= 0.2 * lines.len() as f64, "{seconds} s in {} lines", lines.len());

@@ -22,7 +22,6 @@ const CLEARED_LATELY_MS: u32 = LONGEST_REGION_TURN.as_millis() as u32;
 /// Neighbours are joined if neither was touched, for about the same time; if their rates differ little; or if
 /// two rates are hardly more likely than one. The threshold rises in steps to its full value, so that the
 /// most similar neighbours are joined first. It rises further until at most `max` groups remain.
-/// most alike are joined first, and then further, until there are few enough.
 pub(super) fn groups(
     pieces: &[Piece],
     areas: &[AddrRange],

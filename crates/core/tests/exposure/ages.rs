@@ -2,11 +2,11 @@ use super::*;
 use isotherm_core::{Step, Unknown};
 use proptest::prelude::*;
 
-/// Something that a target does, at some stretch of 4096 pages.
+/// A change by the target, in a stretch of its 4096 pages.
 #[derive(Debug, Clone)]
 enum Change {
     Touch(u64, u64, f64),
-    /// once, by each page
+    /// touches each page once
     Once(u64, u64),
     Rest(u64, u64),
     Hide(u64, u64),
@@ -30,7 +30,7 @@ fn within(at: u64, len: u64) -> AddrRange {
     pages(at, len.min(4096 - at))
 }
 
-/// Does a change; what cannot be done is not done. Returns what it makes young.
+/// Makes a change, if it is possible. Returns the memory that it makes young.
 fn happen(ops: &Ops, target: TargetId, change: &Change) -> Option<AddrRange> {
     let mut m = ops.machine();
     match *change {
@@ -56,7 +56,7 @@ fn happen(ops: &Ops, target: TargetId, change: &Change) -> Option<AddrRange> {
     None
 }
 
-/// When each page was last mapped, and last read.
+/// The times at which each page was last mapped and last read.
 struct Pages {
     mapped: Vec<Nanos>,
     read: Vec<Nanos>,
@@ -74,7 +74,7 @@ impl Pages {
         }
     }
 
-    /// For how long all of `range` had been untouched when it was last read, and how long ago that was.
+    /// The time for which all of `range` had been untouched at its last read, and the time since that read.
     fn untouched(
         &self,
         ops: &Ops,
@@ -84,7 +84,7 @@ impl Pages {
     ) -> [Duration; 2] {
         let machine = ops.machine();
         let truth = machine.truth(target).unwrap();
-        // What was mapped anew since it was read, nobody can know of.
+        // Nothing can be known of memory that was mapped again since its last read.
         let each = Pages::of(range).filter(|&i| self.mapped[i] <= self.read[i]).map(|i| {
             let (addr, read) = (BASE + i as u64 * PAGE_SIZE, self.read[i]);
             let last = truth.last_touch(addr, read).unwrap_or_default().max(self.mapped[i]);
@@ -93,8 +93,8 @@ impl Pages {
         each.min_by_key(|[idle, ago]| *idle + *ago).unwrap_or([Duration::MAX, Duration::ZERO])
     }
 
-    /// No region is called untouched for longer than all of its pages were as of the last read; nor,
-    /// if `strict`, does the time since then count.
+    /// No region is reported as untouched for longer than all of its pages were at the last read. If
+    /// `strict`, the time since then does not count.
     fn check(
         &self,
         s: &Snapshot,
@@ -103,7 +103,7 @@ impl Pages {
         strict: bool,
     ) -> Result<(), TestCaseError> {
         for r in s.targets.iter().flat_map(|t| &t.regions) {
-            // What is extended from a sample is presumed.
+            // Extended memory is only presumed idle.
             let known = r.unknown_bp.total() == 0 && r.support.is_none_or(|s| s.extended_bp == 0);
             if r.touched_bp > 0 || !known || r.resident_bp == 0 {
                 continue;
@@ -197,7 +197,7 @@ fn cold_memory_is_cold_as_soon_as_it_is_old_enough() {
     assert!(cold(snapshots.last().unwrap()) >= 47, "{} MiB", cold(snapshots.last().unwrap()));
 }
 
-/// Memory that is shared for some time, and never touched, is not known to have been cold then.
+/// Memory that is shared for some time is not known to have been cold then, even if it was never touched.
 #[test]
 fn memory_is_not_cold_for_the_time_it_was_unknown() {
     let (ops, target) = machine(1, |m, t| {
@@ -233,7 +233,7 @@ fn ages_are_right_after_many_days() {
     }
 }
 
-/// Of neighbours that were let alone one after the other, each is as old as it is, or nearly.
+/// Neighbours that fell idle one after the other have their own ages, or nearly.
 #[test]
 fn neighbours_of_different_age_are_told_apart() {
     let (ops, target) = machine(1, |m, t| {
@@ -248,18 +248,19 @@ fn neighbours_of_different_age_are_told_apart() {
     let s = run_until(&mut monitor, &ops, 108.0).pop().unwrap();
     for n in 0..40u32 {
         let old = 98.0 - 2.0 * f64::from(n);
-        // What fell idle last, while there were no sentinels in all of it yet, may be as old as the youngest of it.
+        // Memory that fell idle last, before it had sentinels everywhere, may have the age of its youngest
+        // part.
         let late = if n >= 30 { 20.0 } else { 0.0 };
         let about =
             |r: &RegionView| (old / 1.25 - 3.0 - late..old + 0.5).contains(&r.age.as_secs_f64());
         let right = bytes_where(&s.targets[0], mib(2 * u64::from(n), 2), about);
-        // A sample at the edge may be taken for its neighbour.
+        // A sample at the edge may represent the neighbouring memory.
         assert!(right >= 2 * MIB - (64 << 10), "{n}: {old} s, {right}");
     }
 }
 
-/// By windows, regions are as old as they are, also where neighbours are nearly as old: what comes first
-/// is chosen by that.
+/// With windows, regions have their exact ages, even if neighbours are nearly as old: the priority of actions
+/// depends on that.
 #[test]
 fn windows_are_as_old_as_they_are() {
     const STRETCHES: u64 = 30;

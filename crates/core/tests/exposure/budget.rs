@@ -2,7 +2,7 @@ use super::*;
 use isotherm_core::Monitor as _;
 use std::collections::BTreeSet;
 
-/// What was spent of one CPU in the `length` that ends at each event from `from` on, at most.
+/// The maximum spent of one CPU over the `length` that ends at each event from `from` on.
 fn most(events: &[Event], from: Nanos, length: f64, of: impl Fn(&Event) -> f64) -> f64 {
     let (mut first, mut sum, mut most) = (0, 0.0, 0.0f64);
     let events: Vec<&Event> = events.iter().filter(|e| e.at > from).collect();
@@ -21,7 +21,7 @@ fn cpu(e: &Event) -> f64 {
     (e.cost.cpu + e.cost.lost).as_secs_f64()
 }
 
-/// When all of so many blocks of 2 MiB had been cleared once.
+/// The time by which all of `blocks` blocks of 2 MiB had been cleared once.
 fn swept(events: &[Event], blocks: u64) -> Nanos {
     let mut seen = BTreeSet::new();
     for e in events.iter().filter(|e| e.clears) {
@@ -35,7 +35,7 @@ fn swept(events: &[Event], blocks: u64) -> Nanos {
     panic!("{} of {blocks} blocks were ever cleared", seen.len());
 }
 
-/// Targets of so many MiB each, the first part of which is hot.
+/// Targets of `size` MiB each, of which the first part is hot.
 fn hot(size: u64, targets: usize, share: f64, hz: f64) -> (Ops, Vec<TargetId>) {
     let mut m = Machine::new(1);
     let targets: Vec<TargetId> = (0..targets).map(|_| m.spawn()).collect();
@@ -63,7 +63,7 @@ fn spent(size: u64, targets: usize, share: f64, hz: f64, ppm: u32, s: f64) -> (f
     (share, from.0 as f64 / 1e9)
 }
 
-/// Own cost and what targets lose, over any 5 s after the first sweep, is 1.1 of the budget at most.
+/// Own cost and loss of the targets, over any 5 s after the first sweep, is at most 1.1 times the budget.
 fn is_kept(size: u64, targets: usize, share: f64, hz: f64, ppm: u32, s: f64) {
     let (most, from) = spent(size, targets, share, hz, ppm, s);
     println!("{targets} x {size} MiB, {share} at {hz} Hz, {ppm} ppm: {most:.2} after {from:.1} s");
@@ -93,7 +93,7 @@ fn the_budget_is_kept_with_many_targets() {
     is_kept(16, 20, 0.25, 100.0, 10_000, 20.0);
 }
 
-/// A target of 4 MiB each, half of which is hot, that takes .1 ms to look at besides.
+/// Targets of 4 MiB each, of which half is hot. A look at one takes 0.1 ms more.
 fn dear(n: usize) -> (Ops, Vec<TargetId>, Tapped) {
     let (ops, targets) = hot(4, n, 0.5, 100.0);
     let mut tapped = Tapped::new(&ops);
@@ -101,8 +101,8 @@ fn dear(n: usize) -> (Ops, Vec<TargetId>, Tapped) {
     (ops, targets, tapped)
 }
 
-/// To look at all of them takes a quarter of a second each time, of which there are 10 ms a second: rounds
-/// become longer, and each is still looked at in all of them.
+/// Looking at all of them takes a quarter of a second, and the budget has 10 ms per second. So rounds become
+/// longer, and each still looks at all targets.
 #[test]
 fn the_budget_is_kept_with_hundreds_of_targets() {
     const N: usize = 400;
@@ -114,7 +114,7 @@ fn the_budget_is_kept_with_hundreds_of_targets() {
     let events = log.take();
     let from = swept(&events, 2 * N as u64);
     assert!(from < seconds(5.0), "the first sweep took {from:?}");
-    // What it takes is known after the first rounds, of which there are four in 15 s.
+    // The cost is known after the first rounds, of which there are four in 15 s.
     let first: f64 = events.iter().filter(|e| e.at < seconds(20.0)).map(cpu).sum();
     let most = most(&events, seconds(20.0), 200.0, cpu) / 0.01;
     println!("{first:.2} s in the first 20 s, then {most:.2} of the budget");
@@ -128,7 +128,7 @@ fn the_budget_is_kept_with_hundreds_of_targets() {
     assert!(found > N * 9 / 10, "of {found} it is known what is hot");
 }
 
-/// Who comes is looked at in the next round; when most have ended, rounds are short again.
+/// The next round looks at a new target. When most targets have ended, rounds are short again.
 #[test]
 fn rounds_are_as_long_as_those_who_are_there_take() {
     let (ops, targets, tapped) = dear(400);
@@ -157,7 +157,8 @@ fn the_budget_is_kept_at_8_gib() {
     is_kept(8192, 1, 0.05, 20.0, 10_000, 40.0);
 }
 
-/// 16 GiB cannot be read within 24 rounds for so little: the bound holds, and it is told what is not seen.
+/// Within this budget 16 GiB cannot be read in 24 rounds. The budget is kept, and the snapshot reports the
+/// missing memory.
 #[test]
 fn where_the_budget_is_too_small_coverage_falls() {
     let (ops, targets) = hot(16_384, 1, 0.01, 20.0);
@@ -176,7 +177,8 @@ fn where_the_budget_is_too_small_coverage_falls() {
     assert!(late.iter().all(|bp| (500..9_500).contains(bp)), "{late:?}");
 }
 
-/// The first sweep may take a tenth of a CPU beside the budget; what half a second brings is there at once.
+/// The first sweep may take a tenth of a CPU beside the budget. The income of half a second is available at
+/// once.
 #[test]
 fn the_burst_at_the_start_is_bounded() {
     for (size, share) in [(256, 1.0), (2048, 0.1)] {
@@ -193,7 +195,7 @@ fn the_burst_at_the_start_is_bounded() {
     }
 }
 
-/// In any 5 s there are no more shootdowns than are allowed for 5 s, and those kept from before.
+/// Any 5 s have at most the permitted shootdowns of 5 s, plus the accumulated ones.
 #[test]
 fn the_bound_on_shootdowns_is_kept() {
     for (targets, max_clears) in [(1, 5), (1, 50), (5, 20)] {

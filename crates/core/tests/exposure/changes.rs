@@ -35,7 +35,7 @@ fn mappings_come_grow_and_go() {
     assert_eq!((old(mib(8, 24)), old(mib(68, 8))), (24, 0));
 }
 
-/// Mappings smaller than a block share one; all of them are seen.
+/// Mappings smaller than a block share a block; all of them are observed.
 #[test]
 fn mappings_that_share_a_block_are_all_seen() {
     let hot = [pages(100, 80), pages(250, 200), pages(3000, 50)];
@@ -57,7 +57,7 @@ fn mappings_that_share_a_block_are_all_seen() {
     assert!(called(last, pages(512, 1980), Heat::Cold) > 0.95);
 }
 
-/// What is asked for lies in one mapping each, also where mappings touch.
+/// Each request lies in one mapping, also where mappings touch each other.
 #[test]
 fn no_range_reaches_over_the_end_of_a_mapping() {
     let (ops, target) = machine(1, |m, t| {

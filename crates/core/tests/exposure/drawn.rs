@@ -3,17 +3,17 @@
 use super::field::{Field, TARGET, Touch};
 use super::*;
 
-/// The first part of each phase, in s, in which the change is still being found.
+/// The first part of each phase, in s, in which the monitor may still be finding the change.
 const LEFT_OUT: f64 = 0.6;
 const BLOCK_MIB: u64 = 2;
 
-/// Areas beside each other, and how long a phase is.
+/// Adjacent areas, and the length of a phase.
 #[derive(Debug, Clone, Copy)]
 struct Drawing {
     areas: u64,
     /// MiB of an area
     size: u64,
-    /// s
+    /// length of a phase in s
     phase: f64,
     phases: u64,
     hz: f64,
@@ -59,13 +59,13 @@ impl Counted {
     }
 }
 
-/// Whether each block of all memory is called hot.
+/// Whether each block of all memory is reported as hot.
 fn hot_blocks(s: &Snapshot, total: u64) -> Vec<bool> {
     let mut out = vec![false; (total / BLOCK_MIB) as usize];
     let thresholds = Thresholds::default();
     for r in s.targets[0].regions.iter().filter(|r| r.heat(&thresholds) == Heat::Hot) {
         let at = |addr: u64| (addr - BASE) as f64 / (BLOCK_MIB * MIB) as f64;
-        // A block is what its middle is.
+        // The middle of a block decides.
         let (first, end) = ((at(r.range.start) - 0.5).ceil(), (at(r.range.end) - 0.5).ceil());
         let end = (end.max(0.0) as usize).min(out.len());
         if (first.max(0.0) as usize) < end {
@@ -75,12 +75,12 @@ fn hot_blocks(s: &Snapshot, total: u64) -> Vec<bool> {
     out
 }
 
-/// Hot blocks against the truth, each 100 ms, by the latest snapshot; and the share of a CPU that it cost.
+/// Hot blocks against the truth every 100 ms, by the latest snapshot, and the cost as a share of a CPU.
 fn drawn(d: &Drawing, attrs: Attrs, skip: u64) -> (Counted, f64) {
     let areas: Vec<AddrRange> = (0..d.areas).map(|a| d.range(a)).collect();
     let field = Field::new(&areas, d.seed);
     let mut monitor = Exposure::new(field.clone(), attrs, &[TARGET], d.seed).unwrap();
-    // All is swept before.
+    // The first sweep ends before that.
     let lead = 6.0 + d.total() as f64 / 500.0;
     let mut snapshots = field.run(&mut monitor, seconds(lead));
     for phase in 0..d.phases {
@@ -137,7 +137,7 @@ fn drawings_are_seen_at_the_default_budget() {
     }
 }
 
-/// The same of 4 GiB, but that a thousand areas of 4 MiB are too many for 1 % of a CPU.
+/// The same for 4 GiB. A thousand areas of 4 MiB are too many for 1 % of a CPU.
 #[test]
 fn large_drawings_are_seen_at_the_default_budget() {
     for (size, phase, least) in
@@ -153,7 +153,7 @@ fn are_seen(d: &Drawing, least: f64) {
     assert!(c.f1() >= least && cost <= 0.011, "{d:?}: F1 {:.3}, {:.2} %", c.f1(), cost * 100.0);
 }
 
-/// Other rates, sizes, distances and layouts than those in the examples.
+/// Other rates, sizes, distances and layouts than those of the examples.
 #[test]
 fn drawings_of_other_kinds_are_seen() {
     for (size, gap, areas, phase, hz, seed) in [
@@ -167,7 +167,7 @@ fn drawings_of_other_kinds_are_seen() {
     }
 }
 
-/// Prints hot F1 by seed, for larger memory too. Seed 1 is the one that this monitor was tuned by.
+/// Prints the F1 score of hot memory by seed, for larger memory too. The monitor was tuned with seed 1.
 #[test]
 #[ignore = "prints figures, and takes minutes"]
 fn all_drawings() {
@@ -190,7 +190,7 @@ fn all_drawings() {
     }
 }
 
-/// One area that is touched in some way, beside another; snapshots from then on.
+/// One area with a given access beside another one; the snapshots from then on.
 fn beside(
     size: u64,
     touch: impl Fn(Nanos) -> Touch,
@@ -218,11 +218,11 @@ fn one_pass_does_not_make_memory_hot() {
     }
 }
 
-/// 32 MiB gone through once a second, in one pass, beside 32 MiB that are hot.
+/// One pass per second through 32 MiB, beside 32 MiB that are hot.
 #[test]
 fn a_pass_each_second_is_as_slow_as_it_is() {
     let area = mib(0, 32);
-    // Where a reading falls into a long pass, what comes just after the clear is the rest of it.
+    // If a reading falls into a long pass, touches just after the clear are the rest of the pass.
     for (ms, most, most_hz) in [(5, 0.05, 2.0), (20, 0.06, 2.2), (200, 0.08, 2.5)] {
         let every = Duration::from_secs(1);
         let passes = |from| Touch::Passes { from, length: Duration::from_millis(ms), every };
@@ -233,7 +233,7 @@ fn a_pass_each_second_is_as_slow_as_it_is() {
             let called_hot: f64 = late.iter().map(|s| called(s, area, Heat::Hot)).sum();
             hot += called_hot / late.len() as f64 / 4.0;
             rates.extend(late.iter().map(|s| mean_hz(&s.targets[0], area)));
-            // Its neighbour is hot all the time.
+            // The neighbour is hot all the time.
             assert!(late.iter().all(|s| called(s, mib(64, 32), Heat::Hot) > 0.95), "{ms} ms");
         }
         rates.sort_by(f64::total_cmp);
@@ -247,7 +247,8 @@ fn a_pass_each_second_is_as_slow_as_it_is() {
     }
 }
 
-/// Hot for long, and then idle: what was last touched 1.5 s ago is not called hot any more.
+/// Memory that was hot for long and then falls idle: 1.5 s after its last touch it is no longer reported as
+/// hot.
 #[test]
 fn what_falls_idle_is_not_hot_for_long() {
     for size in [8, 100, 1000] {
@@ -267,8 +268,8 @@ fn what_falls_idle_is_not_hot_for_long() {
     }
 }
 
-/// Of 16 GiB, which take a round of 1.5 s to read, memory that is not touched any more: it is cold after 5 s, and
-/// called so within 8 more.
+/// Of 16 GiB, which a round takes 1.5 s to read, memory that is no longer touched. It is cold after 5 s, and
+/// reported as cold within 8 s more.
 #[test]
 fn cold_memory_of_a_large_process_is_called_cold_soon() {
     let areas: Vec<AddrRange> = (0..16).map(|i| mib(i * 1024, 1024)).collect();

@@ -1,6 +1,7 @@
-//! Memory as a few areas, each of which is touched in one way at a time: thousands of blocks in little time.
+//! Memory as a few areas, each with one kind of access at a time. So it simulates thousands of blocks in
+//! little time.
 //!
-//! A bit is drawn when it is read, by how long it has been clear: exact for touches at random, as those have no
+//! A bit is drawn at its read, by the time since its clear. This is exact for random touches, which have no
 //! memory.
 
 use std::cell::RefCell;
@@ -14,18 +15,18 @@ use isotherm_core::{
 };
 use std::sync::Arc;
 
-/// How an area is touched.
+/// The accesses to an area.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Touch {
     Idle,
-    /// each page at random, so often a second
+    /// each page at random, at this rate per second
     Random(f64),
-    /// each page once, in order, over so long from then on
+    /// each page once, in order, over this time from then on
     Pass {
         from: Nanos,
         length: Duration,
     },
-    /// the same again and again
+    /// repeated passes
     Passes {
         from: Nanos,
         length: Duration,
@@ -62,11 +63,11 @@ struct Area {
     touch: Touch,
 }
 
-/// What it costs, in s.
+/// The prices of operations, in s.
 #[derive(Debug, Clone, Copy)]
 pub struct Prices {
     pub read_a_page: f64,
-    /// for each block or part of one, which lies in a table of its own
+    /// for each block or part of a block, which has a page table of its own
     pub read_a_block: f64,
     pub clear_a_page: f64,
     pub touch_again: f64,
@@ -89,11 +90,11 @@ pub const MEASURED: Prices = Prices {
 #[derive(Debug)]
 struct State {
     now: Nanos,
-    /// what whoever watches computes, where that is counted
+    /// the computing of the monitor, if that is counted
     computing: Option<Computing>,
     prices: Prices,
     areas: Vec<Area>,
-    /// young pages of each block, and when that was
+    /// young pages of each block, and the time of that state
     blocks: BTreeMap<u64, (PageMask, Nanos)>,
     rng: u64,
 }
@@ -105,7 +106,7 @@ impl State {
         (x >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Brings a block up to date.
+    /// Updates the state of a block.
     fn settle(&mut self, start: u64) -> PageMask {
         let now = self.now;
         let Some(&(mut young, since)) = self.blocks.get(&start) else { return PageMask::default() };
@@ -146,12 +147,12 @@ pub struct Field(Rc<RefCell<State>>);
 pub const TARGET: TargetId = TargetId(0);
 
 impl Field {
-    /// Areas beside each other from `base` on, idle; all their bits are set. Ends are multiples of 2 MiB.
+    /// Adjacent idle areas from `base` on, with all bits set. Their ends are multiples of 2 MiB.
     pub fn new(areas: &[AddrRange], seed: u64) -> Self {
         Field::priced(areas, seed, MEASURED)
     }
 
-    /// The same at other prices.
+    /// The same with other prices.
     pub fn priced(areas: &[AddrRange], seed: u64, prices: Prices) -> Self {
         let mut blocks = BTreeMap::new();
         for r in areas {
@@ -171,7 +172,7 @@ impl Field {
         })))
     }
 
-    /// From now on it is touched so.
+    /// Sets the accesses to an area from now on.
     pub fn touch(&self, area: usize, touch: Touch) {
         let mut s = self.0.borrow_mut();
         let range = s.areas[area].range;
@@ -182,8 +183,8 @@ impl Field {
         s.areas[area].touch = touch;
     }
 
-    /// Counts from now on the CPU time of this thread that it takes to compute what is seen, without what it takes to
-    /// simulate, and has it paid for if it is to; returns what was counted until now.
+    /// From now on counts the CPU time of this thread for computing, without simulating, and charges it if
+    /// `is_paid`. Returns the time counted so far.
     pub fn count_computing(&self, is_paid: bool) -> Duration {
         let mut s = self.0.borrow_mut();
         s.count();
@@ -195,7 +196,7 @@ impl Field {
         self.0.borrow().now
     }
 
-    /// Steps a source up to a time.
+    /// Steps a source until a time.
     pub fn run(&self, source: &mut impl Source, until: Nanos) -> Vec<Arc<Snapshot>> {
         let mut out = Vec::new();
         loop {
@@ -246,7 +247,7 @@ impl Look for Field {
     }
 }
 
-/// The blocks of which something lies in `ranges`, and which pages.
+/// The blocks that overlap `ranges`, with their pages in `ranges`.
 fn parts(ranges: &[AddrRange]) -> impl Iterator<Item = (u64, PageMask)> + '_ {
     ranges.iter().flat_map(|r| {
         let first = r.start / BLOCK_SIZE * BLOCK_SIZE;
@@ -265,19 +266,19 @@ pub fn own_cpu() -> Duration {
     Duration::from_nanos(ns.unwrap_or(0))
 }
 
-/// What computing has taken of this thread.
+/// The CPU time of this thread for computing.
 #[derive(Debug, Clone, Copy, Default)]
 struct Computing {
     is_paid: bool,
     all: Duration,
-    /// yet to be paid for
+    /// not yet charged
     due: Duration,
-    /// when simulating last ended
+    /// end of the last simulation
     since: Duration,
 }
 
 impl State {
-    /// Counts what has been computed.
+    /// Counts the computing since then.
     fn count(&mut self) {
         if let Some(c) = &mut self.computing {
             let passed = own_cpu().saturating_sub(c.since);
@@ -286,7 +287,7 @@ impl State {
         }
     }
 
-    /// Simulates, between what is computed.
+    /// Simulates, between phases of computing.
     fn simulated(&mut self, of: impl FnOnce(&mut State) -> Cost) -> Cost {
         self.count();
         let cost = of(self);

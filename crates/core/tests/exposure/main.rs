@@ -1,6 +1,6 @@
-//! The exposure monitor over a simulated machine, whose truth is known.
+//! The exposure monitor over a simulated machine with known truth.
 
-// What clippy allows in tests, for their helpers too.
+// The lints that clippy permits in tests, for their helpers too.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod ages;
@@ -43,7 +43,7 @@ fn run_until(monitor: &mut Exposure<Tapped>, ops: &Ops, s: f64) -> Vec<Arc<Snaps
     run(monitor, ops, seconds(s)).unwrap()
 }
 
-/// Snapshots of one target up to a time, and what was asked for.
+/// Snapshots of one target until a time, and the requests of the monitor.
 fn watched(
     s: f64,
     attrs: Attrs,
@@ -66,13 +66,13 @@ fn bytes_where(view: &TargetView, range: AddrRange, holds: impl Fn(&RegionView) 
     regions.filter_map(|r| r.range.intersect(&range)).map(|r| r.len()).sum()
 }
 
-/// Of `range`, the share that is called so, of 0 to 1.
+/// The share of `range` that is reported with this heat, from 0 to 1.
 fn called(s: &Snapshot, range: AddrRange, heat: Heat) -> f64 {
     let is = |r: &RegionView| r.heat(&Thresholds::default()) == heat && r.unknown_bp.total() == 0;
     bytes_where(&s.targets[0], range, is) as f64 / range.len() as f64
 }
 
-/// The range's rate, as the mean of the regions' by bytes.
+/// The rate of the range: the mean of its regions, weighted by bytes.
 fn mean_hz(view: &TargetView, range: AddrRange) -> f64 {
     let parts = view.regions.iter().filter_map(|r| Some((r, r.range.intersect(&range)?)));
     let hz = |r: &RegionView| f64::from(r.rate.hz) * f64::from(r.touched_bp) / 1e4;

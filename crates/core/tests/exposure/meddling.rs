@@ -3,7 +3,7 @@ use isotherm_core::Survey;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The target stops right after each clear of its hot memory, for 100 ms: that memory stays hot.
+/// The target stops for 100 ms right after each clear of its hot memory. That memory stays hot.
 #[test]
 fn a_target_that_stops_after_a_clear_keeps_its_hot_memory() {
     let hot = mib(16, 16);
@@ -44,8 +44,8 @@ fn a_target_that_stops_after_a_clear_keeps_its_hot_memory() {
     }
 }
 
-/// All of what is touched once a second is touched within 2 ms, just after some of it was cleared: once is
-/// no sign of heat, and again and again is.
+/// Memory that is touched once a second is touched completely within 2 ms, just after a part was cleared.
+/// Once is no sign of heat; repeatedly is one.
 #[test]
 fn a_burst_after_a_clear_is_not_hot_before_there_is_another() {
     let warm = mib(16, 16);
@@ -83,8 +83,8 @@ fn a_burst_after_a_clear_is_not_hot_before_there_is_another() {
     assert!(hottest(20) > 0.5, "bursts without end");
 }
 
-/// Somebody clears half of the warm memory each second: that is counted, and rates are less sure. What
-/// is hot would be young again before anybody could tell.
+/// Another program clears half of the warm memory each second. The snapshot counts that, and rates are less
+/// certain. Hot memory would be young again before a read.
 #[test]
 fn what_others_clear_is_counted_and_widens_intervals() {
     let width = |meddles: bool| {

@@ -2,7 +2,7 @@ use super::*;
 use isotherm_core::{BLOCK_SIZE, Pressure, Restraint};
 use std::collections::BTreeMap;
 
-/// Watched under a pressure that depends on the time, in seconds.
+/// Watches under a pressure that depends on the time, in seconds.
 fn pressed(pressure: impl Fn(f64) -> Pressure + 'static) -> (Vec<Arc<Snapshot>>, Vec<Event>) {
     let (ops, target) = machine(1, a_quarter_hot);
     watched(25.0, Attrs::default(), &ops, target, |tapped| {
@@ -14,7 +14,7 @@ fn after(events: &[Event], s: f64) -> impl Iterator<Item = &Event> {
     events.iter().filter(move |e| e.clears && e.at > seconds(s))
 }
 
-/// Times from one clear of a block to the next, from `s` on.
+/// Times between two clears of a block, from `s` on.
 fn gaps(events: &[Event], s: f64) -> impl Iterator<Item = Duration> {
     let mut last: BTreeMap<u64, Nanos> = BTreeMap::new();
     let blocks = |r: &AddrRange| r.start / BLOCK_SIZE..=(r.end - 1) / BLOCK_SIZE;
@@ -23,7 +23,7 @@ fn gaps(events: &[Event], s: f64) -> impl Iterator<Item = Duration> {
     cleared.filter_map(move |(block, at)| Some(at.since(last.insert(block, at)?)))
 }
 
-/// Reclaim looks at pages from 5 s on.
+/// Reclaim scans pages from 5 s on.
 #[test]
 fn under_reclaim_no_page_is_cleared_twice_within_5_s() {
     let scanned = |s: f64| ((s - 5.0).max(0.0) * 1000.0) as u64;
@@ -40,7 +40,7 @@ fn under_reclaim_no_page_is_cleared_twice_within_5_s() {
     assert!(told.iter().all(|r| *r == Restraint::ShortRuns), "{told:?}");
 }
 
-/// Reclaim clears bits as it looks at pages: what was touched in between is not seen.
+/// Reclaim clears bits as it scans, so touches before that cannot be observed.
 #[test]
 fn what_reclaim_has_looked_at_is_known_less_well() {
     let error = |came_back: f64| {
@@ -56,7 +56,7 @@ fn what_reclaim_has_looked_at_is_known_less_well() {
     assert!(private > of_files + 0.2, "{private:.2} and {of_files:.2}");
 }
 
-/// From 5 s on what is reclaimed is wanted again, and tasks wait for it for half of the time.
+/// From 5 s on reclaimed pages are refaulted, and tasks wait for them half of the time.
 #[test]
 fn in_trouble_nothing_is_cleared() {
     let (snapshots, events) = pressed(|s| {

@@ -1,12 +1,12 @@
 use super::*;
 
-/// It runs at all times but from 5 s to 40 s, by its clock.
+/// By its clock the target runs at all times except from 5 s to 40 s.
 fn paused(now: Nanos) -> Duration {
     let s = |s| seconds(s).0;
     Duration::from_nanos(now.0.min(s(5.0)) + now.0.saturating_sub(s(40.0)))
 }
 
-/// 64 MiB, of which the first 16 are hot until they rest from 5 s on.
+/// 64 MiB, of which the first 16 are hot until the target rests from 5 s on.
 fn that_pauses(until: f64) -> (Ops, TargetId, Exposure<Tapped>, tapped::Log) {
     let (ops, t) = machine(1, |m, t| {
         m.map(t, mib(0, 64), Memory::anonymous()).unwrap();
@@ -60,7 +60,7 @@ fn what_wakes_with_its_target_is_hot_as_soon_as_ever() {
     assert!(called(snapshots.last().unwrap(), mib(0, 16), Heat::Cold) > 0.99);
 }
 
-/// By a process that shares its address space, say.
+/// For example by a process that shares its address space.
 #[test]
 fn what_is_touched_while_its_clock_stands_still_is_found_and_the_clock_no_longer_believed() {
     let (ops, t, mut monitor, log) = that_pauses(16.0);
@@ -74,7 +74,7 @@ fn what_is_touched_while_its_clock_stands_still_is_found_and_the_clock_no_longer
     assert!(readings >= 24, "{readings} readings");
 }
 
-/// Nothing of it is there yet, so that there is nothing to clear, and nothing to wait for.
+/// No page exists yet, so there is nothing to clear and nothing to wait for.
 #[test]
 fn the_first_snapshot_of_what_has_no_memory_lasts() {
     let (ops, t) = machine(1, |_, _| {});

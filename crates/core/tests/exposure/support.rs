@@ -1,15 +1,15 @@
-//! What the rates of a snapshot rest on.
+//! The basis of the rates of a snapshot.
 
 use super::*;
 use isotherm_core::{Pressure, RateSupport, SupportBytes};
 
-/// Of the memory that can be seen, the percentages that are measured, extended and old.
+/// The percentages of the visible memory that are measured, extended and old.
 fn percent(s: &Snapshot) -> [f64; 3] {
     let SupportBytes { measured, extended, old } = s.support_bytes();
     [measured, extended, old].map(|n| n as f64 * 100.0 / (measured + extended + old) as f64)
 }
 
-/// The shares of all regions add up to a whole, and their bytes to what can be seen.
+/// The shares of all regions add up to a whole, and their bytes to the visible memory.
 fn assert_whole(s: &Snapshot) {
     for r in &s.targets[0].regions {
         let RateSupport { measured_bp, extended_bp } = r.support.unwrap();
@@ -30,7 +30,7 @@ fn what_is_looked_at_in_time_is_measured() {
     }
 }
 
-/// 1 GiB of 4 GiB is no longer touched: a sample of it shows this long before all of it was cleared again.
+/// 1 GiB of 4 GiB is no longer touched. A sample shows this long before all of it was cleared again.
 #[test]
 fn what_is_presumed_of_memory_that_cooled_down_is_extended() {
     let hot = mib(1024, 1024);
@@ -58,8 +58,8 @@ fn what_is_presumed_of_memory_that_cooled_down_is_extended() {
     }
 }
 
-/// From 5 s on nothing may be cleared. What is hot looks the same for as long as that lasts, and what is
-/// cold is seen to be.
+/// From 5 s on no clear is permitted. Hot memory looks the same during that time, and cold memory is observed
+/// to be cold.
 #[test]
 fn hot_memory_that_is_not_cleared_becomes_old() {
     let (ops, target) = machine(1, a_quarter_hot);

@@ -1,4 +1,4 @@
-//! An operations set that is listened to, checked, and interfered with.
+//! An operations set that logs and checks requests, and can interfere.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use isotherm_core::{
 };
 use isotherm_sim::Ops;
 
-/// Something that was asked for.
+/// A request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub at: Nanos,
@@ -19,31 +19,31 @@ pub struct Event {
     pub ranges: Vec<AddrRange>,
     pub clears: bool,
     pub cost: Cost,
-    /// pages that are armed now, as ranges
+    /// pages that are armed by the clear, as ranges
     pub armed: Vec<AddrRange>,
 }
 
-/// All that was asked for, in its order.
+/// All requests, in their order.
 pub type Log = Rc<RefCell<Vec<Event>>>;
 
 type Ran = Box<dyn Fn(Nanos) -> Duration>;
 type Meddling = Box<dyn FnMut(&mut Ops, Nanos, bool)>;
 
-/// [`Ops`] with a log; checks that what is asked for is asked for as [`Survey`] says.
+/// [`Ops`] with a log. It checks that requests obey the rules of [`Survey`].
 pub struct Tapped {
     pub ops: Ops,
     pub log: Log,
     pub ran: Option<Ran>,
-    /// Whether it rests is told by that.
+    /// whether it reports CPU time, so that the target may count as at rest
     pub tells_activity: bool,
     pub pressure: Option<Box<dyn Fn(Nanos) -> Pressure>>,
-    /// before each read, and, where told so, after each clear
+    /// called before each read, and, with `true`, after each clear
     pub meddle: Option<Meddling>,
     mappings: BTreeMap<TargetId, Vec<AddrRange>>,
-    /// Each reading of a target takes so much to reckon, told when nothing is asked for.
+    /// computing time of each reading of a target, reported when nothing is requested
     pub dear: Duration,
     reckoned: Duration,
-    /// whether a range may reach over the end of a mapping
+    /// whether a range may extend beyond the end of a mapping
     pub lax: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Large processes, of which a hundredth is hot in thousands of places: what is known of them, and when.
+//! Large processes, of which a hundredth is hot in thousands of places: how soon the monitor finds them.
 
 use super::field::{Field, Prices, TARGET, Touch};
 use super::*;
 
 const GIB: u64 = 1 << 30;
 
-/// A virtual machine: 25 us a shootdown on either side.
+/// A virtual machine: a shootdown costs 25 us on each side.
 const VIRTUAL: Prices = Prices {
     read_a_page: 2e-9,
     read_a_block: 150e-9,
@@ -15,15 +15,15 @@ const VIRTUAL: Prices = Prices {
     shootdown: 25e-6,
     call: 15e-6,
 };
-/// A machine of its own: 2 us.
+/// A physical machine: 2 us.
 const BARE: Prices = Prices { own_run: 2e-6, shootdown: 2e-6, ..VIRTUAL };
 
-/// A process of so many GiB, a hundredth of which is hot, in four places a GiB.
+/// A process of some GiB, of which a hundredth is hot, in four places per GiB.
 struct Sparse {
     gib: u64,
     /// ascending
     hot: Vec<AddrRange>,
-    /// What is computed is paid for, as it takes here.
+    /// whether computing is charged, at its cost on this machine
     pays: bool,
     field: Field,
 }
@@ -31,7 +31,7 @@ struct Sparse {
 impl Sparse {
     fn new(gib: u64, seed: u64, prices: Prices) -> Self {
         let places = 4 * gib;
-        // Each place lies somewhere in its part of the memory, whole windows of it.
+        // Each place is in its own part of the memory, and consists of whole windows.
         let (part, window) = (GIB / 4, 64 << 10);
         let len = part / 100 / window * window;
         let mut rng = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -64,7 +64,7 @@ impl Sparse {
         Sparse { gib, hot, pays: false, field }
     }
 
-    /// Precision and recall of what is called hot, by bytes.
+    /// Precision and recall of memory that is reported as hot, by bytes.
     fn hot(&self, s: &Snapshot) -> (f64, f64) {
         let thresholds = Thresholds::default();
         let (mut called, mut both) = (0, 0);
@@ -79,19 +79,19 @@ impl Sparse {
     }
 }
 
-/// What is known at a time, and what that has cost since the time before.
+/// The state at a time, and the cost since the previous one.
 struct Row {
     s: u64,
     precision: f64,
     recall: f64,
-    /// of all memory, what is called cold
+    /// share of all memory that is reported as cold
     cold: f64,
     /// shares of a CPU, by the prices
     cpu: f64,
     lost: f64,
-    /// the same of what the monitor computes besides, as it takes here
+    /// share of a CPU for computing, at its cost on this machine
     computing: f64,
-    /// the longest time between two snapshots, in s
+    /// longest time between two snapshots, in s
     round: f64,
     last: Arc<Snapshot>,
 }
@@ -121,7 +121,7 @@ fn resident() -> u64 {
 }
 
 impl Sparse {
-    /// Steps a monitor up to a time; none if it tells of nothing until then.
+    /// Steps a monitor until a time. `None` if it makes no snapshot until then.
     fn row(&self, monitor: &mut Exposure<Field>, s: u64) -> Option<Row> {
         let begin = self.field.now().0 as f64 / 1e9;
         let length = s as f64 - begin;
@@ -156,9 +156,9 @@ impl Sparse {
     }
 }
 
-/// Prints what is known of processes of 64 GiB, 1 TiB and 4 TiB, and when, and what that costs.
+/// Prints the state and the cost for processes of 64 GiB, 1 TiB and 4 TiB by time.
 ///
-/// `TERABYTES_ONLY=1024/bare` chooses, `TERABYTES_TIMES="10 20"` has other times.
+/// `TERABYTES_ONLY=1024/bare` selects some, `TERABYTES_TIMES="10 20"` sets other times.
 #[test]
 #[ignore = "prints figures, and takes minutes"]
 fn all_terabytes() {
@@ -193,7 +193,7 @@ fn all_terabytes() {
     }
 }
 
-/// A hundredth of 64 GiB is hot in 256 places, whose borders are found to a quarter of a MiB.
+/// A hundredth of 64 GiB is hot in 256 places. Their borders are found to a quarter of a MiB.
 #[test]
 fn hot_places_of_64_gib_are_found() {
     for (prices, s) in [(VIRTUAL, 30), (BARE, 15)] {
@@ -213,8 +213,8 @@ fn hot_places_of_64_gib_are_found() {
     }
 }
 
-/// Of 64 GiB in which little is hot, memory that wakes is found by the samples that are read in each round, and memory
-/// that falls idle when its sample has its turn.
+/// In 64 GiB with little hot memory, the samples that are read in each round find memory that wakes. Memory
+/// that falls idle is found when its sample has its turn.
 #[test]
 fn changes_in_64_gib_are_found() {
     let all = AddrRange::new(BASE, BASE + 64 * GIB);
@@ -251,7 +251,7 @@ fn changes_in_64_gib_are_found() {
     assert!(wrong <= 72 * MIB, "{} MiB are called hot at the end", wrong / MIB);
 }
 
-/// In processes that are not large, hot places that are smaller than a block are found, too.
+/// In processes that are not large, hot places smaller than a block are found too.
 #[test]
 fn hot_strips_of_128_kib_in_32_gib_are_found() {
     let (gib, strip) = (32, 128 << 10);

@@ -35,7 +35,7 @@ fn rates_are_right_over_three_decades() {
     }
 }
 
-/// 16 stretches of 8 MiB from 1000 Hz to 0.05, and what lies between.
+/// 16 stretches of 8 MiB from 1000 Hz to 0.05 Hz, and the memory between them.
 #[test]
 fn a_ladder_of_rates_has_at_most_twice_as_many_regions_as_it_has() {
     let hz = |i: u64| 1000.0 * 0.0517f64.powf(i as f64 / 4.5);
@@ -78,7 +78,7 @@ fn every_sixteenth_page_is_told_from_all_of_them() {
     }
 }
 
-/// The region of the only page that is touched, at 100 Hz, among so many MiB.
+/// The region of the only touched page, at 100 Hz, in `size` MiB.
 fn single_hot_page(size: u64, s: f64, windows: bool) -> RegionView {
     let page = pages(size * 256 / 5 * 3 + 5, 1);
     let (ops, target) = machine(1, |m, t| {
@@ -99,7 +99,7 @@ fn a_single_hot_page_in_8_gib_is_found_with_windows() {
     single_hot_page(8192, 40.0, true);
 }
 
-/// It is not lost among cold ones that it would be joined with, and its interval holds its rate.
+/// The page is not lost among cold ones with which it could be joined, and its interval contains its rate.
 #[test]
 fn a_single_hot_page_keeps_a_region_of_its_own() {
     let region = single_hot_page(64, 20.0, false);
@@ -123,7 +123,7 @@ fn windows_of_huge_pages_are_as_hot_as_these() {
     }
 }
 
-/// From once a second to a hundred times: it takes a second sign, not a second turn.
+/// From once a second to a hundred times: this requires a second sign, not a second turn.
 #[test]
 fn what_becomes_hotter_is_seen_soon() {
     for size in [8, 256] {
@@ -169,7 +169,7 @@ fn a_moved_window_is_seen_soon() {
     assert!(mean <= round + 0.15, "{mean:.3} s, rounds of {round:.3} s: {delays:.2?}");
 }
 
-/// 16 MiB that cannot be seen as a mapping, and 16 within one; all of it is hot.
+/// 16 MiB as an unobservable mapping, and 16 unobservable MiB within another one; all of it is hot.
 #[test]
 fn unknown_memory_is_neither_hot_nor_cold() {
     for why in [Unknown::Shared, Unknown::Dma] {
@@ -207,7 +207,8 @@ fn a_seed_and_a_machine_give_the_same_snapshots() {
 
 const SLOW: [f64; 3] = [0.05, 0.1, 0.3];
 
-/// What is cleared together is touched together, so that one look says little: by intervals, not by rates.
+/// Memory that is cleared together is touched together, so one look says little. The intervals show that, not
+/// the rates.
 #[test]
 fn intervals_hold_the_rate_of_what_is_gone_through_in_order() {
     let (ops, target) = machine(1, |m, t| {
@@ -244,7 +245,7 @@ fn intervals_hold_the_rate_of_what_is_gone_through_in_order() {
         }
     }
     assert!(all > 100 && held * 10 >= all * 9, "{held} of {all}");
-    // Nor does it take what is touched at random times for that, however slow.
+    // Memory that is touched at random times does not count as such a pass, however slow it is.
     for (factors, hz) in factors.iter_mut().zip(SLOW.into_iter().chain([100.0])) {
         factors.sort_unstable_by(f32::total_cmp);
         let factor = factors[factors.len() / 2];
@@ -252,7 +253,7 @@ fn intervals_hold_the_rate_of_what_is_gone_through_in_order() {
     }
 }
 
-/// A process that has no memory yet, as just after it has become another program.
+/// A process that has no memory yet, as just after an `exec`.
 #[test]
 fn no_snapshot_ends_when_it_starts() {
     let field = field::Field::new(&[], 1);

@@ -60,7 +60,7 @@ fn rates_are_right_over_two_decades() {
     for (i, hz) in [1.0, 5.0, 20.0, 80.0].into_iter().enumerate() {
         let inner = mib(i as u64 * 64 + 4, 24);
         let found = mean_hz_of_last(&snapshots, 10, inner);
-        // A watch that ends with the first touch overstates low rates, as there are few of them.
+        // A watch that ends with the first touch overstates low rates, because there are few of them.
         let most = if hz < 2.0 { 0.4 } else { 0.25 };
         assert!((found / hz - 1.0).abs() < most, "{found:.2} Hz instead of {hz}");
     }
@@ -96,13 +96,13 @@ fn periodic_and_swept_memory_is_hot_by_its_rate() {
     let mut monitor = monitor(&ops, &[target]);
     let snapshots = run_until(&mut monitor, &ops, 4.0);
     let mean = |range| mean_hz_of_last(&snapshots, 5, range); // one sweep
-    // 20 ms of 50 are 40 % of the pages: 25 Hz, if they were random.
+    // 20 ms of 50 ms are 40 % of the pages: 25 Hz, if touches were random.
     let (periodic, swept) = (mean(mib(4, 24)), mean(mib(68, 24)));
     assert!((20.0..30.0).contains(&periodic), "{periodic:.1} Hz");
     assert!((0.1..2.0).contains(&swept), "{swept:.2} Hz");
 }
 
-/// Exposure is measured, so a caller who comes late and irregularly still gets right rates.
+/// Exposure is measured, so rates are right even if the caller is late and irregular.
 #[test]
 fn a_late_caller_gets_right_rates() {
     let (ops, target) = machine(6, |m, t| {

@@ -18,7 +18,7 @@ fn changing_attributes_keeps_ages_and_rates() {
     let hot = kept.iter().filter(|r| mib(18, 12).contains(r.range.start));
     hot.for_each(|r| assert!(r.accesses_bp > 6000, "{r:?}")); // 8650 but for chance
     let after = run_until(&mut monitor, &ops, 8.3).remove(0);
-    // Ten samples from the step after the change on, none before.
+    // Ten samples from the step after the change on, and none before.
     assert_eq!((after.start, after.end), (seconds(8.1), seconds(8.2)));
     assert_eq!((after.seq, after.attrs), (before.seq + 1, faster()));
     assert_eq!(after.targets[0].ran, Some(faster().aggr));
@@ -52,8 +52,8 @@ fn fewer_regions_are_kept_to_at_once() {
     assert!(snapshots.last().unwrap().nr_regions() >= 400);
 }
 
-/// With more areas than regions, areas are left out whole: no part of one is dropped because
-/// another part of it has another heat.
+/// With more areas than regions, whole areas are left out: no part of an area is dropped because another part
+/// has another heat.
 #[test]
 fn fewer_regions_than_areas_leave_out_whole_areas() {
     let area = |i: u64| mib(8 * i, if i < 7 { 4 } else { 2 });
@@ -95,11 +95,11 @@ fn wrong_attributes_are_refused_and_the_old_ones_stay() {
         assert!(monitor.set_attrs(attrs).is_err());
         assert_eq!(monitor.attrs(), Attrs::default());
     }
-    // The interval under way was not disturbed either.
+    // The current interval was not disturbed either.
     assert_eq!(run_until(&mut monitor, &ops, 2.4)[0].start, seconds(2.0));
 }
 
-/// Ages are time that has passed, also where the intervals do not divide.
+/// Ages are elapsed time, also if one interval is no multiple of the other.
 #[test]
 fn ages_do_not_run_ahead_of_the_clock() {
     struct Count(Rc<Cell<u32>>);

@@ -2,7 +2,7 @@ use super::*;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Snapshots, and the windows asked for.
+/// Snapshots, and the requested windows.
 fn history(machine_seed: u64, seed: u64) -> (Vec<Arc<Snapshot>>, Vec<AddrRange>) {
     let (ops, target) = machine(machine_seed, a_quarter_hot);
     let asked = Rc::new(RefCell::new(Vec::new()));
@@ -33,7 +33,7 @@ fn another_machine_is_touched_otherwise() {
     assert_ne!(history(1, 1).0, history(2, 1).0);
 }
 
-/// What one step clears, the next one reads, without clearing it again.
+/// Each step reads the windows that the previous one cleared, without clearing them again.
 #[test]
 fn a_window_is_cleared_once_and_read_once() {
     let (ops, target) = machine(1, a_quarter_hot);

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A monitor that is stopped for seconds: no rate is wrong for it, not that of the interval either.
+/// A monitor that is stopped for seconds. No rate is wrong, not even that of the same interval.
 #[test]
 fn a_gap_does_not_make_rates_wrong() {
     let (hot, cold) = (mib(16, 16), mib(33, 31));
@@ -9,7 +9,7 @@ fn a_gap_does_not_make_rates_wrong() {
             machine.map(target, mib(0, 64), Memory::anonymous()).unwrap();
             machine.touch(target, hot, poisson(150.0)).unwrap();
         });
-        // So that windows are watched whenever it stops.
+        // So windows are watched whenever the monitor stops.
         let attrs = Attrs { clear_every: 1, ..Attrs::default() };
         let mut monitor = RegionSampler::new(ops.clone(), attrs, &[target], 1).unwrap();
         run_until(&mut monitor, &ops, begin);

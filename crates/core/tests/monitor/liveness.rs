@@ -35,7 +35,7 @@ fn an_unknown_target_is_an_error() {
     assert_eq!(monitor.step(Nanos(0)).unwrap_err(), OpsError::NoTarget(TargetId(77)));
 }
 
-/// The new address space is mapped at the same place, and nothing of the old one is believed of it.
+/// The new address space is mapped at the same place. Nothing that was known of the old one applies to it.
 #[test]
 fn exec_voids_what_was_known() {
     let (ops, target) = machine(1, a_quarter_hot);

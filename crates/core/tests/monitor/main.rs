@@ -1,6 +1,6 @@
-//! The monitor over a simulated machine, whose truth is known.
+//! The monitor over a simulated machine with known truth.
 
-// What clippy allows in tests, for their helpers too.
+// The lints that clippy permits in tests, for their helpers too.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod accuracy;
@@ -39,7 +39,7 @@ fn covered(regions: &[Region]) -> Vec<AddrRange> {
     isotherm_core::join_touching(regions.iter().map(|r| r.range))
 }
 
-/// Hot bytes of a target as a snapshot has them, against the truth.
+/// The score of a target's hot bytes in a snapshot, against the truth.
 fn score_hot(s: &Snapshot, ops: &Ops, target: TargetId) -> Score {
     let truth = ops.machine().truth(target).unwrap().ground(s.start, s.end);
     score(&truth, s, target).unwrap().hot
@@ -55,14 +55,14 @@ fn bytes_where(
     regions.filter_map(|r| r.range.intersect(&range)).map(|r| r.len()).sum()
 }
 
-/// The range's rate, as the mean of the regions' by bytes.
+/// The rate of the range: the mean of its regions, weighted by bytes.
 fn mean_hz(view: &TargetView, range: AddrRange) -> f64 {
     let parts = view.regions.iter().filter_map(|r| Some((r, r.range.intersect(&range)?)));
     let sum: f64 = parts.map(|(r, part)| f64::from(r.rate.hz) * part.len() as f64).sum();
     sum / range.len() as f64
 }
 
-/// The mean over the last `n` snapshots: a settled region is looked at but a few times in each.
+/// The mean over the last `n` snapshots: each looks at a settled region only a few times.
 fn mean_hz_of_last(snapshots: &[Arc<Snapshot>], n: usize, range: AddrRange) -> f64 {
     let last = snapshots.iter().rev().take(n);
     last.map(|s| mean_hz(&s.targets[0], range)).sum::<f64>() / n as f64

@@ -88,7 +88,7 @@ fn more_areas_than_regions_leave_out_the_smallest() {
     assert_eq!(s.targets[0].left_out, (1..=10).sum::<u64>() * KIB64);
 }
 
-/// New mappings at a time when the regions are near their maximum must not blur what is known.
+/// New mappings while the number of regions is near its maximum must not blur known regions.
 #[test]
 fn new_mappings_cost_no_borders() {
     let hot = |i: u64| mib(2 + i * 8, 1);
@@ -114,7 +114,7 @@ fn new_mappings_cost_no_borders() {
     assert!(found.iter().all(|&hz| hz > 40.0), "{found:?}");
 }
 
-/// Where small areas need most of the regions, the big one has fewer, but still its borders.
+/// If small areas need most of the regions, the big one has fewer, but keeps its borders.
 #[test]
 fn many_areas_leave_borders_to_the_big_one() {
     let (ops, target) = machine(3, |m, t| {

@@ -1,4 +1,4 @@
-//! What holds whatever happens: random maps, unmaps, growth, exec and end between steps.
+//! Properties that hold after random maps, unmaps, growth, exec and ends between steps.
 
 use super::*;
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use isotherm_core::{PAGE_SIZE, Source, Step, Thresholds, Unknown};
 use proptest::prelude::*;
 
-/// One thing that happens to a target; places and sizes in pages of a space of 4096.
+/// An event of a target; places and sizes are in pages of a space of 4096.
 #[derive(Debug, Clone)]
 enum Event {
     Map(u64, u64),
@@ -66,12 +66,12 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 fn pages(at: u64, len: u64) -> AddrRange {
-    // Not aligned to 2 MiB, and across several boundaries of it.
+    // Not aligned to 2 MiB, and across several multiples of it.
     let start = 0x1234_5000 + at * PAGE_SIZE;
     AddrRange::new(start, start + len * PAGE_SIZE)
 }
 
-/// What the operations set was asked, against what it had said is mapped.
+/// Checks requests to the operations set against the mappings that it has reported.
 struct Checked {
     ops: Ops,
     told: Rc<RefCell<BTreeMap<TargetId, Vec<AddrRange>>>>,
@@ -104,7 +104,7 @@ impl Look for Checked {
             );
             assert_eq!(range.start >> 21, (range.end - 1) >> 21, "{range:?} crosses 2 MiB");
         }
-        // A batch clears, or reads what was cleared before, perhaps not for the first time.
+        // A batch clears, or it reads windows that were cleared before, perhaps repeatedly.
         if asks.iter().all(|a| a.clear) {
             self.cleared.retain(|a| self.read.contains(a));
             self.cleared.extend(asks);
@@ -145,7 +145,7 @@ impl World {
         World { ops, targets: vec![target], monitor, told, max_regions, next_seq: 0, ended: false }
     }
 
-    /// What cannot be done (mapping what is taken, touching what is not mapped) is not done.
+    /// Skips impossible events (mapping used addresses, touching unmapped ones).
     fn happen(&mut self, event: &Event, which: usize) {
         let t = self.targets[which % self.targets.len()];
         let mut m = self.ops.machine();
@@ -265,7 +265,7 @@ proptest! {
             }
         }
         if !world.ended {
-            // At rest, what is covered is what is mapped.
+            // Once events end, exactly the mapped memory is covered.
             let until = world.ops.machine().now() + Duration::from_secs(2);
             world.wait(until);
             for t in world.monitor.targets() {

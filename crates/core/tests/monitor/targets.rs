@@ -44,10 +44,10 @@ fn changing_targets_keeps_what_is_known_of_the_others() {
     assert!(mean_hz(&s.targets[1], mib(34, 4)) > 30.0);
 }
 
-/// Monitors clear each other's bits: a page that another one has cleared tells only of the time
-/// since. In step with each other, as here, whoever is last even reads nothing in a window that
-/// another has just chosen too. In regions of a hundred windows that is rare, and all find what is
-/// hot; in regions as small as a window it would be the rule.
+/// Monitors clear each other's bits: a page that another one has cleared gives information only about the
+/// time since. If they step together, as here, the last one even reads nothing in a window that another has
+/// just chosen too. In regions of a hundred windows that is rare, and all find the hot memory. In regions as
+/// small as a window it would be usual.
 #[test]
 fn several_monitors_share_a_machine() {
     let (ops, target) = machine(1, |m, t| {
@@ -72,7 +72,7 @@ fn several_monitors_share_a_machine() {
         let score = score_hot(&s, &ops, target);
         assert!(score.precision() > Some(0.95) && score.recall() > Some(0.95), "{score:?}");
         let hz = mean_hz(&s.targets[0], mib(305, 54));
-        // Few looks in a settled region: where all pages were young, the rate is a guess upwards.
+        // A settled region has few looks: if all pages were young, the rate is a guess that is too high.
         assert!((70.0..130.0).contains(&hz), "{hz:.0} Hz instead of 100");
     }
 }

@@ -5,7 +5,7 @@ fn heat_bytes(s: &Snapshot) -> isotherm_core::HeatBytes {
     s.bytes(&Thresholds::default())
 }
 
-/// 64 MiB; of the last 32, the accesses cannot be seen, and all are hot.
+/// 64 MiB, all hot. Accesses to the last 32 MiB cannot be observed.
 #[test]
 fn unknown_memory_is_neither_hot_nor_cold() {
     for why in [Unknown::Shared, Unknown::Dma] {
@@ -26,7 +26,7 @@ fn unknown_memory_is_neither_hot_nor_cold() {
     }
 }
 
-/// Memory that is shared for some time, and never touched, is not known to have been cold then.
+/// Memory that is shared for some time is not known to have been cold then, even if it was never touched.
 #[test]
 fn memory_is_not_cold_for_the_time_it_was_unknown() {
     let (ops, target) = machine(1, |m, t| m.map(t, mib(0, 64), Memory::anonymous()).unwrap());
@@ -35,7 +35,7 @@ fn memory_is_not_cold_for_the_time_it_was_unknown() {
     let cold = |s: &Snapshot, range| {
         bytes_where(&s.targets[0], range, |r| r.age > Duration::from_secs(3)) / MIB
     };
-    // By then each page has been cleared, so that none will look accessed.
+    // By then each page has been cleared, so none will look accessed.
     run_until(&mut monitor, &ops, 5.0);
     set(Some(Unknown::Shared));
     run_until(&mut monitor, &ops, 8.0);
@@ -78,7 +78,7 @@ fn what_is_paged_out_is_absent_until_it_is_wanted_again() {
     assert!(heat_bytes(&s).hot.abs_diff(32 * MIB) <= 2 * MIB, "{:?}", heat_bytes(&s));
 }
 
-/// All looks at the hot half are dropped: it is unseen, and the cold half says nothing about it.
+/// All looks at the hot half are dropped. It is unseen, and the cold half says nothing about it.
 #[test]
 fn dropped_looks_say_nothing() {
     let (ops, target) = machine(1, |m, t| {
@@ -102,7 +102,7 @@ fn dropped_looks_say_nothing() {
     assert!(b.hot == 0 && b.cold >= 31 * MIB, "{b:?}");
 }
 
-/// Looks that are dropped now and then do not make hot memory colder.
+/// Occasionally dropped looks do not make hot memory colder.
 #[test]
 fn some_dropped_looks_change_no_rate() {
     let (ops, target) = machine(1, |m, t| {

@@ -1,6 +1,6 @@
-//! The page scan over a simulated machine, whose truth is known.
+//! The page scan over a simulated machine with known truth.
 
-// What clippy allows in tests, for their helpers too.
+// The lints that clippy permits in tests, for their helpers too.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod mappings;
@@ -37,7 +37,7 @@ fn run_until(monitor: &mut Watching, ops: &Ops, s: f64) -> Vec<Arc<Snapshot>> {
     run(&mut **monitor, ops, seconds(s)).unwrap()
 }
 
-/// Snapshots of a machine that `lay` makes, up to a time.
+/// Snapshots of a machine that `lay` creates, until a time.
 fn watched(
     s: f64,
     attrs: Attrs,
@@ -54,7 +54,7 @@ fn scores(s: &Snapshot, ops: &Ops, target: TargetId) -> Scores {
     score(&truth, s, target).unwrap()
 }
 
-/// The region that holds the first page of `range`.
+/// The region that contains the first page of `range`.
 fn region_at(view: &TargetView, range: AddrRange) -> &RegionView {
     view.regions.iter().find(|r| r.range.contains(range.start)).unwrap()
 }

@@ -51,7 +51,7 @@ fn hidden_memory_is_unknown_and_has_no_age() {
     };
     assert_eq!((of(&s, Unknown::Mlocked), of(&s, Unknown::Dma)), (50 * PAGE_SIZE, 16 * MIB));
     assert_eq!(s.bytes(&Thresholds::default()).hot, 8 * MIB - 50 * PAGE_SIZE);
-    // Untouched memory that is shared for a while was not cold then, for all that is known.
+    // Untouched memory that is shared for a while is not known to have been cold then.
     set(mib(12, 4), Some(Unknown::Shared));
     let s = run_until(&mut monitor, &ops, 5.0).pop().unwrap();
     assert_eq!(of(&s, Unknown::Shared), 4 * MIB);
@@ -78,7 +78,7 @@ fn nothing_is_believed_of_an_old_address_space() {
     assert!(only[0].age <= Duration::from_secs(3), "{:?}", only[0].age);
 }
 
-/// More areas than regions: the smallest are left out, and the snapshot says so.
+/// With more areas than regions, the smallest are left out, and the snapshot reports that.
 #[test]
 fn what_no_region_covers_is_said() {
     let (snapshots, ..) =

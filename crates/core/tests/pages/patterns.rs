@@ -1,7 +1,7 @@
 use super::*;
 use isotherm_core::Thresholds;
 
-/// Touched every 40 ms, a page is found so in each second sample of 20 ms.
+/// A page that is touched every 40 ms is found touched in every second sample of 20 ms.
 #[test]
 fn shares_of_samples_are_exact() {
     let (snapshots, ..) = watched(4.0, attrs(), |m, t| {
@@ -27,7 +27,8 @@ fn shares_of_samples_are_exact() {
     }
 }
 
-/// What was never touched is as old as the monitor; what no longer is, as old as that, to a sample.
+/// Memory that was never touched is as old as the monitor. Memory that is no longer touched has its idle time
+/// as its age, to one sample.
 #[test]
 fn ages_of_untouched_memory_are_exact() {
     let (ops, target) = machine(1, |m, t| {
@@ -76,7 +77,7 @@ fn one_hot_page_is_found_among_many() {
     assert!((40.0..250.0).contains(&hot.rate.hz) && hot.rate.low > 20.0, "{:?}", hot.rate);
 }
 
-/// Each 16th page is told apart with `windows`; without, regions say how many of their pages it is.
+/// With `windows` every 16th page is separate; without, regions report the share of their touched pages.
 #[test]
 fn every_sixteenth_page() {
     let lay = |m: &mut Machine, t| {
@@ -118,7 +119,7 @@ fn rates_are_right_over_two_decades() {
     }
 }
 
-/// A huge page has one bit: all of it is touched, and it is one look.
+/// A huge page has one bit: all of it counts as touched, and as one look.
 #[test]
 fn a_huge_page_is_one_look() {
     let (snapshots, ..) = watched(2.0, attrs(), |m, t| {
@@ -131,7 +132,7 @@ fn a_huge_page_is_one_look() {
     assert!(width > 2.0, "20 looks tell no more: {:?}", hot.rate);
 }
 
-/// Exposure is measured, so a caller who comes late still gets right rates.
+/// Exposure is measured, so rates are right even if the caller is late.
 #[test]
 fn a_gap_is_no_sample() {
     let (ops, target) = machine(1, |m, t| {

@@ -1,6 +1,6 @@
-//! What tests of all monitors have in common: a simulated machine with one target.
+//! Common parts of the tests of all monitors: a simulated machine with one target.
 
-// What clippy allows in tests, for their helpers too.
+// The lints that clippy permits in tests, for their helpers too.
 #![allow(clippy::unwrap_used)]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
@@ -10,12 +10,12 @@ use isotherm_sim::{Machine, Memory, Ops, Pattern};
 pub const MIB: u64 = 1 << 20;
 pub const BASE: u64 = 0x7f00_0000_0000;
 
-/// The stretch of `len` pages, `at` pages behind the base.
+/// The stretch of `len` pages, `at` pages after the base.
 pub fn pages(at: u64, len: u64) -> AddrRange {
     AddrRange::new(BASE + at * PAGE_SIZE, BASE + (at + len) * PAGE_SIZE)
 }
 
-/// The stretch of `len` MiB, `at` MiB behind the base.
+/// The stretch of `len` MiB, `at` MiB after the base.
 pub fn mib(at: u64, len: u64) -> AddrRange {
     pages(at * 256, len * 256)
 }
@@ -28,7 +28,7 @@ pub fn seconds(s: f64) -> Nanos {
     Nanos((s * 1e3).round() as u64 * 1_000_000)
 }
 
-/// A machine with one target, as `lay` makes it.
+/// A machine with one target, which `lay` sets up.
 pub fn machine(seed: u64, lay: impl FnOnce(&mut Machine, TargetId)) -> (Ops, TargetId) {
     let mut machine = Machine::new(seed);
     let target = machine.spawn();

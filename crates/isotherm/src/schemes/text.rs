@@ -1,12 +1,12 @@
-//! The TOML form of schemes. `docs/abi/testing/scheme.md` describes it; `scheme.schema.json`, beside
-//! that, is made of these types.
+//! The TOML form of schemes. `docs/abi/testing/scheme.md` describes it. `scheme.schema.json` beside that page
+//! is generated from these types and their comments.
 
 use isotherm_core::MappingKind;
 use serde::Deserialize;
 
 use super::values::{Age, Deed, Rate, Share, Size, Time};
 
-/// A file of schemes, in the order in which they have their turn.
+/// A file of schemes, in their order of execution.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -14,54 +14,54 @@ pub struct File {
     pub scheme: Vec<SchemeText>,
 }
 
-/// Those of a file that holds other things as well.
+/// The schemes of a file that also contains other tables.
 #[derive(Debug, Deserialize)]
 pub struct Among {
     #[serde(default)]
     pub scheme: Vec<SchemeText>,
 }
 
-/// Regions like this: this action, so much of it, only while the machine is like this.
+/// An action on matching regions, within a quota, while the watermarks permit it.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SchemeText {
-    /// tells it from others; if there is none, its action
+    /// name of the scheme; the default is its action
     pub name: Option<String>,
-    /// what is done
+    /// the action
     pub action: Deed,
-    /// bytes of a region
+    /// size of a region in bytes
     #[serde(default)]
     pub size: Bounds<Size>,
     /// touches of a page a second
     #[serde(default)]
     pub rate: Bounds<Rate>,
-    /// how long the region has kept its heat
+    /// time for which the region has kept its heat
     #[serde(default)]
     pub age: Bounds<Age>,
-    /// how often it has its turn; with each snapshot, if not given
+    /// interval between two turns; the default is each snapshot
     pub apply_interval: Option<Time>,
-    /// What is touched within this time before an action for cold memory is let alone; the sampling
-    /// interval, if not given
+    /// before an action for cold memory, pages touched within this time are skipped; the default is the
+    /// sampling interval
     pub recheck: Option<Time>,
-    /// how much
+    /// limits in a window of time
     #[serde(default)]
     pub quota: QuotaText,
-    /// when at all
+    /// conditions of the machine
     pub watermarks: Option<WatermarksText>,
-    /// which parts of regions; the first that a part answers to decides
+    /// the parts of regions to act on; the first filter that matches a part decides
     #[serde(default)]
     pub filters: Vec<FilterText>,
 }
 
-/// Least and most, both within.
+/// Minimum and maximum, both inclusive.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Bounds<T> {
-    /// no least, if not given
+    /// minimum; by default none
     pub min: Option<T>,
-    /// no most, if not given
+    /// maximum; by default none
     pub max: Option<T>,
 }
 
@@ -71,64 +71,63 @@ impl<T> Default for Bounds<T> {
     }
 }
 
-/// How much may be done in a window of time; what is not given is no bound.
+/// Limits in a window of time. A missing limit is no limit.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct QuotaText {
     /// time for acting
     pub time: Option<Time>,
-    /// bytes; with 0 it never acts
+    /// bytes; with 0 the scheme never acts
     pub bytes: Option<Size>,
-    /// length of a window; 1s if not given
+    /// length of a window; the default is 1s
     pub reset: Option<Time>,
-    /// what comes first; all zero: nothing does
+    /// priority of regions; all zero: no priority
     #[serde(default)]
     pub weights: WeightsText,
-    /// what the quota is moved by, within the other bounds
+    /// goals that adjust the quota, within the other limits
     #[serde(default)]
     pub goals: Vec<GoalText>,
 }
 
-/// How much each counts for what comes first.
+/// The weight of each property in the priority.
 #[derive(Debug, Default, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightsText {
-    /// bigger first
+    /// weight of the size: bigger regions first
     pub size: u32,
-    /// share of accessed pages
+    /// weight of the share of accessed pages
     pub rate: u32,
-    /// age
+    /// weight of the age
     pub age: u32,
 }
 
-/// What is to be brought about.
+/// A goal.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GoalText {
-    /// some tasks wait for memory for so long of each second
+    /// some tasks wait for memory for this time in each second
     Stalled(Of<Time>),
-    /// at most so much of the working set is read back within a minute
+    /// this share of the working set is read back within a minute
     Refaults(Of<Share>),
-    /// so much of the machine's memory is free
+    /// this share of the machine's memory is free
     Free(Share),
-    /// so much is resident
+    /// this many bytes are resident
     Resident(Of<Size>),
-    /// the number that a file holds is so high
+    /// the number in a file has this value
     File(FileGoal),
 }
 
-/// A figure, and whose.
+/// A target value, and where it is measured.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Of<T> {
-    /// what it is to be
+    /// the target value
     pub target: T,
-    /// `targets` (those that are watched, and the control group that they are in), `machine`, or the
-    /// path of a control group
+    /// `targets` (the watched processes and their control group), `machine`, or the path of a control group
     #[serde(default = "of_targets")]
     pub of: String,
 }
@@ -138,32 +137,32 @@ pub struct Of<T> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FileGoal {
-    /// which file; it is read in each window
+    /// path of the file, which is read in each window
     pub path: String,
-    /// what the number is to be: above 0
+    /// target value of the number, above 0
     pub target: f64,
 }
 
-/// It acts only while a figure lies between `low` and `high`; it turns on below `mid`.
+/// The scheme acts only while a metric lies between `low` and `high`. It turns on below `mid`.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WatermarksText {
-    /// which figure
+    /// the metric
     pub metric: MetricText,
-    /// whose, for `stalled` alone: as in goals
+    /// where it is measured, only for `stalled`: as in goals
     pub of: Option<String>,
-    /// how often it is looked at; 5s if not given
+    /// interval between two checks; the default is 5s
     pub interval: Option<Time>,
-    /// off above
+    /// the scheme is off above this
     pub high: Share,
-    /// on below
+    /// the scheme turns on below this
     pub mid: Share,
-    /// off below
+    /// the scheme is off below this
     pub low: Share,
 }
 
-/// A figure for watermarks.
+/// A metric for watermarks.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -176,17 +175,17 @@ pub enum MetricText {
     Stalled,
 }
 
-/// What becomes of parts, or of pages, of a kind.
+/// Allows or rejects parts or pages of a kind.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FilterText {
-    /// which
+    /// the kind
     pub kind: KindText,
-    /// those that are not of the kind
+    /// inverts the filter
     #[serde(default)]
     pub not: bool,
-    /// let them through; else they are held back
+    /// whether matching memory passes; by default it is rejected
     #[serde(default)]
     pub allow: bool,
 }
@@ -196,31 +195,31 @@ pub struct FilterText {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum KindText {
-    /// addresses, as `0x7f0000000000..0x7f0010000000`
+    /// addresses, such as `0x7f0000000000..0x7f0010000000`
     Addresses(String),
-    /// of the process with this pid
+    /// memory of the process with this pid
     Pid(i32),
-    /// of processes of this name, as `ps -eo comm` shows it
+    /// memory of processes with this name, as `ps -eo comm` shows it
     Comm(String),
-    /// of the processes of this control group, and of those below it
+    /// memory of the processes of this control group, and of the groups below it
     Cgroup(String),
-    /// what the mapping is made of
+    /// kind of the mapping
     Mapping(MappingText),
     /// the name of the mapping, as in /proc/PID/maps
     Name(String),
-    /// how that begins
+    /// prefix of the name of the mapping
     NamePrefix(String),
     /// pages of folios of this size
     HugePage(Bounds<Size>),
     /// pages on this node
     Node(u32),
-    /// pages whose accessed bit is set, or is not
+    /// pages whose accessed bit is set (true) or clear (false)
     Young(bool),
-    /// pages that were touched within so long
+    /// pages that were touched within this time
     TouchedWithin(Time),
 }
 
-/// What a mapping is made of.
+/// The kind of a mapping.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -246,7 +245,7 @@ impl From<MappingText> for MappingKind {
     }
 }
 
-/// Those that are watched.
+/// The watched processes.
 pub const TARGETS: &str = "targets";
 
 fn of_targets() -> String {

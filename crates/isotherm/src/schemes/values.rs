@@ -1,4 +1,4 @@
-//! Sizes, times, rates and shares as people write them in a file of schemes.
+//! Sizes, times, rates and shares in a file of schemes.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub struct Time(pub Duration);
 
 impl TryFrom<Scalar> for Time {
     type Error = String;
-    /// A number might be taken for intervals, as in ages.
+    /// A plain number could be mistaken for intervals, as in ages.
     fn try_from(s: Scalar) -> Result<Self, String> {
         match s {
             Scalar::Text(text) => units::duration(&text).map(Time),
@@ -100,7 +100,7 @@ impl TryFrom<Scalar> for Age {
 }
 
 impl Age {
-    /// Where an interval takes so long.
+    /// The time, with this length of an interval.
     pub fn at(self, interval: Duration) -> Duration {
         match self {
             Age::Time(time) => time,
@@ -123,19 +123,19 @@ impl TryFrom<Scalar> for Share {
 }
 
 impl Share {
-    /// Of 10,000.
+    /// The share in basis points.
     pub fn bp(self) -> u32 {
         (self.0 * 100.0).round() as u32
     }
 
-    /// Of a million.
+    /// The share in millionths.
     pub fn ppm(self) -> u32 {
         (self.0 * 10_000.0).round() as u32
     }
 }
 
-/// What is done: pageout, cold, willneed, hugepage, nohugepage, lru_prio, lru_deprio, "migrate_hot
-/// NODES", "migrate_cold NODES" or stat; nodes as 1, or 0:2,1:1 with weights.
+/// An action: pageout, cold, willneed, hugepage, nohugepage, lru_prio, lru_deprio, "migrate_hot NODES",
+/// "migrate_cold NODES" or stat. NODES is 1, or 0:2,1:1 with weights.
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(try_from = "String")]

@@ -61,7 +61,6 @@ impl Meter {
     ///
     /// # Errors
     /// If a scheme uses a figure that can never be read here.
-    /// If a figure that one goes by can never be read here.
     pub fn new<'a>(
         root: &Path,
         schemes: impl Iterator<Item = &'a Scheme>,

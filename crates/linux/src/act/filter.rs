@@ -8,7 +8,7 @@ use super::pieces::{Piece, nodes};
 use crate::ops::process::Process;
 use crate::sys::monotonic;
 
-/// Leaves the pieces that are let through.
+/// Removes the pieces that filters reject.
 pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mut Vec<Piece>) {
     if filters.is_empty() || pieces.is_empty() {
         return;
@@ -25,9 +25,9 @@ pub(super) fn let_through(process: &Process, filters: &[PageFilter], pieces: &mu
     pieces.retain(|p| lets_through(filters, p, nodes.next().flatten(), |time| touched(p, time)));
 }
 
-/// Whether `piece` is let through: the first filter that it answers to decides. One that answers to none is let
-/// through if there is no filter, or the last one rejects. `node` tells where it lies, `touched` whether it
-/// was touched within a time.
+/// Whether `piece` passes: the first filter that it matches decides. If it matches none, it passes if there
+/// is no filter, or if the last one rejects. `node` returns its node, `touched` whether it was touched within
+/// a time.
 fn lets_through(
     filters: &[PageFilter],
     piece: &Piece,
@@ -46,12 +46,12 @@ fn lets_through(
     }
 }
 
-/// Whether they ask for nodes.
+/// Whether a filter needs nodes.
 fn ask_for_nodes(filters: &[PageFilter]) -> bool {
     filters.iter().any(|f| matches!(f.kind, PageKind::Node(_)))
 }
 
-/// Whether they ask for when pages were touched.
+/// Whether a filter needs the time of the last touch.
 pub(super) fn ask_for_touched(filters: &[PageFilter]) -> bool {
     filters.iter().any(|f| matches!(f.kind, PageKind::Touched { .. }))
 }

@@ -57,9 +57,9 @@ impl Act for Vaddr {
             self.targets.get(work.target)?.acts += 1;
         }
         let done = self.apply_all(sound, out);
-        // It is no look's.
+        // This CPU time does not belong to any look.
         self.cpu.leave_out(thread_cpu().saturating_sub(begin));
-        // Of those that it did not come to nothing is said.
+        // Nothing is reported about works that were not reached.
         let next = rest.first().filter(|_| out.len() == end);
         done.and_then(|()| next.map_or(Ok(()), |w| self.check(w)))
     }
@@ -77,15 +77,16 @@ impl Vaddr {
         Err(OpsError::Failed(format!("{range:?} does not begin and end with a page")))
     }
 
-    /// Each work gets a step further, however little its time is: of many little ones the last are left, so
-    /// that the time of all is kept. E.g. of 90 that have .5 ms each and take 1 ms, 45 are done.
+    /// Each work advances by a step, however little time it has. Of many small works the last ones are left
+    /// out, so that the total time is kept. Example: of 90 works that have 0.5 ms each and take 1 ms, 45 are
+    /// done.
     fn apply_all(&mut self, works: &[Work<'_>], out: &mut Vec<Applied>) -> Result<(), OpsError> {
         self.refresh(works)?;
         let time = works.iter().fold(Duration::ZERO, |sum, w| sum.saturating_add(w.budget.time));
         let mut spent = Duration::ZERO;
         let mut prepared: Vec<(&Work<'_>, Prepared)> = Vec::new();
         for work in works {
-            // What is prepared is to be done in what is left, which takes longer.
+            // Prepared works must fit in the remaining time, and acting takes longer than preparing.
             if spent > time / 4 {
                 break;
             }
@@ -101,7 +102,8 @@ impl Vaddr {
                 in_vain += prepared.took;
                 continue;
             }
-            // What those before took too much is not there for it: all of them are over by one step at most.
+            // A work does not get the time by which earlier ones exceeded theirs. So all together exceed the
+            // time by one step at most.
             let left = prepared.took + time.saturating_sub(spent);
             let budget = Budget { time: work.budget.time.min(left), ..work.budget };
             work.begin();
@@ -112,14 +114,14 @@ impl Vaddr {
             self.page_times.note(work.action, &done, took);
             out.push(done);
         }
-        // Who has come to nothing would seem to have stopped for want of time.
+        // Without this, a work that matched no page would be counted as out of time.
         if let Some(last) = out.iter_mut().skip(first).rfind(|a| a.tried + a.passed > 0) {
             last.took += in_vain;
         }
         Ok(())
     }
 
-    /// Waits for touches, once for all works that ask for it.
+    /// Waits for touches, once for all works that request it.
     fn wait(&mut self, works: &mut [(&Work<'_>, Prepared)]) -> Result<(), OpsError> {
         let waits = || works.iter().filter(|(_, p)| p.waits).map(|(work, _)| work);
         let Some(longest) = waits().map(|w| w.recheck).max() else { return Ok(()) };
@@ -133,11 +135,11 @@ impl Vaddr {
         })
     }
 
-    /// Mappings may have come, gone or been locked since they were read. Of who has ended there is
-    /// nothing to refresh.
+    /// Reads the mappings again, because memory may have been mapped, unmapped or locked since. A target that
+    /// has ended has none.
     ///
-    /// Where touches are waited for, TLBs are flushed, at the price of a few bits: others clear bits
-    /// without that (kswapd, clear_refs), and what a TLB holds is accessed without a trace.
+    /// Before a wait for touches, it flushes the TLBs, which costs a few bits. Others (kswapd, clear_refs)
+    /// clear bits without a flush, and accesses through a cached translation leave no trace.
     fn refresh(&mut self, works: &[Work<'_>]) -> Result<(), OpsError> {
         let Vaddr { walker, targets, .. } = self;
         let mut seen = BTreeSet::<TargetId>::new();
@@ -150,7 +152,8 @@ impl Vaddr {
             let waits = |w: &Work<'_>| w.target == work.target && waits_for_touches(w);
             match process.refresh(walker) {
                 Ok(true) if works.iter().any(waits) => drop(flush_by_advice(walker, process)?),
-                // Where it is not known what may be touched, nothing is, until it is read again.
+                // If it is unknown which memory may be touched, nothing is touched until the mappings can be
+                // read.
                 Err(e) if e.is_transient() => {
                     process.postpone(&e);
                     process.forget_mappings();

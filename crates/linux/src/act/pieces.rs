@@ -1,4 +1,4 @@
-//! What can be acted on: pages and folios whose accesses can be seen.
+//! The memory that actions can be applied to: pages and folios whose accesses can be observed.
 
 use isotherm_core::{AddrRange, BLOCK_SIZE, MappingKind, PAGE_SIZE, PageMask};
 
@@ -13,11 +13,11 @@ pub(super) struct Piece {
     /// address of its first page
     pub start: u64,
     pub pages: u32,
-    /// any of its pages
+    /// whether any of its pages is young
     pub young: bool,
-    /// It goes to swap.
+    /// whether it would be paged out to swap
     pub swaps: bool,
-    /// where its mapping begins
+    /// start of its mapping
     pub area: u64,
 }
 
@@ -31,21 +31,21 @@ impl Piece {
     }
 }
 
-/// Pages in all of them.
+/// The number of pages in all pieces.
 pub(super) fn pages_of(pieces: &[Piece]) -> u64 {
     pieces.iter().map(|p| u64::from(p.pages)).sum()
 }
 
-/// The node of each piece; none if its memory is gone.
+/// The node of each piece. `None` if its memory has gone.
 pub(super) fn nodes(process: &Process, pieces: &[Piece]) -> Vec<Option<u32>> {
     let heads: Vec<u64> = pieces.iter().map(|p| p.start).collect();
-    // Only while it has not ended is the pid its own.
+    // The pid belongs to the process only until the process has ended.
     let told = page_nodes(process.pid, &heads).ok().filter(|_| !process.has_ended());
     let nodes = told.unwrap_or_else(|| vec![-libc::ESRCH; heads.len()]);
     nodes.into_iter().map(|node| u32::try_from(node).ok()).collect()
 }
 
-/// A part of a mapping whose accesses can be seen.
+/// A part of a mapping whose accesses can be observed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct VisibleRange {
     pub range: AddrRange,
@@ -53,7 +53,7 @@ pub(super) struct VisibleRange {
     pub swaps: bool,
 }
 
-/// Those of `range`, as far as the mappings are known.
+/// The visible parts of `range`, as far as the mappings are known.
 pub(super) fn visible_ranges(process: &Process, range: AddrRange) -> Vec<VisibleRange> {
     let first = process.mappings.partition_point(|m| m.range.end <= range.start);
     let rest = process.mappings.get(first..).unwrap_or_default();
@@ -65,16 +65,16 @@ pub(super) fn visible_ranges(process: &Process, range: AddrRange) -> Vec<Visible
     seen.collect()
 }
 
-/// A block, and what of it can be acted on.
+/// A block, with the memory in it that actions can be applied to.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
     pub block: RawBlock,
     visible: VisibleRange,
-    /// resident pages that were asked for
+    /// requested resident pages
     pub resident: PageMask,
-    /// those of them that somebody else maps too, or with them a part of a folio
+    /// those of them that another process maps too, or that share a folio with such a page
     hidden: PageMask,
-    /// those whose accesses can be seen, by the folio, ascending
+    /// those whose accesses can be observed, by folio, in ascending order
     pub pieces: Vec<Piece>,
 }
 
@@ -98,36 +98,36 @@ impl Found {
         found
     }
 
-    /// Whether all of the block was asked for.
+    /// Whether the whole block was requested.
     pub fn is_whole(&self) -> bool {
         let range = AddrRange::new(self.block.start, self.block.start + BLOCK_SIZE);
         range.intersect(&self.visible.range) == Some(range)
     }
 
-    /// Whether accesses to all that is resident can be seen, but for pages that are just being put on a
+    /// Whether accesses to all resident memory can be observed, except for pages that are just being put on a
     /// list.
     pub fn is_seen(&self) -> bool {
         self.hidden.is_empty()
     }
 
-    /// Whether no page of a piece is young, nor was `before`.
+    /// Whether no page of a piece is young now, or was young `before`.
     pub fn is_untouched(&self, piece: &Piece, before: &PageMask) -> bool {
         !piece.young && pages_in_block(self.block.start, piece.range()).and(before).is_empty()
     }
 
-    /// All of the block as one.
+    /// The whole block as one piece.
     pub fn as_piece(&self) -> Piece {
         self.piece(PageMask::span(0, 512))
     }
 
-    /// What of it is neither plain nor a huge page.
+    /// The properties of the block that are neither those of plain pages nor of a huge page.
     pub fn special(&self) -> Special {
         let plain = self.block.plain.filter(|_| !self.block.huge).unwrap_or(self.resident);
         let pages = self.resident.without(&plain);
         Special { block: self.block.start, area: self.visible.area, pages }
     }
 
-    /// Folios of which another part was not asked for, or that somebody else maps, are no pieces.
+    /// A folio is no piece if only a part of it was requested, or if another process maps it.
     pub fn add(&mut self, behind: &Behind) {
         self.hidden = behind.shared.or(&behind.partial);
         for (folio, pages) in &behind.folios {
@@ -139,7 +139,7 @@ impl Found {
         self.pieces.sort_unstable_by_key(|p| p.start);
     }
 
-    /// These pages as one.
+    /// These pages as one piece.
     pub fn piece(&self, pages: PageMask) -> Piece {
         let first = pages.iter().next().unwrap_or(0) as u64;
         Piece {

@@ -1,4 +1,4 @@
-//! What comes before the wait: bits are cleared, and noted, so that it shows what is touched.
+//! The step before the wait: clears bits and notes touches, so that later touches can be observed.
 
 use isotherm_core::{Action, AddrRange, OpsError, PAGE_SIZE, Work};
 
@@ -10,10 +10,10 @@ use crate::ops::vaddr::Vaddr;
 use crate::sys::Stopwatch;
 use crate::walker::{Plain, Span};
 
-/// Cleared between two looks at the clock: 2 ms at most.
+/// Bytes to clear between two checks of the clock: at most 2 ms.
 const CLEARED_AT_ONCE: u64 = 16 << 20;
 
-/// Prepares as much as the budget may be enough for.
+/// Prepares as much as the budget is estimated to suffice for.
 pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsError> {
     let began = Stopwatch::start();
     let mut prepared = Prepared { upto: work.range.end, ..Prepared::default() };
@@ -30,7 +30,7 @@ pub(super) fn prepare(ops: &mut Vaddr, work: &Work<'_>) -> Result<Prepared, OpsE
     Ok(prepared)
 }
 
-/// Clears what is young.
+/// Clears the young pages.
 fn clear_young(
     ops: &mut Vaddr,
     work: &Work<'_>,
@@ -43,7 +43,7 @@ fn clear_young(
     let (mut armed, mut at) = (0, range.start);
     let mut cleared = Vec::new();
     while at < range.end {
-        // Half of the time is for what comes after.
+        // Half of the time is reserved for the later steps.
         let late = at > range.start && began.elapsed() >= work.budget.time / 2;
         if late || armed >= work.budget.bytes {
             prepared.upto = at;
@@ -61,8 +61,8 @@ fn clear_young(
     Ok(())
 }
 
-/// Notes what is young by now: it counts as touched, also if somebody else clears it before the end of the
-/// wait.
+/// Notes the pages that are young by now. They count as touched, even if another program clears them before
+/// the end of the wait.
 pub(super) fn note_young(
     ops: &mut Vaddr,
     work: &Work<'_>,

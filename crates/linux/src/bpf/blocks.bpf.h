@@ -1,40 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reads all entries of long stretches of memory, block by block (2 MiB, what one page table maps), and
- * gives a bit for each page. What is empty at an upper level is passed over at once.
+ * Reads all entries of long stretches of memory, block by block, and returns a bit for each page. A block
+ * is the 2 MiB that one page table maps. An entry that is empty at an upper level is skipped at once.
  */
 #define MAX_SPANS 512
 #define MAX_BLOCKS 1024
-/* Blocks, and pieces passed over, in one run: some 10 ns each where there is nothing. */
+/* Maximum number of blocks and of skipped entries in one run. An empty one takes some 10 ns. */
 #define MAX_STEPS (1 << 15)
 
 struct span {
 	__u64 start, end;
-	__u64 plain; /* wanted in all blocks, or else only in those with a young page */
+	__u64 plain; /* in all blocks, or only in those with a young page */
 };
 
 struct block {
 	__u64 start;
-	__u64 entry; /* that led to its page table, or maps it as a huge page */
+	__u64 entry; /* the entry that leads to its page table, or maps it as a huge page */
 	__u32 level; /* enum level: PTE, or PMD */
 	__u32 has_plain;
-	__u32 span; /* index of the one it was read for */
+	__u32 span; /* index of the span for which it was read */
 	__u32 unused;
-	__u64 resident[8]; /* of level PTE, a bit a page */
+	__u64 resident[8]; /* for level PTE, one bit per page */
 	__u64 young[8];
-	/* Pages that advice clears one by one: folios of one page, on an LRU list, mapped once. Of a
-	 * huge page all, if it is mapped once, and no part of it by others. */
+	/* Pages that advice clears individually: folios of one page, on an LRU list, mapped once. All
+	 * pages of a huge page, if only this entry maps any part of it. */
 	__u64 plain[8];
 };
 
-/* Of which blocks it is wanted which pages are plain. */
+/* The blocks whose plain pages to determine. */
 enum plain { OF_NONE, OF_HUGE, OF_ALL };
 
-/* Where a run begins, and where it has ended: of which span, at which address. */
+/* The beginning of a run, and its end: span and address. */
 struct progress {
 	__u64 at;
 	__u32 span;
-	__u32 blocks; /* how many were found */
+	__u32 blocks; /* number of blocks found */
 };
 
 struct span spans[MAX_SPANS];
@@ -45,20 +45,20 @@ struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax;
 } __attribute__((preserve_access_index));
 
-/* Of 8 entries, the bits PRESENT, ACCESSED, PROT_NONE and SPECIAL, 7 apart from entry to entry: so none
- * meets another one. The first entry ends up highest. */
+/* The bits PRESENT, ACCESSED, PROT_NONE and SPECIAL of 8 entries. Those of two adjacent entries are 7 apart,
+ * so that no two bits collide. The first entry is in the highest bits. */
 #define SPECIAL 0x200ull
 #define BITS (PRESENT | ACCESSED | PROT_NONE | SPECIAL)
 #define EACH 0x0002040810204081ull /* bit 0 of each entry */
 
-/* Bits 7 apart, as neighbours; the highest comes first. No two of the products meet. */
+/* Gathers bits that are 7 apart; the highest comes first. No two of the products collide. */
 static __always_inline __u8 gathered(__u64 bits)
 {
 	return bits * 0x0101010101010101ull >> 49;
 }
 
-/* Memory stands behind an entry that is present or PROT_NONE; but not memory of the process if it is
- * special: the zero page is always mapped so. */
+/* An entry that is present or PROT_NONE maps memory. If it is special, that is not memory of the process:
+ * the zero page is always mapped so. */
 static __always_inline void note(struct block *block, __u64 byte, __u64 packed)
 {
 	__u64 resident = (packed | packed >> 8) & ~(packed >> 9) & EACH;
@@ -119,8 +119,8 @@ static __always_inline __u64 any_of(const __u64 *words)
 	return any;
 }
 
-/* Whether advice clears the page behind an entry by itself. Without a branch, as this is done for each
- * page; where there is none, `nowhere` is looked at instead. */
+/* Whether advice clears the page of an entry individually. Without a branch, because this runs for each
+ * page. If there is no page, it reads `nowhere` instead. */
 static __always_inline __u64 is_plain(struct walk *w, __u64 entry, __u64 nowhere)
 {
 	__u64 resident = (entry | entry >> 8) & ~(entry >> 9) & 1;
@@ -134,7 +134,7 @@ static __always_inline __u64 is_plain(struct walk *w, __u64 entry, __u64 nowhere
 	link = load(page + (bpf_core_field_exists(struct page, compound_head)
 				    ? bpf_core_field_offset(struct page, compound_head)
 				    : bpf_core_field_offset(struct page___of_7_2, compound_info)));
-	/* Mappings are counted from -1. */
+	/* The kernel counts mappings from -1. */
 	more = load(page + bpf_core_field_offset(struct page, _mapcount)) & 0xffffffff;
 	return resident & flags >> bpf_core_enum_value(enum pageflags, PG_lru)
 	       & ~(flags >> bpf_core_enum_value(enum pageflags, PG_head)) & ~link & (more - 1) >> 63;
@@ -170,7 +170,7 @@ static __always_inline void read_plain(struct walk *w, __u32 index, __u64 table)
 	bpf_loop(TABLE_ENTRIES / 8, read_part_of_plain, &p, 0);
 }
 
-/* One block, or one stretch without any. */
+/* Reads one block, or skips one stretch without any. */
 static long read_block(__u32 step, struct walk *w)
 {
 	struct block *block = &blocks[within(progress.blocks, MAX_BLOCKS)];
@@ -213,7 +213,7 @@ static long read_block(__u32 step, struct walk *w)
 				   && (span->plain || any_of(block->young));
 		if (block->has_plain)
 			read_plain(w, progress.blocks, table);
-		/* As for windows. */
+		/* The same check as for windows. */
 		if (walk_down(w, at) != PTE || (w->entry & TABLE) != (pmd & TABLE))
 			return 0;
 	}

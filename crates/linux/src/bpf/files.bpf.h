@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Lists the open files of a process by which others than its CPUs may reach its memory: devices, and what
- * lies in no directory (virtual machines, rings). /proc/PID/fd tells the same, but to whoever may pass over
- * the permissions of other users' files alone.
+ * Lists the open files of a process through which its memory may be accessed without its own page tables:
+ * devices, and files without a directory (virtual machines, rings). /proc/PID/fd has the same, but requires
+ * the capability to read files of other users.
  */
 struct super_block {
 	unsigned long s_magic;
@@ -39,14 +39,14 @@ struct bpf_iter__task_file {
 #define S_IFCHR 0020000
 #define ANON_INODE_FS_MAGIC 0x09041934
 
-/* As files.rs reads it. */
+/* files.rs has the same layout. */
 struct open_file {
 	__u32 fd;
-	__u32 device; /* as the kernel numbers it: minor in bits 0..19, major above; 0: none */
-	char name[32]; /* where there is no device */
+	__u32 device; /* the kernel's number: minor in bits 0..19, major above; 0: none */
+	char name[32]; /* if there is no device */
 };
 
-/* Null, zero, random and terminals do not, and almost every process has some. */
+/* Null, zero, random and terminals cannot. Almost every process has some of them. */
 static __always_inline bool may_reach_memory(__u32 device)
 {
 	__u32 major = device >> 20;
@@ -54,8 +54,8 @@ static __always_inline bool may_reach_memory(__u32 device)
 	return major != 1 && major != 4 && major != 5 && !(major >= 136 && major <= 143);
 }
 
-/* kvm-vm, kvm-vcpu, [vfio-device], [io_uring]: by what tells these from [eventfd] and the like, of which a
- * server may have a hundred thousand. */
+/* kvm-vm, kvm-vcpu, [vfio-device], [io_uring]: checks the characters that distinguish these from [eventfd]
+ * and similar files, of which a server may have a hundred thousand. */
 static __always_inline bool is_known_to_reach_memory(const char *name)
 {
 	return name[0] == 'k' || (name[0] == '[' && (name[1] == 'v' || name[1] == 'i'));

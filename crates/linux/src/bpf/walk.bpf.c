@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Reads page-table entries of another process, raw, window by window, and what the kernel knows of
- * the folios behind them. Decides nothing: the entries are decoded in user space (x86.rs).
+ * Reads the raw page-table entries of another process, window by window, and the kernel's data about
+ * their folios. It decides nothing: user space decodes the entries (x86.rs).
  *
- * Three ways, since kernels differ (enum reading in walker.rs): syscall programs with direct loads,
- * or with bpf_probe_read_kernel(), and a task iterator, which takes no kfunc at all.
+ * Kernels differ, so there are three ways (enum reading in walker.rs): syscall programs with direct loads,
+ * or with bpf_probe_read_kernel(), and a task iterator, which needs no kfunc at all.
  *
- * Every load may meet a table that has just been freed. Loads through bpf_rdonly_cast() cannot
- * fault; a table outside System RAM is not followed; and the entry that led to a page table is read
- * again after it, so that user space can drop a window whose table was changed meanwhile.
+ * Every load may read a table that has just been freed. Loads through bpf_rdonly_cast() cannot
+ * fault. The program follows no table outside System RAM. After a page table it reads the entry that
+ * led to it again, so that user space can drop a window whose table was changed meanwhile.
  *
- * Functions that are neither static nor inlined are verified once, and not anew on each path that leads
- * to them: that is what keeps loading cheap (a test counts).
+ * The verifier checks functions that are neither static nor inlined once, and not again on each path
+ * that leads to them. This keeps loading cheap (a test counts the steps).
  */
 typedef unsigned char __u8;
 typedef unsigned short __u16, __be16;
@@ -37,15 +37,15 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 #define PROT_NONE 0x100ull /* in an entry that is not present */
 #define HUGE 0x80ull
 #define TABLE 0x000ffffffffff000ull /* physical address in an entry that leads to a table */
-#define HUGE_PAGE 0x000fffffffe00000ull /* in one that maps a huge page */
+#define HUGE_PAGE 0x000fffffffe00000ull /* the same in an entry that maps a huge page */
 
 enum status { OK, NO_TASK, NO_MM, NO_NAMESPACE, NO_FUNCTION };
 enum level { NONE, PTE, PMD, PUD, CHANGED };
-/* Of which pages the folios are wanted: of none, of those of a window with a young page, of all. */
+/* The pages whose folios to read: none, those of a window with a young page, or all. */
 enum want { NO_FOLIOS, FOLIOS_IF_YOUNG, FOLIOS };
 enum job { READ_WINDOWS, READ_VMA_FLAGS, READ_BLOCKS };
 
-/* Only the members used, found by name on the running kernel. */
+/* Only the used members, which are found by name on the running kernel. */
 struct mm_struct {
 	void *pgd;
 	unsigned long total_vm;
@@ -54,7 +54,7 @@ struct mm_struct {
 struct seqcount {
 	unsigned int sequence;
 } __attribute__((preserve_access_index));
-/* Moves whenever the lock of the memory map is let go by who may have changed it (CONFIG_PER_VMA_LOCK). */
+/* Changes whenever a writer releases the lock of the memory map (CONFIG_PER_VMA_LOCK). */
 struct mm_struct___of_6_4 {
 	int mm_lock_seq;
 } __attribute__((preserve_access_index));
@@ -124,8 +124,8 @@ const volatile bool direct_loads = true;
 
 struct window {
 	__u64 addr;
-	__u32 pages; /* at most 512, within one 2 MiB */
-	__u32 first; /* where its entries go */
+	__u32 pages; /* at most 512, within one block of 2 MiB */
+	__u32 first; /* index of its first entry in the output */
 	__u32 want;  /* enum want */
 	__u32 unused;
 };
@@ -134,7 +134,7 @@ struct ram {
 	__u64 start, end; /* physical addresses, half open */
 };
 
-/* What to do; constant during a run. */
+/* The request; constant during a run. */
 struct order {
 	__s32 pid; /* in the caller's pid namespace */
 	__u32 job; /* enum job */
@@ -149,17 +149,17 @@ struct order {
 	__u64 address;    /* for peek() */
 };
 
-/* Who was read; compared by user space from run to run. */
+/* The process that was read; user space compares it from run to run. */
 struct identity {
 	__u64 start_boottime;
 	__u64 mm;
 	__u64 pgd;
-	/* How many threads it has, and what differs after its mappings have changed. */
+	/* The number of its threads, and counters that differ after a change of its mappings. */
 	__u64 threads;
 	__u64 map_changes[2];
 };
 
-/* What lets user space find the direct map and the struct pages; see find_anchors(). */
+/* With these, user space finds the direct map and the struct pages; see find_anchors(). */
 struct anchors {
 	__u64 pgd;
 	__u64 stack;          /* of the caller, in kernel addresses */
@@ -171,12 +171,11 @@ struct order order;
 __u32 status;
 struct window windows[MAX_WINDOWS];
 __u32 levels[MAX_WINDOWS];
-__u64 entries[MAX_ENTRIES + TABLE_ENTRIES]; /* a whole table fits behind the last index */
-/* For the entries with memory behind them, where they are wanted (of a huge page, for its first page
- * alone): the page's index in its folio in
- * bits 0..15, the folio's order in bits 16..23, 1 in bit 24 (this is known), and in bit 25 whether it
- * is on an LRU list: the kernel clears no other. In the upper half, by how many entries the page is
- * mapped. */
+__u64 entries[MAX_ENTRIES + TABLE_ENTRIES]; /* a whole table fits after the last index */
+/* For requested entries that map memory (of a huge page, only for its first page). Bits 0..15: the
+ * page's index in its folio. Bits 16..23: the order of the folio. Bit 24: 1, the data is known.
+ * Bit 25: whether the folio is on an LRU list; the kernel clears no other. Upper half: the number of
+ * entries that map the page. */
 __u64 folios[MAX_ENTRIES];
 struct ram ram[MAX_RAM];
 __u64 vma_addrs[MAX_VMAS];
@@ -187,10 +186,10 @@ __u64 peeked;
 
 struct walk {
 	__u64 pgd, direct_map, vmemmap;
-	__u64 entry; /* what walk_down() ended at */
-	__u32 shift; /* that stands for 2^shift bytes */
+	__u64 entry; /* the entry at which walk_down() ended */
+	__u32 shift; /* it maps 2^shift bytes */
 	__u32 five_levels;
-	__u32 first; /* entry of the window under way */
+	__u32 first; /* first entry of the current window */
 	__u32 unused;
 };
 
@@ -208,7 +207,7 @@ static __always_inline __u64 load(__u64 addr)
 	return word;
 }
 
-/* Without a branch, so that the verifier has one path to follow. */
+/* Without a branch, so that the verifier follows only one path. */
 __noinline int in_some_ram(__u64 table)
 {
 	__u64 in_ram = 0;
@@ -218,8 +217,8 @@ __noinline int in_some_ram(__u64 table)
 	return in_ram;
 }
 
-/* The address of the table that `entry` leads to; 0 if that lies outside System RAM. The biggest
- * range comes first, and holds almost all tables. */
+/* The address of the table that `entry` leads to; 0 if it lies outside System RAM. The largest
+ * range comes first, and contains almost all tables. */
 static __always_inline __u64 table_of(struct walk *w, __u64 entry)
 {
 	__u64 table = entry & TABLE;
@@ -229,7 +228,7 @@ static __always_inline __u64 table_of(struct walk *w, __u64 entry)
 	return 0;
 }
 
-/* The entry for `addr` in the table that `entry` leads to; none if there is no such table. */
+/* The entry for `addr` in the table that `entry` leads to; 0 if there is no such table. */
 static __always_inline __u64 below(struct walk *w, __u64 entry, __u64 addr, int shift)
 {
 	__u64 table = table_of(w, entry);
@@ -237,7 +236,7 @@ static __always_inline __u64 below(struct walk *w, __u64 entry, __u64 addr, int 
 	return table ? load(table + ((addr >> shift) & 511) * 8) : 0;
 }
 
-/* Finds the lowest entry above the page table: a PMD, or a huge PUD. Leaves in w->entry what it ended at. */
+/* Finds the lowest entry above the page table: a PMD, or a huge PUD. Stores it in w->entry. */
 __noinline int walk_down(struct walk *w, __u64 addr)
 {
 	__u64 entry;
@@ -267,13 +266,13 @@ __noinline int walk_down(struct walk *w, __u64 addr)
 	entry = below(w, entry, addr, 21);
 	w->entry = entry;
 	if (entry & HUGE)
-		return PMD; /* present, or PROT_NONE: user space tells */
+		return PMD; /* present, or PROT_NONE: user space decides */
 	return entry & PRESENT && table_of(w, entry) ? PTE : NONE;
 }
 
-/* What kernels keep in different places is below, each found by its name. */
+/* Kernels keep the following data in different places, which are found by name. */
 
-/* The first page of the folio that `page` belongs to. */
+/* The first page of the folio that contains `page`. */
 static __always_inline __u64 head_of(__u64 page)
 {
 	__u64 link;
@@ -285,8 +284,8 @@ static __always_inline __u64 head_of(__u64 page)
 	link = load(page + bpf_core_field_offset(struct page___of_7_2, compound_info));
 	if (!(link & 1))
 		return page;
-	/* The address, or, if struct pages are aligned for that, a mask that leads to it. No struct
-	 * page lies in the last 4 GiB of the address space: the kernel itself does. */
+	/* This is the address, or, if struct pages are aligned for that, a mask that gives it. No
+	 * struct page is in the last 4 GiB of the address space, where the kernel image is. */
 	return link >> 32 == 0xffffffff ? page & link : link - 1;
 }
 
@@ -297,8 +296,8 @@ static __always_inline __u64 order_of(__u64 head)
 	return load(head + bpf_core_field_offset(struct folio, _flags_1)) & 0xff;
 }
 
-/* By how many huge entries, which map each of its pages, a folio is mapped. Mappings are counted
- * from -1. */
+/* The number of huge entries that map a folio, and so each of its pages. The kernel counts
+ * mappings from -1. */
 static __always_inline __u32 mapped_whole(__u64 head)
 {
 	__u64 is_anon, is_double;
@@ -309,7 +308,7 @@ static __always_inline __u32 mapped_whole(__u64 head)
 	if (!bpf_core_field_exists(struct folio___of_6_1, _total_mapcount))
 		return 0;
 	whole = load(head + bpf_core_field_offset(struct folio___of_6_1, _total_mapcount)) + 1;
-	/* Here the counts of single pages hold those of huge entries too: always for files, and once
+	/* Here the counts of single pages include those of huge entries: always for files, and once
 	 * for private memory that is mapped in both ways. */
 	is_anon = load(head + bpf_core_field_offset(struct folio___of_6_1, mapping)) & 1;
 	is_double = load(head + bpf_core_field_offset(struct folio___of_6_1, _flags_1))
@@ -336,15 +335,15 @@ __noinline __u64 folio_of(__u64 vmemmap, __u64 entry)
 	       | (((page - head) / size) & 0xffff);
 }
 
-/* That of a huge page, for its first page; it counts as mapped by all entries that map any part of it,
- * where the kernel tells (from 6.10 on). */
+/* The folio of a huge page, for its first page. It counts as mapped by all entries that map any part of
+ * it, if the kernel counts these (from 6.10 on). */
 __noinline __u64 folio_of_huge(__u64 vmemmap, __u64 entry)
 {
-	/* The kernel inverts these bits alone, and there are flags below them. */
+	/* The kernel inverts only these bits; below them are flags. */
 	__u64 first = (entry & PRESENT ? entry : ~entry) & HUGE_PAGE;
 	__u64 folio = folio_of(vmemmap, first | PRESENT), mapped;
 
-	/* Devices may map huge pages that are no folios. */
+	/* Devices may map huge pages that are not folios. */
 	if (!bpf_core_field_exists(struct folio, _large_mapcount) || !(folio >> 16 & 0xff))
 		return folio;
 	mapped = load(vmemmap + (first >> 12) * bpf_core_type_size(struct page)
@@ -373,7 +372,7 @@ struct table {
 	__u32 first, pages;
 };
 
-/* Entries are read so many at a time: the verifier follows a short loop once, and a long one through. */
+/* Number of entries to read at a time: the verifier follows a short loop once, and a long one completely. */
 #define AT_ONCE 8
 
 static long read_entries(__u32 part, struct table *t)
@@ -395,12 +394,12 @@ static long read_entries(__u32 part, struct table *t)
 	return 0;
 }
 
-/* The entries of `pages` pages from `table` on; all of them ored together. */
+/* Reads the entries of `pages` pages from `table` on. Returns the bitwise or of all of them. */
 static __always_inline __u64 read_table(__u64 table, __u32 first, __u32 pages)
 {
 	struct table t = { .at = table, .first = first, .pages = pages };
 
-	/* One read for all; loaded one by one, each would cost as much. */
+	/* One read for all: each single load would cost as much. */
 	if (!direct_loads)
 		bpf_probe_read_kernel(&entries[within(first, MAX_ENTRIES)],
 				      (pages & (TABLE_ENTRIES * 2 - 1)) > TABLE_ENTRIES
@@ -426,11 +425,11 @@ static long read_window(__u32 index, struct walk *w)
 		if (page + pages > TABLE_ENTRIES)
 			pages = TABLE_ENTRIES - page; /* the table ends with its 2 MiB */
 		any = read_table(table_of(w, pmd) + page * 8, w->first, pages);
-		/* Only a window with a young page has anything to clear. */
+		/* Only a window with a young page has bits to clear. */
 		if (w->vmemmap && (want == FOLIOS || (want == FOLIOS_IF_YOUNG && any & ACCESSED)))
 			bpf_loop(pages, read_folio, w, 0);
-		/* A table that was freed meanwhile held plausible garbage. Accessed and dirty may
-		 * change in an entry that still leads to the same table. */
+		/* A table that was freed meanwhile may contain plausible garbage. The accessed and dirty
+		 * bits may change in an entry that still leads to the same table. */
 		if (walk_down(w, addr) != PTE || (w->entry & TABLE) != (pmd & TABLE))
 			level = CHANGED;
 	} else {
@@ -456,7 +455,7 @@ static __always_inline struct task_struct *find_task(__s32 pid, int *why)
 	} else if (bpf_ksym_exists(bpf_task_from_pid)) {
 		struct task_struct *self = (void *)bpf_get_current_task();
 
-		/* It counts in the initial namespace: in a container it would find a stranger. */
+		/* It uses pids of the initial namespace: in a container it would find another process. */
 		if (BPF_CORE_READ(self, thread_pid, level) != 0)
 			*why = NO_NAMESPACE;
 		else
@@ -467,7 +466,7 @@ static __always_inline struct task_struct *find_task(__s32 pid, int *why)
 	return task;
 }
 
-/* Bit 32 tells that the kernel counts changes of mappings. */
+/* Bit 32 is set if the kernel counts changes of mappings. */
 static __always_inline __u64 changes_of(struct mm_struct *mm)
 {
 	struct mm_struct___of_6_13 *new = (void *)mm;
@@ -516,7 +515,7 @@ static long keep_flags(struct task_struct *task, struct vm_area_struct *vma, __u
 
 #define EBUSY 16
 
-/* Instead of flags: the process is mapping just now. Bit 63, which tells of flags, is not set. */
+/* Replaces the flags while the process is mapping memory. Bit 63, which marks flags, is not set. */
 #define VMA_IS_BUSY (1ull << 62)
 
 struct vma_walk {
@@ -533,7 +532,7 @@ static long read_flags(__u32 index, struct vma_walk *w)
 	return 0;
 }
 
-/* vm_flags of the areas that hold vma_addrs; bit 63 tells that there was an answer. */
+/* vm_flags of the areas that contain vma_addrs; bit 63 is set if there was an answer. */
 static __always_inline void read_vma_flags(struct task_struct *task)
 {
 	struct vma_walk w = { .task = task };
@@ -561,7 +560,7 @@ SEC("syscall") int do_order(void *ctx)
 	return 0;
 }
 
-/* The same for kernels without those kfuncs; the iterator goes over one task only. */
+/* The same for kernels without those kfuncs; the iterator visits only one task. */
 SEC("iter/task") int do_order_for(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
@@ -578,9 +577,9 @@ SEC("iter/task") int do_order_for(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* The direct map is searched below the caller's pgd. The struct pages follow from the caller's
- * kernel stack, whose struct pages the kernel keeps a list of, and whose frames are in the kernel's
- * half of the caller's own page tables. */
+/* User space searches for the direct map below the caller's pgd. It derives the struct pages from the
+ * caller's kernel stack: the kernel has a list of the stack's struct pages, and its frames are in the
+ * kernel's half of the caller's own page tables. */
 SEC("syscall") int find_anchors(void *ctx)
 {
 	struct task_struct *self = (void *)bpf_get_current_task();

@@ -1,18 +1,18 @@
-//! Who is in a group.
+//! The processes of a group.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{Cgroup, CgroupError, PROCS, read_up_to};
 
-/// Groups below one at most.
+/// Maximum number of groups below a group.
 const MAX_GROUPS: usize = 10_000;
-/// Processes in all of them at most.
+/// Maximum number of processes in all of them.
 const MAX_PROCESSES: usize = 10_000;
 
 impl Cgroup {
-    /// The processes of the group and of those below it, by their pids in the pid namespace that we
-    /// are in. Those of which we see nothing there are left out.
+    /// The processes of the group and of the groups below it, by their pids in our pid namespace. Processes
+    /// that are not visible in that namespace are left out.
     ///
     /// # Errors
     /// If the group is gone or may not be read, or has more than 10,000 groups or processes.
@@ -23,7 +23,7 @@ impl Cgroup {
         while let Some(dir) = groups.pop() {
             seen += 1;
             match read_up_to(&dir.join(PROCS), 1 << 20) {
-                // A process of a namespace that we do not see is 0.
+                // The kernel shows a process that is not visible in our namespace as 0.
                 Ok(text) => pids
                     .extend(text.lines().filter_map(|l| l.parse().ok()).filter(|&p: &i32| p > 0)),
                 Err(e) if dir == self.dir => {
@@ -32,7 +32,8 @@ impl Cgroup {
                     }
                     return Err(self.failed("read", PROCS, "it is no control group", e));
                 }
-                // It was removed meanwhile; or it is threaded, and its processes are in one above.
+                // The group was removed meanwhile; or it is threaded, and its processes are in a group above
+                // it.
                 Err(_) => {}
             }
             groups.extend(below(&dir));

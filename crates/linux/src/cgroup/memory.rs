@@ -1,8 +1,8 @@
-//! The memory of a group: how much there is, how much there may be, and having some taken back.
+//! The memory of a group: its charge, its limits, and reclaim.
 
 use super::{Cgroup, CgroupError, Version};
 
-/// A bound on the memory of a group.
+/// A limit on the memory of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
     /// in bytes
@@ -11,12 +11,12 @@ pub enum Limit {
     None,
 }
 
-/// What has come of [`Cgroup::reclaim`].
+/// The result of [`Cgroup::reclaim`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reclaimed {
-    /// as much as was asked for, or more
+    /// at least the requested bytes
     All,
-    /// less: the kernel found no more that was worth it, or a signal came
+    /// less: the kernel found no more memory that was worth it, or a signal arrived
     Less,
 }
 
@@ -25,12 +25,12 @@ const TAKES_RECLAIM: &str =
     "it takes a group of version 2 with the memory controller, and Linux 5.19";
 const TAKES_V2: &str = "it takes a group of version 2 with the memory controller";
 
-/// Version 1 says `no limit` by the greatest number of whole pages.
+/// Version 1 shows "no limit" as the greatest number of whole pages.
 const V1_UNLIMITED: u64 = i64::MAX as u64 / 4096 * 4096;
 
 impl Cgroup {
-    /// Bytes that are charged to the group and those below it: resident memory, files that they have
-    /// brought in, and what the kernel needs for them.
+    /// Bytes that are charged to the group and the groups below it: resident memory, files that they have
+    /// read, and memory of the kernel for them.
     ///
     /// # Errors
     /// If the group has no memory controller.
@@ -40,7 +40,8 @@ impl Cgroup {
         text.trim().parse().map_err(|_| self.parse_error(name, &text))
     }
 
-    /// Beyond it, the group is reclaimed from, and processes are killed if that does not help.
+    /// The hard limit: beyond it, the kernel reclaims from the group, and kills processes if that does not
+    /// help.
     ///
     /// # Errors
     /// If the group has no memory controller.
@@ -56,7 +57,8 @@ impl Cgroup {
         self.set_limit(self.either("memory.max", "memory.limit_in_bytes"), limit, TAKES_CONTROLLER)
     }
 
-    /// Beyond it, the group is slowed down and reclaimed from, and nothing is killed. Of version 2 only.
+    /// The soft limit: beyond it, the kernel slows the group down and reclaims from it, but kills nothing.
+    /// Version 2 only.
     ///
     /// # Errors
     /// If the group has no such limit.
@@ -72,15 +74,15 @@ impl Cgroup {
         self.set_limit("memory.high", limit, TAKES_V2)
     }
 
-    /// Has the kernel take back this many bytes from the group, what was not accessed for longest first.
-    /// It takes as long as that takes. Of version 2 only, since Linux 5.19.
+    /// Requests that the kernel reclaims this many bytes from the group, the memory without access for the
+    /// longest time first. Returns when the kernel has finished. Version 2 only, since Linux 5.19.
     ///
     /// # Errors
     /// If the kernel does not offer it, or that is not permitted.
     pub fn reclaim(&self, bytes: u64) -> Result<Reclaimed, CgroupError> {
         match self.write("memory.reclaim", &bytes.to_string()) {
             Ok(()) => Ok(Reclaimed::All),
-            // A signal ends it: asked again, the kernel would begin anew.
+            // A signal ended the call. A second call would start again from the beginning.
             Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) => {
                 Ok(Reclaimed::Less)
             }

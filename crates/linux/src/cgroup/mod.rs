@@ -1,6 +1,7 @@
-//! Control groups, of version 2 and of version 1's memory controller: who is in one, and its memory.
+//! Control groups of version 2 and of version 1's memory controller: their processes and their memory.
 //!
-//! Each reader takes the directory of a group, so that tests can bring a tree of their own.
+//! Each reader takes the root of the file system or the directory of a group, so that tests can use a tree of
+//! their own.
 
 mod members;
 mod memory;
@@ -24,70 +25,70 @@ use crate::proc::read_up_to;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CgroupError {
-    /// by name
+    /// no group has this name
     #[error(
         "there is no control group {path} (sought in {sought}): give its path below the mount of cgroups, e.g. system.slice/ssh.service, or the directory itself"
     )]
     None {
-        /// as it was given
+        /// the path that the user gave
         path: PathBuf,
-        /// the mounts
+        /// the mounts in which it was sought
         sought: String,
     },
-    /// it was removed
+    /// the group was removed
     #[error("the control group {0} has been removed")]
     Removed(PathBuf),
-    /// threads alone
+    /// the group contains only threads
     #[error("the control group {0} is threaded, so that processes are in one above it: give that")]
     Threaded(PathBuf),
-    /// a file is not there
+    /// a file does not exist
     #[error("{path} is not there: {why}")]
     Absent {
-        /// which file
+        /// the file
         path: PathBuf,
-        /// what it takes
+        /// the requirement for the file
         why: &'static str,
     },
-    /// by the system
+    /// the kernel refused it
     #[error("cannot {what} {path}: {source}")]
     Refused {
         /// read or write
         what: &'static str,
-        /// which file
+        /// the file
         path: PathBuf,
-        /// why
+        /// the error of the system call
         source: io::Error,
     },
-    /// by us
+    /// the file has an unknown form
     #[error("{path} holds what isotherm does not understand: {text}")]
     Parse {
-        /// which file
+        /// the file
         path: PathBuf,
         /// the text in question
         text: String,
     },
-    /// limits
+    /// a limit is exceeded
     #[error("{path} has more than {limit} {what}: give one of the groups below it")]
     TooMany {
-        /// which group
+        /// the group
         path: PathBuf,
-        /// as many may be
+        /// the maximum
         limit: usize,
         /// groups or processes
         what: &'static str,
     },
 }
 
-/// Which interface the kernel offers for a group.
+/// The interface that the kernel offers for a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
-    /// a hierarchy for each controller
+    /// one hierarchy for each controller
     V1,
-    /// one hierarchy
+    /// one hierarchy for all controllers
     V2,
 }
 
-/// A control group: a directory.
+/// A control group, by its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cgroup {
     dir: PathBuf,
@@ -97,8 +98,8 @@ pub struct Cgroup {
 const PROCS: &str = "cgroup.procs";
 
 impl Cgroup {
-    /// The group at `path`: a directory, or below a mount of cgroups: first of version 2, then of
-    /// version 1's memory controller. `root` is `/`, or a tree for tests.
+    /// The group at `path`: a directory, or a path below a mount of cgroups. Mounts of version 2 come before
+    /// those of version 1's memory controller. `root` is `/`, or a tree for tests.
     ///
     /// # Errors
     /// If there is no such group.
@@ -118,24 +119,24 @@ impl Cgroup {
     }
 
     fn with_dir(dir: PathBuf) -> Self {
-        // The only file that each group of version 2 has, and none of version 1.
+        // Every group of version 2 has this file, and none of version 1 has it.
         let is_v2 = dir.join("cgroup.controllers").is_file();
         Cgroup { dir, version: if is_v2 { Version::V2 } else { Version::V1 } }
     }
 
-    /// Its directory.
+    /// The directory of the group.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Its interface.
+    /// The interface of the group.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether it is there still.
+    /// Whether the group still exists.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.dir.join(PROCS).is_file()
@@ -145,7 +146,8 @@ impl Cgroup {
         self.dir.join(name)
     }
 
-    /// A file of at most 64 KiB, which each one but `cgroup.procs` is; `why` says what it takes.
+    /// Reads a file of at most 64 KiB, the limit for all files except `cgroup.procs`. `why` is the
+    /// requirement for the file.
     fn read(&self, name: &str, why: &'static str) -> Result<String, CgroupError> {
         read_up_to(&self.file(name), 64 << 10)
             .map_err(|source| self.failed("read", name, why, source))
@@ -153,8 +155,8 @@ impl Cgroup {
 
     fn write(&self, name: &str, text: &str) -> io::Result<()> {
         use std::io::Write;
-        // One write, as the kernel takes each for itself, also one that a signal broke off; and the
-        // file is not to be made.
+        // A single write, because the kernel treats each write separately, also one that a signal
+        // interrupted. The file must not be created.
         let mut file = std::fs::OpenOptions::new().write(true).open(self.file(name))?;
         match file.write(text.as_bytes())? {
             n if n == text.len() => Ok(()),

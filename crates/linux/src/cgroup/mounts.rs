@@ -1,11 +1,11 @@
-//! Where cgroups are mounted, by `/proc/self/mountinfo`.
+//! The mounts of cgroups, from `/proc/self/mountinfo`.
 
 use std::path::{Path, PathBuf};
 
 use super::read_up_to;
 
-/// The mounts of version 2, then those of version 1's memory controller; on machines with both, they
-/// have the same groups, most likely.
+/// The mounts of version 2, then those of version 1's memory controller. Machines with both usually have the
+/// same groups in both.
 pub(super) fn mounts(root: &Path) -> Vec<PathBuf> {
     let text = read_up_to(&root.join("proc/self/mountinfo"), 4 << 20).unwrap_or_default();
     let mut found: Vec<(bool, PathBuf)> = text.lines().filter_map(parse).collect();
@@ -13,8 +13,8 @@ pub(super) fn mounts(root: &Path) -> Vec<PathBuf> {
     found.into_iter().map(|(_, at)| root.join(at.strip_prefix("/").unwrap_or(&at))).collect()
 }
 
-/// Whether it is of version 1, and where, if the line is of a mount that matters: `ID PARENT DEV ROOT
-/// POINT OPTIONS [MORE..] - TYPE SOURCE SUPER-OPTIONS`.
+/// Whether the mount is of version 1, and its directory; `None` for other mounts. A line is `ID PARENT DEV
+/// ROOT POINT OPTIONS [MORE..] - TYPE SOURCE SUPER-OPTIONS`.
 fn parse(line: &str) -> Option<(bool, PathBuf)> {
     let (mount, file_system) = line.split_once(" - ")?;
     let point = unescape(mount.split(' ').nth(4)?);
@@ -26,7 +26,7 @@ fn parse(line: &str) -> Option<(bool, PathBuf)> {
     }
 }
 
-/// Blanks and the like are octal there.
+/// The kernel writes blanks and some other characters in octal.
 fn unescape(text: &str) -> PathBuf {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\").into()
 }

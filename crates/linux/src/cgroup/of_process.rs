@@ -1,12 +1,12 @@
-//! In which group a process is, and how much memory that may still have.
+//! The group of a process, and the headroom of a group.
 
 use std::path::{Path, PathBuf};
 
 use super::{Cgroup, Limit, PROCS, Version, mounts, read_up_to};
 
 impl Cgroup {
-    /// The group whose memory controller process `pid` is under; `None` if there is none: it is in
-    /// the root of all groups, or outside of those that can be seen here.
+    /// The group of process `pid` in the hierarchy of the memory controller. `None` if the process is in the
+    /// root group, or in a group that is not visible here.
     #[must_use]
     pub fn of_process(root: &Path, pid: i32) -> Option<Self> {
         let path = path_of(root, pid)?;
@@ -19,27 +19,26 @@ impl Cgroup {
         below.filter_map(Self::at).find(Self::has_memory)
     }
 
-    /// Bytes that it may still have until it, or one of those above it, reaches a limit; `None` without
-    /// limits.
+    /// Bytes until the group, or a group above it, reaches a limit; `None` without limits.
     #[must_use]
     pub fn headroom(&self) -> Option<u64> {
         self.with_those_above().filter_map(|group| group.own_headroom()).min()
     }
 
-    /// How often it, or one of those above it, has reached a limit, in version 1: reclaim looks at its pages
-    /// each time. 0 where that is not counted.
+    /// The number of times that the group, or a group above it, has reached a limit, in version 1. Each time
+    /// reclaim scans its pages. 0 if the kernel does not count that.
     pub(crate) fn failures(&self) -> u64 {
         let count = |group: Cgroup| read_up_to(&group.dir.join("memory.failcnt"), 64).ok();
         self.with_those_above().filter_map(count).filter_map(|n| n.trim().parse::<u64>().ok()).sum()
     }
 
-    /// It and those above it.
+    /// The group and the groups above it.
     pub(crate) fn and_above(&self) -> impl Iterator<Item = Self> {
         self.with_those_above()
     }
 
-    /// Bytes that it may still have until its own limit, beyond which processes are killed, if files of the
-    /// page cache make room; `None` without one.
+    /// Bytes until the hard limit of the group itself, beyond which the kernel kills processes. Files in the
+    /// page cache count as free. `None` without a limit.
     pub(crate) fn room(&self) -> Option<u64> {
         let Ok(Limit::Bytes(max)) = self.memory_max() else { return None };
         let stat = self.memory_stat().unwrap_or_default();
@@ -65,13 +64,14 @@ impl Cgroup {
         self.memory_current().is_ok()
     }
 
-    /// The one whose directory this is, if it is one.
+    /// The group with this directory, if it is a group.
     fn at(dir: PathBuf) -> Option<Self> {
         dir.join(PROCS).is_file().then(|| Self::with_dir(dir))
     }
 }
 
-/// A group, and those below it, as `/proc/PID/cgroup` names them: asking of a process takes one file.
+/// A group and the groups below it, by the path in `/proc/PID/cgroup`: checking a process reads only one
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subtree {
     path: PathBuf,
@@ -79,7 +79,7 @@ pub struct Subtree {
 }
 
 impl Subtree {
-    /// Whether process `pid` is in one of the groups. One that is gone is not.
+    /// Whether process `pid` is in one of the groups. A process that has ended is not.
     #[must_use]
     pub fn has(&self, root: &Path, pid: i32) -> bool {
         let Ok(text) = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10) else {
@@ -95,7 +95,7 @@ impl Subtree {
 }
 
 impl Cgroup {
-    /// The groups from this one on down. `None` for a group that is neither of version 2 nor of version 1's
+    /// This group and the groups below it. `None` for a group that is neither of version 2 nor of version 1's
     /// memory controller.
     #[must_use]
     pub fn subtree(&self, root: &Path) -> Option<Subtree> {
@@ -105,20 +105,20 @@ impl Cgroup {
     }
 }
 
-/// The path below the mount of the group of process `pid`, as the kernel tells it; `None` if it tells none.
+/// The path of the group of process `pid`, below its mount; `None` if the kernel reports none.
 #[must_use]
 pub fn path_of(root: &Path, pid: i32) -> Option<String> {
     let text = read_up_to(&root.join(format!("proc/{pid}/cgroup")), 64 << 10).ok()?;
     memory_path(&text).map(str::to_owned)
 }
 
-/// In `/proc/PID/cgroup`: of version 1 if that has the memory controller, else of version 2. Each line
-/// is `ID:CONTROLLERS:PATH`.
+/// The path in `/proc/PID/cgroup`: that of version 1's memory controller if there is one, else that of
+/// version 2. Each line is `ID:CONTROLLERS:PATH`.
 fn memory_path(text: &str) -> Option<&str> {
     path_with(text, of_memory).or_else(|| path_with(text, str::is_empty))
 }
 
-/// Of the line whose controllers are these.
+/// The path of the line whose controllers satisfy `is_it`.
 fn path_with(text: &str, is_it: fn(&str) -> bool) -> Option<&str> {
     text.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;

@@ -1,11 +1,11 @@
-//! Pressure stall information: how long processes of a group have waited for memory.
+//! Pressure stall information: the time for which processes waited for memory.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::{Cgroup, CgroupError, read_up_to};
 
-/// Of the last 10, 60 and 300 s, and in all.
+/// Averages over the last 10, 60 and 300 s, and the total time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Averages {
     /// percent of the last 10 s
@@ -14,23 +14,23 @@ pub struct Averages {
     pub avg60: f64,
     /// percent of the last 300 s
     pub avg300: f64,
-    /// since the group was made, or the machine was started
+    /// total since the group was created, or since boot
     pub total: Duration,
 }
 
-/// What `memory.pressure` says.
+/// The content of `memory.pressure`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Pressure {
     /// at least one process waited
     pub some: Averages,
-    /// all that had something to do waited
+    /// all processes that had work to do waited
     pub full: Averages,
 }
 
 const NAME: &str = "memory.pressure";
 
 impl Cgroup {
-    /// Reads `memory.pressure`. Of version 2 only.
+    /// Reads `memory.pressure`. Version 2 only.
     ///
     /// # Errors
     /// If the kernel does not count that.
@@ -40,10 +40,10 @@ impl Cgroup {
     }
 }
 
-/// Of the whole machine, below the root of the file system.
+/// The file for the whole machine, below the root of the file system.
 pub(crate) const MACHINE_PRESSURE: &str = "proc/pressure/memory";
 
-/// Reads `/proc/pressure/memory`: what processes of the whole machine have waited. `None` if the kernel
+/// Reads `/proc/pressure/memory`: the waiting time of processes on the whole machine. `None` if the kernel
 /// does not count that.
 #[must_use]
 pub fn machine_pressure(root: &Path) -> Option<Pressure> {

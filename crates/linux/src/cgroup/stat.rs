@@ -2,19 +2,19 @@
 
 use super::{Cgroup, CgroupError, Version};
 
-/// What `memory.stat` says of a group and those below it; bytes, and events since it was made. What a
-/// kernel does not count is 0.
+/// The content of `memory.stat` for a group and the groups below it: bytes, and events since the group was
+/// created. A figure that the kernel does not count is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryStat {
-    /// anonymous memory, without what is in swap
+    /// anonymous memory, except in swap
     pub anon: u64,
-    /// files in the page cache, shared memory and tmpfs among them
+    /// page cache of files, including shared memory and tmpfs
     pub file: u64,
-    /// of that, shared memory and tmpfs
+    /// shared memory and tmpfs, a part of `file`
     pub shmem: u64,
-    /// of `file`, what is mapped
+    /// mapped memory, a part of `file`
     pub file_mapped: u64,
-    /// of the LRU lists
+    /// on an LRU list
     pub inactive_anon: u64,
     /// likewise
     pub active_anon: u64,
@@ -22,15 +22,15 @@ pub struct MemoryStat {
     pub inactive_file: u64,
     /// likewise
     pub active_file: u64,
-    /// locked, or else not to be reclaimed
+    /// locked, or not reclaimable for another reason
     pub unevictable: u64,
-    /// pages that reclaim has looked at; not counted by version 1
+    /// pages that reclaim has scanned; version 1 does not count them
     pub scanned: u64,
-    /// pages that came back from swap soon after they had been reclaimed
+    /// pages read back from swap soon after they were reclaimed
     pub refault_anon: u64,
-    /// pages of files that came back
+    /// pages of files that were read back
     pub refault_file: u64,
-    /// faults that had to wait for a disk
+    /// faults that waited for a disk
     pub major_faults: u64,
 }
 
@@ -51,7 +51,7 @@ fn parse(text: &str, version: Version) -> Option<MemoryStat> {
     let mut stat = MemoryStat::default();
     for line in text.lines() {
         let (key, value) = line.split_once(' ')?;
-        // Without this, version 1 counts the group alone.
+        // In version 1, keys without this prefix count only the group itself.
         let key = match version {
             Version::V2 => Some(key),
             Version::V1 => key.strip_prefix("total_"),
@@ -64,7 +64,7 @@ fn parse(text: &str, version: Version) -> Option<MemoryStat> {
 }
 
 impl MemoryStat {
-    /// By its name in version 2, or in version 1.
+    /// The field with this name in version 2 or in version 1.
     fn field(&mut self, key: &str) -> Option<&mut u64> {
         Some(match key {
             "anon" | "rss" => &mut self.anon,

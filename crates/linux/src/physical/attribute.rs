@@ -1,4 +1,4 @@
-//! Which zone of which node memory belongs to.
+//! The zone and the node of physical memory.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use isotherm_core::AddrRange;
 use super::Stretch;
 use crate::proc::{MemoryBlock, Zone};
 
-/// Cuts `ram` (sorted, disjoint) at the borders of zones. Where the spans of several zones overlap, as
-/// on machines that interleave nodes or have plugged in memory, the memory block decides, which
-/// `block` tells by its number; where it does not, the smallest span does. Memory in no zone is left
-/// out: the kernel does not use it.
+/// Cuts `ram` (sorted, disjoint) at the borders of zones. The spans of zones may overlap, as on machines that
+/// interleave nodes or have hot-plugged memory. There the memory block decides; `block` returns it by its
+/// number. If the block has no zone, the smallest span decides. Memory in no zone is left out, because the
+/// kernel does not use it.
 pub(super) fn attribute(
     ram: &[AddrRange],
     zones: &[Zone],
@@ -57,7 +57,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// `range`, cut at those of `borders` (sorted) that lie within.
+/// `range`, cut at those of `borders` (sorted) that lie within it.
 fn cut(range: AddrRange, borders: &[u64]) -> impl Iterator<Item = AddrRange> {
     let first = borders.partition_point(|&b| b <= range.start);
     let inside = borders.get(first..).unwrap_or_default().iter().copied();
@@ -79,7 +79,7 @@ fn blocks(range: AddrRange, size: u64) -> impl Iterator<Item = (u64, AddrRange)>
 struct Stretches(Vec<Stretch>);
 
 impl Stretches {
-    /// Adds a piece, to the last one if it goes on with the same zone.
+    /// Adds a piece. Extends the last one if the zone is the same.
     fn push(&mut self, range: AddrRange, span: &Span<'_>) {
         match self.0.last_mut() {
             Some(last)
@@ -152,7 +152,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every byte of RAM that is in a zone is in one stretch, of a zone that spans it.
+        /// Every byte of RAM in a zone is in one stretch, and the zone of that stretch spans it.
         #[test]
         fn stretches_tile_what_zones_span(
             cuts in prop::collection::btree_set(0u64..2000, 0..16),

@@ -1,4 +1,4 @@
-//! Physical memory: which addresses are memory, and of which node and zone.
+//! Physical memory: its addresses, nodes and zones.
 
 mod attribute;
 mod part;
@@ -13,7 +13,7 @@ use attribute::attribute;
 pub use part::Part;
 pub(crate) use part::joined_pages;
 
-/// A limit, as what firmware tells comes from outside. Machines have some tens.
+/// Maximum number of stretches, because firmware is input from outside. Machines have some tens.
 const MOST_STRETCHES: usize = 65_536;
 
 /// Adjacent System RAM of one zone of one node.
@@ -21,14 +21,14 @@ const MOST_STRETCHES: usize = 65_536;
 pub struct Stretch {
     /// physical addresses, page-aligned
     pub range: AddrRange,
-    /// of which node
+    /// its node
     pub node: u32,
-    /// of which zone: `DMA`, `DMA32`, `Normal`, `Movable`
+    /// its zone: `DMA`, `DMA32`, `Normal`, `Movable`
     pub zone: Arc<str>,
 }
 
 impl Stretch {
-    /// As a mapping of the whole machine, named by node and zone: `node 1 Normal`.
+    /// A mapping of the machine's memory, named by node and zone: `node 1 Normal`.
     #[must_use]
     pub fn mapping(&self) -> Mapping {
         Mapping {
@@ -40,31 +40,31 @@ impl Stretch {
     }
 }
 
-/// Why physical memory, or a part of it, cannot be told.
+/// The reason for which physical memory, or a part of it, cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PhysicalError {
     /// from `/proc`
     #[error(transparent)]
     Proc(#[from] ProcError),
-    /// nothing there
+    /// no memory found
     #[error("/proc/iomem and /proc/zoneinfo have no page of memory in common: is /proc mounted?")]
     None,
-    /// too many
+    /// too many stretches
     #[error("memory lies in {0} pieces: isotherm takes {MOST_STRETCHES} at most, so choose a part")]
     Pieces(usize),
     /// no such node
     #[error("there is no memory on node {node}: nodes with memory are {}", list(.have))]
     NoNode {
-        /// which
+        /// the node
         node: u32,
-        /// those that have some
+        /// the nodes with memory
         have: Vec<u32>,
     },
-    /// not memory
+    /// no memory in a range
     #[error("there is no System RAM in {:#x}..{:#x}: see /proc/iomem for where it is", .0.start, .0.end)]
     NoRam(AddrRange),
-    /// not together
+    /// ranges and nodes exclude each other
     #[error("the chosen ranges have no memory of the chosen nodes")]
     Apart,
 }
@@ -73,10 +73,10 @@ fn list(nodes: &[u32]) -> String {
     nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// All physical memory that the kernel uses: sorted, disjoint, as long as can be.
+/// All physical memory that the kernel uses: sorted, disjoint, in stretches as long as possible.
 ///
 /// # Errors
-/// If `/proc/iomem` or `/proc/zoneinfo` do not tell; the first takes `CAP_SYS_ADMIN`.
+/// If `/proc/iomem` or `/proc/zoneinfo` does not show it; the former requires `CAP_SYS_ADMIN`.
 pub fn physical_memory(root: &Path) -> Result<Vec<Stretch>, PhysicalError> {
     let ram = system_ram(root)?;
     let mut ram: Vec<AddrRange> = ram.iter().filter_map(|r| whole_pages(r.start, r.end)).collect();
@@ -101,7 +101,7 @@ fn whole_pages(start: u64, end: u64) -> Option<AddrRange> {
 mod tests {
     use super::*;
 
-    /// The iomem of the guests whose zoneinfo is in the fixtures.
+    /// The iomem of the guests whose zoneinfo is a fixture.
     const IOMEM: &str = "00000000-00000fff : Reserved
 00001000-0009fbff : System RAM
 00100000-7fffffff : System RAM

@@ -1,24 +1,24 @@
-//! A choice of physical memory.
+//! A selection of physical memory.
 
 use isotherm_core::{AddrRange, PAGE_SIZE};
 
 use super::{PhysicalError, Stretch};
 
-/// Which part of physical memory is meant: all, unless nodes or ranges are named; if both are, what is
-/// in both.
+/// A part of physical memory. All memory if neither nodes nor ranges are given; if both are, their
+/// intersection.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Part {
-    /// of these nodes only
+    /// only memory of these nodes
     pub nodes: Vec<u32>,
-    /// in these ranges only, which count whole pages
+    /// only memory in these ranges, which are extended to whole pages
     pub ranges: Vec<AddrRange>,
 }
 
 impl Part {
-    /// What of `memory` is meant.
+    /// The selected part of `memory`.
     ///
     /// # Errors
-    /// If a node or a range has no memory, or if nothing is left.
+    /// If a node or a range has no memory, or if nothing remains.
     pub fn of(&self, memory: &[Stretch]) -> Result<Vec<Stretch>, PhysicalError> {
         for &node in &self.nodes {
             if !memory.iter().any(|s| s.node == node) {
@@ -51,18 +51,18 @@ impl Part {
     }
 }
 
-/// The pages that hold `range`.
+/// The pages that overlap `range`.
 fn pages(range: &AddrRange) -> AddrRange {
     let end = range.end.checked_next_multiple_of(PAGE_SIZE).unwrap_or(u64::MAX);
     AddrRange::new(range.start - range.start % PAGE_SIZE, end)
 }
 
-/// The pages that hold any of `ranges`, sorted and disjoint.
+/// The pages that overlap any of `ranges`, sorted and disjoint.
 pub(crate) fn joined_pages(ranges: &[AddrRange]) -> Vec<AddrRange> {
     joined(ranges.iter().map(pages).collect())
 }
 
-/// Sorted and disjoint.
+/// The union of `ranges`, sorted and disjoint.
 fn joined(mut ranges: Vec<AddrRange>) -> Vec<AddrRange> {
     ranges.sort();
     let mut out: Vec<AddrRange> = Vec::new();

@@ -4,26 +4,26 @@ use std::path::Path;
 
 use super::{ProcError, read_limited};
 
-/// What 1024 nodes of 6 zones take.
+/// Enough for 1024 nodes of 6 zones.
 const LIMIT: u64 = 4 << 20;
-/// Orders are fewer than this in all kernels.
+/// All kernels have fewer orders.
 const MOST_ORDERS: usize = 64;
 
 /// The free blocks of a zone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FreeBlocks {
-    /// of which node
+    /// the node
     pub node: u32,
-    /// of which zone
+    /// the name of the zone
     pub zone: String,
     /// blocks of 2^i pages, at index i
     pub by_order: Vec<u64>,
 }
 
-/// Reads `/proc/buddyinfo`; zones without memory are not in it.
+/// Reads `/proc/buddyinfo`. The file does not list zones without memory.
 ///
 /// # Errors
-/// If there is none, or a line is none of a zone's.
+/// If the file does not exist, or a line does not describe a zone.
 pub fn buddyinfo(root: &Path) -> Result<Vec<FreeBlocks>, ProcError> {
     let path = root.join("proc/buddyinfo");
     let text = read_limited(&path, LIMIT)?;

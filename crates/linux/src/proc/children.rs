@@ -1,10 +1,10 @@
-//! `/proc/PID/task/TID/children`, and all processes.
+//! `/proc/PID/task/TID/children`, and the pids of all processes.
 
 use std::path::Path;
 
 use super::{pid_file, read_limited};
 
-/// Child processes of `pid` at this moment; none if it is gone.
+/// The present child processes of `pid`; none if it has ended.
 #[must_use]
 pub fn children(root: &Path, pid: i32) -> Vec<i32> {
     let tasks = std::fs::read_dir(pid_file(root, pid, "task")).into_iter().flatten().flatten();
@@ -14,8 +14,7 @@ pub fn children(root: &Path, pid: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Pids of all processes and threads of the kernel, at this moment: the directories of `/proc` that are
-/// numbers.
+/// The present pids of all processes and kernel threads: the directories of `/proc` that are numbers.
 #[must_use]
 pub fn pids(root: &Path) -> Vec<i32> {
     let entries = std::fs::read_dir(root.join("proc")).into_iter().flatten().flatten();

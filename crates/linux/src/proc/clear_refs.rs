@@ -1,5 +1,5 @@
-//! `/proc/PID/clear_refs`: clears the accessed bits of a whole process at once, of shared memory too,
-//! without flushing the TLBs.
+//! `/proc/PID/clear_refs`: clears the accessed bits of a whole process at once, also of shared memory,
+//! without a TLB flush.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -7,34 +7,34 @@ use std::path::Path;
 
 use super::{ProcError, pid_file};
 
-/// Of which memory the accessed bits are cleared. Other bits and what is mapped stay as they are.
+/// The memory whose accessed bits are cleared. Other bits and the mappings do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refs {
-    /// all
+    /// all memory
     All,
-    /// what has a file or is shared
+    /// memory of files and shared memory
     Files,
 }
 
-/// The file, opened for writing. It stays with the process, also after an `exec`.
+/// The file, open for writing. It refers to the process, also after an `exec`.
 #[derive(Debug)]
 pub struct ClearRefs(File);
 
 impl ClearRefs {
-    /// Opens that of `pid`.
+    /// Opens the file of `pid`.
     ///
     /// # Errors
-    /// If there is no such process, or it is another user's and `CAP_DAC_OVERRIDE` is missing.
+    /// If there is no such process, or it belongs to another user and `CAP_DAC_OVERRIDE` is missing.
     pub fn open(root: &Path, pid: i32) -> Result<Self, ProcError> {
         let path = pid_file(root, pid, "clear_refs");
         let file = OpenOptions::new().write(true).open(&path);
         Ok(ClearRefs(file.map_err(|e| ProcError::read(&path, e))?))
     }
 
-    /// Clears. Takes about 13 ms for 1 GiB, for which the process can neither map nor fault.
+    /// Clears the bits. Takes about 13 ms per GiB. Meanwhile the process can neither map memory nor fault.
     ///
     /// # Errors
-    /// ESRCH if the process is gone.
+    /// ESRCH if the process has ended.
     pub fn clear(&mut self, which: Refs) -> io::Result<()> {
         self.0.write_all(match which {
             Refs::All => b"1",
@@ -42,12 +42,11 @@ impl ClearRefs {
         })
     }
 
-    /// Has the kernel flush the TLBs of the process. This is the command that clears soft-dirty bits:
-    /// only for kernels that have none ([`has_soft_dirty`](super::has_soft_dirty)), where nothing is
-    /// left of it but the flush.
+    /// Flushes the TLBs of the process. The kernel command is the one that clears soft-dirty bits. So use it
+    /// only on kernels without them ([`has_soft_dirty`](super::has_soft_dirty)), where it only flushes.
     ///
     /// # Errors
-    /// ESRCH if the process is gone.
+    /// ESRCH if the process has ended.
     pub fn flush(&mut self) -> io::Result<()> {
         self.0.write_all(b"4")
     }

@@ -1,4 +1,4 @@
-//! `/proc/PID/fd`: descriptors by which others than the CPU's own page tables reach the memory.
+//! `/proc/PID/fd`: descriptors through which memory is accessed without the CPU's own page tables.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -9,31 +9,31 @@ use isotherm_core::{AddrRange, Unknown};
 
 use super::{pid_file, read_limited, read_up_to};
 
-/// What a process holds that hides accesses to its memory.
+/// Objects that a process holds and that hide accesses to its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Holdings {
-    /// a virtual machine, or a device that reaches all of the process's memory
+    /// a virtual machine, or a device that accesses all of the process's memory
     pub everything: Option<Unknown>,
     /// buffers that `io_uring` has fixed, by the descriptor of the ring
     rings: BTreeMap<u32, Vec<AddrRange>>,
-    /// It may hold more: there is what does not tell.
+    /// The process may hold more: not all of its descriptors could be read.
     untold: bool,
 }
 
 impl Holdings {
-    /// Everything, or the buffers of one ring.
+    /// All memory, or the buffers of one ring.
     #[cfg(test)]
     pub(crate) fn of(everything: Option<Unknown>, fixed: Vec<AddrRange>) -> Self {
         Holdings { everything, rings: BTreeMap::from([(3, fixed)]), untold: false }
     }
 
-    /// Why none of its memory can be seen, if so.
+    /// The reason for which no access to its memory can be observed, if there is one.
     #[must_use]
     pub fn hides_all(&self) -> Option<Unknown> {
         self.everything.or(self.untold.then_some(Unknown::Dma))
     }
 
-    /// What of it is fixed for devices, sorted.
+    /// The memory that is fixed for devices, sorted.
     #[must_use]
     pub fn ranges(&self) -> Vec<AddrRange> {
         let mut ranges: Vec<AddrRange> = self.rings.values().flatten().copied().collect();
@@ -42,9 +42,9 @@ impl Holdings {
     }
 }
 
-/// Most descriptors looked at. Who has more may hold anything.
+/// Maximum number of descriptors to read. A process with more may hold any object.
 pub(crate) const MAX_FDS: usize = 65_536;
-/// Rings on which the kernel works meanwhile are asked again for so long.
+/// The kernel may be working on a ring; reading it is repeated for this time.
 const PATIENCE: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -53,11 +53,11 @@ const PAUSE: Duration = Duration::from_micros(200);
 pub struct Descriptor {
     /// its number
     pub fd: u32,
-    /// what it is of, as `/proc/PID/fd` shows it
+    /// its object, as `/proc/PID/fd` shows it
     pub link: String,
 }
 
-/// Looks at the descriptors of `pid`, which held that `before`; what cannot be read hides nothing.
+/// Reads the descriptors of `pid`, whose previous result is `before`. An unreadable descriptor hides nothing.
 #[must_use]
 pub fn holdings(root: &Path, pid: i32, before: &Holdings) -> Holdings {
     let descriptors: Vec<Descriptor> = descriptors(root, pid).collect();
@@ -65,7 +65,7 @@ pub fn holdings(root: &Path, pid: i32, before: &Holdings) -> Holdings {
     holdings_of(root, pid, (descriptors, all), before)
 }
 
-/// What `pid` has open, as far as it can be read.
+/// The open descriptors of `pid`, as far as they can be read.
 pub(crate) fn descriptors(root: &Path, pid: i32) -> impl Iterator<Item = Descriptor> {
     let fds = std::fs::read_dir(pid_file(root, pid, "fd")).into_iter().flatten().flatten();
     fds.take(MAX_FDS).filter_map(|fd| {
@@ -74,8 +74,8 @@ pub(crate) fn descriptors(root: &Path, pid: i32) -> impl Iterator<Item = Descrip
     })
 }
 
-/// What these descriptors of `pid`, which may be `all`, mean for its memory. Of rings that are busy it is what
-/// was so `before`.
+/// The effect of these descriptors of `pid` on its memory; `all` states whether they are complete. For busy
+/// rings the result of `before` stays.
 pub(crate) fn holdings_of(
     root: &Path,
     pid: i32,
@@ -86,7 +86,7 @@ pub(crate) fn holdings_of(
     let mut busy = Vec::new();
     for Descriptor { fd, link } in descriptors {
         if let Some(why) = hides(&link) {
-            // Devices hide more than guests do: kernel DAMON sees what a guest accesses.
+            // Devices hide more than guests do: kernel DAMON observes the accesses of a guest.
             found.everything =
                 Some(if found.everything == Some(Unknown::Dma) { Unknown::Dma } else { why });
         } else if link.starts_with("anon_inode:[io_uring]") {
@@ -117,8 +117,8 @@ pub(crate) fn holdings_of(
     found
 }
 
-/// The place in `/dev` of a character device, as the kernel names it; `None` of one that it has no name
-/// for, such as a terminal, and [`ANY_DEVICE`] where that cannot be told.
+/// The path below `/dev` of a character device, by the kernel's name. `None` if the device has no name, such
+/// as a terminal, and [`ANY_DEVICE`] if the name cannot be read.
 pub(crate) fn device(root: &Path, major: u32, minor: u32) -> Option<String> {
     let devices = root.join("sys/dev/char");
     match read_up_to(&devices.join(format!("{major}:{minor}/uevent")), 4096) {
@@ -131,10 +131,10 @@ pub(crate) fn device(root: &Path, major: u32, minor: u32) -> Option<String> {
     }
 }
 
-/// For a device that may be any: of those without a name none could hide memory.
+/// Stands for an unknown device, which may hide memory. Devices without a name cannot.
 const ANY_DEVICE: &str = "/dev/?";
 
-/// A KVM VM, VFIO (by group, container, device or iommufd), or RDMA verbs.
+/// The reason if this is a KVM VM, VFIO (by group, container, device or iommufd), or RDMA verbs.
 fn hides(link: &str) -> Option<Unknown> {
     if link.starts_with("anon_inode:kvm-v") {
         return Some(Unknown::Kvm);
@@ -149,16 +149,16 @@ fn hides(link: &str) -> Option<Unknown> {
     devices.iter().any(|d| link.starts_with(d)).then_some(Unknown::Dma)
 }
 
-/// What a ring says of its buffers.
+/// The result of reading the buffers of a ring.
 enum Ring {
     Tells(Vec<AddrRange>),
-    /// The kernel works on it.
+    /// the kernel is working on the ring
     IsBusy,
-    /// It cannot be read.
+    /// the ring cannot be read
     IsSilent,
 }
 
-/// By its file in `fdinfo`; if that is closed by now, it holds nothing.
+/// The buffers in the ring's file in `fdinfo`. A ring that has been closed holds none.
 fn buffers_of_ring(fdinfo: &Path) -> Ring {
     match read_limited(fdinfo, 4 << 20).map(|text| fixed_buffers(&text)) {
         Ok(Some(ranges)) => Ring::Tells(ranges),
@@ -168,8 +168,8 @@ fn buffers_of_ring(fdinfo: &Path) -> Ring {
     }
 }
 
-/// `UserBufs:\t2` is followed by a line for each: `    0: 0x7f0000000000/65536`, widened to pages here, or
-/// `    0: <none>`. `None` if they are not all there: the kernel leaves them out while it works on the ring.
+/// After `UserBufs:\t2` follows a line for each buffer: `    0: 0x7f0000000000/65536`, widened to pages here,
+/// or `    0: <none>`. `None` if lines are missing: the kernel omits them while it works on the ring.
 fn fixed_buffers(text: &str) -> Option<Vec<AddrRange>> {
     let mut lines = text.lines().skip_while(|l| !l.starts_with("UserBufs:"));
     let count: usize = lines.next()?.split_once(':')?.1.trim().parse().ok()?;

@@ -1,4 +1,4 @@
-//! `/proc/kpageflags`: what each page frame is used for.
+//! `/proc/kpageflags`: the use of each page frame.
 
 use std::fs::File;
 use std::io;
@@ -11,8 +11,8 @@ use super::{Mglru, ProcError};
 
 const PATH: &str = "proc/kpageflags";
 
-/// The flags of one page frame. Their numbers are those of `linux/kernel-page-flags.h`, the same on all
-/// kernels.
+/// The flags of one page frame. The numbers are those of `linux/kernel-page-flags.h`, which all kernels
+/// share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageFlags(pub u64);
 
@@ -27,42 +27,42 @@ macro_rules! flags {
 }
 
 flags! {
-    /// on a list of pages that may be reclaimed, or would be if they were not locked
+    /// on an LRU list, also the list of unevictable pages
     is_lru: 5;
     /// free, on a list of the buddy allocator
     is_free: 10;
-    /// in the page tables of a process
+    /// mapped by a process
     is_mapped: 11;
     /// anonymous
     is_anonymous: 12;
-    /// anonymous or shared memory, also while it is on no list
+    /// anonymous or shared memory, even if it is on no list
     is_user: 12 | 14;
-    /// first of the pages of a folio
+    /// the first page of a folio
     is_head: 15;
-    /// another page of a folio
+    /// a later page of a folio
     is_tail: 16;
-    /// of an explicit huge page
+    /// part of an explicit huge page
     is_hugetlb: 17;
-    /// no memory there, or offline
+    /// no memory, or offline
     is_hole: 20 | 23;
-    /// the zero page, or the huge one
+    /// the zero page, or the huge zero page
     is_zero: 24;
 }
 
-/// What a page frame holds, as far as accesses to it can be seen by those who ask by frame: idle page
-/// tracking, and kernel DAMON for physical memory. They see what is on an LRU list.
+/// The content of a page frame, for ways to look by page frame: idle page tracking, and kernel DAMON for
+/// physical memory. Both observe pages that are on an LRU list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameContent {
-    /// nothing
+    /// no memory in use
     Nothing,
-    /// what they do not see
+    /// memory whose accesses they cannot observe
     Unknown(Unknown),
-    /// a page that they see; this frame, the first one of its folio, speaks for it
+    /// a page that they observe; this frame, the first of its folio, represents it
     Seen(u64),
 }
 
 impl FrameContent {
-    /// `hides`: whether this kernel does not note accesses by system calls by page frame.
+    /// `hides`: whether this kernel does not record accesses by system calls by page frame.
     fn of(head: u64, flags: PageFlags, hides: bool) -> Self {
         match flags {
             f if f.is_hole() || f.is_free() || f.is_zero() => FrameContent::Nothing,
@@ -78,7 +78,7 @@ impl FrameContent {
     }
 }
 
-/// The file, open for reading.
+/// The open file.
 #[derive(Debug)]
 pub struct KPageFlags {
     file: File,
@@ -86,23 +86,23 @@ pub struct KPageFlags {
 }
 
 impl KPageFlags {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
-    /// If there is none, or we are not root.
+    /// If the file does not exist, or this process is not root.
     pub fn open(root: &Path) -> Result<Self, ProcError> {
         let path = root.join(PATH);
         let file = File::open(&path).map_err(|e| ProcError::read(&path, e))?;
         Ok(KPageFlags { file, mglru: Mglru::open(root) })
     }
 
-    /// What each of `frames` holds. Neighbours cost one read. Frame 0 stands for one that is hidden.
+    /// The content of each of `frames`. Adjacent frames need one read. Frame 0 stands for a hidden frame.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn contents(&self, frames: &[u64]) -> io::Result<Vec<FrameContent>> {
         let mut contents = Vec::with_capacity(frames.len());
-        // The frame before, and the head of its folio.
+        // The previous frame, and the head of its folio with its flags.
         let mut last: Option<(u64, u64, PageFlags)> = None;
         let hides = self.mglru.hides_reads();
         for (&frame, flags) in frames.iter().zip(self.of(frames)?) {
@@ -121,10 +121,11 @@ impl KPageFlags {
         Ok(contents)
     }
 
-    /// The flags of each of `frames`. Behind the end of memory are holes. Neighbours cost one read.
+    /// The flags of each of `frames`. Frames beyond the end of memory are holes. Adjacent frames need one
+    /// read.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn of(&self, frames: &[u64]) -> io::Result<Vec<PageFlags>> {
         const HOLE: u64 = 1 << 20;
         let mut all = Vec::with_capacity(frames.len());
@@ -137,14 +138,14 @@ impl KPageFlags {
         Ok(all)
     }
 
-    /// The first frame of the folio that `tail` is part of, and its flags; `None` if the folio has
-    /// just gone, or is a huge page beyond what the buddy allocator has.
+    /// The first frame of the folio that contains `tail`, and its flags. `None` if the folio has just gone,
+    /// or is a huge page that is larger than the blocks of the buddy allocator.
     ///
-    /// A folio begins at a multiple of its size, which is a power of two. So of the multiples of 2, 4, 8
-    /// ... before `tail`, the first one that is a head is its own: those before lie in the folio too.
+    /// A folio begins at a multiple of its size, which is a power of two. So among the multiples of 2, 4, 8
+    /// ... before `tail`, the first head is that of its folio: nearer multiples lie within the folio.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn head_of(&self, tail: u64) -> io::Result<Option<(u64, PageFlags)>> {
         const MAX_ORDER: u32 = 10;
         for order in 1..=MAX_ORDER {

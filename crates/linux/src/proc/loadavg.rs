@@ -1,29 +1,30 @@
-//! The last pid that was given, of `/proc/loadavg`: a cheap sign that nobody has been started.
+//! The last pid that the kernel assigned, from `/proc/loadavg`: a cheap sign that no process was started.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Whether any process or thread may have been started in our pid namespace, or one below it.
+/// Detects whether a process or thread may have been started in our pid namespace, or in one below it.
 #[derive(Debug, Default)]
 pub struct Births {
-    /// `None`: it cannot be read, and anybody may have been.
+    /// `None`: the file cannot be read, so a process may have been started at any time.
     file: Option<File>,
     last: Option<u64>,
-    /// A pid is given before its process shows as a child: after a change it is looked once more.
+    /// The kernel assigns a pid before the process appears as a child. So a change counts once more at the
+    /// next call.
     again: bool,
 }
 
 impl Births {
-    /// From now on; the first call of [`Births::may_have_been`] returns true.
+    /// Starts to observe. The first call of [`Births::may_have_been`] returns true.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         let file = File::open(root.join("proc/loadavg")).ok();
         Births { file, ..Births::default() }
     }
 
-    /// Whether somebody may have been started since the last call. Pids that were asked for by number
-    /// (`clone3` with `set_tid`) do not show.
+    /// Whether a process or thread may have been started since the last call. A pid that was requested by
+    /// number (`clone3` with `set_tid`) is not detected.
     pub fn may_have_been(&mut self) -> bool {
         let now = self.file.as_ref().and_then(last_pid);
         let changed = now.is_none() || now != self.last;

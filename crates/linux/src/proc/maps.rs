@@ -8,36 +8,36 @@ use isotherm_core::{AddrRange, Mapping, MappingKind};
 
 use super::{ProcError, pid_file, read_limited};
 
-/// The kernel allows 65,530 areas by default; lines are below 4,200 bytes.
+/// The kernel allows 65,530 areas by default; a line has less than 4,200 bytes.
 const LIMIT: u64 = 256 << 20;
 
-/// Opens `/proc/PID/maps`: as long as it is open, no later address space can lie where this one does.
+/// Opens `/proc/PID/maps`. While it is open, no later address space can be at the same kernel address.
 ///
 /// # Errors
-/// If there is no such process, or it may not be looked at.
+/// If there is no such process, or it may not be read.
 pub(crate) fn open_maps(root: &Path, pid: i32) -> Result<File, ProcError> {
     let path = pid_file(root, pid, "maps");
     File::open(&path).map_err(|e| ProcError::read(&path, e))
 }
 
-/// The mappings of `pid` that it may access: areas without any permission (guards, reservations)
-/// and the kernel's own pages are left out.
+/// The mappings of `pid` that it may access. Areas without any permission (guards, reservations) and the
+/// kernel's own pages are left out.
 ///
 /// # Errors
-/// If the file cannot be read or understood.
+/// If the file cannot be read or parsed.
 pub fn mappings(root: &Path, pid: i32) -> Result<Vec<Mapping>, ProcError> {
     let path = pid_file(root, pid, "maps");
     let text = read_limited(&path, LIMIT)?;
     parse_maps(&text).map_err(|line| ProcError::parse(&path, &line))
 }
 
-/// Parses the text of `/proc/PID/maps`. What it returns is sorted and disjoint.
+/// Parses the text of `/proc/PID/maps`. The result is sorted and disjoint.
 ///
-/// The kernel writes it a page at a time, and areas may change in between: one that has grown downwards
-/// meanwhile begins before the last one that was written ends. What came first stands.
+/// The kernel writes the text page by page, and areas may change in between. An area that has grown downwards
+/// meanwhile begins before the end of the previous one. Then the earlier line holds.
 ///
 /// # Errors
-/// The first line that is not understood.
+/// The first line that cannot be parsed.
 pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, String> {
     let mut names = Names::default();
     let mut out = Vec::new();
@@ -48,7 +48,7 @@ pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, String> {
         told = told.max(area.range.end);
         let accessible = area.permissions.starts_with(|c| c != '-')
             || area.permissions.get(1..3).is_some_and(|wx| wx != "--");
-        // Addresses of the upper half are the kernel's ([vsyscall]).
+        // Addresses in the upper half belong to the kernel ([vsyscall]).
         if accessible && area.range.end <= 1 << 56 && !area.range.is_empty() {
             out.push(Mapping {
                 range: area.range,
@@ -68,7 +68,7 @@ struct Area<'a> {
     name: &'a str,
 }
 
-/// `start-end perms offset dev inode   name`, the name up to the end of the line, blanks included.
+/// `start-end perms offset dev inode   name`. The name extends to the end of the line, including blanks.
 fn parse_line(line: &str) -> Option<Area<'_>> {
     let (addresses, rest) = line.split_once(' ')?;
     let (start, end) = addresses.split_once('-')?;
@@ -91,7 +91,7 @@ fn kind(area: &Area<'_>) -> MappingKind {
     match area.name {
         "[heap]" => MappingKind::Heap,
         name if name.starts_with("[stack") => MappingKind::Stack,
-        // [anon:...] is what prctl(PR_SET_VMA_ANON_NAME) gave it.
+        // A name that the program set with prctl(PR_SET_VMA_ANON_NAME).
         name if name.starts_with("[anon") => MappingKind::Anonymous,
         name if name.starts_with('[') => MappingKind::Special,
         "" if area.inode == "0" => MappingKind::Anonymous,
@@ -99,7 +99,7 @@ fn kind(area: &Area<'_>) -> MappingKind {
     }
 }
 
-/// Gives equal names one allocation: a process has thousands of areas and dozens of names.
+/// Shares one allocation among equal names: a process has thousands of areas, and dozens of names.
 #[derive(Default)]
 struct Names(std::collections::HashMap<String, Arc<str>>);
 
@@ -150,7 +150,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
         assert_eq!(maps[1].range, AddrRange::new(0x55d8_a100_0000, 0x55d8_a102_1000));
     }
 
-    /// As it was seen where two threads mapped and unmapped memory.
+    /// From a process of which two threads mapped and unmapped memory.
     #[test]
     fn what_changes_while_it_is_read_is_disjoint() {
         let area = |(start, end): (u64, u64)| format!("{start:x}-{end:x} rw-p 00000000 00:00 0 \n");

@@ -1,36 +1,36 @@
-//! `/proc/meminfo`: how much memory the machine has, and may still give away, and what it is used for.
+//! `/proc/meminfo`: the memory of the machine, by use.
 
 use std::path::Path;
 
 use super::{ProcError, read_limited};
 
-/// What isotherm wants of it, in bytes.
+/// The figures that isotherm needs, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemInfo {
-    /// all that the kernel manages
+    /// all memory that the kernel manages
     pub total: u64,
-    /// in use for nothing
+    /// unused memory
     pub free: u64,
-    /// what may be allocated without swapping, as the kernel estimates
+    /// the kernel's estimate of the memory that can be allocated without swapping
     pub available: u64,
-    /// on the lists that reclaim goes through
+    /// on LRU lists, without the unevictable one
     pub evictable: u64,
     /// locked by `mlock`
     pub mlocked: u64,
-    /// explicit huge pages of all sizes, those of the pool that nobody uses too
+    /// explicit huge pages of all sizes, including unused pages of the pool
     pub hugetlb: u64,
     /// shared memory, and tmpfs
     pub shared: u64,
-    /// of files, on the lists that reclaim goes through
+    /// memory of files on LRU lists
     pub files: u64,
-    /// of files, and shared memory, that some process maps
+    /// memory of files and shared memory that a process maps
     pub mapped: u64,
 }
 
 /// Reads `/proc/meminfo`.
 ///
 /// # Errors
-/// If there is none, or it lacks what kernels tell since 3.14.
+/// If the file does not exist, or lacks a figure that kernels report since 3.14.
 pub fn meminfo(root: &Path) -> Result<MemInfo, ProcError> {
     let path = root.join("proc/meminfo");
     let text = read_limited(&path, 64 << 10)?;
@@ -42,7 +42,7 @@ fn parse(text: &str) -> Option<MemInfo> {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
     };
-    // A kernel that has no such memory does not tell of it.
+    // A kernel without such memory has no line for it.
     let some = |name: &str| bytes(name).unwrap_or_default();
     Some(MemInfo {
         total: bytes("MemTotal")?,

@@ -1,10 +1,10 @@
-//! `/sys/devices/system/memory`: the blocks in which memory is plugged.
+//! `/sys/devices/system/memory`: the blocks in which memory is hot-plugged.
 
 use std::path::Path;
 
 use super::read_limited;
 
-/// Bytes of each block, if this kernel has memory blocks (`CONFIG_MEMORY_HOTPLUG`).
+/// The size of each block in bytes, if this kernel has memory blocks (`CONFIG_MEMORY_HOTPLUG`).
 #[must_use]
 pub fn memory_block_size(root: &Path) -> Option<u64> {
     let path = root.join("sys/devices/system/memory/block_size_bytes");
@@ -12,17 +12,17 @@ pub fn memory_block_size(root: &Path) -> Option<u64> {
     size.is_power_of_two().then_some(size)
 }
 
-/// What is known of one block.
+/// The properties of one block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MemoryBlock {
-    /// the nodes that have memory in it: rarely more than one
+    /// the nodes with memory in the block, rarely more than one
     pub nodes: Vec<u32>,
-    /// the zone in which all of it is; none if there are several, or if it is offline
+    /// the zone that contains the whole block; `None` if there are several, or if the block is offline
     pub zone: Option<String>,
 }
 
-/// The block with this number: that of the addresses from `number` times the size of a block. What
-/// cannot be read is left out.
+/// The block with this number. It begins at `number` times the size of a block. Properties that cannot be
+/// read are left out.
 #[must_use]
 pub fn memory_block(root: &Path, number: u64) -> MemoryBlock {
     let dir = root.join(format!("sys/devices/system/memory/memory{number}"));

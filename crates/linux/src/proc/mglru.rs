@@ -1,23 +1,24 @@
 //! `/sys/kernel/mm/lru_gen/enabled`: whether the multi-generational LRU is on.
 //!
-//! Where it is, `folio_mark_accessed()` of Linux 6.1 to 7.2 returns before it clears the idle bit of a page that was
-//! read or written by a system call. Kernel DAMON by physical address and idle page tracking go by that bit, and by
-//! page tables: to them page cache that no process maps looks untouched, however much it is read.
+//! While it is on, `folio_mark_accessed()` of Linux 6.1 to 7.2 returns before it clears the idle bit of a
+//! page that a system call has read or written. Kernel DAMON by physical address and idle page tracking use
+//! that bit and page tables. So page cache that no process maps looks untouched to them, however often it is
+//! read.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where the kernel shows it.
+/// The file of the kernel.
 pub const MGLRU: &str = "/sys/kernel/mm/lru_gen/enabled";
 
-/// Asks the kernel, again each time: it may be turned on and off at any time.
+/// Reads the setting at each call, because it may change at any time.
 #[derive(Debug)]
 pub enum Mglru {
-    /// the kernel has none
+    /// the kernel has no MGLRU
     Absent,
-    /// the file
+    /// the open file
     File(File),
     /// the file cannot be opened
     Hidden,
@@ -34,8 +35,8 @@ impl Mglru {
         }
     }
 
-    /// Whether accesses by system calls to page cache that no process maps leave no trace by page frame. What cannot
-    /// be told is taken for yes.
+    /// Whether accesses by system calls to page cache that no process maps leave no trace by page frame. True
+    /// if the setting cannot be read.
     #[must_use]
     pub fn hides_reads(&self) -> bool {
         let mut text = [0; 32];
@@ -50,7 +51,7 @@ impl Mglru {
     }
 }
 
-/// Its bit 0 is the main switch: `Documentation/admin-guide/mm/multigen_lru.rst`.
+/// Bit 0 is the main switch: `Documentation/admin-guide/mm/multigen_lru.rst`.
 fn is_on(text: &[u8]) -> Option<bool> {
     let digits = std::str::from_utf8(text).ok()?.trim().strip_prefix("0x")?;
     Some(u32::from_str_radix(digits, 16).ok()? & 1 == 1)

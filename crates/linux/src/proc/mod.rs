@@ -1,5 +1,5 @@
-//! Readers of `/proc` and `/sys`, one kernel interface a file. Each takes the root of the file
-//! system, so that tests can bring a tree of their own.
+//! Readers of `/proc` and `/sys`, one kernel interface per file. Each takes the root of the file system, so
+//! that tests can use a tree of their own.
 
 mod buddyinfo;
 mod children;
@@ -60,18 +60,18 @@ pub use zoneinfo::{Counters, Pageset, Watermarks, Zone, ZoneInfo, parse_zoneinfo
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProcError {
-    /// by the system
+    /// the kernel refused it
     #[error("cannot read {path}: {source}")]
     Read {
-        /// which file
+        /// the file
         path: PathBuf,
-        /// why
+        /// the error of the system call
         source: io::Error,
     },
-    /// by us
+    /// the file has an unknown form
     #[error("{path} holds what isotherm does not understand: {what}")]
     Parse {
-        /// which file
+        /// the file
         path: PathBuf,
         /// the text in question
         what: String,
@@ -93,7 +93,7 @@ impl ProcError {
         ProcError::Parse { path: path.to_owned(), what }
     }
 
-    /// Whether the process is gone, rather than something being wrong.
+    /// Whether the error means that the process has ended.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         let ProcError::Read { source, .. } = self else { return false };
@@ -101,12 +101,12 @@ impl ProcError {
             || source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
     }
 
-    /// Whether the system does not let it be read.
+    /// Whether the kernel does not permit reading it.
     pub(crate) fn is_denied(&self) -> bool {
         matches!(self, ProcError::Read { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 
-    /// Whether it may be read a little later: see [`is_transient`].
+    /// Whether reading may succeed a little later: see [`is_transient`].
     pub(crate) fn is_transient(&self) -> bool {
         matches!(self, ProcError::Read { source, .. } if is_transient(source))
     }
@@ -116,15 +116,15 @@ pub(crate) fn pid_file(root: &Path, pid: i32, name: &str) -> PathBuf {
     root.join("proc").join(pid.to_string()).join(name)
 }
 
-/// Files of the kernel tell no size: most are read at once with so much room.
+/// Files of the kernel report no size. This buffer suffices to read most of them at once.
 const FIRST: usize = 4096;
 
-/// A whole file of at most `limit` bytes, as text; what is not UTF-8 is replaced.
+/// Reads a whole file of at most `limit` bytes as text. Bytes that are not UTF-8 are replaced.
 fn read_limited(path: &Path, limit: u64) -> Result<String, ProcError> {
     read_up_to(path, limit).map_err(|e| ProcError::read(path, e))
 }
 
-/// The same, with the error as it is.
+/// Reads a whole file as [`read_limited`] does, and returns the original error.
 pub(crate) fn read_up_to(path: &Path, limit: u64) -> io::Result<String> {
     use std::io::Read;
     let mut bytes = Vec::with_capacity(FIRST);

@@ -1,4 +1,4 @@
-//! Whose pids `/proc` shows.
+//! The pid namespace of `/proc`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,11 +7,11 @@ use std::path::Path;
 use super::{ProcError, read_limited};
 use crate::walker::own_pid;
 
-/// That `/proc` counts pids as the system calls of this process do: it was mounted in the pid
-/// namespace that this process is in.
+/// Checks that the pids in `/proc` are those of the system calls of this process: it was mounted in the pid
+/// namespace of this process.
 ///
 /// # Errors
-/// If it was not, or is not there, or cannot be read just now.
+/// If it was mounted in another one, does not exist, or cannot be read at the moment.
 pub fn check_namespace(root: &Path) -> Result<(), ProcError> {
     let path = root.join("proc/self/status");
     match read_limited(&path, 1 << 16) {
@@ -20,26 +20,26 @@ pub fn check_namespace(root: &Path) -> Result<(), ProcError> {
             Some(_) => Err(ProcError::Foreign),
             None => Err(ProcError::parse(&path, &text)),
         },
-        // In that of a namespace that we are not in, nobody is `self`.
+        // In the `/proc` of another namespace, `self` does not exist.
         Err(e) if e.is_gone() => Err(ProcError::Foreign),
         Err(e) => Err(e),
     }
 }
 
-/// The number of the first pid namespace, `PROC_PID_INIT_INO`.
+/// The inode number of the initial pid namespace, `PROC_PID_INIT_INO`.
 const FIRST: u64 = 0xefff_fffc;
 
-/// Whether pids count here as the kernel itself shows them in sysfs: in the first pid namespace.
+/// Whether pids here are those that the kernel shows in sysfs: those of the initial pid namespace.
 #[must_use]
 pub fn is_first_namespace(root: &Path) -> bool {
-    // Without namespaces there is but one.
+    // Without namespaces there is only one.
     fs::metadata(root.join("proc/self/ns/pid")).map_or(true, |m| m.ino() == FIRST)
 }
 
-/// Of a process: its pid in the namespace of `/proc`, then in each one below that it is in.
+/// The pids of a process: in the namespace of `/proc`, then in each namespace below that contains it.
 fn pids(status: &str) -> Option<Vec<i32>> {
     let line = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
-    // Kernels without namespaces have the second alone.
+    // Kernels without namespaces have only the second line.
     line("NSpid:").or(line("Pid:"))?.split_whitespace().map(|pid| pid.parse().ok()).collect()
 }
 
@@ -55,7 +55,7 @@ mod tests {
         assert!(check_namespace("/".as_ref()).is_ok());
         let nothing = tempfile::tempdir().unwrap();
         assert!(matches!(check_namespace(nothing.path()), Err(ProcError::Foreign)));
-        // What hinders reading is not taken for that.
+        // Another error of reading does not mean another namespace.
         fs::create_dir_all(nothing.path().join("proc/self/status")).unwrap();
         assert!(matches!(check_namespace(nothing.path()), Err(ProcError::Read { .. })));
     }

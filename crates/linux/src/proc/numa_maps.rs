@@ -5,11 +5,11 @@ use std::path::Path;
 
 use super::{ProcError, pid_file, read_limited};
 
-/// As of `maps`.
+/// As for `maps`.
 const LIMIT: u64 = 256 << 20;
 
-/// The policies of the mappings of `pid`, by the address at which each begins: as `default`,
-/// `bind:0-1`, `weighted interleave:0,2`.
+/// The policies of the mappings of `pid`, by start address. Examples: `default`, `bind:0-1`, `weighted
+/// interleave:0,2`.
 ///
 /// # Errors
 /// If the file cannot be read, or the kernel has no nodes.
@@ -20,7 +20,7 @@ pub fn policies(root: &Path, pid: i32) -> Result<BTreeMap<u64, String>, ProcErro
     text.lines().map(one).collect()
 }
 
-/// `start policy key=value ...`. One policy has a blank in its name.
+/// `start policy key=value ...`. The name of one policy contains a blank.
 fn parse_line(line: &str) -> Option<(u64, String)> {
     let (start, rest) = line.split_once(' ')?;
     let start = u64::from_str_radix(start, 16).ok()?;

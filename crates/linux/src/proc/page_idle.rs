@@ -1,5 +1,5 @@
-//! `/sys/kernel/mm/page_idle/bitmap`: a bit for each page frame, set by us and taken back by the kernel
-//! once the page is accessed, by whomever.
+//! `/sys/kernel/mm/page_idle/bitmap`: one bit per page frame. isotherm sets it, and the kernel clears it when
+//! any process accesses the page.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::Path;
 use super::ProcError;
 
 const PATH: &str = "sys/kernel/mm/page_idle/bitmap";
-/// The kernel reads and writes the file by words of so many frames.
+/// The kernel reads and writes the file in words of this many frames.
 const WORD: u64 = 64;
 
 /// The file, open for reading and writing.
@@ -17,22 +17,22 @@ const WORD: u64 = 64;
 pub struct IdleBitmap(File);
 
 impl IdleBitmap {
-    /// Opens it.
+    /// Opens the file.
     ///
     /// # Errors
-    /// If this kernel has none (`CONFIG_IDLE_PAGE_TRACKING`), or we are not root.
+    /// If this kernel does not have it (`CONFIG_IDLE_PAGE_TRACKING`), or this process is not root.
     pub fn open(root: &Path) -> Result<Self, ProcError> {
         let path = root.join(PATH);
         let bitmap = OpenOptions::new().read(true).write(true).open(&path);
         Ok(IdleBitmap(bitmap.map_err(|e| ProcError::read(&path, e))?))
     }
 
-    /// Whether each of `frames` is idle: not accessed since it was marked. `None` stands for frames that
-    /// the file does not hold: those in the last word of memory, if that is not whole. Neighbours in
-    /// one word cost one read, in which the kernel asks all who map the word's idle pages.
+    /// Whether each of `frames` is idle: not accessed since it was marked. `None` for frames that the file
+    /// does not contain: those in the last word of memory, if that is incomplete. Adjacent frames in one word
+    /// need one read, in which the kernel checks all processes that map the word's idle pages.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn are_idle(&self, frames: &[u64]) -> io::Result<Vec<Option<bool>>> {
         let mut idle = Vec::with_capacity(frames.len());
         for (word, frames) in words(frames) {
@@ -44,21 +44,21 @@ impl IdleBitmap {
         Ok(idle)
     }
 
-    /// Marks `frames` as idle. Neighbours in one word cost one write.
+    /// Marks `frames` as idle. Adjacent frames in one word need one write.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn mark(&self, frames: &[u64]) -> io::Result<()> {
         for (word, frames) in words(frames) {
             let bits = frames.iter().fold(0u64, |bits, f| bits | 1 << (f % WORD));
-            // Bits that are zero change nothing.
+            // Zero bits change nothing.
             self.0.write_at(&bits.to_ne_bytes(), word * 8)?;
         }
         Ok(())
     }
 }
 
-/// Adjacent `frames` of one word, with its number.
+/// The adjacent `frames` of each word, with the number of the word.
 fn words(frames: &[u64]) -> impl Iterator<Item = (u64, &[u64])> {
     let same = frames.chunk_by(|a, b| a / WORD == b / WORD);
     same.filter_map(|frames| Some((frames.first()? / WORD, frames)))
@@ -68,7 +68,7 @@ fn words(frames: &[u64]) -> impl Iterator<Item = (u64, &[u64])> {
 mod tests {
     use super::*;
 
-    /// A file keeps what is written, so that marks come back as they were.
+    /// A plain file keeps the written bits, so marks come back unchanged.
     #[test]
     fn words_of_64_frames() {
         let root = tempfile::tempdir().unwrap();

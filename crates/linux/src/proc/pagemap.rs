@@ -1,4 +1,4 @@
-//! `/proc/PID/pagemap`: what may be known of a page without being root.
+//! `/proc/PID/pagemap`: the information about a page that does not require root.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,47 +10,47 @@ use super::{ProcError, pid_file};
 use crate::sys::{OwnPages, resident_ranges};
 use crate::walker::own_pid;
 
-/// One page's word.
+/// The word of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PagemapEntry(pub u64);
 
 impl PagemapEntry {
-    /// Resident (bit 63).
+    /// Whether the page is resident (bit 63).
     #[must_use]
     pub fn is_present(self) -> bool {
         self.0 >> 63 & 1 == 1
     }
 
-    /// In swap (bit 62), or being moved.
+    /// Whether the page is in swap (bit 62), or is being moved.
     #[must_use]
     pub fn is_swapped(self) -> bool {
         !self.is_present() && self.0 >> 62 & 1 == 1
     }
 
-    /// The page frame (bits 0 to 54) of a present page; 0 without `CAP_SYS_ADMIN`.
+    /// The page frame of a present page (bits 0 to 54); 0 without `CAP_SYS_ADMIN`.
     #[must_use]
     pub fn frame(self) -> u64 {
         self.0 & ((1 << 55) - 1)
     }
 
-    /// Written since it was mapped, or since somebody has cleared this bit (bit 55); never set on
+    /// Whether the page was written since it was mapped, or since this bit was cleared (bit 55). Never set on
     /// kernels without soft-dirty bits.
     #[must_use]
     pub fn is_soft_dirty(self) -> bool {
         self.0 >> 55 & 1 == 1
     }
 
-    /// Mapped by this one entry alone (bit 56).
+    /// Whether only this entry maps the page (bit 56).
     #[must_use]
     pub fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 == 1
     }
 }
 
-/// Whether this kernel has soft-dirty bits, tried on a page of our own.
+/// Whether this kernel has soft-dirty bits. Tests it on a page of our own.
 ///
 /// # Errors
-/// If there is no memory, or no `/proc`.
+/// If no memory is available, or there is no `/proc`.
 pub fn has_soft_dirty(root: &Path) -> Result<bool, ProcError> {
     let failed = |e| ProcError::read(&pid_file(root, own_pid(), "pagemap"), e);
     let mut own = OwnPages::map(1).map_err(failed)?;
@@ -59,7 +59,7 @@ pub fn has_soft_dirty(root: &Path) -> Result<bool, ProcError> {
     Ok(entry.is_some_and(PagemapEntry::is_soft_dirty))
 }
 
-/// The open file of one address space: after an `exec` it stays with the old one.
+/// The open file of one address space. After an `exec` it still refers to the old one.
 #[derive(Debug)]
 pub struct Pagemap {
     file: File,
@@ -67,17 +67,17 @@ pub struct Pagemap {
 }
 
 impl Pagemap {
-    /// Opens that of `pid`.
+    /// Opens the file of `pid`.
     ///
     /// # Errors
-    /// If there is no such process, or it is another user's and `CAP_SYS_PTRACE` is missing.
+    /// If there is no such process, or it belongs to another user and `CAP_SYS_PTRACE` is missing.
     pub fn open(root: &Path, pid: i32) -> Result<Self, ProcError> {
         let path = pid_file(root, pid, "pagemap");
         let file = File::open(&path).map_err(|e| ProcError::read(&path, e))?;
         Ok(Pagemap { file, buffer: Vec::new() })
     }
 
-    /// The words of the pages of `range`, fewer if the address space has gone.
+    /// The words of the pages of `range`. Fewer if the address space has gone.
     pub fn read(&mut self, range: AddrRange) -> impl Iterator<Item = PagemapEntry> + '_ {
         let len = usize::try_from(range.len() / PAGE_SIZE * 8).unwrap_or(0);
         self.buffer.resize(len, 0);
@@ -86,8 +86,8 @@ impl Pagemap {
         words.iter().map(|&w| PagemapEntry(u64::from_ne_bytes(w)))
     }
 
-    /// Appends the resident parts of `range`, sorted and disjoint, to `out`, which is to have `limit`
-    /// at most; nothing if the address space has gone.
+    /// Appends the resident parts of `range`, sorted and disjoint, until `out` has `limit` elements. Appends
+    /// nothing if the address space has gone.
     pub fn resident(&mut self, range: AddrRange, limit: usize, out: &mut Vec<AddrRange>) {
         let before = out.len();
         if resident_ranges(&self.file, range, limit, out).is_ok() {
@@ -106,5 +106,5 @@ impl Pagemap {
     }
 }
 
-/// What is read of the file at a time covers so many bytes of memory.
+/// Bytes of memory that one read of the file covers.
 const PART: u64 = 128 << 20;

@@ -4,24 +4,24 @@ use std::path::Path;
 
 use super::{ProcError, read_limited};
 
-/// What 1024 nodes of 6 zones take.
+/// Enough for 1024 nodes of 6 zones.
 const LIMIT: u64 = 16 << 20;
 
-/// The pageblocks of a zone, by what they hold.
+/// The pageblocks of a zone by migrate type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pageblocks {
-    /// of which node
+    /// the node
     pub node: u32,
-    /// of which zone
+    /// the name of the zone
     pub zone: String,
-    /// the kernel's name of a migrate type (`Movable`), and how many there are
+    /// the kernel's name of each migrate type (`Movable`), with the number of its pageblocks
     pub by_type: Vec<(String, u64)>,
 }
 
-/// Reads `/proc/pagetypeinfo`; only root may.
+/// Reads `/proc/pagetypeinfo`, which requires root.
 ///
 /// # Errors
-/// If there is none, or its tables of pageblocks cannot be read.
+/// If the file does not exist, or its tables of pageblocks cannot be parsed.
 pub fn pagetypeinfo(root: &Path) -> Result<Vec<Pageblocks>, ProcError> {
     let path = root.join("proc/pagetypeinfo");
     let text = read_limited(&path, LIMIT)?;
@@ -30,7 +30,7 @@ pub fn pagetypeinfo(root: &Path) -> Result<Vec<Pageblocks>, ProcError> {
 
 const TABLE: &str = "Number of blocks type";
 
-/// Each node has two tables; this is the second.
+/// Each node has two tables; the second has the pageblocks.
 fn parse(text: &str) -> Result<Vec<Pageblocks>, &str> {
     let (mut types, mut out) = (Vec::new(), Vec::new());
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Which physical addresses are System RAM.
+//! The physical addresses of System RAM.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ const LIMIT: u64 = 16 << 20;
 pub struct Ram {
     /// first byte
     pub start: u64,
-    /// first byte behind
+    /// first byte after the range
     pub end: u64,
 }
 
-/// System RAM: from `/proc/iomem`, or, where that shows zeros for want of `CAP_SYS_ADMIN`, from
+/// System RAM from `/proc/iomem`. If that shows zeros because `CAP_SYS_ADMIN` is missing, from
 /// `/sys/firmware/memmap`.
 ///
 /// # Errors
-/// If neither tells.
+/// If neither shows it.
 pub fn system_ram(root: &Path) -> Result<Vec<Ram>, ProcError> {
     let path = root.join("proc/iomem");
     let ram = parse_iomem(&read_limited(&path, LIMIT)?);
@@ -37,14 +37,15 @@ pub fn system_ram(root: &Path) -> Result<Vec<Ram>, ProcError> {
     Ok(firmware)
 }
 
-/// Memory that a driver has brought (CXL, virtio-mem) has the driver's name behind it.
+/// Memory that a driver has added (CXL, virtio-mem) has the driver's name in brackets.
 fn parse_iomem(text: &str) -> Vec<Ram> {
     let lines = text.lines().filter_map(|line| line.split_once(" : System RAM"));
     let lines = lines.filter(|(_, by)| by.is_empty() || by.starts_with(" ("));
     lines.filter_map(|(addresses, _)| range(addresses)).collect()
 }
 
-/// `start-end`, both inclusive, hexadecimal. What is shown without the privilege (0-0) is nothing.
+/// `start-end`, both inclusive, in hexadecimal. Without the privilege the kernel shows 0-0, which gives
+/// `None`.
 fn range(text: &str) -> Option<Ram> {
     let (start, last) = text.trim().split_once('-')?;
     let hex = |s: &str| u64::from_str_radix(s.trim_start_matches("0x"), 16).ok();

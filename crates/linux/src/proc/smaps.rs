@@ -1,4 +1,4 @@
-//! `/proc/PID/smaps`: what is resident and was referenced, mapping by mapping.
+//! `/proc/PID/smaps`: resident and referenced memory of each mapping.
 
 use std::path::Path;
 
@@ -6,26 +6,26 @@ use isotherm_core::AddrRange;
 
 use super::{ProcError, pid_file, read_limited};
 
-/// 65,530 areas by default, below 5,000 bytes each.
+/// 65,530 areas by default, each with less than 5,000 bytes.
 const LIMIT: u64 = 512 << 20;
 
 /// One area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// where
+    /// its addresses
     pub range: AddrRange,
     /// resident bytes
     pub resident: u64,
-    /// those accessed since somebody has cleared their bits
+    /// bytes accessed since their bits were last cleared
     pub referenced: u64,
-    /// what is said of it, as the kernel's `vm_flags`: locked, hugetlb, PFN mapping, I/O
+    /// its properties, as the kernel's `vm_flags`: locked, hugetlb, PFN mapping, I/O
     pub vm_flags: u64,
 }
 
-/// The areas of `pid`. Takes about 16 ms for 1 GiB of resident memory.
+/// The areas of `pid`. Takes about 16 ms per GiB of resident memory.
 ///
 /// # Errors
-/// If the file cannot be read or understood.
+/// If the file cannot be read or parsed.
 pub fn usage(root: &Path, pid: i32) -> Result<Vec<Usage>, ProcError> {
     let path = pid_file(root, pid, "smaps");
     let text = read_limited(&path, LIMIT)?;
@@ -35,7 +35,7 @@ pub fn usage(root: &Path, pid: i32) -> Result<Vec<Usage>, ProcError> {
 /// Parses the text of `/proc/PID/smaps`.
 ///
 /// # Errors
-/// The first line that is not understood.
+/// The first line that cannot be parsed.
 pub fn parse(text: &str) -> Result<Vec<Usage>, String> {
     let mut areas: Vec<Usage> = Vec::new();
     for line in text.lines() {
@@ -62,12 +62,12 @@ fn addresses(word: &str) -> Option<AddrRange> {
     Some(AddrRange::new(hex(start)?, hex(end)?))
 }
 
-/// `   12 kB` in bytes.
+/// Bytes of a value such as `   12 kB`.
 fn kib(text: &str) -> Option<u64> {
     text.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Each two letters stand once in a line.
+/// The flag for two letters, which occur at most once in a line.
 fn vm_flag(letters: &str) -> u64 {
     match letters {
         "pf" => 0x400,

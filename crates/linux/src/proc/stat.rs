@@ -6,24 +6,24 @@ use isotherm_core::PAGE_SIZE;
 
 use super::{ProcError, pid_file, read_limited};
 
-/// What isotherm wants of `/proc/PID/stat`.
+/// The parts of `/proc/PID/stat` that isotherm needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     /// the name of the program, at most 15 bytes
     pub comm: String,
-    /// of the parent
+    /// pid of the parent
     pub ppid: i32,
-    /// a thread of the kernel, without memory of its own
+    /// a kernel thread, without memory of its own
     pub kernel_thread: bool,
-    /// how many threads it has
+    /// number of its threads
     pub threads: u32,
-    /// when it started, in clock ticks since boot: with the pid, it names the process for good
+    /// start time, in clock ticks since boot. With the pid, it identifies the process for ever
     pub start_ticks: u64,
-    /// pages that it had to wait for, since it started
+    /// major faults since it started: pages for which it had to wait
     pub major_faults: u64,
 }
 
-/// As long is a name at most, for the kernel: `TASK_COMM_LEN` less its end.
+/// Maximum length of a name in the kernel: `TASK_COMM_LEN` without the final zero.
 const MAX_COMM: usize = 15;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
@@ -37,7 +37,7 @@ pub fn stat(root: &Path, pid: i32) -> Result<Stat, ProcError> {
     parse(&text).ok_or_else(|| ProcError::parse(&path, &text))
 }
 
-/// The name may hold blanks and parentheses: it ends at the last one that closes.
+/// The name may contain blanks and parentheses: it ends at the last closing parenthesis.
 fn parse(text: &str) -> Option<Stat> {
     let (before, after) = text.rsplit_once(')')?;
     let comm = before.split_once('(')?.1.to_owned();
@@ -51,7 +51,7 @@ fn parse(text: &str) -> Option<Stat> {
     Some(Stat { comm, ppid, kernel_thread, threads, start_ticks, major_faults })
 }
 
-/// Reads `/proc/PID/comm`: the name alone, for less than half of what [`stat`] takes.
+/// Reads `/proc/PID/comm`: only the name, for less than half of the cost of [`stat`].
 ///
 /// # Errors
 /// If there is no such process.
@@ -63,15 +63,14 @@ pub fn comm(root: &Path, pid: i32) -> Result<String, ProcError> {
     Ok(name)
 }
 
-/// A name as the kernel cuts it, and as [`Stat::comm`] has it.
+/// A name, cut as the kernel does, and as in [`Stat::comm`].
 #[must_use]
 pub fn cut_comm(name: &str) -> String {
     let bytes = name.as_bytes();
     String::from_utf8_lossy(bytes.get(..MAX_COMM).unwrap_or(bytes)).into_owned()
 }
 
-/// The command line, blank-separated. It is empty while a process is in the middle of `exec`, and where the
-/// process has cleared it.
+/// The command line, separated by blanks. It is empty during an `exec`, and if the process has cleared it.
 ///
 /// # Errors
 /// If there is no such process.
@@ -84,9 +83,9 @@ pub fn command(root: &Path, pid: i32) -> Result<String, ProcError> {
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resident {
-    /// all
+    /// all resident memory
     pub all: u64,
-    /// of files, and shared memory
+    /// memory of files, and shared memory
     pub files: u64,
 }
 

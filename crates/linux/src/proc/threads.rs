@@ -1,20 +1,20 @@
-//! `/proc/PID/task/TID/schedstat` and `stat`: whether threads get to run.
+//! `/proc/PID/task/TID/schedstat` and `stat`: the CPU time and the state of threads.
 
 use std::path::Path;
 
 use super::{pid_file, read_limited};
 
-/// A thread, and how long it has run.
+/// A thread and its CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadTime {
-    /// its number
+    /// its id
     pub tid: i32,
-    /// time on a CPU, in ns
+    /// CPU time, in ns
     pub ran: u64,
 }
 
-/// The threads of `pid`, of which at most `limit` are looked at; none if it is gone, or the kernel does
-/// not count their times.
+/// The threads of `pid`, at most `limit` of them. None if the process has ended, or the kernel does not count
+/// their times.
 #[must_use]
 pub fn threads(root: &Path, pid: i32, limit: usize) -> Vec<ThreadTime> {
     let dir = std::fs::read_dir(pid_file(root, pid, "task")).into_iter().flatten().flatten();
@@ -26,7 +26,7 @@ pub fn threads(root: &Path, pid: i32, limit: usize) -> Vec<ThreadTime> {
     dir.take(limit).filter_map(time).collect()
 }
 
-/// Whether a thread of `pid` runs, or waits for a CPU.
+/// Whether a thread of `pid` runs or waits for a CPU.
 #[must_use]
 pub fn is_runnable(root: &Path, pid: i32, tid: i32) -> bool {
     let path = pid_file(root, pid, "task").join(tid.to_string()).join("stat");

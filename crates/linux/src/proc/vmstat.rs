@@ -5,13 +5,13 @@ use std::path::Path;
 use super::zoneinfo::Counters;
 use super::{ProcError, read_limited};
 
-/// Kernels have some hundred counters.
+/// Enough: kernels have some hundred counters.
 const LIMIT: u64 = 1 << 20;
 
-/// Reads `/proc/vmstat`. Which counters there are differs from kernel to kernel.
+/// Reads `/proc/vmstat`. Kernels differ in their counters.
 ///
 /// # Errors
-/// If there is none, or it has no counter.
+/// If the file does not exist, or has no counter.
 pub fn vmstat(root: &Path) -> Result<Counters, ProcError> {
     let path = root.join("proc/vmstat");
     let text = read_limited(&path, LIMIT)?;
@@ -19,7 +19,7 @@ pub fn vmstat(root: &Path) -> Result<Counters, ProcError> {
     if counters.is_empty() { Err(ProcError::parse(&path, &text)) } else { Ok(counters) }
 }
 
-/// Lines that are no counters are passed over: some gauges may be below zero for a moment.
+/// Skips lines that are no counters: some gauges may be below zero for a moment.
 fn parse(text: &str) -> Counters {
     let counter = |line: &str| {
         let (name, value) = line.split_once(' ')?;

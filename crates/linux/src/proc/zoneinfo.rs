@@ -8,89 +8,88 @@ use serde::Serialize;
 
 use super::{ProcError, read_limited};
 
-/// What 8192 CPUs in 40 zones take.
+/// Enough for 8192 CPUs in 40 zones.
 const LIMIT: u64 = 64 << 20;
 
-/// Numbers by the kernel's names for them: counts of pages, but for events (`numa_hit`, `pgscan_*`).
+/// Counters by their names in the kernel. They count pages, or events (`numa_hit`, `pgscan_*`).
 pub type Counters = BTreeMap<String, u64>;
 
-/// All of `/proc/zoneinfo`.
+/// The content of `/proc/zoneinfo`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct ZoneInfo {
-    /// The counters of each node that has memory. Before Linux 4.8 zones had them.
+    /// The counters of each node with memory. Before Linux 4.8 the zones had them.
     pub nodes: BTreeMap<u32, Counters>,
-    /// In the order of the file: by node, the lowest addresses first; empty zones too.
+    /// The zones in the order of the file: by node, the lowest addresses first; including empty zones.
     pub zones: Vec<Zone>,
 }
 
 /// A zone of a node. All sizes are in pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Zone {
-    /// the node that it belongs to
+    /// the node of the zone
     pub node: u32,
     /// `DMA`, `DMA32`, `Normal`, `HighMem`, `Movable` or `Device`
     pub name: String,
-    /// free pages, those on per-CPU lists left out
+    /// free pages, without those on per-CPU lists
     pub free: u64,
-    /// what free pages are compared with
+    /// the limits with which the kernel compares free pages
     pub watermarks: Watermarks,
-    /// from the first page to the last, holes included
+    /// pages from the first to the last, including holes
     pub spanned: u64,
-    /// `spanned` without holes
+    /// pages from the first to the last, without holes
     pub present: u64,
-    /// `present` without what was taken at boot
+    /// `present` without pages that were reserved at boot
     pub managed: u64,
-    /// set aside for contiguous allocations (not told by old kernels)
+    /// pages reserved for contiguous allocations; old kernels do not report them
     pub cma: Option<u64>,
-    /// `lowmem_reserve`: free pages that are kept from an allocation that could have been served by
-    /// the zone at this index
+    /// `lowmem_reserve`: at index i, free pages that are kept from allocations that zone i could have served
     pub protection: Vec<u64>,
-    /// the first page frame; empty zones have none
+    /// the first page frame; `None` for empty zones
     pub start_pfn: Option<u64>,
-    /// kswapd has given up on the node (old kernels: on the zone)
+    /// kswapd has given up on the node (on old kernels: on the zone)
     pub unreclaimable: Option<bool>,
-    /// one for each CPU that is online; empty zones have none
+    /// one for each online CPU; empty for empty zones
     pub pagesets: Vec<Pageset>,
-    /// all else that the kernel counts here
+    /// all further counters of the zone
     pub counters: Counters,
 }
 
-/// The watermarks of a zone, in pages, as the kernel compares with them: with `boost` added.
+/// The watermarks of a zone in pages, as the kernel uses them: including `boost`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Watermarks {
-    /// added to all of them for a while after fragmentation
+    /// temporary addition to all watermarks after fragmentation
     pub boost: Option<u64>,
-    /// below it only reclaim, and who is in need, may allocate
+    /// below it only reclaim and urgent requests may allocate
     pub min: u64,
-    /// below it kswapd is woken
+    /// below it the allocator wakes kswapd
     pub low: u64,
-    /// at it kswapd goes to sleep
+    /// kswapd sleeps when free pages reach it
     pub high: u64,
-    /// up to it kswapd reclaims for the sake of promotion (Linux 6.12 and later)
+    /// kswapd reclaims up to it to allow promotion (Linux 6.12 and later)
     pub promo: Option<u64>,
 }
 
-/// Free pages of a zone that a CPU has to itself.
+/// The free pages of a zone on the list of one CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Pageset {
-    /// which CPU
+    /// number of the CPU
     pub cpu: u32,
-    /// pages in it
+    /// pages on the list
     pub count: u64,
-    /// above it pages go back to the zone
+    /// above it pages return to the zone
     pub high: u64,
-    /// pages moved at once
+    /// pages that move at once
     pub batch: u64,
     /// lower bound of `high`
     pub high_min: Option<u64>,
     /// upper bound of `high`
     pub high_max: Option<u64>,
-    /// a CPU's share of a counter is added to the zone's when it exceeds this
+    /// a CPU adds its part of a counter to the zone's when the part exceeds this
     pub stat_threshold: Option<u64>,
 }
 
 impl Zone {
-    /// The physical addresses from its first page to its last, holes included.
+    /// The physical addresses from the zone's first page to its last, including holes.
     #[must_use]
     pub fn span(&self) -> Option<AddrRange> {
         let start = self.start_pfn.filter(|_| self.spanned > 0)?.checked_mul(PAGE_SIZE)?;
@@ -102,18 +101,18 @@ impl Zone {
 /// Reads `/proc/zoneinfo`.
 ///
 /// # Errors
-/// If there is none, or a zone lacks what all kernels tell.
+/// If the file does not exist, or a zone lacks a figure that all kernels report.
 pub fn zoneinfo(root: &Path) -> Result<ZoneInfo, ProcError> {
     let path = root.join("proc/zoneinfo");
     let text = read_limited(&path, LIMIT)?;
     parse_zoneinfo(&text).map_err(|what| ProcError::parse(&path, &what))
 }
 
-/// Parses what `/proc/zoneinfo` of Linux 3.0 and later holds. Counters that are not known here are
-/// kept, lines that are no counters are passed over.
+/// Parses `/proc/zoneinfo` of Linux 3.0 and later. Keeps unknown counters, and skips lines that are no
+/// counters.
 ///
 /// # Errors
-/// If a zone lacks what all kernels tell, in words.
+/// A text, if a zone lacks a figure that all kernels report.
 pub fn parse_zoneinfo(text: &str) -> Result<ZoneInfo, String> {
     let mut nodes: BTreeMap<u32, Counters> = BTreeMap::new();
     let mut zones: Vec<Raw> = Vec::new();
@@ -159,7 +158,7 @@ fn counter(line: &str) -> Option<(&str, u64)> {
     Some((name.trim_end().trim_end_matches(':'), value.parse().ok()?))
 }
 
-/// A zone as it is read.
+/// A zone while it is parsed.
 struct Raw {
     node: u32,
     name: String,
@@ -177,7 +176,7 @@ impl Raw {
         Some(Raw { node, name, counters, protection, pagesets })
     }
 
-    /// Where a counter belongs that stands among the pagesets or behind them.
+    /// The place of a counter among or after the pagesets.
     fn of_pagesets(&mut self, name: &str, value: u64) -> &mut Counters {
         if name == "cpu" {
             self.pagesets.push(Counters::from([(name.to_owned(), value)]));

@@ -1,4 +1,4 @@
-//! Memory that threads touch, to be looked at.
+//! Memory that the threads of this process touch, for a monitor to watch.
 
 use std::fs::File;
 use std::io;
@@ -9,28 +9,28 @@ use rustix::mm::Advice;
 
 use super::OwnPages;
 
-/// What pages are made of, and who keeps them after `fork`.
+/// The kind of the pages, and whether a forked child inherits them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backing {
-    /// base pages, which a forked child does not get
+    /// base pages; a forked child does not have them
     Base,
-    /// huge pages as far as they fit, which a forked child does not get
+    /// huge pages as far as they fit; a forked child does not have them
     Huge,
-    /// base pages, which a forked child gets
+    /// base pages; a forked child has them
     Inherited,
 }
 
-/// Memory of this process, anonymous from a multiple of 2 MiB on, or of a file; unmapped when dropped.
+/// Memory of this process: anonymous, from a multiple of 2 MiB on, or of a file. Unmapped when dropped.
 pub struct Arena {
     pages: OwnPages,
     len: u64,
 }
 
-// SAFETY: the memory is reached through atomics only, and the mapping does not change.
+// SAFETY: the memory is accessed only through atomics, and the mapping does not change.
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// `len` bytes that have not been touched yet.
+    /// Maps `len` bytes without touching them.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -38,7 +38,7 @@ impl Arena {
         Ok(Arena { pages: OwnPages::map_aligned(len, 2 << 20)?, len })
     }
 
-    /// The same, but a file in memory, which has its own number.
+    /// Maps `len` bytes of a file in memory, which has an inode number of its own.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -46,7 +46,7 @@ impl Arena {
         Ok(Arena { pages: OwnPages::map_shared(len, 2 << 20)?, len })
     }
 
-    /// `len` bytes of a file, which is at least as long; at any page.
+    /// Maps `len` bytes of a file, which must be at least as long, from any page on.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -60,8 +60,7 @@ impl Arena {
         self.pages.range(0, self.len / PAGE_SIZE)
     }
 
-    /// Says what the memory from offset `range.start` to `range.end` is made of, before it is
-    /// touched.
+    /// Sets the kind of the pages in `range`, which are offsets, before they are touched.
     ///
     /// # Errors
     /// Those of `madvise`.
@@ -76,31 +75,31 @@ impl Arena {
         self.pages.advise(pages, Advice::LinuxDontFork)
     }
 
-    /// Reads a byte of a page; nothing if there is no such page.
+    /// Reads a byte of a page. Does nothing if there is no such page.
     pub fn read(&self, page: u64) {
         std::hint::black_box(self.byte(page).map(|b| b.load(Ordering::Relaxed)));
     }
 
-    /// Writes a byte of a page; nothing if there is no such page.
+    /// Writes a byte of a page. Does nothing if there is no such page.
     pub fn write(&self, page: u64) {
         if let Some(byte) = self.byte(page) {
             byte.store(1, Ordering::Relaxed);
         }
     }
 
-    /// All of it, in words of 8 bytes.
+    /// All of the memory, as words of 8 bytes.
     #[must_use]
     pub fn words(&self) -> &[AtomicU64] {
         let len = usize::try_from(align_down(self.len, PAGE_SIZE) / 8).unwrap_or(0);
-        // SAFETY: the mapping is readable and writable for as long as `self` lives, it begins at a
-        // multiple of a page, and nobody reaches its bytes but through atomics.
+        // SAFETY: the mapping is readable and writable for as long as `self` lives, it begins at a multiple
+        // of a page, and its bytes are accessed only through atomics.
         unsafe { std::slice::from_raw_parts(self.range().start as usize as *const AtomicU64, len) }
     }
 
     fn byte(&self, page: u64) -> Option<&AtomicU8> {
         let addr = self.pages.range(page, 1).start;
-        // SAFETY: the address lies in the mapping, which lives as long as `self`, and nobody reaches
-        // its bytes but through atomics.
+        // SAFETY: the address lies in the mapping, which lives as long as `self`, and its bytes are accessed
+        // only through atomics.
         self.range().contains(addr).then(|| unsafe { AtomicU8::from_ptr(addr as usize as *mut u8) })
     }
 }

@@ -9,7 +9,7 @@ fn nanos(t: Timespec) -> u64 {
     t.tv_sec.unsigned_abs() * 1_000_000_000 + t.tv_nsec.unsigned_abs()
 }
 
-/// Monotonic time since boot, not counting suspension.
+/// Monotonic time since boot, without suspension.
 #[must_use]
 pub fn monotonic() -> Nanos {
     Nanos(nanos(clock_gettime(ClockId::Monotonic)))
@@ -27,33 +27,33 @@ pub fn thread_cpu() -> Duration {
     Duration::from_nanos(nanos(clock_gettime(ClockId::ThreadCPUTime)))
 }
 
-/// CPU time of the calling thread, lap by lap.
+/// Measures CPU time of the calling thread, lap by lap.
 #[derive(Debug)]
 pub struct CpuLaps(Duration);
 
 impl CpuLaps {
-    /// The first lap begins.
+    /// Starts the first lap.
     #[must_use]
     pub fn begin() -> Self {
         CpuLaps(thread_cpu())
     }
 
-    /// What was used since the last call.
+    /// The CPU time since the last call.
     pub fn lap(&mut self) -> Duration {
         let now = thread_cpu();
         now.saturating_sub(std::mem::replace(&mut self.0, now))
     }
 
-    /// So much of this lap does not count.
+    /// Excludes `used` from this lap.
     pub fn leave_out(&mut self, used: Duration) {
         self.0 += used;
     }
 }
 
-/// Measures how long this thread is at something: time in which it waits for a CPU that others have does not
-/// count, as it takes nothing then; time in which it waits for a lock or a disk does.
+/// Measures how long this thread works. Time in which it waits for a CPU that another task has does not
+/// count, because it uses nothing then. Time in which it waits for a lock or a disk counts.
 ///
-/// E.g. of 16 ms in which it ran for 4, waited 2 for a lock and 10 for its turn, 6 count.
+/// Example: of 16 ms in which it ran for 4 ms, waited 2 ms for a lock and 10 ms for a CPU, 6 ms count.
 #[derive(Debug, Clone, Copy)]
 pub struct Stopwatch {
     began: Nanos,
@@ -61,19 +61,19 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Begins to measure.
+    /// Starts the measurement.
     #[must_use]
     pub fn start() -> Self {
         Stopwatch { began: monotonic(), waited: waited_for_cpu() }
     }
 
-    /// How long it has been, however that was spent.
+    /// Wall time since the start.
     #[must_use]
     pub fn wall(&self) -> Duration {
         monotonic().since(self.began)
     }
 
-    /// How long it has been at work.
+    /// Time of work since the start.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         let waited = waited_for_cpu().saturating_sub(self.waited);
@@ -81,29 +81,29 @@ impl Stopwatch {
     }
 }
 
-/// How long the calling thread has been ready to run and others ran; zero if the kernel does not tell
-/// (`CONFIG_SCHED_INFO`).
+/// The time for which the calling thread was ready to run while other tasks ran. Zero if the kernel does not
+/// count it (`CONFIG_SCHED_INFO`).
 fn waited_for_cpu() -> Duration {
     let told = || {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-        // CPU time, that, and how often it had its turn
+        // The fields are CPU time, waiting time, and the number of time slices.
         Some(Duration::from_nanos(text.split(' ').nth(1)?.parse().ok()?))
     };
     told().unwrap_or_default()
 }
 
-/// CPU time of process `pid` so far, exact to the nanosecond; `None` if there is none.
+/// CPU time of process `pid` so far, exact to the nanosecond. `None` if there is no such process.
 #[must_use]
 pub fn process_cpu(pid: i32) -> Option<Duration> {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call only writes to the local that it is given.
+    // SAFETY: the call only writes to the given local variable.
     let ok = pid > 0 && unsafe { libc::clock_gettime(clock_of(pid), &raw mut t) == 0 };
     ok.then(|| Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0)))
 }
 
-/// The clock of the CPU time of process `pid`, as the kernel and both C libraries make it
-/// (`MAKE_PROCESS_CPUCLOCK`). `clock_getcpuclockid` would ask the kernel whether there is such a process, which
-/// the reading tells as well.
+/// The clock of the CPU time of process `pid`, computed as the kernel and both C libraries do
+/// (`MAKE_PROCESS_CPUCLOCK`). `clock_getcpuclockid` would check that the process exists, which reading the
+/// clock does as well.
 fn clock_of(pid: i32) -> libc::clockid_t {
     const CPUCLOCK_SCHED: libc::clockid_t = 2;
     !pid << 3 | CPUCLOCK_SCHED
@@ -113,7 +113,7 @@ fn clock_of(pid: i32) -> libc::clockid_t {
 mod tests {
     use super::*;
 
-    /// More threads than CPUs, each at work for 50 ms: by the wall some are for twice as long.
+    /// More threads than CPUs, each working for 50 ms: by wall time some need twice as long.
     #[test]
     fn waiting_for_a_turn_is_no_work() {
         let cpus = std::thread::available_parallelism().unwrap().get();
@@ -156,7 +156,7 @@ mod tests {
     fn the_clock_of_a_process_is_that_of_the_c_library() {
         let pid = crate::walker::own_pid();
         let mut clock: libc::clockid_t = 0;
-        // SAFETY: the call only writes to the local that it is given.
+        // SAFETY: the call only writes to the given local variable.
         assert_eq!(unsafe { libc::clock_getcpuclockid(pid, &raw mut clock) }, 0);
         assert_eq!(clock, clock_of(pid));
     }

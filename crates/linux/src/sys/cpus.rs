@@ -1,4 +1,4 @@
-//! How many CPUs there are.
+//! The number of CPUs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use isotherm_core::Nanos;
 
 use super::monotonic;
 
-/// CPUs come and go by hand, and the C library reads a file to count them.
+/// CPUs come and go only by hand, and the C library reads a file to count them.
 const COUNTED_EVERY: Duration = Duration::from_secs(10);
 
-/// CPUs that are online, at least one, as of the last 10 s.
+/// The number of online CPUs, at least one. At most 10 s old.
 #[must_use]
 pub fn online_cpus() -> u32 {
     static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -24,7 +24,7 @@ pub fn online_cpus() -> u32 {
 }
 
 fn count() -> u32 {
-    // SAFETY: a call without memory.
+    // SAFETY: the call accesses no memory.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     u32::try_from(cpus).unwrap_or(1).max(1)
 }

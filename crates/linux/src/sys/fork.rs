@@ -1,10 +1,10 @@
-//! `fork(2)`, for a child that only keeps its memory.
+//! `fork(2)`, for a child that only keeps its memory mapped.
 
 use std::io;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-/// A child that sleeps, with a copy of our memory; it ends when this is dropped, or with us.
+/// A sleeping child with a copy of our memory. It ends when this is dropped, or with this process.
 #[derive(Debug)]
 pub struct SleepingChild {
     pid: libc::pid_t,
@@ -26,7 +26,7 @@ impl SleepingChild {
         }
     }
 
-    /// Its pid.
+    /// The pid of the child.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.pid
@@ -42,12 +42,12 @@ impl Drop for SleepingChild {
     }
 }
 
-/// Sleeps until killed: by the parent, or as that ends.
+/// Sleeps until the parent kills the child or ends.
 fn sleep_beside(parent: libc::pid_t) -> ! {
-    // SAFETY: all of these are async-signal-safe, and touch no memory.
+    // SAFETY: all of these calls are async-signal-safe, and touch no memory.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // One that ended before that sends no signal, but is our parent no longer.
+        // A parent that ended before that sends no signal. But then the child has another parent.
         while libc::getppid() == parent {
             libc::pause();
         }

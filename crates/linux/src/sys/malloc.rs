@@ -1,13 +1,14 @@
 //! `mallopt(3)`.
 
-/// Bytes from which on an allocation has a mapping of its own, and that may lie free at the end of the heap.
+/// Allocations from this size on get a mapping of their own. At most this many free bytes stay at the end of
+/// the heap.
 const SPARE: libc::c_int = 1 << 20;
 
-/// Has glibc give big allocations back to the machine when they are freed. Of its own accord it keeps, once
-/// one of 11 MiB was freed, 22 MiB for the next.
+/// Makes glibc return large allocations to the kernel when they are freed. By default, after one of 11 MiB
+/// was freed, it keeps 22 MiB for the next.
 pub fn keep_little_memory() {
     for what in [libc::M_MMAP_THRESHOLD, libc::M_TRIM_THRESHOLD] {
-        // SAFETY: it sets a number that malloc goes by, under malloc's own lock.
+        // SAFETY: it sets a parameter of malloc, under malloc's own lock.
         unsafe { libc::mallopt(what, SPARE) };
     }
 }

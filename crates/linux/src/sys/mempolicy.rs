@@ -7,47 +7,46 @@ use isotherm_core::AddrRange;
 
 use super::NodeMask;
 
-/// A mode of a memory policy, maybe with flags; any number, so that the kernel's own checks can be
-/// tried.
+/// A mode of a memory policy, with any flags. It may be any number, to test the kernel's own checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyMode(pub i32);
 
 impl PolicyMode {
-    /// memory of the node that the CPU is in
+    /// memory of the node of the current CPU
     pub const DEFAULT: Self = PolicyMode(0);
-    /// of this node as long as it has some
+    /// memory of this node as long as it has some
     pub const PREFERRED: Self = PolicyMode(1);
-    /// of these nodes alone
+    /// only memory of these nodes
     pub const BIND: Self = PolicyMode(2);
-    /// of each node in turn
+    /// memory of each node in turn
     pub const INTERLEAVE: Self = PolicyMode(3);
-    /// memory of the node that the CPU is in
+    /// memory of the node of the current CPU
     pub const LOCAL: Self = PolicyMode(4);
-    /// of these nodes as long as they have some
+    /// memory of these nodes as long as they have some
     pub const PREFERRED_MANY: Self = PolicyMode(5);
-    /// of each node in turn, by weight; since Linux 6.9
+    /// memory of each node in turn, by weight; since Linux 6.9
     pub const WEIGHTED_INTERLEAVE: Self = PolicyMode(6);
 
     const STATIC_NODES: i32 = 1 << 15;
     const RELATIVE_NODES: i32 = 1 << 14;
 
-    /// With both flags of which the kernel takes only one.
+    /// The mode with two flags that the kernel does not accept together.
     #[must_use]
     pub fn static_and_relative(self) -> Self {
         PolicyMode(self.0 | Self::STATIC_NODES | Self::RELATIVE_NODES)
     }
 }
 
-/// What `mbind` does about memory that is there already.
+/// The effect of `mbind` on memory that is already allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// nothing
+    /// no effect
     Leave,
-    /// fail if it lies elsewhere
+    /// fail if memory lies on another node
     Strict,
-    /// move what this process alone has mapped
+    /// move pages that only this process maps
     Move,
-    /// move what others have mapped too; takes `CAP_SYS_NICE`
+    /// also move pages that other processes map; requires `CAP_SYS_NICE`
     MoveAll,
     /// flags that the kernel does not know
     Invalid,
@@ -65,34 +64,34 @@ impl Existing {
     }
 }
 
-/// A mask of nodes, and its bits, as the kernel reads it.
+/// A mask of nodes and the number of its bits, as the kernel reads them.
 type Raw = (*const u64, libc::c_ulong);
-/// In the kernel's half of all addresses.
+/// An address in the kernel's half of the address space.
 const UNREADABLE: Raw = (ptr::without_provenance(usize::MAX & !0xfff), 64);
 
-/// Sets the policy of the calling thread, and so of what it starts.
+/// Sets the policy of the calling thread. Its later threads and processes inherit it.
 ///
 /// # Errors
-/// The kernel's: EINVAL for a mode that it does not know, or for nodes that do not fit the mode, are
-/// not there or are not allowed.
+/// Those of the kernel: EINVAL for an unknown mode, or for nodes that do not fit the mode, do not exist or
+/// are not allowed.
 pub fn set_policy(mode: PolicyMode, nodes: &NodeMask) -> io::Result<()> {
     // SAFETY: the mask lives until the call returns, and is as long as it says.
     unsafe { set_raw(mode, nodes.raw()) }
 }
 
-/// The same with nodes that stand where nothing can be read.
+/// Sets a policy with a mask of nodes at an address that cannot be read.
 ///
 /// # Errors
 /// EFAULT, always.
 pub fn set_policy_unreadable(mode: PolicyMode) -> io::Result<()> {
-    // SAFETY: no program's memory is there, so nothing is read.
+    // SAFETY: no memory of a program is at this address, so the kernel reads nothing.
     unsafe { set_raw(mode, UNREADABLE) }
 }
 
 /// # Safety
-/// The kernel reads the mask: it has to be as long as it says, or where no memory can be.
+/// The kernel reads the mask. It must have the stated length, or be at an address without memory.
 unsafe fn set_raw(mode: PolicyMode, (mask, bits): Raw) -> io::Result<()> {
-    // SAFETY: the caller sees to the mask.
+    // SAFETY: the caller guarantees it for the mask.
     check(unsafe { libc::syscall(libc::SYS_set_mempolicy, mode.0, mask, bits) })
 }
 
@@ -107,10 +106,10 @@ pub fn policy() -> io::Result<(PolicyMode, NodeMask)> {
     Ok((PolicyMode(mode), nodes))
 }
 
-/// The policy of the memory at an address of ours.
+/// The policy of our memory at an address.
 ///
 /// # Errors
-/// EFAULT if there is none.
+/// EFAULT if there is no memory.
 pub fn policy_at(addr: u64) -> io::Result<(PolicyMode, NodeMask)> {
     const ADDR: libc::c_ulong = 1 << 1;
     let mut mode: libc::c_int = 0;
@@ -119,7 +118,7 @@ pub fn policy_at(addr: u64) -> io::Result<(PolicyMode, NodeMask)> {
     Ok((PolicyMode(mode), nodes))
 }
 
-/// Nodes that this thread may use: those of its cpuset.
+/// The nodes that this thread may use: those of its cpuset.
 ///
 /// # Errors
 /// ENOSYS on a kernel without NUMA.
@@ -137,15 +136,16 @@ fn get(
     flags: libc::c_ulong,
 ) -> io::Result<()> {
     let (mask, bits) = nodes.raw_mut();
-    // SAFETY: the kernel writes the mode, if it is asked for, and the mask; both live until the call
-    // returns, and the mask is as long as it says. What is at the address is not read.
+    // SAFETY: the kernel writes the mode, if requested, and the mask. Both live until the call returns, and
+    // the mask has the stated length. The kernel does not read the memory at the address.
     check(unsafe { libc::syscall(libc::SYS_get_mempolicy, mode, mask, bits, addr, flags) })
 }
 
-/// Sets the policy of a range of our own memory. What it holds stays the same.
+/// Sets the policy of a range of our own memory. The content does not change.
 ///
 /// # Errors
-/// The kernel's: EINVAL, EFAULT for a hole, EIO if memory lies elsewhere with [`Existing::Strict`].
+/// Those of the kernel: EINVAL, EFAULT for a hole, EIO if memory lies on another node with
+/// [`Existing::Strict`].
 pub fn bind(
     range: AddrRange,
     mode: PolicyMode,
@@ -156,17 +156,17 @@ pub fn bind(
     unsafe { bind_raw(range, mode, nodes.raw(), existing) }
 }
 
-/// The same with nodes that stand where nothing can be read.
+/// Sets a policy of a range with a mask of nodes at an address that cannot be read.
 ///
 /// # Errors
 /// EFAULT, always.
 pub fn bind_unreadable(range: AddrRange, mode: PolicyMode) -> io::Result<()> {
-    // SAFETY: no program's memory is there, so nothing is read.
+    // SAFETY: no memory of a program is at this address, so the kernel reads nothing.
     unsafe { bind_raw(range, mode, UNREADABLE, Existing::Leave) }
 }
 
 /// # Safety
-/// The kernel reads the mask: it has to be as long as it says, or where no memory can be.
+/// The kernel reads the mask. It must have the stated length, or be at an address without memory.
 unsafe fn bind_raw(
     range: AddrRange,
     mode: PolicyMode,
@@ -174,8 +174,8 @@ unsafe fn bind_raw(
     existing: Existing,
 ) -> io::Result<()> {
     let flags = existing.raw();
-    // SAFETY: the caller sees to the mask. Where pages lie is nothing that a program can see in its
-    // memory.
+    // SAFETY: the caller guarantees it for the mask. A program cannot observe in its memory on which node a
+    // page lies.
     check(unsafe {
         libc::syscall(libc::SYS_mbind, range.start, range.len(), mode.0, mask, bits, flags)
     })
@@ -194,7 +194,7 @@ mod tests {
         allowed_nodes().unwrap().nodes().take(1).collect()
     }
 
-    /// Each test has a thread of its own, and so a policy of its own.
+    /// Each test runs in a thread of its own, and so has a policy of its own.
     #[test]
     fn a_policy_is_that_of_the_thread() {
         set_policy(PolicyMode::BIND, &first()).unwrap();

@@ -5,25 +5,27 @@ use std::ptr;
 
 use super::NodeMask;
 
-/// Told of a page for which the kernel has stored nothing: it had stopped before.
+/// The status of a page for which the kernel has stored none, because it had stopped before.
 pub const UNTOLD: i32 = i32::MIN;
-/// Pages that the process alone has mapped.
+/// Move pages that only this process maps.
 const MOVE: libc::c_int = 1 << 1;
 
-/// Where each of `pages` lies: its node, or a negative error number (ENOENT: nothing there; EFAULT: no
-/// memory of the process, or the zero page).
+/// The node of each of `pages`, or a negative error number (ENOENT: no page; EFAULT: no memory of the
+/// process, or the zero page).
 ///
 /// # Errors
-/// ESRCH if there is no such process, EPERM if it may not be asked.
+/// ESRCH if there is no such process, EPERM if it may not be accessed.
 pub fn page_nodes(pid: i32, pages: &[u64]) -> io::Result<Vec<i32>> {
     let (done, status) = call(pid, pages, None);
     done.map(|_| status)
 }
 
-/// Moves each of `pages` to the node beside it in `nodes`, with the whole folio; returns how many the
-/// kernel has left where they were, and, also if it fails in between, what it said of each: the node, a
-/// negative error number, or [`UNTOLD`]. The error is ESRCH if there is no such process, EPERM if it may not be touched, EACCES for a node outside its
-/// cpuset, ENODEV for one without memory, ENOMEM if that is full, E2BIG.
+/// Moves each of `pages` to the node with the same index in `nodes`, with its whole folio. Returns the number
+/// of pages that the kernel did not move. Also returns a status for each page, even after an error: the node,
+/// a negative error number, or [`UNTOLD`].
+///
+/// The error is ESRCH if there is no such process, EPERM if it may not be accessed, EACCES for a node outside
+/// its cpuset, ENODEV for a node without memory, ENOMEM if the node is full, or E2BIG.
 pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> (io::Result<u64>, Vec<i32>) {
     if pages.len() != nodes.len() {
         let unlike = Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -35,9 +37,9 @@ pub fn move_pages(pid: i32, pages: &[u64], nodes: &[i32]) -> (io::Result<u64>, V
 fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> (io::Result<u64>, Vec<i32>) {
     let mut status = vec![UNTOLD; pages.len()];
     let nodes = nodes.map_or(ptr::null(), <[i32]>::as_ptr);
-    // SAFETY: the arrays have as many elements as is said (those of `nodes` were compared by the
-    // caller) and live until the call returns. The addresses are of the other process and are not
-    // followed in this one; where its pages lie is nothing that it can see in its memory.
+    // SAFETY: the arrays have the stated number of elements (the caller has checked that of `nodes`) and live
+    // until the call returns. The addresses belong to the other process and are not dereferenced in this one.
+    // A process cannot observe in its memory on which node a page lies.
     let left = unsafe {
         let (count, pages, status) = (pages.len(), pages.as_ptr(), status.as_mut_ptr());
         libc::syscall(libc::SYS_move_pages, pid, count, pages, nodes, status, MOVE)
@@ -45,15 +47,14 @@ fn call(pid: i32, pages: &[u64], nodes: Option<&[i32]>) -> (io::Result<u64>, Vec
     (u64::try_from(left).map_err(|_| io::Error::last_os_error()), status)
 }
 
-/// Moves all pages of a process from the nodes `from` to those of `to`, the first to the first; returns
-/// how many could not be moved.
+/// Moves all pages of a process from the nodes `from` to the nodes `to`, in the same order. Returns the
+/// number of pages that could not be moved.
 ///
 /// # Errors
 /// ESRCH, EPERM, EINVAL.
 pub fn migrate_pages(pid: i32, from: &NodeMask, to: &NodeMask) -> io::Result<u64> {
     let ((from, bits), (to, _)) = (from.raw(), to.raw());
-    // SAFETY: the kernel reads both masks, which live until the call returns and are as long as it
-    // says.
+    // SAFETY: the kernel reads both masks, which live until the call returns and have the stated length.
     let left = unsafe { libc::syscall(libc::SYS_migrate_pages, pid, bits, from, to) };
     u64::try_from(left).map_err(|_| io::Error::last_os_error())
 }

@@ -1,34 +1,33 @@
-//! Sets of nodes, as system calls take them.
+//! Sets of nodes, in the form of system calls.
 
-/// The kernel has at most so many nodes.
+/// Maximum number of nodes in the kernel.
 pub const MAX_NODES: u32 = 1024;
 const WORDS: usize = MAX_NODES as usize / 64;
 
-/// A set of nodes; those from [`MAX_NODES`] on are in none.
+/// A set of nodes below [`MAX_NODES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeMask([u64; WORDS]);
 
 impl NodeMask {
-    /// Whether `node` is in it.
+    /// Whether the set contains `node`.
     #[must_use]
     pub fn contains(&self, node: u32) -> bool {
         self.nodes().any(|n| n == node)
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// In ascending order.
+    /// The nodes in ascending order.
     pub fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
         let is_in = |&n: &u32| self.0.get(n as usize / 64).is_some_and(|w| w >> (n % 64) & 1 == 1);
         (0..MAX_NODES).filter(is_in)
     }
 
-    /// Its words, and how many bits the kernel is told that there are: one more, since it takes one
-    /// off.
+    /// Its words, and the number of bits for the kernel: one more, because the kernel subtracts one.
     pub(super) fn raw(&self) -> (*const u64, libc::c_ulong) {
         (self.0.as_ptr(), libc::c_ulong::from(MAX_NODES) + 1)
     }

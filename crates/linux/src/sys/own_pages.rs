@@ -1,4 +1,4 @@
-//! Pages of our own, to try things on.
+//! Pages of this process, for tests of the kernel.
 
 use std::fs::File;
 use std::io;
@@ -6,17 +6,16 @@ use std::io;
 use isotherm_core::{AddrRange, PAGE_SIZE};
 use rustix::mm::{self, MapFlags, MprotectFlags, ProtFlags};
 
-/// Memory of this process, anonymous or of a file, unmapped when dropped.
+/// Memory of this process, anonymous or of a file. Unmapped when dropped.
 pub struct OwnPages {
     base: *mut libc::c_void,
     len: usize,
-    /// where the usable part begins, for alignment
+    /// aligned start of the usable part
     start: u64,
 }
 
 impl OwnPages {
-    /// `pages` pages that have never been touched; no huge pages. They do not cross a multiple of
-    /// 2 MiB, if they fit.
+    /// Maps `pages` base pages without touching them. They do not cross a multiple of 2 MiB, if they fit.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -26,7 +25,7 @@ impl OwnPages {
         Ok(own)
     }
 
-    /// `len` bytes at a multiple of `align`.
+    /// Maps `len` bytes from a multiple of `align` on.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -34,7 +33,8 @@ impl OwnPages {
         Self::map_as(len, align, MapFlags::PRIVATE)
     }
 
-    /// The same, shared with children that are forked: the kernel keeps it as a file in memory.
+    /// Maps `len` bytes from a multiple of `align` on, shared with forked children. The kernel keeps them as
+    /// a file in memory.
     ///
     /// # Errors
     /// Those of `mmap`.
@@ -42,14 +42,14 @@ impl OwnPages {
         Self::map_as(len, align, MapFlags::SHARED)
     }
 
-    /// `len` bytes of a file from its beginning, shared with all who have it.
+    /// Maps the first `len` bytes of a file, shared with all processes that map it.
     ///
     /// # Errors
     /// Those of `mmap`.
     pub fn map_file(file: &File, len: u64) -> io::Result<Self> {
         let total = usize::try_from(len).map_err(io::Error::other)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel likes; it replaces nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses; it replaces nothing.
         let base =
             unsafe { mm::mmap(std::ptr::null_mut(), total, prot, MapFlags::SHARED, file, 0)? };
         Ok(OwnPages { base, len: total, start: base as u64 })
@@ -58,7 +58,7 @@ impl OwnPages {
     fn map_as(len: u64, align: u64, flags: MapFlags) -> io::Result<Self> {
         let total = usize::try_from(len + align - PAGE_SIZE).map_err(io::Error::other)?;
         let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel likes; it replaces nothing.
+        // SAFETY: a new mapping at an address that the kernel chooses; it replaces nothing.
         let base = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), total, prot, flags)? };
         let start = (base as u64).next_multiple_of(align);
         Ok(OwnPages { base, len: total, start })
@@ -78,8 +78,8 @@ impl OwnPages {
 
     /// Writes the first word of a page.
     pub fn write(&mut self, page: u64, word: u64) {
-        // SAFETY: `word` checks that the address lies in our mapping. Nobody in this crate writes
-        // to pages after taking their permissions; volatile, since the touch itself is what matters.
+        // SAFETY: `word` checks that the address lies in our mapping. No code in this crate writes to pages
+        // after removing their permissions. Volatile, because the access itself is the purpose.
         unsafe { self.word(page).write_volatile(word) }
     }
 
@@ -90,7 +90,7 @@ impl OwnPages {
         unsafe { self.word(page).read_volatile() }
     }
 
-    /// Gives advice on some pages.
+    /// Gives advice for some pages.
     ///
     /// # Errors
     /// Those of `madvise`.
@@ -103,7 +103,7 @@ impl OwnPages {
             .map_err(Into::into)
     }
 
-    /// Makes huge pages of some pages, whatever the settings (Linux 6.1).
+    /// Makes huge pages of some pages, whatever the settings of the machine (Linux 6.1).
     ///
     /// # Errors
     /// Those of `madvise`.
@@ -111,14 +111,14 @@ impl OwnPages {
         let range = self.range(pages.start, pages.end - pages.start);
         let len = usize::try_from(range.len()).map_err(io::Error::other)?;
         let start = range.start as usize as *mut libc::c_void;
-        // SAFETY: the range is ours; what it holds stays the same.
+        // SAFETY: the range is ours; the call does not change its content.
         match unsafe { libc::madvise(start, len, libc::MADV_COLLAPSE) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Takes all permissions from some pages, for good.
+    /// Permanently removes all permissions from some pages.
     ///
     /// # Errors
     /// Those of `mprotect`.
@@ -137,7 +137,7 @@ impl OwnPages {
     fn protect(&self, first: u64, pages: u64, flags: MprotectFlags) -> io::Result<()> {
         let range = self.range(first, pages);
         let len = usize::try_from(range.len()).map_err(io::Error::other)?;
-        // SAFETY: the range is ours; nothing of Rust's lives in it.
+        // SAFETY: the range is ours; no Rust object lives in it.
         unsafe { mm::mprotect(range.start as usize as *mut libc::c_void, len, flags) }
             .map_err(Into::into)
     }
@@ -145,8 +145,8 @@ impl OwnPages {
 
 impl Drop for OwnPages {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping made in `map_aligned`; no reference into it can be left,
-        // since none was ever handed out.
+        // SAFETY: this is exactly the mapping from `map_aligned`. No reference into it can exist, because
+        // none was ever returned.
         let _ = unsafe { mm::munmap(self.base, self.len) };
     }
 }

@@ -9,11 +9,11 @@ use isotherm_core::{AddrRange, join_touching};
 /// `_IOWR('f', 16, struct pm_scan_arg)`, which has 96 bytes.
 const PAGEMAP_SCAN: libc::Ioctl = 0xc060_6610;
 const PAGE_IS_PRESENT: u64 = 1 << 3;
-/// The zero page, or the huge one.
+/// The zero page, or the huge zero page.
 const PAGE_IS_PFNZERO: u64 = 1 << 5;
-/// Scanned in one call: meanwhile the process can map nothing.
+/// Bytes to scan in one call. During the call the process cannot map memory.
 const PART: u64 = 1 << 30;
-/// Ranges in one call.
+/// Maximum number of ranges in one call.
 const RANGES: usize = 1024;
 
 /// `struct pm_scan_arg` of `include/uapi/linux/fs.h`.
@@ -43,8 +43,8 @@ struct PageRegion {
     categories: u64,
 }
 
-/// Appends the resident parts of `range` of the address space behind `pagemap`: sorted, disjoint, of
-/// `limit` ranges at most. The zero page is no memory of the process.
+/// Appends the resident parts of `range` in the address space of `pagemap`: sorted, disjoint, at most `limit`
+/// ranges. The zero page is not memory of the process.
 ///
 /// # Errors
 /// ENOTTY before Linux 6.7; ESRCH if the address space has gone.
@@ -70,12 +70,12 @@ pub fn resident_ranges(
             return_mask: PAGE_IS_PRESENT,
             ..ScanArg::default()
         };
-        // SAFETY: `arg` is what the call takes, and `found` has room for as many elements as it
-        // says; both live until the call returns.
+        // SAFETY: `arg` has the type that the call requires, and `found` has room for the stated number of
+        // elements. Both live until the call returns.
         let n = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
         let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
         resident.extend(found.iter().take(n).map(|r| AddrRange::new(r.start, r.end)));
-        // Where the walk ended is not told well if it was begun anew within the call.
+        // If the kernel restarted the walk within the call, it does not report its end correctly.
         at = match found.get(n.saturating_sub(1)) {
             Some(last) if n == RANGES && last.end > at => last.end,
             _ => end,

@@ -4,31 +4,31 @@ use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// What watching by BPF takes once it has begun: run it, read kernel memory by it, clear accessed bits,
-/// reach processes of other users.
+/// The capabilities for watching by BPF after the start: run the program, read kernel memory with it, clear
+/// accessed bits, access processes of other users.
 const WATCHING: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::SYS_NICE)
     .union(CapabilitySet::SYS_PTRACE);
 
-/// What is kept beyond what watching takes.
+/// The capabilities to keep in addition to those for watching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
-    /// the capability to read files of others: `/proc/PID/pagemap` and `/proc/PID/fd`, for those who do not
-    /// look by BPF alone
+    /// the one to read files of other users (`CAP_DAC_READ_SEARCH`): `/proc/PID/pagemap` and `/proc/PID/fd`,
+    /// unless isotherm looks only by BPF
     pub reading: bool,
-    /// the capability to write files of others: a rotating record makes new ones, and processes attached
-    /// later have a `clear_refs` each
+    /// the one to write files of other users (`CAP_DAC_OVERRIDE`): a rotating record creates files, and each
+    /// process that is attached later has a `clear_refs`
     pub writing: bool,
-    /// the one to see page frames (`CAP_SYS_ADMIN`): they are hidden from whoever lacks it when opening
-    /// a `pagemap`, of which each child and each `exec` brings a new one
+    /// the one to see page frames (`CAP_SYS_ADMIN`): a `pagemap` hides them from a process that opens it
+    /// without this, and each child and each `exec` has a new `pagemap`
     pub frames: bool,
 }
 
-/// Gives up, for good, every capability but those that watching takes and those to be `kept`.
+/// Permanently drops every capability except those for watching and those in `kept`.
 ///
 /// # Errors
-/// If the kernel refuses, which leaves them as they were.
+/// If the kernel refuses. Then no capability changes.
 pub fn drop_privileges(kept: Kept) -> io::Result<()> {
     let when = |kept, capability| if kept { capability } else { CapabilitySet::empty() };
     let kept = WATCHING
@@ -44,7 +44,7 @@ pub fn drop_privileges(kept: Kept) -> io::Result<()> {
     Ok(set_capabilities(None, sets)?)
 }
 
-/// Whether this process has what it takes to look at any process: what refuses one is no lack of these.
+/// Whether this process has the capabilities to watch any process. If so, a refusal has another reason.
 #[must_use]
 pub(crate) fn may_look_at_all() -> bool {
     let have = capabilities(None).map(|c| c.effective).unwrap_or(CapabilitySet::empty());
@@ -52,7 +52,7 @@ pub(crate) fn may_look_at_all() -> bool {
     have.contains(CapabilitySet::SYS_PTRACE) && have.intersects(files)
 }
 
-/// The capabilities that watching takes and this process does not have.
+/// The capabilities for watching that this process does not have.
 #[must_use]
 pub fn missing() -> Vec<&'static str> {
     let named = [
@@ -62,7 +62,7 @@ pub fn missing() -> Vec<&'static str> {
         (CapabilitySet::SYS_PTRACE, "CAP_SYS_PTRACE"),
     ];
     let have = capabilities(None).map(|c| c.effective).unwrap_or(CapabilitySet::empty());
-    // SYS_ADMIN stands for BPF and PERFMON.
+    // SYS_ADMIN includes BPF and PERFMON.
     let admin = have.contains(CapabilitySet::SYS_ADMIN);
     let covered = |c| admin && (c == CapabilitySet::BPF || c == CapabilitySet::PERFMON);
     let lacking = named.into_iter().filter(|&(c, _)| !have.contains(c) && !covered(c));

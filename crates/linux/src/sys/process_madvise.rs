@@ -6,16 +6,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use isotherm_core::AddrRange;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
-/// Advice that the kernel takes for another process.
+/// Advice that the kernel accepts for another process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
-    /// clear accessed bits and move to the inactive list
+    /// clear accessed bits, and move pages to the inactive list
     Cold,
-    /// reclaim, accessed or not
+    /// reclaim pages, accessed or not
     PageOut,
-    /// read ahead, or back from swap
+    /// read pages ahead, or back from swap
     WillNeed,
-    /// make huge pages, whatever khugepaged thinks of it; since Linux 6.1
+    /// make huge pages, whatever the settings of khugepaged; since Linux 6.1
     Collapse,
 }
 
@@ -30,15 +30,15 @@ impl Advice {
     }
 }
 
-/// Most ranges in one call.
+/// Maximum number of ranges in one call.
 const MAX_RANGES: usize = 1024;
 
-/// Gives `advice` on the first of `ranges` (at most 1024) to the process behind `pidfd`; returns
-/// how many bytes it was taken for, counted from the first range on.
+/// Gives `advice` for the first of `ranges` (at most 1024) to the process of `pidfd`. Returns the number of
+/// bytes for which the kernel accepted it, counted from the first range.
 ///
 /// # Errors
-/// The kernel's, if it was taken for none: EINVAL for locked or special memory, ENOMEM for a hole (or for
-/// want of a huge page), ESRCH for a process that ended, EPERM without `CAP_SYS_NICE`.
+/// Those of the kernel, if it accepted no byte: EINVAL for locked or special memory, ENOMEM for a hole (or if
+/// no huge page is available), ESRCH for a process that has ended, EPERM without `CAP_SYS_NICE`.
 pub fn process_madvise(
     pidfd: BorrowedFd<'_>,
     ranges: &[AddrRange],
@@ -52,8 +52,8 @@ pub fn process_madvise(
             iov_len: usize::try_from(r.len()).unwrap_or(0),
         })
         .collect();
-    // SAFETY: the kernel reads the vector, which lives until the call returns; the addresses in it
-    // are of another process and are not followed in this one.
+    // SAFETY: the kernel reads the vector, which lives until the call returns. The addresses in it belong to
+    // another process and are not dereferenced in this one.
     let n = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -67,8 +67,8 @@ pub fn process_madvise(
     u64::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-/// Gives `advice` on all `ranges`; a bad one stops the kernel and is skipped. Returns the index of each bad
-/// one, with the kernel's reason.
+/// Gives `advice` for all `ranges`. Skips a range at which the kernel stops. Returns the index of each such
+/// range with the kernel's error.
 pub fn advise_all(
     pidfd: BorrowedFd<'_>,
     ranges: &[AddrRange],
@@ -80,7 +80,7 @@ pub fn advise_all(
         match process_madvise(pidfd, rest, advice) {
             Ok(bytes) => match whole_ranges(rest, bytes) {
                 0 => failed.push((at, io::ErrorKind::InvalidInput.into())),
-                // Asked again from there on, it says why it stopped.
+                // A further call from there on returns the error at which the kernel stopped.
                 taken => {
                     at += taken;
                     continue;
@@ -93,7 +93,7 @@ pub fn advise_all(
     failed
 }
 
-/// How many of `ranges`, from the first on, `bytes` cover whole.
+/// The number of `ranges`, from the first on, that `bytes` cover completely.
 fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
     let mut sum = 0;
     ranges
@@ -105,10 +105,10 @@ fn whole_ranges(ranges: &[AddrRange], bytes: u64) -> usize {
         .count()
 }
 
-/// Tries whether the kernel takes `advice`, on ourselves.
+/// Tests on this process whether the kernel accepts `advice`.
 ///
 /// # Errors
-/// ENOSYS before Linux 5.10, EINVAL for advice that it does not know, or that of a sandbox.
+/// ENOSYS before Linux 5.10, EINVAL for unknown advice, or the error of a sandbox.
 pub fn takes_advice(advice: Advice) -> io::Result<()> {
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())?;
     process_madvise(pidfd.as_fd(), &[], advice).map(drop)

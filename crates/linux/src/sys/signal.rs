@@ -1,10 +1,10 @@
-//! What becomes of a signal.
+//! The action for a signal.
 
-/// Whether this process ignores `signal`, as one started by `nohup`, or in the background of a
-/// script, does with some. An unknown signal is not ignored.
+/// Whether this process ignores `signal`. A process that was started by `nohup`, or in the background of a
+/// script, ignores some. An unknown signal is not ignored.
 #[must_use]
 pub fn is_ignored(signal: i32) -> bool {
-    // SAFETY: all zeros are a valid `sigaction`, and with none to set the call only writes to it.
+    // SAFETY: all zeros are a valid `sigaction`. Without a new action the call only writes to it.
     let action = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         (libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0).then_some(action)

@@ -7,23 +7,23 @@ use std::path::Path;
 
 /// `SWAP_FLAG_PREFER` of `include/linux/swap.h`: a priority follows.
 const PREFER: libc::c_int = 0x8000;
-/// The highest priority there is.
+/// The highest priority.
 const HIGHEST: libc::c_int = 0x7fff;
 
-/// Swaps to a device from now on, before all other swap.
+/// Swaps to a device, with a higher priority than all other swap.
 ///
 /// # Errors
-/// EINVAL if it does not begin as swap does, EBUSY if it is in use, EPERM without `CAP_SYS_ADMIN`.
+/// EINVAL if the device has no swap header, EBUSY if it is in use, EPERM without `CAP_SYS_ADMIN`.
 pub fn swap_on(device: &Path) -> io::Result<()> {
     let path = CString::new(device.as_os_str().as_bytes())?;
     // SAFETY: the kernel reads the path, which lives until the call returns.
     done(unsafe { libc::swapon(path.as_ptr(), PREFER | HIGHEST) })
 }
 
-/// Takes back into memory what a device holds, and swaps to it no more.
+/// Reads the content of a swap device back into memory, and stops swapping to it.
 ///
 /// # Errors
-/// EINVAL if it is not swapped to, ENOMEM if what it holds does not fit memory, EPERM without
+/// EINVAL if it is not in use as swap, ENOMEM if its content does not fit in memory, EPERM without
 /// `CAP_SYS_ADMIN`.
 pub fn swap_off(device: &Path) -> io::Result<()> {
     let path = CString::new(device.as_os_str().as_bytes())?;

@@ -1,12 +1,12 @@
-//! Touching pages of another process, by `process_vm_readv(2)`.
+//! Touches pages of another process, by `process_vm_readv(2)`.
 
 use std::io;
 
-/// Most pages in one call (`UIO_MAXIOV`).
+/// Maximum number of pages in one call (`UIO_MAXIOV`).
 const MOST: usize = 1024;
 
-/// Reads a byte of each of `pages`, which counts as an access by the process itself; returns how many
-/// could be read.
+/// Reads a byte of each of `pages`, which counts as an access by the process itself. Returns the number of
+/// pages that could be read.
 ///
 /// # Errors
 /// ESRCH if there is no such process, EPERM if its memory may not be read.
@@ -21,7 +21,7 @@ pub fn touch(pid: i32, pages: &[u64]) -> io::Result<u64> {
                 Err(e) => return Err(e),
             };
             read += got as u64;
-            // It stops at a page that is not there.
+            // The call stops at a page that does not exist.
             rest = rest.get(got.max(1)..).unwrap_or_default();
         }
     }
@@ -36,8 +36,8 @@ fn read_bytes(pid: i32, pages: &[u64]) -> io::Result<usize> {
         .take(MOST)
         .map(|&page| libc::iovec { iov_base: page as usize as *mut libc::c_void, iov_len: 1 })
         .collect();
-    // SAFETY: the kernel writes at most as many bytes as `local` says, which `bytes` has; both live
-    // until the call returns. The other addresses are of the other process.
+    // SAFETY: the kernel writes at most as many bytes as `local` states, which `bytes` has. Both live until
+    // the call returns. The other addresses belong to the other process.
     let n = unsafe {
         libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), remote.len() as u64, 0)
     };

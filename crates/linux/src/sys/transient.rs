@@ -1,9 +1,9 @@
-//! Failures that pass.
+//! Transient failures.
 
 use std::io;
 
-/// Whether the same call may work a little later although nobody has mended anything: the machine or
-/// isotherm itself was short of memory or descriptors, or was interrupted.
+/// Whether the same call may succeed a little later without a remedy: the machine or isotherm itself was
+/// short of memory or descriptors, or was interrupted.
 pub(crate) fn is_transient(e: &io::Error) -> bool {
     use libc::{EAGAIN, EBUSY, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};
     let passing = [ENOMEM, EAGAIN, EINTR, EMFILE, ENFILE, EBUSY, ENOBUFS];

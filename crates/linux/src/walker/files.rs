@@ -56,19 +56,19 @@ mod tests {
     use super::*;
     use crate::walker::{Reading, own_pid};
 
-    /// A ring of `io_uring`, where there are any.
+    /// A ring of `io_uring`, if the kernel has them.
     fn ring() -> Option<OwnedFd> {
-        // `struct io_uring_params`: nothing asked for.
+        // `struct io_uring_params` without any request.
         let mut params = [0u64; 15];
-        // SAFETY: the kernel fills in the parameters, and the descriptor is nobody else's.
+        // SAFETY: the kernel fills in the parameters, and no other object owns the descriptor.
         unsafe {
             let fd = libc::syscall(libc::SYS_io_uring_setup, 1, params.as_mut_ptr());
             Some(OwnedFd::from_raw_fd(i32::try_from(fd).ok().filter(|fd| *fd >= 0)?))
         }
     }
 
-    /// A device, but for those that almost everybody has, or what has a name like those of rings, virtual
-    /// machines and devices.
+    /// A device, except for those that almost every process has, or a file whose name is similar to those of
+    /// rings, virtual machines and devices.
     fn matters(d: &Descriptor) -> bool {
         if let Some(name) = d.link.strip_prefix("anon_inode:") {
             return ["k", "[v", "[i"].iter().any(|begin| name.starts_with(begin));
@@ -78,7 +78,7 @@ mod tests {
         major.is_some_and(|major| ![1, 4, 5].contains(&major) && !(136..144).contains(&major))
     }
 
-    /// In the words of `/proc/PID/fd`, which tells of all files.
+    /// In the form of `/proc/PID/fd`, which lists all files.
     #[test]
     fn the_files_of_a_process_are_those_that_proc_shows() {
         if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! A process that ends, execs or unmaps meanwhile, and one that checks its every word.
+//! A process that ends, execs or unmaps memory during an action, and one that checks each of its words.
 
 use isotherm_core::{Action, AddrRange, Failure, Liveness, PAGE_SIZE, Space, TargetId, Work};
 
@@ -6,7 +6,7 @@ use crate::common::swap::Alone;
 use crate::common::{attached, part, root_or_skip};
 use crate::{MS, apply, with_memory, work};
 
-/// Looked at again after a moment.
+/// A work with a short second look.
 fn looked(action: &Action, target: TargetId, range: AddrRange) -> Work<'_> {
     Work { recheck: MS, ..work(action, target, range) }
 }
@@ -89,7 +89,7 @@ fn who_unmaps_in_the_middle_loses_nothing_else() {
     assert_eq!(process.resident(memory), 300 * 83);
 }
 
-/// Ten million words are checked, round after round, while all that is cold is paged out at once.
+/// Ten million words are checked, round after round, while all cold memory is paged out at once.
 #[test]
 fn no_word_is_lost() {
     if !root_or_skip("no_word_is_lost") {

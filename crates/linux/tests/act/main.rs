@@ -1,4 +1,4 @@
-//! Acting on a real process.
+//! Actions on a real process.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -35,7 +35,7 @@ fn apply(ops: &mut Vaddr, work: Work<'_>) -> Applied {
     out[0]
 }
 
-/// A process that is watched, with `pages` pages of a kind, all of them touched.
+/// A watched process with `pages` pages of a kind, all of them touched.
 fn with_memory(pages: u64, kind: &str) -> (Obedient, Vaddr, TargetId, AddrRange) {
     let (mut process, ops, target) = attached();
     let memory = process.map(pages, kind);
@@ -43,12 +43,12 @@ fn with_memory(pages: u64, kind: &str) -> (Obedient, Vaddr, TargetId, AddrRange)
     (process, ops, target, memory)
 }
 
-/// Tried, applied and passed, in pages.
+/// Tried, applied and passed memory, in pages.
 fn pages(a: Applied) -> [u64; 3] {
     [a.tried, a.applied, a.passed].map(|bytes| bytes / PAGE_SIZE)
 }
 
-/// Huge pages of `range`.
+/// The number of huge pages of `range`.
 #[allow(clippy::unwrap_used, reason = "a helper of tests")]
 fn huge(ops: &mut Vaddr, target: TargetId, range: AddrRange) -> usize {
     let mut blocks = Vec::new();

@@ -1,4 +1,4 @@
-//! What is paged out, and what is let alone.
+//! Memory that is paged out, and memory that is skipped.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -71,11 +71,11 @@ fn a_folio_of_which_a_part_is_touched_stays_whole() {
     process.touch(memory);
     assert!(mthp("anon_fault_alloc") >= came.map(|n| n + 60), "no folios of 64 KiB came");
     drop(settings);
-    // One page of each second folio.
+    // One page of every second folio.
     process.keep_touching(part(memory, 5, 63 * 16), 32);
     let splits = mthp("split");
     let out = Work { recheck: 100 * MS, ..work(&Action::PageOut, target, memory) };
-    // Half a folio at either end was not asked for, and is not parted.
+    // Half a folio at either end was not requested, and is not split.
     let range = part(memory, 8, 63 * 16);
     let done = apply(&mut ops, Work { range, ..out.clone() });
     assert_eq!(pages(done)[1..], [31 * 16, 32 * 16], "{done:?}");
@@ -94,7 +94,7 @@ fn a_huge_page_goes_whole_or_stays() {
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target, memory) = with_memory(4 * 512, "huge");
     assert_eq!(huge(&mut ops, target, memory), 4, "no huge pages to be had");
-    // One page of the first, and the third.
+    // One page of the first block, and one of the third.
     process.keep_touching(part(memory, 100, 1025), 1024);
     let out = work(&Action::PageOut, target, memory);
     let out = Work { recheck: 100 * MS, ..out };
@@ -135,7 +135,7 @@ fn a_budget_is_kept_to_the_page_and_the_next_goes_on_behind() {
     assert!(hasty.tried < 3000 * PAGE_SIZE && hasty.failure.is_none(), "{hasty:?}");
 }
 
-/// The ranges of those that have begun.
+/// The ranges of works that have begun.
 #[derive(Debug, Default)]
 struct Begun(RefCell<Vec<AddrRange>>);
 
@@ -145,7 +145,7 @@ impl Begins for Begun {
     }
 }
 
-/// Each gets a step further, so that the time of all is soon over.
+/// Each work advances by a step, so that the total time is soon used up.
 #[test]
 fn of_many_little_works_the_last_are_left() {
     if !root_or_skip("of_many_little_works_the_last_are_left") {
@@ -169,7 +169,7 @@ fn of_many_little_works_the_last_are_left() {
     ops.apply(&out(Duration::from_nanos(1)), &mut done).unwrap();
     assert!((1..100).contains(&done.len()), "{} of 100 were done", done.len());
     let gone = done.iter().map(|d| d.applied).sum::<u64>() / PAGE_SIZE;
-    // The last one may stop at a step: where others have the CPU, a step is few pages.
+    // The last one may stop at a step: if others have the CPU, a step is few pages.
     let whole = done.len() as u64 - 1;
     assert!(done[..whole as usize].iter().all(|d| d.applied == 30 * PAGE_SIZE), "{done:?}");
     assert!((whole * 30..=(whole + 1) * 30).contains(&gone), "{done:?}");

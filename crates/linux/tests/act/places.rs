@@ -1,4 +1,4 @@
-//! Moving in the lists of reclaim, and between nodes.
+//! Moves in the LRU lists, and between nodes.
 
 use isotherm_core::{Act, Action, AddrRange, Destination, Destinations, Failure, Support, Work};
 use isotherm_linux::proc::{KPageFlags, Pagemap};
@@ -7,7 +7,7 @@ use crate::common::settings::HUGE_PAGES;
 use crate::common::{Obedient, attached, part, root_or_skip};
 use crate::{MS, apply, pages, with_memory, work};
 
-/// How many pages of `range` have this flag (a bit of `/proc/kpageflags`).
+/// The number of pages of `range` with this flag (a bit of `/proc/kpageflags`).
 #[allow(clippy::unwrap_used, reason = "a helper of tests")]
 fn flagged(process: &Obedient, range: AddrRange, bit: u32) -> usize {
     let root = "/".as_ref();

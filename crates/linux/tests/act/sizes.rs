@@ -1,4 +1,4 @@
-//! Huge pages made and split, and filters.
+//! Huge pages that are made and split, and filters.
 
 use isotherm_core::{Action, Budget, Failure, Look, PAGE_SIZE, PageFilter, PageKind, Space, Work};
 
@@ -14,7 +14,7 @@ fn huge_pages_are_made_of_what_is_used() {
     }
     let _huge = HUGE_PAGES.lock();
     let (mut process, mut ops, target) = attached();
-    // Five blocks of small pages, of memory for which huge ones are not forbidden.
+    // Five blocks of small pages, in memory that may have huge ones.
     let _madvise = Setting::set("/sys/kernel/mm/transparent_hugepage/enabled", "madvise");
     let area = process.map(7 * 512, "plain");
     let first = (512 - area.start / PAGE_SIZE % 512) % 512;
@@ -37,7 +37,7 @@ fn huge_pages_are_made_of_what_is_used() {
     let done = apply(&mut ops, work(&Action::HugePage, target, blocks));
     assert_eq!(pages(done), [512, 512, 4 * 512], "{done:?}");
     assert_eq!(huge(&mut ops, target, blocks), 2);
-    // What was touched before the wait counts as well: 440 and 72 others.
+    // Touches before the wait count as well: 440 pages, and 72 others.
     process.touch(block(1, 512));
     let waited = Work { recheck: MS, ..work(&Action::HugePage, target, block(1, 512)) };
     assert_eq!(pages(apply(&mut ops, waited)), [512, 512, 0]);
@@ -60,7 +60,7 @@ fn huge_pages_are_demoted() {
     let done = apply(&mut ops, split);
     assert_eq!(pages(done), [512, 512, 0], "{done:?}");
     assert_eq!((huge(&mut ops, target, memory), process.resident(memory)), (3, 2048));
-    // Of the next two, one page in 16 is touched: that stays.
+    // In the next two blocks, one page in 16 is touched, and stays.
     let next = part(memory, 512, 1024);
     process.keep_touching(next, 16);
     let demote = Work { recheck: 100 * MS, ..work(&Action::NoHugePage, target, next) };

@@ -1,4 +1,4 @@
-//! What is touched while it is waited for touches stays.
+//! Pages that are touched during the wait stay.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{MS, apply, pages, with_memory, work};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A cold region a tenth of which is hot loses none of that.
+/// A cold region of which a tenth is hot loses none of that tenth.
 #[test]
 fn hot_pages_of_a_cold_region_stay() {
     if !root_or_skip("hot_pages_of_a_cold_region_stay") {
@@ -26,7 +26,7 @@ fn hot_pages_of_a_cold_region_stay() {
             apply(&mut ops, Work { recheck: 100 * MS, ..work(&Action::PageOut, target, memory) });
         out += done.applied;
         assert_eq!(process.resident_each(memory, 10), 1600);
-        // Back, so that there is something cold again.
+        // Reads everything back, so that there is cold memory again.
         process.touch(memory);
     }
     assert_eq!(process.major_faults(thread), before);
@@ -34,7 +34,7 @@ fn hot_pages_of_a_cold_region_stay() {
     assert!(out >= 10 * 14_400 * 9 / 10, "next to all that is cold went: {out} pages");
 }
 
-/// Accessed bits were cleared behind our back, and what a TLB holds is accessed without setting them.
+/// Another program has cleared accessed bits, and accesses through a cached translation do not set them.
 #[test]
 fn what_a_tlb_holds_stays_too() {
     if !root_or_skip("what_a_tlb_holds_stays_too") {
@@ -42,7 +42,7 @@ fn what_a_tlb_holds_stays_too() {
     }
     let Some(_alone) = Alone::with_swap(64) else { return };
     let (mut process, mut ops, target) = attached();
-    // There is always something in use elsewhere.
+    // Other memory is in use all the time.
     let elsewhere = process.map(512, "small");
     let memory = process.map(1000, "small");
     [elsewhere, memory].into_iter().for_each(|m| process.touch(m));
@@ -58,7 +58,7 @@ fn what_a_tlb_holds_stays_too() {
     assert_eq!(process.major_faults(thread), before);
 }
 
-/// Somebody else clears accessed bits while touches are waited for, as kswapd may.
+/// Another program clears accessed bits during the wait, as kswapd may.
 #[test]
 fn what_somebody_else_clears_was_touched() {
     if !root_or_skip("what_somebody_else_clears_was_touched") {
@@ -78,14 +78,14 @@ fn what_somebody_else_clears_was_touched() {
     let recheck = 800 * MS;
     let done = apply(&mut ops, Work { recheck, ..work(&Action::PageOut, target, memory) });
     let process = meddler.join().unwrap();
-    // The host ages a page now and then: its touch is lost.
+    // The host ages a page now and then, and so loses its touch.
     let [tried, applied, passed] = pages(done);
     assert!((900..=905).contains(&applied), "{done:?}");
     assert_eq!((tried, applied + passed), (applied, 1000), "{done:?}");
     assert_eq!(process.resident(part(memory, 300, 100)), 1000 - applied);
 }
 
-/// Who clears bits meanwhile takes nothing from what is known of their pages.
+/// A clear by another program does not change what is known of the pages.
 #[test]
 fn what_was_touched_within_a_time_stays() {
     if !root_or_skip("what_was_touched_within_a_time_stays") {
@@ -111,7 +111,7 @@ fn what_was_touched_within_a_time_stays() {
     assert_eq!(pages(page_out())[1], 100);
 }
 
-/// Somebody else clears bits between two readings, as reclaim and DAMON do.
+/// Another program clears bits between two reads, as reclaim and DAMON do.
 #[test]
 fn what_somebody_else_has_cleared_was_touched() {
     if !root_or_skip("what_somebody_else_has_cleared_was_touched") {
@@ -136,7 +136,7 @@ fn what_somebody_else_has_cleared_was_touched() {
     assert_eq!(process.resident(read), 100);
 }
 
-/// Somebody else has its CPU for much longer than is waited for touches.
+/// Another process has the target's CPU for much longer than the wait.
 #[test]
 fn who_does_not_get_to_run_is_waited_for() {
     if !root_or_skip("who_does_not_get_to_run_is_waited_for") {
@@ -147,7 +147,7 @@ fn who_does_not_get_to_run_is_waited_for() {
     process.keep_touching(memory, 10);
     let cpus =
         rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(process.pid())).unwrap();
-    // We have another one, if there is one.
+    // This thread uses another CPU, if there is one.
     let mut ours = rustix::thread::sched_getaffinity(None).unwrap();
     let taken: Vec<usize> = (0..1024).filter(|&cpu| cpus.is_set(cpu)).collect();
     taken.iter().for_each(|&cpu| ours.unset(cpu));
@@ -156,7 +156,7 @@ fn who_does_not_get_to_run_is_waited_for() {
     let hog = std::thread::spawn(move || {
         rustix::thread::sched_setaffinity(None, &cpus).unwrap();
         let highest = libc::sched_param { sched_priority: 1 };
-        // SAFETY: it reads the parameter, and changes this thread alone.
+        // SAFETY: the call reads the parameter, and changes only this thread.
         let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const highest) };
         assert_eq!(set, 0, "not of the highest: {}", std::io::Error::last_os_error());
         began.send(()).unwrap();

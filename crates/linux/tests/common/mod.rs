@@ -1,4 +1,4 @@
-//! A process that does as it is told, so that what it does to its memory is known.
+//! A process that follows orders, so that its accesses to memory are known.
 
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::undocumented_unsafe_blocks)]
@@ -17,7 +17,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 /// Set in the environment of the test binary when it is to be the obedient process.
 const ROLE: &str = "ISOTHERM_TEST_ROLE";
 
-/// Whether this test can run here: it takes root. Where all tests must run, lacking it is a failure.
+/// Whether this test can run here: it requires root. If all tests must run, its absence is a failure.
 pub fn root_or_skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     assert!(root || std::env::var_os("ISOTHERM_REQUIRE_ALL").is_none(), "{test} takes root");
@@ -59,7 +59,7 @@ impl Obedient {
         Self::from_command(&mut Command::new(std::env::current_exe().unwrap()))
     }
 
-    /// Started by another program that runs the rest of its command line.
+    /// Starts it with another program that runs the rest of its command line.
     pub fn from_command(command: &mut Command) -> Self {
         let mut child = command
             .args(["--exact", "obey", "--nocapture", "--test-threads=1"])
@@ -85,7 +85,7 @@ impl Obedient {
         self.answer()
     }
 
-    /// Lines of the test harness come between.
+    /// Skips lines of the test harness.
     fn answer(&mut self) -> u64 {
         loop {
             let mut line = String::new();
@@ -108,24 +108,24 @@ impl Obedient {
         self.tell(&format!("touch {} {}", range.start, range.len() / PAGE_SIZE));
     }
 
-    /// Goes on touching each `step`-th of `range`'s pages, beside what else it does; returns its thread.
+    /// Makes it touch every `step`-th page of `range` repeatedly, beside its other work. Returns its thread.
     pub fn keep_touching(&mut self, range: AddrRange, step: u64) -> u64 {
         let pages = (range.len() / PAGE_SIZE).div_ceil(step);
         self.tell(&format!("keep-touching {} {step} {pages}", range.start))
     }
 
-    /// Pages that are resident, by `/proc/PID/pagemap`.
+    /// The number of resident pages, by `/proc/PID/pagemap`.
     pub fn resident(&self, range: AddrRange) -> u64 {
         self.resident_each(range, 1)
     }
 
-    /// Of each `step`-th page, how many are resident.
+    /// The number of resident pages among every `step`-th one.
     pub fn resident_each(&self, range: AddrRange, step: usize) -> u64 {
         let mut pagemap = isotherm_linux::proc::Pagemap::open("/".as_ref(), self.pid()).unwrap();
         pagemap.read(range).step_by(step).filter(|e| e.is_present()).count() as u64
     }
 
-    /// Faults of a thread of it that had to wait for a disk, or for swap.
+    /// Faults of one of its threads that waited for a disk, or for swap.
     pub fn major_faults(&self, thread: u64) -> u64 {
         let path = format!("/proc/{}/task/{thread}/stat", self.pid());
         let stat = std::fs::read_to_string(path).unwrap();
@@ -154,12 +154,12 @@ impl Drop for Obedient {
     }
 }
 
-/// The other side: to be called by a test named `obey`. Returns at once in an ordinary test run.
+/// The obedient process. A test named `obey` must call this. Returns at once in an ordinary test run.
 pub fn obey() {
     if std::env::var(ROLE).as_deref() != Ok("obey") {
         return;
     }
-    // On one CPU, so that what `settle` does is done to the right one.
+    // Uses one CPU, so that `settle` affects the right one.
     let mut cpus = rustix::thread::CpuSet::new();
     cpus.set(rustix::thread::sched_getcpu());
     rustix::thread::sched_setaffinity(None, &cpus).unwrap();
@@ -228,7 +228,7 @@ fn each_page(start: u64, pages: u64, mut f: impl FnMut(*mut u8)) -> u64 {
     0
 }
 
-/// Reads each `step`-th of the pages from `start` on, over and over, in a thread of its own.
+/// Reads every `step`-th page from `start` on repeatedly, in a thread of its own.
 fn keep_touching(start: u64, step: u64, pages: u64) -> u64 {
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
@@ -244,7 +244,7 @@ fn keep_touching(start: u64, step: u64, pages: u64) -> u64 {
     u64::from(told.recv().unwrap().as_raw_nonzero().get().unsigned_abs())
 }
 
-/// New pages wait on their CPU, up to 31, and cannot be cleared before there are more: here they are.
+/// Up to 31 new pages wait on their CPU, and cannot be cleared until more follow. This creates more.
 fn settle() -> u64 {
     let scratch = map(64, "small");
     each_page(scratch, 64, |p| unsafe { p.write_volatile(1) });
@@ -252,7 +252,7 @@ fn settle() -> u64 {
     0
 }
 
-/// Zero if it is not to be had.
+/// Zero if such memory is not available.
 fn map(pages: u64, kind: &str) -> u64 {
     const HUGE: usize = 2 << 20;
     let len = pages as usize * 4096;
@@ -281,11 +281,11 @@ fn map(pages: u64, kind: &str) -> u64 {
     if done { start as u64 } else { 0 }
 }
 
-/// A child that does something and then only waits; its pid.
+/// Forks a child that calls `first`, and then only waits. Returns its pid.
 fn fork(first: impl FnOnce()) -> u64 {
     match unsafe { libc::fork() } {
         0 => {
-            // It must not outlive its parent, should the test fail.
+            // The child must not outlive its parent if the test fails.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             first();
             loop {
@@ -296,7 +296,7 @@ fn fork(first: impl FnOnce()) -> u64 {
     }
 }
 
-/// Looks at `pages` pages from the `first` of `range` on.
+/// Looks at `pages` pages of `range`, from `first` on.
 pub fn look(ops: &mut Vaddr, target: TargetId, range: AddrRange, clear: bool) -> Vec<Seen> {
     let asks: Vec<Ask> = windows(range).map(|range| Ask { target, range, clear }).collect();
     let mut seen = Vec::new();
@@ -312,7 +312,7 @@ fn windows(range: AddrRange) -> impl Iterator<Item = AddrRange> {
         .filter_map(move |i| AddrRange::new(i * SIZE, (i + 1) * SIZE).intersect(&range))
 }
 
-/// Young pages over all windows.
+/// The number of young pages over all windows.
 pub fn young(seen: &[Seen]) -> u32 {
     seen.iter().map(|s| s.young).sum()
 }

@@ -1,4 +1,4 @@
-//! Settings of the machine, changed for a test and put back.
+//! Settings of the machine that a test changes and restores.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ pub fn mthp(stat: &str) -> Option<u64> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A file under `/sys` or `/proc/sys` set to something else, and put back when dropped.
+/// A changed file under `/sys` or `/proc/sys`, which is restored when dropped.
 pub struct Setting {
     path: &'static str,
     before: String,
@@ -20,7 +20,7 @@ pub struct Setting {
 impl Setting {
     pub fn set(path: &'static str, value: &str) -> Option<Self> {
         let text = std::fs::read_to_string(path).ok()?;
-        // One of several: the one in brackets.
+        // The selected one of several values is in brackets.
         let before = match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
             Some((chosen, _)) => chosen.to_owned(),
             None => text.trim().to_owned(),
@@ -36,7 +36,8 @@ impl Drop for Setting {
     }
 }
 
-/// From now on advised memory is of folios of 64 KiB and no huge pages; `None` if this kernel has none.
+/// From now on, memory with advice has folios of 64 KiB and no huge pages. `None` if this kernel has no such
+/// folios.
 pub fn folios_of_64_kib() -> Option<[Setting; 2]> {
     const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
     const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";

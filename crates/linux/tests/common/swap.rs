@@ -1,4 +1,5 @@
-//! Swap for a test. There is one machine: whoever needs it, or needs that there is none, is alone.
+//! Swap for a test. A machine has one set of swap devices, so a test that needs swap, or needs none, runs
+//! alone.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_linux::swap::{Swap, restore_left};
 use rustix::fs::{FlockOperation, flock};
 
-/// Nobody else has swap meanwhile; also not in another test binary.
+/// While this exists, no other test has swap, in any test binary.
 pub struct Alone {
     // In the order in which they are dropped.
     swap: Option<Swap>,
@@ -16,14 +17,14 @@ pub struct Alone {
 }
 
 impl Alone {
-    /// On a machine without swap; `None` if somebody has some, which is a failure where all tests must
-    /// run: there it is waited for first, as it may be that of a test or a measurement beside this one.
+    /// A machine without swap. `None` if there is swap of others. If all tests must run, that is a failure.
+    /// It is waited for first, because the swap may be that of another test or measurement.
     pub fn without_swap() -> Option<Self> {
         let path = std::env::temp_dir().join("isotherm-test-swap.lock");
         let lock = File::create(path).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         let all = all_must_run();
-        // That of a test or a measurement that was killed is in nobody's use.
+        // Swap of a killed test or measurement has no user.
         if has_swap() {
             let _ = restore_left(Path::new("/"));
         }
@@ -38,7 +39,7 @@ impl Alone {
         Some(Alone { swap: None, _lock: lock })
     }
 
-    /// With swap of so many MiB; `None` if that is not to be had, which is a failure where all tests
+    /// A machine with `mib` MiB of swap. `None` if that is not available, which is a failure if all tests
     /// must run.
     pub fn with_swap(mib: u64) -> Option<Self> {
         let mut alone = Self::without_swap()?;
@@ -54,10 +55,10 @@ impl Alone {
     }
 }
 
-/// Until then somebody else may have swap: all tests of a binary wait for no longer than one would.
+/// Until then others may have swap. All tests of a binary together wait no longer than one of them would.
 static BY: LazyLock<Instant> = LazyLock::new(|| Instant::now() + Duration::from_secs(120));
 
-/// Whether there is swap, whose ever it is.
+/// Whether there is any swap.
 pub fn has_swap() -> bool {
     std::fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1
 }

@@ -1,4 +1,4 @@
-//! Words whose value is known, checked and written anew over and over.
+//! Words with known values, which are checked and rewritten repeatedly.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 static WRONG: AtomicU64 = AtomicU64::new(0);
 static CHECKING: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
-/// What word `i` holds after `round` rounds.
+/// The value of word `i` after `round` rounds.
 fn expected(i: u64, round: u64) -> u64 {
     (i ^ round << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Writes all words of `pages` pages, and in each of `rounds` rounds checks them and writes others, in a
-/// thread of its own.
+/// Writes all words of `pages` pages. In each of `rounds` rounds checks them and writes others, in a thread
+/// of its own.
 pub fn start(start: u64, pages: u64, rounds: u64) -> u64 {
     let checking = std::thread::spawn(move || {
         let word = |i: u64| (start + i * 8) as *mut u64;
@@ -32,7 +32,7 @@ pub fn start(start: u64, pages: u64, rounds: u64) -> u64 {
     0
 }
 
-/// How many words were wrong, plus one, when it has done; 0 as long as it has not.
+/// The number of wrong words plus one, once it has finished; 0 before.
 pub fn wrong() -> u64 {
     let mut checking = CHECKING.lock().unwrap();
     match checking.take_if(|c| c.is_finished()) {

@@ -1,4 +1,4 @@
-//! What is said of the policies, on generated machines.
+//! Properties of the policies, on generated machines.
 
 use isotherm_mm::{Fair, Layout, Memory, NodeLayout, Rules, ZoneKind, ZoneLayout};
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ fn allocated(memory: &Memory) -> Vec<u64> {
     memory.zones().iter().map(|z| z.stats.allocated).collect()
 }
 
-/// How far the share of a zone in what was allocated is from that in what can be.
+/// The difference between a zone's share of the allocated pages and its share of the allocatable ones.
 fn unfairness(memory: &Memory) -> f64 {
     let all: u64 = allocated(memory).iter().sum();
     let zones = memory.zones().iter().filter(|z| z.stats.allocated > 0);
@@ -34,7 +34,7 @@ proptest! {
         let (v1, resets) = streamed(&layout, Fair::V1);
         let (off, _) = streamed(&layout, Fair::Off);
         prop_assert_eq!(resets, 0);
-        // But for the first round, before the batches are used up, and what follows from it.
+        // Except for the first round, before the batches are used up, and its consequences.
         for (v1, off) in allocated(&v1).into_iter().zip(allocated(&off)) {
             prop_assert!(v1.abs_diff(off) * 200 <= v1.max(off), "{} {}", v1, off);
         }
@@ -65,7 +65,7 @@ proptest! {
     fn a_remote_zone_keeps_v1_from_resetting(layout in four_nodes()) {
         let resets = |fair: Fair| {
             let mut memory = memory(&layout, fair.rules());
-            // All of it fits into the first node.
+            // All of it fits in the first node.
             let pages = layout.nodes[0].zones.iter().map(|z| z.managed).sum::<i64>() * 3 / 4;
             let resets = stream(&mut memory, u32::try_from(pages).unwrap(), layout.cpus);
             (resets, unfairness_of_node(&memory))
@@ -101,8 +101,8 @@ fn four_nodes() -> impl Strategy<Value = Layout> {
     })
 }
 
-/// "high zone alloc batch 1000, low watermark not ok; low zone alloc batch 0, low watermark ok":
-/// the mail of 2014-05-29 17:16, and what each policy does in it.
+/// "high zone alloc batch 1000, low watermark not ok; low zone alloc batch 0, low watermark ok": the mail of
+/// 2014-05-29 17:16, and the behaviour of each policy in that state.
 #[test]
 fn the_boundary() {
     let run = |fair: Fair| {
@@ -110,7 +110,7 @@ fn the_boundary() {
         let layout = Layout::single(1, &[(ZoneKind::Dma32, 50_000), (ZoneKind::Normal, 50_000)]);
         let mut memory = memory(&layout, rules);
         let mut pages = Pages::default();
-        // Normal down to its low watermark; its batch is made 1000, the other's 0.
+        // Normal is filled to its low watermark. Its batch is set to 1000, that of the other zone to 0.
         let normal = &memory.zones()[1];
         let above = normal.free.exact() - normal.watermarks.low;
         assert_eq!(memory.occupy(1, above), above);
@@ -131,7 +131,7 @@ fn the_boundary() {
     }
 }
 
-/// Two CPUs that both find the same missing both add it.
+/// Two CPUs that find the same number missing both add it.
 #[test]
 fn resets_that_race_give_twice_as_much() {
     let layout = Layout::single(2, &[(ZoneKind::Normal, 100_000)]);

@@ -1,4 +1,4 @@
-//! What holds whatever happens.
+//! Properties that always hold.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::{Pages, memory};
 
-/// At most.
+/// Maximum number of CPUs.
 const CPUS: u32 = 5;
 
 fn layouts() -> impl Strategy<Value = Layout> {
@@ -87,8 +87,9 @@ fn take(memory: &mut Memory, pages: &mut Pages, request: Request) {
     let seen = if reclaimed(memory) == without {
         before[memory.zone_of(frame)]
     } else {
-        // More was free after reclaim than before. What readers saw then is what they see now and
-        // what this CPU has handed in with the page, e.g. 59 where 55 are free and 58 is the minimum.
+        // More pages were free after reclaim than before. The readers' count at that time is their present
+        // one plus the part that this CPU has added with the page: for example 59 where 55 are free and 58 is
+        // the minimum.
         let w = zone.watermarks;
         let pressure = pressure_threshold(1, w.low, w.min);
         let handed_in = normal_threshold(CPUS, zone.managed).max(pressure);
@@ -128,7 +129,7 @@ fn go(memory: &mut Memory, pages: &mut Pages, step: &Step) {
     }
 }
 
-/// Pages are conserved, none is on two lists, and counts say what lists hold.
+/// Pages are conserved, none is on two lists, and counters match the lists.
 fn check(memory: &Memory, pages: &Pages) {
     let all = memory.zones().iter().map(|z| z.managed).sum::<i64>();
     let mut on_lists = BTreeSet::new();
@@ -136,7 +137,7 @@ fn check(memory: &Memory, pages: &Pages) {
     for kind in ListKind::LRU {
         let mut seen = BTreeSet::new();
         for zone in 0..memory.zones().len() {
-            // Where lists are per node, zones share them.
+            // If lists belong to nodes, zones share them.
             seen.extend(memory.on_list(zone, kind));
         }
         let len = i64::try_from(seen.len()).unwrap();

@@ -8,7 +8,7 @@ mod slow_path;
 use isotherm_mm::{Backing, FrameId, Layout, LruType, Memory, Request, Rules, ZoneKind};
 use proptest::prelude::*;
 
-/// Pages by key, to be taken back at any time.
+/// Pages by key, which can be reclaimed at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     pub(crate) held: Vec<Option<FrameId>>,
@@ -44,7 +44,7 @@ pub(crate) fn file(cpu: u32) -> Request {
     Request { cpu, node: 0, class: ZoneKind::Normal, kind, write: false, owner: 0 }
 }
 
-/// Streams a file of so many pages through memory, kswapd keeping pace; gives the resets.
+/// Streams a file of `pages` pages through memory while kswapd keeps pace. Returns the number of resets.
 pub(crate) fn stream(memory: &mut Memory, pages: u32, cpus: u32) -> u64 {
     let mut held = Pages::default();
     let before = memory.stats().resets;
@@ -59,10 +59,9 @@ pub(crate) fn stream(memory: &mut Memory, pages: u32, cpus: u32) -> u64 {
     memory.stats().resets - before
 }
 
-/// One node of 5 to 10 GiB: a DMA zone or not, a DMA32 and a Normal zone.
+/// One node of 5 to 10 GiB, with or without a DMA zone, with a DMA32 and a Normal zone.
 ///
-/// From 4 GiB on the DMA zone is kept from all but those who ask for it: its reserve is larger than
-/// itself.
+/// From 4 GiB on, only requests for DMA memory get it: the reserve of the zone is larger than the zone.
 pub(crate) fn one_node(dma: bool) -> impl Strategy<Value = Layout> {
     (1_u32..9, 500_000_i64..780_000, 550_000_i64..1_700_000).prop_map(move |(cpus, low, normal)| {
         let zones = [(ZoneKind::Dma, 3976), (ZoneKind::Dma32, low), (ZoneKind::Normal, normal)];

@@ -1,4 +1,4 @@
-//! What happens when memory runs short.
+//! Behaviour when memory runs short.
 
 use isotherm_mm::{Fair, Layout, ListKind, LruType, ReclaimStats, Request, ZoneKind};
 
@@ -45,7 +45,7 @@ fn what_stays_is_not_reclaimed_and_then_nothing_is_left() {
         memory.zones().iter().map(|z| z.free.exact() - z.watermarks.min - z.reserve[2]);
     assert!(others.all(|above| above <= 0));
     assert_eq!(memory.stats().failures, 1);
-    // And kswapd gives up instead of going round for ever.
+    // And kswapd gives up instead of running for ever.
     assert_eq!(memory.run_kswapd(0, u64::MAX, &mut pages), ReclaimStats::default());
     assert!(!memory.is_kswapd_awake(0));
 }

@@ -1,4 +1,4 @@
-//! Policies on memory that is there, that is full, and that is taken away meanwhile.
+//! Policies with free memory, with full memory, and with nodes that are removed meanwhile.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 mod rules;
@@ -12,7 +12,7 @@ use isotherm_mm::{
 /// Pages of each node.
 pub(crate) const PAGES: i64 = 4000;
 
-/// Nodes in a row, each of one zone: the further apart, the further away.
+/// Nodes in a row with one zone each. Their distance grows with the difference of their numbers.
 pub(crate) fn memory(nodes: usize) -> Memory {
     let node = |i: usize| NodeLayout {
         zones: vec![ZoneLayout { kind: ZoneKind::Normal, managed: PAGES }],
@@ -43,7 +43,7 @@ pub(crate) fn task(mode: Mode, nodes: NodeSet, allowed: NodeSet) -> Task {
     Task::new(Policy::new(mode, Basis::Remapped, nodes, allowed).unwrap(), allowed)
 }
 
-/// Pages given out, by node.
+/// Allocated pages by node.
 pub(crate) fn given(memory: &Memory) -> Vec<u64> {
     memory.zones().iter().map(|z| z.stats.allocated).collect()
 }

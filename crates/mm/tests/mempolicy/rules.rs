@@ -1,4 +1,4 @@
-//! What holds for any nodes, weights and order of things.
+//! Properties that hold for any nodes, weights and orders.
 
 use isotherm_mm::mempolicy::{Allowed, Mode, Task, Use, WeightFiles, Weights};
 use isotherm_mm::{Memory, NodeSet};
@@ -13,7 +13,7 @@ fn sets() -> impl Strategy<Value = NodeSet> {
 }
 
 fn some_weights() -> impl Strategy<Value = [u8; NODES]> {
-    // Small ones mostly: more rounds.
+    // Mostly small weights, for more rounds.
     let weight = || prop_oneof![4 => 1_u8..8, 1 => 1_u8..=255];
     [weight(), weight(), weight(), weight()]
 }
@@ -65,7 +65,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// While there is memory, what is given out is what the rule says, over any stretch of pages.
+    /// While memory is free, allocations follow the rule, over any stretch of pages.
     #[test]
     fn pages_lie_where_the_rule_says(
         nodes in sets(), w in some_weights(), from in 0..u64::MAX / 2, pages in 0_u64..3000,
@@ -85,7 +85,7 @@ proptest! {
         prop_assert_eq!(given(&memory), expected);
     }
 
-    /// A bulk is as many single pages, and leaves the task where they would have.
+    /// A bulk allocation equals as many single pages, and leaves the task in the same state.
     #[test]
     fn a_bulk_is_so_many_single_pages(
         nodes in sets(), w in some_weights(),
@@ -103,7 +103,7 @@ proptest! {
         prop_assert_eq!(singles(&mut alone, &files, 1), singles(&mut together, &files, 1));
     }
 
-    /// By weights of 1, weighted is plain.
+    /// With weights of 1, weighted interleave is plain interleave.
     #[test]
     fn ones_are_plain(nodes in sets(), index in any::<u64>(), local in 0..NODES) {
         let files = weights(&[1; NODES]);
@@ -115,8 +115,8 @@ proptest! {
         }
     }
 
-    /// Whatever others change and whenever, until nothing is left: a page lies on a node that is
-    /// allowed when it is given, nothing is lost, and nobody is refused while there is some.
+    /// Whatever changes and whenever, until no memory remains: a page is on a node that is allowed at the
+    /// time, no page is lost, and no allocation fails while there is memory.
     #[test]
     fn never_outside_the_allowed_nodes(
         mode in modes(), nodes in sets(), w in some_weights(), local in 0..NODES, steps in steps(),
@@ -142,7 +142,7 @@ proptest! {
                 }
                 Step::Mapped(at, pages) => {
                     for index in at..at + u64::from(pages) {
-                        // One at a time, so that it is known what was allowed then.
+                        // One at a time, so that the allowed nodes at that time are known.
                         taken += one(&mut task, &mut memory, Use::Mapped(index), local, &files, |_| ())?;
                     }
                 }
@@ -165,7 +165,7 @@ proptest! {
     }
 }
 
-/// Takes a page, if there is one; how many that were.
+/// Allocates a page, if there is one. Returns the number of pages.
 fn one(
     task: &mut Task,
     memory: &mut Memory,

@@ -1,4 +1,4 @@
-//! What happens when the node that a policy names has nothing left, or may not be used.
+//! Behaviour when the node of a policy has no memory left, or may not be used.
 
 use isotherm_mm::mempolicy::{Mode, Use};
 use isotherm_mm::{Memory, NodeSet};
@@ -12,7 +12,7 @@ fn fill(memory: &mut Memory, node: usize) {
     memory.occupy(node, above);
 }
 
-/// The node of one page by a mode over nodes 0 and 2 of 4, asked for on node 3.
+/// The node of one page by a mode over nodes 0 and 2 of 4, for a request on node 3.
 fn first_node(mode: Mode, memory: &mut Memory, nodes: &[usize], allowed: NodeSet) -> usize {
     let mut task = task(mode, set(nodes), allowed);
     let files = weights(&[1, 1, 1, 1]);
@@ -38,7 +38,7 @@ fn a_full_node_spills_to_the_nearest() {
         fill(&mut memory, 0);
         first_node(mode, &mut memory, nodes, allowed)
     };
-    // Not to the other node of the policy: it only says where to begin.
+    // Not the other node of the policy: the policy only determines where to begin.
     assert_eq!(of(Mode::WeightedInterleave, &[0, 2], NodeSet::ALL), 1);
     assert_eq!(of(Mode::Interleave, &[0, 2], NodeSet::ALL), 1);
     assert_eq!(of(Mode::Preferred, &[0], NodeSet::ALL), 1);
@@ -58,7 +58,7 @@ fn a_bind_never_spills_out() {
     assert!(!take(&mut memory), "although node 0 is free");
 }
 
-/// Each node is filled to its low mark while another one has more, then to its lowest.
+/// Each node is filled to its low watermark while another one has more, then to its minimum.
 #[test]
 fn weighted_pages_go_elsewhere_until_nothing_is_left() {
     let mut memory = memory(2);
@@ -69,7 +69,7 @@ fn weighted_pages_go_elsewhere_until_nothing_is_left() {
         page += 1;
         task.allocate(memory, request(0), Use::Mapped(page - 1), &files, &mut (), |_| ()).is_ok()
     };
-    // 3 of 4 pages are node 0's, while it has some.
+    // 3 of 4 pages are on node 0, while it has memory.
     let low = memory.zones()[0].watermarks.low;
     let room = memory.zones()[0].free.exact() - low;
     for _ in 0..room / 3 * 4 {
@@ -119,7 +119,7 @@ fn a_bulk_does_not_make_up_for_a_full_node() {
     };
     let before = given(&memory);
     let frames = bulk(&mut task, &mut memory, 60);
-    // 20, 30 and 10 of them were to be; of node 1's share there is one page, from the next node.
+    // 20, 30 and 10 were requested. Of node 1's share there is one page, from the next node.
     assert_eq!(frames.len(), 31);
     let after = given(&memory);
     assert_eq!([after[0], after[1] - before[1], after[2]], [20, 0, 11]);

@@ -1,4 +1,4 @@
-//! What is told of targets: its order, and its limits.
+//! Attribution of targets: its order, and its limits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::samples::{
     NAME, Shared, attribution, even, facts, few, mapping, reader, record_attributed, target,
 };
 
-/// The kind of frames with what is told.
+/// The kind of frames with attribution.
 const ATTRIBUTION: u8 = 5;
 
 fn told(events: impl IntoIterator<Item = Result<Event, ReadError>>) -> Vec<Attribution> {
@@ -33,7 +33,7 @@ fn rows_ascend_over_the_files_of_a_record() {
     let mappings = Arc::new(vec![mapping(0x1000, 0x0100_0000, "[heap]")]);
     let all = (0..1000).map(|seq| {
         let mut s = even(seq, 300, &mappings);
-        // Of little likeness, so that files fill up.
+        // Values with little similarity, so that files fill up.
         for (i, r) in (0u64..).zip(&mut s.targets[0].regions) {
             let noise = (seq * 1000 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             r.age = Duration::from_nanos(noise >> 40);
@@ -49,7 +49,7 @@ fn rows_ascend_over_the_files_of_a_record() {
     assert!(files > 4, "{files}");
 
     let events: Vec<Event> = Reader::open(&path).unwrap().collect::<Result<_, _>>().unwrap();
-    // Those of the first snapshots that are kept may have been in a file that has made room.
+    // The rows of the first kept snapshots may have been in a file that was deleted.
     let mut last = None;
     for event in &events {
         match event {
@@ -105,7 +105,7 @@ fn rows_that_do_not_ascend_are_damage() {
     let bytes = record_attributed(&all);
     let rows: Vec<_> =
         frames(&bytes).into_iter().filter(|(at, _)| bytes[at + 10] == ATTRIBUTION).collect();
-    // The first is the schema.
+    // The first one is the schema.
     let ((a, a_len), (b, b_len)) = (rows[1], rows[2]);
     let (a_end, b_end) = (a + a_len, b + b_len);
     let parts =

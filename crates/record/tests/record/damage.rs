@@ -9,7 +9,7 @@ use crate::samples::{NAME, few, reader, record, snapshots};
 /// The kind of frames with mappings.
 const MAPPINGS: u8 = 2;
 
-/// Offset and length of each frame, found as the specification says.
+/// Offset and length of each frame, by the rules of the specification.
 pub fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
     let mut all = Vec::new();
     let mut at = 0;
@@ -22,7 +22,7 @@ pub fn frames(bytes: &[u8]) -> Vec<(usize, usize)> {
     all
 }
 
-/// Makes the checksums of the frame at `at` right.
+/// Corrects the checksums of the frame at `at`.
 fn reseal(bytes: &mut [u8], (at, length): (usize, usize)) {
     let payload = crc32c::crc32c(&bytes[at + 24..at + length]);
     bytes[at + 16..at + 20].copy_from_slice(&payload.to_le_bytes());
@@ -30,7 +30,7 @@ fn reseal(bytes: &mut [u8], (at, length): (usize, usize)) {
     bytes[at + 20..at + 24].copy_from_slice(&header.to_le_bytes());
 }
 
-/// What is read before the record ends in one way or the other.
+/// The snapshots before the record ends, and the error if there is one.
 fn read(bytes: &[u8]) -> (Vec<Snapshot>, Option<ReadError>) {
     let (good, bad): (Vec<_>, Vec<_>) = reader(bytes).partition(Result::is_ok);
     assert!(bad.len() <= 1, "an error is the last thing that a reader says");
@@ -107,7 +107,7 @@ fn is_torn(e: &ReadError) -> bool {
     matches!(e, ReadError::Torn { .. })
 }
 
-/// Snapshots whose mappings are lost are lost with them, and not shown with others.
+/// Snapshots whose mappings are lost are lost too, and not shown with other mappings.
 #[test]
 fn no_snapshot_is_given_mappings_of_before() {
     let all = few(60);
@@ -120,12 +120,11 @@ fn no_snapshot_is_given_mappings_of_before() {
         assert!(left.iter().all(|s| *s == all[s.seq as usize]));
         read.push(left.len());
     }
-    // the schema, which only others need; the first set; the second one
+    // The schema, which only the other frames need; the first set; the second set.
     assert_eq!(read, [60, 30, 30]);
 }
 
-/// With checksums made right, the values themselves must hold up: no panic, and no snapshot that
-/// breaks the rules.
+/// With correct checksums, the reader must check the values themselves: no panic, and no invalid snapshot.
 #[test]
 fn hostile_payloads_give_messages() {
     let bytes = record(&few(3));
@@ -164,7 +163,7 @@ proptest! {
     }
 }
 
-/// A payload of nothing but its promise to be long.
+/// A frame that only announces a long payload.
 #[test]
 fn a_length_is_not_believed() {
     let mut bytes = record(&[]);
@@ -207,7 +206,7 @@ fn reading_fails_as_the_input_does() {
     assert!(reader.next().is_none());
 }
 
-/// As after a power cut: the file had grown, and what was to be there was not yet written.
+/// As after a power cut: the file had grown, and its new part was not yet written.
 #[test]
 fn a_tail_of_zeros_is_torn_not_damaged() {
     const SECTOR: usize = 512;
@@ -219,7 +218,7 @@ fn a_tail_of_zeros_is_torn_not_damaged() {
         let (before, _) = read(&bytes[..begin]);
         let sectors = (begin..begin + length).filter(|at| at.is_multiple_of(SECTOR));
         for from in std::iter::once(begin).chain(sectors) {
-            // ends of the file: that of this frame, of the next sector, and much later
+            // Ends of the file: that of this frame, of the next sector, and much later.
             for end in [begin + length, (begin + length).next_multiple_of(SECTOR), 200_000] {
                 let mut bytes = bytes[..from].to_vec();
                 bytes.resize(end, 0);
@@ -234,7 +233,7 @@ fn a_tail_of_zeros_is_torn_not_damaged() {
     }
 }
 
-/// Zeros that something follows are no tail: a reader that skips finds what follows.
+/// Zeros before other data are no tail: a reader that skips damage finds that data.
 #[test]
 fn zeros_in_the_middle_are_damage() {
     let all = few(60);

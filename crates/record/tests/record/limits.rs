@@ -16,7 +16,7 @@ fn many(n: u64) -> impl Iterator<Item = Snapshot> {
     let mappings = Arc::new(vec![mapping(0x1000, 0x0100_0000, "[heap]")]);
     (0..n).map(move |seq| {
         let mut s = even(seq, 500, &mappings);
-        // of little likeness to each other, so that files fill up
+        // Values with little similarity, so that files fill up.
         for (i, r) in (0u64..).zip(&mut s.targets[0].regions) {
             let noise = (seq * 1000 + i).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             r.age = Duration::from_nanos(noise >> 40);
@@ -192,7 +192,7 @@ fn a_missing_directory_is_said_so() {
 
 #[test]
 fn a_file_too_small_for_what_it_begins_with_is_refused() {
-    // Of which little can be packed.
+    // Text that hardly compresses.
     let note = (1..20_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_string()).collect();
     let facts = Facts { note, ..facts() };
     let limits = Limits { max_size: Some(64 << 10), rotate: None };
@@ -200,7 +200,7 @@ fn a_file_too_small_for_what_it_begins_with_is_refused() {
     assert!(error.to_string().contains("raise --max-size"), "{error}");
 }
 
-/// Children that never live to see a snapshot must not pile up in each new file.
+/// Children that end before any snapshot must not accumulate in each new file.
 #[test]
 fn targets_that_are_gone_are_not_told_again() {
     let d = dir();
@@ -216,7 +216,7 @@ fn targets_that_are_gone_are_not_told_again() {
     assert!(told < kept + 100, "{told} targets for {kept} snapshots");
 }
 
-/// However long its note.
+/// However long the note is.
 #[test]
 fn an_end_fits_the_room_kept_for_it() {
     let bytes = Shared::default();
@@ -235,7 +235,7 @@ fn an_end_fits_the_room_kept_for_it() {
     assert!(note.starts_with(&end.note) && end.note.len() > 500);
 }
 
-/// A recording that has nothing to show does not cost one that has.
+/// A recording without snapshots does not replace one that has some.
 #[test]
 fn a_recording_without_snapshots_leaves_the_earlier_one_in_place() {
     let d = dir();
@@ -282,8 +282,8 @@ fn busy(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Two recordings of one name at once: the second one is refused and changes nothing, wherever the
-/// first one is in its life.
+/// Two recordings with one name at once: the second one is refused and changes nothing, at any time of the
+/// first one.
 #[test]
 fn a_second_recording_of_one_name_is_refused() {
     let d = dir();
@@ -306,7 +306,7 @@ fn a_second_recording_of_one_name_is_refused() {
     assert_eq!(busy(&d.path), Some(d.path.clone()));
     second.finish(Why::Stopped, "").unwrap();
 
-    // FILE.old of one is FILE of another.
+    // FILE.old of one recording is FILE of another.
     let other = Writer::create(&old, &facts(), Limits::default()).unwrap();
     assert_eq!(busy(&d.path), Some(old));
     drop(other);
@@ -333,7 +333,7 @@ fn a_second_recording_is_refused_while_files_rotate() {
     assert_eq!(busy(&d.path), None);
 }
 
-/// What a reader says of a record without an end depends on who writes it.
+/// The reader's message about a missing end depends on whether the record is still being written.
 #[test]
 fn a_missing_end_has_its_reason() {
     let d = dir();
@@ -357,7 +357,7 @@ fn a_missing_end_has_its_reason() {
     assert_eq!(why(&d.path), Missing::Killed);
 }
 
-/// A full disk: what was written stays, and the end that says so may still fit.
+/// A full disk: the written part stays, and the end with the reason may still fit.
 #[test]
 fn a_disk_that_is_full_at_the_end_is_told_in_the_record() {
     struct Disk(Shared, usize);

@@ -1,4 +1,4 @@
-//! Records, written and read again: whole, cut, damaged, limited, by others.
+//! Records, written and read again: complete, cut, damaged, limited, and read by other software.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

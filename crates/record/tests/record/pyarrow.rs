@@ -5,7 +5,7 @@ use isotherm_record::export_arrow;
 use crate::python::python_with;
 use crate::samples::{few, reader, record};
 
-/// Checks an exported stream; its arguments are the file and how many snapshots it should have.
+/// Checks an exported stream. Its arguments are the file and the expected number of snapshots.
 const SCRIPT: &str = r#"
 import sys
 import pyarrow as pa

@@ -1,4 +1,4 @@
-//! A Python that can check what is written for others.
+//! A Python that can check files for other software.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ fn has(python: &Path, module: &str) -> bool {
     status.is_ok_and(|out| out.status.success())
 }
 
-/// One that has `module`, which `package` brings, installed if need be. Where all tests must run, lacking it
-/// is a failure.
+/// A Python with `module`, which `package` provides; installs it if necessary. If all tests must run, its
+/// absence is a failure.
 pub fn python_with(module: &str, package: &str) -> Option<PathBuf> {
     let found = find(module, package);
     let required = std::env::var("ISOTHERM_REQUIRE_ALL").is_ok_and(|v| v == "1");

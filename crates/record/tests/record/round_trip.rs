@@ -43,7 +43,7 @@ fn what_is_told_of_targets_comes_before_the_snapshots_that_waited_with_it() {
     assert_eq!(events.iter().filter(|e| of(e)).count(), 1);
 }
 
-/// A file tells of its targets; what is told of others would be of nobody.
+/// A file contains its targets. Data of other targets would belong to none.
 #[test]
 fn what_is_told_of_a_stranger_is_left_out() {
     let mut bytes = Vec::new();
@@ -68,7 +68,7 @@ fn mappings_are_told_when_they_change_and_shared_while_they_do_not() {
     assert!(!Arc::ptr_eq(&arcs[3], &arcs[4]));
 }
 
-/// After each snapshot, all but the last 5 s can be read from what is written.
+/// After each snapshot, all but the last 5 s can be read from the written part.
 #[test]
 fn a_kill_costs_no_more_than_5_s() {
     for interval in [100_000_000, 400_000_000, 1_000_000_000, 3_000_000_000, 7_000_000_000] {
@@ -98,7 +98,7 @@ fn snapshots_in_one_frame_save_space_and_frames() {
         let _ = writer.snapshot(&s).unwrap();
     }
     let summary = writer.finish(Why::Stopped, "").unwrap();
-    // 6 schemas, the targets, 2 sets of mappings, 12 snapshots a frame, the end
+    // 6 schemas, the targets, 2 sets of mappings, 12 snapshots per frame, the end
     assert_eq!(summary.frames, 6 + 1 + 2 + 9 + 1);
     assert_eq!(summary.bytes, bytes.len() as u64);
 }

@@ -32,7 +32,7 @@ pub fn target(id: u32) -> TargetFact {
     TargetFact { id: TargetId(id), pid: Some(4000 + id), command: format!("app {id}") }
 }
 
-/// Bytes that can be looked at while they are written.
+/// Bytes that can be read while they are written.
 #[derive(Clone, Default)]
 pub struct Shared(pub Rc<RefCell<Vec<u8>>>);
 
@@ -51,7 +51,7 @@ pub fn record(snapshots: &[Snapshot]) -> Vec<u8> {
     record_with(&facts(), snapshots)
 }
 
-/// The same, each snapshot with what was told of target 1 just before its end.
+/// The same, with the attribution of target 1 just before the end of each snapshot.
 pub fn record_attributed(snapshots: &[Snapshot]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::to(&mut bytes, Path::new(NAME), &facts(), Limits::default()).unwrap();
@@ -117,7 +117,7 @@ pub fn even(seq: u64, regions: u64, mappings: &Arc<Vec<Mapping>>) -> Snapshot {
         range: AddrRange::new(0x1000 * (i + 1), 0x1000 * (i + 2)),
         accesses_bp: u32::try_from(i * 7 + seq).unwrap() % 10_001,
         age: Duration::from_millis(400 * seq),
-        // one bit of mantissa, which a record keeps in any case
+        // One bit of mantissa, which a record always keeps.
         rate: Rate { hz: [0.5, 0.75, 1.0, 1.5][(seq % 4) as usize], low: 0.5, high: f32::INFINITY },
         touched_bp: 10_000,
         resident_bp: 10_000,
@@ -326,8 +326,7 @@ fn snapshot(mappings: Vec<Arc<Vec<Mapping>>>) -> impl Strategy<Value = Snapshot>
     )
 }
 
-/// Up to `n` snapshots that follow each other, of up to three targets that come and go, with
-/// mappings that change.
+/// Up to `n` consecutive snapshots of up to three targets that come and go, with changing mappings.
 pub fn any_snapshots(n: usize) -> impl Strategy<Value = Vec<Snapshot>> {
     prop::collection::vec(mappings(), 1..4)
         .prop_flat_map(move |mappings| prop::collection::vec(snapshot(mappings), 0..n))

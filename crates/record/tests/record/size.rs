@@ -5,7 +5,7 @@ use isotherm_core::{AddrRange, RateSupport, RegionView, Snapshot, rate};
 
 use crate::samples::{even, mapping, reader, record};
 
-/// Numbers that look random and are the same each time.
+/// Pseudo-random numbers, the same in each run.
 struct Noise(u64);
 
 impl Noise {
@@ -15,8 +15,8 @@ impl Noise {
     }
 }
 
-/// A server of 64 GiB as the monitor sees it: 1000 regions, 70 % of them idle, 20 % warm, 10 %
-/// hot; each second one in ten changes its borders and starts a new age.
+/// A server of 64 GiB in the form of the monitor: 1000 regions, 70 % of them idle, 20 % warm, 10 % hot. Every
+/// second, one in ten changes its borders and starts a new age.
 fn server(snapshots: u64) -> Vec<Snapshot> {
     const REGIONS: u64 = 1000;
     let mut noise = Noise(1);
@@ -62,8 +62,8 @@ fn server(snapshots: u64) -> Vec<Snapshot> {
     all
 }
 
-/// As [`server`], but no region is idle: all are touched now and then, three to eight looks each tell
-/// how often, and each third region begins a new age.
+/// As [`server`], but no region is idle. All are touched now and then, with three to eight looks each for the
+/// rate, and every third region begins a new age.
 fn busy(snapshots: u64) -> Vec<Snapshot> {
     let mut noise = Noise(2);
     let mut all = server(snapshots);

@@ -1,4 +1,4 @@
-//! Records that earlier isotherms have written.
+//! Records that earlier versions of isotherm have written.
 
 use std::path::{Path, PathBuf};
 
@@ -18,14 +18,14 @@ fn read(version: u32) -> Vec<Event> {
     Reader::open(&stored(version)).unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// As [`few`], before there were other monitors than that of regions.
+/// As [`few`], when the regions monitor was the only one.
 fn of_regions() -> Vec<Snapshot> {
     let mut all = few(4);
     all.iter_mut().for_each(|s| s.attrs.monitor = MonitorKind::Regions);
     all
 }
 
-/// What the other monitors tell.
+/// With the data of the other monitors.
 fn of_exposure() -> Vec<Snapshot> {
     let mut all = few(4);
     for (s, error) in all.iter_mut().zip([None, Some(0.25), Some(0.5), Some(1.0)]) {
@@ -45,7 +45,7 @@ fn of_exposure() -> Vec<Snapshot> {
     all
 }
 
-/// With what each rate rests on, of all but one region.
+/// With the basis of each rate, for all regions but one.
 fn of_support() -> Vec<Snapshot> {
     let mut all = of_exposure();
     let regions = all.iter_mut().flat_map(|s| &mut s.targets[0].regions);
@@ -109,7 +109,7 @@ fn version_5_has_idle_ages() {
     assert_eq!(snapshots(read(5).into_iter().map(Ok::<_, ()>)), all);
 }
 
-/// For a version that is new: what has been released is never written again.
+/// For a new version. Files of a released version are never written again.
 #[test]
 #[ignore = "writes a stored record: run it once, when a version is made"]
 fn store() {

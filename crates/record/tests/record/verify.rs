@@ -1,4 +1,4 @@
-//! Whether a record is sound, told of files.
+//! Checks whether a record is sound.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::samples::{facts, few, record, target};
 
-/// Snapshots whose regions and what is left out are all that is mapped.
+/// Snapshots whose regions and left-out memory cover exactly the mapped memory.
 fn sound(n: u64) -> Vec<Snapshot> {
     let mut all = few(n);
     for view in all.iter_mut().flat_map(|s| &mut s.targets) {
@@ -74,7 +74,7 @@ fn a_missing_end_is_no_damage() {
     assert!(v.is_sound() && v.torn.is_some() && v.snapshots == 3, "{v:?}");
 }
 
-/// Of a record that is cut in its first frames, nothing can be told.
+/// A record that is cut in its first frames cannot be judged.
 #[test]
 fn a_record_cut_before_its_facts_is_an_error() {
     let bytes = record(&sound(3));
@@ -85,7 +85,7 @@ fn a_record_cut_before_its_facts_is_an_error() {
     }
 }
 
-/// Damage at the begin and at the end costs snapshots too.
+/// Damage at the beginning and at the end costs snapshots too.
 #[test]
 fn snapshots_that_damage_has_cost_are_counted() {
     let all = sound(90);

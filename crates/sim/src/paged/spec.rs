@@ -1,30 +1,30 @@
-//! A machine as a file describes it (`docs/abi/testing/lab.md`).
+//! A machine from a file (`docs/abi/testing/lab.md`).
 
 use serde::{Deserialize, Serialize};
 
 use isotherm_mm::{Layout, LayoutError, NodeLayout, ZoneKind, ZoneLayout};
 
-/// Pages of a file at a time, as read ahead or written back.
+/// Maximum size in KiB of a window of readahead or writeback.
 const MAX_WINDOW_KIB: u32 = 16 << 10;
 
 /// A machine: sizes, speeds and costs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineSpec {
-    /// what it is, in a line
+    /// a description, in one line
     pub about: String,
-    /// each runs one task at a time
+    /// number of CPUs, each of which runs one task at a time
     #[serde(default = "four")]
     pub cpus: u32,
-    /// by number
+    /// the nodes, by number
     #[serde(rename = "node")]
     pub nodes: Vec<NodeSpec>,
-    /// where files are
+    /// the disk with the files
     #[serde(default)]
     pub disk: DiskSpec,
-    /// where pages of processes go; nowhere if there is none
+    /// swap for pages of processes, if there is any
     pub swap: Option<SwapSpec>,
-    /// what the kernel takes for its work
+    /// cost of the kernel's work
     #[serde(default)]
     pub costs: Costs,
 }
@@ -35,13 +35,13 @@ pub struct MachineSpec {
 pub struct NodeSpec {
     /// the lowest kind first
     pub zones: Vec<ZoneSpec>,
-    /// to each node, itself too; 10 is local. If there is none: 20 to all others
+    /// distance to each node, including itself; 10 is local. Empty: 20 to all other nodes
     #[serde(default)]
     pub distances: Vec<u32>,
-    /// of an access from the node itself; from others in proportion to the distance
+    /// latency of an access from the node itself; from other nodes in proportion to the distance
     #[serde(default = "ninety")]
     pub latency_ns: u32,
-    /// of all accesses together, in 10^6 bytes a second
+    /// bandwidth of all accesses together, in 10^6 bytes a second
     #[serde(default = "ten_thousand")]
     pub bandwidth_mb_s: u32,
 }
@@ -50,103 +50,103 @@ pub struct NodeSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ZoneSpec {
-    /// of which a node has at most one
+    /// kind; a node has at most one zone of each kind
     pub kind: ZoneKind,
-    /// that the allocator manages, of 4 KiB
+    /// managed pages of 4 KiB
     pub pages: i64,
 }
 
-/// A disk that turns.
+/// A rotating disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskSpec {
-    /// 10^6 bytes a second
+    /// transfer rate in 10^6 bytes a second
     pub transfer_mb_s: u32,
-    /// over which the arm moves
+    /// size over which the arm moves
     pub size_gib: u32,
-    /// to the next track
+    /// seek time to the next track
     pub seek_track_us: u32,
-    /// over all of it; between, with the root of the way
+    /// seek time over the whole disk; between, it grows with the square root of the distance
     pub seek_full_us: u32,
-    /// of the platter: half of it is waited for, in the mean; 0 has it not turn
+    /// time of a rotation, of which half is the mean delay; 0: no rotation
     pub turn_us: u32,
-    /// for so long one stream is served before the next
+    /// time for which the disk serves one stream before the next
     pub slice_ms: u32,
-    /// read ahead at most
+    /// maximum readahead
     pub readahead_kib: u32,
 }
 
-/// Memory of processes, compressed in memory.
+/// Swap for memory of processes, compressed in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwapSpec {
-    /// pages that it takes
+    /// number of pages that it holds
     pub pages: u64,
-    /// percent of its size that a page takes then; 0 is swap that is elsewhere
+    /// size of a compressed page in percent; 0: swap that is not in memory
     pub compressed_percent: u32,
-    /// to put a page there
+    /// time to write a page
     pub out_ns: u32,
-    /// to bring it back
+    /// time to read a page back
     pub in_ns: u32,
 }
 
-/// What the kernel takes for its work.
+/// The cost of the kernel's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Costs {
-    /// of a page read or written, beside its memory
+    /// time for a page that is read or written, beside the access to its memory
     pub page_ns: u32,
-    /// of a page given out
+    /// time for an allocated page
     pub allocation_ns: u32,
-    /// of each zonelist gone through for it
+    /// time for each pass through a zonelist
     pub pass_ns: u32,
-    /// of a page fault
+    /// time for a page fault
     pub fault_ns: u32,
-    /// pages that a kswapd scans in a second; who reclaims directly is as fast
+    /// pages that kswapd scans per second; direct reclaim is as fast
     pub kswapd_pages_s: u32,
 }
 
-/// Why there can be no such machine.
+/// The reason for which a machine is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// no TOML, or other keys than there are
+    /// not TOML, or an unknown key
     #[error("the machine cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
-    /// zones and nodes
+    /// invalid zones or nodes
     #[error("the machine cannot be: {0}")]
     Layout(#[from] LayoutError),
-    /// a number
+    /// an invalid number
     #[error("{what} is {found}: choose {hint}")]
     Number {
-        /// of what
+        /// its meaning
         what: &'static str,
-        /// how much
+        /// the number
         found: u64,
-        /// what it may be
+        /// the permitted values
         hint: &'static str,
     },
 }
 
 impl MachineSpec {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// If it is no such thing or makes no sense: where, and what to do.
+    /// If it is invalid: the place, and a remedy.
     pub fn parse(text: &str) -> Result<Self, SpecError> {
         let spec: MachineSpec = toml::from_str(text)?;
         spec.check()?;
         Ok(spec)
     }
 
-    /// One with these nodes, and all else as it is if nothing is said.
+    /// A machine with these nodes, and defaults for everything else.
     #[must_use]
     pub fn of(about: &str, cpus: u32, nodes: Vec<NodeSpec>) -> Self {
         let (disk, costs) = (DiskSpec::default(), Costs::default());
         MachineSpec { about: about.to_owned(), cpus, nodes, disk, swap: None, costs }
     }
 
-    /// Its memory.
+    /// The layout of its memory.
     #[must_use]
     pub fn layout(&self) -> Layout {
         let n = self.nodes.len();
@@ -206,7 +206,7 @@ fn number(
 }
 
 impl Default for NodeSpec {
-    /// Without zones.
+    /// A node without zones.
     fn default() -> Self {
         NodeSpec {
             zones: Vec::new(),
@@ -218,7 +218,7 @@ impl Default for NodeSpec {
 }
 
 impl Default for DiskSpec {
-    /// One of 500 GB that turns 7200 times a minute, as small machines of 2014 had.
+    /// A disk of 500 GB with 7200 rotations per minute, as in small machines of 2014.
     fn default() -> Self {
         DiskSpec {
             transfer_mb_s: 132,

@@ -1,4 +1,4 @@
-//! Tasks that read or write a file, from begin to end or at random.
+//! Tasks that read or write a file, from beginning to end or at random.
 
 use isotherm_mm::OutOfMemory;
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,16 @@ use crate::workload::Op;
 
 /// Pages in a step.
 const QUANTUM: u64 = 32;
-/// Of the first window that is read ahead, in pages; each further one is twice as much.
+/// Size in pages of the first window of readahead; each further one is twice as large.
 const FIRST_WINDOW: usize = 4;
 
-/// Which page comes next.
+/// The order of pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamOrder {
     /// from the first to the last
     Sequential,
-    /// any
+    /// any page
     Random,
 }
 
@@ -38,7 +38,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// So many pages of a file of the machine.
+    /// A task over `pages` pages of a file of the machine.
     #[must_use]
     pub fn new(
         machine: &PagedMachine,
@@ -64,7 +64,7 @@ impl Stream {
         stream
     }
 
-    /// Where the next page is.
+    /// Determines the next page.
     fn find(&mut self, len: usize) {
         if self.order == StreamOrder::Random {
             let page = below(mix(self.key, self.left), len as u64);

@@ -1,24 +1,24 @@
-//! What may be wrong with a workload.
+//! Errors in a workload.
 
 use std::time::Duration;
 
 use super::check::{MAX_COUNTS, MAX_NAME};
 
-/// Why something is no workload.
+/// The reason for which a workload is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// no TOML, or other keys than there are
+    /// not TOML, or an unknown key
     #[error("the workload cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
-    /// too many or too few
+    /// too many or too few of something
     #[error("there are {found} {what}: choose 1 to {max}")]
     Number {
-        /// of what
+        /// the things
         what: &'static str,
-        /// how many
+        /// their number
         found: usize,
-        /// at most
+        /// maximum
         max: usize,
     },
     /// a name is empty, too long, or taken
@@ -26,116 +26,116 @@ pub enum WorkloadError {
     Name {
         /// region or phase
         what: &'static str,
-        /// which
+        /// the name
         name: String,
     },
-    /// a size that is nothing, no multiple of a page, or too big
+    /// a size of zero, not a multiple of a page, or too large
     #[error(
         "{size} bytes cannot be the {what} of region {region}: choose a multiple of 4K, {hint}"
     )]
     Size {
-        /// of what
+        /// the meaning of the size
         what: &'static str,
-        /// whose
+        /// the region
         region: String,
-        /// found
+        /// the size
         size: u64,
-        /// what else it must be
+        /// a further condition
         hint: &'static str,
     },
-    /// all regions and gaps together
+    /// all regions and gaps together are too large
     #[error("the regions and gaps take {bytes} bytes: make them at most 64G")]
     TooBig {
-        /// found
+        /// their size
         bytes: u64,
     },
-    /// too short or too long
+    /// a time that is too short or too long
     #[error("{found:?} cannot be the {what}: choose {:?} to {:?}", .range[0], .range[1])]
     Time {
-        /// of what
+        /// the meaning of the time
         what: String,
-        /// found
+        /// the time
         found: Duration,
-        /// allowed
+        /// the permitted range
         range: [Duration; 2],
     },
-    /// a rate, exponent, stride or number of threads
+    /// an invalid rate, exponent, stride or number of threads
     #[error("{found} cannot be the {what} of an access of region {region}: choose {hint}")]
     Value {
-        /// of what
+        /// the meaning of the number
         what: &'static str,
-        /// whose
+        /// the region
         region: String,
-        /// found
+        /// the number
         found: f64,
-        /// what it may be
+        /// the permitted values
         hint: &'static str,
     },
-    /// no such region
+    /// an unknown region
     #[error("phase {phase} accesses region {region}, which there is not: the regions are {known}")]
     NoRegion {
-        /// where
+        /// the phase
         phase: String,
-        /// which
+        /// the name of the region
         region: String,
-        /// those there are
+        /// the existing regions
         known: String,
     },
-    /// two accesses of a region at a time
+    /// two accesses to a region in one phase
     #[error(
         "phase {phase} accesses region {region} twice: give it one access, or make two regions"
     )]
     Twice {
-        /// where
+        /// the phase
         phase: String,
-        /// which
+        /// the region
         region: String,
     },
-    /// strides, blocks or windows that differ
+    /// different strides, blocks or windows in a region
     #[error(
         "the accesses of region {region} have different strides, blocks or windows: make a region for each"
     )]
     Uneven {
-        /// which
+        /// the region
         region: String,
     },
-    /// shared memory that would not stay so
+    /// a write to shared memory, which would end the sharing
     #[error(
         "region {region} is shared and written, which gives each process a copy: use op = \"read\""
     )]
     SharedWrite {
-        /// which
+        /// the region
         region: String,
     },
-    /// both
+    /// a region that is both huge and shared
     #[error("region {region} is huge and shared: choose one")]
     HugeShared {
-        /// which
+        /// the region
         region: String,
     },
-    /// no room
+    /// no room for islands
     #[error(
         "{islands} islands do not fit into the gaps: make the gaps larger, 512K for each island"
     )]
     Islands {
-        /// wanted
+        /// requested number
         islands: u32,
     },
-    /// a cell of a picture
+    /// a character in a picture without a rate
     #[error(
         "{found:?} in row {row}, column {column} of the picture has no rate: rates has {known}; '.' and ' ' rest"
     )]
     Character {
-        /// which
+        /// the character
         found: char,
-        /// where, from 1
+        /// its row, from 1
         row: usize,
-        /// where, from 1
+        /// its column, from 1
         column: usize,
-        /// those that have one
+        /// the characters with a rate
         known: String,
     },
-    /// more truth than anybody wants to read
+    /// a truth that would be too long
     #[error(
         "the truth would have {found} counts, of at most {MAX_COUNTS}: choose a shorter --duration, larger blocks or windows, or fewer moves"
     )]

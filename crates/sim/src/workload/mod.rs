@@ -1,8 +1,8 @@
 //! Workloads: memory that is touched in a known way, on the real machine or the simulated one.
 //!
-//! A [`Workload`] is read from TOML (`docs/abi/testing/workload.md` describes it), or is one of
-//! [`NAMED`]. With a seed it has a [`Layout`]; a [`Schedule`] says which phase is when. The program
-//! runs it on real memory by [`Walk`]s, [`play`] on a simulated machine; both end in a
+//! A [`Workload`] is read from TOML (`docs/abi/testing/workload.md` describes it), or is one of [`NAMED`].
+//! With a seed it has a [`Layout`]. A [`Schedule`] has the times of its phases. The program runs it on real
+//! memory with [`Walk`]s, and [`play`] runs it on a simulated machine. The result of both is a
 //! [`crate::GroundTruth`].
 
 mod check;
@@ -27,119 +27,120 @@ pub use play::{PlayError, Played, play};
 pub use schedule::{Schedule, Slot};
 pub use walk::Walk;
 
-/// Bytes of an island: hot memory among cold.
+/// Size in bytes of an island: hot memory within cold memory.
 pub const ISLAND_SIZE: u64 = 64 << 10;
-/// Touches a second of each page of an island, in random order.
+/// Touches per second of each page of an island, in random order.
 pub const ISLAND_HZ: f64 = 100.0;
-/// What stands for [`Rate::Max`] where nothing takes time, in Hz: more than any look can tell.
+/// The rate that replaces [`Rate::Max`] where accesses take no time, in Hz: more than any look can
+/// distinguish.
 pub const MAX_HZ: f64 = 1000.0;
 
-/// Memory, and how it is touched.
+/// Memory, and its accesses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// what it is, in a line
+    /// a description, in one line
     pub about: String,
-    /// how often the phases are gone through
+    /// number of repetitions of the phases
     #[serde(default = "once")]
     pub repeat: u32,
-    /// hot islands among the cold memory, each of [`ISLAND_SIZE`]
+    /// number of hot islands in the cold memory, each of [`ISLAND_SIZE`]
     #[serde(default = "sixteen")]
     pub islands: u32,
     /// in ascending order of their addresses
     #[serde(rename = "region")]
     pub regions: Vec<Region>,
-    /// one after the other
+    /// in order of time
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
 }
 
-/// A stretch of memory that is accessed in one way at a time.
+/// A stretch of memory with one kind of access at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Region {
-    /// unique
+    /// unique name
     pub name: String,
-    /// bytes
+    /// size in bytes
     #[serde(with = "words::size")]
     pub size: u64,
-    /// bytes of cold memory before it, at least; up to 2 MiB more are drawn
+    /// least number of bytes of cold memory before it; up to 2 MiB more are random
     #[serde(default = "four_mib", with = "words::size")]
     pub gap: u64,
     /// in huge pages as far as they fit
     #[serde(default)]
     pub huge: bool,
-    /// mapped twice: a forked child keeps it too
+    /// mapped twice: a forked child keeps it too. It may only be read
     #[serde(default)]
     pub shared: bool,
 }
 
-/// A time in which the same accesses go on.
+/// A time with the same accesses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// for people
+    /// name, for people
     pub name: String,
-    /// how long
+    /// duration
     #[serde(with = "words::duration")]
     pub duration: Duration,
-    /// at most one to a region; regions without one rest
+    /// at most one access to a region; a region without one is not touched
     #[serde(rename = "access", default)]
     pub accesses: Vec<Access>,
 }
 
-/// How a region is touched in a phase.
+/// The accesses to a region in a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Access {
-    /// which one, by name
+    /// name of the region
     pub region: String,
-    /// how often each page, in the mean over those that are touched
+    /// mean touches per second of the pages that are touched
     pub rate: Rate,
-    /// in which order
+    /// order of the pages
     #[serde(default)]
     pub order: Order,
-    /// read or write
+    /// reads or writes
     #[serde(default)]
     pub op: Op,
-    /// by how many threads, which share the rate
+    /// number of threads, which share the rate
     #[serde(default = "once")]
     pub threads: u32,
 }
 
-/// Touches of a page a second.
+/// Touches of a page per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rate {
-    /// this many
+    /// this number
     Hz(f64),
     /// without pause
     Max,
 }
 
-/// Which page comes next.
+/// The order in which pages are touched.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Order {
-    /// any, each as likely as the others
+    /// any page, all equally likely
     #[default]
     Random,
     /// from the first to the last, over and over
     Sequential,
-    /// each `stride`-th from the first to the last; those between are not touched
+    /// every `stride`-th page, from the first to the last; the pages between are not touched
     Strided {
         /// in pages
         stride: u64,
     },
-    /// any page of a block; the k-th likely block as likely as 1 / k^`exponent`, which is which
-    /// is drawn
+    /// any page of a block. The k-th likely block has a probability proportional to 1 / k^`exponent`; which
+    /// block that is, is random
     Zipf {
-        /// 0 makes all alike
+        /// 0: all blocks are equally likely
         exponent: f64,
         /// bytes of a block
         #[serde(with = "words::size")]
         block: u64,
     },
-    /// any page of a window, which moves on by its size and begins anew behind the end
+    /// any page of a window, which moves by its size, and restarts at the beginning after the end
     Moving {
         /// bytes of the window
         #[serde(with = "words::size")]
@@ -150,7 +151,7 @@ pub enum Order {
     },
 }
 
-/// How a page is touched.
+/// The kind of a touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Op {
@@ -161,17 +162,17 @@ pub enum Op {
     Write,
 }
 
-/// Which of its two forms a file has.
+/// The two forms of a file.
 #[derive(Deserialize)]
 struct Form {
     picture: Option<serde::de::IgnoredAny>,
 }
 
 impl Workload {
-    /// Reads a workload file, of regions and phases or of a picture.
+    /// Parses a workload file, with regions and phases or with a picture.
     ///
     /// # Errors
-    /// If it is no such thing or makes no sense: where, and what to do.
+    /// If it is invalid: the place, and a remedy.
     pub fn parse(text: &str) -> Result<Self, WorkloadError> {
         let Form { picture } = toml::from_str(text)?;
         let workload: Workload = match picture {
@@ -181,7 +182,7 @@ impl Workload {
         workload.checked()
     }
 
-    /// How long it takes by itself.
+    /// Its duration without `--duration`.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.phases.iter().map(|p| p.duration).sum::<Duration>() * self.repeat
@@ -201,7 +202,7 @@ impl Workload {
 }
 
 impl Rate {
-    /// In Hz, with [`MAX_HZ`] for [`Rate::Max`].
+    /// The rate in Hz, with [`MAX_HZ`] for [`Rate::Max`].
     #[must_use]
     pub fn hz(self) -> f64 {
         match self {
@@ -212,12 +213,12 @@ impl Rate {
 }
 
 impl Order {
-    /// In pages, from one touched page to the next.
+    /// Pages from one touched page to the next.
     pub(crate) fn stride(self) -> u64 {
         if let Order::Strided { stride } = self { stride } else { 1 }
     }
 
-    /// Bytes of the pieces that are touched alike; none if that is all of a region.
+    /// Bytes of a part with the same accesses. `None` if that is the whole region.
     pub(crate) fn block(self) -> Option<u64> {
         match self {
             Order::Zipf { block, .. } => Some(block),

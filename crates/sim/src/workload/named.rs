@@ -5,7 +5,7 @@ use super::{Workload, WorkloadError};
 /// A workload with a name.
 #[derive(Debug, Clone, Copy)]
 pub struct Named {
-    /// what to call it by
+    /// its name
     pub name: &'static str,
     text: &'static str,
 }
@@ -16,7 +16,7 @@ macro_rules! named {
     };
 }
 
-/// All of them.
+/// All named workloads.
 pub const NAMED: [Named; 11] = named![
     "hot-warm-cold",
     "stairs",
@@ -32,16 +32,16 @@ pub const NAMED: [Named; 11] = named![
 ];
 
 impl Named {
-    /// The one of this name.
+    /// The workload with this name.
     #[must_use]
     pub fn find(name: &str) -> Option<Named> {
         NAMED.into_iter().find(|n| n.name == name)
     }
 
-    /// What it is.
+    /// The parsed workload.
     ///
     /// # Errors
-    /// None, as a test sees to.
+    /// None: a test checks all of them.
     pub fn workload(&self) -> Result<Workload, WorkloadError> {
         Workload::parse(self.text)
     }

@@ -9,7 +9,7 @@ use super::{
     Access, Op, Order, Phase, Rate, Region, Workload, WorkloadError, four_mib, once, sixteen, words,
 };
 
-/// An area in which nothing is touched.
+/// An area that is not touched.
 const REST: [char; 2] = ['.', ' '];
 
 /// The file of a workload that has a picture instead of regions and phases.
@@ -27,9 +27,9 @@ pub(super) struct Pictured {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Picture {
-    /// from the highest address to the lowest, as a heat map has them
+    /// from the highest address to the lowest, as in a heat map
     rows: Vec<String>,
-    /// of each character in the rows other than [`REST`]
+    /// the rate of each character in the rows other than [`REST`]
     rates: BTreeMap<char, Rate>,
     /// bytes of an area
     #[serde(with = "words::size")]
@@ -37,7 +37,7 @@ struct Picture {
     /// bytes of cold memory before each area
     #[serde(default = "four_mib", with = "words::size")]
     gap: u64,
-    /// of a column
+    /// duration of a column
     #[serde(with = "words::duration")]
     phase: Duration,
     #[serde(default)]

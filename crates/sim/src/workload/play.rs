@@ -1,4 +1,4 @@
-//! A workload on a simulated machine, watched by a monitor.
+//! Runs a workload on a simulated machine, watched by a monitor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,39 +18,39 @@ use crate::pattern::Pattern;
 use crate::run::run;
 use crate::truth::idle_ns;
 
-/// Where the memory lies: at a multiple of 2 MiB, as on the real machine.
+/// Start of the memory: a multiple of 2 MiB, as on the real machine.
 const BASE: u64 = 0x7f00_0000_0000;
 
-/// What a monitor has shown of a workload, and what was so.
+/// The output of a monitor for a workload, and the truth.
 #[derive(Debug)]
 pub struct Played {
-    /// in their order
+    /// in order of time
     pub snapshots: Vec<Arc<Snapshot>>,
-    /// which target of the snapshots it was
+    /// the target of the snapshots
     pub target: TargetId,
-    /// over the same time
+    /// the true accesses over the same time
     pub truth: GroundTruth,
 }
 
-/// Why a workload could not be played.
+/// The reason for which a workload could not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlayError {
-    /// of the machine
+    /// an error of the machine
     #[error("the simulated machine refuses the workload: {0}")]
     Machine(#[from] SimError),
-    /// of the monitor
+    /// invalid attributes of the monitor
     #[error(transparent)]
     Attrs(#[from] AttrsError),
-    /// of the operations set
+    /// an error of the operations set
     #[error("the monitor of the simulated machine failed: {0}")]
     Ops(#[from] OpsError),
 }
 
-/// Plays a workload of this name in virtual time, all of `schedule`, to a monitor.
+/// Runs a workload in virtual time, for the whole `schedule`, while a monitor watches.
 ///
 /// # Errors
-/// Attributes that make no sense.
+/// If the attributes are invalid, or the machine refuses the workload.
 pub fn play(
     (name, workload): (&str, &Workload),
     schedule: &Schedule,
@@ -94,13 +94,13 @@ fn nanos(d: Duration) -> Nanos {
     Nanos(0) + d
 }
 
-/// Its intervals.
+/// The intervals of a slot.
 fn spans(slot: &Slot) -> impl Iterator<Item = (Duration, Duration)> + '_ {
     let begins = std::iter::once(&slot.start).chain(&slot.cuts);
     begins.zip(&slot.cuts).map(|(&from, &to)| (from, to))
 }
 
-/// A machine with the memory of a layout, of which so far only the islands are touched.
+/// A machine with the memory of a layout. At first only the islands are touched.
 fn lay(layout: &Layout, seed: u64) -> Result<(Ops, TargetId), SimError> {
     let mut machine = Machine::new(seed);
     let target = machine.spawn();
@@ -141,7 +141,7 @@ fn touch(
     machine.touch(target, range, pattern(access, range.len(), region_key(seed, region)))
 }
 
-/// The pattern of an access over `bytes`.
+/// The pattern of an access to `bytes` of memory.
 fn pattern(access: &Access, bytes: u64, key: u64) -> Pattern {
     let hz = access.rate.hz();
     let sweep = || Pattern::Sweep { every: Duration::from_secs_f64(1.0 / hz) };
@@ -154,13 +154,13 @@ fn pattern(access: &Access, bytes: u64, key: u64) -> Pattern {
             let shares = zipf_shares(blocks, exponent, key).into_iter();
             Pattern::Blocks { block, hz: shares.map(|s| s * blocks as f64 * hz).collect() }
         }
-        // In the real one, all touches of the region fall into the window.
+        // As on the real machine, all touches of the region are in the window.
         Order::Moving { window, every } => Pattern::Moving { window, every, hz },
     }
 }
 
 impl Layout {
-    /// Its parts as stretches of the truth, when offset 0 lies at `base`.
+    /// Its parts as stretches of the truth, with offset 0 at `base`.
     #[must_use]
     pub fn stretches(&self, workload: &Workload, base: u64) -> Vec<Stretch> {
         let stretch = |part: &super::Part| {

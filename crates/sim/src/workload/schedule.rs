@@ -1,35 +1,35 @@
-//! Which phase is when.
+//! The times of the phases.
 
 use std::time::Duration;
 
 use super::check::{MAX_COUNTS, MAX_LENGTH, time};
 use super::{Layout, Order, Workload, WorkloadError};
 
-/// An interval of the truth is at most this long.
+/// Maximum length of an interval of the truth.
 const LONGEST: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The phases of a workload as they follow each other, until it ends.
+/// The phases of a workload in order of time, until it ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// one after the other, from zero on
+    /// in order of time, from zero on
     pub slots: Vec<Slot>,
 }
 
-/// A phase at its time.
+/// A phase and its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slot {
     /// index of the phase
     pub phase: usize,
-    /// when it begins
+    /// its beginning
     pub start: Duration,
-    /// where intervals of the truth end, ascending; the last is its end
+    /// the ends of intervals of the truth, ascending; the last one is the end of the phase
     pub cuts: Vec<Duration>,
 }
 
 impl Schedule {
-    /// The phases over `duration`, cut or gone through again and again to fill it; by themselves,
-    /// if there is none.
+    /// The phases over `duration`, cut or repeated to fill it. Without `duration`, all phases once with their
+    /// repetitions.
     ///
     /// # Errors
     /// If the truth would be too long.
@@ -59,14 +59,14 @@ impl Schedule {
 }
 
 impl Slot {
-    /// When it ends.
+    /// The end of the schedule.
     #[must_use]
     pub fn end(&self) -> Duration {
         self.cuts.last().copied().unwrap_or(self.start)
     }
 }
 
-/// Each second, whenever a window moves, and at the end.
+/// A cut after each second, at each move of a window, and at the end.
 fn cuts(workload: &Workload, phase: usize, start: Duration, end: Duration) -> Vec<Duration> {
     let moves = workload.phases[phase].accesses.iter().filter_map(|a| match a.order {
         Order::Moving { every, .. } => Some(every),

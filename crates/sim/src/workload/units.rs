@@ -1,13 +1,13 @@
-//! Durations and sizes as people write them.
+//! Durations and sizes in a form for people.
 
 use std::time::Duration;
 
 use isotherm_core::parse_size;
 
-/// `20ms`, `1s`, `5min`, in any case of letters; a bare number is seconds.
+/// Parses `20ms`, `1s`, `5min`, in upper or lower case. A number without a unit is in seconds.
 ///
 /// # Errors
-/// What would be right.
+/// A text with the correct form.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let help = "write a number and a unit: us, ms, s, min, h (as in 20ms)";
     if let Ok(seconds) = text.parse::<f64>() {
@@ -17,17 +17,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(&text.to_ascii_lowercase()).map_err(|e| format!("{e}; {help}"))
 }
 
-/// `64K`, `1.5G`, `2GiB` in bytes, as [`parse_size`] reads it.
+/// Parses `64K`, `1.5G`, `2GiB` into bytes, as [`parse_size`] does.
 ///
 /// # Errors
-/// What would be right.
+/// A text with the correct form.
 pub fn size(text: &str) -> Result<u64, String> {
     if let Some(bytes) = parse_size(text) {
         return Ok(bytes);
     }
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = &text[number.len()..];
-    // What is a size with fewer digits, or another unit, is told so.
+    // Distinguishes an unknown unit from a number with too many digits.
     if parse_size(&format!("1{unit}")).is_none() {
         return Err(format!("unknown unit {unit}: write K, M, G or T, as in 64M"));
     }
@@ -38,7 +38,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A size as [`size`] reads it, in the biggest unit that leaves a whole number.
+/// A size in the form of [`size`], in the largest unit that gives an integer.
 pub(super) fn size_text(bytes: u64) -> String {
     let units = [(40, "T"), (30, "G"), (20, "M"), (10, "K")];
     let whole = |&(shift, _): &(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);

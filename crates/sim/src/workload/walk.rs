@@ -1,11 +1,11 @@
-//! Which page a thread touches next, when time is real.
+//! The page that a thread touches next, in real time.
 
 use std::time::Duration;
 
 use super::{Access, Field, Layout, Order, Owner, Workload};
 use crate::random::{below, mix, unit};
 
-/// The touches of one thread: page after page, for ever.
+/// The endless sequence of touches of one thread.
 #[derive(Debug, Clone)]
 pub struct Walk {
     field: Field,
@@ -20,7 +20,7 @@ enum Next {
         at: u64,
     },
     Random,
-    /// `up_to[i]`: share of the touches that fall on the parts 0 to i
+    /// `up_to[i]`: share of the touches on the parts 0 to i
     Weighted {
         up_to: Vec<f64>,
     },
@@ -30,7 +30,7 @@ enum Next {
 }
 
 impl Walk {
-    /// The `thread`-th of those that make an access of this workload.
+    /// The walk of the `thread`-th thread of an access of this workload.
     #[must_use]
     pub fn of(
         workload: &Workload,
@@ -44,14 +44,14 @@ impl Walk {
         Walk::new(field, access.order, (thread, access.threads), region_key(seed, region))
     }
 
-    /// That of the islands.
+    /// The walk over the islands.
     #[must_use]
     pub fn of_islands(layout: &Layout, seed: u64) -> Walk {
         Walk::new(layout.field(Owner::Island, 1), Order::Random, (0, 1), mix(seed, 2))
     }
 
-    /// The `thread`-th of `threads` that touch `field`. What is random is drawn from `key` and the
-    /// number of the thread; which blocks of a Zipf order are likely, from `key`.
+    /// The walk of the `thread`-th of `threads` that touch `field`. Random choices depend on `key` and the
+    /// number of the thread; the order of likely blocks with Zipf depends only on `key`.
     fn new(field: Field, order: Order, (thread, threads): (u32, u32), key: u64) -> Walk {
         let next = match order {
             Order::Random => Next::Random,
@@ -71,7 +71,7 @@ impl Walk {
         Walk { field, next, key: mix(key, thread.into()), drawn: 0 }
     }
 
-    /// Pages that are touched at a time: the rate counts for these.
+    /// The number of pages that are touched at a time, for which the rate counts.
     #[must_use]
     pub fn pages(&self) -> u64 {
         match self.next {
@@ -80,20 +80,20 @@ impl Walk {
         }
     }
 
-    /// Parts of the layout that it goes through.
+    /// The number of parts of the layout that it touches.
     #[must_use]
     pub fn parts(&self) -> usize {
         self.field.parts()
     }
 
-    /// The part of the layout with this number, of those that it goes through.
+    /// The index in the layout of the part with this number.
     #[must_use]
     pub fn part(&self, i: usize) -> Option<usize> {
         self.field.part(i)
     }
 
-    /// What to touch at this time after the begin of the phase: the number of a part, of those that
-    /// it goes through, and a page, counted from offset 0. None if there is nothing.
+    /// The next touch at this time after the beginning of the phase: the number of a part, and a page counted
+    /// from offset 0. `None` if there is nothing to touch.
     pub fn next(&mut self, since: Duration) -> Option<(usize, u64)> {
         self.drawn += 1;
         let hash = mix(self.key, self.drawn);
@@ -121,13 +121,13 @@ impl Walk {
     }
 }
 
-/// What the blocks of a region's Zipf order, and what is random in it, are drawn from.
+/// The key of the random choices for a region.
 pub(super) fn region_key(seed: u64, region: usize) -> u64 {
     mix(mix(seed, 1), region as u64)
 }
 
-/// Shares of the touches that fall on each of `blocks`, in the order of their addresses: the k-th
-/// likely block has a share of 1 / k^`exponent` over the sum of all; `key` says which one that is.
+/// The share of the touches on each of `blocks`, in the order of addresses. The k-th likely block has a share
+/// of 1 / k^`exponent` over the sum of all; `key` determines which block that is.
 pub(super) fn zipf_shares(blocks: usize, exponent: f64, key: u64) -> Vec<f64> {
     let mut by_rank: Vec<usize> = (0..blocks).collect();
     by_rank.sort_by_key(|&block| mix(key, block as u64));

@@ -1,4 +1,4 @@
-//! Figures for people.
+//! Text output of the experiment.
 
 use std::fmt::Write;
 
@@ -6,13 +6,12 @@ use super::published::{Source, published};
 use super::run::{PhaseFigures, Run, ZoneFigures};
 use super::{Fairzone, Property, Scenario};
 
-/// Characters of the first column, and of one of numbers.
+/// Width of the first column, and of a column of numbers, in characters.
 const NAME: usize = 24;
 const COLUMN: usize = 11;
 
 impl Fairzone {
-    /// Rates by policy beside those that were published, then what memory did with the
-    /// first number of threads.
+    /// Rates by policy beside the published ones, then figures of memory with the first number of threads.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!(
@@ -25,7 +24,7 @@ impl Fairzone {
             out += &self.rates(&phase, threads, &policies);
         }
         out += &legend(&policies);
-        // All of it would be long: JSON has it.
+        // Only the first, because all would be long; JSON has them.
         let first = self.runs.first().map(|r| r.threads);
         for run in self.runs.iter().filter(|r| Some(r.threads) == first) {
             for phase in &run.phases {
@@ -35,7 +34,7 @@ impl Fairzone {
         out
     }
 
-    /// Names of the policies, in their order.
+    /// The names of the policies, in their order.
     #[must_use]
     pub fn policies(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
@@ -47,7 +46,7 @@ impl Fairzone {
         names
     }
 
-    /// Phases by numbers of threads.
+    /// Phases by number of threads.
     fn rows(&self) -> Vec<(String, u32)> {
         let mut rows: Vec<(String, u32)> = Vec::new();
         let first = self.runs.first().map_or(&[][..], |r| &r.phases);
@@ -150,7 +149,7 @@ fn zone_line(z: &ZoneFigures, columns: &[&str]) -> String {
     })
 }
 
-/// Scenarios as tables.
+/// The scenarios as tables.
 #[must_use]
 pub fn scenarios_text(scenarios: &[Scenario]) -> String {
     let mut out = String::new();
@@ -176,7 +175,7 @@ pub fn scenarios_text(scenarios: &[Scenario]) -> String {
     out
 }
 
-/// Properties, one a line.
+/// The properties, one per line.
 #[must_use]
 pub fn properties_text(properties: &[Property]) -> String {
     let mut out = String::new();

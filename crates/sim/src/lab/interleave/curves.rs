@@ -1,26 +1,26 @@
-//! Throughput over weights, to be drawn: in percent of what DRAM alone gives.
+//! Throughput over weights for pictures, in percent of DRAM alone.
 
 use serde::Serialize;
 
 use super::law::{perfect, throughput};
 use super::published::{Mlc, Published, Stream, Xsbench};
 
-/// Ratios from 1:2 to 64:1, so many to a doubling.
+/// Ratios from 1:2 to 64:1. The second number is that of points per doubling.
 const DOUBLINGS: i32 = 6;
 const STEPS: i32 = 16;
 
-/// Throughput over the weight of DRAM beside that of an expander, which is 1.
+/// Throughput over the weight of DRAM, where each expander has the weight 1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WeightCurve {
-    /// of which table
+    /// the table
     pub table: &'static str,
-    /// of which run
+    /// the run
     pub run: String,
     /// the smallest ratio first
     pub points: Vec<WeightPoint>,
     /// by the law of the slowest node
     pub optimum: Mark,
-    /// what was published
+    /// published results
     pub published: Vec<Mark>,
 }
 
@@ -35,18 +35,18 @@ pub struct WeightPoint {
     pub network_percent: Option<f64>,
 }
 
-/// A figure, at a ratio if that is known.
+/// A result, with its ratio if that is known.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Mark {
-    /// of which layout
+    /// the layout
     pub layout: String,
     /// DRAM's weight
     pub ratio: Option<f64>,
-    /// of DRAM alone
+    /// throughput in percent of DRAM alone
     pub percent: f64,
 }
 
-/// Evenly spread over doublings.
+/// Ratios, evenly distributed over doublings.
 pub(super) fn ratios() -> impl Iterator<Item = f64> {
     (-STEPS..=DOUBLINGS * STEPS).map(|i| 2_f64.powf(f64::from(i) / f64::from(STEPS)))
 }
@@ -55,7 +55,8 @@ fn mark(layout: &str, ratio: Option<f64>, percent: f64) -> Mark {
     Mark { layout: layout.to_owned(), ratio, percent }
 }
 
-/// Of nodes of which all but the first are alike; `network` gives throughput with such weights.
+/// The curve for nodes of which all but the first are alike. `network` returns the throughput with given
+/// weights.
 pub(super) fn curve(
     (table, run): (&'static str, &str),
     nodes: &[f64],
@@ -75,7 +76,7 @@ pub(super) fn curve(
     };
     let best = dram / far;
     let name = format!("optimum, {best:.2}{}", ":1".repeat(nodes.len() - 1));
-    // Where the curve bends is one of its points.
+    // The point at which the curve bends is one of its points.
     let mut points: Vec<WeightPoint> = ratios().chain([best]).map(point).collect();
     points.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
     WeightCurve {
@@ -88,7 +89,7 @@ pub(super) fn curve(
 }
 
 impl Published {
-    /// A curve of each table.
+    /// One curve for each table.
     #[must_use]
     pub fn curves(&self) -> Vec<WeightCurve> {
         let all = [self.stream.curve(), Some(self.xsbench.curve()), self.mlc.curve()];
@@ -97,7 +98,7 @@ impl Published {
 }
 
 impl Stream {
-    /// Of the first run.
+    /// The curve of the first run.
     fn curve(&self) -> Option<WeightCurve> {
         let run = self.run.first()?;
         let lines = self.lines_without(0);
@@ -125,7 +126,7 @@ impl Xsbench {
 }
 
 impl Mlc {
-    /// Of the first run, with the first number of expanders.
+    /// The curve of the first run, with the first number of expanders.
     fn curve(&self) -> Option<WeightCurve> {
         let (run, &k) = self.run.first().zip(self.expanders.first())?;
         let marks = vec![

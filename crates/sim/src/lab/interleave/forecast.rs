@@ -1,4 +1,4 @@
-//! What weights would make of the nodes of a machine.
+//! The effect of weights on the nodes of a machine.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use super::network::{Station, bandwidths};
 use super::nodes::{NodeSpec, NodesSpec};
 
 impl NodesSpec {
-    /// What weights would make of it.
+    /// Predicts the effect of weights on this machine.
     #[must_use]
     pub fn forecast(&self) -> Forecast {
         let nodes = self.gb_s();
@@ -49,7 +49,7 @@ impl NodesSpec {
         bandwidths(&stations, self.line_bytes, lines).pop()
     }
 
-    /// If there are two nodes, and their latencies are told.
+    /// The two nodes, if there are two and their latencies are given.
     fn pair(&self) -> Option<Pair> {
         let bandwidths = <[f64; 2]>::try_from(self.gb_s()).ok()?;
         let idle_ns = <[f64; 2]>::try_from(self.idle_ns()?).ok()?;
@@ -72,46 +72,46 @@ impl NodeSpec {
     }
 }
 
-/// What weights would make of a machine.
+/// The effect of weights on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Forecast {
-    /// of this form
+    /// version of this form
     pub schema_version: u32,
-    /// what it is
+    /// description of the machine
     pub machine: String,
-    /// as they were told
+    /// the nodes as given
     pub nodes: Vec<ForecastNode>,
-    /// whole weights of a short round, within a percent of the best of any round as short
+    /// integer weights of a short round, within one percent of the best of any round of that length
     pub weights: Vec<u8>,
-    /// the kernel's own
+    /// the weights that the kernel would compute
     pub automatic: Vec<u8>,
-    /// layout by layout
+    /// one for each layout
     pub outlooks: Vec<Outlook>,
-    /// of two nodes whose latencies are told
+    /// if there are two nodes with latencies
     pub latency: Option<Loads>,
-    /// of two nodes
+    /// if there are two nodes
     pub curve: Option<WeightCurve>,
 }
 
-/// A node, as it was told.
+/// A node as given.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ForecastNode {
-    /// what it is called by
+    /// its name
     pub name: String,
-    /// what it gives alone, in 10^6 bytes a second
+    /// its bandwidth alone, in 10^6 bytes a second
     pub bandwidth_mb_s: f64,
-    /// what an access takes if nobody else is there
+    /// latency of an access without other load
     pub idle_ns: Option<f64>,
 }
 
-/// What a layout gives, in 10^9 bytes a second.
+/// The bandwidth of a layout, in 10^9 bytes a second.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outlook {
-    /// where memory lies
+    /// placement of memory
     pub layout: String,
     /// by the law of the slowest node
     pub law_gb_s: f64,
-    /// by the closed network, if lines in flight are told
+    /// by the closed network, if lines in flight are given
     pub network_gb_s: Option<f64>,
 }
 

@@ -1,24 +1,24 @@
-//! Nodes of a machine of one's own, in a file.
+//! The nodes of a user's machine, from a file.
 
 use serde::Deserialize;
 
 use super::latency::Curve;
 use super::network::MAX_LINES;
 
-/// At most so many nodes.
+/// Maximum number of nodes.
 const MAX_NODES: usize = 64;
 
 /// A machine, in a file like `crates/sim/lab/two-nodes.toml`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodesSpec {
-    /// what it is, in a line
+    /// a description, in one line
     pub about: String,
     /// the near one first
     pub node: Vec<NodeSpec>,
-    /// how many accesses are under way at a time; if it is told, queues are reckoned with
+    /// number of accesses in flight; without it the model has no queues
     pub lines_in_flight: Option<u32>,
-    /// what an access is
+    /// bytes of an access
     #[serde(default = "line")]
     pub line_bytes: u32,
     /// latency over load
@@ -30,11 +30,11 @@ pub struct NodesSpec {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeSpec {
-    /// what it is called by
+    /// name of the node
     pub name: String,
-    /// what it gives alone, in 10^6 bytes a second
+    /// its bandwidth alone, in 10^6 bytes a second
     pub bandwidth_mb_s: f64,
-    /// what an access takes if nobody else is there
+    /// latency of an access without other load
     pub idle_ns: Option<f64>,
 }
 
@@ -42,14 +42,14 @@ fn line() -> u32 {
     64
 }
 
-/// Why something is no machine.
+/// The reason for which a file does not describe a machine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodesError {
-    /// no TOML, or other keys than there are
+    /// not TOML, or an unknown key
     #[error("the machine cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
-    /// how many nodes
+    /// the number of nodes
     #[error("there are {0} nodes: choose 2 to {MAX_NODES}")]
     Nodes(usize),
     /// a node
@@ -57,10 +57,10 @@ pub enum NodesError {
         "node {0} makes no sense: choose a bandwidth of 1 to 10^9 MB/s, and an idle latency of 1 to 10^9 ns"
     )]
     Node(String),
-    /// accesses
+    /// the number or size of accesses
     #[error("choose 1 to {MAX_LINES} lines in flight, of 1 to {MAX_LINES} bytes")]
     Lines,
-    /// what lines in flight need
+    /// a missing idle latency
     #[error("lines in flight take an idle latency of each node: tell it, or leave the lines out")]
     Idle,
     /// the curve
@@ -71,10 +71,10 @@ pub enum NodesError {
 }
 
 impl NodesSpec {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// If it is no such thing or makes no sense.
+    /// If it is not TOML, or a value is invalid.
     pub fn parse(text: &str) -> Result<Self, NodesError> {
         let found: NodesSpec = toml::from_str(text)?;
         found.check()?;
@@ -100,12 +100,12 @@ impl NodesSpec {
         if self.curve.is_plausible() { Ok(()) } else { Err(NodesError::Curve) }
     }
 
-    /// In 10^9 bytes a second.
+    /// The bandwidths in 10^9 bytes a second.
     pub(super) fn gb_s(&self) -> Vec<f64> {
         self.node.iter().map(|n| n.bandwidth_mb_s / 1e3).collect()
     }
 
-    /// Of all nodes, or of none.
+    /// The idle latencies, if all nodes have one.
     pub(super) fn idle_ns(&self) -> Option<Vec<f64>> {
         self.node.iter().map(|n| n.idle_ns).collect()
     }

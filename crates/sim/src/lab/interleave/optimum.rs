@@ -1,11 +1,11 @@
-//! What the best weights would have given.
+//! The results of the best weights.
 
 use super::law::{as_shares, automatic_weights, best_weights, perfect, throughput};
 use super::table::{Optimum, Unit};
 
-/// Of nodes with these bandwidths, the near one first, in 10^9 bytes a second or in runs a second.
-/// `dram` and `best` are what was published of DRAM alone, and of the best layout, in the table's
-/// unit.
+/// The optimum of nodes with these bandwidths, the near one first, in 10^9 bytes per second or in runs per
+/// second. `dram` and `best` are the published results of DRAM alone and of the best layout, in the unit of
+/// the table.
 pub(super) fn optimum(run: &str, unit: Unit, bandwidths: &[f64], dram: f64, best: f64) -> Optimum {
     let figure = |throughput: f64| match unit {
         Unit::Bandwidth => throughput,
@@ -15,7 +15,7 @@ pub(super) fn optimum(run: &str, unit: Unit, bandwidths: &[f64], dram: f64, best
         Unit::Bandwidth => value / dram - 1.0,
         Unit::Time => dram / value - 1.0,
     };
-    // Only their ratio counts for the kernel: brought to the size of bandwidths.
+    // The kernel uses only the ratio, so this scales it to the size of bandwidths.
     let scale = 100.0 / bandwidths.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let automatic = automatic_weights(&bandwidths.iter().map(|b| b * scale).collect::<Vec<_>>());
     let weights = best_weights(bandwidths);

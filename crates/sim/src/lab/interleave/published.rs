@@ -1,18 +1,18 @@
-//! Files of what was published.
+//! Files of published results.
 
 use serde::Deserialize;
 
 use super::latency::Curve;
 use super::network::MAX_LINES;
 
-/// At most so many runs, or claims.
+/// Maximum number of runs or claims.
 const MOST: usize = 100;
 
-/// What was measured, in a file like `crates/sim/lab/interleave.toml`.
+/// Published measurements, in a file like `crates/sim/lab/interleave.toml`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// where
+    /// the source
     pub about: String,
     /// latency over load
     pub curve: Curve,
@@ -22,7 +22,7 @@ pub struct Published {
     pub stream: Stream,
     /// time instead of bandwidth
     pub xsbench: Xsbench,
-    /// what is said to come of it
+    /// claimed gains
     #[serde(default)]
     pub claim: Vec<Claim>,
 }
@@ -31,25 +31,25 @@ pub struct Published {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mlc {
-    /// on what
+    /// the machine
     pub about: String,
-    /// how many there may be
+    /// possible numbers of expanders
     pub expanders: Vec<u32>,
-    /// by the mix of reads and writes
+    /// by mix of reads and writes
     pub run: Vec<MlcRun>,
 }
 
-/// In 10^9 bytes a second.
+/// Bandwidths in 10^9 bytes a second.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MlcRun {
-    /// which mix
+    /// name of the mix
     pub name: String,
-    /// on DRAM alone
+    /// DRAM alone
     pub dram: f64,
-    /// interleaved plainly
+    /// plain interleave
     pub even: f64,
-    /// interleaved by weights
+    /// interleave by weights
     pub weighted: f64,
 }
 
@@ -57,106 +57,106 @@ pub struct MlcRun {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stream {
-    /// on what
+    /// the machine
     pub about: String,
     /// of DRAM and of the expander
     pub weights: [u8; 2],
     /// likewise
     pub idle_ns: [f64; 2],
-    /// what an access is
+    /// bytes of an access
     pub line_bytes: u32,
     /// by function
     pub run: Vec<StreamRun>,
 }
 
-/// In 10^9 bytes a second.
+/// Bandwidths in 10^9 bytes a second.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StreamRun {
-    /// which function
+    /// name of the function
     pub name: String,
-    /// on DRAM alone
+    /// DRAM alone
     pub dram: f64,
-    /// on the expander alone
+    /// the expander alone
     pub cxl: f64,
-    /// interleaved plainly
+    /// plain interleave
     pub even: f64,
-    /// by weights, all memory of the process
+    /// all memory of the process by weights
     pub global: f64,
-    /// by weights, the arrays alone
+    /// only the arrays by weights
     pub targeted: f64,
 }
 
-/// In seconds.
+/// Run times in seconds.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Xsbench {
-    /// on what
+    /// the machine
     pub about: String,
-    /// on DRAM alone
+    /// DRAM alone
     pub dram: f64,
-    /// interleaved plainly
+    /// plain interleave
     pub even: f64,
-    /// interleaved by weights
+    /// interleave by weights
     pub weighted: f64,
 }
 
-/// A gain as it is said to be.
+/// A published claim of a gain.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// in which table
+    /// the table
     pub table: String,
-    /// of this run; of all if it is missing
+    /// the run; all runs if it is missing
     pub run: Option<String>,
-    /// as it is said
+    /// the claim as published
     pub text: String,
-    /// the number in it
+    /// its number
     pub stated: f64,
-    /// `x` or `%`
+    /// its unit: `x` or `%`
     pub unit: ClaimUnit,
-    /// the layout that has gained
+    /// the layout with the gain
     pub layout: String,
-    /// over which one
+    /// the layout with which it is compared
     pub over: String,
 }
 
-/// What a stated gain is counted in.
+/// The unit of a claimed gain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum ClaimUnit {
-    /// of one
+    /// a factor
     #[serde(rename = "x")]
     Times,
-    /// of a hundred
+    /// percent
     #[serde(rename = "%")]
     Percent,
 }
 
-/// Why a file is not of that kind.
+/// The reason for which a file does not contain published results.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishedError {
-    /// no TOML, or other keys than there are
+    /// not TOML, or an unknown key
     #[error("the figures cannot be read: {0}")]
     Toml(#[from] toml::de::Error),
-    /// a figure
+    /// an invalid figure
     #[error("{0} makes no sense: figures are above 0, weights and expanders 1 or more")]
     Figure(String),
-    /// the curve
+    /// an invalid curve
     #[error(
         "the curve makes no sense: 0 < flat < straight < 1, rise from 0 on, full from 1 + rise on"
     )]
     Curve,
-    /// how many
+    /// the number of runs or claims
     #[error("there are {0} runs or claims in a place: choose 1 to {MOST}, of stream 2 or more")]
     Runs(usize),
 }
 
 impl Published {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// If it is no such thing or makes no sense.
+    /// If it is not TOML, or a value is invalid.
     pub fn parse(text: &str) -> Result<Self, PublishedError> {
         let found: Published = toml::from_str(text)?;
         found.check()?;
@@ -169,7 +169,7 @@ impl Published {
         }
         let counts = [
             (self.mlc.run.len(), 1),
-            // One run's lines in flight are from the others.
+            // The lines in flight of one run are fitted to the other runs.
             (self.stream.run.len(), 2),
             (self.mlc.expanders.len(), 1),
             (self.claim.len(), 0),

@@ -8,14 +8,14 @@ use super::stream::{LAW, NETWORK};
 use super::table::{Cell, Optimum, Table, Unit};
 use super::{Forecast, Interleave, Reading};
 
-/// Characters of the first column, and of one of numbers.
+/// Width of the first column, and of a column of numbers, in characters.
 const NAME: usize = 40;
 const NUMBER: usize = 11;
-/// How long a line of words may be.
+/// Maximum length of a line of text.
 const WIDTH: usize = 110;
 
 impl Interleave {
-    /// All tables, then what could not be fitted, what would have been best, and what that was called.
+    /// All tables, then the figures that cannot be fitted, the optima, and the claims.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!("published: {}\n", self.published);
@@ -34,7 +34,7 @@ impl Interleave {
 }
 
 impl Forecast {
-    /// Nodes, what layouts give, and latency over load.
+    /// Nodes, the bandwidth of layouts, and latency over load.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!("machine: {}\n", self.machine);
@@ -110,7 +110,7 @@ impl Table {
         models.iter().flat_map(of).collect::<Vec<_>>().into_iter()
     }
 
-    /// What each set of cells was used for, then what was fitted to it.
+    /// For each set of cells, its use, and the parameter that was fitted to it.
     fn sources(&self) -> String {
         let all = || self.cells.iter().flat_map(|c| c.predictions.iter().map(move |p| (c, p)));
         let mut out = wrapped("-: taken as given");
@@ -152,7 +152,7 @@ impl Table {
     }
 }
 
-/// Each once, in order.
+/// Distinct texts, in their order.
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for text in texts {
@@ -163,7 +163,7 @@ fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     all
 }
 
-/// With two decimals, or none.
+/// A number with two decimals, or with none.
 fn short(value: f64) -> String {
     if value.fract() == 0.0 { format!("{value}") } else { format!("{value:.2}") }
 }
@@ -213,7 +213,7 @@ fn line(
     out.trim_end().to_owned() + "\n"
 }
 
-/// Words in lines, the further ones set in.
+/// Wraps a text; further lines are indented.
 fn wrapped(text: &str) -> String {
     let (mut out, mut column) = (String::from("  "), 2);
     for word in text.split(' ') {

@@ -1,6 +1,5 @@
 //! XSBench: run times. The bandwidth of the expander is not published, but it limits plain interleaving. The
 //! best weights follow from that, unless they are the weights that were used.
-//! by it; then the best weights follow, if not those that were used.
 
 use super::law::{as_shares, automatic_weights, best_weights, perfect, ratio, throughput};
 use super::optimum::optimum;
@@ -10,7 +9,7 @@ use super::table::{Cell, Misfit, Table, Unit};
 const RUN: &str = "170,000,000 lookups";
 
 impl Xsbench {
-    /// The table with what is predicted of it.
+    /// The table with its predictions.
     #[must_use]
     pub fn table(&self) -> Table {
         let nodes = self.nodes();
@@ -34,7 +33,7 @@ impl Xsbench {
         }
     }
 
-    /// In runs a second.
+    /// Bandwidths in runs per second.
     pub(super) fn nodes(&self) -> [f64; 2] {
         [1.0 / self.dram, 0.5 / self.even]
     }
