@@ -19,4 +19,5 @@ pub mod smaps;
 pub mod synthetic;
 pub mod toucher;
 pub mod usage;
+pub mod user;
 pub mod watched;

@@ -22,8 +22,16 @@ impl Limited {
     /// # Errors
     /// If there is no memory controller, or it refuses.
     pub fn start(bytes: u64) -> Result<Self> {
+        Limited::named("0", bytes)
+    }
+
+    /// The same, for one group of several.
+    ///
+    /// # Errors
+    /// See [`Limited::start`].
+    pub fn named(name: &str, bytes: u64) -> Result<Self> {
         let home = home()?;
-        let name = format!("isotherm-bench-{}", std::process::id());
+        let name = format!("isotherm-bench-{}-{name}", std::process::id());
         let dir = home.join(name);
         create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let made = Cgroup::find(Path::new("/"), &dir).map(|group| Limited { group, home });
@@ -46,6 +54,12 @@ impl Limited {
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.group.dir()
+    }
+
+    /// Its control files.
+    #[must_use]
+    pub fn group(&self) -> &Cgroup {
+        &self.group
     }
 
     /// How often the group reached its limit, so that an allocation had to reclaim.

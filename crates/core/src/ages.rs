@@ -52,6 +52,19 @@ impl AgeHistogram {
         self.0.iter().map(|n| u64::from(*n)).sum()
     }
 
+    /// Number of pages of this age in s, or older. Within a bin, pages are spread evenly over the logarithm of
+    /// the age.
+    #[must_use]
+    pub fn at_least(&self, age: f64) -> f64 {
+        let lowest = |i: usize| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(0.01));
+        let part = |i: usize| match (lowest(i), lowest(i + 1)) {
+            (Some(from), _) if from >= age => 1.0,
+            (Some(from), Some(to)) if to > age => (to / age).ln() / (to / from).ln(),
+            _ => 0.0,
+        };
+        self.0.iter().enumerate().map(|(i, n)| f64::from(*n) * part(i)).sum()
+    }
+
     /// All counts times `factor`, rounded.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
@@ -97,6 +110,15 @@ pub struct HugeAges {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bin_is_spread_over_its_logarithm() {
+        let mut h = AgeHistogram::default();
+        h.add(16_000, 300);
+        assert_eq!((h.at_least(16.0), h.at_least(21.0)), (300.0, 0.0));
+        let middle = 16.0 * 2f64.powf(1.0 / 6.0);
+        assert!((h.at_least(middle) - 150.0).abs() < 1.0);
+    }
 
     #[test]
     fn bins_are_thirds_of_octaves_from_a_quarter_of_a_second_to_twelve_days() {

@@ -33,8 +33,8 @@ pub use metrics::Metrics;
 pub use reclaim::{Aim, Reclaim};
 pub use record::Record;
 pub use report::{
-    Accuracy, Advice, Cgroups, Heatmap, Input, Need, Order, Over, Raw, Report, ReportKind,
-    Selection, Shown, Summary,
+    Accuracy, Advice, Cgroups, Heatmap, Input, Need, NeedObjective, Order, Over, Part, Raw, Report,
+    ReportKind, Selection, Shown, Summary,
 };
 pub use run::Run as RunSchemes;
 pub use watching::{Targets, Watching};
@@ -61,6 +61,8 @@ pub enum Command {
     Record(Record),
     /// Watch processes for a few seconds, and print their regions, without recording
     Now(Now),
+    /// Watch processes for a while, and show how much memory they need, and what could be given up
+    Need(NeedNow),
     /// Act on memory by how it is accessed, according to schemes
     Run(RunSchemes),
     /// Page out memory that no process has touched for a long time, in small steps, while memory is
@@ -125,6 +127,24 @@ pub struct Now {
     /// how they are shown
     #[command(flatten)]
     pub shown: Shown,
+    #[command(flatten)]
+    pub watching: Watching,
+}
+
+/// Options of `need`.
+#[derive(Debug, Args)]
+pub struct NeedNow {
+    #[command(flatten)]
+    pub targets: Targets,
+    /// Watch for this long; ages up to two thirds of it are known
+    #[arg(long = "for", value_name = "TIME", default_value = "5m", value_parser = units::duration)]
+    pub duration: Duration,
+    /// the objective
+    #[command(flatten)]
+    pub objective: NeedObjective,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub watching: Watching,
 }

@@ -1,7 +1,7 @@
 //! Options of `report`.
 
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -25,9 +25,9 @@ pub struct Input {
     pub skip_damaged: bool,
 }
 
-/// The record, the part of it to show, and the thresholds of hot and cold.
-#[derive(Debug, Args)]
-pub struct Selection {
+/// A part of a record.
+#[derive(Debug, Clone, Args)]
+pub struct Part {
     /// which record
     #[command(flatten)]
     pub input: Input,
@@ -38,9 +38,32 @@ pub struct Selection {
     /// be given several times
     #[arg(long, value_name = "PID|NAME|NUMBER")]
     pub target: Vec<String>,
+}
+
+/// The record, the part of it to show, and the thresholds of hot and cold.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// which part of it
+    #[command(flatten)]
+    pub part: Part,
     /// how it is shown
     #[command(flatten)]
     pub shown: Shown,
+}
+
+impl Part {
+    /// All of the record at `path`.
+    pub fn all(path: &Path) -> Self {
+        let input = Input { path: path.to_owned(), skip_damaged: false };
+        Part { input, time: None, target: Vec::new() }
+    }
+}
+
+impl Selection {
+    /// All of the record at `path`.
+    pub fn all(path: &Path, shown: Shown) -> Self {
+        Selection { part: Part::all(path), shown }
+    }
 }
 
 /// Options of all reports of memory.
@@ -231,12 +254,15 @@ pub struct Raw {
 /// Options of `report need`.
 #[derive(Debug, Args)]
 pub struct Need {
-    /// what to show
+    /// which part of the record
     #[command(flatten)]
-    pub selection: Selection,
+    pub part: Part,
     /// the objective
     #[command(flatten)]
     pub objective: NeedObjective,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     /// Picture to write, PNG or SVG by its name; - writes a PNG to standard output, unless that is
     /// a terminal [default: print text]
     #[arg(short, long, value_name = "FILE.png|FILE.svg|-")]

@@ -5,6 +5,7 @@ pub mod export;
 pub mod interleave;
 pub mod lab;
 mod line;
+pub mod need;
 pub mod now;
 pub mod reclaim;
 pub mod record;

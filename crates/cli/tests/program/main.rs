@@ -32,6 +32,7 @@ mod load;
 mod long_record;
 mod looks;
 mod metrics;
+mod need;
 mod notified;
 mod package;
 mod privileges;

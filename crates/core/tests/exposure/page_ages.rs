@@ -1,19 +1,8 @@
 //! Idle ages by page, against the touches of the simulated machine.
 
-use isotherm_core::{AgeHistogram, PageAges};
+use isotherm_core::PageAges;
 
 use super::*;
-
-/// Pages of `h` that are `seconds` old or older, spread evenly over the logarithm within a bin.
-fn above(h: &AgeHistogram, seconds: f64) -> f64 {
-    let lowest = |i: usize| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(0.01));
-    let part = |i: usize| match (lowest(i), lowest(i + 1)) {
-        (Some(from), Some(to)) => ((to / seconds).ln() / (to / from).ln()).clamp(0.0, 1.0),
-        (Some(from), None) => f64::from(from >= seconds),
-        _ => 0.0,
-    };
-    h.0.iter().enumerate().map(|(i, n)| f64::from(*n) * part(i)).sum()
-}
 
 /// What the rows say: pages idle for `t` seconds or more, and such pages touched per second.
 fn curve(rows: &[(f64, Arc<PageAges>)], t: f64) -> [f64; 2] {
@@ -21,8 +10,8 @@ fn curve(rows: &[(f64, Arc<PageAges>)], t: f64) -> [f64; 2] {
     let late = rows.iter().filter(|(_, r)| r.since.since(begun).as_secs_f64() >= t);
     let [mut idle, mut back, mut time, mut n] = [0.0; 4];
     for (end, row) in late {
-        idle += above(&row.idle, t);
-        back += above(&row.returned, t);
+        idle += row.idle.at_least(t);
+        back += row.returned.at_least(t);
         time += end - row.since.since(Nanos(0)).as_secs_f64();
         n += 1.0;
     }

@@ -8,6 +8,7 @@ use isotherm_core::scheme::{Engine, Stats};
 use isotherm_core::{Snapshot, TargetId, TargetView};
 
 use super::text::{Family, Form, Kind, Labels, Text};
+use crate::session::idle_ages::{AGES, BytesByAge};
 use crate::session::memory::BytesByHeat;
 use crate::session::scene::Scene;
 
@@ -26,16 +27,31 @@ struct MetricRow {
     saved: u64,
     /// `None`: not reported
     refaults: Option<u64>,
+    /// memory by idle age
+    idle: BytesByAge,
+    /// idle memory that was touched again, by its age; `None`: not reported
+    returned: Option<BytesByAge>,
 }
 
 impl MetricRow {
     fn new(labels: Vec<(&'static str, String)>) -> Self {
-        MetricRow { labels, memory: BytesByHeat::default(), saved: 0, refaults: None }
+        MetricRow {
+            labels,
+            memory: BytesByHeat::default(),
+            saved: 0,
+            refaults: None,
+            idle: BytesByAge::default(),
+            returned: None,
+        }
     }
 
     fn add(&mut self, memory: &BytesByHeat, saved: u64) {
         self.memory += memory;
         self.saved += saved;
+    }
+
+    fn add_idle(&mut self, idle: &BytesByAge) {
+        self.idle.iter_mut().zip(idle).for_each(|(all, more)| *all += more);
     }
 }
 
@@ -62,6 +78,8 @@ impl Scene<'_> {
         views.for_each(|view| all.add(&BytesByHeat::of(view), 0));
         all.saved = processes.iter().map(|(_, row)| row.saved).sum();
         all.refaults = Some(self.attributions.refaults());
+        watched.iter().filter_map(|t| self.ages.idle(*t)).for_each(|idle| all.add_idle(&idle));
+        all.returned = Some(*self.ages.returned());
         memory(&mut out, "isotherm", "all that is watched", &[all]);
         memory(&mut out, "isotherm_cgroup", "a control group, with those below it", &groups);
         gauge(
@@ -147,6 +165,7 @@ impl Scene<'_> {
             ]);
             row.refaults = told.map(|a| a.major_faults);
             row.add(&BytesByHeat::of(views.get(&target)?), told.map_or(0, |a| a.swapped));
+            row.add_idle(&self.ages.idle(target).unwrap_or_default());
             Some((target, row))
         };
         let mut rows: Vec<_> = self.follower.processes().filter_map(row).collect();
@@ -161,11 +180,17 @@ impl Scene<'_> {
             let told = self.attributions.of(*target).filter(|a| !a.cgroup.is_empty());
             for path in told.iter().flat_map(|a| a.groups()) {
                 let new = || MetricRow::new(vec![("cgroup", path.to_owned())]);
-                groups.entry(path).or_insert_with(new).add(&row.memory, row.saved);
+                let group = groups.entry(path).or_insert_with(new);
+                group.add(&row.memory, row.saved);
+                group.add_idle(&row.idle);
             }
         }
         let refaults = |path| Some(self.attributions.refaults_in(path));
-        let with = |(path, row)| MetricRow { refaults: refaults(path), ..row };
+        let with = |(path, row)| MetricRow {
+            refaults: refaults(path),
+            returned: Some(self.ages.returned_in(path).copied().unwrap_or_default()),
+            ..row
+        };
         let mut rows: Vec<MetricRow> = groups.into_iter().map(with).collect();
         rows.sort_by_key(|row| Reverse(row.memory.resident));
         let left_out = rows.len().saturating_sub(MOST_GROUPS);
@@ -181,7 +206,10 @@ fn told(processes: Vec<(TargetId, MetricRow)>) -> Vec<MetricRow> {
     let rest = rows.split_off(MOST_PROCESSES.min(rows.len()));
     if !rest.is_empty() {
         let mut others = MetricRow::new(vec![("comm", OTHERS.to_owned())]);
-        rest.iter().for_each(|row| others.add(&row.memory, row.saved));
+        for row in &rest {
+            others.add(&row.memory, row.saved);
+            others.add_idle(&row.idle);
+        }
         rows.push(others);
     }
     rows
@@ -210,13 +238,36 @@ fn memory(out: &mut Text, prefix: &str, of: &str, rows: &[MetricRow]) {
     }
     bytes(out, "resident", format!("Resident memory of {of}, as far as it is watched."));
     rows.iter().for_each(|row| sample(out, row, &[], row.memory.resident));
-    bytes(out, "saved", format!("BytesByHeat of {of} that is in swap, whoever has put it there."));
+    bytes(out, "saved", format!("Memory of {of} that is in swap, whoever has put it there."));
     rows.iter().for_each(|row| sample(out, row, &[], row.saved));
+    let help = format!(
+        "Memory of {of}, resident or in swap, that is untouched for this age in seconds or longer."
+    );
+    bytes(out, "idle", help);
+    for row in rows {
+        ages(out, row, &row.idle);
+    }
+    if rows.iter().any(|row| row.returned.is_some()) {
+        let name = format!("{prefix}_returned_bytes");
+        let help = format!(
+            "Memory of {of} that was touched after it was idle for this age in seconds or longer."
+        );
+        let (unit, kind) = ("bytes", Kind::Counter);
+        out.family(Family { name: &name, unit, kind, help: &help });
+        rows.iter().for_each(|row| row.returned.iter().for_each(|r| ages(out, row, r)));
+    }
     let (name, kind) = (format!("{prefix}_refaults"), Kind::Counter);
     let help = format!("Pages of {of} that were waited for, from swap or files (major faults).");
     out.family(Family { name: &name, unit: "", kind, help: &help });
     for row in rows {
         row.refaults.iter().for_each(|&faults| sample(out, row, &[], faults));
+    }
+}
+
+/// A sample for each age.
+fn ages(out: &mut Text, row: &MetricRow, bytes: &BytesByAge) {
+    for (age, bytes) in AGES.iter().zip(bytes) {
+        sample(out, row, &[("age", &age.to_string())], bytes.round() as u64);
     }
 }
 
@@ -238,21 +289,15 @@ fn seconds(out: &mut Text, name: &str, help: &str, value: Duration) {
 fn schemes(out: &mut Text, engine: &Engine) {
     type Value = fn(&Stats) -> f64;
     let families: [(&str, &str, &str, Value); 6] = [
-        ("isotherm_scheme_tried_bytes", "bytes", "BytesByHeat that a scheme was tried on.", |s| {
+        ("isotherm_scheme_tried_bytes", "bytes", "Bytes that a scheme was tried on.", |s| {
             s.tried.bytes as f64
         }),
-        (
-            "isotherm_scheme_applied_bytes",
-            "bytes",
-            "BytesByHeat that a scheme was applied to.",
-            |s| s.applied.bytes as f64,
-        ),
-        (
-            "isotherm_scheme_failed_bytes",
-            "bytes",
-            "BytesByHeat on which a scheme has failed.",
-            |s| s.failed.bytes as f64,
-        ),
+        ("isotherm_scheme_applied_bytes", "bytes", "Bytes that a scheme was applied to.", |s| {
+            s.applied.bytes as f64
+        }),
+        ("isotherm_scheme_failed_bytes", "bytes", "Bytes on which a scheme has failed.", |s| {
+            s.failed.bytes as f64
+        }),
         ("isotherm_scheme_act_seconds", "seconds", "Time that a scheme has taken to act.", |s| {
             s.took.as_secs_f64()
         }),

@@ -2,6 +2,7 @@
 
 mod attributions;
 mod gauge;
+pub(crate) mod idle_ages;
 mod job;
 pub(crate) mod memory;
 pub(crate) mod probes;
@@ -30,6 +31,7 @@ use crate::watch::{DefaultAttrs, Looks, Ready, Watch};
 
 pub use attributions::Attributions;
 pub use gauge::{Spent, SupportShares};
+pub use idle_ages::IdleAges;
 pub use job::Job;
 
 use self::job::Keep;
@@ -76,6 +78,8 @@ pub struct SessionState {
     pub follower: Follower,
     /// user, control group and name of each process
     pub attributions: Attributions,
+    /// idle ages of the targets
+    pub ages: IdleAges,
     /// duration and cost of watching
     pub status: Status,
     /// the last snapshot
@@ -96,6 +100,7 @@ impl SessionState {
             snapshot: self.last.as_deref(),
             follower: &self.follower,
             attributions: &self.attributions,
+            ages: &self.ages,
             status: &self.status,
             engine,
         }
@@ -210,6 +215,7 @@ impl Session {
         let state = SessionState {
             follower,
             attributions: Attributions::default(),
+            ages: IdleAges::default(),
             status: Status::new(&attrs, progress),
             last: None,
             control: None,
@@ -354,7 +360,9 @@ impl<'s, J: Job> Driver<dyn Watch + 's> for SessionDriver<'_, J> {
     ) -> Result<ControlFlow<End>> {
         probes::aggregated(&s, &self.state.follower.pid_of());
         trace!("snapshot {} has {} regions", s.seq, s.nr_regions());
-        self.state.last = Some(Arc::clone(&s));
+        let SessionState { ages, attributions, last, .. } = &mut *self.state;
+        ages.add(&s, attributions);
+        *last = Some(Arc::clone(&s));
         self.job.snapshot(&mut JobContext { watch, state: self.state }, &s)
     }
 

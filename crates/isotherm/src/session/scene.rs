@@ -4,6 +4,7 @@ use isotherm_core::Snapshot;
 use isotherm_core::scheme::Engine;
 
 use super::attributions::Attributions;
+use super::idle_ages::IdleAges;
 use super::status::Status;
 use crate::follow::Follower;
 
@@ -15,6 +16,8 @@ pub struct Scene<'a> {
     pub follower: &'a Follower,
     /// user, control group and name of each process
     pub attributions: &'a Attributions,
+    /// idle ages of the targets
+    pub ages: &'a IdleAges,
     /// duration and cost of watching
     pub status: &'a Status,
     /// the engine, if schemes are running

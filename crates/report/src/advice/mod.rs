@@ -17,11 +17,12 @@ use isotherm_core::{Snapshot, TargetId, TargetView};
 use crate::access::TargetName;
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate};
+use crate::need::curve::AgeCurve;
 use history::{Block, Now};
 use idle::{Fact, Ladder};
 use layout::Layout;
 use ranges::{ranges, stretches};
-use sizing::{Moment, SizingTally, Window};
+use sizing::{Moment, SizingTally, Window, by_ages};
 
 pub use figures::{Action, ActionRow, Advice, IdleRow, RangeRow, Sizing};
 pub use layout::AdviceScope;
@@ -69,6 +70,8 @@ pub struct AdviceBuilder {
     touches: f64,
     all: SizingTally,
     targets: BTreeMap<TargetId, SizingTally>,
+    /// idle ages of pages, if all memory of the targets is selected
+    ages: BTreeMap<TargetId, AgeCurve>,
 }
 
 impl AdviceBuilder {
@@ -95,6 +98,7 @@ impl AdviceBuilder {
                 .map(|(id, last)| (*id, sizing(last.time.start)))
                 .collect(),
             touches: 0.0,
+            ages: BTreeMap::new(),
             scope,
             time,
             wishes,
@@ -110,6 +114,9 @@ impl AdviceBuilder {
         let mut all = Moment::new(&self.ladder);
         let filter = self.scope.options.filter.clone();
         for view in filter.views(s) {
+            if let Some(ages) = view.ages.as_ref().filter(|_| filter.addr.is_none()) {
+                self.ages.entry(view.id).or_default().push(ages, s.end.0 as f64 / 1e9);
+            }
             let now = self.target(view, &time, s.attrs.sample);
             all.add(&now);
             if let Some(tally) = self.targets.get_mut(&view.id) {
@@ -173,10 +180,17 @@ impl AdviceBuilder {
         let sizing = |tally: SizingTally, name| {
             tally.sizing(name, &self.window, self.wishes.headroom_percent, &self.ladder)
         };
-        let mut sizings = vec![sizing(self.all, (None, "all together".to_owned()))];
+        let all = sizing(self.all, (None, "all together".to_owned()));
+        // Without the ages of a target, those of the others say too little.
+        let known: Vec<&AgeCurve> = self.ages.values().collect();
+        let known = if known.len() == self.targets.len() { known } else { Vec::new() };
+        let mut sizings = vec![by_ages(all, &known)];
         if several {
             let each = self.targets.into_iter();
-            let each = each.map(|(id, t)| sizing(t, (Some(id.0), options.label(id))));
+            let each = each.map(|(id, t)| {
+                let curve: Vec<&AgeCurve> = self.ages.get(&id).into_iter().collect();
+                by_ages(sizing(t, (Some(id.0), options.label(id))), &curve)
+            });
             sizings.extend(each);
         }
         Advice {

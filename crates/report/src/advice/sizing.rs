@@ -10,6 +10,7 @@ use super::history::Return;
 use super::idle::{Fact, Ladder};
 use crate::basis::ms;
 use crate::distribution::Distribution;
+use crate::need::curve::{AgeCurve, together};
 
 /// Maximum number of different working-set sizes per target for exact percentiles.
 const SIZES: usize = 1 << 14;
@@ -150,6 +151,46 @@ impl SizingTally {
             idle_bytes: (self.idle[i] / seconds).round() as u64,
             returned_bytes_per_min: self.returned[i] / seconds * 60.0,
         })
+    }
+}
+
+/// The figures of `sizing` by idle ages of pages, where these were counted: a region in which a single page is
+/// touched is not idle, but most of its pages may be.
+pub(super) fn by_ages(sizing: Sizing, curves: &[&AgeCurve]) -> Sizing {
+    let longest = curves.iter().map(|c| c.longest()).fold(f64::INFINITY, f64::min);
+    let window = sizing.window_ms / 1e3;
+    if curves.is_empty() || longest < window {
+        return sizing;
+    }
+    let percentile = |percent: f64| -> u64 {
+        let of = |c: &&AgeCurve| {
+            let mut needed = Distribution::new(SIZES);
+            c.kept(window).for_each(|(seconds, bytes)| needed.push(bytes, seconds));
+            needed.percentile(percent)
+        };
+        curves.iter().map(of).sum()
+    };
+    let row = |age: f64| {
+        let beyond = together(curves.iter().copied(), age);
+        IdleRow {
+            idle_ms: age * 1e3,
+            idle_bytes: beyond.idle.round() as u64,
+            returned_bytes_per_min: beyond.returned * 60.0,
+        }
+    };
+    let ages = sizing.idle.iter().map(|r| r.idle_ms / 1e3).filter(|age| *age <= longest);
+    let limit =
+        |old: Option<u64>, needed| old.map(|_| with_headroom(needed, sizing.headroom_percent));
+    let [p50, p95, max] = [50.0, 95.0, 100.0].map(percentile);
+    Sizing {
+        needed_p50_bytes: p50,
+        needed_p95_bytes: p95,
+        needed_max_bytes: max,
+        memory_high_bytes: limit(sizing.memory_high_bytes, p95),
+        memory_max_bytes: limit(sizing.memory_max_bytes, max),
+        returned_bytes_per_min: row(window).returned_bytes_per_min,
+        idle: ages.map(row).collect(),
+        ..sizing
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{AgeHistogram, PAGE_SIZE, PageAges};
+use isotherm_core::{PAGE_SIZE, PageAges};
 
 /// Ages up to this share of the record are known from enough of it.
-pub(super) const KNOWN_SHARE: f64 = 2.0 / 3.0;
+pub(crate) const KNOWN_SHARE: f64 = 2.0 / 3.0;
 
 /// Histograms of one target at one time; times in s since the begin of the clock.
 #[derive(Debug, Clone)]
@@ -15,15 +15,22 @@ struct AgeRow {
     ages: Arc<PageAges>,
 }
 
+impl AgeRow {
+    /// Whether the row looks back on `age` s.
+    fn knows(&self, age: f64) -> bool {
+        self.since - self.ages.begun.0 as f64 / 1e9 >= age && self.end > self.since
+    }
+}
+
 /// The ages of a target over time.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AgeCurve {
+pub(crate) struct AgeCurve {
     rows: Vec<AgeRow>,
 }
 
 /// What holds for memory that is idle for T or more.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Beyond {
+pub(crate) struct Beyond {
     /// bytes idle for T or more, mean over the time
     pub idle: f64,
     /// the rest of the memory whose ages are known, mean over the same time
@@ -50,6 +57,18 @@ impl AgeCurve {
     pub fn push(&mut self, ages: &Arc<PageAges>, end: f64) {
         let since = ages.since.0 as f64 / 1e9;
         self.rows.push(AgeRow { since, end, ages: Arc::clone(ages) });
+    }
+
+    /// Memory that is not idle for `age` s or more, with what is unknown, in bytes: in each row that knows this
+    /// age.
+    pub fn kept(&self, age: f64) -> impl Iterator<Item = (f64, u64)> + '_ {
+        let known = move |r: &&AgeRow| r.knows(age);
+        self.rows.iter().filter(known).map(move |r| {
+            let a = &r.ages;
+            let all = (a.idle.total() + a.swapped.total() + u64::from(a.unknown)) as f64;
+            let kept = all - a.idle.at_least(age) - a.swapped.at_least(age);
+            (r.end - r.since, (kept * PAGE_SIZE as f64).round() as u64)
+        })
     }
 
     /// For how long ages were counted, in s.
@@ -116,8 +135,8 @@ impl AgeCurve {
         let (mut seconds, mut n) = (0.0, 0.0);
         for row in self.rows.iter().filter(known) {
             let a = &row.ages;
-            let returned = above(&a.returned, age);
-            let idle = above(&a.idle, age) + above(&a.swapped, age);
+            let returned = a.returned.at_least(age);
+            let idle = a.idle.at_least(age) + a.swapped.at_least(age);
             sum.idle += idle;
             sum.kept += (a.idle.total() + a.swapped.total()) as f64 - idle;
             sum.returned += returned;
@@ -139,23 +158,12 @@ impl AgeCurve {
 }
 
 /// What holds for several targets together.
-pub(super) fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Beyond {
+pub(crate) fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Beyond {
     curves.map(|c| c.beyond(age)).fold(Beyond::default(), Beyond::plus)
 }
 
 /// Pages of a counted window: they are not independent.
 const WINDOW_PAGES: f64 = 16.0;
-
-/// Pages of `h` that are `age` s old or older, spread evenly over the logarithm within a bin.
-fn above(h: &AgeHistogram, age: f64) -> f64 {
-    let lowest = |i: usize| AgeHistogram::lowest_ms(i).map(|ms| (ms as f64 / 1e3).max(0.01));
-    let part = |i: usize| match (lowest(i), lowest(i + 1)) {
-        (Some(from), _) if from >= age => 1.0,
-        (Some(from), Some(to)) if to > age => (to / age).ln() / (to / from).ln(),
-        _ => 0.0,
-    };
-    h.0.iter().enumerate().map(|(i, n)| f64::from(*n) * part(i)).sum()
-}
 
 #[cfg(test)]
 mod tests {
@@ -164,16 +172,6 @@ mod tests {
 
     fn at(s: f64) -> Nanos {
         Nanos((s * 1e9) as u64)
-    }
-
-    #[test]
-    fn a_bin_is_spread_over_its_logarithm() {
-        let mut h = AgeHistogram::default();
-        h.add(16_000, 300);
-        assert_eq!(above(&h, 16.0), 300.0);
-        assert_eq!(above(&h, 21.0), 0.0);
-        let middle = 16.0 * 2f64.powf(1.0 / 6.0);
-        assert!((above(&h, middle) - 150.0).abs() < 1.0);
     }
 
     /// Rows of 10 s, in each of which 10 pages return after 20 s.

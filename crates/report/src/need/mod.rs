@@ -4,7 +4,7 @@
 //! gives up what is idle for T saves C(T), and R(T) comes back. The objective bounds R by a share of the working
 //! set a minute, as in far memory (Lagar-Cavilla et al., ASPLOS 2019): its T is the least that meets it.
 
-mod curve;
+pub(crate) mod curve;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -16,7 +16,7 @@ use isotherm_record::Limits;
 
 use self::status::last_lines;
 use super::line::Line;
-use crate::cli::{Now, Record, UsageError};
+use crate::cli::{Record, Targets, UsageError, Watching};
 use crate::log::say;
 
 /// Records until a signal, a request, a limit or the end of the targets.
@@ -33,22 +33,30 @@ pub fn run(o: Record) -> Result<ExitCode> {
     keep(&options, &o, Box::new(Line::new()), |done| say(last_lines(done, &o.output)))
 }
 
-/// Records without a message, except if there was no snapshot.
-pub fn in_passing(o: &Now, path: &Path) -> Result<ExitCode> {
+/// Records without a message, except if there was no snapshot. `line`: whether a terminal shows
+/// the progress in a line.
+pub fn in_passing(
+    targets: &Targets,
+    watching: &Watching,
+    duration: Duration,
+    path: &Path,
+    line: bool,
+) -> Result<ExitCode> {
     let options = RecordOptions {
-        targets: o.targets.selection(false),
+        targets: targets.selection(false),
         what: What::Processes(Vec::new()),
-        look: o.watching.look,
-        seed: o.watching.seed,
+        look: watching.look,
+        seed: watching.seed,
         output: path.to_owned(),
         limits: Limits::default(),
-        duration: Some(o.duration),
+        duration: Some(duration),
         control: None,
         metrics: None,
         metrics_every: Duration::MAX,
     };
-    let _ = o.watching.check()?;
-    keep(&options, &o.watching, Box::new(Silent), |done| {
+    let _ = watching.check()?;
+    let progress: Box<dyn Progress> = if line { Box::new(Line::new()) } else { Box::new(Silent) };
+    keep(&options, watching, progress, |done| {
         if done.summary.snapshots == 0 {
             say(last_lines(done, path));
         }

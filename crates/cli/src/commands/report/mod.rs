@@ -7,6 +7,7 @@ mod select;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::ops::Range;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +16,17 @@ use anyhow::{Result, bail};
 use isotherm_core::{Attribution, Nanos, Snapshot, TargetId};
 use isotherm_record::{Event, Facts, Lost, ReadError, Reader, TargetFact};
 use isotherm_report::{
-    AccessBuilder, AdviceBuilder, AdviceScope, Choice, Extent, Gap, Grid, GroupsBuilder,
-    NeedBuilder, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder, access_text,
-    advice_text, groups_text, heatmap_picture, json, need_picture, need_text, raw_head_text,
-    raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture, wss_text,
+    AccessBuilder, AdviceBuilder, AdviceScope, Choice, Extent, Gap, Grid, GroupsBuilder, Need,
+    NeedBuilder, Objective, Options, Raw, RegionsBuilder, Shape, Summarizer, WssBuilder,
+    access_text, advice_text, groups_text, heatmap_picture, json, need_picture, need_text,
+    raw_head_text, raw_text, regions_picture, regions_text, summary_text, terminal, wss_picture,
+    wss_text,
 };
 
 use self::output::{Form, Output, print};
 use super::open;
 use crate::cli;
-use crate::cli::{Input, ReportKind, Selection, UsageError};
+use crate::cli::{Input, Part, ReportKind, Selection};
 use crate::log::say;
 
 /// Makes the requested report.
@@ -45,7 +47,7 @@ pub fn run(o: cli::Report) -> Result<ExitCode> {
 
 fn summary(o: &cli::Summary) -> Result<ExitCode> {
     let mut summarizer = Summarizer::new(options(&o.selection)?);
-    each_snapshot(&o.selection.input, true, |s| {
+    each_snapshot(&o.selection.part.input, true, |s| {
         summarizer.push(s);
         Ok(())
     })?;
@@ -57,7 +59,7 @@ fn summary(o: &cli::Summary) -> Result<ExitCode> {
 
 fn heatmap(o: &cli::Heatmap) -> Result<ExitCode> {
     let output = Output::new(o.output.as_deref(), &o.selection)?;
-    let input = &o.selection.input;
+    let input = &o.selection.part.input;
     let mut extent = Extent::new(options(&o.selection)?);
     each_snapshot(input, true, |s| {
         extent.push(s);
@@ -77,7 +79,7 @@ fn heatmap(o: &cli::Heatmap) -> Result<ExitCode> {
 fn wss(o: &cli::Over) -> Result<ExitCode> {
     let output = Output::new(o.output.as_deref(), &o.selection)?;
     let mut builder = WssBuilder::new(options(&o.selection)?);
-    each_snapshot(&o.selection.input, true, |s| {
+    each_snapshot(&o.selection.part.input, true, |s| {
         builder.push(s);
         Ok(())
     })?;
@@ -88,7 +90,7 @@ fn wss(o: &cli::Over) -> Result<ExitCode> {
 fn regions(o: &cli::Over) -> Result<ExitCode> {
     let output = Output::new(o.output.as_deref(), &o.selection)?;
     let mut builder = RegionsBuilder::new(options(&o.selection)?);
-    each_snapshot(&o.selection.input, true, |s| {
+    each_snapshot(&o.selection.part.input, true, |s| {
         builder.push(s);
         Ok(())
     })?;
@@ -99,7 +101,7 @@ fn regions(o: &cli::Over) -> Result<ExitCode> {
 /// Prints the regions of one snapshot.
 pub fn access(selection: &Selection, choice: Choice) -> Result<ExitCode> {
     let mut builder = AccessBuilder::new(options(selection)?, choice);
-    each_snapshot(&selection.input, true, |s| {
+    each_snapshot(&selection.part.input, true, |s| {
         builder.push(s);
         Ok(())
     })?;
@@ -109,25 +111,30 @@ pub fn access(selection: &Selection, choice: Choice) -> Result<ExitCode> {
 }
 
 fn need(o: &cli::Need) -> Result<ExitCode> {
-    if o.selection.shown.addr.is_some() {
-        return Err(UsageError::new(
-            "idle ages are counted for each target, not by address: leave out --addr".to_owned(),
-        )
-        .into());
-    }
-    let output = Output::new(o.output.as_deref(), &o.selection)?;
-    let objective = o.objective.objective();
-    let mut builder = NeedBuilder::new(options(&o.selection)?, objective);
-    each_snapshot(&o.selection.input, true, |s| {
-        builder.push(s);
-        Ok(())
-    })?;
-    let need = builder.finish()?;
+    let output = Output::of(o.output.as_deref(), &o.part.input.path, o.json)?;
+    let need = need_figures(&o.part, o.objective.objective())?;
     output.write(&need, || need_text(&need), || need_picture(&need))
 }
 
+/// Prints how much memory the targets of a record need.
+pub fn need_of(path: &Path, objective: Objective, as_json: bool) -> Result<ExitCode> {
+    let need = need_figures(&Part::all(path), objective)?;
+    let text = if as_json { json(&need)? + "\n" } else { need_text(&need) };
+    print(text.as_bytes())
+}
+
+fn need_figures(part: &Part, objective: Objective) -> Result<Need> {
+    let options = select::part(part, &head(&part.input)?)?;
+    let mut builder = NeedBuilder::new(options, objective);
+    each_snapshot(&part.input, true, |s| {
+        builder.push(s);
+        Ok(())
+    })?;
+    Ok(builder.finish()?)
+}
+
 fn advice(o: &cli::Advice) -> Result<ExitCode> {
-    let input = &o.selection.input;
+    let input = &o.selection.part.input;
     let mut scope = AdviceScope::new(options(&o.selection)?);
     each_snapshot(input, true, |s| {
         scope.push(s);
@@ -150,11 +157,11 @@ fn advice(o: &cli::Advice) -> Result<ExitCode> {
 }
 
 fn cgroups(o: &cli::Cgroups) -> Result<ExitCode> {
-    let head = head(&o.selection.input)?;
+    let head = head(&o.selection.part.input)?;
     let options = select::options(&o.selection, &head)?;
     let mut firsts = head.attributions.into_iter();
     let mut builder = GroupsBuilder::new(options, o.by, o.every);
-    let torn = each_event(open(&o.selection.input)?, |event, _| {
+    let torn = each_event(open(&o.selection.part.input)?, |event, _| {
         match event {
             Event::Facts(_) => builder.begin(firsts.next().unwrap_or_default().into_values()),
             Event::Attribution(a) => builder.attribution(a),
@@ -182,7 +189,7 @@ fn raw(o: &cli::Raw) -> Result<ExitCode> {
     let head = raw.head();
     let head = if as_json { json(&head)? + "\n" } else { raw_head_text(&head) };
     out.write_all(head.as_bytes())?;
-    each_snapshot(&o.selection.input, true, |s| {
+    each_snapshot(&o.selection.part.input, true, |s| {
         let Some(s) = raw.snapshot(s) else { return Ok(()) };
         let text = if as_json { json(&s)? + "\n" } else { raw_text(&s) };
         Ok(out.write_all(text.as_bytes())?)
@@ -248,7 +255,7 @@ fn each_event(
 
 /// Title, names of the targets and selection, from the record's facts and the command line.
 fn options(selection: &Selection) -> Result<Options> {
-    select::options(selection, &head(&selection.input)?)
+    select::options(selection, &head(&selection.part.input)?)
 }
 
 /// The facts of a record about itself and its targets.

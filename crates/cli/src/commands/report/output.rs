@@ -31,14 +31,23 @@ pub struct Output<'a> {
 impl<'a> Output<'a> {
     /// Chooses the format by the name of the file, before anything is read.
     pub fn new(output: Option<&'a Path>, selection: &'a Selection) -> Result<Self, UsageError> {
+        Output::of(output, &selection.part.input.path, selection.shown.json)
+    }
+
+    /// The same for a report of the record at `input`.
+    pub fn of(
+        output: Option<&'a Path>,
+        input: &'a Path,
+        as_json: bool,
+    ) -> Result<Self, UsageError> {
         let path = output.filter(|path| *path != Path::new("-"));
         let form = match (path, output) {
-            _ if selection.shown.json => Form::Json,
+            _ if as_json => Form::Json,
             (Some(path), _) => by_name(path)?,
             (None, Some(_)) if !std::io::stdout().is_terminal() => Form::Png,
             _ => Form::Text,
         };
-        Ok(Output { form, path, input: &selection.input.path })
+        Ok(Output { form, path, input })
     }
 
     /// A picture of figures that are not from a record, in the format of the file's name.

@@ -3,30 +3,34 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
-use isotherm_core::TargetId;
+use isotherm_core::{TargetId, Thresholds};
 use isotherm_record::{Facts, TargetFact};
 use isotherm_report::{Filter, Options, printable};
 
 use super::Head;
-use crate::cli::Selection;
+use crate::cli::{Part, Selection};
 
 /// Maximum number of targets to list if none matches.
 const LISTED: usize = 20;
 
-/// The options of every report.
+/// The options of a report of memory.
 pub fn options(selection: &Selection, head: &Head) -> Result<Options> {
+    let mut options = part(&selection.part, head)?;
+    options.filter.addr = selection.shown.addr;
+    options.thresholds = selection.shown.thresholds();
+    Ok(options)
+}
+
+/// The options of a report of a part of a record.
+pub fn part(part: &Part, head: &Head) -> Result<Options> {
     let (facts, targets) = (head.facts.as_ref(), head.targets.as_slice());
-    let chosen = chosen(&selection.target, targets)?;
+    let chosen = chosen(&part.target, targets)?;
     let wanted = |t: &&TargetFact| chosen.as_ref().is_none_or(|ids| ids.contains(&t.id));
     let shown: Vec<&TargetFact> = targets.iter().filter(wanted).collect();
     Ok(Options {
         title: title(facts, &shown),
-        filter: Filter {
-            time: selection.time.clone(),
-            addr: selection.shown.addr,
-            targets: chosen,
-        },
-        thresholds: selection.shown.thresholds(),
+        filter: Filter { time: part.time.clone(), addr: None, targets: chosen },
+        thresholds: Thresholds::default(),
         labels: targets.iter().map(|t| (t.id, label(t))).collect::<BTreeMap<_, _>>(),
         look: facts.map(|f| f.look.clone()).unwrap_or_default(),
         gaps: head.gaps.clone(),

@@ -1,0 +1,187 @@
+//! Does `report need` predict what a memory limit costs? Each workload is recorded without a limit. Then its
+//! limit is lowered in steps, and its major faults are held against the prediction.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::limited::Limited;
+use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::user::{self, User, WORKLOADS, touches_per_second};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::cgroup::Limit;
+use isotherm_linux::swap::Swap;
+
+#[derive(Parser)]
+struct Options {
+    /// length of the records in s
+    #[arg(long, default_value_t = 120)]
+    record: u64,
+    /// time at each limit before faults are counted, in s
+    #[arg(long, default_value_t = 15)]
+    settle: u64,
+    /// time in which they are counted, in s
+    #[arg(long, default_value_t = 20)]
+    measure: u64,
+    /// limits, in percent of the memory in use
+    #[arg(long, value_delimiter = ',', default_value = "95,90,80,70,60,50")]
+    limits: Vec<u64>,
+}
+
+/// A workload in its group, with its recorder.
+struct Case {
+    name: &'static str,
+    // Dropped before its group.
+    user: User,
+    group: Limited,
+    /// memory in use without a limit, in bytes
+    rest: u64,
+    /// saved bytes, and bytes that come back per second, by idle time
+    curve: Vec<(f64, f64)>,
+}
+
+/// What was predicted and measured, in faults per second.
+struct Cell {
+    predicted: f64,
+    measured: f64,
+    touches: f64,
+}
+
+fn main() -> Result<()> {
+    user::run_if_asked()?;
+    let o = Options::parse();
+    ensure!(o.limits.iter().all(|p| (10..100).contains(p)), "limits are 10 to 99 percent");
+    let isotherm = beside()?;
+    let _swap = Swap::start(2 << 30)?;
+    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    let dir = tempfile::tempdir()?;
+    let mut cases = WORKLOADS
+        .iter()
+        .map(|(name, mib)| {
+            let group = Limited::named(name, 4 << 30)?;
+            let user = group.within(|| User::start(name, *mib))?;
+            Ok(Case { name, user, group, rest: 0, curve: Vec::new() })
+        })
+        .collect::<Result<Vec<Case>>>()?;
+    sleep(Duration::from_secs(5));
+    let recorders = cases
+        .iter()
+        .map(|case| record(&isotherm, case, dir.path(), o.record))
+        .collect::<Result<Vec<Ended>>>()?;
+    for mut recorder in recorders {
+        ensure!(recorder.0.wait()?.success(), "a recorder failed");
+    }
+    for case in &mut cases {
+        case.rest = case.group.group().memory_current()?;
+        case.curve = curve(&isotherm, &dir.path().join(case.name))?;
+    }
+    println!("faults a second, predicted / measured, at limits in percent of the memory in use\n");
+    print!("{:<16}", "");
+    o.limits.iter().for_each(|percent| print!("{percent:>16} %"));
+    println!();
+    let mut cells: Vec<Vec<Cell>> = cases.iter().map(|_| Vec::new()).collect();
+    for percent in &o.limits {
+        cases.iter().try_for_each(|case| lower(case, case.rest * percent / 100))?;
+        sleep(Duration::from_secs(o.settle));
+        let before = faults(&cases)?;
+        sleep(Duration::from_secs(o.measure));
+        let after = faults(&cases)?;
+        for (i, case) in cases.iter().enumerate() {
+            let gone = (case.rest - case.rest * percent / 100) as f64;
+            cells[i].push(Cell {
+                predicted: returned(&case.curve, gone) / PAGE_SIZE as f64,
+                measured: (after[i] - before[i]) as f64 / o.measure as f64,
+                touches: touches_per_second(case.name)?,
+            });
+        }
+    }
+    for (case, cells) in cases.iter().zip(&cells) {
+        print!("{:<16}", case.name);
+        cells
+            .iter()
+            .for_each(|c| print!("{:>18}", format!("{:.0}/{:.0}", c.predicted, c.measured)));
+        println!();
+    }
+    summary(&cells.into_iter().flatten().collect::<Vec<_>>());
+    Ok(())
+}
+
+fn record(isotherm: &Path, case: &Case, dir: &Path, seconds: u64) -> Result<Ended> {
+    let child: Child = Command::new(isotherm)
+        .args(["record", "--pid", &case.user.pid().to_string()])
+        .args(["--duration", &format!("{seconds}s"), "-o"])
+        .arg(dir.join(case.name))
+        .stderr(std::process::Stdio::null())
+        .spawn()?;
+    Ok(Ended(child))
+}
+
+/// Saved bytes, and bytes that come back per second, the longest idle time first.
+fn curve(isotherm: &Path, record: &Path) -> Result<Vec<(f64, f64)>> {
+    let out =
+        Command::new(isotherm).args(["report", "need", "--json", "-i"]).arg(record).output()?;
+    let need: serde_json::Value = serde_json::from_slice(&out.stdout).context("no report")?;
+    let points = need["needs"][0]["curve"].as_array().context("no curve")?;
+    let figure = |p: &serde_json::Value, key: &str| p[key].as_f64().context("no figure");
+    let point = |p| Ok((figure(p, "saved_bytes")?, figure(p, "returned_bytes_per_second")?));
+    points.iter().rev().map(point).collect()
+}
+
+/// What comes back per second if `gone` bytes have no room. Memory that is idle for longer than is known does
+/// not come back at one end, and at the rate of the longest known time at the other.
+fn returned(curve: &[(f64, f64)], gone: f64) -> f64 {
+    let after = curve.partition_point(|p| p.0 < gone);
+    let (x1, y1) = if after == 0 { (0.0, 0.0) } else { curve[after - 1] };
+    match curve.get(after) {
+        Some(&(x2, y2)) => y1 + (y2 - y1) * (gone - x1) / (x2 - x1).max(1.0),
+        None => y1,
+    }
+}
+
+/// Lowers the limit in steps of 5 % of the memory: a limit far below the use is refused.
+fn lower(case: &Case, limit: u64) -> Result<()> {
+    let group = case.group.group();
+    let mut at = group.memory_current()?;
+    while at > limit {
+        at = limit.max(at - case.rest / 20);
+        // The kernel may find too little to reclaim at first.
+        for _ in 0..20 {
+            if group.set_memory_max(Limit::Bytes(at)).is_ok() {
+                break;
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
+    Ok(group.set_memory_max(Limit::Bytes(limit))?)
+}
+
+/// Major faults of each workload so far.
+fn faults(cases: &[Case]) -> Result<Vec<u64>> {
+    let of = |case: &Case| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", case.user.pid()))?;
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        Ok(fields.nth(9).context("no majflt")?.parse()?)
+    };
+    cases.iter().map(of).collect()
+}
+
+fn summary(cells: &[Cell]) {
+    let error: f64 = cells.iter().map(|c| (c.predicted - c.measured).abs() / c.touches).sum();
+    let mut factors: Vec<f64> = cells
+        .iter()
+        .filter(|c| c.measured >= 50.0)
+        .map(|c| (c.predicted.max(1.0) / c.measured).ln().abs().exp())
+        .collect();
+    factors.sort_by(f64::total_cmp);
+    let median = factors.get(factors.len() / 2).copied().unwrap_or(1.0);
+    let within = factors.iter().filter(|f| **f <= 1.5).count();
+    println!(
+        "\nmiss ratio: mean error {:.2} points; where 50 or more faults a second came: median factor {median:.2}, \
+         {within} of {} within 1.5",
+        error / cells.len().max(1) as f64 * 100.0,
+        factors.len()
+    );
+}
