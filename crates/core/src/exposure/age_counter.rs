@@ -16,7 +16,7 @@ use crate::time::Nanos;
 /// Pages of a window, and windows of a block. Windows are of 64 KiB, whatever the monitor's attributes.
 const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
-/// Maximum number of sampled windows, if enough are left out: 32,768 pages with 8 bytes each.
+/// Maximum number of sampled windows, if enough are left out: 32,768 pages with 12 bytes each.
 const MOST_WINDOWS: u64 = 2048;
 /// A row is due after this time in ms, then each time the time since the beginning has grown by a sixth, and at
 /// least once a minute: see [`AgeCounter::is_due`].
@@ -30,6 +30,8 @@ struct Stamp {
     found: u32,
     /// its clear after that; 0: it was not cleared yet
     cleared: u32,
+    /// Mean time between two touches; 0: it was touched only once.
+    between: u32,
 }
 
 #[derive(Debug, Default)]
@@ -149,18 +151,20 @@ impl AgeCounter {
         let at = before.midpoint(ms).max(1);
         for (page, stamp) in block.of(pages) {
             if let (0, Some(since)) = (stamp.cleared, idle) {
-                *stamp = Stamp { found: since, cleared: since };
+                *stamp = Stamp { found: since, cleared: since, ..*stamp };
             }
             if stamp.cleared > 0 {
                 let (low, high) = stamp.bounds(at);
-                self.returned.add(likely(low, high), 1);
+                let age = stamp.likely(at);
+                self.returned.add(age, 1);
                 self.errors += (high - low) / 2 + u64::from(ms - before) / 2;
                 if huge {
-                    self.huge_returned.add(likely(low, high), 1);
+                    self.huge_returned.add(age, 1);
                 }
                 returned.insert(page);
+                stamp.note_time_between(at);
             }
-            *stamp = Stamp { found: at, cleared: 0 };
+            *stamp = Stamp { found: at, cleared: 0, ..*stamp };
         }
         block.returned = returned;
     }
@@ -342,22 +346,35 @@ impl Stamp {
         match (self.cleared, young) {
             (0, YoungAge::Hot) => 0,
             (0, YoungAge::IdleSince(since)) => ms.saturating_sub(since).into(),
-            _ => {
-                let (low, high) = self.bounds(ms);
-                likely(low, high)
-            }
+            _ => self.likely(ms),
         }
+    }
+
+    /// The likely age at `ms`, in ms, of a page that is not presumed hot or idle.
+    fn likely(self, ms: u32) -> u64 {
+        let (low, high) = self.bounds(ms);
+        let between = if self.between > 0 { u64::from(self.between) } else { u64::MAX };
+        likely(low, high, high.min(between))
+    }
+
+    /// Notes a touch at `ms` after a clear.
+    fn note_time_between(&mut self, ms: u32) {
+        // A clear falls into the middle of the time between two touches, on average.
+        let now = ms.saturating_sub(self.cleared).saturating_mul(2).max(1);
+        self.between = if self.between == 0 { now } else { self.between.midpoint(now).max(1) };
     }
 }
 
-/// The likely age of a page, in ms, that was touched `high` ago, and maybe again until `low` ago.
+/// The likely age of a page, in ms, that was touched `high` ago, and maybe again until `low` ago, if it is touched
+/// each `between` on average. If that is not known, it is the age itself: pages of age T are touched about once
+/// in T.
 ///
-/// Pages of this age are touched about once in that time, T: the rate is 1/T. For a time L at random times at
-/// this rate, the last touch came T (1 - exp(-L/T)) before the end, on average. Example: touched 12 s ago and
-/// cleared 9 s ago. In the 3 s between it was probably not touched again, as pages of this age are touched each
-/// 12 s. So the last touch was 2.7 s before the clear, and the age is 11.7 s.
-fn likely(low: u64, high: u64) -> u64 {
-    let (t, l) = (high.max(1) as f64, (high - low) as f64);
+/// In a time L of touches at random times, T apart on average, the last one comes T (1 - exp(-L/T)) before the end
+/// or at the first. Example: touched 12 s ago and cleared 9 s ago. In the 3 s between it was probably not touched
+/// again, as pages of this age are touched each 12 s. So the last touch was 2.7 s before the clear, and the age is
+/// 11.7 s.
+fn likely(low: u64, high: u64, between: u64) -> u64 {
+    let (t, l) = (between.max(1) as f64, (high - low) as f64);
     low + (t * -(-l / t).exp_m1()).round() as u64
 }
 
@@ -425,6 +442,22 @@ mod tests {
         ages.woke(BLOCK, &PageMask::span(0, 10), false, 10_000, 30_000);
         let row = row(&mut ages, state(PageMask::span(0, 10)), 33_000);
         assert_eq!(of(&row.returned, 20), 10);
+    }
+
+    /// A page that is touched soon after each clear is hot, also if its next clear comes late.
+    #[test]
+    fn what_returned_at_once_before_is_young() {
+        let mut ages = begun();
+        for s in [0, 20, 40] {
+            ages.found(BLOCK, &PageMask::span(0, 10), false, (s * 1000 + 1, s * 1000 + 3));
+            ages.cleared(BLOCK, &PageMask::span(0, 10), false, (s + 20) * 1000);
+        }
+        let first = row(&mut ages, state(PageMask::span(0, 10)), 60_500);
+        assert_eq!(first.idle.at_least(1.0), 0.0, "cleared half a second ago");
+        assert_eq!(first.returned.at_least(10.0), 10.0, "at first nothing is known");
+        ages.found(BLOCK, &PageMask::span(0, 10), false, (60_501, 60_503));
+        let later = row(&mut ages, state(PageMask::span(0, 10)), 90_000);
+        assert_eq!((later.returned.at_least(5.0), later.idle.at_least(5.0)), (0.0, 0.0));
     }
 
     #[test]
@@ -517,9 +550,10 @@ mod tests {
 
     #[test]
     fn likely_ages_lie_between_their_bounds() {
-        assert_eq!(likely(9000, 12_000), 11_654);
-        assert_eq!(likely(5000, 5000), 5000);
-        assert_eq!(likely(0, 0), 0);
-        assert_eq!(likely(0, 10_000), 6321);
+        assert_eq!(likely(9000, 12_000, 12_000), 11_654);
+        assert_eq!(likely(5000, 5000, 5000), 5000);
+        assert_eq!(likely(0, 0, 0), 0);
+        assert_eq!(likely(0, 10_000, 10_000), 6321);
+        assert_eq!(likely(1000, 10_000, 10), 1010, "it is touched all the time");
     }
 }
