@@ -6,7 +6,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::load::MIB;
-use crate::run::{Recorder, root_or_skip, run_in};
+use crate::run::{Recorder, root_or_skip, run_in, until};
 use crate::workload::Running;
 
 /// Every 32nd page of 96 MiB is hot.
@@ -49,8 +49,15 @@ fn idle_pages_beside_hot_ones_can_be_given_up() {
         return;
     }
     let mut running = strewn();
-    let mut recorder =
-        Recorder::start(&["--monitor", "exposure", "--pid", &running.pid(), "--duration", "32s"]);
+    let options = ["--monitor", "exposure", "--pid", &running.pid(), "--duration", "32s"];
+    let metrics = ["--metrics", "m.prom", "--metrics-every", "1s"];
+    let mut recorder = Recorder::start(&[&options[..], &metrics].concat());
+    let idle = || {
+        let text = fs::read_to_string(recorder.dir().join("m.prom")).unwrap_or_default();
+        let line = text.lines().find_map(|l| l.strip_prefix("isotherm_idle_bytes{age=\"10\"} "));
+        line.and_then(|bytes| bytes.parse::<u64>().ok())
+    };
+    until("metrics of idle memory", || idle().is_some_and(|bytes| bytes > 88 * MIB));
     assert_eq!(recorder.wait().code(), Some(0), "{}", recorder.err());
     let dir = running.dir.path();
     fs::copy(recorder.record(), dir.join("isotherm.rec")).unwrap();

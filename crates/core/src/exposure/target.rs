@@ -292,7 +292,7 @@ impl ExposureTarget {
         let seams = &self.seams;
         self.woken.retain(|w| !w.settle(pieces, seams, t) && now.since(w.at) < WOKEN_FOR);
         let mut fell = false;
-        let sampled = sampled(pieces, &self.regions);
+        let sampled = sampled(pieces, &self.regions, now);
         for cell in hot_cells(pieces, &sampled, seams) {
             fell |= fall_idle(pieces, cell, &sampled, now, t);
         }
@@ -371,12 +371,13 @@ impl ExposureTarget {
     /// Applies the results of a clear.
     pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &ExposureTerms, began: Nanos) {
         let mut at = 0;
+        let sampled = sampled(&self.pieces, &self.regions, now.at);
         for c in done {
             at = self.first_in_block(c.start, at);
             let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
             let since = Moment { at: c.cleared_at, ms, ran: now.ran };
             let (ages, regions) = (&mut self.ages, &self.regions);
-            for p in in_block(&mut self.pieces, at, c.start) {
+            for (p, hz) in in_block(&mut self.pieces, at, c.start).zip(&sampled[at..]) {
                 let age = presumed_age(p, known_at(regions, p.range));
                 let (pages, is_hot) = (p.within(&c.armed), age == YoungAge::Hot);
                 match age {
@@ -384,7 +385,7 @@ impl ExposureTarget {
                     YoungAge::IdleSince(since) => ages.cleared(c.start, &pages, false, since),
                     _ => ages.cleared(c.start, &pages, is_hot, ms),
                 }
-                p.clear(c, since, t);
+                p.clear(c, since, *hz, t);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Memory whose heat is a picture: each area is hot in some phases and idle in the others.
 
-use super::field::{Field, TARGET, Touch};
+use super::field::{Field, MEASURED, Prices, TARGET, Touch, VIRTUAL};
 use super::*;
 
 /// The first part of each phase, in s, in which the monitor may still be finding the change.
@@ -77,15 +77,29 @@ fn hot_blocks(s: &Snapshot, total: u64) -> Vec<bool> {
 
 /// Hot blocks against the truth every 100 ms, by the latest snapshot, and the cost as a share of a CPU.
 fn drawn(d: &Drawing, attrs: Attrs, skip: u64) -> (Counted, f64) {
+    drawn_at(d, attrs, skip, MEASURED)
+}
+
+/// The same at other prices. A target that sleeps between its touches goes through its hot areas in order of their
+/// addresses.
+fn drawn_at(d: &Drawing, attrs: Attrs, skip: u64, prices: Prices) -> (Counted, f64) {
     let areas: Vec<AddrRange> = (0..d.areas).map(|a| d.range(a)).collect();
-    let field = Field::new(&areas, d.seed);
+    let field = Field::priced(&areas, d.seed, prices);
+    if prices.wakeup > 0.0 {
+        field.count_computing(true);
+    }
+    let every = Duration::from_secs_f64(1.0 / d.hz);
+    let hot = || match prices.touch > 0.0 {
+        true => Touch::Passes { from: field.now(), length: every, every },
+        false => Touch::Random(d.hz),
+    };
     let mut monitor = Exposure::new(field.clone(), attrs, &[TARGET], d.seed).unwrap();
     // The first sweep ends before that.
     let lead = 6.0 + d.total() as f64 / 500.0;
     let mut snapshots = field.run(&mut monitor, seconds(lead));
     for phase in 0..d.phases {
         for a in 0..d.areas {
-            let touch = if d.is_hot(a, phase) { Touch::Random(d.hz) } else { Touch::Idle };
+            let touch = if d.is_hot(a, phase) { hot() } else { Touch::Idle };
             field.touch(a as usize, touch);
         }
         snapshots.extend(field.run(&mut monitor, seconds(lead + (phase + 1) as f64 * d.phase)));
@@ -185,6 +199,38 @@ fn all_drawings() {
                     let cost = all.iter().map(|(_, cost)| *cost).fold(0.0, f64::max);
                     println!("{name}: F1 {}, at most {:.2} % of a CPU", f1.join(" "), cost * 100.0);
                 }
+            }
+        }
+    }
+}
+
+/// The same at the prices of a virtual machine, computing included: to be run with optimization.
+#[test]
+#[ignore = "prints figures, and takes minutes"]
+fn all_drawings_on_a_virtual_machine() {
+    let only = std::env::var("DRAWN_ONLY").unwrap_or_default();
+    for size in [4, 64, 256] {
+        for phase in [1.0, 2.0, 5.0] {
+            let name = format!("{size}/512/{phase}");
+            if name.contains(&only) {
+                let seen = |seed| {
+                    let d = Drawing { hz: 40.0, ..drawing(size, 512, phase, seed) };
+                    drawn_at(&d, Attrs::default(), 1, VIRTUAL)
+                };
+                let all: Vec<(Counted, f64)> = (1..=5).map(seen).collect();
+                let f1: Vec<String> = all.iter().map(|(c, _)| format!("{:.3}", c.f1())).collect();
+                let part =
+                    |of: fn(&Counted) -> u64| -> u64 { all.iter().map(|(c, _)| of(c)).sum() };
+                let (right, wrong) = (part(|c| c.right), part(|c| c.wrong));
+                let missed = part(|c| c.missed);
+                let cost = all.iter().map(|(_, cost)| *cost).fold(0.0, f64::max);
+                println!(
+                    "{name}: F1 {}, wrong {:.3}, missed {:.3}, at most {:.2} % of a CPU",
+                    f1.join(" "),
+                    wrong as f64 / right as f64,
+                    missed as f64 / right as f64,
+                    cost * 100.0
+                );
             }
         }
     }

@@ -74,6 +74,12 @@ pub struct Prices {
     pub own_run: f64,
     pub shootdown: f64,
     pub call: f64,
+    /// for each time at which anything is read or cleared
+    pub wakeup: f64,
+    /// factor for computing: after a sleep, caches are cold
+    pub computing: f64,
+    /// of the target, for each touch; if 0, the target runs all the time
+    pub touch: f64,
 }
 
 /// As measured on a real machine (`docs/concepts/looks.md`).
@@ -85,6 +91,22 @@ pub const MEASURED: Prices = Prices {
     own_run: 10e-6,
     shootdown: 12e-6,
     call: 15e-6,
+    wakeup: 0.0,
+    computing: 1.0,
+    touch: 0.0,
+};
+
+/// The same on a virtual machine, with what waking up costs, and a target that sleeps between its touches.
+pub const VIRTUAL: Prices = Prices {
+    read_a_page: 2.4e-9,
+    read_a_block: 0.3e-6,
+    own_run: 16e-6,
+    shootdown: 9e-6,
+    call: 30e-6,
+    wakeup: 60e-6,
+    computing: 2.5,
+    touch: 38e-9,
+    ..MEASURED
 };
 
 #[derive(Debug)]
@@ -93,6 +115,10 @@ struct State {
     /// the computing of the monitor, if that is counted
     computing: Option<Computing>,
     prices: Prices,
+    /// when it last woke up for something
+    woke_up: Nanos,
+    /// for how long the target ran, in s
+    ran: f64,
     areas: Vec<Area>,
     /// young pages of each block, and the time of that state
     blocks: BTreeMap<u64, (PageMask, Nanos)>,
@@ -100,6 +126,25 @@ struct State {
 }
 
 impl State {
+    fn wait(&mut self, until: Nanos) {
+        let hz = |touch: Touch| match touch {
+            Touch::Random(hz) => hz,
+            Touch::Passes { every, .. } => 1.0 / every.as_secs_f64(),
+            Touch::Idle | Touch::Pass { .. } => 0.0,
+        };
+        let touches: f64 =
+            self.areas.iter().map(|a| (a.range.len() / PAGE_SIZE) as f64 * hz(a.touch)).sum();
+        let share = (touches * self.prices.touch).min(1.0);
+        self.ran += share * until.since(self.now).as_secs_f64();
+        self.now = until;
+    }
+
+    /// The price of waking up, where this is the first call since.
+    fn wakes_up(&mut self) -> Duration {
+        let is_awake = std::mem::replace(&mut self.woke_up, self.now) == self.now;
+        Duration::from_secs_f64(if is_awake { 0.0 } else { self.prices.wakeup })
+    }
+
     fn chance(&mut self) -> f64 {
         self.rng = self.rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let x = (self.rng ^ self.rng >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -140,6 +185,11 @@ impl State {
     }
 }
 
+/// So many seconds, in whole ticks of 4 ms.
+fn ticks(s: f64) -> Duration {
+    Duration::from_millis((s * 250.0) as u64 * 4)
+}
+
 /// The areas as an operations set; clones share them.
 #[derive(Debug, Clone)]
 pub struct Field(Rc<RefCell<State>>);
@@ -166,6 +216,8 @@ impl Field {
             now: Nanos(0),
             computing: None,
             prices,
+            woke_up: Nanos(0),
+            ran: 0.0,
             areas,
             blocks,
             rng,
@@ -204,7 +256,7 @@ impl Field {
                 Step::Snapshot(s) => out.push(s),
                 Step::End(_) => return out,
                 Step::Wait(next) => {
-                    self.0.borrow_mut().now = next.min(until);
+                    self.0.borrow_mut().wait(next.min(until));
                     if next > until {
                         return out;
                     }
@@ -232,7 +284,9 @@ impl Space for Field {
     }
 
     fn ran(&mut self, _: TargetId) -> Option<Duration> {
-        Some(Duration::from_nanos(self.now().0))
+        let s = self.0.borrow();
+        let runs_always = s.prices.touch == 0.0;
+        Some(if runs_always { Duration::from_nanos(s.now.0) } else { ticks(s.ran) })
     }
 }
 
@@ -261,6 +315,8 @@ fn parts(ranges: &[AddrRange]) -> impl Iterator<Item = (u64, PageMask)> + '_ {
 
 /// CPU time of this thread.
 pub fn own_cpu() -> Duration {
+    // The kernel brings its count up to date.
+    std::thread::yield_now();
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = stat.split(' ').next().and_then(|ns| ns.parse().ok());
     Duration::from_nanos(ns.unwrap_or(0))
@@ -283,7 +339,7 @@ impl State {
         if let Some(c) = &mut self.computing {
             let passed = own_cpu().saturating_sub(c.since);
             c.all += passed;
-            c.due += if c.is_paid { passed } else { Duration::ZERO };
+            c.due += if c.is_paid { passed.mul_f64(self.prices.computing) } else { Duration::ZERO };
         }
     }
 
@@ -323,7 +379,7 @@ impl State {
         let s = self;
         if ranges.is_empty() {
             let due = s.computing.as_mut().map(|c| std::mem::take(&mut c.due));
-            return Cost { cpu: due.unwrap_or_default(), ..Cost::default() };
+            return Cost { cpu: due.unwrap_or_default() + s.wakes_up(), ..Cost::default() };
         }
         let (mut pages, mut blocks) = (0, 0);
         for (start, mask) in parts(ranges) {

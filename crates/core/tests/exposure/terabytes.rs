@@ -14,6 +14,9 @@ const VIRTUAL: Prices = Prices {
     own_run: 25e-6,
     shootdown: 25e-6,
     call: 15e-6,
+    wakeup: 0.0,
+    computing: 1.0,
+    touch: 0.0,
 };
 /// A physical machine: 2 us.
 const BARE: Prices = Prices { own_run: 2e-6, shootdown: 2e-6, ..VIRTUAL };

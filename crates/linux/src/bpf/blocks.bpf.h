@@ -70,14 +70,14 @@ static __always_inline void note(struct block *block, __u64 byte, __u64 packed)
 struct bits {
 	__u64 table;
 	__u32 block;
-	__u32 unused;
+	__u32 first; /* part */
 };
 
 /* 16 entries. */
 static long read_part_of_bits(__u32 i, struct bits *b)
 {
 	struct block *block = &blocks[within(b->block, MAX_BLOCKS)];
-	__u64 packed = 0, part = within(i, TABLE_ENTRIES / 16);
+	__u64 packed = 0, part = within(b->first + i, TABLE_ENTRIES / 16);
 
 	if (!direct_loads) {
 		for (int byte = 0; byte < 2; byte++) {
@@ -101,13 +101,19 @@ static long read_part_of_bits(__u32 i, struct bits *b)
 	return 0;
 }
 
-static __always_inline void read_bits(__u32 block, __u64 table)
+/* Reads all entries, or a part of them: a sample of a block has a window of 16. The rest of the masks is
+ * empty then. */
+static __always_inline void read_bits(__u32 index, __u64 table, __u32 first, __u32 parts)
 {
-	struct bits b = { .table = table, .block = block };
+	struct block *block = &blocks[within(index, MAX_BLOCKS)];
+	struct bits b = { .table = table, .block = index, .first = first };
 
 	if (!direct_loads)
 		bpf_probe_read_kernel(entries, TABLE_ENTRIES * 8, (void *)table);
-	bpf_loop(TABLE_ENTRIES / 16, read_part_of_bits, &b, 0);
+	if (parts < TABLE_ENTRIES / 16)
+		for (int i = 0; i < 8; i++)
+			block->resident[i] = block->young[i] = 0;
+	bpf_loop(parts, read_part_of_bits, &b, 0);
 }
 
 static __always_inline __u64 any_of(const __u64 *words)
@@ -144,14 +150,15 @@ struct plainness {
 	struct walk *w;
 	__u64 table;
 	__u32 block;
-	__u32 unused;
+	__u32 first; /* part */
+	__u64 others; /* resident pages that are not plain */
 };
 
 /* 8 pages. */
 static long read_part_of_plain(__u32 i, struct plainness *p)
 {
 	struct block *block = &blocks[within(p->block, MAX_BLOCKS)];
-	__u64 byte = 0, part = within(i, TABLE_ENTRIES / 8);
+	__u64 byte = 0, part = within(p->first + i, TABLE_ENTRIES / 8);
 
 	for (int k = 0; k < 8; k++) {
 		__u64 page = part * 8 + k;
@@ -160,14 +167,33 @@ static long read_part_of_plain(__u32 i, struct plainness *p)
 		byte = byte >> 1 | is_plain(p->w, entry, p->w->pgd) << 7;
 	}
 	((__u8 *)block->plain)[part] = byte;
+	p->others |= ((__u8 *)block->resident)[part] & ~byte;
 	return 0;
 }
 
-static __always_inline void read_plain(struct walk *w, __u32 index, __u64 table)
+/* Reads a part of the pages. The rest counts as plain, unless the part has pages that are not plain: a
+ * folio may reach beyond it, so all pages are read then. */
+static __always_inline void read_plain(struct walk *w, __u32 index, __u64 table, __u32 first,
+				       __u32 parts)
 {
-	struct plainness p = { .w = w, .table = table, .block = index };
+	struct block *block = &blocks[within(index, MAX_BLOCKS)];
+	struct plainness p = { .w = w, .table = table, .block = index, .first = first };
 
+	if (parts < TABLE_ENTRIES / 8) {
+		for (int i = 0; i < 8; i++)
+			block->plain[i] = block->resident[i];
+		bpf_loop(parts, read_part_of_plain, &p, 0);
+		if (!p.others)
+			return;
+		p.first = 0;
+	}
 	bpf_loop(TABLE_ENTRIES / 8, read_part_of_plain, &p, 0);
+}
+
+/* The index of the part of its page table that maps an address, in parts of `entries` entries. */
+static __always_inline __u32 part_of(__u64 addr, __u32 entries)
+{
+	return (addr >> 12 & (TABLE_ENTRIES - 1)) / entries;
 }
 
 /* Reads one block, or skips one stretch without any. */
@@ -175,7 +201,7 @@ static long read_block(__u32 step, struct walk *w)
 {
 	struct block *block = &blocks[within(progress.blocks, MAX_BLOCKS)];
 	struct span *span = &spans[within(progress.span, MAX_SPANS)];
-	__u64 at = progress.at, pmd, table;
+	__u64 at = progress.at, pmd, table, last;
 	int level;
 
 	if (at >= span->end) {
@@ -206,13 +232,22 @@ static long read_block(__u32 step, struct walk *w)
 	}
 	if (level == PTE) {
 		table = table_of(w, pmd);
-		read_bits(progress.blocks, table);
+		last = (span->end < progress.at ? span->end : progress.at) - 1;
+		/* For a clear, it must be known of a whole block which pages no range may cover. */
+		if (order.plain == OF_ALL)
+			read_bits(progress.blocks, table, 0, TABLE_ENTRIES / 16);
+		else
+			read_bits(progress.blocks, table, part_of(at, 16),
+				  part_of(last, 16) - part_of(at, 16) + 1);
 		if (!any_of(block->resident))
 			return 0;
 		block->has_plain = w->vmemmap && order.plain == OF_ALL
 				   && (span->plain || any_of(block->young));
-		if (block->has_plain)
-			read_plain(w, progress.blocks, table);
+		if (block->has_plain && span->plain)
+			read_plain(w, progress.blocks, table, 0, TABLE_ENTRIES / 8);
+		else if (block->has_plain)
+			read_plain(w, progress.blocks, table, part_of(at, 8),
+				   part_of(last, 8) - part_of(at, 8) + 1);
 		/* The same check as for windows. */
 		if (walk_down(w, at) != PTE || (w->entry & TABLE) != (pmd & TABLE))
 			return 0;

@@ -34,9 +34,9 @@ impl Survey for Vaddr {
         let (mut cost, before) = (Cost::default(), out.len());
         read_blocks(&mut self.walker, process, &spans, |block| {
             cost.looks += 1;
-            cost.pages += block.entries();
             let Some(range) = ranges.get(block.span) else { return };
             let asked = pages_in_block(block.start, *range);
+            cost.pages += block.entries().min(asked.count().into());
             let RawBlock { start, huge, read_at, .. } = *block;
             let (resident, young) = (block.resident.and(&asked), block.young.and(&asked));
             if !resident.is_empty() {
