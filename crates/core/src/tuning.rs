@@ -25,6 +25,10 @@ pub(crate) const LONGEST_REGION_TURN: Duration = Duration::from_millis(5_200);
 /// All hot memory is sampled for this time after a change.
 pub(crate) const TURNING: Duration = Duration::from_millis(600);
 
+/// Untouched samples cleared at most this long ago count: if a process runs little, some rounds pass before a
+/// sample proves idle.
+pub(crate) const CHECKED_IDLE: Duration = Duration::from_millis(2_500);
+
 /// The level (binary logarithm of a rate in Hz) of untouched memory.
 pub(crate) const UNTOUCHED_LEVEL: i8 = i8::MIN;
 

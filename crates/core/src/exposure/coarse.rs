@@ -149,7 +149,7 @@ mod tests {
         let armed = PageMask::span(page(range.start), page(range.end));
         let (then, now) = (moment(1000), moment(1100));
         let cleared = Cleared { start, huge: false, armed, hidden: vec![], cleared_at: then.at };
-        piece.clear(&cleared, then, &TERMS);
+        piece.clear(&cleared, then, None, &TERMS);
         let young = if is_hot { armed } else { PageMask::default() };
         let block = Block { start, huge: false, resident: armed, young, read_at: now.at };
         piece.read(&piece.complete(&block, &range), 4, &now, &TERMS);

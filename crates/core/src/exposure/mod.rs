@@ -31,7 +31,7 @@ use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use self::coarse::{bridge_samples, cut_at_borders};
-use self::plan::{StretchState, plan};
+use self::plan::{StretchState, is_restless, plan};
 use self::rest::{Whole, Worth};
 use self::restrain::Restrain;
 use self::spending::{Extent, Spending};
@@ -160,8 +160,13 @@ impl<O: Space + Look> Exposure<O> {
     }
 
     fn extent(&self) -> Extent {
-        let is_large = self.roster.targets.iter().any(ExposureTarget::is_large);
-        Extent { targets: self.roster.targets.len(), pages: self.resident, is_large }
+        let targets = &self.roster.targets;
+        Extent {
+            targets: targets.len(),
+            pages: self.resident,
+            is_large: targets.iter().any(ExposureTarget::is_large),
+            is_restless: targets.iter().any(|w| is_restless(w.turned, self.published)),
+        }
     }
 
     /// Reads the mappings of all targets again.

@@ -12,7 +12,7 @@ use crate::page_mask::{CompactMask, PageMask};
 use crate::range::{AddrRange, PAGE_SIZE, align_down};
 use crate::survey::{BLOCK_SIZE, Block, Cleared};
 use crate::time::Nanos;
-use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
+use crate::tuning::{CHECKED_IDLE, LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 use crate::unknown::Unknown;
 
 /// Pages in the sample of a coarse piece: with fewer, one page that is freed leaves too small a sample.
@@ -34,6 +34,8 @@ struct Exposed {
     /// Idle time in s, if the last read of all memory found only a few pages touched: the read may have come
     /// while the memory was waking.
     stirred: Option<f32>,
+    /// rate in Hz until the clear, if samples represented the memory; 0 otherwise
+    was_hz: f32,
 }
 
 /// Adjacent memory within one block and one mapping, divided into windows.
@@ -447,6 +449,18 @@ impl Piece {
         self.young.get().without(&self.unseen_pages())
     }
 
+    /// The rate until the last clear in Hz, if the piece was hot then and is untouched since: it may have become
+    /// idle.
+    pub fn may_be_idle(&self, now: Nanos) -> Option<f64> {
+        let x = self.exposed.as_ref().filter(|x| now.since(x.since.at) < CHECKED_IDLE)?;
+        (self.is_idle_for_sure() && x.was_hz > 0.0).then_some(x.was_hz.into())
+    }
+
+    /// Notes that the piece has become idle, and that this was extended to its surroundings.
+    pub fn settle_idle(&mut self) {
+        self.exposed.iter_mut().for_each(|x| x.was_hz = 0.0);
+    }
+
     /// Whether the piece is untouched since its clear.
     pub fn is_quiet(&self) -> bool {
         self.is_seen() && self.found.is_empty()
@@ -663,7 +677,7 @@ impl Piece {
 
     /// Applies a clear: a new exposure begins. The piece stays unchanged if `c` contains none of its pages:
     /// then the clear did not include this piece.
-    pub fn clear(&mut self, c: &Cleared, since: Moment, t: &ExposureTerms) {
+    pub fn clear(&mut self, c: &Cleared, since: Moment, was_hz: Option<f64>, t: &ExposureTerms) {
         let span = self.span();
         let told = c.hidden.iter().fold(c.armed, |all, (_, mask)| all.or(mask));
         if told.and(&span).is_empty() {
@@ -729,16 +743,26 @@ impl Piece {
         let all = (self.coarse && armed.is_empty()).then(|| self.resident());
         let most = if all.is_some() { 1 } else { usize::MAX };
         let hidden = |mask: &PageMask| all.unwrap_or_else(|| mask.and(&span));
-        self.hide(c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask))).collect());
+        let reported = c.hidden.iter().take(most).map(|(why, mask)| (*why, hidden(mask)));
+        // The clear of a sample need not report what is hidden beside it.
+        let beside = self.hidden().filter(|_| !whole && !self.coarse);
+        let beside = beside.map(|(why, mask)| (why, mask.without(&told)));
+        self.hide(reported.chain(beside).collect());
         self.presumed = presumed_now;
         if whole || self.coarse {
             self.whole_at = since.at;
         }
         self.doubted = false;
         self.calm = None;
-        let last = Elapsed::default();
-        self.exposed =
-            Some(Exposed { since, reads: [Elapsed::UNREAD; READS], last, full: 0, stirred: None });
+        let (last, was_hz) = (Elapsed::default(), was_hz.unwrap_or(0.0) as f32);
+        self.exposed = Some(Exposed {
+            since,
+            reads: [Elapsed::UNREAD; READS],
+            last,
+            full: 0,
+            stirred: None,
+            was_hz,
+        });
     }
 
     /// Sets the invisible pages, by reason.
@@ -1054,7 +1078,7 @@ mod tests {
         let at = moment(2);
         let cleared =
             Cleared { start: 0, huge: false, armed: all, hidden: vec![], cleared_at: at.at };
-        piece.clear(&cleared, at, &TERMS);
+        piece.clear(&cleared, at, None, &TERMS);
         assert_eq!(piece.windows.distinct().len(), 1, "all were young, and all are cleared");
         read(&mut piece, 3, PageMask::default());
         assert_eq!((piece.windows.distinct().len(), piece.nr_windows()), (1, 32));
@@ -1084,7 +1108,7 @@ mod tests {
         let hidden = vec![(Unknown::Unseen, PageMask::span(200, 300))];
         let (armed, at) = (PageMask::span(0, 200), moment(2));
         let cleared = Cleared { start: 0, huge: false, armed, hidden, cleared_at: at.at };
-        piece.clear(&cleared, at, &TERMS);
+        piece.clear(&cleared, at, None, &TERMS);
         assert!(piece.unseen_pages().without(&piece.resident()).is_empty());
         assert_eq!(piece.unseen_pages().count(), 100);
         read(&mut piece, 3, 220);

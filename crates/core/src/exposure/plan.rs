@@ -127,6 +127,7 @@ pub(super) fn plan(
         allowance: *allowance,
         taken: vec![false; pieces.len()],
         few: regions.iter().filter(|k| is_sampled(k)).count() <= FEW_CELLS,
+        restless: is_restless(stretches.turned, now),
         is_large: is_large(pieces.len()),
         terms: stretches.terms,
         saves_up: false,
@@ -151,6 +152,8 @@ struct Planner<'a> {
     taken: Vec<bool>,
     /// At most [`FEW_CELLS`] regions are sampled.
     few: bool,
+    /// A stretch woke or became idle within [`RESTLESS`].
+    restless: bool,
     /// The target is observed by samples.
     is_large: bool,
     terms: ExposureTerms,
@@ -166,9 +169,20 @@ struct WantedSamples {
     since: Nanos,
 }
 
+/// Whether the last change is recent.
+pub(super) fn is_restless(turned: Option<Nanos>, now: Nanos) -> bool {
+    turned.is_some_and(|at| now.since(at) < RESTLESS)
+}
+
 /// Whether only few of its pages are touched again soon after a clear.
 fn is_slow(region: &PublishedRegion) -> bool {
     region.hz * region.share < SLOW_HZ
+}
+
+/// Whether the piece has a sample cleared at `since` or later, or an untouched one that may still prove idle: a
+/// target that runs little takes longer to show that.
+fn has_sample(piece: &Piece, since: Nanos, now: Nanos) -> bool {
+    piece.may_be_idle(now).is_some() || piece.cleared_at().is_some_and(|at| at >= since)
 }
 
 fn price(piece: &Piece) -> u64 {
@@ -311,7 +325,8 @@ impl Planner<'_> {
     ) -> Vec<WantedSamples> {
         let turned = stretches.turned.filter(|_| self.turns(stretches) && self.samples_in_time());
         let Some(at) = turned else { return Vec::new() };
-        let cells = hot_cells(self.pieces, &sampled(self.pieces, regions), stretches.seams);
+        let cells =
+            hot_cells(self.pieces, &sampled(self.pieces, regions, self.now), stretches.seams);
         let wanted = |cell: Range<usize>| WantedSamples {
             most: cell.len(),
             cell,
@@ -327,7 +342,8 @@ impl Planner<'_> {
     /// they were affordable.
     fn take_middles(&mut self, wanted: &WantedSamples, parts: usize, credit: f64) -> bool {
         let pieces = self.pieces;
-        let had = |i: usize| pieces[i].cleared_at().is_some_and(|at| at >= wanted.since);
+        let now = self.now;
+        let had = |i: usize| has_sample(&pieces[i], wanted.since, now);
         parts > wanted.most
             || Self::middles(&wanted.cell, parts)
                 .filter(|i| !had(*i))
@@ -336,17 +352,21 @@ impl Planner<'_> {
 
     /// While nothing changes, samples each hot cell from time to time to see whether it is still hot.
     fn check(&mut self, regions: &[PublishedRegion], stretches: &StretchState<'_>) {
-        if self.turns(stretches) || !self.samples_in_time() {
+        if !self.samples_in_time() {
             return;
         }
-        let cells = hot_cells(self.pieces, &sampled(self.pieces, regions), stretches.seams);
-        let lately = stretches.turned.is_some_and(|at| self.now.since(at) < RESTLESS);
-        let since =
-            self.now.before(if lately && cells.len() <= FEW_CELLS { OFTEN } else { SPARSE });
+        let cells =
+            hot_cells(self.pieces, &sampled(self.pieces, regions, self.now), stretches.seams);
+        if self.turns(stretches) && cells.len() > FEW_CELLS {
+            return;
+        }
+        let often = self.restless && cells.len() <= FEW_CELLS;
+        let since = self.now.before(if often { OFTEN } else { SPARSE });
         // The same piece for a while: a piece that is sampled is not measured as a whole.
         let nth = usize::try_from(self.now.0 / STAY_NS).unwrap_or(0).wrapping_mul(13);
         for cell in cells {
-            let had = |p: &Piece| p.cleared_at().is_some_and(|at| at >= since);
+            let now = self.now;
+            let had = |p: &Piece| has_sample(p, since, now);
             let i = cell.start + nth % cell.len();
             if !self.pieces[cell].iter().any(had) && !self.take_sample(i, 0.0) {
                 return;
@@ -482,8 +502,9 @@ impl Planner<'_> {
         let turn = self.allowance.turn;
         let long = match region.range.len() {
             ..LITTLE => self.allowance.longest,
-            // The region may become idle. If there are many such regions, samples must detect that.
-            _ if is_sampled(region) && self.few => turn,
+            // The region may become idle. Samples must detect that if there are many such regions, or after a
+            // recent change.
+            _ if is_sampled(region) && self.few && !self.restless => turn,
             _ => LONG_REGION_TURN,
         };
         (region.age / SETTLED).clamp(turn, turn.max(long))
@@ -598,7 +619,7 @@ mod tests {
             if s == cleared {
                 let cleared =
                     Cleared { start, huge: false, armed: all, hidden: vec![], cleared_at: at.at };
-                piece.clear(&cleared, at, &TERMS);
+                piece.clear(&cleared, at, None, &TERMS);
             }
         }
         piece

@@ -16,6 +16,8 @@ use crate::tuning::{LONG_REGION_TURN, LONGEST_REGION_TURN};
 /// Share of the budget for reading all memory and processing the results. If that is not sufficient, memory
 /// is read less often.
 const READING_SHARE: f64 = 0.5;
+/// The same after a recent change: rounds must be short then, and samples need less of the budget than turns.
+const RESTLESS_READING_SHARE: f64 = 0.7;
 /// Minimum share of this for reading, however much processing costs.
 const LEAST_READING: f64 = 0.3;
 /// Share of the budget for asking about memory whose accessed bits carry no information.
@@ -65,6 +67,8 @@ pub(super) struct Spending {
     pub round: Duration,
     /// part of all memory that a round reads, 0 to 1
     pub part: f64,
+    /// Stretches of memory have changed recently.
+    restless: bool,
     /// number of targets
     targets: usize,
     /// number of targets that were read in this round
@@ -133,6 +137,8 @@ pub(super) struct Extent {
     pub pages: u64,
     /// At least one target is observed by samples.
     pub is_large: bool,
+    /// Stretches of memory have changed recently.
+    pub is_restless: bool,
 }
 
 impl Extent {
@@ -149,6 +155,7 @@ impl Spending {
         Spending {
             round: first_round(attrs),
             part: 1.0,
+            restless: false,
             targets: 1,
             read: 0,
             prices: Prices::default(),
@@ -306,11 +313,13 @@ impl Spending {
             self.others = (self.others * OF_LATE + steady * seconds) / (seconds + OF_LATE);
         }
         self.targets = extent.targets;
+        // With very many targets, rounds are too long for samples anyway.
+        self.restless = extent.is_restless && self.stretched(extent) < LONGEST_ROUND;
         let least = extent.least_part();
         let stretched = self.stretched(extent).min(self.round * MOST_STRETCH);
         self.round = self.at_once().max(stretched);
         let (all, rest) = (self.readings.of(self.targets), self.rest_of_round());
-        let both = READING_SHARE * self.left() * self.round.as_secs_f64();
+        let both = self.reading_share() * self.left() * self.round.as_secs_f64();
         let for_reading = (both - rest).max(both * LEAST_READING);
         self.for_sentinels = if extent.is_large { for_reading * SENTINEL_SHARE } else { 0.0 };
         let for_reading = for_reading - self.for_sentinels;
@@ -328,6 +337,10 @@ impl Spending {
         (budget - self.others).max(budget * LEAST_LEFT)
     }
 
+    fn reading_share(&self) -> f64 {
+        if self.restless { RESTLESS_READING_SHARE } else { READING_SHARE }
+    }
+
     /// Length of a round while some work can be deferred to the next round.
     fn at_once(&self) -> Duration {
         if !self.interval.is_zero() {
@@ -335,7 +348,7 @@ impl Spending {
         }
         // The time in which all memory can be read within the budget.
         let all = self.readings.of(self.targets) + self.rest_of_round();
-        let affordable = all / (READING_SHARE * self.left());
+        let affordable = all / (self.reading_share() * self.left());
         let (low, high) = (SHORTEST_ROUND.as_secs_f64(), LONGEST_ROUND.as_secs_f64());
         Duration::from_secs_f64(affordable.clamp(low, high))
     }
@@ -433,7 +446,7 @@ mod tests {
         let mut now = Nanos(0);
         spending.begin(now);
         let pages = targets as u64 * BLOCK_PAGES * 512;
-        let extent = Extent { targets, pages, is_large: false };
+        let extent = Extent { targets, pages, is_large: false, is_restless: false };
         for _ in 0..200 {
             now = now + spending.round;
             spending.settle(now, extent);
@@ -481,7 +494,9 @@ mod tests {
     /// Small memory is read as a whole: the cost depends on the number of blocks, not on the length.
     #[test]
     fn little_targets_are_read_as_a_whole() {
-        let part = |targets, pages| Extent { targets, pages, is_large: false }.least_part();
+        let part = |targets, pages| {
+            Extent { targets, pages, is_large: false, is_restless: false }.least_part()
+        };
         assert_eq!(part(1000, 1000 * 1024), 1.0);
         assert_eq!(part(1, 1 << 28), LEAST_PART, "1 TiB");
         assert_eq!(part(0, 0), 1.0);
@@ -492,7 +507,7 @@ mod tests {
     fn rounds(spending: &mut Spending, of: &[(usize, f64, f64, f64)]) -> Vec<u128> {
         let mut at = Nanos(1 << 40);
         let mut round = |&(targets, all, rest, others): &(usize, f64, f64, f64)| {
-            spending.settle(at, Extent { targets, pages: 0, is_large: false });
+            spending.settle(at, Extent { targets, pages: 0, is_large: false, is_restless: false });
             read(spending, targets, all);
             spending.pay_for_rest(cpu(rest));
             spending.pay_for_others(cpu(others));

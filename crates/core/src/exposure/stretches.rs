@@ -24,7 +24,7 @@ use super::published::{PublishedRegion, is_sampled};
 use super::timing::ExposureTerms;
 use crate::range::AddrRange;
 use crate::time::Nanos;
-use crate::tuning::{LEAST_SAMPLE_PAGES, SAMPLED_HZ};
+use crate::tuning::{CHECKED_IDLE, LEAST_SAMPLE_PAGES, SAMPLED_HZ};
 
 /// A sample is idle if it was untouched for this many times the mean time between two touches of a page...
 const MEAN_TIMES: f64 = 3.0;
@@ -35,9 +35,6 @@ const ALMOST_NONE: f64 = 1.0 / 50.0;
 const CONTRARY: f64 = 5.0;
 /// Touched samples cleared at most this long ago count.
 const CHECKED: Duration = Duration::from_millis(500);
-/// Untouched samples cleared at most this long ago count: if a process runs little, some rounds pass before a
-/// sample proves idle.
-const CHECKED_IDLE: Duration = Duration::from_millis(2_500);
 /// Woken memory with a lower rate, in Hz, may have been touched only once.
 const HOT_HZ: f64 = 10.0;
 /// A border is forgotten this many ms after it last showed.
@@ -101,14 +98,19 @@ pub(super) fn within(pieces: &[Piece], range: &AddrRange) -> Range<usize> {
 
 /// For each piece the rate in Hz, if samples represent it: the rate of the hot region that contains the whole
 /// piece. If a sample differs from its surroundings, regions begin and end within a piece: then the presumed
-/// rate counts.
-pub(super) fn sampled(pieces: &[Piece], regions: &[PublishedRegion]) -> Vec<Option<f64>> {
+/// rate counts. A piece that was hot until its last clear, and was not touched since, still belongs to its
+/// surroundings: it may show that all of them are idle.
+pub(super) fn sampled(
+    pieces: &[Piece],
+    regions: &[PublishedRegion],
+    now: Nanos,
+) -> Vec<Option<f64>> {
     let mut at = 0;
     let rate = |p: &Piece| {
         at += regions[at..].iter().take_while(|k| k.range.end <= p.range.start).count();
         let region = regions.get(at).filter(|k| k.range.intersect(&p.range) == Some(p.range));
         let region = region.filter(|k| is_sampled(k)).map(|k| k.hz);
-        region.or(p.presumed_hz().filter(|hz| *hz >= SAMPLED_HZ))
+        region.or(p.presumed_hz().filter(|hz| *hz >= SAMPLED_HZ)).or_else(|| p.may_be_idle(now))
     };
     pieces.iter().map(rate).collect()
 }
@@ -209,6 +211,9 @@ pub(super) fn fall_idle(
     for (i, verdict) in all {
         let known = pieces[i].presumed_hz();
         if pieces[i].is_idle_for_sure() && known.is_none_or(|hz| hz == 0.0) {
+            if verdict != SampleVerdict::Touched {
+                pieces[i].settle_idle();
+            }
             continue;
         }
         match verdict {

@@ -272,7 +272,7 @@ impl ExposureTarget {
         let seams = &self.seams;
         self.woken.retain(|w| !w.settle(pieces, seams, t) && now.since(w.at) < WOKEN_FOR);
         let mut fell = false;
-        let sampled = sampled(pieces, &self.regions);
+        let sampled = sampled(pieces, &self.regions, now);
         for cell in hot_cells(pieces, &sampled, seams) {
             fell |= fall_idle(pieces, cell, &sampled, now, t);
         }
@@ -348,11 +348,14 @@ impl ExposureTarget {
     /// Applies the results of a clear.
     pub fn clear(&mut self, done: &[Cleared], now: &Moment, t: &ExposureTerms, began: Nanos) {
         let mut at = 0;
+        let sampled = sampled(&self.pieces, &self.regions, now.at);
         for c in done {
             at = self.first_in_block(c.start, at);
             let ms = u32::try_from(c.cleared_at.since(began).as_millis()).unwrap_or(u32::MAX);
             let since = Moment { at: c.cleared_at, ms, ran: now.ran };
-            self.in_block(at, c.start).for_each(|p| p.clear(c, since, t));
+            for (p, hz) in self.in_block(at, c.start).zip(&sampled[at..]) {
+                p.clear(c, since, *hz, t);
+            }
         }
     }
 

@@ -19,8 +19,8 @@ pub(super) const READS: usize = EARLY.len() + 5;
 /// Resolution of a target's run-time clock, in s: one tick at 250 Hz.
 const GRAIN: f64 = 0.004;
 
-/// A task that wants a CPU waits for less than this time, in s.
-const STALL: f64 = 0.3;
+/// A task that wants a CPU waits for less than this time, in s: the period of a limit on CPU time is 100 ms.
+const STALL: f64 = 0.1;
 
 /// The time of a read or a clear, and the run time of the target at that time.
 #[derive(Debug, Clone, Copy, PartialEq)]
