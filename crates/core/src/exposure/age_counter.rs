@@ -157,7 +157,7 @@ impl AgeCounter {
                 let (low, high) = stamp.bounds(at);
                 let age = stamp.likely(at);
                 self.returned.add(age, 1);
-                self.errors += (high - low) / 2 + u64::from(ms - before) / 2;
+                self.errors += (high - low) / 2 + u64::from(ms.saturating_sub(before)) / 2;
                 if huge {
                     self.huge_returned.add(age, 1);
                 }
