@@ -16,8 +16,11 @@ use crate::time::Nanos;
 /// Pages of a window, and windows of a block. Windows are of 64 KiB, whatever the monitor's attributes.
 const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
-/// Maximum number of sampled windows, if enough are left out: 32,768 pages with 12 bytes each.
+/// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have a few
+/// times as many, but each has some.
 const MOST_WINDOWS: u64 = 2048;
+const MOST_OF_ALL: u64 = 16_384;
+const LEAST_WINDOWS: u64 = 64;
 /// A row is due after this time in ms, then each time the time since the beginning has grown by a sixth, and at
 /// least once a minute: see [`AgeCounter::is_due`].
 const FIRST_MS: u32 = 10_000;
@@ -228,11 +231,22 @@ impl AgeCounter {
         self.begun = self.begun.map(|(at, begun)| (at, begun.saturating_sub(ms)));
     }
 
-    /// Begins to count.
-    pub fn begin(&mut self, now: Nanos, ms: u32) {
+    /// Begins to count, or goes on: the target has this many resident pages in `blocks` blocks, and there are
+    /// `targets` targets.
+    pub fn begin(
+        &mut self,
+        (now, ms): (Nanos, u32),
+        blocks: usize,
+        pages: impl FnOnce() -> u64,
+        targets: usize,
+    ) {
         if self.begun.is_none() {
             self.begun = Some((now, ms));
             self.since = (now, ms);
+        }
+        let most = (MOST_OF_ALL / targets.max(1) as u64).clamp(LEAST_WINDOWS, MOST_WINDOWS);
+        if blocks as u64 * BLOCK_WINDOWS >> self.shift > most {
+            self.thin_out(pages() / WINDOW_PAGES as u64, most);
         }
     }
 
@@ -263,7 +277,7 @@ impl AgeCounter {
         let mean = errors / row.returned.total().max(1);
         row.error_ms = u32::try_from(mean).unwrap_or(u32::MAX);
         self.since = (now, ms);
-        let (mut visible, mut counted, mut windows) = (0_u64, 0_u64, 0_u64);
+        let (mut visible, mut counted) = (0_u64, 0_u64);
         let mut there: HashMap<u64, PageMask> = HashMap::new();
         for state in blocks {
             let seen = state.resident.without(&state.hidden);
@@ -288,19 +302,16 @@ impl AgeCounter {
             for (_, stamp) in block.of(&away).filter(|(_, stamp)| stamp.found > 0) {
                 row.swapped.add(stamp.age(ms, YoungAge::Unknown), 1);
             }
-            windows += u64::from(block.pages.count()) / WINDOW_PAGES as u64;
         }
         row.huge = (huge != HugeAges::default()).then(|| Box::new(huge));
-        self.thin_out(windows);
         scaled(row, visible as f64 / counted.max(1) as f64)
     }
 
-    /// Halves the sample until it has few enough windows.
-    fn thin_out(&mut self, mut windows: u64) {
+    /// Halves the sample of `windows` windows until it has at most `most`.
+    fn thin_out(&mut self, windows: u64, most: u64) {
         let before = self.shift;
-        while windows > MOST_WINDOWS {
+        while windows >> self.shift > most {
             self.shift += 1;
-            windows /= 2;
         }
         if self.shift == before {
             return;
@@ -390,7 +401,7 @@ mod tests {
 
     fn begun() -> AgeCounter {
         let mut ages = AgeCounter::default();
-        ages.begin(at(0), 0);
+        ages.begin((at(0), 0), 1, || 512, 1);
         ages
     }
 
@@ -504,7 +515,8 @@ mod tests {
     /// 16 GiB that are idle: a part is counted, and stands for all.
     #[test]
     fn the_sample_stays_small_and_stands_for_all() {
-        let mut ages = begun();
+        let mut ages = AgeCounter::default();
+        ages.begin((at(0), 0), 8192, || 8192 * 512, 1);
         let all = PageMask::span(0, 512);
         let start = |i: u64| (i + 1000) * BLOCK_SIZE;
         let states = || (0..8192).map(|i| BlockState { start: start(i), ..state(all) });
@@ -518,7 +530,13 @@ mod tests {
         let row = ages.row(states(), at(20_000), 20_000);
         assert!(row.sampling >= 128, "{}", row.sampling);
         let pages: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
-        assert!(pages <= MOST_WINDOWS as usize * WINDOW_PAGES, "{pages}");
+        assert!(pages <= MOST_WINDOWS as usize * WINDOW_PAGES * 11 / 10, "{pages}");
+        ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100);
+        let less: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
+        assert!(
+            (pages / 32..pages / 8).contains(&less),
+            "a hundred targets have less each: {less}"
+        );
         let (idle, returned) = (row.idle.total() as f64, row.returned.total() as f64);
         assert!((idle / (8192.0 * 512.0) - 1.0).abs() < 0.01, "{idle}");
         assert!((returned / (8192.0 * 128.0) - 1.0).abs() < 0.1, "{returned}");

@@ -284,7 +284,14 @@ impl<O: Space + Look> Exposure<O> {
             let moment = Moment { at, ms: self.ms(at), ..moment };
             self.spending.pay_for_reading(cost);
             w.running.update(at, moment.ran);
-            w.ages.begin(moment.at, moment.ms);
+            let pieces = &w.pieces;
+            // A round may read a part only, and at first there are no pieces.
+            let pages = || {
+                let read: u64 = blocks.iter().map(|b| u64::from(b.resident.count())).sum();
+                read.max(pieces.iter().map(|p| u64::from(p.nr_resident())).sum())
+            };
+            let nr_blocks = blocks.len().max(pieces.len());
+            w.ages.begin((moment.at, moment.ms), nr_blocks, pages, nr_targets);
             let terms = self.terms(w);
             let mut woke = w.read_all(&blocks, within, &moment, &terms, self.attrs.window);
             if w.is_large() {

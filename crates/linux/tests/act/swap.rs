@@ -1,6 +1,6 @@
 //! Room in swap, and the way back.
 
-use isotherm_core::{Act, Action, Failure, PAGE_SIZE, Support};
+use isotherm_core::{Act, Action, BLOCK_SIZE, Failure, Look, PAGE_SIZE, Support, align_down};
 
 use crate::common::swap::Alone;
 use crate::common::{Obedient, attached, part, root_or_skip};
@@ -61,4 +61,29 @@ fn what_was_paged_out_is_read_back() {
     }
     let waited = process.major_faults(thread) + faults(&process);
     assert!(waited <= 30, "all had to wait for swap otherwise: {waited}");
+}
+
+/// Idle ages are kept for these pages, and dropped for pages that were freed or never touched.
+#[test]
+fn a_survey_says_which_pages_are_in_swap() {
+    if !root_or_skip("a_survey_says_which_pages_are_in_swap") {
+        return;
+    }
+    let Some(_alone) = Alone::with_swap(64) else { return };
+    let (mut process, mut ops, target) = attached();
+    let memory = process.map(2000, "small");
+    process.touch(part(memory, 0, 1500));
+    apply(&mut ops, work(&Action::PageOut, target, part(memory, 300, 900)));
+    let first = align_down(memory.start, BLOCK_SIZE);
+    let blocks = (first..memory.end).step_by(usize::try_from(BLOCK_SIZE).unwrap());
+    let swapped: u32 = blocks
+        .map(|block| {
+            let pages = ops.survey().unwrap().swapped(target, block).unwrap().unwrap_or_default();
+            let page = |n: usize| block + n as u64 * PAGE_SIZE;
+            let out = part(memory, 300, 900);
+            assert!(pages.iter().all(|n| out.contains(page(n))), "{pages:?}");
+            pages.count()
+        })
+        .sum();
+    assert_eq!(swapped, 600);
 }
