@@ -245,7 +245,7 @@ impl AgeCounter {
             self.since = (now, ms);
         }
         let most = (MOST_OF_ALL / targets.max(1) as u64).clamp(LEAST_WINDOWS, MOST_WINDOWS);
-        if blocks as u64 * BLOCK_WINDOWS >> self.shift > most {
+        if (blocks as u64 * BLOCK_WINDOWS) >> self.shift > most {
             self.thin_out(pages() / WINDOW_PAGES as u64, most);
         }
     }
