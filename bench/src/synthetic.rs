@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isotherm_core::{
-    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, Pages, RateSupport, RegionView, Snapshot,
-    TargetId, TargetView, rate,
+    AddrRange, Attrs, Cost, Mapping, MappingKind, Nanos, PageAges, Pages, RateSupport, RegionView,
+    Snapshot, TargetId, TargetView, rate,
 };
 use isotherm_record::{Facts, Limits, TargetFact, Why, WriteError, Writer};
 
@@ -126,8 +126,17 @@ fn snapshot(seq: u64, all: &[Stretch], mappings: &Arc<Vec<Mapping>>) -> Snapshot
             ran: Some(AGGR / 2),
             mappings: Arc::clone(mappings),
             left_out: 0,
-            ages: None,
+            ages: Some(Arc::new(ages(start))),
             regions: all.iter().zip(ends).enumerate().map(region).collect(),
         }],
     }
+}
+
+/// A tenth of the memory is idle for 10 s, and some of it comes back.
+fn ages(since: Nanos) -> PageAges {
+    let mut ages = PageAges { since, sampling: 1, error_ms: 500, ..PageAges::default() };
+    ages.idle.add(100, 14_000_000);
+    ages.idle.add(10_000, 1_500_000);
+    ages.returned.add(10_000, 10);
+    ages
 }

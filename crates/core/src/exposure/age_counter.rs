@@ -5,7 +5,6 @@
 //! Regions do not show such ages: where one page of a region is hot, the ages of the others are lost.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use crate::ages::{AgeHistogram, HugeAges, PageAges};
 use crate::page_mask::PageMask;
@@ -16,11 +15,11 @@ use crate::time::Nanos;
 /// Pages of a window, and windows of a block. Windows are of 64 KiB, whatever the monitor's attributes.
 const WINDOW_PAGES: usize = 16;
 const BLOCK_WINDOWS: u64 = BLOCK_SIZE / PAGE_SIZE / WINDOW_PAGES as u64;
-/// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have a few
-/// times as many, but each has some.
+/// Maximum number of sampled windows of a target: 32,768 pages with 12 bytes each. All targets together have twice
+/// as many, but each has some.
 const MOST_WINDOWS: u64 = 2048;
-const MOST_OF_ALL: u64 = 16_384;
-const LEAST_WINDOWS: u64 = 64;
+const MOST_OF_ALL: u64 = 4096;
+const LEAST_WINDOWS: u64 = 8;
 /// A row is due after this time in ms, then each time the time since the beginning has grown by a sixth, and at
 /// least once a minute: see [`AgeCounter::is_due`].
 const FIRST_MS: u32 = 10_000;
@@ -87,41 +86,54 @@ pub(super) struct AgeCounter {
     since: (Nanos, u32),
 }
 
-/// The sampled pages of a block: those of the windows whose hash is low enough. A larger `shift` selects a
-/// subset.
-fn sampled(start: u64, shift: u32) -> PageMask {
-    let mut pages = PageMask::default();
-    for window in 0..BLOCK_WINDOWS {
-        // Multiplicative hashing, by 2^64 over the golden ratio.
-        let hash =
-            (start / BLOCK_SIZE * BLOCK_WINDOWS + window).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        if shift == 0 || hash >> (64 - shift) == 0 {
-            let first = window as usize * WINDOW_PAGES;
-            pages = pages.or(&PageMask::span(first, first + WINDOW_PAGES));
+/// The pages of the windows of `pages` that are sampled: those whose hash is low enough. A larger `shift` selects
+/// a subset.
+fn sampled(start: u64, pages: &PageMask, shift: u32) -> PageMask {
+    let window = start / BLOCK_SIZE * BLOCK_WINDOWS;
+    // Multiplicative hashing, by 2^64 over the golden ratio.
+    let is_sampled =
+        |window: u64| shift == 0 || window.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - shift) == 0;
+    let mut words = *pages.words();
+    for (word, i) in words.iter_mut().zip(0_u64..) {
+        let mut whole = 0;
+        // A word has four windows of 16 pages.
+        for k in 0..4 {
+            let pages = 0xFFFF << (16 * k);
+            if *word & pages != 0 && is_sampled(window + 4 * i + k) {
+                whole |= pages;
+            }
         }
+        *word = whole;
     }
-    pages
+    PageMask::from_words(words)
 }
 
-/// The stamps of the block at `start`; `None` if none of its pages is sampled.
-fn block(
-    blocks: &mut HashMap<u64, BlockStamps>,
+/// The stamps of the block at `start`, with room for the sampled pages among `pages`; `None` if there are none.
+fn block<'a>(
+    blocks: &'a mut HashMap<u64, BlockStamps>,
     start: u64,
+    pages: &PageMask,
     shift: u32,
-) -> Option<&mut BlockStamps> {
-    match blocks.entry(start) {
-        Entry::Occupied(known) => Some(known.into_mut()),
-        Entry::Vacant(new) => {
-            let block = BlockStamps::new(sampled(start, shift));
-            (!block.pages.is_empty()).then(|| new.insert(block))
-        }
+) -> Option<&'a mut BlockStamps> {
+    let wanted = sampled(start, pages, shift);
+    if wanted.is_empty() {
+        return None;
     }
+    let block = blocks.entry(start).or_default();
+    if !wanted.without(&block.pages).is_empty() {
+        block.grow(&wanted);
+    }
+    Some(block)
 }
 
 impl BlockStamps {
-    fn new(pages: PageMask) -> Self {
-        let stamps = vec![Stamp::default(); pages.count() as usize].into();
-        BlockStamps { pages, stamps, returned: PageMask::default() }
+    /// Makes room for `more` pages.
+    fn grow(&mut self, more: &PageMask) {
+        let (before, all) = (self.pages, self.pages.or(more));
+        let mut known = self.stamps.iter().copied();
+        let stamp = |page| if before.contains(page) { known.next() } else { None };
+        self.stamps = all.iter().map(stamp).map(Option::unwrap_or_default).collect();
+        self.pages = all;
     }
 
     /// The sampled pages among `pages`, with their stamps.
@@ -149,7 +161,7 @@ impl AgeCounter {
         (before, ms): (u32, u32),
         idle: Option<u32>,
     ) {
-        let Some(block) = block(&mut self.blocks, start, self.shift) else { return };
+        let Some(block) = block(&mut self.blocks, start, pages, self.shift) else { return };
         let mut returned = block.returned;
         let at = before.midpoint(ms).max(1);
         for (page, stamp) in block.of(pages) {
@@ -175,7 +187,7 @@ impl AgeCounter {
     /// Records a clear of `pages`. `is_hot`: those that were touched since their last clear were touched until
     /// now, as a sample shows.
     pub fn cleared(&mut self, start: u64, pages: &PageMask, is_hot: bool, ms: u32) {
-        let Some(block) = block(&mut self.blocks, start, self.shift) else { return };
+        let Some(block) = block(&mut self.blocks, start, pages, self.shift) else { return };
         for (_, stamp) in block.of(pages).filter(|(_, stamp)| stamp.cleared == 0) {
             stamp.cleared = ms.max(1);
             if is_hot && stamp.found > 0 {
@@ -318,7 +330,7 @@ impl AgeCounter {
         }
         let shift = self.shift;
         self.blocks.retain(|start, block| {
-            let pages = sampled(*start, shift);
+            let pages = sampled(*start, &block.pages, shift);
             block.stamps = block.of(&pages).map(|(_, stamp)| *stamp).collect();
             block.pages = pages;
             block.returned = block.returned.and(&pages);
@@ -534,7 +546,7 @@ mod tests {
         ages.begin((at(20_000), 20_000), 8192, || 8192 * 512, 100);
         let less: usize = ages.blocks.values().map(|b| b.stamps.len()).sum();
         assert!(
-            (pages / 32..pages / 8).contains(&less),
+            (pages / 80..pages / 30).contains(&less),
             "a hundred targets have less each: {less}"
         );
         let (idle, returned) = (row.idle.total() as f64, row.returned.total() as f64);
