@@ -11,7 +11,7 @@ ended() {
     equal "weights after it" "$(weights)" "$WEIGHTS"
 }
 touched 5:1
-has "that weights are the machine's" /tmp/run "of the whole machine: 0=5,1=1"
+has "that weights are the machine's" /tmp/run "apply to the whole machine: 0=5,1=1"
 equal "weights while it runs" "$(weights | cut -d ' ' -f 1-2)" "5 1"
 settled || fail "$(cat /tmp/verified)"
 has "the policy" /tmp/verified "weighted interleave:0-1; by 0=5,1=1"
