@@ -85,5 +85,5 @@ fn a_survey_says_which_pages_are_in_swap() {
             pages.count()
         })
         .sum();
-    assert_eq!(swapped, 600);
+    assert_eq!(swapped, 900);
 }
