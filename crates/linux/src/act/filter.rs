@@ -56,6 +56,13 @@ pub(super) fn ask_for_touched(filters: &[PageFilter]) -> bool {
     filters.iter().any(|f| matches!(f.kind, PageKind::Touched { .. }))
 }
 
+/// Whether the first filter rejects touched pages, so that no such page passes.
+pub(super) fn rejects_touched(filters: &[PageFilter]) -> bool {
+    let rejects =
+        |f: &PageFilter| matches!(f.kind, PageKind::Touched { .. }) && f.matching && !f.allow;
+    filters.first().is_some_and(rejects)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +93,9 @@ mod tests {
         assert!(lets(&not(9), 1, false, 0) && !lets(&not(10), 1, false, 0));
         assert!(!lets(&not(9), 1, true, 0), "it is young right now");
         assert!(ask_for_touched(&not(9)) && !ask_for_touched(&[]));
+        assert!(rejects_touched(&not(9)) && !rejects_touched(&[]));
+        let huge_first = [f(HUGE, true, true), not(9)[0]];
+        assert!(!rejects_touched(&huge_first), "touched huge pages pass");
     }
 
     #[test]
