@@ -2,10 +2,22 @@
 
 use std::sync::Arc;
 
-use isotherm_core::{PAGE_SIZE, PageAges};
+use crate::ages::PageAges;
+use crate::range::PAGE_SIZE;
+use crate::time::Nanos;
 
-/// Ages up to this share of the record are known from enough of it.
-pub(crate) const KNOWN_SHARE: f64 = 2.0 / 3.0;
+/// Shortest idle time in s that is known well: a page is cleared some seconds after its touch.
+pub const SHORTEST_AGE: f64 = 5.0;
+/// Ages up to this share of the time for which ages were counted are known from enough of it.
+pub const KNOWN_SHARE: f64 = 2.0 / 3.0;
+/// Factor between two idle times of [`idle_times`].
+const STEP: f64 = 1.02;
+
+/// Idle times in s to choose from, the shortest first, up to `longest`.
+pub fn idle_times(longest: f64) -> impl Iterator<Item = f64> {
+    std::iter::successors(Some(SHORTEST_AGE), |age| Some(age * STEP))
+        .take_while(move |age| *age <= longest)
+}
 
 /// Histograms of one target at one time; times in s since the begin of the clock.
 #[derive(Debug, Clone)]
@@ -18,19 +30,19 @@ struct AgeRow {
 impl AgeRow {
     /// Whether the row looks back on `age` s.
     fn knows(&self, age: f64) -> bool {
-        self.since - self.ages.begun.0 as f64 / 1e9 >= age && self.end > self.since
+        self.since - seconds(self.ages.begun) >= age && self.end > self.since
     }
 }
 
 /// The ages of a target over time.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct AgeCurve {
+pub struct AgeCurve {
     rows: Vec<AgeRow>,
 }
 
 /// What holds for memory that is idle for T or more.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Beyond {
+pub struct Beyond {
     /// bytes idle for T or more, mean over the time
     pub idle: f64,
     /// the rest of the memory whose ages are known, mean over the same time
@@ -54,9 +66,28 @@ impl Beyond {
 
 impl AgeCurve {
     /// Adds the ages of a snapshot that ended at `end`.
-    pub fn push(&mut self, ages: &Arc<PageAges>, end: f64) {
-        let since = ages.since.0 as f64 / 1e9;
+    pub fn push(&mut self, ages: &Arc<PageAges>, end: Nanos) {
+        let (since, end) = (seconds(ages.since), seconds(end));
         self.rows.push(AgeRow { since, end, ages: Arc::clone(ages) });
+    }
+
+    /// Forgets rows that ended before `time`.
+    pub fn forget_before(&mut self, time: Nanos) {
+        self.rows.retain(|r| r.end >= seconds(time));
+    }
+
+    /// The rows that ended after `time`, or else the last one.
+    #[must_use]
+    pub fn after(&self, time: Nanos) -> AgeCurve {
+        let from = self.rows.partition_point(|r| r.end <= seconds(time));
+        let from = from.min(self.rows.len().saturating_sub(1));
+        AgeCurve { rows: self.rows.get(from..).unwrap_or_default().to_vec() }
+    }
+
+    /// The end of the last row in s, since the begin of the clock.
+    #[must_use]
+    pub fn end(&self) -> Option<f64> {
+        self.rows.last().map(|r| r.end)
     }
 
     /// Memory that is not idle for `age` s or more, with what is unknown, in bytes: in each row that knows this
@@ -72,17 +103,21 @@ impl AgeCurve {
     }
 
     /// For how long ages were counted, in s.
+    #[must_use]
     pub fn seconds(&self) -> f64 {
-        let begun = self.rows.first().map_or(0.0, |r| r.ages.begun.0 as f64 / 1e9);
+        let begun = self.rows.first().map_or(0.0, |r| seconds(r.ages.begun));
         self.rows.last().map_or(0.0, |r| r.end - begun)
     }
 
     /// The longest age that is known well, in s.
+    #[must_use]
     pub fn longest(&self) -> f64 {
-        let looks_back = |r: &AgeRow| r.since - r.ages.begun.0 as f64 / 1e9;
+        let looks_back = |r: &AgeRow| r.since - seconds(r.ages.begun);
         self.rows.last().map_or(0.0, looks_back).min(self.seconds() * KNOWN_SHARE)
     }
 
+    /// Whether it has no rows.
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -93,33 +128,39 @@ impl AgeCurve {
     }
 
     /// Memory whose ages are known, in bytes: resident or in swap.
+    #[must_use]
     pub fn bytes(&self) -> f64 {
         self.mean(|a| (a.idle.total() + a.swapped.total()) as f64) * PAGE_SIZE as f64
     }
 
     /// The most of it at any time.
+    #[must_use]
     pub fn most_bytes(&self) -> f64 {
         let bytes = |r: &AgeRow| (r.ages.idle.total() + r.ages.swapped.total()) as f64;
         self.rows.iter().map(bytes).fold(0.0, f64::max) * PAGE_SIZE as f64
     }
 
     /// Memory in swap, in bytes.
+    #[must_use]
     pub fn swapped(&self) -> f64 {
         self.mean(|a| a.swapped.total() as f64) * PAGE_SIZE as f64
     }
 
     /// Resident memory whose accesses cannot be observed, in bytes.
+    #[must_use]
     pub fn unknown(&self) -> f64 {
         self.mean(|a| a.unknown.into()) * PAGE_SIZE as f64
     }
 
     /// Memory in huge pages, in bytes.
+    #[must_use]
     pub fn huge(&self) -> f64 {
         let huge = |a: &PageAges| a.huge.as_ref().map_or(0.0, |h| h.idle.total() as f64);
         self.mean(huge) * PAGE_SIZE as f64
     }
 
     /// Mean error of an age, in s.
+    #[must_use]
     pub fn error(&self) -> f64 {
         let weight = |r: &AgeRow| r.ages.returned.total() as f64;
         let all: f64 = self.rows.iter().map(weight).sum();
@@ -129,11 +170,11 @@ impl AgeCurve {
 
     /// What holds for memory idle for `age` s or more. Ages beyond the time that a row looks back on are not
     /// known: such rows do not count.
+    #[must_use]
     pub fn beyond(&self, age: f64) -> Beyond {
-        let known = |r: &&AgeRow| r.since - r.ages.begun.0 as f64 / 1e9 >= age && r.end > r.since;
         let mut sum = Beyond::default();
         let (mut seconds, mut n) = (0.0, 0.0);
-        for row in self.rows.iter().filter(known) {
+        for row in self.rows.iter().filter(|row| row.knows(age)) {
             let a = &row.ages;
             let returned = a.returned.at_least(age);
             let idle = a.idle.at_least(age) + a.swapped.at_least(age);
@@ -158,8 +199,13 @@ impl AgeCurve {
 }
 
 /// What holds for several targets together.
-pub(crate) fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Beyond {
+#[must_use]
+pub fn together<'a>(curves: impl Iterator<Item = &'a AgeCurve>, age: f64) -> Beyond {
     curves.map(|c| c.beyond(age)).fold(Beyond::default(), Beyond::plus)
+}
+
+fn seconds(at: Nanos) -> f64 {
+    at.0 as f64 / 1e9
 }
 
 /// Pages of a counted window: they are not independent.
@@ -168,7 +214,6 @@ const WINDOW_PAGES: f64 = 16.0;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_core::Nanos;
 
     fn at(s: f64) -> Nanos {
         Nanos((s * 1e9) as u64)
@@ -185,7 +230,7 @@ mod tests {
             ages.idle.add(20_200, 100);
             ages.idle.add(0, 50);
             ages.returned.add(20_200, 10);
-            curve.push(&Arc::new(ages), since + 10.0);
+            curve.push(&Arc::new(ages), at(since + 10.0));
         }
         assert_eq!((curve.seconds(), curve.bytes()), (60.0, 150.0 * 4096.0));
         let page = PAGE_SIZE as f64;

@@ -6,6 +6,7 @@
 //! schemes.
 
 mod act;
+mod age_curve;
 mod ages;
 mod attribution;
 mod attrs;
@@ -41,6 +42,7 @@ pub use act::{
     Act, Action, Applied, Begins, Budget, Cause, Destination, Destinations, Failure, PageFilter,
     PageKind, Support, Work,
 };
+pub use age_curve::{AgeCurve, Beyond, KNOWN_SHARE, SHORTEST_AGE, idle_times, together};
 pub use ages::{AGE_BINS, AgeHistogram, HugeAges, PageAges};
 pub use attribution::Attribution;
 pub use attrs::{Attrs, AttrsError, MonitorKind};

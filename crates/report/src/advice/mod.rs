@@ -12,12 +12,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{Snapshot, TargetId, TargetView};
+use isotherm_core::{AgeCurve, Snapshot, TargetId, TargetView};
 
 use crate::access::TargetName;
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate};
-use crate::need::curve::AgeCurve;
 use history::{Block, Now};
 use idle::{Fact, Ladder};
 use layout::Layout;
@@ -115,7 +114,7 @@ impl AdviceBuilder {
         let filter = self.scope.options.filter.clone();
         for view in filter.views(s) {
             if let Some(ages) = view.ages.as_ref().filter(|_| filter.addr.is_none()) {
-                self.ages.entry(view.id).or_default().push(ages, s.end.0 as f64 / 1e9);
+                self.ages.entry(view.id).or_default().push(ages, s.end);
             }
             let now = self.target(view, &time, s.attrs.sample);
             all.add(&now);

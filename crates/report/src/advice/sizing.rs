@@ -3,14 +3,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use isotherm_core::{HeatBytes, RegionView, Thresholds};
+use isotherm_core::{AgeCurve, HeatBytes, RegionView, Thresholds, together};
 
 use super::figures::{IdleRow, Sizing};
 use super::history::Return;
 use super::idle::{Fact, Ladder};
 use crate::basis::ms;
 use crate::distribution::Distribution;
-use crate::need::curve::{AgeCurve, together};
 
 /// Maximum number of different working-set sizes per target for exact percentiles.
 const SIZES: usize = 1 << 14;

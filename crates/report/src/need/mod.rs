@@ -4,15 +4,14 @@
 //! gives up what is idle for T saves C(T), and R(T) comes back. The objective bounds R by a share of the working
 //! set a minute, as in far memory (Lagar-Cavilla et al., ASPLOS 2019): its T is the least that meets it.
 
-pub(crate) mod curve;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use isotherm_core::{Snapshot, TargetId};
+use isotherm_core::{
+    AgeCurve, Beyond, KNOWN_SHARE, SHORTEST_AGE, Snapshot, TargetId, idle_times, together,
+};
 use serde::Serialize;
 
-use self::curve::{AgeCurve, Beyond, KNOWN_SHARE, together};
 use crate::basis::ms;
 use crate::filter::{FilterError, Gate, Options};
 
@@ -21,10 +20,6 @@ const STEPS: [f64; 17] = [
     5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 300.0, 600.0, 1200.0, 1800.0,
     3600.0, 7200.0, 14_400.0,
 ];
-/// Shortest idle time in s that is known well: a page is cleared some seconds after its touch.
-const SHORTEST: f64 = 5.0;
-/// Factor between two idle times that are tried.
-const STEP: f64 = 1.02;
 /// With more unknown memory than this share there is no verdict.
 const MOST_UNKNOWN: f64 = 0.25;
 /// Headroom of a limit above the need, and the growth of returns within it that makes a cliff.
@@ -166,7 +161,7 @@ impl NeedBuilder {
             self.last.push(view.id);
             let curve = self.curves.entry(view.id).or_default();
             if let Some(ages) = &view.ages {
-                curve.push(ages, s.end.0 as f64 / 1e9);
+                curve.push(ages, s.end);
             }
         }
     }
@@ -266,17 +261,10 @@ impl Needing<'_> {
         }
     }
 
-    /// The ages that are tried, the shortest first.
-    fn ages(&self) -> impl Iterator<Item = f64> + use<> {
-        let longest = self.longest;
-        std::iter::successors(Some(SHORTEST), |age| Some(age * STEP))
-            .take_while(move |age| *age <= longest)
-    }
-
     /// The shortest age at which no more than the objective comes back. `doubt` is -1 to 1: how far ages and
     /// counts are taken to be wrong, within their errors.
     fn meets(&self, doubt: f64) -> Option<f64> {
-        self.ages().find(|age| {
+        idle_times(self.longest).find(|age| {
             let b = self.beyond((age + doubt * self.error).max(0.1));
             // 95 % of the counts of n independent windows are within 2 / sqrt(n).
             let spread = 1.0 + 2.0 / b.counted.max(1.0).sqrt();
@@ -310,7 +298,7 @@ impl Needing<'_> {
 
     /// Whether far more comes back if a little less is kept than `need`, which is met at `age`.
     fn is_cliff(&self, age: f64, need: f64, returned: f64) -> bool {
-        let shorter = self.ages().take_while(|a| *a < age).map(|a| self.beyond(a));
+        let shorter = idle_times(self.longest).take_while(|a| *a < age).map(|a| self.beyond(a));
         // The shorter the age, the less is kept.
         let less = shorter.filter(|b| self.kept(b) <= need * (1.0 - HEADROOM)).last();
         less.is_some_and(|b| b.returned > CLIFF * returned.max(self.allowed(need)))
@@ -335,7 +323,7 @@ impl Needing<'_> {
                 share * 100.0
             ));
         }
-        if self.longest < SHORTEST {
+        if self.longest < SHORTEST_AGE {
             return Err(format!(
                 "{:.0} s are too short: only ages up to two thirds of the record are known well; \
                  record for a minute or longer",
@@ -346,7 +334,7 @@ impl Needing<'_> {
     }
 
     fn too_short(&self) -> String {
-        let age = self.ages().last().unwrap_or(SHORTEST);
+        let age = idle_times(self.longest).last().unwrap_or(SHORTEST_AGE);
         let p = self.point(age, self.beyond(age));
         format!(
             "the record is too short for this objective: of what is idle for {age:.0} s, {:.2} % of the \
