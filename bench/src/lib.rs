@@ -9,6 +9,7 @@ pub mod interrupts;
 pub mod limited;
 pub mod load;
 pub mod output;
+pub mod prediction;
 pub mod program;
 pub mod quotas;
 pub mod reclaimer;

@@ -1,7 +1,8 @@
 //! A process that uses memory page by page, at random or in turn, so that each page has an age of its own.
 
-use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 const ARGUMENT: &str = "--be-the-user";
 /// Interval between touches.
 const TICK: Duration = Duration::from_millis(2);
+/// Idle times of [`User::idle`], in s.
+pub const AGES: [u64; 6] = [5, 10, 15, 20, 30, 60];
 const PAGES_A_MIB: u64 = (1 << 20) / PAGE_SIZE;
 
 /// How a part of the memory is used.
@@ -78,14 +81,43 @@ pub fn run_if_asked() -> Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let name = words.next().context("no workload")?;
     let mib: u64 = words.next().context("no size")?.parse()?;
-    std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    let (send, requests) = mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in std::io::stdin().lines().map_while(Result::ok) {
+            let _ = send.send(());
+        }
         std::process::exit(0)
     });
-    use_memory(&parts(&name)?, mib)
+    use_memory(&parts(&name)?, mib, &requests)
 }
 
-fn use_memory(parts: &[UsedPart], mib: u64) -> Result<()> {
+/// What is known of all pages.
+struct Truth {
+    /// time of the last touch in s, by page
+    last: Vec<f32>,
+    /// number of touches of pages that were idle for each of [`AGES`]
+    returned: [u64; AGES.len()],
+}
+
+impl Truth {
+    fn touch(&mut self, page: u64, now: f64) {
+        let last = std::mem::replace(&mut self.last[page as usize], now as f32);
+        let age = now - f64::from(last);
+        let counts = self.returned.iter_mut().zip(AGES);
+        counts.for_each(|(n, least)| *n += u64::from(age >= least as f64));
+    }
+
+    /// Idle pages and returned pages, for each of [`AGES`].
+    fn line(&self, now: f64) -> String {
+        let idle = AGES.map(|age| {
+            let since = (now - age as f64) as f32;
+            self.last.iter().filter(|last| **last <= since).count() as u64
+        });
+        idle.into_iter().chain(self.returned).map(|n| n.to_string() + " ").collect()
+    }
+}
+
+fn use_memory(parts: &[UsedPart], mib: u64, requests: &mpsc::Receiver<()>) -> Result<()> {
     let memory = Arena::map(mib << 20)?;
     memory.back(AddrRange::new(0, mib << 20), Backing::Base)?;
     (0..mib * PAGES_A_MIB).for_each(|page| memory.write(page));
@@ -98,6 +130,8 @@ fn use_memory(parts: &[UsedPart], mib: u64) -> Result<()> {
     }
     let begin = Instant::now();
     let mut last = 0.0;
+    let pages = (mib * PAGES_A_MIB) as usize;
+    let mut truth = Truth { last: vec![0.0; pages], returned: [0; AGES.len()] };
     loop {
         sleep(TICK);
         let now = begin.elapsed().as_secs_f64();
@@ -105,10 +139,15 @@ fn use_memory(parts: &[UsedPart], mib: u64) -> Result<()> {
             user.due += user.part.touches * (now - last);
             while user.due >= 1.0 {
                 user.due -= 1.0;
-                memory.read(user.next(&mut random, now));
+                let page = user.next(&mut random, now);
+                memory.read(page);
+                truth.touch(page, now);
             }
         }
         last = now;
+        if requests.try_recv().is_ok() {
+            println!("{}", truth.line(now));
+        }
     }
 }
 
@@ -164,7 +203,19 @@ impl<'a> PartUser<'a> {
 
 /// The process, killed when dropped.
 #[derive(Debug)]
-pub struct User(Child);
+pub struct User {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+/// The truth about a [`User`] for each of [`AGES`], in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Idle {
+    /// idle for so long
+    pub idle: [f64; AGES.len()],
+    /// touched after so long, since the start
+    pub returned: [f64; AGES.len()],
+}
 
 impl User {
     /// Starts this program again as the workload `name`, with `mib` MiB.
@@ -173,21 +224,46 @@ impl User {
     /// If that fails.
     pub fn start(name: &str, mib: u64) -> Result<Self> {
         let args = [ARGUMENT.to_owned(), name.to_owned(), mib.to_string()];
-        let child =
-            Command::new(std::env::current_exe()?).args(args).stdin(Stdio::piped()).spawn()?;
-        Ok(User(child))
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut child = command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let answers = BufReader::new(child.stdout.take().context("no standard output")?);
+        Ok(User { child, answers })
     }
 
     /// Its pid.
     #[must_use]
     pub fn pid(&self) -> i32 {
-        i32::try_from(self.0.id()).unwrap_or(0)
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// How much of its memory is idle, and was touched after it was idle.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub fn idle(&mut self) -> Result<Idle> {
+        self.child.stdin.as_mut().context("no standard input")?.write_all(b"\n")?;
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        let counts = line.split_whitespace().map(str::parse::<u64>);
+        let bytes = counts.map(|n| Ok((n? * PAGE_SIZE) as f64)).collect::<Result<Vec<f64>>>()?;
+        let (idle, returned) = bytes.split_at(bytes.len() / 2);
+        Ok(Idle { idle: idle.try_into()?, returned: returned.try_into()? })
+    }
+
+    /// Its major faults since the start.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub fn major_faults(&self) -> Result<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        Ok(fields.nth(9).context("no majflt")?.parse()?)
     }
 }
 
 impl Drop for User {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

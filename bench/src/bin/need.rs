@@ -1,14 +1,13 @@
 //! Does `report need` predict what a memory limit costs? Each workload is recorded without a limit. Then its
 //! limit is lowered in steps, and its major faults are held against the prediction.
 
-use std::path::Path;
-use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use isotherm_bench::limited::Limited;
+use isotherm_bench::prediction::{Point, curve, factors, record};
 use isotherm_bench::program::{Ended, beside};
 use isotherm_bench::user::{self, User, WORKLOADS, touches_per_second};
 use isotherm_core::PAGE_SIZE;
@@ -18,10 +17,10 @@ use isotherm_linux::swap::Swap;
 #[derive(Parser)]
 struct Options {
     /// length of the records in s
-    #[arg(long, default_value_t = 120)]
+    #[arg(long, default_value_t = 150)]
     record: u64,
     /// time at each limit before faults are counted, in s
-    #[arg(long, default_value_t = 15)]
+    #[arg(long, default_value_t = 35)]
     settle: u64,
     /// time in which they are counted, in s
     #[arg(long, default_value_t = 20)]
@@ -39,8 +38,8 @@ struct Case {
     group: Limited,
     /// memory in use without a limit, in bytes
     rest: u64,
-    /// saved bytes, and bytes that come back per second, by idle time
-    curve: Vec<(f64, f64)>,
+    /// what is predicted, by idle time
+    curve: Vec<Point>,
 }
 
 /// What was predicted and measured, in faults per second.
@@ -69,7 +68,7 @@ fn main() -> Result<()> {
     sleep(Duration::from_secs(5));
     let recorders = cases
         .iter()
-        .map(|case| record(&isotherm, case, dir.path(), o.record))
+        .map(|case| record(&isotherm, &case.user, &dir.path().join(case.name), o.record))
         .collect::<Result<Vec<Ended>>>()?;
     for mut recorder in recorders {
         ensure!(recorder.0.wait()?.success(), "a recorder failed");
@@ -109,34 +108,14 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn record(isotherm: &Path, case: &Case, dir: &Path, seconds: u64) -> Result<Ended> {
-    let child: Child = Command::new(isotherm)
-        .args(["record", "--pid", &case.user.pid().to_string()])
-        .args(["--duration", &format!("{seconds}s"), "-o"])
-        .arg(dir.join(case.name))
-        .stderr(std::process::Stdio::null())
-        .spawn()?;
-    Ok(Ended(child))
-}
-
-/// Saved bytes, and bytes that come back per second, the longest idle time first.
-fn curve(isotherm: &Path, record: &Path) -> Result<Vec<(f64, f64)>> {
-    let out =
-        Command::new(isotherm).args(["report", "need", "--json", "-i"]).arg(record).output()?;
-    let need: serde_json::Value = serde_json::from_slice(&out.stdout).context("no report")?;
-    let points = need["needs"][0]["curve"].as_array().context("no curve")?;
-    let figure = |p: &serde_json::Value, key: &str| p[key].as_f64().context("no figure");
-    let point = |p| Ok((figure(p, "saved_bytes")?, figure(p, "returned_bytes_per_second")?));
-    points.iter().rev().map(point).collect()
-}
-
 /// What comes back per second if `gone` bytes have no room. Memory that is idle for longer than is known does
 /// not come back at one end, and at the rate of the longest known time at the other.
-fn returned(curve: &[(f64, f64)], gone: f64) -> f64 {
-    let after = curve.partition_point(|p| p.0 < gone);
-    let (x1, y1) = if after == 0 { (0.0, 0.0) } else { curve[after - 1] };
-    match curve.get(after) {
-        Some(&(x2, y2)) => y1 + (y2 - y1) * (gone - x1) / (x2 - x1).max(1.0),
+fn returned(curve: &[Point], gone: f64) -> f64 {
+    // The longer a time, the less is idle for it.
+    let more = curve.partition_point(|p| p.saved >= gone);
+    let (x1, y1) = curve.get(more).map_or((0.0, 0.0), |p| (p.saved, p.returned));
+    match more.checked_sub(1).and_then(|at| curve.get(at)) {
+        Some(p) => y1 + (p.returned - y1) * (gone - x1) / (p.saved - x1).max(1.0),
         None => y1,
     }
 }
@@ -160,28 +139,16 @@ fn lower(case: &Case, limit: u64) -> Result<()> {
 
 /// Major faults of each workload so far.
 fn faults(cases: &[Case]) -> Result<Vec<u64>> {
-    let of = |case: &Case| {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", case.user.pid()))?;
-        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        Ok(fields.nth(9).context("no majflt")?.parse()?)
-    };
-    cases.iter().map(of).collect()
+    cases.iter().map(|case| case.user.major_faults()).collect()
 }
 
 fn summary(cells: &[Cell]) {
     let error: f64 = cells.iter().map(|c| (c.predicted - c.measured).abs() / c.touches).sum();
-    let mut factors: Vec<f64> = cells
-        .iter()
-        .filter(|c| c.measured >= 50.0)
-        .map(|c| (c.predicted.max(1.0) / c.measured).ln().abs().exp())
-        .collect();
-    factors.sort_by(f64::total_cmp);
-    let median = factors.get(factors.len() / 2).copied().unwrap_or(1.0);
-    let within = factors.iter().filter(|f| **f <= 1.5).count();
+    let many = cells.iter().filter(|c| c.measured >= 50.0);
+    let (median, within, of) = factors(many.map(|c| (c.predicted, c.measured)));
     println!(
         "\nmiss ratio: mean error {:.2} points; where 50 or more faults a second came: median factor {median:.2}, \
-         {within} of {} within 1.5",
+         {within} of {of} within 1.5",
         error / cells.len().max(1) as f64 * 100.0,
-        factors.len()
     );
 }

@@ -1,0 +1,144 @@
+//! Does `reclaim --pages --min-age` save what is idle for this time, and does `report need` predict it? Each workload
+//! is recorded, then reclaimed at each minimum age, the longest first. The workloads themselves know the truth.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use isotherm_bench::prediction::{Point, curve, factors, record};
+use isotherm_bench::program::{Ended, beside};
+use isotherm_bench::user::{self, AGES, User, WORKLOADS};
+use isotherm_core::PAGE_SIZE;
+use isotherm_linux::proc;
+use isotherm_linux::swap::Swap;
+
+#[derive(Parser)]
+struct Options {
+    /// length of the records in s
+    #[arg(long, default_value_t = 120)]
+    record: u64,
+    /// minimum ages in s: of 5, 10, 15, 20, 30 and 60
+    #[arg(long, value_delimiter = ',', default_value = "5,10,20,30,60")]
+    ages: Vec<u64>,
+    /// time before the measurement, in s, beyond the minimum age
+    #[arg(long, default_value_t = 20)]
+    settle: u64,
+    /// time of the measurement in s
+    #[arg(long, default_value_t = 20)]
+    measure: u64,
+}
+
+const MIB: f64 = 1_048_576.0;
+
+/// Memory in bytes, and pages per second.
+struct Cell {
+    predicted: Point,
+    saved: f64,
+    refaults: f64,
+    idle: f64,
+    returned: f64,
+}
+
+fn main() -> Result<()> {
+    user::run_if_asked()?;
+    let mut o = Options::parse();
+    ensure!(o.ages.iter().all(|age| AGES.contains(age)), "ages are among {AGES:?}");
+    o.ages.sort_unstable_by(|a, b| b.cmp(a));
+    let isotherm = beside()?;
+    let _swap = Swap::start(2 << 30)?;
+    eprintln!("if this is killed, put back what it has changed: {}", Swap::HOW_TO_REMOVE);
+    let dir = tempfile::tempdir()?;
+    let mut users = WORKLOADS
+        .iter()
+        .map(|(name, mib)| User::start(name, *mib))
+        .collect::<Result<Vec<User>>>()?;
+    sleep(Duration::from_secs(5));
+    let of = |i: usize| dir.path().join(WORKLOADS[i].0);
+    let begin = |(i, user)| record(&isotherm, user, &of(i), o.record);
+    for mut recorder in users.iter().enumerate().map(begin).collect::<Result<Vec<Ended>>>()? {
+        ensure!(recorder.0.wait()?.success(), "a recorder failed");
+    }
+    let curves = (0..users.len()).map(|i| curve(&isotherm, &of(i))).collect::<Result<Vec<_>>>()?;
+    println!(
+        "MiB saved and pages read back a second: predicted, real; and by truth, if none were late\n"
+    );
+    let mut cells = Vec::new();
+    for age in &o.ages {
+        let running = users
+            .iter()
+            .map(|user| reclaim(&isotherm, user, *age))
+            .collect::<Result<Vec<Ended>>>()?;
+        sleep(Duration::from_secs(age + o.settle));
+        for (i, cell) in measure(&mut users, *age, o.measure, &curves)?.into_iter().enumerate() {
+            println!(
+                "{:<16}{age:>4} s{:>14}{:>14}{:>14}",
+                WORKLOADS[i].0,
+                format!("{:.0}/{:.0}", cell.predicted.saved / MIB, pages(cell.predicted.returned)),
+                format!("{:.0}/{:.0}", cell.saved / MIB, cell.refaults),
+                format!("{:.0}/{:.0}", cell.idle / MIB, cell.returned)
+            );
+            cells.push(cell);
+        }
+        drop(running);
+    }
+    summary(&cells);
+    Ok(())
+}
+
+fn pages(bytes: f64) -> f64 {
+    bytes / PAGE_SIZE as f64
+}
+
+fn reclaim(isotherm: &Path, user: &User, age: u64) -> Result<Ended> {
+    let child = Command::new(isotherm)
+        .args(["reclaim", "--pages", "--pid", &user.pid().to_string()])
+        .args(["--min-age", &format!("{age}s"), "--watermarks", "none", "--control", "none"])
+        .args(["--quota", "none", "--quota-size", "none"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok(Ended(child))
+}
+
+fn measure(users: &mut [User], age: u64, seconds: u64, curves: &[Vec<Point>]) -> Result<Vec<Cell>> {
+    let at = AGES.iter().position(|a| *a == age).context("no such age")?;
+    let mut cells = Vec::new();
+    for (user, curve) in users.iter_mut().zip(curves) {
+        let predicted = curve.iter().find(|p| (p.age - age as f64).abs() < 0.1);
+        let predicted = *predicted.context("the record is too short for this age")?;
+        let refaults = -(user.major_faults()? as f64);
+        let returned = -pages(user.idle()?.returned[at]);
+        cells.push(Cell { predicted, saved: 0.0, refaults, idle: 0.0, returned });
+    }
+    for _ in 0..seconds {
+        sleep(Duration::from_secs(1));
+        for (user, cell) in users.iter_mut().zip(&mut cells) {
+            cell.saved += proc::swapped("/".as_ref(), user.pid())? as f64 / seconds as f64;
+            cell.idle += user.idle()?.idle[at] / seconds as f64;
+        }
+    }
+    for (user, cell) in users.iter_mut().zip(&mut cells) {
+        cell.refaults = (cell.refaults + user.major_faults()? as f64) / seconds as f64;
+        cell.returned = (cell.returned + pages(user.idle()?.returned[at])) / seconds as f64;
+    }
+    Ok(cells)
+}
+
+fn summary(cells: &[Cell]) {
+    let median = |of: fn(&Cell) -> f64| {
+        let mut all: Vec<f64> = cells.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(0.0) * 100.0
+    };
+    let many = cells.iter().filter(|c| c.refaults >= 50.0);
+    let (factor, within, of) = factors(many.map(|c| (pages(c.predicted.returned), c.refaults)));
+    println!(
+        "\nsaved: median error of the prediction {:.1} %; {:.1} % of what was idle in the median\n\
+         read back, where 50 or more pages a second came: median factor {factor:.2}, {within} of {of} within 1.5",
+        median(|c| (c.predicted.saved / c.saved.max(1.0) - 1.0).abs()),
+        median(|c| c.saved / c.idle.max(1.0)),
+    );
+}

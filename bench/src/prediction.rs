@@ -1,0 +1,64 @@
+//! What `isotherm report need` predicts for a process.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::program::Ended;
+use crate::user::User;
+
+/// A point of the curve of `report need`.
+#[derive(Debug, Clone, Copy)]
+pub struct Point {
+    /// idle time in s
+    pub age: f64,
+    /// memory that is idle for this time or longer, in bytes
+    pub saved: f64,
+    /// such memory that comes back per second, in bytes
+    pub returned: f64,
+}
+
+/// Starts to record `user` for some seconds.
+///
+/// # Errors
+/// If that fails.
+pub fn record(isotherm: &Path, user: &User, to: &Path, seconds: u64) -> Result<Ended> {
+    let child: Child = Command::new(isotherm)
+        .args(["record", "--pid", &user.pid().to_string()])
+        .args(["--duration", &format!("{seconds}s"), "-o"])
+        .arg(to)
+        .stderr(Stdio::null())
+        .spawn()?;
+    Ok(Ended(child))
+}
+
+/// The curve of a record, the shortest idle time first.
+///
+/// # Errors
+/// If there is no such report.
+pub fn curve(isotherm: &Path, record: &Path) -> Result<Vec<Point>> {
+    let report = ["report", "need", "--json", "-i"];
+    let out = Command::new(isotherm).args(report).arg(record).output()?;
+    let need: Value = serde_json::from_slice(&out.stdout).context("no report")?;
+    let points = need["needs"][0]["curve"].as_array().context("no curve")?;
+    let figure = |p: &Value, key: &str| p[key].as_f64().context("no figure");
+    let point = |p| {
+        let (saved, returned) =
+            (figure(p, "saved_bytes")?, figure(p, "returned_bytes_per_second")?);
+        Ok(Point { age: figure(p, "idle_ms")? / 1e3, saved, returned })
+    };
+    points.iter().map(point).collect()
+}
+
+/// The median factor between predictions and measurements, and how many are within 1.5.
+#[must_use]
+pub fn factors(of: impl Iterator<Item = (f64, f64)>) -> (f64, usize, usize) {
+    let factor =
+        |(predicted, measured): (f64, f64)| (predicted.max(1.0) / measured).ln().abs().exp();
+    let mut factors: Vec<f64> = of.map(factor).collect();
+    factors.sort_by(f64::total_cmp);
+    let within = factors.iter().filter(|f| **f <= 1.5).count();
+    (factors.get(factors.len() / 2).copied().unwrap_or(1.0), within, factors.len())
+}
